@@ -1,0 +1,147 @@
+"""What the model takes for granted, as a document with named profiles.
+
+Two results are comparable only if their assumptions are equal, so every result carries them.
+Each field exists because two sources differ (DFModel's paper, its program's versions, physics);
+``default`` takes the most physical choice for each, ``dfmodel`` the choice behind the paper's
+Table VI and Figs. 10-11.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from dfopt.documents.base import Document
+from dfopt.errors import NotInZoo
+from dfopt.units import Bytes, Ratio
+
+Overlap = Literal["auto", "perfect", "none", "compute_memory"]
+
+
+class Assumptions(Document):
+    """Every convention that changes a number."""
+
+    SCHEMA: ClassVar[str] = "dfopt/assumptions/1"
+
+    profile: str = "default"
+    execution: Literal["auto", "dataflow", "kernel_by_kernel"] = Field(
+        default="auto",
+        description="auto: as the chip says; kernel_by_kernel gives every kernel its own partition",
+    )
+    overlap: Overlap = Field(
+        default="auto",
+        description="partition time: perfect = max(compute, memory, network); none = their sum; compute_memory ="
+        " max(compute, memory) + network; auto = perfect on dataflow chips, compute_memory on kernel_by_kernel chips",
+    )
+    compute_model: Literal["fixed", "cycle"] = Field(
+        default="fixed",
+        description="fixed: a share of peak, tiles balanced perfectly; cycle: lanes x stages cycles",
+    )
+    compute_utilization: Ratio | None = Field(
+        default=None, gt=0, le=1, description="share of peak under the fixed model; none = the chip's own"
+    )
+    sharding_objective: Literal["seconds", "bytes"] = Field(
+        default="seconds",
+        description="bytes: all collectives alike, then fewest conversions, then fewest split kernels",
+    )
+    sharding_rules: Literal["exact", "dfmodel"] = Field(
+        default="exact", description="which layouts a sharding needs and whether normalisations may be split"
+    )
+    collective_model: Literal["exact", "dfmodel"] = Field(
+        default="exact",
+        description="exact: alpha-beta time of the best algorithm per topology; dfmodel: its table",
+    )
+    all_reduce_passes: Literal[1, 2] = Field(default=2, description="of the dfmodel table only")
+    stage_time: Literal["sum", "max"] = Field(
+        default="sum", description="inter-chip stage time from compute, network and point-to-point time"
+    )
+    weights_from_dram: bool = Field(default=True, description="whether a partition reads its weights from DRAM")
+    layer_boundary: Literal["dram", "free"] = Field(
+        default="dram", description="whether tensors carried between layers are written to and read from DRAM"
+    )
+    empty_partitions: Literal["allow", "forbid"] = Field(
+        default="allow", description="forbid: exactly p_max partitions, as in DFModel's Table VI"
+    )
+    forward_backward: Literal["separate", "halves", "shared"] = Field(
+        default="separate",
+        description="separate: no partition mixes them, forward first; halves: forward in the first half of p_max"
+        " partitions; shared: no rule",
+    )
+    fanout: Literal["shared", "per_consumer"] = Field(
+        default="shared", description="whether a tensor read by three kernels is stored once or three times"
+    )
+    skew_buffers: Literal["depth", "double"] = Field(
+        default="depth", description="tiles buffered inside a partition: level difference + 1, or always two"
+    )
+    weight_tiling: Literal["reread", "free", "forbid"] = Field(
+        default="reread",
+        description="a weighted kernel that does not fit runs alone in f weight parts; reread: inputs are read f times",
+    )
+    gradients: Literal["exact", "dfmodel"] = Field(
+        default="exact",
+        description="exact: gradient accumulators take SRAM and DRAM traffic and are reduced at the end of the step;"
+        " dfmodel: free, and their all-reduce is spread over the microbatches",
+    )
+    bubble: Literal["one_f_one_b", "interleaved"] = Field(
+        default="one_f_one_b", description="pipeline fill: (pp-1) stage times, or DFModel's (pp-1)/(layers-1)"
+    )
+    point_to_point: Literal["per_microbatch", "per_step"] = Field(
+        default="per_microbatch", description="per_step: one hop per layer, once per step, as DFModel has it"
+    )
+    optimizer_bytes_per_parameter: Bytes = Field(
+        default=12.0, ge=0, description="DRAM held by the optimizer when training (Adam, FP32 master: 12 B)"
+    )
+    tile_rows: int = Field(default=1, ge=1, le=10**9, description="smallest tile along the streamed axis")
+
+    def with_(self, **changes: Any) -> Assumptions:
+        """A copy with some fields changed, validated again."""
+        fields = {**self.model_dump(by_alias=False, exclude={"schema_"}), **changes}
+        return Assumptions(**fields)
+
+
+_DFMODEL = Assumptions(
+    profile="dfmodel",
+    overlap="perfect",
+    compute_utilization=0.9,
+    sharding_objective="bytes",
+    sharding_rules="dfmodel",
+    collective_model="dfmodel",
+    all_reduce_passes=2,
+    weights_from_dram=False,
+    layer_boundary="free",
+    empty_partitions="forbid",
+    forward_backward="halves",
+    fanout="per_consumer",
+    weight_tiling="free",
+    gradients="dfmodel",
+    bubble="interleaved",
+    point_to_point="per_step",
+    optimizer_bytes_per_parameter=0.0,
+)
+
+PROFILES: dict[str, Assumptions] = {
+    "default": Assumptions(),
+    "dfmodel": _DFMODEL,
+    "dfmodel-allow-empty": _DFMODEL.with_(profile="dfmodel-allow-empty", empty_partitions="allow"),
+}
+
+
+def profile(name: str) -> Assumptions:
+    """The named set of assumptions.
+
+    Raises
+    ------
+    NotInZoo
+        If no profile has this name.
+
+    Examples
+    --------
+    >>> profile("dfmodel").all_reduce_passes
+    2
+    """
+    if name not in PROFILES:
+        import difflib
+
+        raise NotInZoo(name, difflib.get_close_matches(name, PROFILES) or sorted(PROFILES), kind="assumptions")
+    return PROFILES[name]

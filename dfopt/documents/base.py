@@ -1,0 +1,408 @@
+"""What every document shares: strict loading, exact dumping, a digest, and the zoo.
+
+A document is a frozen pydantic model with a schema id; its nested parts are `Part`. Both refuse unknown keys
+and scalars of the wrong type: ``"3"`` and ``true`` are no integers. Only an exactly integral float such as
+``1e3`` is taken for an integer, because that is how people write large counts. Numbers are always finite.
+
+Lists become tuples where a field says tuple; use tuples, so that a frozen document stays frozen. Fields with
+a unit use the types of `dfopt.units`.
+
+Built in Python, ``Graph(name=...)`` needs no ``schema=``, floats are SI, and errors are pydantic's own
+`ValidationError`. Read from a file, units are required, and errors are a `DocumentError` with all issues.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import operator
+import os
+import re
+import secrets
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any, ClassVar, Final, Literal, NoReturn, Self, get_args
+
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    GetCoreSchemaHandler,
+    SerializationInfo,
+    SerializerFunctionWrapHandler,
+    ValidationError,
+    field_validator,
+    model_serializer,
+)
+from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
+
+from dfopt.documents.strict_yaml import dump_yaml, load_strict
+from dfopt.errors import (
+    DocumentError,
+    GraphError,
+    Issue,
+    NotInZoo,
+    SchemaVersionError,
+    SystemSpecError,
+    UnitError,
+    close_matches,
+    did_you_mean,
+    json_path,
+    shown,
+)  # fmt: skip
+from dfopt.units import UNITS_REQUIRED, UnitJsonSchema
+
+__all__ = ["Document", "Kind", "Part", "find", "problem", "schema_json", "zoo"]
+
+Kind = Literal["graphs", "systems"]
+
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+
+
+# --- strict scalars -------------------------------------------------------------------------------
+
+
+def _whole(value: object) -> object:
+    """An integral float, or an index such as a numpy integer, as an int; the rest is left to fail."""
+    if isinstance(value, bool):
+        return value
+    if isinstance(value, float):
+        # Above 2**53 a float no longer names one integer: 1e23 is 99999999999999991611392.
+        return int(value) if value.is_integer() and abs(value) <= 2**53 else value
+    return operator.index(value) if hasattr(value, "__index__") else value
+
+
+def _tighten(node: Any) -> None:
+    """Make the scalars of a core schema strict, in place; containers stay lax: a list can become a tuple.
+
+    Pydantic's own ``strict=True`` is all or nothing: it would refuse every list where a field says tuple.
+    Keys of mappings are always text in a file, so they stay lax: ``dict[int, float]`` works.
+    """
+    if isinstance(node, list | tuple):
+        for item in node:
+            _tighten(item)
+    elif isinstance(node, dict):
+        kind = node.get("type")
+        if isinstance(kind, str) and kind in ("int", "float", "bool", "str"):
+            if "strict" in node:
+                return  # done before, or the author decided
+            node["strict"] = True
+            if kind == "int":
+                inner = dict(node)
+                node.clear()
+                node.update(core_schema.no_info_before_validator_function(_whole, core_schema.int_schema()))
+                node["schema"] = inner
+        else:
+            for key, value in node.items():
+                if key not in ("metadata", "serialization", "keys_schema", "default", "expected"):
+                    _tighten(value)
+
+
+class Part(BaseModel):
+    """A nested part of a document: frozen, strict, no unknown keys.
+
+    Examples
+    --------
+    >>> from dfopt.units import Bandwidth
+    >>> class Dram(Part):
+    ...     bandwidth: Bandwidth
+    >>> Dram(bandwidth=9e11).model_dump(mode="json")
+    {'bandwidth': '900 GB/s'}
+    """
+
+    model_config = ConfigDict(
+        frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True,
+        allow_inf_nan=False, protected_namespaces=(),
+    )  # fmt: skip
+
+    @classmethod
+    def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        schema = handler(source)
+        _tighten(schema)
+        return schema
+
+    @model_serializer(mode="wrap")
+    def _lean(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
+        """In files, leave out what is None by default: such keys say nothing."""
+        data: dict[str, Any] = handler(self)
+        if info.mode == "json":
+            for name, field in type(self).model_fields.items():
+                if field.default is None and getattr(self, name) is None:
+                    data.pop(field.serialization_alias or name, None)
+        return data
+
+
+class Document(Part):
+    """A document: a part with a schema id, which loads from and dumps to YAML or JSON.
+
+    A subclass sets ``SCHEMA``, such as ``"dfopt/graph/1"``: package, kind, version.
+    """
+
+    SCHEMA: ClassVar[str] = ""
+    schema_: str = Field(default="", alias="schema", validate_default=True, description="kind and version")
+
+    @field_validator("schema_")
+    @classmethod
+    def _is_this_schema(cls, value: str) -> str:
+        if value not in ("", cls.SCHEMA):
+            raise problem(f"found {value!r}, expected {cls.SCHEMA!r}", "leave it out in Python")
+        return cls.SCHEMA
+
+    @classmethod
+    def load(cls, path: str | os.PathLike[str]) -> Self:
+        """Read a document from a file: JSON if the suffix is ``.json``, YAML otherwise.
+
+        Raises
+        ------
+        DocumentError
+            With every issue of the file; `UnitError` if all are about units, `SchemaVersionError` if it is a
+            document of another kind or version. Checks of a whole graph or system raise `GraphError` and
+            `SystemSpecError`.
+        """
+        return cls.from_data(load_strict(Path(path)), os.fspath(path))
+
+    @classmethod
+    def from_data(cls, data: Mapping[str, Any], path: str = "<data>") -> Self:
+        """Validate parsed data by the same rules as a file: units are required, and so is ``schema``."""
+        if not isinstance(data, Mapping):
+            _fail(path, f"found {shown(data)}, expected a mapping", "give keys and values")
+        issues = list(cls._schema_issues(data, path))
+        try:
+            known = {**data, "schema": cls.SCHEMA}
+            made = cls.model_validate(known, context=UNITS_REQUIRED, by_alias=True, by_name=False)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            only_units = all(isinstance(d.get("ctx", {}).get("error"), UnitError) for d in details)
+            kind = UnitError if only_units and not issues else DocumentError
+            raise kind(path, issues + _translate(cls, data, details)) from None
+        except (GraphError, SystemSpecError) as error:  # a check of the whole, which does not know the file
+            raise type(error)(path, [*issues, *error.issues]) from None
+        if issues:
+            raise DocumentError(path, issues)
+        return made
+
+    @classmethod
+    def _schema_issues(cls, data: Mapping[str, Any], path: str) -> Iterator[Issue]:
+        reads = f"this dfopt reads {cls.SCHEMA!r}"
+        if "schema" not in data:
+            yield Issue("$.schema", "the key is missing", f"add the line 'schema: {cls.SCHEMA}'")
+            return
+        found = data["schema"]
+        if found == cls.SCHEMA:
+            return
+        family, _, version = cls.SCHEMA.rpartition("/")
+        theirs, _, other = found.rpartition("/") if isinstance(found, str) else ("", "", "")
+        if theirs == family and other.isdecimal():
+            newer = int(other) > int(version)
+            remedy = "upgrade dfopt" if newer else "convert the file, or use the dfopt that wrote it"
+        elif theirs.startswith("dfopt/"):
+            remedy = f"this is a {theirs[len('dfopt/') :]} where a {family[len('dfopt/') :]} is wanted"
+        else:
+            remedy = f"write 'schema: {cls.SCHEMA}'"
+        # Every other issue of a document of another kind would be noise.
+        raise SchemaVersionError(path, [Issue("$.schema", f"found {shown(found)}, {reads}", remedy)])
+
+    def to_data(self) -> dict[str, Any]:
+        """JSON-able data, ``schema`` first, with unit strings, without keys that are None by default."""
+        return self.model_dump(mode="json", by_alias=True)
+
+    def dump(self, path: str | os.PathLike[str]) -> None:
+        """Write the document, YAML or JSON by suffix; the file is replaced in one step or not at all."""
+        target = Path(os.path.realpath(path))  # through a link, not over it
+        suffix = target.suffix.lower()
+        if suffix not in (".json", ".yaml", ".yml"):
+            _fail(path, f"found the suffix {target.suffix!r}, expected .yaml, .yml or .json", "name it so")
+        data = self.to_data()
+        as_json = suffix == ".json"
+        text = json.dumps(data, indent=1, ensure_ascii=False) + "\n" if as_json else dump_yaml(data)
+        # In the same folder, because a rename is atomic only within one file system.
+        part = target.with_name(f".{target.name[:60]}.{secrets.token_hex(6)}.part")
+        try:
+            with open(part, "x", encoding="utf-8", newline="\n") as file:
+                file.write(text)
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(part, target)
+        except OSError as error:
+            what = f"cannot be written: {error.strerror or error}"
+            _fail(path, what, "check that the folder exists and is writable")
+        finally:
+            part.unlink(missing_ok=True)
+
+    def digest(self) -> str:
+        """16 hex digits, equal for equal documents whatever file, key order or unit prefix they came from."""
+        canonical = json.dumps(self.to_data(), sort_keys=True, separators=(",", ":"), allow_nan=False)
+        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def problem(message: str, remedy: str = "", where: str = "$") -> PydanticCustomError:
+    """An error for a document's own validator to raise, with a remedy and a place below that part.
+
+    Examples
+    --------
+    >>> raise problem("found 3 names, expected 2", "drop one", "$.names[2]")
+    Traceback (most recent call last):
+    pydantic_core._pydantic_core.PydanticCustomError: found 3 names, expected 2
+    """
+    return PydanticCustomError("dfopt", "{message}", {"message": message, "remedy": remedy, "where": where})
+
+
+def schema_json(cls: type[Document]) -> dict[str, Any]:
+    """The JSON Schema of a document for editors: quantities are text with a unit."""
+    made = cls.model_json_schema(by_alias=True, mode="validation", schema_generator=UnitJsonSchema)
+    made["properties"]["schema"] = {"const": cls.SCHEMA, "description": "kind and version"}
+    made["required"] = ["schema", *made.get("required", [])]
+    return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": cls.SCHEMA, **made}
+
+
+def _fail(path: str | os.PathLike[str], message: str, remedy: str) -> NoReturn:
+    raise DocumentError(os.fspath(path), [Issue("$", message, remedy)])
+
+
+# --- pydantic's errors in plain words -------------------------------------------------------------
+
+_NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)
+_EXPECTED: Final = {
+    "int_type": "a whole number", "int_from_float": "a whole number", "int_parsing": "a whole number",
+    "float_type": "a number", "float_parsing": "a number", "finite_number": "a finite number",
+    "string_type": "text", "bool_type": "true or false", "bool_parsing": "true or false",
+    "tuple_type": "a list", "list_type": "a list", "set_type": "a list", "frozen_set_type": "a list",
+    "dict_type": "a mapping", "mapping_type": "a mapping", "model_type": "a mapping",
+    "model_attributes_type": "a mapping", "none_required": "nothing", "literal_error": "{expected}",
+    "enum": "{expected}", "greater_than": "a number above {gt:.12g}",
+    "greater_than_equal": "a number of {ge:.12g} or more", "less_than": "a number below {lt:.12g}",
+    "less_than_equal": "a number of {le:.12g} or less", "multiple_of": "a multiple of {multiple_of:.12g}",
+    "union_tag_invalid": "{expected_tags}", "too_short": "{min_length} or more entries",
+    "too_long": "{max_length} or fewer entries", "string_too_short": "{min_length} or more characters",
+    "string_too_long": "{max_length} or fewer characters",
+    "string_pattern_mismatch": "text of the form {pattern}",
+}  # fmt: skip
+
+
+def _follow(data: Any, loc: Sequence[str | int], keep_last: bool) -> tuple[list[str | int], Any]:
+    """The steps of a pydantic location that are steps in the data, and the value there.
+
+    The others are names of union members and tags. The key of a missing field is kept, though not there.
+    """
+    steps: list[str | int] = []
+    for position, step in enumerate(loc):
+        inside = isinstance(data, Mapping) and step in data
+        if inside or (isinstance(data, list | tuple) and isinstance(step, int) and -1 < step < len(data)):
+            data = data[step]
+            steps.append(step)
+        elif keep_last and position == len(loc) - 1:
+            steps.append(step)
+    return steps, data
+
+
+def _models(annotation: Any) -> Iterator[type[BaseModel]]:
+    """The models that a field of this type may hold."""
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for inner in get_args(annotation):
+        yield from _models(inner)
+
+
+def _keys(cls: type[BaseModel], steps: Sequence[str | int]) -> dict[str, str | None]:
+    """The keys (and their descriptions) that the mapping at a path may have."""
+    found = [cls]
+    for step in steps:
+        fields = [f for m in found for name, f in m.model_fields.items() if step in (f.alias or name, name)]
+        # An index or a free key leads nowhere new: the field's type already named the models inside.
+        found = [m for f in fields for m in _models(f.annotation)] or found
+    return {f.alias or name: f.description for m in found for name, f in m.model_fields.items()}
+
+
+def _translate(cls: type[BaseModel], data: Any, details: Sequence[ErrorDetails]) -> list[Issue]:
+    """One issue per place; the members of a union that all refuse a value become 'expected this or that'."""
+    plain: list[Issue] = []
+    expected: dict[str, tuple[str, list[str], str]] = {}
+    for detail in details:
+        kind, ctx, loc = detail["type"], detail.get("ctx", {}), detail["loc"]
+        steps, value = _follow(data, loc, keep_last=kind == "missing")
+        if loc and loc[-1] == "[key]":  # the key of a mapping is wrong, not the value below it
+            value = steps[-1] if steps else value
+        where, last = json_path(*steps), str(steps[-1]) if steps else ""
+        if isinstance(ctx.get("error"), UnitError):
+            plain += [Issue(where, issue.message, issue.remedy) for issue in ctx["error"].issues]
+        elif kind == "dfopt":
+            plain.append(Issue(where + str(ctx["where"])[1:], ctx["message"], ctx["remedy"]))
+        elif kind == "missing":
+            says = _keys(cls, steps[:-1]).get(last)
+            remedy = f"add the key {last!r}" + (f": {says}" if says else "")
+            plain.append(Issue(where, "the key is missing", remedy))
+        elif kind == "extra_forbidden":
+            known = _keys(cls, steps[:-1])
+            remedy = did_you_mean(last, known, f"known keys: {', '.join(known)}")
+            plain.append(Issue(where, "unknown key", remedy))
+        elif kind == "union_tag_not_found":
+            remedy = f"add the key {ctx.get('discriminator', '')}"
+            plain.append(Issue(where, "the key that tells the kind is missing", remedy))
+        elif kind in _EXPECTED:
+            wanted = _EXPECTED[kind].format_map(ctx)
+            if kind == "union_tag_invalid":
+                value, where = ctx.get("tag"), json_path(*steps, str(ctx.get("discriminator", "")).strip("'"))
+            remedy = did_you_mean(value, re.findall(r"'([^']*)'", wanted)) if isinstance(value, str) else ""
+            if wanted.endswith(" number") and isinstance(value, str) and _NUMBER.fullmatch(value):
+                remedy = "write it without quotes"
+            _, wants, _ = expected.setdefault(where, (shown(value), [], remedy))
+            if wanted not in wants:
+                wants.append(wanted)
+        else:
+            message = str(ctx["error"]) if "error" in ctx else f"{detail['msg']}, found {shown(value)}"
+            plain.append(Issue(where, message))
+    merged = [Issue(w, f"found {s}, expected {' or '.join(x)}", r) for w, (s, x, r) in expected.items()]
+    return list(dict.fromkeys(plain + merged))
+
+
+# --- the zoo --------------------------------------------------------------------------------------
+
+
+def _zoo_folder(kind: Kind) -> Path:
+    """The zoo inside the installed package, or else in the checkout around it."""
+    shipped = _PACKAGE / "_zoo" / kind
+    return shipped if shipped.is_dir() else _PACKAGE.parent / kind
+
+
+def zoo(kind: Kind) -> list[str]:
+    """The names in the zoo, sorted."""
+    return sorted(path.stem for path in _zoo_folder(kind).glob("*.yaml"))
+
+
+def is_path(text: str) -> bool:
+    """Whether a text is surely meant as a path: it exists, has a separator, or a suffix.
+
+    Examples
+    --------
+    >>> is_path("my.yaml"), is_path("gpt3-1.3b")
+    (True, False)
+    """
+    # Letters only: the '.3b' of the zoo name 'gpt3-1.3b' is no suffix.
+    separators = {os.sep, os.altsep or os.sep}
+    return os.path.exists(text) or bool(separators & set(text)) or Path(text).suffix[1:].isalpha()
+
+
+def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
+    """The file of a zoo name or a path; an existing file wins over the zoo.
+
+    Raises
+    ------
+    NotInZoo
+        For a name that is neither; the message lists close matches.
+    DocumentError
+        For something that is surely meant as a path (it has a separator or a suffix) but is no file.
+    """
+    text = os.path.expanduser(os.fspath(name_or_path))
+    names = zoo(kind)
+    if os.path.exists(text) and not os.path.isdir(text):
+        return Path(text)
+    if text in names:
+        return _zoo_folder(kind) / f"{text}.yaml"
+    if os.path.isdir(text):
+        _fail(text, "found a directory, expected a file", f"name a file in it, or one of `dfopt list {kind}`")
+    if isinstance(name_or_path, os.PathLike) or is_path(text):
+        _fail(text, "no such file", f"check the spelling; zoo names have no suffix: `dfopt list {kind}`")
+    other: Kind = "systems" if kind == "graphs" else "graphs"
+    if text in zoo(other):
+        _fail(text, f"found the name of a {other[:-1]}, expected a {kind[:-1]}", "the order is GRAPH SYSTEM")
+    raise NotInZoo(text, close_matches(text, names, 0.5), kind)

@@ -1,0 +1,253 @@
+"""The workload: kernels and the tensors between them, as a document.
+
+A graph file is written in one of two ways: explicit ``kernels`` and ``tensors``, or
+``workload: NAME`` with ``parameters``, which a builder in :mod:`dfopt.workloads` expands.
+Both end as the same :class:`Graph`.
+
+Axes follow the convention of the paper we build on (DFModel, section IV): the output of a
+kernel is an ``outer`` batch of ``m x n`` matrices, ``m`` the feature axis, ``n`` the token
+axis, and ``k`` the contraction of a matrix product.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any, ClassVar, Literal, Self
+
+import networkx as nx
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import Document, Part
+from dfopt.errors import GraphError, Issue
+from dfopt.units import Bytes
+
+Op = Literal["gemm", "matmul", "elementwise", "weight_update"]
+Phase = Literal["forward", "backward", "update"]
+Count = Field(ge=1, le=10**15)
+
+
+class Kernel(Part):
+    """One operation of the graph.
+
+    ``op`` is ``gemm`` (activation times weight), ``matmul`` (two activations), ``elementwise``
+    (one or more inputs, ``flop_per_element`` operations per output element) or
+    ``weight_update`` (the matrix product whose output is a weight gradient).
+    """
+
+    name: str = Field(min_length=1, max_length=200)
+    op: Op
+    outer: int = Field(default=1, ge=1, le=10**15, description="independent matrices, such as attention heads")
+    m: int = Count
+    k: int = Field(default=1, ge=1, le=10**15, description="contraction of a matrix product")
+    n: int = Count
+    stream: Literal["n", "k", "none"] | None = Field(
+        default=None, description="axis that is cut into tiles and streamed; default n, for weight_update k"
+    )
+    phase: Phase = "forward"
+    flop_per_element: int = Field(default=1, ge=1, le=10**6, description="of an elementwise kernel")
+    normalizes: bool = Field(
+        default=False, description="needs the whole m axis at once (layer norm, softmax): m cannot be split"
+    )
+    accumulates_into: str | None = Field(
+        default=None,
+        description="kernel whose output this one's output is added to; partial sums travel with its collective",
+    )
+    stage_with: str | None = Field(default=None, description="kernel that must sit in the same pipeline stage")
+    dram_bytes_per_chip: Bytes = Field(default=0.0, description="extra DRAM traffic per evaluation, such as a KV cache")
+
+    @property
+    def streamed(self) -> str:
+        """The axis that is cut into tiles: ``n``, ``k`` or ``none``."""
+        return self.stream or ("k" if self.op == "weight_update" else "n")
+
+    @model_validator(mode="after")
+    def _elementwise_has_no_contraction(self) -> Self:
+        if self.op == "elementwise" and self.k != 1:
+            raise ValueError(f"an elementwise kernel has no contraction: found k = {self.k}, expected 1 or no k at all")
+        return self
+
+
+class Tensor(Part):
+    """What one kernel produces and another consumes.
+
+    ``bytes`` defaults to the whole output of ``src``. ``operand`` tells which input of a
+    ``matmul`` or ``weight_update`` it is: 1 is the ``k x n`` side, 2 the ``m x k`` side;
+    the default is decided by size, then by order.
+    """
+
+    src: str
+    dst: str
+    bytes: Bytes | None = None
+    operand: Literal[1, 2] | None = None
+    direction: Literal["forward", "backward"] = Field(
+        default="forward",
+        description="of a carried tensor: to the next repeat, or (gradients) to the previous one",
+    )
+
+
+class Graph(Document):
+    """A workload: a DAG of kernels, evaluated once per microbatch and repeated ``repeat`` times."""
+
+    SCHEMA: ClassVar[str] = "dfopt/graph/1"
+
+    name: str = Field(min_length=1, max_length=200)
+    description: str = ""
+    source: str = ""
+    repeat: int = Field(default=1, ge=1, le=10**6, description="identical layers; one is drawn")
+    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
+    microbatch: int = Field(default=1, ge=1, le=10**9, description="samples in one evaluation of the graph")
+    batch: int = Field(default=1, ge=1, le=10**12, description="samples in one step, over all data-parallel copies")
+    tokens_per_sample: int = Field(default=1, ge=1, le=10**9)
+    kernels: tuple[Kernel, ...] = Field(min_length=1, max_length=20000)
+    tensors: tuple[Tensor, ...] = Field(default=(), max_length=200000)
+    carried: tuple[Tensor, ...] = Field(
+        default=(),
+        max_length=1000,
+        description="tensors from one repeat to the next; they also cross pipeline stages",
+    )
+
+    @model_validator(mode="after")
+    def _is_a_dag(self) -> Self:
+        problems = list(_structure_issues(self))
+        if problems:
+            raise GraphError(self.name, problems)
+        return self
+
+    # -- what everyone asks of a graph ------------------------------------------------------
+    def index(self) -> dict[str, int]:
+        """Kernel name -> position in ``kernels``."""
+        return {kernel.name: position for position, kernel in enumerate(self.kernels)}
+
+    def output_bytes(self, name_or_position: str | int) -> float:
+        """Bytes of a kernel's whole output, before any sharding."""
+        position = name_or_position if isinstance(name_or_position, int) else self.index()[name_or_position]
+        kernel = self.kernels[position]
+        return float(kernel.outer * kernel.m * kernel.n * self.word_bytes)
+
+    def bytes_of(self, tensor: Tensor) -> float:
+        """Bytes of a tensor: as stated, else the whole output of its source."""
+        return tensor.bytes if tensor.bytes is not None else self.output_bytes(tensor.src)
+
+    def networkx(self) -> Any:
+        """The graph as a :class:`networkx.MultiDiGraph` with kernels as nodes."""
+        drawn = nx.MultiDiGraph(name=self.name)
+        drawn.add_nodes_from((kernel.name, {"kernel": kernel}) for kernel in self.kernels)
+        drawn.add_edges_from((t.src, t.dst, {"tensor": t}) for t in self.tensors)
+        return drawn
+
+    def levels(self) -> dict[str, int]:
+        """Longest-path level of every kernel, sources at 0."""
+        drawn = nx.DiGraph((t.src, t.dst) for t in self.tensors)
+        drawn.add_nodes_from(kernel.name for kernel in self.kernels)
+        level: dict[str, int] = {}
+        for name in nx.topological_sort(drawn):
+            level[name] = max((level[before] + 1 for before in drawn.predecessors(name)), default=0)
+        return level
+
+    @property
+    def trains(self) -> bool:
+        """Whether the graph has a backward pass or weight updates."""
+        return any(kernel.phase != "forward" for kernel in self.kernels)
+
+
+def _structure_issues(graph: Graph) -> Iterable[Issue]:
+    """Everything that is wrong with names, references and cycles, all at once."""
+    known: dict[str, int] = {}
+    for position, kernel in enumerate(graph.kernels):
+        if kernel.name in known:
+            yield Issue(
+                f"$.kernels[{position}].name",
+                f"kernel {kernel.name!r} is defined twice, first as $.kernels[{known[kernel.name]}]"
+                " (a tensor would have two producers)",
+                "give every kernel a name of its own",
+            )
+        known.setdefault(kernel.name, position)
+    for position, kernel in enumerate(graph.kernels):
+        for key in ("accumulates_into", "stage_with"):
+            other = getattr(kernel, key)
+            if other is not None and (other not in known or other == kernel.name):
+                yield Issue(
+                    f"$.kernels[{position}].{key}",
+                    f"no other kernel is called {other!r}",
+                    _close(other, known),
+                )
+    for field, tensors in (("tensors", graph.tensors), ("carried", graph.carried)):
+        for position, tensor in enumerate(tensors):
+            for end in ("src", "dst"):
+                name = getattr(tensor, end)
+                if name not in known:
+                    yield Issue(f"$.{field}[{position}].{end}", f"no kernel is called {name!r}", _close(name, known))
+            if field == "tensors" and tensor.src == tensor.dst:
+                yield Issue(
+                    f"$.tensors[{position}]",
+                    f"kernel {tensor.src!r} consumes its own output",
+                    "remove the tensor, or put it under carried",
+                )
+            if tensor.bytes is not None and tensor.src in known:
+                whole = graph.output_bytes(known[tensor.src])
+                if tensor.bytes > whole * (1 + 1e-9):
+                    yield Issue(
+                        f"$.{field}[{position}].bytes",
+                        f"found {tensor.bytes:.0f} B, but {tensor.src!r} produces only {whole:.0f} B"
+                        " (outer x m x n x word_bytes)",
+                        "correct the tensor or the producer's shape",
+                    )
+    yield from _operand_issues(graph, known)
+    yield from _cycle_issues(graph, known)
+
+
+def _operand_issues(graph: Graph, known: dict[str, int]) -> Iterable[Issue]:
+    incoming: dict[str, int] = {}
+    for position, tensor in enumerate(graph.tensors):
+        kernel = graph.kernels[known[tensor.dst]] if tensor.dst in known else None
+        if kernel is None:
+            continue
+        incoming[tensor.dst] = incoming.get(tensor.dst, 0) + 1
+        limit = {"gemm": 1, "matmul": 2, "weight_update": 2}.get(kernel.op)
+        if limit is not None and incoming[tensor.dst] > limit:
+            yield Issue(
+                f"$.tensors[{position}].dst",
+                f"{kernel.op} kernel {kernel.name!r} takes {limit} input tensor(s), this is number"
+                f" {incoming[tensor.dst]} (two producers for one operand)",
+                "add the inputs in an elementwise kernel first",
+            )
+        if tensor.bytes is None and tensor.src in known and kernel.op != "elementwise":
+            shapes = _operand_elements(kernel)
+            found = graph.output_bytes(known[tensor.src]) / graph.word_bytes
+            if all(abs(found - wanted) > 0.5 for wanted in shapes):
+                yield Issue(
+                    f"$.tensors[{position}]",
+                    f"shapes disagree: {tensor.src!r} produces {found:.0f} elements, {kernel.op} kernel"
+                    f" {kernel.name!r} expects {' or '.join(f'{s:.0f}' for s in shapes)}",
+                    "correct the shapes, or state the tensor's bytes if only part of the output is read",
+                )
+
+
+def _operand_elements(kernel: Kernel) -> tuple[float, ...]:
+    """Element counts that an input of this kernel may have."""
+    shared, batched = kernel.k * kernel.n, kernel.outer * kernel.k * kernel.n
+    if kernel.op == "gemm":
+        return (float(shared),) if shared == batched else (float(shared), float(batched))
+    return tuple(sorted({float(batched), float(kernel.outer * kernel.m * kernel.k)}))
+
+
+def _cycle_issues(graph: Graph, known: dict[str, int]) -> Iterable[Issue]:
+    drawn = nx.DiGraph((t.src, t.dst) for t in graph.tensors if t.src in known and t.dst in known and t.src != t.dst)
+    try:
+        cycle = nx.find_cycle(drawn)
+    except nx.NetworkXNoCycle:
+        return
+    names = [edge[0] for edge in cycle]
+    shown = names if len(names) <= 6 else [*names[:3], "...", *names[-2:]]
+    yield Issue(
+        "$.tensors",
+        f"the tensors form a cycle: {' -> '.join([*shown, names[0]])}",
+        "a graph is one evaluation and must be acyclic; a tensor that goes to the next layer belongs under carried",
+    )
+
+
+def _close(name: str, known: Iterable[str]) -> str:
+    import difflib
+
+    near = difflib.get_close_matches(name, list(known), n=3)
+    return f"did you mean {' or '.join(map(repr, near))}?" if near else "name one of the kernels of this graph"

@@ -1,0 +1,46 @@
+"""All kinds of documents by name, and the kind that a parsed file says it is."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping as Dict
+from typing import Any
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.base import Document
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping
+from dfopt.documents.pins import Pins
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import Result
+from dfopt.documents.score import Score
+from dfopt.documents.system import System
+from dfopt.errors import DocumentError, Issue, did_you_mean, shown
+
+KINDS: dict[str, type[Document]] = {
+    "graph": Graph,
+    "system": System,
+    "assumptions": Assumptions,
+    "pins": Pins,
+    "plan": Plan,
+    "mapping": Mapping,
+    "score": Score,
+    "result": Result,
+}
+
+
+def kind_of(data: Dict[str, Any], path: str) -> str:
+    """Kind of a parsed document by its ``schema`` key, such as ``dfopt/graph/1``.
+
+    Raises
+    ------
+    DocumentError
+        If the key is missing or names no kind of dfopt's.
+    """
+    known = {document.SCHEMA: kind for kind, document in KINDS.items()}
+    found = data.get("schema")
+    if isinstance(found, str) and found.rpartition("/")[0] in {schema.rpartition("/")[0] for schema in known}:
+        return found.split("/")[1]  # another version of a kind: the kind's own loader says so
+    message = "missing" if found is None else f"found {shown(found)}"
+    wanted = f"expected one of {', '.join(known)}"
+    remedy = did_you_mean(found, list(known)) if isinstance(found, str) else "say what kind of document this is"
+    raise DocumentError(path, [Issue("$.schema", f"{message}, {wanted}", remedy)])

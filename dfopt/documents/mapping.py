@@ -1,0 +1,55 @@
+"""Where every kernel runs: its sharding, pipeline stage, on-chip partition and compute tiles."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import Document, Part
+from dfopt.documents.plan import Plan
+
+Sharding = Literal["outer", "m", "k", "n", "none"]
+
+
+class KernelMapping(Part):
+    """Where one kernel runs."""
+
+    name: str
+    sharding: Sharding = Field(default="none", description="axis split over the tensor-parallel chips")
+    stage: int = Field(default=0, ge=0, description="pipeline stage; of a repeated layer always 0, each stage alike")
+    partition: int = Field(ge=0, description="on-chip partition of its stage; partitions run one after another")
+    tiles: int = Field(default=1, ge=1, description="compute tiles of the chip given to it")
+
+
+class Mapping(Document):
+    """A complete two-level mapping of a graph onto a system: a plan, and a place for each kernel."""
+
+    SCHEMA: ClassVar[str] = "dfopt/mapping/1"
+
+    graph: str
+    system: str
+    plan: Plan
+    kernels: tuple[KernelMapping, ...] = Field(min_length=1)
+    tile_count: int = Field(default=1, ge=1, description="tiles that the streamed axis is cut into")
+
+    @model_validator(mode="after")
+    def _names_are_distinct(self) -> Self:
+        names = [kernel.name for kernel in self.kernels]
+        if len(set(names)) != len(names):
+            twice = sorted({name for name in names if names.count(name) > 1})
+            raise ValueError(f"kernels are mapped twice: {', '.join(twice[:5])}; each kernel needs exactly one place")
+        return self
+
+    @property
+    def stages(self) -> int:
+        """Number of distinct stages: 1 when one repeated layer stands for all."""
+        return max(kernel.stage for kernel in self.kernels) + 1
+
+    def partitions(self, stage: int = 0) -> list[list[str]]:
+        """Kernel names of each partition of a stage, in order of execution (may hold empty lists)."""
+        here = [kernel for kernel in self.kernels if kernel.stage == stage]
+        found: list[list[str]] = [[] for _ in range(max((k.partition for k in here), default=-1) + 1)]
+        for kernel in here:
+            found[kernel.partition].append(kernel.name)
+        return found

@@ -1,0 +1,159 @@
+"""What ``optimize`` returns: the mapping, its score, and the record that proves it."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar, Literal
+
+from pydantic import Field
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.base import Document, Part
+from dfopt.documents.mapping import Mapping
+from dfopt.documents.plan import Plan
+from dfopt.documents.score import Score
+
+Status = Literal["optimal", "gap_reached", "limit_with_solution", "interrupted_with_solution"]
+
+
+class SolveRecord(Part):
+    """One solve: which problem, what the solver proved, how large it was. Times in seconds."""
+
+    problem: Literal["interchip", "intrachip"]
+    stage: int = 0
+    formulation: str
+    termination: str
+    objective: float | None = Field(description="none when the solve proved that nothing beats the best plan")
+    bound: float
+    gap: float | None
+    seconds: float
+    nodes: int = 0
+    rows: int = 0
+    columns: int = 0
+    nonzeros: int = 0
+    trace: tuple[tuple[float, float | None, float | None], ...] = Field(
+        default=(), description="(seconds, incumbent, bound) as the solve went on"
+    )
+    note: str = ""
+
+
+class PlanRecord(Part):
+    """What is known of one plan: solved with a proof, pruned by a bound, or illegal with a reason."""
+
+    plan: Plan
+    status: Literal["solved", "pruned_by_bound", "infeasible", "limit", "not_reached"]
+    bound_s: float | None = Field(
+        description="no mapping under this plan has a shorter step; none when no mapping is feasible at all"
+    )
+    step_time_s: float | None = None
+    gap: float | None = None
+    seconds: float = 0.0
+    solves: tuple[SolveRecord, ...] = ()
+    note: str = ""
+
+
+class Matrices(Part):
+    """The paper's matrices of one stage as sparse (row, column) lists of the ones.
+
+    A kernel in partition; B tensor inside a partition; D tensor cut, at both ends; L lifetime of a
+    cut tensor; H source partition of every tensor. Rows of A are kernels of the stage in graph
+    order; rows of the others are ``tensors``, positions in the graph's tensor list.
+    """
+
+    stage: int
+    partitions: int
+    kernels: tuple[str, ...]
+    tensors: tuple[int, ...]
+    A: tuple[tuple[int, int], ...]
+    B: tuple[tuple[int, int], ...]
+    D: tuple[tuple[int, int], ...]
+    L: tuple[tuple[int, int], ...]
+    H: tuple[tuple[int, int], ...]
+
+
+class Sensitivity(Part):
+    """Step time with 10 % more of one resource, mapping optimised anew on the winning plan."""
+
+    resource: Literal["compute", "dram_bandwidth", "link_bandwidth", "sram"]
+    step_time_s: float
+    speedup: float
+    proven: bool
+
+
+class Provenance(Part):
+    """Where the result came from, so that it can be repeated."""
+
+    dfopt: str
+    highs: str
+    python: str
+    graph_digest: str
+    system_digest: str
+    assumptions_digest: str
+    seed: int
+
+
+class Result(Document):
+    """A mapping with its score and its proof.
+
+    ``status`` is ``optimal`` only when every plan is either solved within the requested gap 0 or
+    pruned by a valid bound, and the judge agrees with every objective. ``gap`` is the proven
+    relative distance of ``step_time_s`` to the best that any mapping could reach under the plans
+    considered, with the sharding of each plan optimal for the inter-chip problem (``proof``).
+    """
+
+    SCHEMA: ClassVar[str] = "dfopt/result/1"
+
+    status: Status
+    gap: float
+    step_time_s: float
+    utilization: float
+    plan: Plan
+    bound_s: float
+    seconds: float
+    proof: str
+    mapping: Mapping
+    score: Score
+    plans: tuple[PlanRecord, ...]
+    matrices: tuple[Matrices, ...]
+    sensitivity: tuple[Sensitivity, ...] = ()
+    assumptions: Assumptions
+    p_max: int
+    provenance: Provenance
+
+    @property
+    def step_time(self) -> float:
+        """Seconds per step: the same as ``step_time_s``."""
+        return self.step_time_s
+
+    def frame(self) -> Any:
+        """One row per kernel: stage, partition, sharding, tiles, and its partition's times.
+
+        Returns a :class:`pandas.DataFrame` when pandas is installed, else a list of dicts.
+        """
+        rows = list(self.rows())
+        try:
+            import pandas as pd
+        except ImportError:
+            return rows
+        return pd.DataFrame(rows)
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One dict per kernel, in graph order."""
+        where = {(p.stage, p.partition): p for p in self.score.partitions}
+        table = []
+        for kernel in self.mapping.kernels:
+            part = where[(kernel.stage, kernel.partition)]
+            table.append(
+                {
+                    "kernel": kernel.name,
+                    "stage": kernel.stage,
+                    "partition": kernel.partition,
+                    "sharding": kernel.sharding,
+                    "tiles": kernel.tiles,
+                    "partition_compute_s": part.compute_s,
+                    "partition_memory_s": part.memory_s,
+                    "partition_network_s": part.network_s,
+                    "partition_time_s": part.time_s,
+                    "bound_by": part.bound_by,
+                }
+            )
+        return table

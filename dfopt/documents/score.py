@@ -1,0 +1,79 @@
+"""What the judge says about a mapping: times, traffic, memory, and what binds. SI units throughout."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal
+
+from dfopt.documents.base import Document, Part
+
+Bound = Literal["compute", "memory", "network"]
+
+
+class PartitionScore(Part):
+    """One on-chip partition of one stage, for one microbatch and one layer."""
+
+    stage: int
+    partition: int
+    kernels: tuple[str, ...]
+    tiles: tuple[int, ...]
+    compute_s: float
+    memory_s: float
+    network_s: float
+    time_s: float
+    bound_by: Bound
+    flop: float
+    dram_bytes: float
+    sram_bytes: float
+
+
+class StageScore(Part):
+    """One distinct pipeline stage, for one microbatch. ``dram_*`` are bytes per chip."""
+
+    stage: int
+    layers: int
+    layer_time_s: float
+    point_to_point_s: float
+    time_s: float
+    dram_weights_bytes: float
+    dram_gradients_bytes: float
+    dram_optimizer_bytes: float
+    dram_activations_bytes: float
+
+    @property
+    def dram_bytes(self) -> float:
+        """All DRAM that one chip of this stage needs."""
+        return (
+            self.dram_weights_bytes
+            + self.dram_gradients_bytes
+            + self.dram_optimizer_bytes
+            + self.dram_activations_bytes
+        )
+
+
+class Score(Document):
+    """The judge's figures for a mapping: one step is one global batch."""
+
+    SCHEMA: ClassVar[str] = "dfopt/score/1"
+
+    step_time_s: float
+    layer_time_s: float
+    pipeline_fill_s: float
+    point_to_point_s: float
+    gradient_reduction_s: float
+    flop_per_step: float
+    utilization: float
+    samples_per_s: float
+    tokens_per_s: float
+    bound_by: Bound
+    compute_share: float
+    memory_share: float
+    network_share: float
+    stages: tuple[StageScore, ...]
+    partitions: tuple[PartitionScore, ...]
+    collectives: dict[str, int]
+    violations: tuple[str, ...] = ()
+
+    @property
+    def feasible(self) -> bool:
+        """Whether every limit (SRAM, DRAM, tiles, order) is kept."""
+        return not self.violations

@@ -1,0 +1,141 @@
+"""The machine: a chip with its memories, and the ordered network dimensions between chips."""
+
+from __future__ import annotations
+
+import math
+import os
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import Document, Part, find
+from dfopt.errors import Issue, SystemSpecError
+from dfopt.units import Bandwidth, Bytes, FlopRate, Hertz, Ratio, Seconds
+
+
+class Sram(Part):
+    """On-chip memory that holds weights and the buffers between fused kernels."""
+
+    capacity: Bytes = Field(gt=0)
+
+
+class Dram(Part):
+    """Off-chip memory of one chip. ``capacity`` may be left out: then it is not a limit."""
+
+    bandwidth: Bandwidth = Field(gt=0)
+    capacity: Bytes | None = Field(default=None, gt=0)
+
+
+class Chip(Part):
+    """One accelerator: ``tiles`` compute tiles, each a systolic array of ``lanes x stages`` units.
+
+    ``peak`` is the dense rate of the whole chip at the graph's word size. It may be left out
+    when lanes, stages and frequency are given: ``2 * lanes * stages * tiles * frequency``.
+    """
+
+    name: str = Field(min_length=1)
+    execution: Literal["dataflow", "kernel_by_kernel"] = Field(
+        default="dataflow", description="whether kernels may be fused on the chip, or run one after another"
+    )
+    tiles: int = Field(ge=1, le=10**7, description="compute tiles that can be given to kernels (SMs, PCUs, cores)")
+    peak: FlopRate | None = Field(default=None, gt=0)
+    lanes: int | None = Field(default=None, ge=1, le=10**6)
+    stages: int | None = Field(default=None, ge=1, le=10**6)
+    frequency: Hertz | None = Field(default=None, gt=0)
+    compute_utilization: Ratio = Field(default=0.9, gt=0, le=1, description="share of peak that a kernel sustains")
+    sram: Sram
+    dram: Dram
+
+    @property
+    def peak_flops(self) -> float:
+        """Peak rate of the chip in FLOP/s."""
+        if self.peak is not None:
+            return self.peak
+        assert self.lanes and self.stages and self.frequency  # the validator below saw to it
+        return 2.0 * self.lanes * self.stages * self.tiles * self.frequency
+
+    @model_validator(mode="after")
+    def _has_a_peak(self) -> Self:
+        array = (self.lanes, self.stages, self.frequency)
+        if self.peak is None and None in array:
+            raise ValueError("the compute rate is missing: give either peak, or all of lanes, stages and frequency")
+        if self.peak is not None and None not in array:
+            rebuilt = 2.0 * self.lanes * self.stages * self.tiles * self.frequency  # type: ignore[operator]
+            if abs(rebuilt - self.peak) > 0.02 * self.peak:
+                raise ValueError(
+                    f"peak is {self.peak:.4g} FLOP/s, but 2 x lanes x stages x tiles x frequency is {rebuilt:.4g};"
+                    " they must agree to 2 %, or leave one of them out"
+                )
+        return self
+
+
+class NetworkDim(Part):
+    """One dimension of the network: every chip is in one group of ``size`` chips of this dim.
+
+    ``link_bandwidth`` is per link and direction: a ring chip has two links, a switch chip one
+    port, a fully connected chip ``size - 1`` links. ``latency`` is per hop (through a switch: once).
+    """
+
+    name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
+    topology: Literal["ring", "switch", "fully_connected"]
+    size: int = Field(ge=1, le=10**7)
+    link_bandwidth: Bandwidth = Field(gt=0)
+    latency: Seconds = Field(default=0.0, ge=0)
+
+
+class System(Document):
+    """A machine of ``chips`` equal chips on a product of network dimensions."""
+
+    SCHEMA: ClassVar[str] = "dfopt/system/1"
+
+    name: str = Field(min_length=1, max_length=200)
+    description: str = ""
+    source: str = ""
+    chip: Chip
+    network: tuple[NetworkDim, ...] = Field(default=(), max_length=8)
+    collective_overhead: Seconds = Field(
+        default=0.0, ge=0, description="software cost of starting one collective, whatever its size"
+    )
+
+    @property
+    def chips(self) -> int:
+        """Number of chips: the product of the dims' sizes."""
+        return math.prod(dim.size for dim in self.network)
+
+    def dim(self, name: str) -> NetworkDim:
+        """The network dim with this name."""
+        return next(dim for dim in self.network if dim.name == name)
+
+    @model_validator(mode="after")
+    def _dims_are_distinct(self) -> Self:
+        seen: dict[str, int] = {}
+        issues = []
+        for position, dim in enumerate(self.network):
+            if dim.name in seen:
+                issues.append(
+                    Issue(
+                        f"$.network[{position}].name",
+                        f"network dim {dim.name!r} is named twice, first as $.network[{seen[dim.name]}]",
+                        "plans name dims, so each needs a name of its own",
+                    )
+                )
+            seen.setdefault(dim.name, position)
+        if issues:
+            raise SystemSpecError(self.name, issues)
+        return self
+
+
+def load_system(name_or_path: str | os.PathLike[str]) -> System:
+    """Load a system from the zoo or a file.
+
+    Raises
+    ------
+    DocumentError
+        With every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo.
+
+    Examples
+    --------
+    >>> load_system("sn10-8-ring").chips
+    8
+    """
+    return System.load(find("systems", name_or_path))

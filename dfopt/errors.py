@@ -1,0 +1,269 @@
+"""Every error dfopt raises on purpose, and the words they are made of.
+
+::
+
+    DfoptError
+      DocumentError(path, issues)         a file that cannot be read or does not say what it must   exit 3
+        UnitError                           every issue of the file is a unit that does not fit
+        SchemaVersionError                  a document of another kind or version
+        NotInZoo(name, matches, kind)       neither a file nor a zoo name
+      GraphError(path, issues)            a cycle, shapes that disagree                             exit 3
+      SystemSpecError(path, issues)       a network dim no plan can use                             exit 3
+      PlanError                           degrees that do not multiply to the chips                 exit 2
+      SolveError                                                                                    exit 6
+        Infeasible(report)                  proven: no mapping fits, and why                        exit 4
+        NoSolution(bound, seconds)          a limit came before the first mapping                   exit 5
+        SolverFailure                       the solver broke                                        exit 6
+      ScoreMismatch(term, milp, judge)    MILP and judge disagree: a bug in dfopt                   exit 6
+
+All of them can be pickled, because sweeps send them between processes. That is why every constructor sets
+``args`` to exactly what it was called with: unpickling calls the class with ``args``.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+
+# A file can be wrong in a million places (a list of the wrong type); a person reads the first hundred.
+_SHOWN = 100
+_BARE_KEY = re.compile(r"[^\s.\[\]'\"$]+")
+
+
+@dataclass(frozen=True)
+class Issue:
+    """One thing wrong with a document.
+
+    Parameters
+    ----------
+    where
+        JSON path of the offending value, such as ``$.chip.dram.bandwidth``.
+    message
+        What was found and what was expected.
+    remedy
+        What to do about it; empty when there is nothing useful to say.
+
+    Examples
+    --------
+    >>> print(Issue("$.chips", "found -1, expected a number above 0", "use 1 or more"))
+    $.chips: found -1, expected a number above 0 (use 1 or more)
+    """
+
+    where: str
+    message: str
+    remedy: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.text}"
+
+    @property
+    def text(self) -> str:
+        """The message with its remedy, without the path."""
+        return f"{self.message} ({self.remedy})" if self.remedy else self.message
+
+
+def json_path(*steps: str | int) -> str:
+    """A JSON path of keys and indices.
+
+    Examples
+    --------
+    >>> json_path("kernels", 3, "outer"), json_path("a b", 0), json_path()
+    ('$.kernels[3].outer', "$['a b'][0]", '$')
+    """
+    parts = ["$"]
+    for step in steps:
+        bare = isinstance(step, str) and _BARE_KEY.fullmatch(step)
+        parts.append(f".{step}" if bare else f"[{step!r}]")
+    return "".join(parts)
+
+
+def shown(value: object, length: int = 60) -> str:
+    """A found value as it stands in a file, shortened.
+
+    Examples
+    --------
+    >>> shown("ring"), shown(True), shown(None), shown([1, 2]), shown("x" * 99, 9)
+    ("'ring'", 'true', 'nothing', 'a list of 2', "'xxxxx...")
+    """
+    if value is None:
+        return "nothing"
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, Mapping):
+        return f"a mapping of {len(value)} key{'' if len(value) == 1 else 's'}"
+    if isinstance(value, list | tuple):
+        return f"a list of {len(value)}"
+    # repr() of a slice: a huge text is not copied, and control characters do not reach the terminal.
+    text = repr(value[: length + 1]) if isinstance(value, str) else str(value)
+    return text if len(text) <= length else text[: length - 3] + "..."
+
+
+def close_matches(word: str, known: Iterable[str], least: float = 0.6) -> list[str]:
+    """Up to three near spellings, whatever their case: 'gb/s' for 'GB/s' is the usual slip.
+
+    Examples
+    --------
+    >>> close_matches("bandwith", ["bandwidth", "latency"]), close_matches("KB", ["kB", "KiB"])
+    (['bandwidth'], ['kB', 'KiB'])
+    """
+    lower: dict[str, list[str]] = {}
+    for name in known:
+        lower.setdefault(name.lower(), []).append(name)
+    near = difflib.get_close_matches(word.lower(), lower, 3, least)
+    return [name for match in near for name in lower[match]][:3]
+
+
+def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
+    """The remedy for a misspelt word, or ``otherwise`` if nothing is near.
+
+    Examples
+    --------
+    >>> did_you_mean("rnig", ["ring", "switch"])
+    "did you mean 'ring'?"
+    """
+    close = close_matches(word, known)
+    return f"did you mean {' or '.join(map(repr, close))}?" if close else otherwise
+
+
+class DfoptError(Exception):
+    """The base of every error dfopt raises on purpose."""
+
+    exit_code: ClassVar[int] = 1
+
+
+class _IssuesError(DfoptError):
+    """An error that is a list of issues of one file; ``path`` is empty when the data came from no file."""
+
+    exit_code: ClassVar[int] = 3
+    path: str
+    issues: tuple[Issue, ...]
+
+    def __init__(self, path: object, issues: Iterable[Issue]) -> None:
+        self.path, self.issues = str(path), tuple(issues)
+        super().__init__(self.path, self.issues)
+
+    def __str__(self) -> str:
+        if not self.path and len(self.issues) == 1 and self.issues[0].where == "$":
+            return self.issues[0].text
+        count = len(self.issues)
+        lines = [f"{self.path or '<data>'}: {count} problem{'' if count == 1 else 's'}"]
+        lines += [f"  {issue}" for issue in self.issues[:_SHOWN]]
+        if count > _SHOWN:
+            lines.append(f"  ... and {count - _SHOWN} more")
+        return "\n".join(lines)
+
+
+class DocumentError(_IssuesError):
+    """A document that cannot be read, parsed or validated, with all its issues at once.
+
+    Examples
+    --------
+    >>> print(DocumentError("a.yaml", [Issue("$.chips", "missing", "add the key 'chips'")]))
+    a.yaml: 1 problem
+      $.chips: missing (add the key 'chips')
+    """
+
+
+class UnitError(DocumentError, ValueError):
+    """A quantity without a unit, or with one of another dimension.
+
+    It is a ``ValueError`` too, so that pydantic collects it with the other issues of the file.
+    """
+
+
+class SchemaVersionError(DocumentError):
+    """A document of another kind, or of a version this dfopt does not read."""
+
+
+class NotInZoo(DocumentError):
+    """A name that is neither a file nor in the zoo.
+
+    Examples
+    --------
+    >>> NotInZoo("gtp3", ["gpt3"], "graphs").issues[0].remedy
+    "did you mean 'gpt3'? `dfopt list graphs` lists them all"
+    """
+
+    def __init__(self, name: str, matches: Iterable[str], kind: str) -> None:
+        self.name, self.matches, self.kind = name, tuple(matches), kind
+        every = f"`dfopt list {kind}` lists them all"
+        close = " or ".join(repr(match) for match in self.matches)
+        remedy = f"did you mean {close}? {every}" if close else every
+        super().__init__(name, [Issue("$", f"no file and no zoo name in {kind}: found {name!r}", remedy)])
+        self.args = (self.name, self.matches, self.kind)
+
+
+class GraphError(_IssuesError):
+    """A graph whose parts do not fit each other: a cycle, shapes that disagree."""
+
+
+class SystemSpecError(_IssuesError):
+    """A system whose parts do not fit each other: a network dim no plan can use."""
+
+
+class PlanError(DfoptError):
+    """A plan that does not fit: degrees that do not multiply to the chips, dims that do not divide."""
+
+    exit_code: ClassVar[int] = 2
+
+
+class SolveError(DfoptError):
+    """The base of everything that can go wrong in a solve."""
+
+    exit_code: ClassVar[int] = 6
+
+
+class Infeasible(SolveError):
+    """Proven: nothing satisfies the limits. ``report`` says which is short, by how much, and the levers."""
+
+    exit_code: ClassVar[int] = 4
+
+    def __init__(self, report: object) -> None:
+        self.report = report
+        super().__init__(report)
+
+    def __str__(self) -> str:
+        return f"infeasible: {self.report}"
+
+
+class NoSolution(SolveError):
+    """A limit was reached before the first feasible solution; whether there is one stays open.
+
+    Examples
+    --------
+    >>> print(NoSolution(0.25, 60.0))
+    no solution found in 60 s (no solution can be better than 0.25); give it more time or a start
+    """
+
+    exit_code: ClassVar[int] = 5
+
+    def __init__(self, bound: float, seconds: float) -> None:
+        self.bound, self.seconds = bound, seconds
+        super().__init__(bound, seconds)
+
+    def __str__(self) -> str:
+        return (
+            f"no solution found in {self.seconds:.4g} s (no solution can be better than {self.bound:.6g}); "
+            "give it more time or a start"
+        )
+
+
+class SolverFailure(SolveError):
+    """The solver broke: an error code, a crash, an answer that violates its own model."""
+
+
+class ScoreMismatch(DfoptError):
+    """The MILP and the independent judge disagree on a term: a bug in dfopt, never in the user's input."""
+
+    exit_code: ClassVar[int] = 6
+
+    def __init__(self, term: str, milp: float, judge: float) -> None:
+        self.term, self.milp, self.judge = term, milp, judge
+        super().__init__(term, milp, judge)
+
+    def __str__(self) -> str:
+        values = f"{self.milp!r} against {self.judge!r}"
+        return f"MILP and judge disagree on {self.term}: {values}; please report this bug"
