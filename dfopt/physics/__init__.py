@@ -1,0 +1,1 @@
+"""Pure functions for the physics of a mapping: no state, SI units (bytes, bytes/s, seconds)."""

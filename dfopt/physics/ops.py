@@ -1,0 +1,250 @@
+"""What a kernel costs and how it can be split: FLOP, bytes, sharding schemes and layouts.
+
+Every function is pure. A *layout* says how a tensor lies on the tensor-parallel chips: ``RR``
+replicated, ``SR`` split along its first (feature or head) axis, ``RS`` split along its token axis.
+
+Sources: DFModel, section IV (schemes and the two kinds of communication) and Table III;
+the two sets of rules differ where the authors' program takes a short cut:
+
+* ``dfmodel``: the program's tables. A GEMM split by ``outer`` takes a split input, a weight update
+  wants all inputs split, and a normalisation may be split along the axis it normalises.
+* ``exact``: what the arithmetic needs. A GEMM split by ``outer`` reads all of a shared input, a
+  weight update reads the operand it does not split whole, and a normalisation needs its whole axis.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import Sharding
+from dfopt.physics.collectives import Collective
+
+Layout = Literal["RR", "SR", "RS"]
+Rules = Literal["exact", "dfmodel"]
+
+SCHEMES: tuple[Sharding, ...] = ("outer", "m", "k", "n", "none")
+PRODUCED: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RS", "k": "RR", "none": "RR"}
+
+_ELEMENTWISE: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RS", "k": "RR", "none": "RR"}
+_FIRST: dict[Sharding, Layout] = {"outer": "SR", "m": "RR", "k": "SR", "n": "RS", "none": "RR"}
+_SECOND: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "k": "RS", "n": "RR", "none": "RR"}
+_UPDATE_DFMODEL: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "SR", "k": "RS", "none": "RR"}
+_UPDATE_FIRST: dict[Sharding, Layout] = {"outer": "SR", "m": "RR", "n": "SR", "k": "RS", "none": "RR"}
+_UPDATE_SECOND: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RR", "k": "RS", "none": "RR"}
+
+
+def flop(kernel: Kernel) -> float:
+    """Floating-point operations of one evaluation of a kernel, unsharded.
+
+    A matrix product counts ``2 * outer * m * k * n``; an elementwise kernel ``outer * m * n``
+    times its ``flop_per_element`` (DFModel counts one).
+
+    Examples
+    --------
+    >>> flop(Kernel(name="a", op="gemm", m=4, k=8, n=16))
+    1024.0
+    """
+    elements = float(kernel.outer) * kernel.m * kernel.n
+    if kernel.op == "elementwise":
+        return elements * kernel.flop_per_element
+    return 2.0 * elements * kernel.k
+
+
+def weight_elements(kernel: Kernel) -> float:
+    """Parameters that a kernel holds: ``outer * m * k`` for a GEMM, none otherwise.
+
+    Examples
+    --------
+    >>> weight_elements(Kernel(name="a", op="gemm", m=4, k=8, n=16))
+    32.0
+    """
+    return float(kernel.outer) * kernel.m * kernel.k if kernel.op == "gemm" else 0.0
+
+
+def gradient_elements(kernel: Kernel) -> float:
+    """Elements of the weight gradient that a ``weight_update`` kernel produces, none otherwise."""
+    return float(kernel.outer) * kernel.m * kernel.n if kernel.op == "weight_update" else 0.0
+
+
+def legal_schemes(kernel: Kernel, degree: int, rules: Rules) -> tuple[Sharding, ...]:
+    """Shardings that a kernel may take over ``degree`` tensor-parallel chips.
+
+    An axis of size 1 and the streamed axis cannot be split. A batched kernel (``outer`` > 1) is
+    split by ``outer``. A weighted GEMM must be split if it can be, because its weights would
+    otherwise be held by every chip (DFModel, section IV, and its program).
+
+    Examples
+    --------
+    >>> legal_schemes(Kernel(name="a", op="gemm", m=4, k=8, n=16), 2, "exact")
+    ('m', 'k')
+    """
+    if degree == 1:
+        return ("none",)
+    if kernel.outer > 1:
+        return ("outer",)
+    found: list[Sharding] = []
+    if kernel.m > 1 and not (rules == "exact" and kernel.normalizes):
+        found.append("m")
+    if kernel.op != "elementwise" and kernel.k > 1 and kernel.streamed != "k":
+        found.append("k")
+    if kernel.n > 1 and kernel.streamed != "n":
+        found.append("n")
+    if kernel.op != "gemm" or not found:
+        found.append("none")
+    return tuple(found)
+
+
+def split_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:
+    """Share of a kernel's work that falls on the most loaded chip: ``ceil(axis / degree) / axis``.
+
+    The program's rule splits heads along their features too (``outer * m``); exactly, a head is whole.
+
+    Examples
+    --------
+    >>> split_share(Kernel(name="a", op="matmul", outer=40, m=2, k=8, n=16), "outer", 16, "exact")
+    0.075
+    """
+    if scheme == "none" or degree == 1:
+        return 1.0
+    axis = {"outer": kernel.outer, "m": kernel.m, "k": kernel.k, "n": kernel.n}[scheme]
+    if scheme == "outer" and rules == "dfmodel":
+        axis = kernel.outer * kernel.m
+    return -(-axis // degree) / axis
+
+
+def shard_extents(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> tuple[int, int, int]:
+    """Extents of the largest shard for the cycle model: rows (``outer * m``), columns ``n``, contraction ``k``.
+
+    Examples
+    --------
+    >>> shard_extents(Kernel(name="a", op="matmul", outer=40, m=2, k=8, n=16), "outer", 16, "exact")
+    (6, 16, 8)
+    """
+    rows, columns, depth = kernel.outer * kernel.m, kernel.n, kernel.k
+    if scheme == "outer" and rules == "exact":  # a head is whole
+        rows = -(-kernel.outer // degree) * kernel.m
+    elif scheme in ("outer", "m"):
+        rows = -(-rows // degree)
+    elif scheme == "n":
+        columns = -(-columns // degree)
+    elif scheme == "k":
+        depth = -(-depth // degree)
+    return rows, columns, depth
+
+
+def output_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:
+    """Share of a kernel's output that one chip holds; whole when it is replicated."""
+    return 1.0 if PRODUCED[scheme] == "RR" else split_share(kernel, scheme, degree, rules)
+
+
+def weight_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:
+    """Share of a GEMM's weight (``m x k``) that one chip holds; a split token axis leaves it whole."""
+    return 1.0 if scheme == "n" else split_share(kernel, scheme, degree, rules)
+
+
+def operands(graph: Graph) -> list[int]:
+    """Which operand of its consumer each tensor is: 1 (the ``k x n`` side) or 2 (the ``m x k`` side).
+
+    As stated in the graph, else by size; when both sides are the same size, by order of the tensors.
+
+    Returns
+    -------
+    list of int
+        One entry per tensor of ``graph.tensors``.
+    """
+    index = graph.index()
+    found: list[int] = [tensor.operand or 0 for tensor in graph.tensors]
+    for position, tensor in enumerate(graph.tensors):
+        kernel = graph.kernels[index[tensor.dst]]
+        if found[position]:
+            continue
+        if kernel.op in ("gemm", "elementwise"):
+            found[position] = 1
+            continue
+        first, second = float(kernel.outer * kernel.k * kernel.n), float(kernel.outer * kernel.m * kernel.k)
+        elements = graph.bytes_of(tensor) / graph.word_bytes
+        if first != second:
+            found[position] = 1 if abs(elements - first) <= abs(elements - second) else 2
+    taken: dict[str, set[int]] = {}
+    for tensor, operand in zip(graph.tensors, found, strict=True):
+        taken.setdefault(tensor.dst, set()).add(operand)
+    for position, tensor in enumerate(graph.tensors):
+        if not found[position]:
+            found[position] = 2 if 1 in taken[tensor.dst] else 1
+            taken[tensor.dst].add(found[position])
+    return found
+
+
+def required_layout(
+    kernel: Kernel, operand: int, scheme: Sharding, rules: Rules, input_elements: float | None = None
+) -> Layout:
+    """Layout in which a kernel under a sharding scheme needs one of its inputs.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        The consumer.
+    operand : int
+        1 or 2, see :func:`operands`.
+    scheme : str
+        Its sharding.
+    rules : str
+        ``exact`` or ``dfmodel``.
+    input_elements : float, optional
+        Size of the whole input; tells an input shared by all ``outer`` (heads reading one
+        activation) from one that has its own part for each.
+
+    Returns
+    -------
+    str
+        ``RR``, ``SR`` or ``RS``.
+
+    Examples
+    --------
+    >>> q = Kernel(name="Q", op="gemm", outer=96, m=128, k=12288, n=2048)
+    >>> required_layout(q, 1, "outer", "exact", 12288 * 2048), required_layout(q, 1, "outer", "dfmodel")
+    ('RR', 'SR')
+    """
+    if kernel.op == "elementwise":
+        return _ELEMENTWISE[scheme]
+    if kernel.op == "weight_update":
+        if rules == "dfmodel":
+            return _UPDATE_DFMODEL[scheme]
+        return (_UPDATE_FIRST if operand == 1 else _UPDATE_SECOND)[scheme]
+    if kernel.op == "matmul":
+        return (_FIRST if operand == 1 else _SECOND)[scheme]
+    if scheme == "outer" and rules == "exact" and kernel.accumulates_into is None:
+        shared = input_elements is None or input_elements <= kernel.k * kernel.n
+        return "RR" if shared else "SR"
+    return _FIRST[scheme]
+
+
+def tile_limit(graph: Graph, tile_rows: int) -> int:
+    """Most tiles that all streamed axes can be cut into, in lockstep: the shortest axis over ``tile_rows``.
+
+    Examples
+    --------
+    >>> tile_limit(Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=16),)), 4)
+    4
+    """
+    lengths = [k.n if k.streamed == "n" else k.k for k in graph.kernels if k.streamed != "none"]
+    return max(min(lengths) // tile_rows, 1) if lengths else 1
+
+
+def conversion(produced: Layout, required: Layout) -> Collective | None:
+    """The collective that turns one layout into another; a replicated tensor is cut for free.
+
+    Examples
+    --------
+    >>> conversion("SR", "RR").value, conversion("RR", "SR")
+    ('all_gather', None)
+    """
+    if produced == required or produced == "RR":
+        return None
+    return Collective.ALL_GATHER if required == "RR" else Collective.ALL_TO_ALL
+
+
+def inherent(kernel: Kernel, scheme: Sharding, degree: int) -> Collective | None:
+    """The collective that a scheme needs by itself: a split contraction leaves partial sums."""
+    return Collective.ALL_REDUCE if scheme == "k" and degree > 1 else None

@@ -1,0 +1,146 @@
+"""From the time of one stage to the time of one step: pipeline fill, point-to-point, gradients.
+
+Sources: 1F1B fill from Narayanan et al., SC'21 (Megatron-LM), section 2.2; the interleaved form and the
+once-per-step point-to-point term are what DFModel's program computes (its logs agree to 1e-8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.plan import Plan
+
+
+@dataclass(frozen=True)
+class StepTime:
+    """Parts of one step in seconds; ``total`` is their sum."""
+
+    steady: float
+    fill: float
+    point_to_point: float
+    gradient_reduction: float
+
+    @property
+    def total(self) -> float:
+        """Seconds per step."""
+        return self.steady + self.fill + self.point_to_point + self.gradient_reduction
+
+
+def layers_per_stage(repeat: int, pp: int) -> int:
+    """Repeats in the heaviest stage: ``ceil(repeat / pp)``; a graph drawn once has one.
+
+    Examples
+    --------
+    >>> layers_per_stage(96, 8), layers_per_stage(1, 4)
+    (12, 1)
+    """
+    return 1 if repeat == 1 else -(-repeat // pp)
+
+
+def fill_factor(plan: Plan, bubble: str) -> float:
+    """Pipeline fill as a multiple of one microbatch's stage time.
+
+    ``one_f_one_b``: ``pp - 1`` stage times. ``interleaved`` (DFModel): ``(pp - 1) / (v)`` with ``v`` one
+    less than the layers per stage, at least one.
+
+    Examples
+    --------
+    >>> fill_factor(Plan(pp=8, layers_per_stage=12, microbatches=4), "one_f_one_b")
+    7.0
+    """
+    chunks = max(plan.layers_per_stage - 1, 1) if bubble == "interleaved" else 1
+    return (plan.pp - 1) / chunks
+
+
+def step_time(
+    plan: Plan,
+    assumptions: Assumptions,
+    stage_s: float,
+    *,
+    point_to_point_per_step_s: float = 0.0,
+    gradient_reduction_s: float = 0.0,
+) -> StepTime:
+    """Time of one step from the slowest stage.
+
+    Parameters
+    ----------
+    plan : Plan
+        Gives the pipeline degree, microbatches and layers per stage.
+    assumptions : Assumptions
+        Gives the ``bubble`` convention.
+    stage_s : float
+        Seconds of the slowest stage for one microbatch, all its layers, with its share of
+        point-to-point time when that is charged per microbatch.
+    point_to_point_per_step_s, gradient_reduction_s : float
+        Seconds charged once per step.
+
+    Returns
+    -------
+    StepTime
+        Seconds.
+
+    Examples
+    --------
+    >>> plan = Plan(pp=4, microbatches=16, layers_per_stage=3)
+    >>> step_time(plan, Assumptions(), 1.0).total
+    19.0
+    """
+    return StepTime(
+        steady=stage_s * plan.microbatches,
+        fill=stage_s * fill_factor(plan, assumptions.bubble),
+        point_to_point=point_to_point_per_step_s,
+        gradient_reduction=gradient_reduction_s,
+    )
+
+
+def with_point_to_point(stage_s: float, hop_s: float, overlap: str) -> float:
+    """Stage time with a per-microbatch hop to the neighbour: hidden if overlap is perfect, else added.
+
+    Examples
+    --------
+    >>> with_point_to_point(3.0, 1.0, "perfect"), with_point_to_point(3.0, 1.0, "none")
+    (3.0, 4.0)
+    """
+    return max(stage_s, hop_s) if overlap == "perfect" else stage_s + hop_s
+
+
+def partition_time(compute_s: float, memory_s: float, network_s: float, overlap: str) -> float:
+    """Time of one partition from its three terms (DFModel, section V.B.4, and its ``overlap`` setting).
+
+    Examples
+    --------
+    >>> [partition_time(3.0, 2.0, 1.0, o) for o in ("perfect", "none", "compute_memory")]
+    [3.0, 6.0, 4.0]
+    """
+    if overlap == "perfect":
+        return max(compute_s, memory_s, network_s)
+    if overlap == "none":
+        return compute_s + memory_s + network_s
+    if overlap == "compute_memory":
+        return max(compute_s, memory_s) + network_s
+    raise ValueError(f"unknown overlap {overlap!r}; resolve 'auto' first")
+
+
+def microbatches_in_flight(plan: Plan, trains: bool) -> int:
+    """Microbatches whose saved activations the first stage holds: ``min(pp, microbatches)`` under 1F1B."""
+    return min(plan.pp, plan.microbatches) if trains else 1
+
+
+def resolve(assumptions: Assumptions, chip_execution: str, chip_utilization: float) -> Assumptions:
+    """Assumptions with ``auto`` and ``none`` replaced by what they mean on this chip.
+
+    Examples
+    --------
+    >>> resolve(Assumptions(), "kernel_by_kernel", 0.8).overlap
+    'compute_memory'
+    """
+    changes: dict[str, object] = {}
+    if assumptions.execution == "auto":
+        changes["execution"] = chip_execution
+    execution = changes.get("execution", assumptions.execution)
+    if assumptions.overlap == "auto":
+        changes["overlap"] = "perfect" if execution == "dataflow" else "compute_memory"
+    if assumptions.compute_utilization is None and assumptions.compute_model == "fixed":
+        changes["compute_utilization"] = chip_utilization
+    return assumptions.with_(**changes) if changes else assumptions
