@@ -1,0 +1,169 @@
+"""Builders that write a graph from a few parameters, and the door through which graphs are loaded.
+
+A graph file holds explicit ``kernels`` and ``tensors``, or ``workload: NAME`` with ``parameters``; both end
+as the same `Graph`. A workload is a module here with a class ``Parameters`` and a function ``build``;
+`WORKLOADS` names them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar, Final
+
+from pydantic import Field, create_model
+
+from dfopt.documents.base import Document, Part, find
+from dfopt.documents.graph import Graph
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, shown
+
+__all__ = ["WORKLOADS", "Workload", "expand", "load_graph"]
+
+
+class _Recipe(Document):
+    """A graph file that names a workload; `_recipe_of` adds the type of its parameters."""
+
+    SCHEMA: ClassVar[str] = Graph.SCHEMA
+
+    name: str = Field(min_length=1, max_length=200)
+    description: str = ""
+    source: str = ""
+    workload: str
+
+
+@dataclass(frozen=True)
+class Workload:
+    """A builder of graphs; its module is imported when it is first used.
+
+    Examples
+    --------
+    >>> WORKLOADS["transformer"](hidden=8, heads=2, head_dim=4, seq=16).name
+    'transformer'
+    """
+
+    module: str
+
+    @property
+    def parameters(self) -> type[Part]:
+        """The document part that its parameters are."""
+        found: type[Part] = import_module(self.module).Parameters
+        return found
+
+    def __call__(self, name: str = "", description: str = "", source: str = "", **parameters: Any) -> Graph:
+        """Build the graph; see the module's ``build``."""
+        named = {"name": name} if name else {}
+        built: Graph = import_module(self.module).build(**named, description=description, source=source, **parameters)
+        return built
+
+
+WORKLOADS: Final[dict[str, Workload]] = {
+    "transformer": Workload("dfopt.workloads.transformer"),
+}
+
+# Only what may change without touching a kernel's shape: an explicit graph's shapes hold its microbatch.
+_FREE_IN_EXPLICIT: Final = ("batch", "repeat")
+
+
+def expand(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> Graph:
+    """The graph of a graph file's parsed data, explicit or by workload.
+
+    Parameters
+    ----------
+    data
+        Explicit ``kernels`` and ``tensors``, or ``name``, ``workload`` and ``parameters`` (``description``
+        and ``source`` are optional).
+    path
+        Name of the file in errors.
+
+    Raises
+    ------
+    DocumentError
+        With every issue, at paths such as ``$.parameters.hidden``; `GraphError` if an explicit graph is no
+        DAG.
+
+    Examples
+    --------
+    >>> sizes = {"hidden": 8, "heads": 2, "head_dim": 4, "seq": 16, "layers": 3}
+    >>> recipe = {"name": "tiny", "workload": "transformer", "parameters": sizes}
+    >>> expand({"schema": "dfopt/graph/1", **recipe}).repeat
+    3
+    """
+    file = os.fspath(path)
+    if not isinstance(data, Mapping) or "workload" not in data:
+        return Graph.from_data(data, file)
+    workload = _workload(data["workload"], file)
+    recipe = _recipe_of(workload).from_data(data, file)
+    parameters = recipe.parameters.model_dump(exclude_unset=True)  # type: ignore[attr-defined]
+    return workload(recipe.name, recipe.description, recipe.source, **parameters)
+
+
+def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
+    """Load a graph from the zoo or a file, with some of its parameters replaced.
+
+    Parameters
+    ----------
+    name_or_path
+        A name in the zoo, or a path; an existing file wins.
+    **overrides
+        Parameters of the file's workload; of a graph with explicit kernels, only ``batch`` and ``repeat``.
+        The graph's description says what was changed.
+
+    Raises
+    ------
+    DocumentError
+        With every issue; `NotInZoo` for a name that is neither a file nor in the zoo.
+
+    Examples
+    --------
+    >>> graph = load_graph("gpt3-175b", mode="training", batch=64)
+    >>> len(graph.kernels), graph.batch, graph.description[-39:]
+    (41, 64, "(loaded with batch=64, mode='training')")
+    """
+    path = find("graphs", name_or_path)
+    data = load_strict(path)
+    if overrides:
+        data = _overridden(data, overrides, str(path))
+    return expand(data, path)
+
+
+def _workload(name: object, file: str) -> Workload:
+    if isinstance(name, str) and name in WORKLOADS:
+        return WORKLOADS[name]
+    remedy = did_you_mean(name, WORKLOADS) if isinstance(name, str) else ""
+    known = f"workloads: {', '.join(sorted(WORKLOADS))}"
+    issue = Issue("$.workload", f"unknown workload {shown(name)}", f"{remedy} {known}".strip())
+    raise DocumentError(file, [issue])
+
+
+def _recipe_of(workload: Workload) -> type[_Recipe]:
+    """The recipe with this workload's parameters, so that one strict validation finds every issue."""
+    return create_model("Recipe", __base__=_Recipe, parameters=(workload.parameters, ...))
+
+
+def _overridden(data: dict[str, Any], overrides: Mapping[str, Any], file: str) -> dict[str, Any]:
+    if "workload" in data:
+        allowed = list(_workload(data["workload"], file).parameters.model_fields)
+        owner = f"workload {data['workload']!r}"
+    else:
+        allowed, owner = list(_FREE_IN_EXPLICIT), "a graph with explicit kernels"
+    prefix = ("parameters",) if "workload" in data else ()
+    issues = []
+    for key in overrides:
+        if key not in allowed:
+            fixed = not prefix and key in Graph.model_fields
+            remedy = "it is part of the file's own figures: edit the file" if fixed else did_you_mean(key, allowed)
+            message = f"cannot be replaced: {owner} takes {', '.join(allowed)}"
+            issues.append(Issue(json_path(*prefix, key), message, remedy))
+    if issues:
+        raise DocumentError(file, issues)
+    changes = ", ".join(f"{key}={value!r}" for key, value in sorted(overrides.items()))
+    said = data.get("description", "")
+    data = {**data, "description": f"{said} (loaded with {changes})".strip()} if isinstance(said, str) else data
+    if not prefix:
+        return {**data, **overrides}
+    written = data.get("parameters", {})
+    # Parameters that are no mapping are left for the strict validation to report.
+    return {**data, "parameters": {**written, **overrides}} if isinstance(written, Mapping) else data

@@ -1,0 +1,172 @@
+"""A GPT-style transformer layer, forward only or with its backward pass and weight updates.
+
+The kernels, their shapes, the tensors and the order of both are those of DFModel's generator
+(github.com/fengqian-ayce/DFModel, commit 04f93d5), so that results can be compared kernel by kernel: 18
+kernels and 21 tensors forward, 41 and 53 with training. What it leaves out is left out here too: embedding,
+the final classifier, biases, the optimizer, the backward pass of ``LayerNorm_1`` and the sums of residual
+gradients.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import Part, problem
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.workloads.backward import GRADIENT_OUT, backward_pass
+from dfopt.workloads.layer import Layer, Wire, wires
+
+__all__ = ["Parameters", "TransformerParameters", "build"]
+
+
+class TransformerParameters(Part):
+    """What a transformer is built from.
+
+    ``heads * head_dim`` may differ from ``hidden``: Q, K and V produce ``heads * head_dim`` features and the
+    projection consumes them.
+
+    Examples
+    --------
+    >>> TransformerParameters(hidden=768, heads=12, head_dim=64, seq=1024).ffn_features
+    3072
+    """
+
+    hidden: int = Field(ge=1, le=10**7, description="features of the residual stream")
+    heads: int = Field(ge=1, le=10**5, description="attention heads")
+    head_dim: int = Field(ge=1, le=10**6, description="features of one head")
+    ffn: int | None = Field(default=None, ge=1, le=10**8, description="features inside the MLP; 4 x hidden if left out")
+    seq: int = Field(ge=1, le=10**8, description="tokens in a sample")
+    microbatch: int = Field(default=1, ge=1, le=10**6, description="samples in one evaluation of the graph")
+    layers: int = Field(default=1, ge=1, le=10**6, description="identical layers")
+    batch: int | None = Field(
+        default=None, ge=1, le=10**12, description="samples in one step; one microbatch if left out"
+    )
+    mode: Literal["forward", "training"] = Field(default="forward", description="forward pass only, or a training step")
+    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
+
+    @property
+    def ffn_features(self) -> int:
+        """Features inside the MLP."""
+        return 4 * self.hidden if self.ffn is None else self.ffn
+
+    @property
+    def samples(self) -> int:
+        """Samples in one step."""
+        return self.microbatch if self.batch is None else self.batch
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.samples < self.microbatch:
+            raise problem(
+                f"found {self.batch} samples in a step, fewer than the {self.microbatch} of one microbatch",
+                "enlarge batch, or shrink microbatch",
+                "$.batch",
+            )
+        if self.mode == "training" and self.hidden % self.heads:
+            # The backward kernels of Q and K give every head an equal share of hidden, see backward.py.
+            raise problem(
+                f"found {self.heads} heads for {self.hidden} hidden features, training needs a divisor",
+                "choose a hidden size that is a multiple of heads, or mode: forward",
+                "$.heads",
+            )
+        return self
+
+
+Parameters = TransformerParameters
+
+# In the order of the consumers. Operands of a product: 1 is its k x n side, 2 its m x k side.
+_FORWARD: tuple[Wire, ...] = (
+    ("Add_Prev_Layer", "LayerNorm_1"),
+    ("LayerNorm_1", "Q"),
+    ("LayerNorm_1", "K"),
+    ("LayerNorm_1", "V"),
+    ("Q", "MHA_GEMM_1", 1),  # head_dim x queries
+    ("K", "MHA_GEMM_1", 2),  # keys x head_dim
+    ("MHA_GEMM_1", "SOFTMAX"),
+    ("SOFTMAX", "DropOut_1"),
+    ("V", "MHA_GEMM_2", 2),  # head_dim x keys
+    ("DropOut_1", "MHA_GEMM_2", 1),  # keys x queries
+    ("MHA_GEMM_2", "PROJ_GEMM"),
+    ("PROJ_GEMM", "DropOut_2"),
+    ("DropOut_2", "Add_1"),
+    ("Add_Prev_Layer", "Add_1"),
+    ("Add_1", "LayerNorm_2"),
+    ("LayerNorm_2", "FFN0"),
+    ("FFN0", "GeLU"),
+    ("GeLU", "FFN1"),
+    ("FFN1", "DropOut_3"),
+    ("DropOut_3", "Add_2"),
+    ("Add_1", "Add_2"),
+)
+
+
+def _forward_pass(layer: Layer) -> tuple[Kernel, ...]:
+    hidden, head_dim, seq = layer.hidden, layer.head_dim, layer.seq
+    return (
+        layer.pointwise("Add_Prev_Layer", hidden),
+        layer.pointwise("LayerNorm_1", hidden, normalizes=True),
+        *(layer.linear(name, head_dim, hidden, outer=layer.heads) for name in ("Q", "K", "V")),
+        layer.attention("MHA_GEMM_1", m=seq, k=head_dim),
+        layer.scores("SOFTMAX", normalizes=True),
+        layer.scores("DropOut_1"),
+        layer.attention("MHA_GEMM_2", m=head_dim, k=seq),
+        layer.linear("PROJ_GEMM", hidden, layer.width),
+        layer.pointwise("DropOut_2", hidden),
+        layer.pointwise("Add_1", hidden),
+        layer.pointwise("LayerNorm_2", hidden, normalizes=True),
+        layer.linear("FFN0", layer.ffn, hidden),
+        layer.pointwise("GeLU", layer.ffn),
+        layer.linear("FFN1", hidden, layer.ffn),
+        layer.pointwise("DropOut_3", hidden),
+        layer.pointwise("Add_2", hidden),
+    )
+
+
+def build(name: str = "transformer", description: str = "", source: str = "", **parameters: Any) -> Graph:
+    """One transformer layer as a graph that stands for all of them.
+
+    Parameters
+    ----------
+    name, description, source
+        As in `Graph`.
+    **parameters
+        Fields of `TransformerParameters`.
+
+    Returns
+    -------
+    Graph
+        18 kernels and 21 tensors forward, 41 and 53 when training.
+
+    Raises
+    ------
+    pydantic.ValidationError
+        For a parameter that is unknown, missing or out of range.
+
+    Examples
+    --------
+    >>> graph = build(hidden=768, heads=12, head_dim=64, seq=1024, layers=12, mode="training")
+    >>> len(graph.kernels), len(graph.tensors), graph.repeat, graph.trains
+    (41, 53, 12, True)
+    """
+    p = TransformerParameters(**parameters)
+    layer = Layer(p.hidden, p.heads, p.head_dim, p.ffn_features, p.seq, p.microbatch)
+    kernels, tensors = _forward_pass(layer), wires(_FORWARD)
+    carried: tuple[Tensor, ...] = (Tensor(src="Add_2", dst="Add_Prev_Layer"),)
+    if p.mode == "training":
+        more_kernels, more_tensors = backward_pass(layer)
+        kernels, tensors, carried = kernels + more_kernels, tensors + more_tensors, (*carried, GRADIENT_OUT)
+    return Graph(
+        name=name,
+        description=description,
+        source=source,
+        repeat=p.layers,
+        word_bytes=p.word_bytes,
+        microbatch=p.microbatch,
+        batch=p.samples,
+        tokens_per_sample=p.seq,
+        kernels=kernels,
+        tensors=tensors,
+        carried=carried,
+    )

@@ -1,0 +1,296 @@
+"""Graph files, explicit or by workload, and what is said about wrong ones."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from dfopt.documents.base import zoo
+from dfopt.documents.graph import Graph
+from dfopt.documents.strict_yaml import dump_yaml
+from dfopt.documents.system import load_system
+from dfopt.errors import DocumentError, GraphError, NotInZoo, SchemaVersionError
+from dfopt.workloads import WORKLOADS, expand, load_graph
+
+SIZES: dict[str, Any] = {"hidden": 24, "heads": 4, "head_dim": 6, "seq": 8, "layers": 3, "batch": 16}
+
+
+def recipe(**changes: Any) -> dict[str, Any]:
+    data = {"schema": "dfopt/graph/1", "name": "tiny", "workload": "transformer", "parameters": dict(SIZES)}
+    return {**data, **changes}
+
+
+def written(folder: Path, data: dict[str, Any]) -> Path:
+    path = folder / "graph.yaml"
+    path.write_text(dump_yaml(data))
+    return path
+
+
+def issues(caught: pytest.ExceptionInfo[DocumentError]) -> dict[str, str]:
+    return {issue.where: issue.text for issue in caught.value.issues}
+
+
+# --- both ways of writing a graph ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("mode", ["forward", "training"])
+@pytest.mark.parametrize("suffix", ["yaml", "json"])
+def test_explicit_and_expanded_are_the_same_graph(tmp_path: Path, mode: str, suffix: str) -> None:
+    graph = load_graph(written(tmp_path, recipe(parameters={**SIZES, "mode": mode}, source="s", description="d")))
+    graph.dump(tmp_path / f"explicit.{suffix}")
+    again = load_graph(tmp_path / f"explicit.{suffix}")
+    assert again == graph
+    assert again.digest() == graph.digest()
+    assert (again.name, again.source, again.description, again.repeat) == ("tiny", "s", "d", 3)
+    # The comparison can fail: another size is another graph.
+    assert again != expand(recipe(parameters={**SIZES, "mode": mode, "hidden": 28}, source="s", description="d"))
+
+
+def test_a_builder_called_directly_gives_the_same_graph() -> None:
+    assert WORKLOADS["transformer"]("tiny", **SIZES) == expand(recipe())
+
+
+# --- overrides ----------------------------------------------------------------------------------------------
+
+
+def test_overrides_replace_parameters_and_leave_a_note(tmp_path: Path) -> None:
+    path = written(tmp_path, recipe(description="small"))
+    graph = load_graph(path, mode="training", batch=64)
+    assert (graph.trains, graph.batch, graph.repeat) == (True, 64, 3)
+    assert graph.name == "tiny"
+    assert graph.description == "small (loaded with batch=64, mode='training')"
+    assert load_graph(path).description == "small"
+
+
+def test_overrides_of_an_explicit_graph(tmp_path: Path) -> None:
+    expand(recipe()).dump(tmp_path / "explicit.yaml")
+    graph = load_graph(tmp_path / "explicit.yaml", batch=5, repeat=7)
+    assert (graph.batch, graph.repeat) == (5, 7)
+    with pytest.raises(DocumentError) as caught:
+        load_graph(tmp_path / "explicit.yaml", microbatch=2, bach=1)
+    found = issues(caught)
+    assert list(found) == ["$.microbatch", "$.bach"]
+    assert all("a graph with explicit kernels takes batch, repeat (" in text for text in found.values())
+    assert "edit the file" in found["$.microbatch"]
+    assert "did you mean 'batch'?" in found["$.bach"]
+
+
+def test_unknown_override_lists_the_allowed_ones(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError) as caught:
+        load_graph(written(tmp_path, recipe()), hiden=8, repeat=3)
+    found = issues(caught)
+    assert list(found) == ["$.parameters.hiden", "$.parameters.repeat"]
+    assert "did you mean 'hidden'?" in found["$.parameters.hiden"]
+    for name in (
+        "hidden",
+        "heads",
+        "head_dim",
+        "ffn",
+        "seq",
+        "microbatch",
+        "layers",
+        "batch",
+        "mode",
+        "word_bytes",
+    ):
+        assert name in found["$.parameters.repeat"]
+
+
+@pytest.mark.parametrize(
+    ("override", "where"),
+    [
+        ({"hidden": 0}, "hidden"),
+        ({"batch": "64"}, "batch"),
+        ({"mode": "both"}, "mode"),
+        ({"microbatch": 99}, "batch"),
+    ],
+)
+def test_a_bad_override_is_an_issue_at_its_parameter(tmp_path: Path, override: dict[str, Any], where: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        load_graph(written(tmp_path, recipe()), **override)
+    assert list(issues(caught)) == [f"$.parameters.{where}"]
+
+
+# --- files that are wrong -----------------------------------------------------------------------------------
+
+
+def test_every_issue_of_a_recipe_at_once(tmp_path: Path) -> None:
+    parameters = {"hidden": -1, "heads": 2.5, "head_dim": 6, "hiddn": 3}
+    data = recipe(parameters=parameters, nmae="x", kernels=[])
+    with pytest.raises(DocumentError) as caught:
+        load_graph(written(tmp_path, data))
+    found = issues(caught)
+    assert set(found) == {
+        "$.parameters.hidden",
+        "$.parameters.heads",
+        "$.parameters.seq",
+        "$.parameters.hiddn",
+        "$.nmae",
+        "$.kernels",
+    }
+    assert found["$.parameters.hidden"] == "found -1, expected a number of 1 or more"
+    assert found["$.parameters.heads"] == "found 2.5, expected a whole number"
+    assert found["$.parameters.seq"] == "the key is missing (add the key 'seq': tokens in a sample)"
+    assert "did you mean 'hidden'?" in found["$.parameters.hiddn"]
+    assert "did you mean 'name'?" in found["$.nmae"]
+    assert str(tmp_path) in str(caught.value)
+
+
+@pytest.mark.parametrize("key", ["repeat", "batch", "kernels", "tensors", "carried", "word_bytes", "microbatch"])
+def test_a_recipe_takes_no_graph_keys(key: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        expand(recipe(**{key: 1}))
+    assert list(issues(caught)) == [f"$.{key}"]
+
+
+@pytest.mark.parametrize(
+    ("name", "says"),
+    [
+        (
+            "transfromer",
+            "unknown workload 'transfromer' (did you mean 'transformer'? workloads: transformer)",
+        ),
+        ("zzz", "unknown workload 'zzz' (workloads: transformer)"),
+        (None, "unknown workload nothing (workloads: transformer)"),
+        (3, "unknown workload 3 (workloads: transformer)"),
+        (["transformer"], "unknown workload a list of 1 (workloads: transformer)"),
+    ],
+)
+def test_unknown_workload(name: object, says: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        expand(recipe(workload=name), "a.yaml")
+    assert issues(caught) == {"$.workload": says}
+    assert caught.value.path == "a.yaml"
+
+
+@pytest.mark.parametrize("parameters", [None, 3, "hidden", [1]])
+def test_parameters_that_are_no_mapping(tmp_path: Path, parameters: object) -> None:
+    path = written(tmp_path, recipe(parameters=parameters))
+    for overrides in ({}, {"seq": 4}):
+        with pytest.raises(DocumentError) as caught:
+            load_graph(path, **overrides)
+        assert list(issues(caught)) == ["$.parameters"]
+
+
+def test_missing_parts_of_a_recipe() -> None:
+    with pytest.raises(DocumentError) as caught:
+        expand({"schema": "dfopt/graph/1", "workload": "transformer"})
+    assert set(issues(caught)) == {"$.name", "$.parameters"}
+
+
+def test_heads_that_do_not_divide_hidden() -> None:
+    with pytest.raises(DocumentError) as caught:
+        expand(recipe(parameters={**SIZES, "heads": 5, "mode": "training"}))
+    assert list(issues(caught)) == ["$.parameters.heads"]
+
+
+def test_schema_is_checked_for_both_ways() -> None:
+    missing = recipe()
+    del missing["schema"]
+    with pytest.raises(DocumentError) as caught:
+        expand(missing)
+    assert list(issues(caught)) == ["$.schema"]
+    with pytest.raises(SchemaVersionError):
+        expand(recipe(schema="dfopt/graph/2"))
+    with pytest.raises(SchemaVersionError):
+        expand({"schema": "dfopt/system/1", "name": "x"})
+
+
+def test_structure_of_an_explicit_graph_is_checked() -> None:
+    kernel = {"op": "elementwise", "m": 2, "n": 2}
+    data = {
+        "schema": "dfopt/graph/1",
+        "name": "loop",
+        "kernels": [{"name": "a", **kernel}, {"name": "b", **kernel}],
+        "tensors": [{"src": "a", "dst": "b"}, {"src": "b", "dst": "a"}],
+    }
+    with pytest.raises(GraphError, match="cycle"):
+        expand(data, "loop.yaml")
+    data["tensors"] = [{"src": "a", "dst": "b"}]
+    assert expand(data).levels() == {"a": 0, "b": 1}
+
+
+# --- the zoos -----------------------------------------------------------------------------------------------
+
+
+def test_zoo_names() -> None:
+    assert {"gpt2-small", "gpt3-175b", "gpt3-1t"} <= set(zoo("graphs"))
+    assert {"a100-8", "h100-8", "sn10-8-ring", "sn10-8-torus", "sn30-1024-2dtorus"} <= set(zoo("systems"))
+    with pytest.raises(NotInZoo, match="gpt3-175b"):
+        load_graph("gpt3-175")
+    with pytest.raises(NotInZoo, match="sn10-8-ring"):
+        load_system("sn10-8-rng")
+
+
+@pytest.mark.parametrize("name", zoo("graphs"))
+def test_every_graph_of_the_zoo_loads(name: str) -> None:
+    graph = load_graph(name)
+    assert graph.name == name
+    assert graph.source and graph.description
+
+
+@pytest.mark.parametrize("name", zoo("systems"))
+def test_every_system_of_the_zoo_loads(name: str) -> None:
+    system = load_system(name)
+    assert system.name == name
+    assert system.source and system.description
+
+
+def test_published_parameter_counts() -> None:
+    # Without embedding and biases 12 h^2 a layer: 174 B and 1.007 T of the published 175 B and 1008 B.
+    from dfopt.physics.ops import weight_elements
+
+    for name, published in (("gpt3-175b", 175e9), ("gpt3-1t", 1008e9)):
+        graph = load_graph(name)
+        weights = graph.repeat * sum(weight_elements(kernel) for kernel in graph.kernels if kernel.phase == "forward")
+        assert weights == pytest.approx(published, rel=0.01)
+
+
+@pytest.mark.parametrize(
+    ("name", "shape", "peak"),
+    [  # chips per dim, and peak FLOP/s as in DFModel, sections VI and VII, and the NVIDIA datasheets
+        ("sn10-8-ring", (8,), 307.2e12),
+        ("sn10-8-torus", (4, 2), 307.2e12),
+        ("sn30-1024-2dtorus", (8, 128), 614.4e12),
+        ("a100-8", (8,), 312e12),
+        ("h100-8", (8,), 989.5e12),
+    ],
+)
+def test_system_shapes(name: str, shape: tuple[int, ...], peak: float) -> None:
+    system = load_system(name)
+    assert tuple(dim.size for dim in system.network) == shape
+    assert system.chip.peak_flops == peak
+    chip = system.chip
+    if chip.lanes and chip.stages and chip.frequency:
+        assert 2 * chip.lanes * chip.stages * chip.tiles * chip.frequency == pytest.approx(peak)
+
+
+@pytest.mark.parametrize("kind", ["graphs", "systems"])
+def test_every_number_of_the_zoo_has_a_comment(kind: Any) -> None:
+    from dfopt.documents.base import find
+
+    bare = []
+    for name in zoo(kind):
+        for line in find(kind, name).read_text().splitlines():
+            key, _, value = line.partition(":")
+            if value.strip()[:1].isdigit() and "#" not in line and key != "description":
+                bare.append((name, line))
+    assert bare == []
+
+
+def test_builders_are_imported_when_used() -> None:
+    code = "import sys, dfopt.workloads; sys.exit('dfopt.workloads.transformer' in sys.modules)"
+    assert (
+        subprocess.run([sys.executable, "-c", code], env={"PYTHONPATH": ":".join(sys.path)}, check=False).returncode
+        == 0
+    )
+
+
+def test_explicit_graph_built_in_python_goes_through_a_file(tmp_path: Path) -> None:
+    graph = Graph(name="g", kernels=(expand(recipe()).kernels[0],))
+    graph.dump(tmp_path / "g.yaml")
+    assert load_graph(tmp_path / "g.yaml") == graph
