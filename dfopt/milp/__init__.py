@@ -1,0 +1,23 @@
+"""The only door to mathematical-programming solvers.
+
+A model is named blocks over numpy index arrays (`Model`); solving is a
+function from a model to a frozen `Solution` (`solve`).  No other module
+of the project may import a solver, and importing this package does not import
+one either: HiGHS is loaded by the first solve.
+"""
+
+from dfopt.milp.elastic import explain_infeasible
+from dfopt.milp.highs import solve, solver_version
+from dfopt.milp.model import Model, ModelArrays
+from dfopt.milp.solution import Solution, Termination, TracePoint
+
+__all__ = [
+    "Model",
+    "ModelArrays",
+    "Solution",
+    "Termination",
+    "TracePoint",
+    "explain_infeasible",
+    "solve",
+    "solver_version",
+]

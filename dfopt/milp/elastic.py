@@ -1,0 +1,101 @@
+"""Which rows stand in the way: the cheapest relaxation of an infeasible model."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+import scipy.sparse as sp
+
+from dfopt.milp.arrays import FloatArray, ModelArrays
+from dfopt.milp.highs import solve_arrays
+from dfopt.milp.model import Model
+from dfopt.milp.solution import Termination
+
+
+def explain_infeasible(model: Model, blocks: Sequence[str], time_limit: float = 5.0) -> dict[str, FloatArray]:
+    """Return by how much each row of ``blocks`` has to give way.
+
+    The named row blocks get nonnegative slack on every finite side; all other
+    rows, the bounds and the integrality stay.  The sum of slacks, each divided
+    by the largest coefficient of its row, is minimised.
+
+    Parameters
+    ----------
+    model : Model
+        Not modified; its objective plays no part.
+    blocks : sequence of str
+        Names of row blocks that may be relaxed.
+    time_limit : float
+        Wall seconds.
+
+    Returns
+    -------
+    dict of str to ndarray
+        Slack per row for each named block, in the units of the row and all
+        zero where nothing has to give.  Empty when the model stays infeasible
+        with these blocks relaxed.
+
+    Raises
+    ------
+    TimeoutError
+        If the time was too short to tell.
+
+    Examples
+    --------
+    >>> m = Model("tight")
+    >>> x = m.binary("x", 2)
+    >>> m.rows("need", [(x[None, :], 1.0)], lower=3.0)
+    >>> explain_infeasible(m, ["need"])["need"].tolist()
+    [1.0]
+    """
+    unknown = [name for name in blocks if name not in model.row_blocks]
+    if unknown:
+        raise ValueError(f"no row blocks {unknown} in {model.name!r}: {sorted(model.row_blocks)}")
+    if len(set(blocks)) != len(blocks):
+        raise ValueError(f"a row block is named twice: {list(blocks)}")
+    base = model.arrays()
+    none = np.empty(0, dtype=np.int64)
+    soft = np.concatenate([none, *(np.arange(b.start, b.stop) for b in map(model.row_blocks.__getitem__, blocks))])
+    under = soft[np.isfinite(base.row_lower[soft])]
+    over = soft[np.isfinite(base.row_upper[soft])]
+    relaxed = _with_slack(base, under, over)
+    result = solve_arrays(relaxed, time_limit=time_limit)
+    if result.termination is Termination.INFEASIBLE:
+        return {}
+    if result.x is None:
+        raise TimeoutError(f"no explanation within {time_limit:g} s: {result.message}")
+    slack = np.zeros(base.row_lower.size)
+    given = result.x[base.cost.size :]
+    slack[under] += given[: under.size]
+    slack[over] += given[under.size :]
+    slack[slack < 1e-9] = 0.0
+    return {name: slack[model.row_blocks[name]] for name in blocks}
+
+
+def _with_slack(
+    base: ModelArrays,
+    under: np.ndarray[tuple[int], np.dtype[np.int64]],
+    over: np.ndarray[tuple[int], np.dtype[np.int64]],
+) -> ModelArrays:
+    """Append one slack column per row side, +1 below a lower limit and -1 above an upper one."""
+    rows, extra = base.row_lower.size, under.size + over.size
+    sign = np.concatenate([np.ones(under.size), -np.ones(over.size)])
+    where = np.concatenate([under, over])
+    slack = sp.csr_array(sp.coo_array((sign, (where, np.arange(extra))), shape=(rows, extra)))
+    size = np.ones(rows)
+    lengths = np.diff(base.A.indptr)
+    filled = lengths > 0
+    if filled.any():
+        # reduceat needs nonempty segments, so only the starts of filled rows are passed
+        size[filled] = np.maximum.reduceat(np.abs(base.A.data), base.A.indptr[:-1][filled])
+    return ModelArrays(
+        A=sp.csr_array(sp.hstack([base.A, slack], format="csr")),
+        row_lower=base.row_lower,
+        row_upper=base.row_upper,
+        col_lower=np.concatenate([base.col_lower, np.zeros(extra)]),
+        col_upper=np.concatenate([base.col_upper, np.full(extra, np.inf)]),
+        cost=np.concatenate([np.zeros(base.cost.size), 1.0 / size[where]]),
+        offset=0.0,
+        integrality=np.concatenate([base.integrality, np.zeros(extra, dtype=np.bool_)]),
+    )

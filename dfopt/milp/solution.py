@@ -1,0 +1,126 @@
+"""What a solve returns: a termination word, an answer, a bound and a trace."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from enum import Enum
+
+import numpy as np
+from numpy.typing import NDArray
+
+FloatArray = NDArray[np.float64]
+
+
+class Termination(str, Enum):
+    """Why a solve ended; no two members describe the same situation.
+
+    Examples
+    --------
+    >>> Termination.GAP_REACHED is Termination.OPTIMAL
+    False
+    """
+
+    OPTIMAL = "optimal"
+    GAP_REACHED = "gap reached"
+    LIMIT_WITH_SOLUTION = "limit with solution"
+    INTERRUPTED_WITH_SOLUTION = "interrupted with solution"
+    LIMIT_NO_SOLUTION = "limit without solution"
+    INTERRUPTED_NO_SOLUTION = "interrupted without solution"
+    INFEASIBLE = "infeasible"
+    UNBOUNDED = "unbounded"
+    FAILED = "failed"
+
+
+@dataclass(frozen=True)
+class TracePoint:
+    """State of a solve at one moment.
+
+    Parameters
+    ----------
+    seconds : float
+        Wall seconds since the call of ``solve``.
+    objective : float
+        Best objective known by then, ``inf`` before the first solution.
+    bound : float
+        Proven lower bound by then, ``-inf`` before the first one.
+    """
+
+    seconds: float
+    objective: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Solution:
+    """Frozen result of one solve of a minimisation model.
+
+    Parameters
+    ----------
+    termination : Termination
+        Why the solve ended.
+    objective : float
+        Objective of ``x`` (``inf`` without solution, ``-inf`` if unbounded).
+    bound : float
+        Proven lower bound on every feasible objective (``inf`` if infeasible).
+    gap : float
+        ``|objective - bound| / max(|objective|, 1e-12)``; 0.0 when optimal and
+        ``inf`` without solution.
+    seconds : float
+        Wall time of the whole call.
+    nodes : int
+        Branch-and-bound nodes.
+    rows, columns, nonzeros : int
+        Size of the model.
+    trace : tuple of TracePoint
+        Improvements of objective and bound, monotone in all three fields.
+    x : ndarray or None
+        The read-only solution vector, integers exact.
+    message : str
+        One sentence for a human.
+
+    Examples
+    --------
+    >>> s = Solution(Termination.INFEASIBLE, float("inf"), float("inf"), float("inf"),
+    ...              0.0, 0, 1, 1, 1, (), None, "")
+    >>> s.has_solution, s.proven
+    (False, False)
+    """
+
+    termination: Termination
+    objective: float
+    bound: float
+    gap: float
+    seconds: float
+    nodes: int
+    rows: int
+    columns: int
+    nonzeros: int
+    trace: tuple[TracePoint, ...]
+    x: FloatArray | None
+    message: str
+
+    @property
+    def has_solution(self) -> bool:
+        """Whether ``x`` is there."""
+        return self.x is not None
+
+    @property
+    def proven(self) -> bool:
+        """Whether the answer is as good as was asked for, with proof."""
+        return self.termination in (Termination.OPTIMAL, Termination.GAP_REACHED)
+
+
+def relative_gap(objective: float, bound: float) -> float:
+    """Return ``|objective - bound| / max(|objective|, 1e-12)``, inf if either is infinite.
+
+    Examples
+    --------
+    >>> relative_gap(10.0, 9.0)
+    0.1
+    >>> relative_gap(float("inf"), 9.0)
+    inf
+    """
+    if not (math.isfinite(objective) and math.isfinite(bound)):
+        return math.inf
+    return abs(objective - bound) / max(abs(objective), 1e-12)
