@@ -1,0 +1,1 @@
+"""The optimisation problems: plans, priced tables, the inter-chip and the intra-chip MILP."""

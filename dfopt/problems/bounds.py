@@ -1,0 +1,49 @@
+"""A lower bound on the step time of a plan that holds for every mapping under it."""
+
+from __future__ import annotations
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.physics import ops
+from dfopt.physics.pipeline import step_time
+
+
+def plan_bound(graph: Graph, system: System, plan: Plan, assumptions: Assumptions) -> float:
+    """Seconds that no mapping under a plan beats.
+
+    Compute at the full sustained rate with every kernel split as finely as any legal scheme splits it,
+    and the DRAM traffic that no mapping avoids (weights, gradients, KV caches), combined as the overlap
+    assumption has it. Communication and cut tensors count as nothing.
+
+    Parameters
+    ----------
+    graph, system, plan : Graph, System, Plan
+        What runs where.
+    assumptions : Assumptions
+        Resolved: no ``auto`` left.
+
+    Returns
+    -------
+    float
+        Seconds per step.
+    """
+    rules, word = assumptions.sharding_rules, graph.word_bytes
+    work = traffic = 0.0
+    for kernel in graph.kernels:
+        schemes = ops.legal_schemes(kernel, plan.tp, rules)
+        work += ops.flop(kernel) * min(ops.split_share(kernel, z, plan.tp, rules) for z in schemes)
+        traffic += kernel.dram_bytes_per_chip
+        if assumptions.weights_from_dram:
+            traffic += (
+                ops.weight_elements(kernel) * word * min(ops.weight_share(kernel, z, plan.tp, rules) for z in schemes)
+            )
+        if assumptions.gradients == "exact":
+            least = min(ops.output_share(kernel, z, plan.tp, rules) for z in schemes)
+            traffic += 2.0 * ops.gradient_elements(kernel) * word * least
+    compute = work / (system.chip.peak_flops * (assumptions.compute_utilization or 1.0))
+    memory = traffic / system.chip.dram.bandwidth
+    layer = compute + memory if assumptions.overlap == "none" else max(compute, memory)
+    stages = plan.pp if graph.repeat == 1 else 1  # drawn once: the kernels are spread over the stages
+    return step_time(plan, assumptions, plan.layers_per_stage * layer / stages).total

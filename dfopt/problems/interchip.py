@@ -1,0 +1,312 @@
+"""Inter-chip problem: the sharding and the pipeline stage of every kernel, chosen together.
+
+Suffixes: k kernel, o option (a kernel with one of its sharding schemes), t tensor (carried ones
+included), g fan-out group, p pipeline stage, l layout (RR, SR, RS).
+
+``y_op`` is binary: kernel of o runs under its scheme in stage p; the paper's ``s_kz`` and ``A_kp`` are its
+sums. The cost of a layout conversion depends on two choices; instead of a product or a big-M, one
+continuous ``w_tllp`` per (produced, required) layout carries the pair with its marginal rows, which is
+integral in practice (section 1 of our formulation note; DFModel, equations 5-7, for the costs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Sharding
+from dfopt.errors import Infeasible
+from dfopt.milp import Model, Solution, TracePoint, solve
+from dfopt.problems.interchip_tables import Floats, InterChipTables, Ints, build
+
+__all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
+Terms = list[tuple[Ints, Floats | float]]
+
+
+@dataclass(frozen=True)
+class InterChipMapping:
+    """Chosen sharding and stage of every kernel, by name, and the solve that proves it."""
+
+    sharding: dict[str, Sharding]
+    stage: dict[str, int]
+    solution: Solution
+    objective: float
+    unit: str
+
+
+def _padded(lists: Sequence[Sequence[int]]) -> Ints:
+    """Ragged lists of columns as one array, filled with -1."""
+    width = max((len(entry) for entry in lists), default=0)
+    padded = np.full((len(lists), max(width, 1)), -1, dtype=np.int64)
+    for row, entry in enumerate(lists):
+        padded[row, : len(entry)] = entry
+    return padded
+
+
+class _Formulation:
+    """The model with its columns, so that objective levels can be expressed as terms."""
+
+    def __init__(self, tables: InterChipTables, stage_time: str, unit_s: float) -> None:
+        self.tables, self.unit_s = tables, unit_s
+        self.model = model = Model("interchip")
+        options, stages = len(tables.kernel_o), tables.stages
+        self.y_op = model.binary("y", (options, stages))
+        self.of_kernel = [np.flatnonzero(tables.kernel_o == k) for k in range(tables.kernels)]
+        model.rows("one_place", [(_padded([self.y_op[o].ravel().tolist() for o in self.of_kernel]), 1.0)], 1, 1)
+        self._partial_sums()
+        self.conversions = self._layout_pairs()
+        self.hops = self._stages() if stages > 1 else []
+        self.stage_terms(stage_time)
+
+    def _partial_sums(self) -> None:
+        tables, y = self.tables, self.y_op
+        for position, (k, into) in enumerate(tables.partial_kk):
+            split = [o for o in self.of_kernel[k] if tables.scheme_o[o] in ("outer", "k")]
+            host = [o for o in self.of_kernel[into] if tables.scheme_o[o] == "k"]
+            columns = y[split].reshape(1, -1), y[host].reshape(1, -1)
+            self.model.rows(f"partial_sums_{position}", [(columns[0], 1.0), (columns[1], -1.0)], upper=0)
+
+    def _layout_pairs(self) -> list[tuple[Ints, Floats, Floats]]:
+        """Pair variables of the conversions that could cost anything: (columns by stage, seconds, bytes)."""
+        tables, model, y, stages = self.tables, self.model, self.y_op, self.tables.stages
+        produced: dict[tuple[int, int], list[int]] = {}
+        for k, mine in enumerate(self.of_kernel):
+            for o in mine:
+                produced.setdefault((k, int(tables.produced_o[o])), []).append(int(o))
+        needed: dict[tuple[int, int], list[int]] = {}
+        for t, row in enumerate(tables.required_to):
+            for o in np.flatnonzero(row >= 0):
+                needed.setdefault((t, int(row[o])), []).append(int(o))
+        possible = np.zeros_like(tables.conversion_bytes_tll, dtype=bool)
+        for t, a in enumerate(tables.src_t):
+            made = [i for i in range(3) if (int(a), i) in produced]
+            wanted = [j for j in range(3) if (t, j) in needed]
+            possible[t][np.ix_(made, wanted)] = True
+        costly = np.flatnonzero((possible & (tables.conversion_bytes_tll > 0)).any(axis=(1, 2)))
+        if not len(costly):
+            return []
+        w = model.continuous("w", (len(costly), 3, 3, stages), 0.0, 1.0)
+        out_rows: list[list[int]] = []
+        out_w: list[Ints] = []
+        in_rows: list[list[int]] = []
+        in_w: list[Ints] = []
+        for position, t in enumerate(costly.tolist()):
+            for layout in range(3):
+                makers = produced.get((int(tables.src_t[t]), layout), [])
+                for p in range(stages):
+                    out_rows.append([int(y[o, p]) for o in makers])
+                    out_w.append(w[position, layout, :, p])
+                in_rows.append([int(c) for o in needed.get((int(t), layout), []) for c in y[o]])
+                in_w.append(w[position, :, layout, :].ravel())
+        model.rows("layout_produced", [(np.array(out_w), 1.0), (_padded(out_rows), -1.0)], 0, 0)
+        model.rows("layout_required", [(np.array(in_w), 1.0), (_padded(in_rows), -1.0)], 0, 0)
+        return self._grouped(costly, w)
+
+    def _grouped(self, costly: Ints, w: Ints) -> list[tuple[Ints, Floats, Floats]]:
+        """Charge a conversion once per fan-out group and target layout."""
+        tables, model, stages = self.tables, self.model, self.tables.stages
+        members: dict[int, list[int]] = {}
+        for position, t in enumerate(costly):
+            members.setdefault(int(tables.group_t[t]), []).append(position)
+        found: list[tuple[Ints, Floats, Floats]] = []
+        for group, positions in members.items():
+            t = int(costly[positions[0]])
+            cost, size = tables.conversion_tll[t].ravel(), tables.conversion_bytes_tll[t].ravel()
+            pairs = np.flatnonzero(size > 0)
+            if len(positions) == 1:
+                columns = w[positions[0]].reshape(9, stages)[pairs]
+            else:
+                columns = model.continuous(f"conversion_{group}", (len(pairs), stages), 0.0, 1.0)
+                for position in positions:
+                    mine = w[position].reshape(9, stages)[pairs].ravel()
+                    model.rows(f"once_{group}_{position}", [(columns.ravel(), 1.0), (mine, -1.0)], lower=0)
+            found.append((columns, cost[pairs], size[pairs]))
+        return found
+
+    def _stages(self) -> list[tuple[int, Ints, float]]:
+        """Order of stages and the hops between them: (sending stage, columns, seconds)."""
+        tables, model, y, stages = self.tables, self.model, self.y_op, self.tables.stages
+
+        def prefix(k: int, p: int, layout: int | None = None) -> list[int]:
+            mine = self.of_kernel[k]
+            if layout is not None:
+                mine = mine[tables.produced_o[mine] == layout]
+            return [int(c) for c in y[mine, : p + 1].ravel()]
+
+        ordered = [t for t in range(len(tables.src_t)) if tables.ordered_t[t]]
+        first = [int(tables.dst_t[t] if tables.reversed_t[t] else tables.src_t[t]) for t in ordered]
+        last = [int(tables.src_t[t] if tables.reversed_t[t] else tables.dst_t[t]) for t in ordered]
+        early = _padded([prefix(a, p) for a in first for p in range(stages - 1)])
+        late = _padded([prefix(b, p) for b in last for p in range(stages - 1)])
+        model.rows("stage_order", [(late, 1.0), (early, -1.0)], upper=0)
+        for position, (k, other) in enumerate(tables.together_kk):
+            mine, theirs = y[self.of_kernel[k]].T, y[self.of_kernel[other]].T
+            model.rows(f"together_{position}", [(mine, 1.0), (theirs, -1.0)], 0, 0)
+        hops: list[tuple[int, Ints, float]] = []
+        crossing: dict[tuple[int, int, int], int] = {}
+        for t in ordered:
+            a, b, back = int(tables.src_t[t]), int(tables.dst_t[t]), bool(tables.reversed_t[t])
+            for layout in range(3):
+                mine = self.of_kernel[a][tables.produced_o[self.of_kernel[a]] == layout]
+                if not len(mine) or tables.hop_tl[t, layout] == 0:
+                    continue
+                for p in range(stages - 1):
+                    key = (int(tables.group_t[t]), layout, p if not back else -1 - p)
+                    if key not in crossing:
+                        column = model.continuous(f"hop_{'_'.join(map(str, key))}", (1,), 0.0, 1.0)
+                        crossing[key] = int(column[0])
+                        hops.append((p + 1 if back else p, column, float(tables.hop_tl[t, layout])))
+                    x = np.array([[crossing[key]]])
+                    if back:  # produced in a stage after the boundary, consumed at or before it
+                        here = np.array([prefix(b, p)])
+                        behind = np.array([[int(c) for c in y[mine, p + 1 :].ravel()]])
+                        model.rows(f"hop_row_{t}_{layout}_{p}", [(x, 1.0), (here, -1.0), (behind, -1.0)], lower=-1)
+                    else:
+                        here, there = np.array([prefix(a, p, layout)]), np.array([prefix(b, p)])
+                        model.rows(f"hop_row_{t}_{layout}_{p}", [(x, 1.0), (here, -1.0), (there, 1.0)], lower=0)
+        return hops
+
+    # -- objective levels ---------------------------------------------------------------------
+    def compute(self, p: int) -> Terms:
+        return [(self.y_op[:, p], self.tables.compute_o / self.unit_s)]
+
+    def network(self, p: int) -> Terms:
+        own: Terms = [(self.y_op[:, p], self.tables.network_o / self.unit_s)]
+        return own + [(columns[:, p], seconds / self.unit_s) for columns, seconds, _ in self.conversions]
+
+    def point_to_point(self, p: int) -> Terms:
+        return [(column, seconds / self.unit_s) for stage, column, seconds in self.hops if stage == p]
+
+    def total(self) -> Terms:
+        stages = range(self.tables.stages)
+        return [term for p in stages for term in (*self.compute(p), *self.network(p), *self.point_to_point(p))]
+
+    def bytes(self, unit: float, conversions_only: bool = False) -> Terms:
+        found: Terms = []
+        for columns, _, size in self.conversions:
+            found.append((columns.ravel(), np.repeat(size / unit, self.tables.stages)))
+        if not conversions_only:
+            found.append((self.y_op.ravel(), np.repeat(self.tables.bytes_o / unit, self.tables.stages)))
+        return found
+
+    def stage_terms(self, stage_time: str) -> None:
+        """T bounds the slowest stage from below; with one stage and a sum it is the sum itself."""
+        self.slowest: Terms = []
+        if self.tables.stages == 1 and stage_time == "sum":
+            self.slowest = self.total()
+            return
+        column = self.model.continuous("T", (1,), 0.0)
+        self.slowest = [(column, 1.0)]
+        for p in range(self.tables.stages):
+            groups = [self.compute(p), self.network(p), self.point_to_point(p)]
+            if stage_time == "sum":
+                groups = [[term for group in groups for term in group]]
+            for position, terms in enumerate(groups):
+                rows: Terms = [
+                    (columns.reshape(1, -1), np.reshape(c, (1, -1)) * -1.0) for columns, c in terms if columns.size
+                ]
+                self.model.rows(f"slowest_{p}_{position}", [(column, 1.0), *rows], lower=0)
+
+
+def optimize_interchip(
+    graph: Graph,
+    tables: InterChipTables,
+    assumptions: Assumptions,
+    *,
+    gap: float = 0.0,
+    time_limit: float | None = None,
+    progress: Callable[[TracePoint], None] | None = None,
+) -> InterChipMapping:
+    """Choose sharding and stage of every kernel.
+
+    Objectives are taken one after another, each kept while the next is minimised. ``seconds``: the
+    slowest stage, then the sum over stages. ``bytes`` (DFModel): bytes moved, all collectives alike, then
+    bytes of layout conversions, then the number of split kernels. Bytes leave ties, and the authors'
+    solver left kernels whole in them; ``seconds`` finds the faster member of a tie.
+
+    Raises
+    ------
+    Infeasible
+        If pinned shardings contradict each other.
+    """
+    unit_s = max(float(tables.compute_o.sum()) / max(tables.stages, 1), 1e-30)
+    formulation = _Formulation(tables, assumptions.stage_time, unit_s)
+    model = formulation.model
+    if assumptions.sharding_objective == "bytes":
+        unit = max(float(tables.bytes_o.max(initial=0.0)), float(tables.conversion_bytes_tll.max(initial=0.0)), 1.0)
+        levels = [formulation.bytes(unit), formulation.bytes(unit, conversions_only=True)]
+        levels += [
+            [
+                (
+                    formulation.y_op.ravel(),
+                    np.repeat([float(z != "none") for z in tables.scheme_o], tables.stages),
+                )
+            ]
+        ]
+        levels += [formulation.slowest] if tables.stages > 1 else []
+        scale, name = unit, "bytes"
+    else:
+        levels = [formulation.slowest]
+        if len(levels[0]) == 1:  # a T column hides the sum: among equal slowest stages take the least work
+            levels.append(formulation.total())
+        scale, name = unit_s, "seconds"
+    first: Solution | None = None
+    chosen: Solution | None = None
+    for position, terms in enumerate(levels):
+        terms = [(columns, c) for columns, c in terms if columns.size and np.any(np.asarray(c) != 0)]
+        if not terms and chosen is not None:
+            continue
+        model.minimize(terms)
+        start = chosen.x if chosen is not None else None
+        solution = solve(model, gap=gap, time_limit=time_limit, start=start, progress=progress)
+        if solution.x is None:
+            if chosen is not None:
+                break
+            raise Infeasible(_why(solution))
+        first, chosen = first or solution, solution
+        if position + 1 < len(levels) and terms:
+            flat = np.concatenate([np.ravel(columns) for columns, _ in terms]).reshape(1, -1)
+            cost = np.concatenate([np.broadcast_to(np.ravel(c), np.size(columns)) for columns, c in terms]).reshape(
+                1, -1
+            )
+            slack = 1e-9 * max(abs(solution.objective), 1.0)
+            model.rows(f"keep_{position}", [(flat, cost)], upper=solution.objective + slack)
+    assert first is not None and chosen is not None and chosen.x is not None
+    return _decode(graph, tables, formulation, chosen, first, first.objective * scale, name)
+
+
+def _decode(
+    graph: Graph,
+    tables: InterChipTables,
+    formulation: _Formulation,
+    chosen: Solution,
+    first: Solution,
+    objective: float,
+    unit: str,
+) -> InterChipMapping:
+    assert chosen.x is not None
+    taken = chosen.x[formulation.y_op] > 0.5
+    sharding: dict[str, Sharding] = {}
+    stage: dict[str, int] = {}
+    for o, p in zip(*np.nonzero(taken), strict=True):
+        name = graph.kernels[int(tables.kernel_o[o])].name
+        sharding[name], stage[name] = tables.scheme_o[o], int(p)
+    order = [kernel.name for kernel in graph.kernels]
+    return InterChipMapping(
+        {name: sharding[name] for name in order},
+        {name: stage[name] for name in order},
+        first,
+        objective,
+        unit,
+    )
+
+
+def _why(solution: Solution) -> str:
+    return (
+        "no sharding satisfies the pinned schemes together"
+        f" ({solution.termination.value}); levers: unpin a kernel, another TP degree"
+    )

@@ -1,0 +1,257 @@
+"""Shard and price: the numbers the MILPs see, as numpy arrays.
+
+Suffixes: k kernel, t tensor, g fan-out group, z sharding scheme. Everything nonlinear (ceilings,
+collective formulas, menus of compute tiles) is evaluated here, once, before any solve.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.physics import ops
+from dfopt.physics.chip import cycle_menu
+from dfopt.physics.collectives import Collective
+from dfopt.physics.network import communication_seconds
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class ShardedGraph:
+    """One layer on one chip under chosen shardings: what the intra-chip problem is built from.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Kernels, in graph order; the axis k of the arrays.
+    forward_k : bool
+        Whether the kernel belongs to the forward pass.
+    f_k : float
+        FLOP per microbatch.
+    stationary_k : float
+        Bytes that stay in SRAM while the kernel's partition runs: weights, gradient accumulators.
+    weight_k : float
+        Bytes of weights.
+    mem_k : float
+        DRAM bytes whatever the partition: weight reads, gradients, carried tensors, KV caches.
+    fixed_buffer_k : float
+        SRAM bytes of buffers for carried tensors.
+    net_k : float
+        Seconds of communication, layout conversions of the outgoing tensors included.
+    src_t, dst_t : int
+        Ends of the tensors.
+    b_t, tile_t, depth_t : float
+        Bytes; bytes of one tile; tiles buffered between the two kernels when fused.
+    group_t : int
+        Fan-out group: tensors of one group are stored once. Each its own under ``per_consumer``.
+    saved_t : bool
+        Whether the backward pass needs it: kept in DRAM whatever the partitions are.
+    menus : tuple of (tiles, seconds)
+        Per kernel, compute-tile options under the cycle model; empty under the fixed model.
+    tile_count : int
+        Tiles that the streamed axis is cut into.
+    output_k : float
+        Share of its output that one chip holds.
+    gradient_k : float
+        Bytes of weight gradient that the kernel produces.
+    carried_in_k : float
+        Bytes of carried tensors that a kernel reads.
+    """
+
+    names: tuple[str, ...]
+    forward_k: Bools
+    f_k: Floats
+    stationary_k: Floats
+    weight_k: Floats
+    mem_k: Floats
+    fixed_buffer_k: Floats
+    net_k: Floats
+    src_t: Ints
+    dst_t: Ints
+    b_t: Floats
+    tile_t: Floats
+    depth_t: Floats
+    group_t: Ints
+    saved_t: Bools
+    menus: tuple[tuple[Ints, Floats], ...]
+    tile_count: int
+    output_k: Floats
+    gradient_k: Floats
+    carried_in_k: Floats
+
+
+def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
+    """Group of each tensor: those with one source and one size when fan-out is shared."""
+    if assumptions.fanout == "per_consumer":
+        return np.arange(len(graph.tensors), dtype=np.int64)
+    seen: dict[tuple[str, float], int] = {}
+    return np.array([seen.setdefault((t.src, graph.bytes_of(t)), len(seen)) for t in graph.tensors], dtype=np.int64)
+
+
+def shard(
+    graph: Graph, system: System, plan: Plan, assumptions: Assumptions, sharding: dict[str, Sharding]
+) -> ShardedGraph:
+    """Price one layer under chosen shardings.
+
+    Parameters
+    ----------
+    graph, system, plan : Graph, System, Plan
+        What runs where.
+    assumptions : Assumptions
+        Resolved: no ``auto`` left.
+    sharding : dict
+        Kernel name -> scheme.
+
+    Returns
+    -------
+    ShardedGraph
+        Arrays in SI units, per chip.
+    """
+    kernels, index = graph.kernels, graph.index()
+    rules, degree, word = assumptions.sharding_rules, plan.tp, graph.word_bytes
+    schemes = [sharding[kernel.name] for kernel in kernels]
+    tiles = ops.tile_limit(graph, assumptions.tile_rows)
+    exact_gradients = assumptions.gradients == "exact"
+
+    share_k = np.array([ops.split_share(k, z, degree, rules) for k, z in zip(kernels, schemes, strict=True)])
+    output_k = np.array([ops.output_share(k, z, degree, rules) for k, z in zip(kernels, schemes, strict=True)])
+    weight_k = np.array(
+        [
+            ops.weight_elements(k) * ops.weight_share(k, z, degree, rules) * word
+            for k, z in zip(kernels, schemes, strict=True)
+        ]
+    )
+    gradient_k = np.array([ops.gradient_elements(k) for k in kernels]) * output_k * word
+    src_t = np.array([index[t.src] for t in graph.tensors], dtype=np.int64)
+    dst_t = np.array([index[t.dst] for t in graph.tensors], dtype=np.int64)
+    full_t = np.array([graph.bytes_of(t) for t in graph.tensors], dtype=float)
+    b_t = full_t * output_k[src_t] if len(full_t) else full_t
+    streams_n = np.array([k.streamed == "n" for k in kernels])
+    level = graph.levels()
+    skew = [
+        float(level[t.dst] - level[t.src] + 1) if assumptions.skew_buffers == "depth" else 2.0 for t in graph.tensors
+    ]
+    forward_k = np.array([k.phase == "forward" for k in kernels])
+
+    mem_k = np.array([k.dram_bytes_per_chip for k in kernels], dtype=float)
+    if assumptions.weights_from_dram:
+        mem_k = mem_k + weight_k
+    if exact_gradients:
+        mem_k = mem_k + 2.0 * gradient_k  # accumulated over microbatches: read, added to, written back
+    fixed_buffer_k = np.zeros(len(kernels))
+    carried_in_k = np.zeros(len(kernels))
+    if assumptions.layer_boundary == "dram":
+        for tensor in graph.carried:
+            a, b = index[tensor.src], index[tensor.dst]
+            bytes_ = graph.bytes_of(tensor) * output_k[a]
+            tile = bytes_ / tiles if streams_n[a] else bytes_
+            mem_k[a] += bytes_
+            mem_k[b] += bytes_
+            carried_in_k[b] += bytes_
+            fixed_buffer_k[a] += 2 * tile
+            fixed_buffer_k[b] += 2 * tile
+    return ShardedGraph(
+        names=tuple(k.name for k in kernels),
+        forward_k=forward_k,
+        f_k=np.array([ops.flop(k) for k in kernels]) * share_k,
+        stationary_k=weight_k + (gradient_k if exact_gradients else 0.0),
+        weight_k=weight_k,
+        mem_k=mem_k,
+        fixed_buffer_k=fixed_buffer_k,
+        net_k=_network_seconds(graph, system, plan, assumptions, schemes, gradient_k),
+        src_t=src_t,
+        dst_t=dst_t,
+        b_t=b_t,
+        tile_t=np.where(streams_n[src_t], b_t / tiles, b_t) if len(b_t) else b_t,
+        depth_t=np.array(skew, dtype=float),
+        group_t=fanout_groups(graph, assumptions),
+        saved_t=forward_k[src_t] & ~forward_k[dst_t] if len(b_t) else np.zeros(0, dtype=bool),
+        menus=_menus(graph, system, plan, schemes, tiles, rules) if assumptions.compute_model == "cycle" else (),
+        tile_count=tiles,
+        output_k=output_k,
+        gradient_k=gradient_k,
+        carried_in_k=carried_in_k,
+    )
+
+
+def _network_seconds(
+    graph: Graph,
+    system: System,
+    plan: Plan,
+    assumptions: Assumptions,
+    schemes: list[Sharding],
+    gradient_k: Floats,
+) -> Floats:
+    """Communication per kernel: inherent, conversions of its outputs, amortised gradient all-reduce."""
+    index, rules = graph.index(), assumptions.sharding_rules
+    net_k = np.zeros(len(graph.kernels))
+    if plan.tp > 1:
+        for position, (kernel, scheme) in enumerate(zip(graph.kernels, schemes, strict=True)):
+            if kernel.accumulates_into is None or rules == "dfmodel":
+                net_k[position] += communication_seconds(
+                    ops.inherent(kernel, scheme, plan.tp),
+                    graph.output_bytes(position),
+                    plan.tp_dims,
+                    system,
+                    assumptions,
+                )
+        paid: set[tuple[int, str]] = set()
+        groups = fanout_groups(graph, assumptions)
+        for position, (tensor, operand) in enumerate(zip(graph.tensors, ops.operands(graph), strict=True)):
+            a, b = index[tensor.src], index[tensor.dst]
+            volume = graph.bytes_of(tensor)
+            needed = ops.required_layout(graph.kernels[b], operand, schemes[b], rules, volume / graph.word_bytes)
+            key = (int(groups[position]), needed)
+            if key not in paid:
+                paid.add(key)
+                kind = ops.conversion(ops.PRODUCED[schemes[a]], needed)
+                net_k[a] += communication_seconds(kind, volume, plan.tp_dims, system, assumptions)
+        if assumptions.layer_boundary == "dram":
+            for tensor in graph.carried:
+                a, b = index[tensor.src], index[tensor.dst]
+                volume = graph.bytes_of(tensor)
+                needed = ops.required_layout(graph.kernels[b], 1, schemes[b], rules, volume / graph.word_bytes)
+                kind = ops.conversion(ops.PRODUCED[schemes[a]], needed)
+                net_k[a] += communication_seconds(kind, volume, plan.tp_dims, system, assumptions)
+    if assumptions.gradients == "dfmodel" and plan.dp > 1:
+        for position, volume in enumerate(gradient_k):
+            time = communication_seconds(Collective.ALL_REDUCE, float(volume), plan.dp_dims, system, assumptions)
+            net_k[position] += time / plan.microbatches
+    return net_k
+
+
+def _menus(
+    graph: Graph, system: System, plan: Plan, schemes: list[Sharding], tiles: int, rules: ops.Rules
+) -> tuple[tuple[Ints, Floats], ...]:
+    """Compute-tile options per kernel: (tiles, seconds per microbatch)."""
+    chip = system.chip
+    assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
+    found = []
+    for kernel, scheme in zip(graph.kernels, schemes, strict=True):
+        rows, columns, depth = ops.shard_extents(kernel, scheme, plan.tp, rules)
+        steps = tiles if kernel.streamed != "none" else 1
+        if kernel.streamed == "n":
+            columns = -(-columns // tiles)
+        elif kernel.streamed == "k":
+            depth = -(-depth // tiles)
+        used, cycles = cycle_menu(
+            rows,
+            columns,
+            depth,
+            lanes=chip.lanes,
+            stages=chip.stages,
+            tiles=chip.tiles,
+            simd=kernel.op == "elementwise",
+        )
+        found.append((used, cycles.astype(np.float64) * (steps / chip.frequency)))
+    return tuple(found)
