@@ -1,0 +1,65 @@
+"""The independent judge: every figure of a mapping, from the graph, the system and the mapping alone.
+
+It shares formulas of single operations (`dfopt.physics`) with the optimiser, but none of its tables,
+models or results: when the two disagree, one of them has a bug.
+"""
+
+from __future__ import annotations
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping
+from dfopt.documents.score import Score
+from dfopt.documents.system import System
+from dfopt.judge import case, fit, timing
+
+__all__ = ["evaluate"]
+
+
+def evaluate(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions | None = None) -> Score:
+    """Judge a mapping.
+
+    Parameters
+    ----------
+    mapping : Mapping
+        A place for every kernel of the graph, and a plan for the system.
+    graph : Graph
+        The workload.
+    system : System
+        The machine.
+    assumptions : Assumptions, optional
+        Conventions; the default profile if left out.
+
+    Returns
+    -------
+    Score
+        Times, bytes and what binds. Limits that the mapping breaks are sentences in ``violations``;
+        the times are then those it would have if it could run.
+
+    Raises
+    ------
+    PlanError
+        If the plan does not fit the system or the graph's batch and layers.
+    DocumentError
+        If the mapping does not fit the graph: missing or unknown kernels, illegal shardings or stages.
+    SystemSpecError
+        If the cycle model is asked for and the chip lacks lanes, stages or frequency.
+
+    Examples
+    --------
+    >>> from dfopt.documents.graph import Kernel
+    >>> from dfopt.documents.mapping import KernelMapping
+    >>> from dfopt.documents.plan import Plan
+    >>> from dfopt.documents.system import Chip, Dram, Sram
+    >>> graph = Graph(name="one", kernels=(Kernel(name="a", op="gemm", m=100, k=100, n=100),))
+    >>> chip = Chip(name="c", tiles=1, peak=1e6, compute_utilization=0.5, sram=Sram(capacity=1e6),
+    ...             dram=Dram(bandwidth=1e6))
+    >>> places = (KernelMapping(name="a", partition=0),)
+    >>> mapping = Mapping(graph="one", system="s", plan=Plan(), kernels=places)
+    >>> score = evaluate(mapping, graph, System(name="s", chip=chip))
+    >>> score.step_time_s, score.bound_by, score.utilization
+    (4.0, 'compute', 0.5)
+    """
+    conventions = assumptions if assumptions is not None else Assumptions()
+    fit.check(mapping, graph, system, conventions)
+    return timing.score(case.build(mapping, graph, system, conventions))

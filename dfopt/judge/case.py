@@ -1,0 +1,183 @@
+"""One mapping with everything looked up once: kernels by number, their shares of one chip, their fans.
+
+Names: *whole* bytes are those of a full tensor, *chip* bytes what one tensor-parallel chip holds of it,
+*tile* bytes one piece of that when its producer streams along the token axis.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Literal
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.mapping import Mapping, Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.physics import ops, pipeline
+
+Place = tuple[int, int]
+"""Stage and partition: where a kernel runs."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A kernel in its place, with what one chip does of it for one microbatch and one layer."""
+
+    kernel: Kernel
+    sharding: Sharding
+    place: Place
+    tiles: int
+    flop: float
+    weight: float
+    accumulator: float
+    gradient: float
+
+    @property
+    def stationary(self) -> float:
+        """Bytes that stay on the chip while the kernel streams: its weights and its gradient accumulator."""
+        return self.weight + self.accumulator
+
+    @property
+    def forward(self) -> bool:
+        """Whether it belongs to the forward pass."""
+        return self.kernel.phase == "forward"
+
+
+@dataclass(frozen=True)
+class Consumer:
+    """One reader of a fan: which kernel, as which operand, and how many tiles are buffered on the way."""
+
+    kernel: int
+    operand: int
+    depth: int
+
+
+@dataclass(frozen=True)
+class Fan:
+    """What is stored once: one tensor, or under shared fan-out all tensors that carry the same output.
+
+    Every rule is written for fans; a tensor of its own is a fan with one consumer.
+    """
+
+    src: int
+    whole: float
+    chip: float
+    tile: float
+    consumers: tuple[Consumer, ...]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A mapping, its documents and the lookups that the judge needs; assumptions are resolved."""
+
+    graph: Graph
+    system: System
+    plan: Plan
+    assume: Assumptions
+    tile_count: int
+    kernels: tuple[Placed, ...]
+    fans: tuple[Fan, ...]
+    carried: tuple[Fan, ...]
+    members: dict[Place, list[int]]
+
+    @property
+    def stages(self) -> range:
+        """The distinct stages: one when a repeated layer stands for all, else one per pipeline rank."""
+        return range(self.plan.pp if self.graph.repeat == 1 else 1)
+
+    def place(self, kernel: int) -> Place:
+        """Stage and partition of a kernel."""
+        return self.kernels[kernel].place
+
+    @property
+    def written_between_layers(self) -> tuple[Fan, ...]:
+        """The carried tensors if the boundary between layers goes through DRAM, else none of them."""
+        return self.carried if self.assume.layer_boundary == "dram" else ()
+
+
+def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions) -> Case:
+    """Look everything up. The mapping must fit its graph and system, see `dfopt.judge.fit`."""
+    assume = pipeline.resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
+    given = {one.name: one for one in mapping.kernels}
+    degree, rules, word = mapping.plan.tp, assume.sharding_rules, graph.word_bytes
+    placed, produced = [], []
+    for kernel in graph.kernels:
+        here = given[kernel.name]
+        share = ops.output_share(kernel, here.sharding, degree, rules)
+        gradient = ops.gradient_elements(kernel) * share * word
+        placed.append(
+            Placed(
+                kernel=kernel,
+                sharding=here.sharding,
+                place=(here.stage, here.partition),
+                tiles=here.tiles,
+                flop=ops.flop(kernel) * ops.split_share(kernel, here.sharding, degree, rules),
+                weight=ops.weight_elements(kernel) * ops.weight_share(kernel, here.sharding, degree, rules) * word,
+                accumulator=gradient if assume.gradients == "exact" else 0.0,
+                gradient=gradient,
+            )
+        )
+        produced.append(share)
+
+    index = graph.index()
+    # With the bytes filled in, `ops.operands` need not search the kernel of every tensor anew.
+    stated = tuple(_stated(tensor, graph, index) for tensor in graph.tensors)
+    operands = ops.operands(graph.model_copy(update={"tensors": stated}))
+    level = graph.levels() if assume.skew_buffers == "depth" else {}
+
+    def fan(tensors: list[Tensor], consumers: Iterable[Consumer]) -> Fan:
+        src = index[tensors[0].src]
+        whole = _bytes(tensors[0], graph, index)
+        chip = whole * produced[src]
+        pieces = mapping.tile_count if graph.kernels[src].streamed == "n" else 1
+        return Fan(src, whole, chip, chip / pieces, tuple(consumers))
+
+    fans: dict[object, list[int]] = defaultdict(list)
+    for position, tensor in enumerate(stated):
+        shared = assume.fanout == "shared"
+        fans[(tensor.src, tensor.bytes) if shared else position].append(position)
+
+    def consumer(position: int) -> Consumer:
+        tensor = stated[position]
+        depth = level[tensor.dst] - level[tensor.src] + 1 if level else 2
+        return Consumer(index[tensor.dst], operands[position], depth)
+
+    members: dict[Place, list[int]] = defaultdict(list)
+    for number, one in enumerate(placed):
+        members[one.place].append(number)
+    return Case(
+        graph=graph,
+        system=system,
+        plan=mapping.plan,
+        assume=assume,
+        tile_count=mapping.tile_count,
+        kernels=tuple(placed),
+        fans=tuple(fan([stated[p] for p in group], map(consumer, group)) for group in fans.values()),
+        carried=tuple(fan([t], [Consumer(index[t.dst], 1, 2)]) for t in graph.carried),
+        members=dict(sorted(members.items())),
+    )
+
+
+def totals(parts: Iterable[tuple[Place, float]]) -> dict[Place, float]:
+    """Sum figures by place, exactly rounded: the order of kernels and tensors then changes no digit."""
+    found: dict[Place, list[float]] = defaultdict(list)
+    for place, value in parts:
+        found[place].append(value)
+    return {place: math.fsum(values) for place, values in found.items()}
+
+
+def _bytes(tensor: Tensor, graph: Graph, index: dict[str, int]) -> float:
+    return tensor.bytes if tensor.bytes is not None else graph.output_bytes(index[tensor.src])
+
+
+def _stated(tensor: Tensor, graph: Graph, index: dict[str, int]) -> Tensor:
+    return tensor.model_copy(update={"bytes": _bytes(tensor, graph, index)})
+
+
+Term = Literal["compute", "memory", "network"]
+TERMS: tuple[Term, ...] = ("compute", "memory", "network")
+"""The three terms of a partition; of equal ones the first binds."""

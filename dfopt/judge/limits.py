@@ -1,0 +1,177 @@
+"""Broken limits, as sentences with figures: capacities, tiles, order, passes, accumulation."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+
+from dfopt.judge.case import Case, Place
+from dfopt.judge.traffic import DramHeld, WeightParts
+from dfopt.physics import ops
+
+# A solver keeps a row to about 1e-6; closer than that, two figures are the same (architecture, law 5).
+_SLACK = 1e-6
+
+
+def violations(case: Case, tiling: WeightParts, sram: dict[Place, float], held: dict[int, DramHeld]) -> tuple[str, ...]:
+    """List every limit that a mapping breaks, one sentence each; nothing if it can run."""
+    return (
+        *_capacities(case, tiling, sram, held),
+        *_tiles(case),
+        *_order(case),
+        *_passes(case),
+        *_together(case),
+    )
+
+
+def _exceeds(need: float, capacity: float) -> bool:
+    return need > capacity * (1 + _SLACK)
+
+
+def _name(place: Place) -> str:
+    return f"partition {place[1]} of stage {place[0]}"
+
+
+def _size(count: float) -> str:
+    for unit, one in (("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+        if count >= one:
+            return f"{count / one:.1f} {unit}"
+    return f"{count:.0f} B"
+
+
+def _sizes(need: float, capacity: float) -> tuple[str, str]:
+    """Both sizes; in bytes when the short forms would look equal."""
+    short = _size(need), _size(capacity)
+    return short if short[0] != short[1] else (f"{need:.0f} B", f"{capacity:.0f} B")
+
+
+def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held: dict[int, DramHeld]) -> Iterator[str]:
+    chip = case.system.chip
+    for place in case.members:
+        need = sram.get(place, 0.0)
+        if _exceeds(need, chip.sram.capacity):
+            wants, has = _sizes(need, chip.sram.capacity)
+            yield f"{_name(place)} needs {wants} of SRAM, the chip has {has}"
+    for number, io in tiling.stuck.items():
+        yield (
+            f"kernel {case.kernels[number].kernel.name!r} needs {_size(io)} of SRAM for its buffers alone,"
+            f" which leaves no room for its weights: the chip has {_size(chip.sram.capacity)}"
+        )
+    for number, count in tiling.parts.items():
+        one = case.kernels[number]
+        if len(case.members[one.place]) > 1:
+            yield (
+                f"kernel {one.kernel.name!r} needs {_size(tiling.alone[number])} of SRAM by itself,"
+                f" the chip has {_size(chip.sram.capacity)}: it runs in {count} weight parts and must be"
+                f" alone in {_name(one.place)}"
+            )
+    if chip.dram.capacity is not None:
+        for stage, use in held.items():
+            if _exceeds(use.total, chip.dram.capacity):
+                wants, has = _sizes(use.total, chip.dram.capacity)
+                yield f"stage {stage} needs {wants} of DRAM per chip, the chip has {has}"
+
+
+def _tiles(case: Case) -> Iterator[str]:
+    most = ops.tile_limit(case.graph, case.assume.tile_rows)
+    if case.tile_count > most:
+        yield f"the streamed axis is cut into {case.tile_count} tiles, the shortest one allows {most}"
+    for place, members in case.members.items():
+        used = sum(case.kernels[number].tiles for number in members)
+        if used > case.system.chip.tiles:
+            yield f"{_name(place)} uses {used} tiles, the chip has {case.system.chip.tiles}"
+        if case.assume.execution == "kernel_by_kernel" and len(members) > 1:
+            yield f"{_name(place)} holds {len(members)} kernels, execution kernel by kernel allows 1"
+
+
+def _order(case: Case) -> Iterator[str]:
+    for fan in case.fans:
+        src = case.kernels[fan.src]
+        for dst in (case.kernels[reader.kernel] for reader in fan.consumers):
+            tensor = f"tensor {src.kernel.name} -> {dst.kernel.name}"
+            (from_stage, from_partition), (to_stage, to_partition) = src.place, dst.place
+            if from_stage == to_stage:
+                if from_partition > to_partition:
+                    yield (
+                        f"{tensor} goes back from partition {from_partition} to partition {to_partition}"
+                        f" of stage {from_stage}"
+                    )
+            elif src.forward or dst.forward:
+                if from_stage > to_stage:
+                    yield f"{tensor} goes back from stage {from_stage} to stage {to_stage}"
+            elif from_stage < to_stage:
+                yield (
+                    f"{tensor} goes from stage {from_stage} to stage {to_stage},"
+                    " but the backward pass visits the stages in reverse"
+                )
+
+
+def _passes(case: Case) -> Iterator[str]:
+    """Judge empty partitions, and how the forward and the other passes share the partitions of a stage."""
+    rule, forbid = case.assume.forward_backward, case.assume.empty_partitions == "forbid"
+    forward: dict[int, set[int]] = defaultdict(set)
+    other: dict[int, set[int]] = defaultdict(set)
+    for one in case.kernels:
+        (forward if one.forward else other)[one.place[0]].add(one.place[1])
+    for stage in sorted({*forward, *other}):
+        used = forward[stage] | other[stage]
+        count = max(used) + 1
+        if forbid and len(used) < count:
+            empty = count - len(used)
+            yield f"stage {stage} has {empty} empty partitions of {count}, the assumptions forbid any"
+        if rule == "separate" and forward[stage] and other[stage]:
+            yield from _separate(stage, forward[stage], other[stage])
+        # The rule is about two passes: a graph without a second one may use all partitions.
+        # Kernel by kernel there is nothing to share, and the authors' program does not apply it.
+        if rule == "halves" and case.graph.trains and case.assume.execution == "dataflow":
+            yield from _halves(stage, forward[stage], other[stage], count, forbid)
+
+
+def _separate(stage: int, forward: set[int], other: set[int]) -> Iterator[str]:
+    for partition in sorted(forward & other):
+        yield f"{_name((stage, partition))} mixes forward kernels with backward or update kernels"
+    if max(forward) > min(other):
+        yield (
+            f"stage {stage} runs forward kernels up to partition {max(forward)}, but backward or"
+            f" update kernels already from partition {min(other)}"
+        )
+
+
+def _halves(stage: int, forward: set[int], other: set[int], count: int, forbid: bool) -> Iterator[str]:
+    late, early = max(forward, default=-1), min(other, default=count)
+    # Trailing empty partitions do not show in a mapping. Where they are allowed, so is any larger count that
+    # keeps the rule: large enough for the last forward kernel, small enough for the first other one.
+    if not forbid and (not other or max(2 * late + 1, count) <= 2 * early + 1):
+        return
+    up, down = -(-count // 2), count // 2
+    if late >= up:
+        yield (
+            f"{_name((stage, late))} holds a forward kernel, but of {count} partitions only the first {up} are for them"
+        )
+    if early < down:
+        yield (
+            f"{_name((stage, early))} holds a backward or update kernel, but of {count} partitions only those"
+            f" from {down} are for them"
+        )
+
+
+def _together(case: Case) -> Iterator[str]:
+    by_name = {one.kernel.name: one for one in case.kernels}
+    exact = case.assume.sharding_rules == "exact" and case.plan.tp > 1
+    for one in case.kernels:
+        kernel = one.kernel
+        if kernel.stage_with is not None:
+            stage = by_name[kernel.stage_with].place[0]
+            if stage != one.place[0]:
+                yield (
+                    f"kernel {kernel.name!r} is in stage {one.place[0]}, but must be with"
+                    f" {kernel.stage_with!r} in stage {stage}"
+                )
+        if exact and kernel.op == "gemm" and kernel.accumulates_into and one.sharding in ("outer", "k"):
+            target = by_name[kernel.accumulates_into]
+            if target.sharding != "k":
+                yield (
+                    f"kernel {kernel.name!r} is split by {one.sharding!r} and leaves partial sums, but"
+                    f" {kernel.accumulates_into!r}, which should reduce them, is split by {target.sharding!r}"
+                    " and not by 'k'"
+                )

@@ -1,0 +1,132 @@
+"""What a mapping communicates: collectives of the tensor-parallel group, hops between stages, gradients."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+from functools import cache
+
+from dfopt.judge.case import Case, Fan
+from dfopt.physics import ops
+from dfopt.physics.collectives import Collective
+from dfopt.physics.network import communication_seconds
+
+Price = Callable[[Collective, float, tuple[str, ...]], float]
+
+
+def price_list(case: Case) -> Price:
+    """Seconds of (kind, bytes, dims) on this system; a deep graph asks for the same few again and again."""
+
+    @cache
+    def price(kind: Collective, volume: float, dims: tuple[str, ...]) -> float:
+        return communication_seconds(kind, volume, dims, case.system, case.assume)
+
+    return price
+
+
+@dataclass(frozen=True)
+class Paid:
+    """One communication of the tensor-parallel group, charged where its source kernel runs."""
+
+    kernel: int
+    kind: Collective
+    whole: float
+
+
+def tensor_parallel(case: Case) -> list[Paid]:
+    """Every communication of the tensor-parallel group for one microbatch and one layer.
+
+    A scheme's own collective works on the kernel's whole output; a layout conversion on the whole
+    tensor, once per required layout of a fan.
+    """
+    if case.plan.tp == 1:
+        return []
+    paid = []
+    for number, one in enumerate(case.kernels):
+        # The partial sums of an accumulating GEMM travel with the collective of the kernel it adds to.
+        if one.kernel.op == "gemm" and one.kernel.accumulates_into is not None:
+            continue
+        kind = ops.inherent(one.kernel, one.sharding, case.plan.tp)
+        if kind is not None:
+            paid.append(Paid(number, kind, case.graph.output_bytes(number)))
+    for fan in (*case.fans, *case.written_between_layers):
+        paid.extend(_conversions(case, fan))
+    return [one for one in paid if one.whole > 0]
+
+
+def _conversions(case: Case, fan: Fan) -> Iterator[Paid]:
+    produced = ops.PRODUCED[case.kernels[fan.src].sharding]
+    elements = fan.whole / case.graph.word_bytes
+    required = {
+        ops.required_layout(
+            case.kernels[reader.kernel].kernel,
+            reader.operand,
+            case.kernels[reader.kernel].sharding,
+            case.assume.sharding_rules,
+            elements,
+        )
+        for reader in fan.consumers
+    }
+    for layout in sorted(required):
+        kind = ops.conversion(produced, layout)
+        if kind is not None:
+            yield Paid(fan.src, kind, fan.whole)
+
+
+def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
+    """How many communications of each kind each pass has, such as ``{"all_reduce.forward": 2}``."""
+    names = Counter(f"{one.kind.value}.{case.kernels[one.kernel].kernel.phase}" for one in paid)
+    return dict(sorted(names.items()))
+
+
+def seconds_by_kernel(case: Case, paid: Sequence[Paid], price: Price) -> Iterator[tuple[int, float]]:
+    """(kernel, seconds) of everything that counts as network time of a partition."""
+    for one in paid:
+        yield one.kernel, price(one.kind, one.whole, case.plan.tp_dims)
+    if case.assume.gradients == "dfmodel":  # the authors spread the all-reduce over the microbatches
+        for number, placed in enumerate(case.kernels):
+            if placed.gradient:
+                whole = price(Collective.ALL_REDUCE, placed.gradient, case.plan.dp_dims)
+                yield number, whole / case.plan.microbatches
+
+
+def gradient_reduction_s(case: Case, stage: int, price: Price) -> float:
+    """Seconds of a stage's gradient all-reduce at the end of a step, all its layers."""
+    if case.assume.gradients == "dfmodel":
+        return 0.0
+    volume = math.fsum(one.gradient for one in case.kernels if one.place[0] == stage)
+    return case.plan.layers_per_stage * price(Collective.ALL_REDUCE, volume, case.plan.dp_dims)
+
+
+def hops(case: Case, price: Price) -> dict[int, float]:
+    """Seconds that each stage spends per microbatch to send to its neighbours.
+
+    A folded layer hands its carried tensors on. In a graph drawn once, a fan that ends some stages away
+    is relayed: it crosses each boundary on the way once, and the sending side pays.
+    """
+    sent: dict[int, list[float]] = {stage: [] for stage in case.stages}
+    if case.plan.pp == 1:
+        return dict.fromkeys(sent, 0.0)
+    dims = case.plan.pp_dims
+    if case.graph.repeat > 1:
+        if case.assume.point_to_point == "per_microbatch":
+            sent[0] = [price(Collective.POINT_TO_POINT, fan.chip, dims) for fan in case.carried]
+    else:
+        for fan in case.fans:
+            here = case.place(fan.src)[0]
+            ends = [case.place(reader.kernel)[0] for reader in fan.consumers]
+            senders = [*range(here, max(ends)), *range(here, min(ends), -1)]
+            for stage in senders:
+                sent[stage].append(price(Collective.POINT_TO_POINT, fan.chip, dims))
+    return {stage: math.fsum(times) for stage, times in sent.items()}
+
+
+def point_to_point_per_step_s(case: Case, price: Price) -> float:
+    """Seconds that the authors' program charges once per step: one hop of whole tensors per layer."""
+    once = case.graph.repeat > 1 and case.assume.point_to_point == "per_step" and case.graph.trains
+    if case.plan.pp == 1 or not once:
+        return 0.0
+    volume = case.graph.repeat * math.fsum(fan.whole for fan in case.carried)
+    return price(Collective.POINT_TO_POINT, volume, case.plan.pp_dims)

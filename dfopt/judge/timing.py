@@ -1,0 +1,166 @@
+"""From bytes and FLOP to seconds: partitions, stages, the step, and what binds them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dfopt.documents.score import PartitionScore, Score, StageScore
+from dfopt.judge import network, traffic
+from dfopt.judge.case import TERMS, Case, Placed, Term, totals
+from dfopt.judge.limits import violations
+from dfopt.physics import chip as chips
+from dfopt.physics import ops, pipeline
+
+
+def score(case: Case) -> Score:
+    """All figures of a mapping."""
+    price = network.price_list(case)
+    paid = network.tensor_parallel(case)
+    tiling = traffic.weight_parts(case)
+    sram = traffic.sram_need(case, tiling)
+    partitions = _partitions(case, paid, price, traffic.dram_traffic(case, tiling), sram)
+    held = {stage: traffic.dram_held(case, stage) for stage in case.stages}
+    stages = _stages(case, partitions, network.hops(case, price), held)
+    # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
+    slowest = max(stages, key=lambda one: (one.time_s, one.layer_time_s))
+    step = pipeline.step_time(
+        case.plan,
+        case.assume,
+        slowest.time_s,
+        point_to_point_per_step_s=network.point_to_point_per_step_s(case, price),
+        gradient_reduction_s=max(network.gradient_reduction_s(case, stage, price) for stage in case.stages),
+    )
+    graph, system = case.graph, case.system
+    samples_per_s = graph.batch / step.total
+    evaluations = graph.repeat * graph.batch / graph.microbatch
+    flop = math.fsum(ops.flop(kernel) for kernel in graph.kernels) * evaluations
+    shares = _shares(slowest, partitions)
+    return Score(
+        step_time_s=step.total,
+        layer_time_s=slowest.layer_time_s,
+        pipeline_fill_s=step.fill,
+        point_to_point_s=step.point_to_point,
+        gradient_reduction_s=step.gradient_reduction,
+        flop_per_step=flop,
+        utilization=flop / (step.total * system.chips * system.chip.peak_flops),
+        samples_per_s=samples_per_s,
+        tokens_per_s=samples_per_s * graph.tokens_per_sample,
+        # A stage without kernels can be the slowest only because of what it relays.
+        bound_by=max(TERMS, key=lambda term: shares[term]) if slowest.layer_time_s > 0 else "network",
+        compute_share=shares["compute"],
+        memory_share=shares["memory"],
+        network_share=shares["network"],
+        stages=tuple(stages),
+        partitions=tuple(partitions),
+        collectives=network.counts(case, paid),
+        violations=violations(case, tiling, sram, held),
+    )
+
+
+def _partitions(
+    case: Case,
+    paid: Sequence[network.Paid],
+    price: network.Price,
+    moved: dict[tuple[int, int], float],
+    sram: dict[tuple[int, int], float],
+) -> list[PartitionScore]:
+    chip = case.system.chip
+    talk = totals((case.place(k), s) for k, s in network.seconds_by_kernel(case, paid, price))
+    found = []
+    for place, numbers in case.members.items():
+        members = [case.kernels[number] for number in numbers]
+        flop = math.fsum(one.flop for one in members)
+        seconds: dict[Term, float] = {
+            "compute": _compute_s(case, members, flop),
+            "memory": moved.get(place, 0.0) / chip.dram.bandwidth,
+            "network": talk.get(place, 0.0),
+        }
+        found.append(
+            PartitionScore(
+                stage=place[0],
+                partition=place[1],
+                kernels=tuple(one.kernel.name for one in members),
+                tiles=tuple(one.tiles for one in members),
+                compute_s=seconds["compute"],
+                memory_s=seconds["memory"],
+                network_s=seconds["network"],
+                time_s=pipeline.partition_time(
+                    seconds["compute"], seconds["memory"], seconds["network"], case.assume.overlap
+                ),
+                bound_by=max(TERMS, key=lambda term: seconds[term]),
+                flop=flop,
+                dram_bytes=moved.get(place, 0.0),
+                sram_bytes=sram.get(place, 0.0),
+            )
+        )
+    return found
+
+
+def _compute_s(case: Case, members: Sequence[Placed], flop: float) -> float:
+    chip = case.system.chip
+    if case.assume.compute_model == "fixed":
+        assert case.assume.compute_utilization is not None  # `pipeline.resolve` saw to it
+        return flop / (case.assume.compute_utilization * chip.peak_flops)
+    assert chip.frequency is not None  # `fit.check` saw to it
+    return max(_cycles(case, one) for one in members) / chip.frequency
+
+
+def _cycles(case: Case, one: Placed) -> int:
+    """Cycles of a kernel's shard, all its tile steps, on the compute tiles that it was given."""
+    kernel, chip, degree = one.kernel, case.system.chip, case.plan.tp
+    assert chip.lanes is not None and chip.stages is not None  # `fit.check` saw to it
+    rows, columns, inner = ops.shard_extents(kernel, one.sharding, degree, case.assume.sharding_rules)
+    steps = case.tile_count if kernel.streamed != "none" else 1
+    if kernel.streamed == "n":
+        columns = -(-columns // case.tile_count)
+    elif kernel.streamed == "k":
+        inner = -(-inner // case.tile_count)
+    tiles, cycles = chips.cycle_menu(
+        rows,
+        columns,
+        inner,
+        lanes=chip.lanes,
+        stages=chip.stages,
+        tiles=chip.tiles,
+        simd=kernel.op == "elementwise",
+    )
+    # More tiles than the chip has are a broken limit, not an error: the menu then ends at the chip's.
+    return steps * int(cycles[tiles <= one.tiles].min())
+
+
+def _stages(
+    case: Case,
+    partitions: Sequence[PartitionScore],
+    hops: dict[int, float],
+    held: dict[int, traffic.DramHeld],
+) -> list[StageScore]:
+    layer_s = totals(((one.stage, 0), one.time_s) for one in partitions)
+    layers = case.plan.layers_per_stage
+    found = []
+    for stage in case.stages:
+        layer, use = layer_s.get((stage, 0), 0.0), held[stage]
+        whole = layers * layer
+        if case.plan.pp > 1:
+            whole = pipeline.with_point_to_point(whole, hops[stage], case.assume.overlap)
+        found.append(
+            StageScore(
+                stage=stage,
+                layers=layers,
+                layer_time_s=layer,
+                point_to_point_s=hops[stage],
+                time_s=whole,
+                dram_weights_bytes=use.weights,
+                dram_gradients_bytes=use.gradients,
+                dram_optimizer_bytes=use.optimizer,
+                dram_activations_bytes=use.activations,
+            )
+        )
+    return found
+
+
+def _shares(slowest: StageScore, partitions: Sequence[PartitionScore]) -> dict[Term, float]:
+    """Fractions of the slowest stage's layer time spent in partitions bound by each term."""
+    mine = [one for one in partitions if one.stage == slowest.stage]
+    whole = slowest.layer_time_s or 1.0
+    return {term: math.fsum(p.time_s for p in mine if p.bound_by == term) / whole for term in TERMS}

@@ -1,0 +1,169 @@
+"""Bytes: what each partition moves to and from DRAM and keeps in SRAM, and what a stage holds in DRAM."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from dfopt.judge.case import Case, Fan, Place, totals
+from dfopt.physics import memory
+
+
+@dataclass(frozen=True)
+class WeightParts:
+    """How weighted kernels that do not fit by themselves are run.
+
+    ``parts`` holds the number of weight parts of each tiled kernel; ``alone`` the bytes that each kernel
+    with weights needs when nothing else is in its partition; ``stuck`` those whose buffers leave no room.
+    """
+
+    parts: dict[int, int]
+    alone: dict[int, float]
+    stuck: dict[int, float]
+
+    def of(self, kernel: int) -> int:
+        """Number of parts that a kernel's weights are cut into."""
+        return self.parts.get(kernel, 1)
+
+
+def weight_parts(case: Case) -> WeightParts:
+    """Which kernels must be cut into weight parts, and into how many."""
+    buffers: dict[int, list[float]] = defaultdict(list)
+    for fan in case.fans:
+        for kernel in {fan.src, *(reader.kernel for reader in fan.consumers)}:
+            buffers[kernel].append(2 * fan.tile)
+    for fan in case.written_between_layers:
+        buffers[fan.src].append(2 * fan.tile)
+        buffers[fan.consumers[0].kernel].append(2 * fan.tile)
+    capacity = case.system.chip.sram.capacity
+    parts, alone, stuck = {}, {}, {}
+    for number, one in enumerate(case.kernels):
+        if one.stationary <= 0:
+            continue
+        io = math.fsum(buffers[number])
+        alone[number] = one.stationary + io
+        if case.assume.weight_tiling == "forbid" or one.stationary + io <= capacity:
+            continue
+        if io >= capacity:
+            stuck[number] = io
+        else:
+            parts[number] = math.ceil(one.stationary / (capacity - io))
+    return WeightParts(parts, alone, stuck)
+
+
+def dram_traffic(case: Case, tiling: WeightParts) -> dict[Place, float]:
+    """Bytes that every partition moves to or from DRAM, for one microbatch and one layer."""
+    return totals(_dram_parts(case, tiling))
+
+
+def _dram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]]:
+    for fan in case.fans:
+        home = case.place(fan.src)
+        away = {case.place(reader.kernel) for reader in fan.consumers} - {home}
+        if away:
+            yield home, fan.chip
+        for place in away:
+            yield place, fan.chip
+    for fan in case.written_between_layers:
+        yield case.place(fan.src), fan.chip
+        yield case.place(fan.consumers[0].kernel), fan.chip
+    for one in case.kernels:
+        if case.assume.weights_from_dram:
+            yield one.place, one.weight
+        yield one.place, one.kernel.dram_bytes_per_chip
+        yield one.place, 2 * one.accumulator  # read and written once
+    if case.assume.weight_tiling == "reread" and tiling.parts:
+        for fan in (*case.fans, *case.written_between_layers):
+            for kernel in {reader.kernel for reader in fan.consumers} & tiling.parts.keys():
+                yield case.place(kernel), (tiling.parts[kernel] - 1) * fan.chip
+
+
+def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:
+    """Bytes of SRAM that every partition needs for its buffers and what is stationary."""
+    return totals(_sram_parts(case, tiling))
+
+
+def _sram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]]:
+    for fan in case.fans:
+        home = case.place(fan.src)
+        inside = [r.depth for r in fan.consumers if case.place(r.kernel) == home]
+        away = {case.place(reader.kernel) for reader in fan.consumers} - {home}
+        if inside:
+            yield home, max(inside) * fan.tile
+        if away:
+            yield home, 2 * fan.tile
+        for place in away:
+            yield place, 2 * fan.tile
+    for fan in case.written_between_layers:
+        yield case.place(fan.src), 2 * fan.tile
+        yield case.place(fan.consumers[0].kernel), 2 * fan.tile
+    for number, one in enumerate(case.kernels):
+        yield one.place, one.stationary / tiling.of(number)
+
+
+@dataclass(frozen=True)
+class DramHeld:
+    """Bytes that one chip of a stage holds in DRAM."""
+
+    weights: float
+    gradients: float
+    optimizer: float
+    activations: float
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return self.weights + self.gradients + self.optimizer + self.activations
+
+
+def dram_held(case: Case, stage: int) -> DramHeld:
+    """What a chip of a stage holds in DRAM: parameters, saved activations, and tensors between partitions."""
+    graph = case.graph
+    gemms = [one for one in case.kernels if one.kernel.op == "gemm"]
+    # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
+    if graph.trains and any(one.forward for one in gemms):
+        gemms = [one for one in gemms if one.forward]
+    weights = math.fsum(one.weight for one in gemms if one.place[0] == stage)
+    kept = (fan for fan in case.fans if case.place(fan.src)[0] == stage and is_saved(case, fan))
+    saved = math.fsum(fan.chip for fan in kept)
+    use = memory.dram_use(graph, case.plan, case.assume, weights, saved, case.plan.layers_per_stage)
+    activations = use.saved_activations + _transient(case, stage)
+    return DramHeld(use.weights, use.gradients, use.optimizer, activations)
+
+
+def is_saved(case: Case, fan: Fan) -> bool:
+    """Whether the forward pass keeps this fan for the backward pass."""
+    readers = (case.kernels[reader.kernel] for reader in fan.consumers)
+    return case.kernels[fan.src].forward and not all(one.forward for one in readers)
+
+
+def _transient(case: Case, stage: int) -> float:
+    """Largest sum, over the partitions of a stage, of cut tensors that wait in DRAM."""
+    mine = [partition for of_stage, partition in case.members if of_stage == stage]
+    if not mine:
+        return 0.0
+    last = max(mine)
+    counted_as_saved = case.graph.trains and case.assume.gradients == "exact"
+    # (partition, bytes): what starts to wait at a partition, and what no longer waits there
+    changes: list[tuple[int, float]] = []
+    for fan in case.fans:
+        home = case.place(fan.src)
+        places = [case.place(reader.kernel) for reader in fan.consumers]
+        if all(place == home for place in places) or (counted_as_saved and is_saved(case, fan)):
+            continue
+        here = [partition for of_stage, partition in places if of_stage == stage]
+        if home[0] == stage:
+            start, end = home[1], last if len(here) < len(places) else max(here)
+        elif here:
+            start, end = 0, max(here)
+        else:
+            continue
+        # A mapping that breaks the order still has a lifetime: from the earlier end to the later one.
+        changes += [(min(start, *here, end), fan.chip), (max(start, end) + 1, -fan.chip)]
+    peak = held = 0.0
+    for _, change in sorted(changes):  # releases (negative) come first at each partition
+        held += change
+        peak = max(peak, held)
+    return peak

@@ -1,0 +1,333 @@
+"""What must hold for every mapping, on random small graphs, machines and assumptions."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, assume, given, settings
+from hypothesis import strategies as st
+from judge_cases import machine, ring
+
+from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.plan import Plan
+from dfopt.documents.score import Score
+from dfopt.documents.system import NetworkDim, System
+from dfopt.judge import evaluate
+from dfopt.physics import ops
+
+FEW = settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+
+
+@dataclass(frozen=True)
+class World:
+    """Everything that the judge is given."""
+
+    mapping: Mapping
+    graph: Graph
+    system: System
+    assumptions: Assumptions
+
+    def score(self) -> Score:
+        return evaluate(self.mapping, self.graph, self.system, self.assumptions)
+
+    def with_(self, **changes: Any) -> World:
+        return dataclasses.replace(self, **changes)
+
+    def with_partitions(self, partitions: dict[str, int]) -> World:
+        kernels = (k.model_copy(update={"partition": partitions[k.name]}) for k in self.mapping.kernels)
+        return self.with_(mapping=self.mapping.model_copy(update={"kernels": tuple(kernels)}))
+
+
+CHOICES: dict[str, list[Any]] = {
+    "execution": ["auto", "dataflow"],
+    "overlap": ["auto", "perfect", "none", "compute_memory"],
+    "sharding_rules": ["exact", "dfmodel"],
+    "collective_model": ["exact", "dfmodel"],
+    "weights_from_dram": [True, False],
+    "layer_boundary": ["dram", "free"],
+    "forward_backward": ["separate", "halves", "shared"],
+    "fanout": ["shared", "per_consumer"],
+    "skew_buffers": ["depth", "double"],
+    "weight_tiling": ["reread", "free", "forbid"],
+    "gradients": ["exact", "dfmodel"],
+    "bubble": ["one_f_one_b", "interleaved"],
+    "point_to_point": ["per_microbatch", "per_step"],
+}
+
+
+@st.composite
+def worlds(draw: st.DrawFn) -> World:
+    """A small graph that trains or not, in order, on up to eight chips, legally sharded."""
+    count = draw(st.integers(1, 7))
+    forward = draw(st.integers(1, count))
+    axis = st.sampled_from([1, 2, 3, 8, 17])
+    kernels, tensors = [], []
+    for number in range(count):
+        later = number >= forward
+        op = draw(st.sampled_from(["gemm", "matmul", "elementwise", *(["weight_update"] if later else [])]))
+        kernels.append(
+            Kernel(
+                name=f"k{number}",
+                op=op,
+                outer=draw(st.sampled_from([1, 1, 4])),
+                m=draw(axis),
+                k=1 if op == "elementwise" else draw(axis),
+                n=draw(axis),
+                phase="forward" if not later else "update" if op == "weight_update" else "backward",
+                normalizes=op == "elementwise" and draw(st.booleans()),
+            )
+        )
+        limit = {"gemm": 1, "elementwise": 3}.get(op, 2)
+        sources = draw(st.lists(st.integers(0, number - 1), max_size=limit)) if number else []
+        for operand, source in enumerate(sources, 1):
+            src = kernels[source]
+            whole = src.outer * src.m * src.n * 2
+            # With bytes and operand stated, any shapes go together, and the order of tensors says nothing.
+            size = float(draw(st.sampled_from([whole, whole / 2])))
+            known = 1 if op in ("gemm", "elementwise") else operand
+            tensors.append(Tensor(src=src.name, dst=f"k{number}", bytes=size, operand=known))
+    names = [kernel.name for kernel in kernels]
+    repeat = draw(st.sampled_from([1, 4]))
+    carried = [
+        Tensor(src=draw(st.sampled_from(names)), dst=draw(st.sampled_from(names)))
+        for _ in range(draw(st.integers(0, 2)))
+    ]
+    tp, pp, dp = (draw(st.sampled_from([1, 2, 4])) for _ in range(3))
+    microbatches = draw(st.integers(1, 3))
+    graph = Graph(
+        name="random",
+        repeat=repeat,
+        batch=microbatches * dp,
+        kernels=tuple(kernels),
+        tensors=tuple(tensors),
+        carried=tuple(carried),
+    )
+    plan = Plan(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        tp_dims=("t",),
+        pp_dims=("p",),
+        dp_dims=("d",),
+        microbatches=microbatches,
+        layers_per_stage=1 if repeat == 1 else -(-repeat // pp),
+    )
+    base = Assumptions(**{key: draw(st.sampled_from(values)) for key, values in CHOICES.items()})
+    assumptions = draw(st.sampled_from([base, base, base, profile("default"), profile("dfmodel")]))
+    stages = pp if repeat == 1 else 1
+    stage = sorted(draw(st.integers(0, stages - 1)) for _ in names)
+    partition = sorted(draw(st.integers(0, 3)) for _ in names)
+    placed = tuple(
+        KernelMapping(
+            name=kernel.name,
+            sharding=draw(st.sampled_from(ops.legal_schemes(kernel, tp, assumptions.sharding_rules))),
+            stage=stage[number],
+            partition=partition[number],
+            tiles=draw(st.integers(1, 3)),
+        )
+        for number, kernel in enumerate(kernels)
+    )
+    tile_count = draw(st.sampled_from([1, 4]))
+    mapping = Mapping(graph="random", system="toy", plan=plan, kernels=placed, tile_count=tile_count)
+    dims = [ring("t", tp), ring("p", pp), ring("d", dp)]
+    sram = draw(st.sampled_from([400.0, 3e3, 1e9]))
+    return World(mapping, graph, machine(*dims, tiles=24, sram=sram), assumptions)
+
+
+def faster(system: System, what: str) -> System:
+    """A system with twice as much of one resource."""
+    chip, network = system.chip, system.network
+    if what == "peak":
+        chip = chip.model_copy(update={"peak": chip.peak * 2})  # type: ignore[operator]
+    elif what == "dram":
+        dram = chip.dram.model_copy(update={"bandwidth": chip.dram.bandwidth * 2})
+        chip = chip.model_copy(update={"dram": dram})
+    else:
+        network = tuple(NetworkDim(**{**d.model_dump(), "link_bandwidth": 20.0}) for d in network)
+    return system.model_copy(update={"chip": chip, "network": network})
+
+
+def figures(score: Score) -> dict[str, Any]:
+    """All of a score except names and the order of what it lists."""
+    data = score.model_dump(exclude={"partitions", "violations"})
+    hidden = {"kernels", "tiles"}
+    data["partitions"] = [part.model_dump(exclude=hidden) for part in score.partitions]
+    data["sizes"] = [sorted(part.tiles) for part in score.partitions]
+    return data
+
+
+@FEW
+@given(worlds(), st.sampled_from(["peak", "dram", "links"]))
+def test_a_better_machine_is_never_slower(world: World, what: str) -> None:
+    before = world.score()
+    after = world.with_(system=faster(world.system, what)).score()
+    assert after.step_time_s <= before.step_time_s * (1 + 1e-12)
+    assert after.violations == before.violations
+
+
+@pytest.mark.parametrize("what", ["peak", "dram", "links"])
+def test_a_better_machine_can_be_faster(what: str) -> None:
+    """The property above would hold for a judge blind to the machine: without overlap, each term counts."""
+    graph = Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=16),))
+    kernels = (KernelMapping(name="a", sharding="k", partition=0),)
+    mapping = Mapping(graph="g", system="s", plan=Plan(tp=2, tp_dims=("t",)), kernels=kernels)
+    world = World(mapping, graph, machine(ring("t", 2)), Assumptions(overlap="none"))
+    assert world.with_(system=faster(world.system, what)).score().step_time_s < world.score().step_time_s
+
+
+@FEW
+@given(worlds(), st.randoms(use_true_random=False))
+def test_order_changes_no_digit(world: World, random: Any) -> None:
+    def shuffled(items: tuple[Any, ...]) -> tuple[Any, ...]:
+        return tuple(random.sample(items, len(items)))
+
+    graph = world.graph.model_copy(
+        update={
+            "kernels": shuffled(world.graph.kernels),
+            "tensors": shuffled(world.graph.tensors),
+            "carried": shuffled(world.graph.carried),
+        }
+    )
+    mapping = world.mapping.model_copy(update={"kernels": shuffled(world.mapping.kernels)})
+    before, after = world.score(), world.with_(graph=graph, mapping=mapping).score()
+    assert figures(after) == figures(before)
+    assert sorted(after.violations) == sorted(before.violations)
+
+
+@FEW
+@given(worlds())
+def test_names_mean_nothing(world: World) -> None:
+    new = {kernel.name: f"other-{99 - i}" for i, kernel in enumerate(world.graph.kernels)}
+
+    def renamed(part: Any) -> Any:
+        keys = [key for key in ("name", "src", "dst") if hasattr(part, key)]
+        return part.model_copy(update={key: new[getattr(part, key)] for key in keys})
+
+    graph = world.graph.model_copy(
+        update={key: tuple(map(renamed, getattr(world.graph, key))) for key in ("kernels", "tensors", "carried")}
+    )
+    mapping = world.mapping.model_copy(update={"kernels": tuple(map(renamed, world.mapping.kernels))})
+    before, after = world.score(), world.with_(graph=graph, mapping=mapping).score()
+    assert figures(after) == figures(before)
+    assert [p.kernels for p in after.partitions] == [tuple(new[n] for n in p.kernels) for p in before.partitions]
+
+
+@FEW
+@given(worlds(), st.integers(1, 3))
+def test_empty_partitions_change_nothing(world: World, gap: int) -> None:
+    assume(world.assumptions.empty_partitions == "allow" and world.assumptions.forward_backward != "halves")
+    spread = {k.name: (gap + 1) * k.partition + gap for k in world.mapping.kernels}
+    before, after = world.score(), world.with_partitions(spread).score()
+    moved = figures(after)
+    for part, old in zip(moved["partitions"], figures(before)["partitions"], strict=True):
+        part["partition"] = old["partition"]
+    assert moved == figures(before)
+    assert len(after.violations) == len(before.violations)
+
+
+@FEW
+@given(worlds(), st.integers(1, 6))
+def test_splitting_a_partition_never_saves_time_or_traffic(world: World, after_kernel: int) -> None:
+    """The later kernels of each partition move to a new one right behind it."""
+    split = {k.name: 2 * k.partition + (number >= after_kernel) for number, k in enumerate(world.mapping.kernels)}
+    before, after = world.score(), world.with_partitions(split).score()
+    for key in ("flop", "dram_bytes", "network_s", "compute_s"):
+        old, new = (sum(getattr(p, key) for p in s.partitions) for s in (before, after))
+        assert new >= old * (1 - 1e-12)
+        if key != "dram_bytes":
+            assert new == pytest.approx(old, rel=1e-12)
+    assert after.step_time_s >= before.step_time_s * (1 - 1e-12)
+
+
+@FEW
+@given(worlds())
+def test_storing_a_tensor_once_is_never_worse(world: World) -> None:
+    each, once = (
+        world.with_(assumptions=world.assumptions.with_(fanout=fanout)).score() for fanout in ("per_consumer", "shared")
+    )
+    # A kernel that cannot run at all is not charged for its weight parts.
+    assume(not any("leaves no room" in sentence for sentence in each.violations))
+    assert once.step_time_s <= each.step_time_s * (1 + 1e-12)
+    for a, b in zip(once.partitions, each.partitions, strict=True):
+        assert a.dram_bytes <= b.dram_bytes * (1 + 1e-12)
+        assert a.network_s <= b.network_s * (1 + 1e-12)
+
+
+@FEW
+@given(worlds())
+def test_the_figures_of_a_score_agree_with_each_other(world: World) -> None:
+    score, graph, plan = world.score(), world.graph, world.mapping.plan
+    assert sorted(n for p in score.partitions for n in p.kernels) == sorted(k.name for k in graph.kernels)
+    assert all(p.kernels for p in score.partitions)
+    slowest = max(stage.time_s for stage in score.stages)
+    parts = score.pipeline_fill_s + score.point_to_point_s + score.gradient_reduction_s
+    assert score.step_time_s == pytest.approx(slowest * plan.microbatches + parts)
+    for stage in score.stages:
+        mine = [p.time_s for p in score.partitions if p.stage == stage.stage]
+        assert stage.layer_time_s == pytest.approx(sum(mine))
+    for part in score.partitions:
+        terms = {"compute": part.compute_s, "memory": part.memory_s, "network": part.network_s}
+        assert terms[part.bound_by] == max(terms.values())
+        assert max(terms.values()) <= part.time_s <= sum(terms.values()) * (1 + 1e-12)
+    shares = (score.compute_share, score.memory_share, score.network_share)
+    assert score.layer_time_s == 0 or sum(shares) == pytest.approx(1.0)
+    # Shards are never smaller than an even split, so no mapping beats what a chip sustains.
+    best = world.assumptions.compute_utilization or world.system.chip.compute_utilization
+    if plan.pp == 1:
+        assert score.utilization <= best * (1 + 1e-9)
+    assert Score.from_data(score.to_data()) == score
+
+
+@FEW
+@given(worlds())
+def test_a_simple_count_of_the_cut_bytes(world: World) -> None:
+    """Per consumer, with nothing else in DRAM: every cut tensor is written once and read once."""
+    world = world.with_(
+        assumptions=world.assumptions.with_(
+            fanout="per_consumer",
+            weights_from_dram=False,
+            layer_boundary="free",
+            gradients="dfmodel",
+            weight_tiling="free",
+        )
+    )
+    here = {k.name: k for k in world.mapping.kernels}
+    kernels = {k.name: k for k in world.graph.kernels}
+    expected = 0.0
+    for tensor in world.graph.tensors:
+        src, dst = here[tensor.src], here[tensor.dst]
+        if (src.stage, src.partition) != (dst.stage, dst.partition):
+            rules = world.assumptions.sharding_rules
+            share = ops.output_share(kernels[tensor.src], src.sharding, world.mapping.plan.tp, rules)
+            expected += 2 * tensor.bytes * share  # type: ignore[operator]
+    assert sum(p.dram_bytes for p in world.score().partitions) == pytest.approx(expected)
+
+
+@FEW
+@given(worlds())
+def test_tensors_that_wait_in_dram(world: World) -> None:
+    """The sweep over lifetimes against a count at every partition, one stage, each tensor by itself."""
+    mapping = world.mapping.model_copy(
+        update={"kernels": tuple(k.model_copy(update={"stage": 0}) for k in world.mapping.kernels)}
+    )
+    world = world.with_(
+        mapping=mapping,
+        assumptions=world.assumptions.with_(fanout="per_consumer", gradients="dfmodel"),
+    )
+    here = {k.name: k for k in mapping.kernels}
+    kernels = {k.name: k for k in world.graph.kernels}
+    waiting = dict.fromkeys(range(4), 0.0)
+    for tensor, at in itertools.product(world.graph.tensors, waiting):
+        first, last = here[tensor.src].partition, here[tensor.dst].partition
+        if first != last and first <= at <= last:
+            rules = world.assumptions.sharding_rules
+            share = ops.output_share(kernels[tensor.src], here[tensor.src].sharding, mapping.plan.tp, rules)
+            waiting[at] += tensor.bytes * share  # type: ignore[operator]
+    held = world.score().stages[0].dram_activations_bytes
+    assert held == pytest.approx(max(waiting.values()))
