@@ -1,0 +1,68 @@
+"""Load a document of any kind from a file or a zoo name: what ``show``, ``check`` and ``score`` start with."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from dfopt.documents.assumptions import PROFILES
+from dfopt.documents.base import Document, find, is_path, zoo
+from dfopt.documents.kinds import KINDS, kind_of
+from dfopt.documents.mapping import Mapping
+from dfopt.documents.result import Result
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.errors import DocumentError, Issue, NotInZoo, close_matches
+from dfopt.workloads import expand, load_graph
+
+
+def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Document:
+    """Load a graph or system of the zoo, an assumption profile, or a file of any kind.
+
+    Parameters
+    ----------
+    name_or_path : str
+        What to load; an existing file wins over the zoo.
+    overrides : dict, optional
+        Workload parameters of a graph.
+
+    Raises
+    ------
+    DocumentError
+        Everything that is wrong with the file; or overrides for something that is no graph.
+
+    Examples
+    --------
+    >>> load_any("sn10-8-ring").chips
+    8
+    """
+    graphs, systems = zoo("graphs"), zoo("systems")
+    if is_path(name_or_path):
+        path = find("graphs", name_or_path)
+        data = load_strict(path)  # once: it may be a pipe
+        kind = kind_of(data, str(path))
+        if not overrides:
+            return expand(data, path) if kind == "graph" else KINDS[kind].from_data(data, str(path))
+    elif name_or_path in graphs:
+        kind = "graph"
+    elif name_or_path in systems:
+        kind, path = "system", find("systems", name_or_path)
+    elif name_or_path in PROFILES:
+        return PROFILES[name_or_path]
+    else:
+        everything = [*graphs, *systems, *PROFILES]
+        raise NotInZoo(name_or_path, close_matches(name_or_path, everything, 0.5), "graphs|systems|assumptions")
+    if kind == "graph":
+        return load_graph(name_or_path, **(overrides or {}))
+    if overrides:
+        message = f"a {kind} has no parameters, found {', '.join(overrides)}"
+        raise DocumentError(name_or_path, [Issue("$", message, "--param belongs to graphs built from a workload")])
+    return KINDS[kind].load(path)
+
+
+def load_mapping(path: str) -> tuple[Mapping, Result | None]:
+    """A mapping, or the mapping of a result together with that result."""
+    data = load_strict(Path(path))
+    if kind_of(data, path) == "result":
+        result = Result.from_data(data, path)
+        return result.mapping, result
+    return Mapping.from_data(data, path), None

@@ -1,0 +1,339 @@
+"""One plan solved: sharding and stages, then the partitions of every stage, then the judge."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import PlanRecord, SolveRecord
+from dfopt.documents.score import Score
+from dfopt.documents.system import System
+from dfopt.errors import ScoreMismatch
+from dfopt.judge import evaluate
+from dfopt.milp import Solution, Termination, TracePoint
+from dfopt.physics.pipeline import step_time, with_point_to_point
+from dfopt.problems import interchip, intrachip
+from dfopt.problems.blocks import StageTables, chip_of, restrict, stage_tables, tiles_of
+from dfopt.problems.segments import best_segmentation, topological_orders
+from dfopt.problems.stages import gradient_seconds, hop_seconds, per_step_hops, stage_memory
+from dfopt.problems.tables import ShardedGraph, shard
+
+Ints = NDArray[np.int64]
+_AGREE = 1e-6
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress callback receives while a solve runs: seconds per layer and microbatch for objectives."""
+
+    plan: str
+    problem: str
+    seconds: float
+    incumbent: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller asked for; see :func:`optimize`."""
+
+    assumptions: Assumptions
+    p_max: int | None
+    gap: float
+    deadline: float
+    pin_sharding: dict[str, Sharding]
+    pin_partition: dict[str, int]
+    progress: Callable[[Progress], None] | None
+    seed: int
+
+    def left(self) -> float:
+        """Seconds until the deadline, at least a little so that a start is always returned."""
+        return max(self.deadline - time.perf_counter(), 0.05)
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One plan solved: its mapping, judged score and records."""
+
+    plan: Plan
+    mapping: Mapping
+    score: Score
+    bound_s: float
+    records: tuple[SolveRecord, ...]
+    p_max: int
+    interrupted: bool
+    limited: bool
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A plan after its inter-chip solve: stages priced, with a bound and a feasible start."""
+
+    graph: Graph
+    system: System
+    plan: Plan
+    inter: interchip.InterChipMapping
+    sharded: ShardedGraph
+    stage_k: Ints
+    stages: tuple[Stage, ...]
+    hops: tuple[float, ...]
+    per_step_s: float
+    gradients_s: float
+    record: SolveRecord
+
+    def step_of(self, stage_seconds: list[float], assumptions: Assumptions) -> float:
+        """Step time from the time of one layer of every stage."""
+        slowest = max(
+            with_point_to_point(self.plan.layers_per_stage * seconds, hop, assumptions.overlap)
+            for seconds, hop in zip(stage_seconds, self.hops, strict=True)
+        )
+        return step_time(
+            self.plan,
+            assumptions,
+            slowest,
+            point_to_point_per_step_s=self.per_step_s,
+            gradient_reduction_s=self.gradients_s,
+        ).total
+
+    def layer_cutoff(self, step_s: float, assumptions: Assumptions) -> float | None:
+        """Time of one layer above which the step is slower than ``step_s``; none with several stages."""
+        if len(self.stages) > 1 or not np.isfinite(step_s):
+            return None
+        unit = step_time(self.plan, assumptions, 1.0).total
+        stage = (step_s - self.per_step_s - self.gradients_s) / unit
+        return (stage - (0.0 if assumptions.overlap == "perfect" else self.hops[0])) / self.plan.layers_per_stage
+
+
+@dataclass(frozen=True)
+class Stage:
+    """One distinct stage: its kernels, prices and limits; the last three are none where it has no kernel."""
+
+    members: Ints
+    tables: StageTables | None
+    limits: intrachip.IntraChipLimits | None
+    start: Ints | None
+    floor: float
+    best_known: float
+
+
+def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Prepared:
+    """Choose sharding and stages of a plan, price its stages, and find a feasible start for each.
+
+    Raises
+    ------
+    Infeasible
+        If a kernel, or what must stay in DRAM, does not fit the chip.
+    """
+    assumptions = options.assumptions
+    tables = interchip.build(graph, system, plan, assumptions, options.pin_sharding)
+    inter = interchip.optimize_interchip(
+        graph,
+        tables,
+        assumptions,
+        gap=options.gap,
+        time_limit=options.left(),
+        progress=_report(options, plan, "interchip"),
+    )
+    sharded = shard(graph, system, plan, assumptions, inter.sharding)
+    stage_k = np.array([inter.stage[name] for name in sharded.names], dtype=np.int64)
+    hops = hop_seconds(graph, system, plan, assumptions, sharded, stage_k)
+    chip = chip_of(system, assumptions)
+    stages = []
+    for number in range(len(hops)):
+        members = np.flatnonzero(stage_k == number).astype(np.int64)
+        if not len(members):
+            stages.append(Stage(members, None, None, None, 0.0, 0.0))
+            continue
+        stage = stage_tables(restrict(sharded, members), chip)
+        memory = stage_memory(graph, system, plan, assumptions, stage.sharded, number)
+        limits = _limits(graph, stage, memory.left, options)
+        start = intrachip.greedy(stage, limits) if stage.chip.fused else None
+        known = intrachip.objective(stage, start, limits.p_max) if start is not None else np.inf
+        stages.append(Stage(members, stage, limits, start, intrachip.lower_bound(stage), known))
+    low = inter.objective * (1 - inter.solution.gap)
+    return Prepared(
+        graph=graph,
+        system=system,
+        plan=plan,
+        inter=inter,
+        sharded=sharded,
+        stage_k=stage_k,
+        stages=tuple(stages),
+        hops=tuple(float(hop) for hop in hops),
+        per_step_s=per_step_hops(graph, system, plan, assumptions),
+        gradients_s=gradient_seconds(graph, system, plan, assumptions, sharded, stage_k),
+        record=_record("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit),
+    )
+
+
+def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | PlanRecord:
+    """Fuse the kernels of every stage, then let the judge score the mapping.
+
+    Returns
+    -------
+    Solved or PlanRecord
+        A record when it is proven that the plan, under its sharding, cannot beat the incumbent.
+
+    Raises
+    ------
+    Infeasible, NoSolution, ScoreMismatch
+        See :mod:`dfopt.errors`.
+    """
+    assumptions, plan = options.assumptions, ready.plan
+    records = [ready.record]
+    floor = ready.step_of([stage.floor for stage in ready.stages], assumptions)
+    if floor >= incumbent * (1 - 1e-12):
+        return _pruned(plan, floor, records)
+    partition_k = np.zeros(len(ready.sharded.names), dtype=np.int64)
+    times, lows, p_used = [], [], 1
+    for number, stage in enumerate(ready.stages):
+        if stage.tables is None or stage.limits is None:
+            times.append(0.0)
+            lows.append(0.0)
+            continue
+        p_used = max(p_used, stage.limits.p_max)
+        try:
+            found = intrachip.optimize_intrachip(
+                stage.tables,
+                stage.limits,
+                gap=options.gap,
+                time_limit=options.left(),
+                start=stage.start,
+                cutoff=ready.layer_cutoff(incumbent, assumptions),
+                progress=_report(options, plan, f"intrachip stage {number}"),
+                seed=options.seed,
+            )
+        except intrachip.CutOff as proof:
+            records.append(
+                _record("intrachip", number, "assignment", proof.solution, None, proof.seconds, "slower than the best")
+            )
+            return _pruned(plan, incumbent, records)
+        keep = assumptions.forward_backward == "halves"  # there an empty partition in the middle has a meaning
+        partition_k[stage.members] = found.partition_k if keep else _compress(found.partition_k)
+        times.append(found.objective)
+        lows.append(found.bound)
+        records.append(
+            _record("intrachip", number, found.formulation, found.solution, found.objective, found.bound, found.note)
+        )
+    mapping = _mapping(ready, partition_k)
+    score = evaluate(mapping, ready.graph, ready.system, assumptions)
+    expected = ready.step_of(times, assumptions)
+    if abs(score.step_time_s - expected) > _AGREE * max(expected, 1e-30):
+        raise ScoreMismatch("step_time_s", expected, score.step_time_s)
+    if score.violations:
+        raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))
+    ended = {record.termination for record in records}
+    return Solved(
+        plan=plan,
+        mapping=mapping,
+        score=score,
+        bound_s=ready.step_of(lows, assumptions),
+        records=tuple(records),
+        p_max=p_used,
+        interrupted=Termination.INTERRUPTED_WITH_SOLUTION.value in ended,
+        limited=bool(ended & {Termination.LIMIT_WITH_SOLUTION.value, Termination.INTERRUPTED_WITH_SOLUTION.value}),
+    )
+
+
+def _pruned(plan: Plan, bound_s: float, records: list[SolveRecord]) -> PlanRecord:
+    note = "under its optimal sharding"
+    return PlanRecord(plan=plan, status="pruned_by_bound", bound_s=bound_s, solves=tuple(records), note=note)
+
+
+def _limits(graph: Graph, stage: StageTables, dram_left: float, options: Options) -> intrachip.IntraChipLimits:
+    assumptions = options.assumptions
+    p_max = options.p_max
+    if not stage.chip.fused:
+        p_max = stage.kernels
+    elif p_max is None:
+        p_max = default_p_max(stage, assumptions.forward_backward)
+        p_max = max(p_max, 1 + max(options.pin_partition.values(), default=0))
+    place = {name: k for k, name in enumerate(stage.sharded.names)}
+    pins = tuple((place[name], p) for name, p in options.pin_partition.items() if name in place)
+    return intrachip.IntraChipLimits(
+        p_max=p_max,
+        exactly=assumptions.empty_partitions == "forbid",
+        forward_backward=assumptions.forward_backward if graph.trains else "shared",
+        pins=pins if stage.chip.fused else (),
+        dram_left=dram_left,
+        saved_in_dram=assumptions.gradients == "exact" and graph.trains,
+    )
+
+
+def default_p_max(stage: StageTables, forward_backward: str) -> int:
+    """Two partitions more than the best cut of a topological order uses."""
+    n = stage.kernels
+    cuts = [best_segmentation(stage, order, n, False, forward_backward) for order in topological_orders(stage)]
+    used = [int(found[1].max()) + 1 for found in cuts if found is not None]
+    return min(n, (min(used) if used else n // 2) + 2)
+
+
+def _compress(partition_k: Ints) -> Ints:
+    """Partitions renumbered without gaps."""
+    return np.unique(partition_k, return_inverse=True)[1].astype(np.int64)
+
+
+def _report(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint], None] | None:
+    if options.progress is None:
+        return None
+    callback = options.progress
+    return lambda point: callback(Progress(plan.label, problem, point.seconds, point.objective, point.bound))
+
+
+def _record(
+    problem: str, stage: int, formulation: str, solution: Solution, objective: float | None, bound: float, note: str
+) -> SolveRecord:
+    def finite(value: float) -> float | None:
+        return float(value) if np.isfinite(value) else None
+
+    return SolveRecord(
+        problem="interchip" if problem == "interchip" else "intrachip",
+        stage=stage,
+        formulation=formulation,
+        termination=solution.termination.value,
+        objective=objective,
+        bound=bound,
+        gap=finite(solution.gap),
+        seconds=solution.seconds,
+        nodes=solution.nodes,
+        rows=solution.rows,
+        columns=solution.columns,
+        nonzeros=solution.nonzeros,
+        trace=tuple((p.seconds, finite(p.objective), finite(p.bound)) for p in solution.trace),
+        note=note,
+    )
+
+
+def _mapping(ready: Prepared, partition_k: Ints) -> Mapping:
+    tiles_k = np.ones(len(ready.sharded.names), dtype=np.int64)
+    for stage in ready.stages:
+        if stage.tables is None:
+            continue
+        for partition in np.unique(partition_k[stage.members]):
+            block = np.flatnonzero(partition_k[stage.members] == partition).astype(np.int64)
+            tiles_k[stage.members[block]] = tiles_of(stage.tables, block)
+    kernels = tuple(
+        KernelMapping(
+            name=name,
+            sharding=ready.inter.sharding[name],
+            stage=int(ready.stage_k[k]),
+            partition=int(partition_k[k]),
+            tiles=int(tiles_k[k]),
+        )
+        for k, name in enumerate(ready.sharded.names)
+    )
+    return Mapping(
+        graph=ready.graph.name,
+        system=ready.system.name,
+        plan=ready.plan,
+        kernels=kernels,
+        tile_count=ready.sharded.tile_count,
+    )
