@@ -1,0 +1,5 @@
+"""``python -m dfopt``."""
+
+from dfopt.cli import run
+
+run()

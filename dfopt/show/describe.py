@@ -1,0 +1,29 @@
+"""What ``dfopt show`` prints for each kind of document."""
+
+from __future__ import annotations
+
+from rich.console import RenderableType
+
+from dfopt.documents.base import Document
+from dfopt.documents.graph import Graph
+from dfopt.documents.result import Result
+from dfopt.documents.score import Score
+from dfopt.documents.strict_yaml import dump_yaml
+from dfopt.documents.system import System
+from dfopt.show.tables import graph_report, result_report, score_report, system_report
+
+
+def report(document: Document, flop: list[float] | None = None) -> RenderableType:
+    """A table for documents that have one, the document itself for the others.
+
+    ``flop`` per kernel belongs to a graph; the caller computes it, because this room computes nothing.
+    """
+    if isinstance(document, Graph):
+        return graph_report(document, flop or [0.0] * len(document.kernels))
+    if isinstance(document, System):
+        return system_report(document)
+    if isinstance(document, Result):
+        return result_report(document)
+    if isinstance(document, Score):
+        return score_report(document)
+    return dump_yaml(document.to_data()).rstrip()

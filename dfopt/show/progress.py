@@ -1,0 +1,67 @@
+"""Progress of a running solve on stderr: incumbent, bound, gap, time."""
+
+from __future__ import annotations
+
+import math
+import os
+import sys
+import time
+from typing import Any, TextIO
+
+from dfopt.units import format as show_unit
+
+
+class ProgressLine:
+    """Shows the newest report about once a second, starting after the first second.
+
+    On a terminal one line is rewritten; elsewhere a line is added every five seconds, so that a log stays short.
+    """
+
+    def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._quiet = quiet
+        self._began = time.perf_counter()
+        self._last = 0.0
+        self._width = 0
+
+    def __call__(self, report: Any) -> None:
+        """Take a :class:`dfopt.optimizer.Progress`."""
+        now = time.perf_counter() - self._began
+        terminal = self._stream.isatty()
+        if self._quiet or now < 1.0 or now - self._last < (1.0 if terminal else 5.0):
+            return
+        self._last = now
+        in_seconds = str(report.problem).startswith("intrachip")  # the other problem may count bytes
+        figures = _figures(report.incumbent, report.bound, in_seconds)
+        line = f"{now:6.1f} s  {report.plan}  {report.problem}:  {figures}"
+        if terminal:
+            line = line[: _columns(self._stream) - 1]  # a line that wraps cannot be rewritten
+            self._stream.write("\r" + line.ljust(self._width))
+            self._width = len(line)
+        else:
+            self._stream.write(line + "\n")
+        self._stream.flush()
+
+    def close(self) -> None:
+        """Clear the line."""
+        if self._width:
+            self._stream.write("\r" + " " * self._width + "\r")
+            self._stream.flush()
+
+
+def _columns(stream: TextIO) -> int:
+    try:
+        return os.get_terminal_size(stream.fileno()).columns or 80
+    except (OSError, ValueError):
+        return 80
+
+
+def _figures(incumbent: float, bound: float, in_seconds: bool) -> str:
+    def figure(value: float) -> str:
+        return show_unit(value, "time") if in_seconds else f"{value:.6g}"
+
+    best = f"best {figure(incumbent)}" if math.isfinite(incumbent) else "no solution yet"
+    low = f"bound {figure(bound)}" if math.isfinite(bound) else "no bound yet"
+    if math.isfinite(incumbent) and math.isfinite(bound) and incumbent > 0:
+        return f"{best}, {low}, gap {100 * max(0.0, (incumbent - bound) / incumbent):.2f} %"
+    return f"{best}, {low}"

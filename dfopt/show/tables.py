@@ -1,0 +1,242 @@
+"""Tables for the terminal: what an architect wants to see at a glance."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+from typing import Any
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from dfopt.documents.graph import Graph
+from dfopt.documents.result import Result
+from dfopt.documents.score import Score
+from dfopt.documents.system import System
+from dfopt.units import format as show_unit
+
+_RESOURCE = {
+    "compute": "compute",
+    "dram_bandwidth": "DRAM bandwidth",
+    "link_bandwidth": "link bandwidth",
+    "sram": "SRAM",
+}
+_STATUS = {
+    "optimal": "proven optimal",
+    "gap_reached": "stopped at the requested gap",
+    "limit_with_solution": "stopped at the time limit, best so far",
+    "interrupted_with_solution": "stopped by Ctrl-C, best so far",
+}
+
+
+def seconds(value: float) -> str:
+    """A time with a unit that suits it."""
+    return show_unit(value, "time")
+
+
+def percent(value: float) -> str:
+    """A share as a percentage; small gaps keep their digits."""
+    return f"{100 * value:.2g} %" if value < 0.001 else f"{100 * value:.4g} %"
+
+
+def _short(value: float) -> str:
+    """Four digits without an exponent for what is large: 10737, not 1.074e+04."""
+    return f"{value:.0f}" if 1e3 <= value < 1e9 else f"{value:.4g}"
+
+
+def _names(names: Iterable[str], limit: int = 6) -> str:
+    listed = list(names)
+    if len(listed) <= limit:
+        return ", ".join(listed)
+    return ", ".join([*listed[: limit - 2], f"... {len(listed) - limit + 1} more", listed[-1]])
+
+
+def _table(title: str, gap: int = 1) -> Table:
+    """An empty table that is narrow enough for 80 columns."""
+    return Table(
+        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False,
+        pad_edge=False, padding=(0, gap, 0, 0),
+    )  # fmt: skip
+
+
+def _facts(rows: Iterable[tuple[str, str]]) -> Table:
+    table = Table.grid(padding=(0, 2))
+    table.add_column(style="bold", no_wrap=True)
+    table.add_column()
+    for name, value in rows:
+        table.add_row(name, value)
+    return table
+
+
+def score_tables(score: Score, title: str, single_stage: bool = True) -> list[RenderableType]:
+    """Partitions of a judged mapping: kernels, tiles, the three times, what binds."""
+    table = _table(f"{title} (times in ms)")
+    if not single_stage:
+        table.add_column("stage", justify="right")
+    table.add_column("#", justify="right")
+    table.add_column("kernels", overflow="fold", min_width=12)
+    for name in ("tiles", "compute", "memory", "network", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("bound by")
+    table.add_column("SRAM MB", justify="right", no_wrap=True)
+    for part in score.partitions:
+        times = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
+        row = [str(part.partition), _names(part.kernels), str(sum(part.tiles)), *times, part.bound_by]
+        row.append(f"{part.sram_bytes / 1e6:.1f}")
+        table.add_row(*([] if single_stage else [str(part.stage)]), *row)
+    return [table]
+
+
+def result_report(result: Result) -> RenderableType:
+    """The whole answer of ``dfopt solve``."""
+    score, plan = result.score, result.plan
+    parts: list[RenderableType] = [
+        _facts(
+            [
+                (
+                    "mapping",
+                    f"{result.mapping.graph} on {result.mapping.system}, assumptions {result.assumptions.profile}",
+                ),
+                (
+                    "plan",
+                    f"{plan.label}, {plan.microbatches} microbatches, {plan.layers_per_stage} layers per stage",
+                ),
+                (
+                    "step time",
+                    f"{seconds(result.step_time_s)}   (one layer, one microbatch: {seconds(score.layer_time_s)})",
+                ),
+                ("throughput", f"{score.samples_per_s:.4g} samples/s, {score.tokens_per_s:.4g} tokens/s"),
+                ("utilization", f"{percent(result.utilization)} of peak"),
+                ("status", f"{_STATUS[result.status]}, gap {percent(result.gap)}"),
+                ("proof", result.proof),
+            ]
+        ),
+        "",
+        *score_tables(
+            score, "Partitions of one layer and microbatch, in order", single_stage=result.mapping.stages == 1
+        ),
+        "",
+        _facts(_bottleneck(result)),
+    ]
+    if result.sensitivity:
+        parts += ["", _sensitivity(result)]
+    parts.append(Text(f"solved in {result.seconds:.2f} s", style="dim"))
+    return Group(*parts)
+
+
+def _bottleneck(result: Result) -> list[tuple[str, str]]:
+    score = result.score
+    terms = (("compute", score.compute_share), ("memory", score.memory_share), ("network", score.network_share))
+    shares = ", ".join(f"{name} {percent(share)}" for name, share in terms)
+    rows = [("bottleneck", score.bound_by), ("time bound by", shares)]
+    if score.collectives:
+        listed = ", ".join(f"{count} {kind.replace('.', ' (')})" for kind, count in sorted(score.collectives.items()))
+        rows.append(("collectives", f"per layer: {listed}"))
+    once = [
+        ("pipeline fill", score.pipeline_fill_s),
+        ("point to point", score.point_to_point_s),
+        ("gradient reduction", score.gradient_reduction_s),
+    ]
+    listed = ", ".join(f"{name} {seconds(value)}" for name, value in once if value > 0)
+    if listed:
+        rows.append(("per step", listed))
+    stage = max(score.stages, key=lambda s: s.dram_bytes)
+    rows.append(("DRAM", f"{stage.dram_bytes / 1e9:.4g} GB per chip, heaviest stage"))
+    return rows
+
+
+def _sensitivity(result: Result) -> Table:
+    table = _table("With 10 % more of")
+    for name in ("resource", "step time", "speedup"):
+        table.add_column(name, justify="left" if name == "resource" else "right")
+    for row in result.sensitivity:
+        gain = f"{row.speedup:.4f}x" if row.proven else f">= {row.speedup:.4f}x"
+        table.add_row(_RESOURCE[row.resource], seconds(row.step_time_s), gain)
+    return table
+
+
+def score_report(score: Score) -> RenderableType:
+    """A judged mapping, with the limits it breaks."""
+    facts = [
+        (
+            "step time",
+            f"{seconds(score.step_time_s)}   (one layer, one microbatch: {seconds(score.layer_time_s)})",
+        ),
+        ("throughput", f"{score.samples_per_s:.4g} samples/s, {score.tokens_per_s:.4g} tokens/s"),
+        ("utilization", f"{percent(score.utilization)} of peak"),
+        ("bottleneck", score.bound_by),
+    ]
+    facts += [("limit broken", violation) for violation in score.violations]
+    return Group(_facts(facts), "", *score_tables(score, "Partitions", single_stage=len(score.stages) == 1))
+
+
+def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
+    """A graph: its size and its kernels. ``flop`` per kernel, computed by the caller."""
+    table = _table(f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors", gap=0)
+    table.add_column("kernel", overflow="fold")
+    for name in ("op", "phase"):
+        table.add_column(name, no_wrap=True)
+    for name in ("outer", "m", "k", "n", "GFLOP", "out MB"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for position, (kernel, work) in enumerate(zip(graph.kernels, flop, strict=True)):
+        sizes = [str(kernel.outer), str(kernel.m), str(kernel.k), str(kernel.n)]
+        row = [kernel.name, kernel.op, kernel.phase, *sizes, _short(work / 1e9)]
+        table.add_row(*row, _short(graph.output_bytes(position) / 1e6))
+    facts = [
+        ("graph", f"{graph.name}: {graph.description}" if graph.description else graph.name),
+        ("repeated", f"{graph.repeat} times, {graph.word_bytes} B per element"),
+        (
+            "batch",
+            f"{graph.batch} samples of {graph.tokens_per_sample} tokens, {graph.microbatch} per evaluation",
+        ),
+        (
+            "FLOP",
+            f"{sum(flop):.6g} per evaluation, {sum(flop) * graph.repeat * graph.batch / graph.microbatch:.6g} per step",
+        ),
+    ]
+    return Group(_facts(facts), "", table)
+
+
+def system_report(system: System) -> RenderableType:
+    """A system: chip, memories, network."""
+    chip = system.chip
+    dram = show_unit(chip.dram.bandwidth, "bandwidth")
+    if chip.dram.capacity is not None:
+        dram += f", {show_unit(chip.dram.capacity, 'bytes')}"
+    facts = [
+        ("system", f"{system.name}: {system.description}" if system.description else system.name),
+        ("chips", f"{system.chips} x {chip.name} ({chip.execution.replace('_', ' ')})"),
+        (
+            "compute",
+            f"{show_unit(chip.peak_flops, 'flop_rate')} peak per chip, {chip.tiles} tiles,"
+            f" sustained {percent(chip.compute_utilization)}",
+        ),
+        ("SRAM", show_unit(chip.sram.capacity, "bytes")),
+        ("DRAM", dram),
+    ]
+    for dim in system.network:
+        link = f"{show_unit(dim.link_bandwidth, 'bandwidth')} per link and direction, {seconds(dim.latency)} per hop"
+        facts.append((f"network {dim.name}", f"{dim.topology.replace('_', ' ')} of {dim.size}, {link}"))
+    return _facts(facts)
+
+
+def print_to(stream: Any, renderable: RenderableType) -> None:
+    """Print without cutting or padding: a pipe gets a width that holds the tables, and no spaces at line ends.
+
+    Text is printed as it is: names and descriptions may hold brackets, which are no markup.
+    """
+    if isinstance(renderable, str):
+        stream.write(renderable + "\n")
+        return
+    terminal = stream.isatty()
+    columns = os.environ.get("COLUMNS", "")
+    width = None if terminal else int(columns) if columns.isdecimal() and int(columns) > 0 else 140
+    console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
+    if terminal:
+        console.print(renderable)
+        return
+    with console.capture() as captured:
+        console.print(renderable)
+    stream.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
