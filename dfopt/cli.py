@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import sys
 from collections.abc import Callable, Iterator
@@ -193,6 +194,9 @@ def solve(
     assume: AssumeOpt = "default",
     set_: SetOpt = None,
     p_max: Annotated[int | None, typer.Option("--p-max", help="on-chip partitions at most", min=1)] = None,
+    formulation: Annotated[
+        str, typer.Option(metavar="auto|assignment|columns", help="form of the intra-chip problem")
+    ] = "auto",
     kernel_by_kernel: Annotated[
         bool, typer.Option("--kernel-by-kernel", help="no fusion: a partition per kernel")
     ] = False,
@@ -228,7 +232,9 @@ def solve(
         if kernel_by_kernel:
             if pin or p_max is not None:
                 given = "--pin" if pin else "--p-max"
-                raise PlanError(f"{given}: with --kernel-by-kernel every kernel has a partition of its own; leave one out")
+                raise PlanError(
+                    f"{given}: with --kernel-by-kernel every kernel has a partition of its own; leave one out"
+                )
             assumptions = assumptions.with_(execution="kernel_by_kernel")
         fixed = Pins.load(pins) if pins is not None else Pins()
         line = ProgressLine(quiet=quiet)
@@ -244,6 +250,7 @@ def solve(
                 pp_dims=fixed.pp_dims,
                 dp_dims=fixed.dp_dims,
                 p_max=p_max if p_max is not None else fixed.p_max,
+                formulation=_choice("--formulation", formulation, ("auto", "assignment", "columns")),
                 gap=gap,
                 time_limit=time_limit,
                 pin_partition={**fixed.partition, **_partitions(pin)},
@@ -269,6 +276,14 @@ def _check_output(path: Path | None) -> None:
     if path.is_dir() or not path.absolute().parent.is_dir():
         wrong = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
         raise PlanError(f"--output: {str(path)!r} {wrong}; name a file in an existing folder")
+
+
+def _choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
+    from dfopt.errors import PlanError
+
+    if value not in allowed:
+        raise PlanError(f"{option}: expected one of {', '.join(allowed)}, found {value!r}")
+    return value
 
 
 def _partitions(items: list[str] | None) -> dict[str, int]:
@@ -361,4 +376,6 @@ def import_dfmodel(
 
 def run() -> None:
     """Entry point of the ``dfopt`` command."""
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # an ASCII terminal gets escapes, not a traceback
     app()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,18 +17,22 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord, SolveRecord
 from dfopt.documents.score import Score
 from dfopt.documents.system import System
-from dfopt.errors import ScoreMismatch
+from dfopt.errors import PlanError, ScoreMismatch
 from dfopt.judge import evaluate
 from dfopt.milp import Solution, Termination, TracePoint
 from dfopt.physics.pipeline import step_time, with_point_to_point
 from dfopt.problems import interchip, intrachip
 from dfopt.problems.blocks import StageTables, chip_of, restrict, stage_tables, tiles_of
+from dfopt.problems.lattice import Lattice, down_sets
 from dfopt.problems.segments import best_segmentation, topological_orders
 from dfopt.problems.stages import gradient_seconds, hop_seconds, per_step_hops, stage_memory
 from dfopt.problems.tables import ShardedGraph, shard
 
 Ints = NDArray[np.int64]
+Formulation = Literal["auto", "assignment", "columns"]
 _AGREE = 1e-6
+_DOWN_SETS = 20_000  # pairs of them grow with the square: beyond this `auto` takes the assignment form
+_MOST_DOWN_SETS = 200_000  # what `columns` may ask for
 
 
 @dataclass(frozen=True)
@@ -47,6 +52,7 @@ class Options:
 
     assumptions: Assumptions
     p_max: int | None
+    formulation: Formulation
     gap: float
     deadline: float
     pin_sharding: dict[str, Sharding]
@@ -114,11 +120,12 @@ class Prepared:
 
 @dataclass(frozen=True)
 class Stage:
-    """One distinct stage: its kernels, prices and limits; the last three are none where it has no kernel."""
+    """One distinct stage: its kernels, prices and limits; without a kernel there is nothing to price."""
 
     members: Ints
     tables: StageTables | None
     limits: intrachip.IntraChipLimits | None
+    lattice: Lattice | None
     start: Ints | None
     floor: float
     best_known: float
@@ -150,14 +157,15 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Prepa
     for number in range(len(hops)):
         members = np.flatnonzero(stage_k == number).astype(np.int64)
         if not len(members):
-            stages.append(Stage(members, None, None, None, 0.0, 0.0))
+            stages.append(Stage(members, None, None, None, None, 0.0, 0.0))
             continue
         stage = stage_tables(restrict(sharded, members), chip)
         memory = stage_memory(graph, system, plan, assumptions, stage.sharded, number)
-        limits = _limits(graph, stage, memory.left, options)
+        lattice = _lattice(graph, stage, options)
+        limits = _limits(graph, stage, lattice, memory.left, options)
         start = intrachip.greedy(stage, limits) if stage.chip.fused else None
         known = intrachip.objective(stage, start, limits.p_max) if start is not None else np.inf
-        stages.append(Stage(members, stage, limits, start, intrachip.lower_bound(stage), known))
+        stages.append(Stage(members, stage, limits, lattice, start, intrachip.lower_bound(stage, limits), known))
     low = inter.objective * (1 - inter.solution.gap)
     return Prepared(
         graph=graph,
@@ -206,6 +214,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
                 stage.limits,
                 gap=options.gap,
                 time_limit=options.left(),
+                lattice=stage.lattice,
                 start=stage.start,
                 cutoff=ready.layer_cutoff(incumbent, assumptions),
                 progress=_report(options, plan, f"intrachip stage {number}"),
@@ -248,11 +257,29 @@ def _pruned(plan: Plan, bound_s: float, records: list[SolveRecord]) -> PlanRecor
     return PlanRecord(plan=plan, status="pruned_by_bound", bound_s=bound_s, solves=tuple(records), note=note)
 
 
-def _limits(graph: Graph, stage: StageTables, dram_left: float, options: Options) -> intrachip.IntraChipLimits:
+def _lattice(graph: Graph, stage: StageTables, options: Options) -> Lattice | None:
+    """Down-sets of a stage, where the options allow the columns form and there are few enough."""
+    if options.formulation == "assignment" or not stage.chip.fused:
+        return None
+    asked = options.formulation == "columns"
+    rule = options.assumptions.forward_backward if graph.trains else "shared"
+    found = down_sets(stage, rule, _MOST_DOWN_SETS if asked else _DOWN_SETS)
+    if found is None and asked:
+        raise PlanError(
+            f"formulation columns: the graph has more than {_MOST_DOWN_SETS} down-sets; use auto or assignment"
+        )
+    return found
+
+
+def _limits(
+    graph: Graph, stage: StageTables, lattice: Lattice | None, dram_left: float, options: Options
+) -> intrachip.IntraChipLimits:
     assumptions = options.assumptions
     p_max = options.p_max
     if not stage.chip.fused:
         p_max = stage.kernels
+    elif p_max is None and lattice is not None:
+        p_max = stage.kernels  # a path may have any number of blocks
     elif p_max is None:
         p_max = default_p_max(stage, assumptions.forward_backward)
         p_max = max(p_max, 1 + max(options.pin_partition.values(), default=0))

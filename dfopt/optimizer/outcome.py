@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import platform
 import time
+from dataclasses import replace
 
 import numpy as np
 
@@ -62,15 +63,12 @@ def sensitivities(graph: Graph, system: System, best: Solved, options: Options) 
     found = []
     for resource in ("compute", "dram_bandwidth", "link_bandwidth", "sram"):
         changed = more_of(system, resource, 1.1)
-        budget = Options(
-            options.assumptions,
-            best.p_max if options.assumptions.execution == "dataflow" else None,
-            options.gap,
-            time.perf_counter() + 2.0,
-            {k.name: k.sharding for k in best.mapping.kernels} if best.plan.tp > 1 else {},
-            options.pin_partition,
-            None,
-            options.seed,
+        budget = replace(
+            options,
+            p_max=best.p_max if options.assumptions.execution == "dataflow" else None,
+            deadline=time.perf_counter() + 2.0,
+            pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.tp > 1 else {},
+            progress=None,
         )
         try:
             outcome = finish(prepare(graph, changed, best.plan, budget), budget, np.inf)
@@ -132,10 +130,13 @@ def assemble(
     if gap > 0.0:
         status = "interrupted_with_solution" if interrupted else "limit_with_solution" if open_plans else "gap_reached"
     count = {kind: sum(r.status == kind for r in records) for kind in ("solved", "pruned_by_bound", "infeasible")}
+    many = f"{'exactly' if options.assumptions.empty_partitions == 'forbid' else 'at most'} {best.p_max} partitions"
+    if best.p_max >= len(graph.kernels):
+        many = "any number of partitions"
     proof = (
         f"{count['solved']} plans solved, {count['pruned_by_bound']} pruned by bound, {count['infeasible']} infeasible;"
         " per plan the sharding is optimal for the inter-chip problem and the fusion optimal for that sharding"
-        f" ({'exactly' if options.assumptions.empty_partitions == 'forbid' else 'at most'} {best.p_max} partitions)"
+        f" ({many})"
     )
     return Result(
         status=status,

@@ -14,7 +14,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord, Result, SolveRecord
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SolveError, SystemSpecError
-from dfopt.optimizer.one_plan import Options, Prepared, Progress, Solved, finish, prepare
+from dfopt.optimizer.one_plan import Formulation, Options, Prepared, Progress, Solved, finish, prepare
 from dfopt.optimizer.outcome import assemble, sensitivities
 from dfopt.physics.pipeline import resolve
 from dfopt.problems.bounds import plan_bound
@@ -33,6 +33,7 @@ def optimize(
     pp_dims: tuple[str, ...] | None = None,
     dp_dims: tuple[str, ...] | None = None,
     p_max: int | None = None,
+    formulation: Formulation = "auto",
     gap: float = 0.0,
     time_limit: float = 60.0,
     pin_sharding: dict[str, Sharding] | None = None,
@@ -54,8 +55,11 @@ def optimize(
     tp_dims, pp_dims, dp_dims : tuple of str, optional
         Network dims that carry them.
     p_max : int, optional
-        On-chip partitions at most (exactly, under ``empty_partitions: forbid``). Default: two more
-        than the best cut of a topological order needs.
+        On-chip partitions at most (exactly, under ``empty_partitions: forbid``). Default: any number in
+        the columns form; in the assignment form two more than the best cut of a topological order needs.
+    formulation : str
+        Of the intra-chip problem: ``columns`` (a path through the lattice of down-sets), ``assignment``
+        (the paper's matrices), or ``auto``: columns where the lattice is small, else assignment.
     gap : float
         Relative gap at which a solve may stop; 0 asks for a proof.
     time_limit : float
@@ -90,7 +94,17 @@ def optimize(
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
     _check(graph, system, resolved, pin_partition or {}, pin_sharding or {}, p_max)
-    options = Options(resolved, p_max, gap, began + time_limit, pin_sharding or {}, pin_partition or {}, progress, seed)
+    options = Options(
+        assumptions=resolved,
+        p_max=p_max,
+        formulation=formulation,
+        gap=gap,
+        deadline=began + time_limit,
+        pin_sharding=pin_sharding or {},
+        pin_partition=pin_partition or {},
+        progress=progress,
+        seed=seed,
+    )
     legal, rejected = plans(graph, system, tp=tp, pp=pp, dp=dp, tp_dims=tp_dims, pp_dims=pp_dims, dp_dims=dp_dims)
     search = _Search(graph, system, options)
     search.records += [PlanRecord(plan=r.plan, status="infeasible", bound_s=None, note=r.reason) for r in rejected]

@@ -15,7 +15,16 @@ import numpy as np
 
 from dfopt.milp import Model
 from dfopt.problems.blocks import StageTables
-from dfopt.problems.partitioning import Floats, IntraChipLimits, Ints, lower_bound, membership, unsaved, without_saved
+from dfopt.problems.partitioning import (
+    Floats,
+    IntraChipLimits,
+    Ints,
+    always_cut,
+    lower_bound,
+    membership,
+    unsaved,
+    without_saved,
+)
 
 Terms = list[tuple[Ints, Floats | float]]
 
@@ -25,7 +34,7 @@ class Assignment:
 
     def __init__(self, tables: StageTables, limits: IntraChipLimits) -> None:
         self.tables, self.limits = tables, limits
-        self.unit_s = max(lower_bound(tables), 1e-30) / 4
+        self.unit_s = max(lower_bound(tables, limits), 1e-30) / 4
         self.unit_b = tables.chip.sram
         self.model = model = Model("intrachip")
         n, p = tables.kernels, limits.p_max
@@ -83,7 +92,7 @@ class Assignment:
     def _inside(self) -> Ints:
         """B: a tensor inside a partition. Two kernels that never share one have B fixed at 0."""
         model, sharded, p = self.model, self.tables.sharded, self.limits.p_max
-        n, tensors = self.tables.kernels, len(sharded.src_t)
+        tensors = len(sharded.src_t)
         B = model.continuous("B", (tensors, p), 0.0, 1.0)
         if not tensors:
             return B
@@ -91,11 +100,7 @@ class Assignment:
         model.rows("B_src", [(B.ravel(), 1.0), (src.ravel(), -1.0)], upper=0)
         model.rows("B_dst", [(B.ravel(), 1.0), (dst.ravel(), -1.0)], upper=0)
         model.rows("B_both", [(B.ravel(), 1.0), (src.ravel(), -1.0), (dst.ravel(), -1.0)], lower=-1)
-        apart = (sharded.src_t >= n) | (sharded.dst_t >= n)
-        if self.limits.forward_backward == "separate":
-            padded = np.concatenate([sharded.forward_k, [False]])
-            apart |= padded[sharded.src_t] & ~padded[sharded.dst_t]
-        model.bound(B[apart], upper=0.0)
+        model.bound(B[always_cut(self.tables, self.limits)], upper=0.0)
         return B
 
     def _groups(self) -> tuple[dict[int, Ints], dict[int, Ints], dict[int, Ints]]:

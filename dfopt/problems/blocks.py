@@ -7,6 +7,7 @@ A tensor end outside the stage (another pipeline stage) is the virtual kernel ``
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -74,6 +75,24 @@ class BlockPrices:
     dram_bytes: Floats
     sram_bytes: Floats
     legal: Bools
+
+
+class Terms3(NamedTuple):
+    """Compute, memory and network seconds."""
+
+    compute: Floats
+    memory: Floats
+    network: Floats
+
+
+def combine(terms: Terms3, chip: Chip) -> Floats:
+    """Time of a partition from its three terms, under the overlap assumption."""
+    if chip.overlap == "perfect":
+        time: Floats = np.maximum(np.maximum(terms.compute, terms.memory), terms.network)
+        return time
+    if chip.overlap == "none":
+        return terms.compute + terms.memory + terms.network
+    return np.maximum(terms.compute, terms.memory) + terms.network
 
 
 def chip_of(system: System, assumptions: Assumptions) -> Chip:
@@ -238,12 +257,7 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     else:
         compute = weight @ tables.compute_k
     memory, network = dram / chip.dram_bandwidth, weight @ sharded.net_k
-    if chip.overlap == "perfect":
-        time = np.maximum(np.maximum(compute, memory), network)
-    elif chip.overlap == "none":
-        time = compute + memory + network
-    else:
-        time = np.maximum(compute, memory) + network
+    time = combine(Terms3(compute, memory, network), chip)
     return BlockPrices(compute, memory, network, time, dram, sram, legal)
 
 

@@ -15,6 +15,7 @@ from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.milp import Solution, Termination, TracePoint, explain_infeasible, solve
 from dfopt.problems.assignment import Assignment
 from dfopt.problems.blocks import StageTables, price_blocks
+from dfopt.problems.lattice import Lattice, PathResult, ShortestPath
 from dfopt.problems.partitioning import (
     IntraChipLimits,
     Ints,
@@ -78,6 +79,7 @@ def optimize_intrachip(
     *,
     gap: float = 0.0,
     time_limit: float | None = None,
+    lattice: Lattice | None = None,
     start: Ints | None = None,
     cutoff: float | None = None,
     progress: Callable[[TracePoint], None] | None = None,
@@ -95,6 +97,9 @@ def optimize_intrachip(
         Relative gap at which to stop; 0 asks for a proof.
     time_limit : float, optional
         Seconds.
+    lattice : Lattice, optional
+        Down-sets of the stage: the ``columns`` form, a shortest path, is tried first. Without it, or
+        when its search is cut short, the paper's matrices are solved as a MILP (``assignment``).
     start : int array, optional
         A partitioning to start from; :func:`greedy` makes one.
     cutoff : float, optional
@@ -116,10 +121,18 @@ def optimize_intrachip(
     began = time.perf_counter()
     best = start if start is not None and legal(tables, limits, start) else None
     value = objective(tables, best, limits.p_max) if best is not None else np.inf
-    floor = lower_bound(tables)
+    floor = lower_bound(tables, limits)
     if best is not None and value <= floor * (1 + 1e-12):
         solution = closed_form(value, time.perf_counter() - began, "the greedy start meets the lower bound")
         return IntraChipMapping(best, value, floor, solution, "assignment", solution.message)
+    why = ""
+    if lattice is not None:
+        found, why = _columns(tables, limits, lattice, min(value, np.inf if cutoff is None else cutoff), time_limit)
+        if found is not None and found.partition_k is not None:
+            solution = closed_form(found.objective, time.perf_counter() - began, why)
+            return IntraChipMapping(found.partition_k, found.objective, found.objective, solution, "columns", why)
+        if found is not None and cutoff is not None:
+            raise CutOff(cutoff, closed_form(cutoff, time.perf_counter() - began, why))
     assignment = Assignment(tables, limits)
     unit = assignment.unit_s
 
@@ -148,8 +161,20 @@ def optimize_intrachip(
         bound=max(solution.bound * unit, floor),
         solution=solution,
         formulation="assignment",
-        note="",
+        note=why,
     )
+
+
+def _columns(
+    tables: StageTables, limits: IntraChipLimits, lattice: Lattice, best_known: float, time_limit: float | None
+) -> tuple[PathResult | None, str]:
+    """The shortest path, or none with the reason why the lattice was not searched to its end."""
+    # half of the time at most: what is left is the assignment form's, which returns something at any time
+    deadline = None if time_limit is None else time.perf_counter() + time_limit / 2
+    found = ShortestPath(tables, limits, lattice, best_known).run(deadline)
+    if found is None:
+        return None, f"the search over {len(lattice.size)} down-sets was cut short by the time limit"
+    return found, f"{found.down_sets} down-sets, {found.pairs} pairs, {found.blocks} blocks could improve"
 
 
 def legal(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bool:

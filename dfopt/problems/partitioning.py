@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.problems.blocks import StageTables, price_blocks
+from dfopt.problems.blocks import StageTables, Terms3, combine, price_blocks
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -47,23 +47,55 @@ def lifetimes(tables: StageTables, partition_k: Ints, partitions: int) -> Floats
     return alive
 
 
-def lower_bound(tables: StageTables) -> float:
-    """Seconds that no partitioning beats: all compute, traffic that is never avoided, all network."""
-    chip, sharded = tables.chip, tables.sharded
-    compute = _compute_floor(tables)
-    memory, network = tables.mem_k.sum() / chip.dram_bandwidth, sharded.net_k.sum()
-    if chip.overlap == "perfect":
-        return float(max(compute, memory, network))
-    if chip.overlap == "none":
-        return float(compute + memory + network)
-    return float(max(compute, memory) + network)
+def always_cut(tables: StageTables, limits: IntraChipLimits) -> NDArray[np.bool_]:
+    """Tensors whose two kernels never share a partition: another stage, another pass, a weight in parts."""
+    sharded, n = tables.sharded, tables.kernels
+    tiled = np.concatenate([tables.parts_k > 1, [True]])
+    cut = tiled[sharded.src_t] | tiled[sharded.dst_t]
+    if limits.forward_backward == "separate":
+        forward = np.concatenate([sharded.forward_k, [False]])
+        cut |= forward[sharded.src_t] & ~forward[sharded.dst_t] & (sharded.dst_t < n)
+    found: NDArray[np.bool_] = cut
+    return found
 
 
-def _compute_floor(tables: StageTables) -> float:
-    """Least total compute time: work over the whole chip, by the most efficient menu option."""
-    if not tables.sharded.menus:
-        return float(tables.compute_k.sum())
-    return sum(float((tiles * seconds).min()) for tiles, seconds in tables.sharded.menus) / tables.chip.tiles
+def additive_terms(tables: StageTables, limits: IntraChipLimits, weight: Floats) -> Terms3:
+    """Lower bounds on the three terms of any set of kernels, however it is cut into partitions.
+
+    Work over the whole chip, DRAM traffic that no partitioning avoids (per kernel, and one store and one
+    read of what is always cut), all communication. Sums over kernels, so differences bound differences.
+
+    Parameters
+    ----------
+    weight : float array, shape (sets, kernels)
+        Membership of the sets.
+    """
+    sharded, chip, n = tables.sharded, tables.chip, tables.kernels
+    if sharded.menus:
+        work = np.array([float((tiles * seconds).min()) / chip.tiles for tiles, seconds in sharded.menus])
+    else:
+        work = tables.compute_k
+    memory = np.concatenate([tables.mem_k, [0.0]])
+    cut = np.flatnonzero(always_cut(tables, limits))
+    stored: set[int] = set()
+    read: set[tuple[int, int]] = set()
+    for t in cut.tolist():
+        group, src, dst = int(sharded.group_t[t]), int(sharded.src_t[t]), int(sharded.dst_t[t])
+        if group not in stored:
+            stored.add(group)
+            memory[src] += sharded.b_t[t]
+        # a kernel that runs alone reads for itself; of the others one reader is certain
+        reader = dst if dst < n and tables.parts_k[dst] > 1 else -1
+        if (group, reader) not in read:
+            read.add((group, reader))
+            memory[dst] += sharded.b_t[t]
+    memory = memory[:-1]  # what the virtual kernel stores or reads is another stage's traffic
+    return Terms3(weight @ work, weight @ memory / chip.dram_bandwidth, weight @ sharded.net_k)
+
+
+def lower_bound(tables: StageTables, limits: IntraChipLimits) -> float:
+    """Seconds that no partitioning beats, see :func:`additive_terms`."""
+    return float(combine(additive_terms(tables, limits, np.ones((1, tables.kernels))), tables.chip)[0])
 
 
 def objective(tables: StageTables, partition_k: Ints, partitions: int) -> float:

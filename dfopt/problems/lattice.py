@@ -1,0 +1,221 @@
+"""The ``columns`` form: an order of partitions is a path in the lattice of down-sets of the graph.
+
+A down-set holds every predecessor of its kernels. Executing partitions in order visits down-sets
+``{} = I_0 < I_1 < ... < I_P = all``, and the block between two of them costs what it costs whatever the
+rest looks like. So the least sum is a shortest path, exact for any block price (formulation note,
+section 2b). Layer graphs are nearly chains and their lattices small: 26 down-sets for a GPT layer forward.
+
+Pairs of down-sets are priced level by level, only where distance so far + a bound on the block + a
+bound on the rest can still beat the best known partitioning.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.problems.blocks import StageTables, Terms3, combine, price_blocks
+from dfopt.problems.partitioning import IntraChipLimits, additive_terms, unsaved
+from dfopt.problems.tables import Bools, Floats, Ints
+
+_CHUNK = 200_000  # pairs priced at once: some 100 MB of intermediate arrays for 50 tensors
+
+
+@dataclass(frozen=True)
+class Lattice:
+    """Down-sets as rows of a membership matrix, by size; the first is empty, the last holds all kernels."""
+
+    member: Bools
+    words: NDArray[np.uint64]
+    size: Ints
+
+
+@dataclass(frozen=True)
+class PathResult:
+    """Outcome of the shortest path: the best partitioning, or none below the cutoff."""
+
+    partition_k: Ints | None
+    objective: float
+    down_sets: int
+    pairs: int
+    blocks: int
+    seconds: float
+
+
+def down_sets(tables: StageTables, forward_backward: str, budget: int) -> Lattice | None:
+    """Enumerate the down-sets of a stage, or None when there are more than ``budget``.
+
+    Under ``forward_backward: separate`` every forward kernel precedes every other one, which is what
+    the rule says and what keeps the lattice small.
+    """
+    sharded, n = tables.sharded, tables.kernels
+    before = [0] * n
+    for a, b in zip(sharded.src_t.tolist(), sharded.dst_t.tolist(), strict=True):
+        if a < n and b < n:
+            before[b] |= 1 << a
+    if forward_backward == "separate":
+        forward = sum(1 << k for k in range(n) if sharded.forward_k[k])
+        for k in range(n):
+            if not sharded.forward_k[k]:
+                before[k] |= forward
+    found, level = [0], [0]
+    while level:
+        grown: set[int] = set()
+        for held in level:
+            for k in range(n):
+                if not held >> k & 1 and before[k] & ~held == 0:
+                    grown.add(held | 1 << k)
+        if len(found) + len(grown) > budget:
+            return None
+        level = sorted(grown)
+        found += level
+    count = -(-n // 64)
+    words = np.array([[s >> (64 * w) & (2**64 - 1) for w in range(count)] for s in found], dtype=np.uint64)
+    member = np.array([[bool(s >> k & 1) for k in range(n)] for s in found], dtype=bool)
+    return Lattice(member, words, member.sum(axis=1).astype(np.int64))
+
+
+class ShortestPath:
+    """Exact search for the cheapest path through a lattice under the limits of a stage."""
+
+    def __init__(self, tables: StageTables, limits: IntraChipLimits, lattice: Lattice, best_known: float) -> None:
+        self.tables, self.limits, self.lattice = tables, limits, lattice
+        self.upper = best_known * (1 + 1e-9)
+        sharded = tables.sharded
+        weight = lattice.member.astype(float)
+        self.terms = additive_terms(tables, limits, weight)
+        self.stationary = weight @ np.where(tables.parts_k > 1, 0.0, sharded.stationary_k)
+        self.tiled = (weight @ (tables.parts_k > 1)).astype(np.int64)
+        self.ahead = (weight @ sharded.forward_k).astype(np.int64)
+        total = Terms3(*(term[-1] for term in self.terms))
+        self.rest = combine(Terms3(*(whole - term for whole, term in zip(total, self.terms, strict=True))), tables.chip)
+        self.counted = (
+            limits.exactly
+            or limits.p_max < tables.kernels
+            or bool(limits.pins)
+            or (limits.forward_backward == "halves" and sharded.forward_k.any() and not sharded.forward_k.all())
+        )
+        self.layers = limits.p_max if self.counted else 0
+        self.dist = np.full((self.layers + 1, len(lattice.size)), np.inf)
+        self.dist[0, 0] = 0.0
+        self.kept: list[tuple[Ints, Ints, Floats]] = []
+        self.pairs = 0
+
+    def run(self, deadline: float | None) -> PathResult | None:
+        """Search; None when the deadline came first."""
+        began = time.perf_counter()
+        lattice = self.lattice
+        for size in range(self.tables.kernels):
+            first, last = np.searchsorted(lattice.size, [size, size + 1])
+            level = np.arange(first, last)
+            nearest = self.dist[:, level].min(axis=0)
+            level = level[nearest + self.rest[level] <= self.upper]
+            step = max(_CHUNK // max(len(lattice.size) - last, 1), 1)
+            for start in range(0, len(level), step):
+                if deadline is not None and time.perf_counter() > deadline:
+                    return None
+                self._extend(level[start : start + step], last)
+        partition_k, value = self._path()
+        blocks = sum(len(i) for i, _, _ in self.kept)
+        return PathResult(partition_k, value, len(lattice.size), self.pairs, blocks, time.perf_counter() - began)
+
+    def _extend(self, level: Ints, last: int) -> None:
+        """Price the blocks that leave these down-sets, and shorten the distances behind them."""
+        lattice, tables, limits = self.lattice, self.tables, self.limits
+        words, chip = lattice.words, tables.chip
+        inside = np.ones((len(level), len(lattice.size) - last), dtype=bool)
+        for word in range(words.shape[1]):
+            inside &= (words[level, word][:, None] & ~words[last:, word][None, :]) == 0
+        row, column = np.nonzero(inside)
+        i, j = level[row], column + last
+        self.pairs += len(i)
+        nearest = self.dist[:, i].min(axis=0)
+        block = combine(Terms3(*(term[j] - term[i] for term in self.terms)), chip)
+        count = lattice.size[j] - lattice.size[i]
+        keep = nearest + block + self.rest[j] <= self.upper
+        keep &= self.stationary[j] - self.stationary[i] <= chip.sram * (1 + 1e-9)
+        keep &= (count <= chip.tiles) & ((self.tiled[j] == self.tiled[i]) | (count == 1))
+        if limits.forward_backward == "separate":
+            ahead = self.ahead[j] - self.ahead[i]
+            keep &= (ahead == 0) | (ahead == count)
+        i, j, nearest = i[keep], j[keep], nearest[keep]
+        for start in range(0, len(i), _CHUNK):
+            self._price(i[start : start + _CHUNK], j[start : start + _CHUNK], nearest[start : start + _CHUNK])
+
+    def _price(self, i: Ints, j: Ints, nearest: Floats) -> None:
+        member = self.lattice.member[j] & ~self.lattice.member[i]
+        prices = price_blocks(self.tables, member)
+        keep = prices.legal & (nearest + prices.time + self.rest[j] <= self.upper)
+        if self.tables.bytes_g.sum() > self.limits.dram_left:  # else they fit even if all are alive at once
+            keep &= self._alive(i, j, member) <= self.limits.dram_left
+        i, j, seconds, member = i[keep], j[keep], prices.time[keep], member[keep]
+        if not len(i):
+            return
+        self.kept.append((i, j, seconds))
+        if not self.counted:
+            np.minimum.at(self.dist[0], j, self.dist[0, i] + seconds)
+            return
+        for layer in range(self.layers):
+            allowed = self._allowed(member, layer)
+            np.minimum.at(self.dist[layer + 1], j, np.where(allowed, self.dist[layer, i] + seconds, np.inf))
+
+    def _allowed(self, member: Bools, layer: int) -> Bools:
+        """Whether blocks may be partition number ``layer``: pins and the halves rule."""
+        allowed = np.ones(len(member), dtype=bool)
+        for k, partition in self.limits.pins:
+            allowed &= member[:, k] == (partition == layer)
+        if self.limits.forward_backward == "halves":
+            forward = self.tables.sharded.forward_k
+            if forward.any() and not forward.all():
+                if layer >= (self.limits.p_max + 1) // 2:
+                    allowed &= ~(member & forward).any(axis=1)
+                if layer < self.limits.p_max // 2:
+                    allowed &= ~(member & ~forward).any(axis=1)
+        return allowed
+
+    def _alive(self, i: Ints, j: Ints, member: Bools) -> Floats:
+        """DRAM bytes of cut tensors alive while each block runs (the paper's L)."""
+        tables, sharded = self.tables, self.tables.sharded
+        mine = unsaved(tables) if self.limits.saved_in_dram else np.ones(len(sharded.src_t), dtype=bool)
+        src, dst, group = sharded.src_t[mine], sharded.dst_t[mine], sharded.group_t[mine]
+        outside = np.zeros((len(i), 1), dtype=bool)
+        done = np.concatenate([self.lattice.member[j], ~outside], axis=1)  # an outside source ran before
+        past = np.concatenate([self.lattice.member[i], outside], axis=1)  # an outside consumer comes after
+        now = np.concatenate([member, outside], axis=1)
+        needed = done[:, src] & ~past[:, dst] & ~(now[:, src] & now[:, dst])
+        fan = np.zeros((len(src), len(tables.bytes_g)))
+        fan[np.arange(len(src)), group] = 1.0
+        alive: Floats = ((needed @ fan) > 0) @ tables.bytes_g
+        return alive
+
+    def _path(self) -> tuple[Ints | None, float]:
+        """Walk back from the full set along kept blocks that explain the distances."""
+        full = len(self.lattice.size) - 1
+        ends = self.dist[:, full]
+        layer = self.layers if self.limits.exactly else int(np.argmin(ends))
+        value = float(ends[layer])
+        if not np.isfinite(value):
+            return None, value
+        i = np.concatenate([part[0] for part in self.kept])
+        j = np.concatenate([part[1] for part in self.kept])
+        seconds = np.concatenate([part[2] for part in self.kept])
+        order = np.argsort(j, kind="stable")
+        i, j, seconds = i[order], j[order], seconds[order]
+        blocks: list[Bools] = []
+        at = full
+        while at != 0:
+            low, high = np.searchsorted(j, [at, at + 1])
+            before = self.dist[layer - 1 if self.counted else 0, i[low:high]] + seconds[low:high]
+            if self.counted:
+                member = self.lattice.member[at] & ~self.lattice.member[i[low:high]]
+                before = np.where(self._allowed(member, layer - 1), before, np.inf)
+            pick = low + int(np.argmin(before))
+            blocks.append(self.lattice.member[at] & ~self.lattice.member[i[pick]])
+            at, layer = int(i[pick]), layer - 1
+        partition_k = np.empty(self.tables.kernels, dtype=np.int64)
+        for partition, block in enumerate(reversed(blocks)):
+            partition_k[block] = partition
+        return partition_k, value
