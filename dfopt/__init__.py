@@ -8,13 +8,13 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dfopt.documents.assumptions import Assumptions, profile
-    from dfopt.documents.base import zoo
     from dfopt.documents.graph import Graph, Kernel, Tensor
     from dfopt.documents.mapping import KernelMapping, Mapping
     from dfopt.documents.plan import Plan
     from dfopt.documents.result import Result
     from dfopt.documents.score import Score
     from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System, load_system
+    from dfopt.documents.zoo import zoo
     from dfopt.judge import evaluate
     from dfopt.optimizer import Progress, optimize
     from dfopt.workloads import load_graph
@@ -41,7 +41,7 @@ _HOME = {
     "load_system": "documents.system",
     "optimize": "optimizer",
     "profile": "documents.assumptions",
-    "zoo": "documents.base",
+    "zoo": "documents.zoo",
 }
 
 __all__ = [

@@ -96,7 +96,7 @@ def _graph(name: str, params: list[str] | None, batch: int | None = None) -> Any
 def _assumptions(name: str, changes: list[str] | None, own: Any = None) -> Any:
     """A profile or a file, or else the ``own`` assumptions of a result; with some fields changed."""
     from dfopt.documents.assumptions import Assumptions, profile
-    from dfopt.documents.base import is_path
+    from dfopt.documents.zoo import is_path
 
     chosen = own if own is not None else Assumptions.load(name) if is_path(name) else profile(name)
     if changes:
@@ -125,7 +125,7 @@ def list_zoo(
     """List the zoo: graphs, systems, or assumption profiles."""
     with _errors():
         from dfopt.documents.assumptions import PROFILES
-        from dfopt.documents.base import zoo
+        from dfopt.documents.zoo import zoo
         from dfopt.errors import PlanError
 
         if kind not in ("graphs", "systems", "assumptions"):

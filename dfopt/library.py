@@ -6,11 +6,12 @@ from pathlib import Path
 from typing import Any
 
 from dfopt.documents.assumptions import PROFILES
-from dfopt.documents.base import Document, find, is_path, zoo
+from dfopt.documents.base import Document
 from dfopt.documents.kinds import KINDS, kind_of
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.zoo import find, is_path, zoo
 from dfopt.errors import DocumentError, Issue, NotInZoo, close_matches
 from dfopt.workloads import expand, load_graph
 

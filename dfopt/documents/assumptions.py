@@ -74,9 +74,10 @@ class Assumptions(Document):
     skew_buffers: Literal["depth", "double"] = Field(
         default="depth", description="tiles buffered inside a partition: level difference + 1, or always two"
     )
-    weight_tiling: Literal["reread", "free", "forbid"] = Field(
+    weight_tiling: Literal["reread", "reread_all", "free", "forbid"] = Field(
         default="reread",
-        description="a weighted kernel that does not fit runs alone in f weight parts; reread: inputs are read f times",
+        description="a weighted kernel that does not fit runs alone in f weight parts; reread: its inputs are read f"
+        " times; reread_all: its outputs are written f times too (DFModel's latest version); free: neither",
     )
     gradients: Literal["exact", "dfmodel"] = Field(
         default="exact",
@@ -92,7 +93,13 @@ class Assumptions(Document):
     optimizer_bytes_per_parameter: Bytes = Field(
         default=12.0, ge=0, description="DRAM held by the optimizer when training (Adam, FP32 master: 12 B)"
     )
-    tile_rows: int = Field(default=1, ge=1, le=10**9, description="smallest tile along the streamed axis")
+    tile_rows: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**9,
+        description="rows of one tile along the streamed axis; none = the optimizer's choice (one row under the fixed"
+        " model, whose times do not depend on it)",
+    )
 
     def with_(self, **changes: Any) -> Assumptions:
         """A copy with some fields changed, validated again."""

@@ -40,6 +40,7 @@ class PlanRecord(Part):
     """What is known of one plan: solved with a proof, pruned by a bound, or illegal with a reason."""
 
     plan: Plan
+    tile_count: int | None = Field(default=None, description="tiles of the streamed axis, where that is a choice")
     status: Literal["solved", "pruned_by_bound", "infeasible", "limit", "not_reached"]
     bound_s: float | None = Field(
         description="no mapping under this plan has a shorter step; none when no mapping is feasible at all"

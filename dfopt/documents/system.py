@@ -8,7 +8,8 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dfopt.documents.base import Document, Part, find
+from dfopt.documents.base import Document, Part
+from dfopt.documents.zoo import find
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.units import Bandwidth, Bytes, FlopRate, Hertz, Ratio, Seconds
 

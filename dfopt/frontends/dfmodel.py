@@ -6,12 +6,12 @@ ns), and the kernels and tensors of their generator. What their program takes fo
 
 * all-reduce passes: 2 where ``separate_rs_ag_for_ar`` says so and in the versions that have neither
   that field nor ``num_layer_in_graph`` nor ``overlap`` (their logs charge two), else 1;
+* weight parts: the versions with both fields above repeat all traffic of a kernel whose weight is cut;
 * partitions: exactly ``num_config``, none empty (``sum of tiles == core`` in their program).
 """
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Graph, Kernel, Op, Phase, Tensor
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.pins import Pins
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import DocumentError, Issue
 
@@ -72,12 +73,8 @@ def load_case(path: str | Path) -> ImportedCase:
         If it uses a feature that is not there yet.
     """
     source = Path(path)
-    try:
-        data = json.loads(source.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, json.JSONDecodeError, RecursionError) as error:
-        message = f"not a readable JSON file: {error}"
-        raise DocumentError(source, [Issue("$", message, "give a DFModel case: setup and graph as JSON")]) from None
-    if not isinstance(data, dict) or not isinstance(data.get("setup"), dict):
+    data = load_strict(source)
+    if not isinstance(data.get("setup"), dict):
         message = "not a DFModel case: found no setup object"
         raise DocumentError(source, [Issue("$.setup", message, "a case has setup, graph and outputs")])
     try:
@@ -85,7 +82,8 @@ def load_case(path: str | Path) -> ImportedCase:
     except (KeyError, TypeError, ValueError) as error:
         if isinstance(error, DocumentError):
             raise
-        message = f"incomplete DFModel case: {type(error).__name__}: {error}"
+        what = f"the field {error} is missing" if isinstance(error, KeyError) else str(error)
+        message = f"incomplete DFModel case: {what}"
         raise DocumentError(
             source, [Issue("$.setup", message, "compare with the field names of setup.proto")]
         ) from None
@@ -103,18 +101,22 @@ def convert(data: dict[str, Any], name: str) -> ImportedCase:
         _guess_batch(llm, drawn, system, dims, notes)
     graph = _graph(drawn, llm, int(execution.get("word", 2)), name)
     assumptions = _assumptions(execution, llm)
+    by_kernel = execution.get("execution_style") == "KERNEL_BY_KERNEL"
+    partitions = execution.get("num_config")
+    if not by_kernel and not partitions:
+        assumptions = assumptions.with_(empty_partitions="allow")
+        notes.append("num_config not given: any number of partitions")
     mapping = data.get("mapping") or {}
     names = [kernel.name for kernel in graph.kernels]
     sharding = {}
     if mapping.get("sharding"):
         sharding = {kernel: _SHARDING[z] for kernel, z in zip(names, mapping["sharding"], strict=True)}
         notes.append("sharding as the case records it")
-    by_kernel = execution.get("execution_style") == "KERNEL_BY_KERNEL"
     pinned: dict[str, int] = {}
     if not by_kernel and _user_partition(data):
         pinned = dict(zip(names, mapping["partition"], strict=True))
         notes.append("partitions pinned by the user")
-    partitions = execution.get("num_config")
+    notes += [note for note in data.get("notes") or [] if "generation" in note]
     return ImportedCase(
         name=name,
         graph=graph,
@@ -157,11 +159,6 @@ def _refuse(setup: dict[str, Any], drawn: dict[str, Any], execution: dict[str, A
         raise Unsupported(f"optimization {execution['optimization']}: an objective that leaves terms out")
     if "second_dram_bw" in system.get("memory", {}):
         raise Unsupported("second DRAM level")
-    if not execution.get("compute_util"):
-        style = execution.get("execution_style")
-        raise Unsupported(
-            f"cycle model with a free tile size ({'fused' if style == 'DATAFLOW' else 'kernel by kernel'})"
-        )
 
 
 def _system(data: dict[str, Any], name: str) -> tuple[System, dict[str, tuple[str, ...]]]:
@@ -289,6 +286,7 @@ def _assumptions(execution: dict[str, Any], llm: dict[str, Any]) -> Assumptions:
     if overlap is None:
         overlap = "PERFECT_OVERLAP" if execution.get("perfect_overlap") else "NO_OVERLAP"
     late = "num_layer_in_graph" in llm or "overlap" in execution
+    latest = "num_layer_in_graph" in llm and "overlap" in execution
     passes = 2 if execution.get("separate_rs_ag_for_ar") or not late else 1
     by_kernel = execution.get("execution_style") == "KERNEL_BY_KERNEL"
     return profile("dfmodel").with_(
@@ -298,6 +296,7 @@ def _assumptions(execution: dict[str, Any], llm: dict[str, Any]) -> Assumptions:
         compute_utilization=float(execution["compute_util"]) if execution.get("compute_util") else None,
         compute_model="fixed" if execution.get("compute_util") else "cycle",
         all_reduce_passes=passes,
+        weight_tiling="reread_all" if latest else "free",
     )
 
 

@@ -133,8 +133,8 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         src = index[tensors[0].src]
         whole = _bytes(tensors[0], graph, index)
         chip = whole * produced[src]
-        pieces = mapping.tile_count if graph.kernels[src].streamed == "n" else 1
-        return Fan(src, whole, chip, chip / pieces, tuple(consumers))
+        tile = chip * ops.tile_share(graph.kernels[src], mapping.tile_count)
+        return Fan(src, whole, chip, tile, tuple(consumers))
 
     fans: dict[object, list[int]] = defaultdict(list)
     for position, tensor in enumerate(stated):

@@ -73,9 +73,12 @@ def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held:
 
 
 def _tiles(case: Case) -> Iterator[str]:
-    most = ops.tile_limit(case.graph, case.assume.tile_rows)
-    if case.tile_count > most:
-        yield f"the streamed axis is cut into {case.tile_count} tiles, the shortest one allows {most}"
+    rows, least = ops.streamed_rows(case.graph), case.assume.tile_rows or 1
+    if case.tile_count > -(-rows // least):
+        yield (
+            f"the streamed axis is cut into {case.tile_count} tiles, the shortest one has {rows} rows"
+            f" and a tile at least {least}"
+        )
     for place, members in case.members.items():
         used = sum(case.kernels[number].tiles for number in members)
         if used > case.system.chip.tiles:

@@ -31,8 +31,10 @@ class WeightParts:
 def weight_parts(case: Case) -> WeightParts:
     """Which kernels must be cut into weight parts, and into how many."""
     buffers: dict[int, list[float]] = defaultdict(list)
+    outputs: dict[int, list[float]] = defaultdict(list)  # of a part only: the weight is cut along the outputs
     for fan in case.fans:
-        for kernel in {fan.src, *(reader.kernel for reader in fan.consumers)}:
+        outputs[fan.src].append(2 * fan.tile)
+        for kernel in {reader.kernel for reader in fan.consumers}:
             buffers[kernel].append(2 * fan.tile)
     for fan in case.written_between_layers:
         buffers[fan.src].append(2 * fan.tile)
@@ -42,14 +44,14 @@ def weight_parts(case: Case) -> WeightParts:
     for number, one in enumerate(case.kernels):
         if one.stationary <= 0:
             continue
-        io = math.fsum(buffers[number])
-        alone[number] = one.stationary + io
-        if case.assume.weight_tiling == "forbid" or one.stationary + io <= capacity:
+        whole, cut = math.fsum(buffers[number]), one.stationary + math.fsum(outputs[number])
+        alone[number] = whole + cut
+        if case.assume.weight_tiling == "forbid" or alone[number] <= capacity:
             continue
-        if io >= capacity:
-            stuck[number] = io
+        if whole >= capacity:
+            stuck[number] = whole
         else:
-            parts[number] = math.ceil(one.stationary / (capacity - io))
+            parts[number] = math.ceil(cut / (capacity - whole) - 1e-12)
     return WeightParts(parts, alone, stuck)
 
 
@@ -74,10 +76,14 @@ def _dram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]
             yield one.place, one.weight
         yield one.place, one.kernel.dram_bytes_per_chip
         yield one.place, 2 * one.accumulator  # read and written once
-    if case.assume.weight_tiling == "reread" and tiling.parts:
+    if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
         for fan in (*case.fans, *case.written_between_layers):
             for kernel in {reader.kernel for reader in fan.consumers} & tiling.parts.keys():
                 yield case.place(kernel), (tiling.parts[kernel] - 1) * fan.chip
+    if case.assume.weight_tiling == "reread_all":
+        for fan in case.fans:
+            if fan.src in tiling.parts:
+                yield case.place(fan.src), (tiling.parts[fan.src] - 1) * fan.chip
 
 
 def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:
@@ -93,7 +99,7 @@ def _sram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]
         if inside:
             yield home, max(inside) * fan.tile
         if away:
-            yield home, 2 * fan.tile
+            yield home, 2 * fan.tile / tiling.of(fan.src)
         for place in away:
             yield place, 2 * fan.tile
     for fan in case.written_between_layers:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, replace
 from typing import Literal
 
 import numpy as np
@@ -17,7 +17,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord, SolveRecord
 from dfopt.documents.score import Score
 from dfopt.documents.system import System
-from dfopt.errors import PlanError, ScoreMismatch
+from dfopt.errors import Infeasible, PlanError, ScoreMismatch
 from dfopt.judge import evaluate
 from dfopt.milp import Solution, Termination, TracePoint
 from dfopt.physics.pipeline import step_time, with_point_to_point
@@ -26,7 +26,7 @@ from dfopt.problems.blocks import StageTables, chip_of, restrict, stage_tables, 
 from dfopt.problems.lattice import Lattice, down_sets
 from dfopt.problems.segments import best_segmentation, topological_orders
 from dfopt.problems.stages import gradient_seconds, hop_seconds, per_step_hops, stage_memory
-from dfopt.problems.tables import ShardedGraph, shard
+from dfopt.problems.tables import ShardedGraph, shard, tile_counts
 
 Ints = NDArray[np.int64]
 Formulation = Literal["auto", "assignment", "columns"]
@@ -94,6 +94,20 @@ class Prepared:
     per_step_s: float
     gradients_s: float
     record: SolveRecord
+    tile_choice: bool
+
+    @property
+    def tile_count(self) -> int | None:
+        """Tiles of the streamed axis, where they are a choice."""
+        return self.sharded.tile_count if self.tile_choice else None
+
+    def floor(self, assumptions: Assumptions) -> float:
+        """Step time that no fusion under this sharding and tile count beats."""
+        return self.step_of([stage.floor for stage in self.stages], assumptions)
+
+    def best_known(self, assumptions: Assumptions) -> float:
+        """Step time that the starts reach."""
+        return self.step_of([stage.best_known for stage in self.stages], assumptions)
 
     def step_of(self, stage_seconds: list[float], assumptions: Assumptions) -> float:
         """Step time from the time of one layer of every stage."""
@@ -131,13 +145,18 @@ class Stage:
     best_known: float
 
 
-def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Prepared:
-    """Choose sharding and stages of a plan, price its stages, and find a feasible start for each.
+def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Iterator[Prepared]:
+    """Choose sharding and stages of a plan, then price its stages for every tile count worth trying.
+
+    Yields
+    ------
+    Prepared
+        Without starts, see :func:`with_starts`.
 
     Raises
     ------
     Infeasible
-        If a kernel, or what must stay in DRAM, does not fit the chip.
+        If a kernel, or what must stay in DRAM, does not fit the chip under any tile count.
     """
     assumptions = options.assumptions
     tables = interchip.build(graph, system, plan, assumptions, options.pin_sharding)
@@ -149,37 +168,79 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Prepa
         time_limit=options.left(),
         progress=_report(options, plan, "interchip"),
     )
-    sharded = shard(graph, system, plan, assumptions, inter.sharding)
-    stage_k = np.array([inter.stage[name] for name in sharded.names], dtype=np.int64)
-    hops = hop_seconds(graph, system, plan, assumptions, sharded, stage_k)
-    chip = chip_of(system, assumptions)
-    stages = []
-    for number in range(len(hops)):
+    low = inter.objective * (1 - inter.solution.gap)
+    record = _record("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit)
+    refused: Infeasible | None = None
+    yielded = False
+    lattices: dict[int, Lattice | None] = {}
+    counts = tile_counts(graph, assumptions)
+    for tiles in counts:
+        sharded = shard(graph, system, plan, assumptions, inter.sharding, tiles)
+        stage_k = np.array([inter.stage[name] for name in sharded.names], dtype=np.int64)
+        hops = hop_seconds(graph, system, plan, assumptions, sharded, stage_k)
+        try:
+            stages = tuple(_stages(graph, system, plan, options, sharded, stage_k, len(hops), lattices))
+        except Infeasible as error:
+            refused = refused or error
+            continue
+        yielded = True
+        yield Prepared(
+            graph=graph,
+            system=system,
+            plan=plan,
+            inter=inter,
+            sharded=sharded,
+            stage_k=stage_k,
+            stages=stages,
+            hops=tuple(float(hop) for hop in hops),
+            per_step_s=per_step_hops(graph, system, plan, assumptions),
+            gradients_s=gradient_seconds(graph, system, plan, assumptions, sharded, stage_k),
+            record=record,
+            tile_choice=len(counts) > 1,
+        )
+    if refused is not None and not yielded:
+        raise refused
+
+
+def _stages(
+    graph: Graph,
+    system: System,
+    plan: Plan,
+    options: Options,
+    sharded: ShardedGraph,
+    stage_k: Ints,
+    count: int,
+    lattices: dict[int, Lattice | None],
+) -> Iterator[Stage]:
+    """Price every stage. ``lattices`` remembers their down-sets, which no price changes."""
+    chip = chip_of(system, options.assumptions)
+    for number in range(count):
         members = np.flatnonzero(stage_k == number).astype(np.int64)
         if not len(members):
-            stages.append(Stage(members, None, None, None, None, 0.0, 0.0))
+            yield Stage(members, None, None, None, None, 0.0, 0.0)
             continue
         stage = stage_tables(restrict(sharded, members), chip)
-        memory = stage_memory(graph, system, plan, assumptions, stage.sharded, number)
-        lattice = _lattice(graph, stage, options)
-        limits = _limits(graph, stage, lattice, memory.left, options)
-        start = intrachip.greedy(stage, limits) if stage.chip.fused else None
-        known = intrachip.objective(stage, start, limits.p_max) if start is not None else np.inf
-        stages.append(Stage(members, stage, limits, lattice, start, intrachip.lower_bound(stage, limits), known))
-    low = inter.objective * (1 - inter.solution.gap)
-    return Prepared(
-        graph=graph,
-        system=system,
-        plan=plan,
-        inter=inter,
-        sharded=sharded,
-        stage_k=stage_k,
-        stages=tuple(stages),
-        hops=tuple(float(hop) for hop in hops),
-        per_step_s=per_step_hops(graph, system, plan, assumptions),
-        gradients_s=gradient_seconds(graph, system, plan, assumptions, sharded, stage_k),
-        record=_record("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit),
-    )
+        memory = stage_memory(graph, system, plan, options.assumptions, stage.sharded, number)
+        if number not in lattices:
+            lattices[number] = _lattice(graph, stage, options)
+        limits = _limits(graph, stage, lattices[number], memory.left, options)
+        yield Stage(members, stage, limits, lattices[number], None, intrachip.lower_bound(stage, limits), float("inf"))
+
+
+def with_starts(ready: Prepared) -> Prepared:
+    """The same plan with a feasible start for every stage that the greedy cut finds one for."""
+
+    def started(stage: Stage) -> Stage:
+        if stage.tables is None or stage.limits is None:
+            return stage
+        tables, limits = stage.tables, stage.limits
+        if not tables.chip.fused:
+            return replace(stage, best_known=intrachip.kernel_by_kernel(tables, limits).objective)
+        start = intrachip.greedy(tables, limits)
+        known = intrachip.objective(tables, start, limits.p_max) if start is not None else float("inf")
+        return replace(stage, start=start, best_known=known)
+
+    return replace(ready, stages=tuple(started(stage) for stage in ready.stages))
 
 
 def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | PlanRecord:
@@ -197,9 +258,9 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
     """
     assumptions, plan = options.assumptions, ready.plan
     records = [ready.record]
-    floor = ready.step_of([stage.floor for stage in ready.stages], assumptions)
+    floor = ready.floor(assumptions)
     if floor >= incumbent * (1 - 1e-12):
-        return _pruned(plan, floor, records)
+        return _pruned(ready, floor, records)
     partition_k = np.zeros(len(ready.sharded.names), dtype=np.int64)
     times, lows, p_used = [], [], 1
     for number, stage in enumerate(ready.stages):
@@ -224,7 +285,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
             records.append(
                 _record("intrachip", number, "assignment", proof.solution, None, proof.seconds, "slower than the best")
             )
-            return _pruned(plan, incumbent, records)
+            return _pruned(ready, incumbent, records)
         keep = assumptions.forward_backward == "halves"  # there an empty partition in the middle has a meaning
         partition_k[stage.members] = found.partition_k if keep else _compress(found.partition_k)
         times.append(found.objective)
@@ -252,9 +313,15 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
     )
 
 
-def _pruned(plan: Plan, bound_s: float, records: list[SolveRecord]) -> PlanRecord:
-    note = "under its optimal sharding"
-    return PlanRecord(plan=plan, status="pruned_by_bound", bound_s=bound_s, solves=tuple(records), note=note)
+def _pruned(ready: Prepared, bound_s: float, records: list[SolveRecord]) -> PlanRecord:
+    return PlanRecord(
+        plan=ready.plan,
+        tile_count=ready.tile_count,
+        status="pruned_by_bound",
+        bound_s=bound_s,
+        solves=tuple(records),
+        note="under its optimal sharding",
+    )
 
 
 def _lattice(graph: Graph, stage: StageTables, options: Options) -> Lattice | None:

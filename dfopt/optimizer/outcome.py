@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import platform
 import time
-from dataclasses import replace
-
-import numpy as np
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Matrices, PlanRecord, Provenance, Result, Sensitivity, Status
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible, NoSolution
 from dfopt.milp import solver_version
-from dfopt.optimizer.one_plan import Options, Solved, finish, prepare
+from dfopt.optimizer.one_plan import Options, Solved
 
 
 def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
@@ -58,56 +54,6 @@ def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
     return tuple(found)
 
 
-def sensitivities(graph: Graph, system: System, best: Solved, options: Options) -> tuple[Sensitivity, ...]:
-    """The winning plan with 10 % more of one resource; sharding chosen anew too."""
-    found = []
-    for resource in ("compute", "dram_bandwidth", "link_bandwidth", "sram"):
-        changed = more_of(system, resource, 1.1)
-        budget = replace(
-            options,
-            p_max=best.p_max if options.assumptions.execution == "dataflow" else None,
-            deadline=time.perf_counter() + 2.0,
-            pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.tp > 1 else {},
-            progress=None,
-        )
-        try:
-            outcome = finish(prepare(graph, changed, best.plan, budget), budget, np.inf)
-        except (Infeasible, NoSolution):
-            continue
-        assert isinstance(outcome, Solved)
-        time_s = outcome.score.step_time_s
-        found.append(
-            Sensitivity(
-                resource=resource,
-                step_time_s=time_s,
-                speedup=best.score.step_time_s / time_s,
-                proven=not outcome.limited,
-            )
-        )
-    return tuple(found)
-
-
-def more_of(system: System, resource: str, factor: float) -> System:
-    """A system with one resource scaled: ``compute``, ``dram_bandwidth``, ``link_bandwidth`` or ``sram``."""
-    chip = system.chip
-    if resource == "compute":
-        chip = chip.model_copy(
-            update={"peak": chip.peak_flops * factor, "frequency": (chip.frequency or 0) * factor or None}
-        )
-    elif resource == "dram_bandwidth":
-        chip = chip.model_copy(
-            update={"dram": chip.dram.model_copy(update={"bandwidth": chip.dram.bandwidth * factor})}
-        )
-    elif resource == "sram":
-        chip = chip.model_copy(update={"sram": chip.sram.model_copy(update={"capacity": chip.sram.capacity * factor})})
-    elif resource == "link_bandwidth":
-        network = tuple(d.model_copy(update={"link_bandwidth": d.link_bandwidth * factor}) for d in system.network)
-        return system.model_copy(update={"network": network})
-    else:
-        raise ValueError(f"unknown resource {resource!r}")
-    return system.model_copy(update={"chip": chip})
-
-
 def assemble(
     graph: Graph,
     system: System,
@@ -129,14 +75,28 @@ def assemble(
     status: Status = "optimal"
     if gap > 0.0:
         status = "interrupted_with_solution" if interrupted else "limit_with_solution" if open_plans else "gap_reached"
-    count = {kind: sum(r.status == kind for r in records) for kind in ("solved", "pruned_by_bound", "infeasible")}
+    words = {
+        "solved": "solved",
+        "pruned_by_bound": "excluded by a bound",
+        "infeasible": "infeasible",
+        "limit": "stopped by the limit",
+        "not_reached": "not reached",
+    }
+    counts = [(sum(r.status == kind for r in records), word) for kind, word in words.items()]
+    listed = ", ".join(f"{count} {word}" for count, word in counts if count)
+    what = (
+        "plan"
+        if len(records) == 1
+        else "plans"
+        if len({r.plan for r in records}) == len(records)
+        else "plans and tile counts"
+    )
     many = f"{'exactly' if options.assumptions.empty_partitions == 'forbid' else 'at most'} {best.p_max} partitions"
     if best.p_max >= len(graph.kernels):
         many = "any number of partitions"
     proof = (
-        f"{count['solved']} plans solved, {count['pruned_by_bound']} pruned by bound, {count['infeasible']} infeasible;"
-        " per plan the sharding is optimal for the inter-chip problem and the fusion optimal for that sharding"
-        f" ({many})"
+        f"of {len(records)} {what}: {listed}; per plan the sharding is optimal for the inter-chip problem"
+        f" and the fusion for that sharding ({many})"
     )
     return Result(
         status=status,

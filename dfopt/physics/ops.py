@@ -220,16 +220,26 @@ def required_layout(
     return _FIRST[scheme]
 
 
-def tile_limit(graph: Graph, tile_rows: int) -> int:
-    """Most tiles that all streamed axes can be cut into, in lockstep: the shortest axis over ``tile_rows``.
+def streamed_rows(graph: Graph) -> int:
+    """Length of the shortest streamed axis: all axes are cut into the same number of tiles, in lockstep.
 
     Examples
     --------
-    >>> tile_limit(Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=16),)), 4)
-    4
+    >>> streamed_rows(Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=16),)))
+    16
     """
-    lengths = [k.n if k.streamed == "n" else k.k for k in graph.kernels if k.streamed != "none"]
-    return max(min(lengths) // tile_rows, 1) if lengths else 1
+    return min((k.n if k.streamed == "n" else k.k for k in graph.kernels if k.streamed != "none"), default=1)
+
+
+def tile_share(kernel: Kernel, tile_count: int) -> float:
+    """Share of a kernel's output in one of ``tile_count`` tiles: whole rows; all of it if it is not streamed.
+
+    Examples
+    --------
+    >>> tile_share(Kernel(name="a", op="gemm", m=4, k=8, n=10), 4)
+    0.3
+    """
+    return -(-kernel.n // tile_count) / kernel.n if kernel.streamed == "n" else 1.0
 
 
 def conversion(produced: Layout, required: Layout) -> Collective | None:

@@ -139,9 +139,8 @@ class Assignment:
     def _sram(self) -> None:
         tables, sharded, unit = self.tables, self.tables.sharded, self.unit_b
         single = tables.width_g[sharded.group_t] == 1
-        stationary = sharded.stationary_k / tables.parts_k + sharded.fixed_buffer_k
         for p in range(self.limits.p_max):
-            terms = [(self.A[:, p][None, :], (stationary / unit)[None, :])]
+            terms = [(self.A[:, p][None, :], (tables.sram_k / unit)[None, :])]
             terms += [(c[None, :], (sign * 2.0 * tile / unit)[None, :]) for c, _, tile, sign in self._cut(p)]
             depth = (sharded.depth_t * sharded.tile_t)[single]
             terms.append((self.B[single, p][None, :], (depth / unit)[None, :]))

@@ -41,7 +41,10 @@ class StageTables:
     compute_k : float
         Seconds of each kernel under the fixed model.
     parts_k : int
-        Parts that a kernel's weight is cut into; above 1 it must be alone in its partition.
+        Parts that a kernel's weight, and with it its output, is cut into; above 1 it must be alone.
+    sram_k : float
+        SRAM bytes of a kernel beside the buffers of its tensors; for a kernel in parts less what its
+        output buffers save.
     mem_k : float
         DRAM bytes per kernel, re-read inputs of weight-tiled kernels included.
     width_g : int
@@ -52,6 +55,7 @@ class StageTables:
     chip: Chip
     compute_k: Floats
     parts_k: Ints
+    sram_k: Floats
     mem_k: Floats
     src_g: Ints
     bytes_g: Floats
@@ -166,6 +170,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         chip=chip,
         compute_k=sharded.f_k / chip.rate,
         parts_k=np.ones(len(sharded.names), dtype=np.int64),
+        sram_k=sharded.stationary_k + sharded.fixed_buffer_k,
         mem_k=sharded.mem_k,
         src_g=src_g,
         bytes_g=bytes_g,
@@ -176,16 +181,22 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     short = alone.sram_bytes > chip.sram * (1 + 1e-12)
     if not short.any():
         return tables
-    buffers = alone.sram_bytes - sharded.stationary_k
+    outputs = 2.0 * np.bincount(src_g, weights=tile_g, minlength=len(sharded.names) + 1)[:-1]
+    cut = sharded.stationary_k + outputs
+    buffers = alone.sram_bytes - cut
     hopeless = short & ((sharded.stationary_k <= 0) | (buffers >= chip.sram) | (chip.weight_tiling == "forbid"))
     if hopeless.any():
         raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, buffers, hopeless))
     parts = np.ones(len(sharded.names), dtype=np.int64)
-    parts[short] = np.ceil(sharded.stationary_k[short] / (chip.sram - buffers[short]) - 1e-12).astype(np.int64)
+    parts[short] = np.ceil(cut[short] / (chip.sram - buffers[short]) - 1e-12).astype(np.int64)
     mem_k = sharded.mem_k
-    if chip.weight_tiling == "reread":
-        mem_k = mem_k + (parts - 1) * (_incoming_bytes(sharded) + sharded.carried_in_k)
-    return replace(tables, parts_k=parts, mem_k=mem_k)
+    if chip.weight_tiling in ("reread", "reread_all"):
+        again = _incoming_bytes(sharded) + sharded.carried_in_k
+        if chip.weight_tiling == "reread_all":
+            again += np.bincount(tables.src_g, weights=bytes_g, minlength=len(sharded.names) + 1)[:-1]
+        mem_k = mem_k + (parts - 1) * again
+    sram_k = sharded.fixed_buffer_k + cut / parts - outputs
+    return replace(tables, parts_k=parts, sram_k=sram_k, mem_k=mem_k)
 
 
 def _incoming_bytes(sharded: ShardedGraph) -> Floats:
@@ -246,7 +257,7 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
         np.maximum(deepest[:, g], np.where(inside[:, t], sharded.depth_t[t], 0.0), out=deepest[:, g])
     buffers = deepest @ tables.tile_g + 2.0 * ((stored.astype(float) + read) @ tables.tile_g)
     dram = traffic + weight @ tables.mem_k
-    sram = buffers + weight @ (sharded.stationary_k / tables.parts_k + sharded.fixed_buffer_k)
+    sram = buffers + weight @ tables.sram_k
     tiled = (weight @ (tables.parts_k > 1)) > 0
     legal = (sram <= chip.sram * (1 + 1e-9)) & (count <= chip.tiles) & ~(tiled & (count > 1))
     if not chip.fused:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -34,6 +34,7 @@ __all__ = [
     "IntraChipMapping",
     "alive_bytes",
     "greedy",
+    "kernel_by_kernel",
     "legal",
     "lifetimes",
     "lower_bound",
@@ -41,6 +42,9 @@ __all__ = [
     "objective",
     "optimize_intrachip",
 ]
+
+
+_NO_TIME = 0.1  # seconds: less than building a model takes; better spent on returning the start
 
 
 class CutOff(Exception):
@@ -117,7 +121,7 @@ def optimize_intrachip(
         The time limit came first.
     """
     if not tables.chip.fused:
-        return _kernel_by_kernel(tables, limits)
+        return kernel_by_kernel(tables, limits)
     began = time.perf_counter()
     best = start if start is not None and legal(tables, limits, start) else None
     value = objective(tables, best, limits.p_max) if best is not None else np.inf
@@ -125,9 +129,19 @@ def optimize_intrachip(
     if best is not None and value <= floor * (1 + 1e-12):
         solution = closed_form(value, time.perf_counter() - began, "the greedy start meets the lower bound")
         return IntraChipMapping(best, value, floor, solution, "assignment", solution.message)
+    if best is not None and time_limit is not None and time_limit <= _NO_TIME:
+        solution = _unfinished(Termination.LIMIT_WITH_SOLUTION, value, floor, "no time left; the start is returned")
+        return IntraChipMapping(best, value, floor, solution, "assignment", solution.message)
     why = ""
     if lattice is not None:
-        found, why = _columns(tables, limits, lattice, min(value, np.inf if cutoff is None else cutoff), time_limit)
+        try:
+            found, why = _columns(tables, limits, lattice, min(value, np.inf if cutoff is None else cutoff), time_limit)
+        except KeyboardInterrupt:
+            if best is None:
+                raise
+            message = "stopped by Ctrl-C; the start is the best known"
+            solution = _unfinished(Termination.INTERRUPTED_WITH_SOLUTION, value, floor, message)
+            return IntraChipMapping(best, value, floor, solution, "columns", solution.message)
         if found is not None and found.partition_k is not None:
             solution = closed_form(found.objective, time.perf_counter() - began, why)
             return IntraChipMapping(found.partition_k, found.objective, found.objective, solution, "columns", why)
@@ -185,7 +199,7 @@ def legal(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bo
     return bool(prices.legal.all()) and keeps(tables, limits, partition_k)
 
 
-def _kernel_by_kernel(tables: StageTables, limits: IntraChipLimits) -> IntraChipMapping:
+def kernel_by_kernel(tables: StageTables, limits: IntraChipLimits) -> IntraChipMapping:
     """Every kernel alone, in a topological order: nothing is left to choose."""
     order = topological_orders(tables)[0]
     partition_k = np.empty(tables.kernels, dtype=np.int64)
@@ -229,6 +243,30 @@ def dram_report(need: float, left: float) -> str:
     )
 
 
+def _no_order(tables: StageTables, limits: IntraChipLimits) -> str:
+    """Why no partitioning is legal although SRAM is not short: the count, the kernels alone, or the pins."""
+    n, alone = tables.kernels, np.flatnonzero(tables.parts_k > 1)
+    what = f"{'exactly' if limits.exactly else 'at most'} {limits.p_max} partitions"
+    if limits.exactly and limits.p_max > n:
+        return f"{what} need as many kernels, there are {n}; levers: p_max {n} or less, empty_partitions allow"
+    if len(alone) + (n > len(alone)) > limits.p_max:
+        names = ", ".join(repr(tables.sharded.names[k]) for k in alone[:4]) + (", ..." if len(alone) > 4 else "")
+        return (
+            f"{what} are too few: the weights of {len(alone)} kernels ({names}) do not fit SRAM beside anything, each"
+            f" needs a partition of its own; levers: p_max {len(alone) + 1} or more, a larger tensor-parallel degree"
+        )
+    rules = ["precedence", f"the forward/backward rule ({limits.forward_backward})"]
+    levers = ["another p_max"]
+    if limits.pins:
+        rules, levers = ["the pins", *rules], ["fewer pins", *levers]
+    return f"no order of {what} satisfies {' and '.join(rules)} together; levers: {', '.join(levers)}"
+
+
+def _unfinished(termination: Termination, value: float, bound: float, message: str) -> Solution:
+    """The start as the best that is known, without a solve that could prove it."""
+    return replace(closed_form(value, 0.0, message), termination=termination, bound=bound, gap=(value - bound) / value)
+
+
 def _raise(solution: Solution, assignment: Assignment) -> None:
     limits, unit = assignment.limits, assignment.unit_b
     if solution.termination == Termination.INFEASIBLE:
@@ -239,11 +277,9 @@ def _raise(solution: Solution, assignment: Assignment) -> None:
             where = ", ".join(f"{value / 1e6:.4g} MB in partition {p}" for p, value in sorted(short.items()))
             levers = "more partitions (p_max), a larger tensor-parallel degree, a smaller microbatch"
             raise Infeasible(f"with at most {limits.p_max} partitions SRAM is short by {where}; levers: {levers}")
-        what = "exactly" if limits.exactly else "at most"
-        raise Infeasible(
-            f"no order of {what} {limits.p_max} partitions satisfies pins, precedence and the forward/backward rule"
-            f" ({limits.forward_backward}); levers: another p_max, fewer pins"
-        )
-    if solution.termination in (Termination.LIMIT_NO_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION):
+        raise Infeasible(_no_order(assignment.tables, limits))
+    if solution.termination == Termination.INTERRUPTED_NO_SOLUTION:
+        raise KeyboardInterrupt
+    if solution.termination == Termination.LIMIT_NO_SOLUTION:
         raise NoSolution(solution.bound * assignment.unit_s, solution.seconds)
     raise SolverFailure(solution.message or solution.termination.value)

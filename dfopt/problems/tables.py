@@ -98,8 +98,26 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
     return np.array([seen.setdefault((t.src, graph.bytes_of(t)), len(seen)) for t in graph.tensors], dtype=np.int64)
 
 
+def tile_counts(graph: Graph, assumptions: Assumptions) -> list[int]:
+    """Tile counts worth trying, most tiles first.
+
+    Under the fixed model more tiles only save SRAM, so one-row tiles are best. Under the cycle model a
+    tile should fill the systolic array, and every distinct ``ceil(rows / size)`` is a candidate.
+    """
+    rows = ops.streamed_rows(graph)
+    if assumptions.tile_rows is not None or assumptions.compute_model == "fixed":
+        return [-(-rows // min(assumptions.tile_rows or 1, rows))]
+    sizes = np.arange(1, rows + 1)
+    return sorted({int(count) for count in -(-rows // sizes)}, reverse=True)
+
+
 def shard(
-    graph: Graph, system: System, plan: Plan, assumptions: Assumptions, sharding: dict[str, Sharding]
+    graph: Graph,
+    system: System,
+    plan: Plan,
+    assumptions: Assumptions,
+    sharding: dict[str, Sharding],
+    tiles: int | None = None,
 ) -> ShardedGraph:
     """Price one layer under chosen shardings.
 
@@ -111,6 +129,8 @@ def shard(
         Resolved: no ``auto`` left.
     sharding : dict
         Kernel name -> scheme.
+    tiles : int, optional
+        Tiles that the streamed axis is cut into; the first of :func:`tile_counts` if left out.
 
     Returns
     -------
@@ -120,7 +140,8 @@ def shard(
     kernels, index = graph.kernels, graph.index()
     rules, degree, word = assumptions.sharding_rules, plan.tp, graph.word_bytes
     schemes = [sharding[kernel.name] for kernel in kernels]
-    tiles = ops.tile_limit(graph, assumptions.tile_rows)
+    tiles = tile_counts(graph, assumptions)[0] if tiles is None else tiles
+    tile_k = np.array([ops.tile_share(k, tiles) for k in kernels])
     exact_gradients = assumptions.gradients == "exact"
 
     share_k = np.array([ops.split_share(k, z, degree, rules) for k, z in zip(kernels, schemes, strict=True)])
@@ -136,7 +157,6 @@ def shard(
     dst_t = np.array([index[t.dst] for t in graph.tensors], dtype=np.int64)
     full_t = np.array([graph.bytes_of(t) for t in graph.tensors], dtype=float)
     b_t = full_t * output_k[src_t] if len(full_t) else full_t
-    streams_n = np.array([k.streamed == "n" for k in kernels])
     level = graph.levels()
     skew = [
         float(level[t.dst] - level[t.src] + 1) if assumptions.skew_buffers == "depth" else 2.0 for t in graph.tensors
@@ -154,7 +174,7 @@ def shard(
         for tensor in graph.carried:
             a, b = index[tensor.src], index[tensor.dst]
             bytes_ = graph.bytes_of(tensor) * output_k[a]
-            tile = bytes_ / tiles if streams_n[a] else bytes_
+            tile = bytes_ * tile_k[a]
             mem_k[a] += bytes_
             mem_k[b] += bytes_
             carried_in_k[b] += bytes_
@@ -172,7 +192,7 @@ def shard(
         src_t=src_t,
         dst_t=dst_t,
         b_t=b_t,
-        tile_t=np.where(streams_n[src_t], b_t / tiles, b_t) if len(b_t) else b_t,
+        tile_t=b_t * tile_k[src_t] if len(b_t) else b_t,
         depth_t=np.array(skew, dtype=float),
         group_t=fanout_groups(graph, assumptions),
         saved_t=forward_k[src_t] & ~forward_k[dst_t] if len(b_t) else np.zeros(0, dtype=bool),

@@ -15,9 +15,10 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field, create_model
 
-from dfopt.documents.base import Document, Part, find
+from dfopt.documents.base import Document, Part
 from dfopt.documents.graph import Graph
 from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, shown
 
 __all__ = ["WORKLOADS", "Workload", "expand", "load_graph"]

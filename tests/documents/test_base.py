@@ -15,8 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import Field, ValidationError, model_validator
 
-from dfopt.documents import base
-from dfopt.documents.base import Document, Part, find, problem, schema_json, zoo
+from dfopt.documents import zoo as zoo_module
+from dfopt.documents.base import Document, Part, problem, schema_json
+from dfopt.documents.zoo import find, zoo
 from dfopt.errors import DocumentError, GraphError, Issue, NotInZoo, SchemaVersionError, UnitError
 from dfopt.units import Bandwidth, Bytes, Ratio, Seconds
 
@@ -346,7 +347,7 @@ def small_zoo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     for name in ("gpt3-175b", "gpt3-1.3b", "dlrm"):
         (tmp_path / "graphs" / f"{name}.yaml").touch()
     (tmp_path / "graphs" / "README.md").touch()
-    monkeypatch.setattr(base, "_PACKAGE", tmp_path / "dfopt")
+    monkeypatch.setattr(zoo_module, "_PACKAGE", tmp_path / "dfopt")
     (tmp_path / "cwd").mkdir()
     monkeypatch.chdir(tmp_path / "cwd")
     return tmp_path

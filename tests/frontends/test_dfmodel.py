@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from dfopt.documents.assumptions import profile
-from dfopt.documents.base import find
 from dfopt.documents.pins import Pins
+from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError
 from dfopt.frontends.dfmodel import ImportedCase, Unsupported, convert, load_case, write_case
 from dfopt.optimizer import optimize
@@ -135,7 +135,7 @@ def test_versions_differ_in_all_reduce_passes() -> None:
     ("change", "feature"),
     [
         (lambda d: d["setup"]["system"].update(HBD=8), "HBD"),
-        (lambda d: d["setup"]["execution"].pop("compute_util"), "cycle model"),
+        (lambda d: d["setup"]["system"]["memory"].update(second_dram_bw=50), "second DRAM"),
         (lambda d: d.update(graph={}), "no graph"),
         (lambda d: d["setup"]["system"].pop("r"), "topology"),
         (lambda d: d["setup"]["system"]["r"].update(par_x="SP"), "SP"),

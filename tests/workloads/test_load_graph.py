@@ -9,10 +9,10 @@ from typing import Any
 
 import pytest
 
-from dfopt.documents.base import zoo
 from dfopt.documents.graph import Graph
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.documents.system import load_system
+from dfopt.documents.zoo import zoo
 from dfopt.errors import DocumentError, GraphError, NotInZoo, SchemaVersionError
 from dfopt.workloads import WORKLOADS, expand, load_graph
 
@@ -271,7 +271,7 @@ def test_system_shapes(name: str, shape: tuple[int, ...], peak: float) -> None:
 
 @pytest.mark.parametrize("kind", ["graphs", "systems"])
 def test_every_number_of_the_zoo_has_a_comment(kind: Any) -> None:
-    from dfopt.documents.base import find
+    from dfopt.documents.zoo import find
 
     bare = []
     for name in zoo(kind):

@@ -1,0 +1,66 @@
+"""The zoos: graphs and systems by name, and files by path."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Final, Literal, NoReturn
+
+from dfopt.errors import DocumentError, Issue, NotInZoo, close_matches
+
+Kind = Literal["graphs", "systems"]
+_PACKAGE: Final = Path(__file__).resolve().parents[1]
+
+
+def _fail(path: str, message: str, remedy: str) -> NoReturn:
+    raise DocumentError(path, [Issue("$", message, remedy)])
+
+
+def _zoo_folder(kind: Kind) -> Path:
+    """The zoo inside the installed package, or else in the checkout around it."""
+    shipped = _PACKAGE / "_zoo" / kind
+    return shipped if shipped.is_dir() else _PACKAGE.parent / kind
+
+
+def zoo(kind: Kind) -> list[str]:
+    """The names in the zoo, sorted."""
+    return sorted(path.stem for path in _zoo_folder(kind).glob("*.yaml"))
+
+
+def is_path(text: str) -> bool:
+    """Whether a text is surely meant as a path: it exists, has a separator, or a suffix.
+
+    Examples
+    --------
+    >>> is_path("my.yaml"), is_path("gpt3-1.3b")
+    (True, False)
+    """
+    # Letters only: the '.3b' of the zoo name 'gpt3-1.3b' is no suffix.
+    separators = {os.sep, os.altsep or os.sep}
+    return os.path.exists(text) or bool(separators & set(text)) or Path(text).suffix[1:].isalpha()
+
+
+def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
+    """The file of a zoo name or a path; an existing file wins over the zoo.
+
+    Raises
+    ------
+    NotInZoo
+        For a name that is neither; the message lists close matches.
+    DocumentError
+        For something that is surely meant as a path (it has a separator or a suffix) but is no file.
+    """
+    text = os.path.expanduser(os.fspath(name_or_path))
+    names = zoo(kind)
+    if os.path.exists(text) and not os.path.isdir(text):
+        return Path(text)
+    if text in names:
+        return _zoo_folder(kind) / f"{text}.yaml"
+    if os.path.isdir(text):
+        _fail(text, "found a directory, expected a file", f"name a file in it, or one of `dfopt list {kind}`")
+    if isinstance(name_or_path, os.PathLike) or is_path(text):
+        _fail(text, "no such file", f"check the spelling; zoo names have no suffix: `dfopt list {kind}`")
+    other: Kind = "systems" if kind == "graphs" else "graphs"
+    if text in zoo(other):
+        _fail(text, f"found the name of a {other[:-1]}, expected a {kind[:-1]}", "the order is GRAPH SYSTEM")
+    raise NotInZoo(text, close_matches(text, names, 0.5), kind)

@@ -1,0 +1,146 @@
+"""``optimize``: check what was asked for, search, assemble the result."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+
+from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.result import PlanRecord, Result
+from dfopt.documents.system import System
+from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
+from dfopt.optimizer.one_plan import Formulation, Options, Progress
+from dfopt.optimizer.outcome import assemble
+from dfopt.optimizer.search import Search
+from dfopt.optimizer.sensitivity import sensitivities
+from dfopt.physics.pipeline import resolve
+from dfopt.problems.plans import plans
+
+
+def optimize(
+    graph: Graph,
+    system: System,
+    *,
+    assumptions: Assumptions | str = "default",
+    tp: int | None = None,
+    pp: int | None = None,
+    dp: int | None = None,
+    tp_dims: tuple[str, ...] | None = None,
+    pp_dims: tuple[str, ...] | None = None,
+    dp_dims: tuple[str, ...] | None = None,
+    p_max: int | None = None,
+    formulation: Formulation = "auto",
+    gap: float = 0.0,
+    time_limit: float = 60.0,
+    pin_sharding: dict[str, Sharding] | None = None,
+    pin_partition: dict[str, int] | None = None,
+    sensitivity: bool = False,
+    progress: Callable[[Progress], None] | None = None,
+    seed: int = 0,
+) -> Result:
+    """Find, prove and judge the fastest mapping of a graph onto a system.
+
+    Parameters
+    ----------
+    graph, system : Graph, System
+        What to map, and onto what.
+    assumptions : Assumptions or str
+        A document, or the name of a profile.
+    tp, pp, dp : int, optional
+        Degrees of tensor, pipeline and data parallelism; all that the network dims allow if left out.
+    tp_dims, pp_dims, dp_dims : tuple of str, optional
+        Network dims that carry them.
+    p_max : int, optional
+        On-chip partitions at most (exactly, under ``empty_partitions: forbid``). Default: any number in
+        the columns form; in the assignment form two more than the best cut of a topological order needs.
+    formulation : str
+        Of the intra-chip problem: ``columns`` (a path through the lattice of down-sets), ``assignment``
+        (the paper's matrices), or ``auto``: columns where the lattice is small, else assignment.
+    gap : float
+        Relative gap at which a solve may stop; 0 asks for a proof.
+    time_limit : float
+        Seconds for everything; the best mapping found by then is returned with its gap.
+    pin_sharding, pin_partition : dict, optional
+        Kernel name -> scheme or partition that the user fixes.
+    sensitivity : bool
+        Also optimise the winning plan with 10 % more of each resource.
+    progress : callable, optional
+        Called with a :class:`Progress` now and then while a solve runs.
+    seed : int
+        Seed of the solver.
+
+    Returns
+    -------
+    Result
+        Best mapping, its score and the proof.
+
+    Raises
+    ------
+    PlanError, Infeasible, NoSolution, SolverFailure, ScoreMismatch
+        See :mod:`dfopt.errors`.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result.status, result.gap
+    ('optimal', 0.0)
+    """
+    began = time.perf_counter()
+    chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
+    resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
+    _check(graph, system, resolved, pin_partition or {}, pin_sharding or {}, p_max)
+    options = Options(
+        assumptions=resolved,
+        p_max=p_max,
+        formulation=formulation,
+        gap=gap,
+        deadline=began + time_limit,
+        pin_sharding=pin_sharding or {},
+        pin_partition=pin_partition or {},
+        progress=progress,
+        seed=seed,
+    )
+    legal, rejected = plans(graph, system, tp=tp, pp=pp, dp=dp, tp_dims=tp_dims, pp_dims=pp_dims, dp_dims=dp_dims)
+    search = Search(graph, system, options)
+    search.records += [PlanRecord(plan=r.plan, status="infeasible", bound_s=None, note=r.reason) for r in rejected]
+    search.run(legal)
+    if search.best is None:
+        raise search.failure()
+    extra = sensitivities(graph, system, search.best, options) if sensitivity and not search.stopped else ()
+    return assemble(graph, system, search.best, search.records, options, began, search.stopped, extra)
+
+
+def _check(
+    graph: Graph,
+    system: System,
+    assumptions: Assumptions,
+    pin_partition: dict[str, int],
+    pin_sharding: dict[str, Sharding],
+    p_max: int | None,
+) -> None:
+    chip = system.chip
+    if assumptions.compute_model == "cycle" and None in (chip.lanes, chip.stages, chip.frequency):
+        message = "the cycle model needs lanes, stages and frequency; found only peak"
+        raise SystemSpecError(system.name, [Issue("$.chip", message, "give all three, or use compute_model: fixed")])
+    known = graph.index()
+    for option, names in (("pin", list(pin_partition)), ("shard", list(pin_sharding))):
+        for name in names:
+            if name not in known:
+                close = did_you_mean(name, list(known), f"`dfopt show {graph.name}` lists them")
+                raise PlanError(f"{option}: {graph.name} has no kernel {name!r} ({close})")
+    if p_max is not None and p_max < 1:
+        raise PlanError(f"p_max must be at least 1, found {p_max}")
+    most = p_max if p_max is not None else len(graph.kernels)
+    for name, partition in pin_partition.items():
+        if not 0 <= partition < most:
+            raise PlanError(f"pin: kernel {name!r} in partition {partition}, expected 0 to {most - 1} (p_max {most})")
+    if assumptions.execution == "kernel_by_kernel" and (pin_partition or p_max is not None):
+        raise PlanError(
+            "pins of partitions and p_max have no meaning kernel by kernel, where every kernel has a partition of its"
+            " own; leave them out, or use a dataflow chip (--set execution=dataflow)"
+        )
+    if assumptions.empty_partitions == "forbid" and assumptions.execution == "dataflow" and p_max is None:
+        raise PlanError("empty_partitions: forbid means exactly p_max partitions; give p_max (--p-max)")

@@ -1,0 +1,339 @@
+"""What the command line says to bad input: the right exit code, one clear message on stderr, nothing else."""
+
+from __future__ import annotations
+
+import os
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_tools import GRAPH, ONE_CHIP_MAPPING, RECIPE, SYSTEM, Answer, Data, call, changed, spawn, write
+
+USAGE, BAD, INFEASIBLE = 2, 3, 4
+
+
+@dataclass(frozen=True)
+class Case:
+    """One bad call: ``words`` of the command line, where G, S, M and F stand for the written files.
+
+    ``says`` are pieces of the message: the place, what was found, what was expected, a remedy.
+    """
+
+    name: str
+    words: str
+    code: int
+    says: tuple[str, ...]
+    graph: Data | str | bytes = field(default_factory=lambda: GRAPH)
+    system: Data | str | bytes = field(default_factory=lambda: SYSTEM)
+    other: Data | str | bytes | None = None  # M and F: a mapping, or any file
+    suffix: str = ".yaml"
+
+
+def graph(name: str, code: int, *says: str, words: str = "check G", **changes: Any) -> Case:
+    return Case(name, words, code, says, graph=changed(GRAPH, **changes))
+
+
+def system(name: str, code: int, *says: str, words: str = "check S", **changes: Any) -> Case:
+    return Case(name, words, code, says, system=changed(SYSTEM, **changes))
+
+
+def recipe(name: str, code: int, *says: str, words: str = "check G", **changes: Any) -> Case:
+    return Case(name, words, code, says, graph=changed(RECIPE, **changes))
+
+
+def text(name: str, content: str | bytes, *says: str, suffix: str = ".yaml") -> Case:
+    return Case(name, "check F", BAD, says, other=content, suffix=suffix)
+
+
+def solve(name: str, options: str, code: int, *says: str, graph: Data = GRAPH, **changes: Any) -> Case:
+    return Case(name, f"solve G S {options}", code, says, graph=graph, system=changed(SYSTEM, **changes))
+
+
+def mapping(name: str, code: int, *says: str, **changes: Any) -> Case:
+    return Case(name, "score M G S", code, says, other=changed(ONE_CHIP_MAPPING, **changes))
+
+
+BOMB = "a: &a [x,x,x,x,x,x,x,x,x,x]\n" + "".join(
+    f"{c}: &{c} [{', '.join(['*' + p] * 10)}]\n" for p, c in zip("abcdefg", "bcdefgh", strict=True)
+)
+BIG = changed(GRAPH, kernels__1__m=2**14, kernels__1__k=2**14, kernels__0__m=2**14, kernels__2__k=2**14)
+
+CASES = [
+    # --- graphs
+    graph("cycle", BAD, "$.tensors", "cycle", "up -> down", "acyclic", tensors__2={"src": "down", "dst": "norm"}),
+    graph("unknown op", BAD, "$.kernels[1].op", "found 'gem'", "'gemm'", "did you mean", kernels__1__op="gem"),
+    graph("negative size", BAD, "$.kernels[2].m", "found -64", "expected a number of 1 or more", kernels__2__m=-64),
+    graph("zero size", BAD, "$.kernels[2].n", "found 0", "expected", kernels__2__n=0),
+    graph("size as text", BAD, "$.kernels[0].m", "found '64'", "without quotes", kernels__0__m="64"),
+    graph("unknown key", BAD, "$.kernels[0].outr", "unknown key", "did you mean 'outer'", kernels__0__outr=2),
+    graph("duplicate kernel", BAD, "$.kernels[2].name", "'up'", "twice", "two producers", kernels__2__name="up"),
+    graph(
+        "two tensors into one operand",
+        BAD,
+        "$.tensors[2].dst",
+        "takes 1 input",
+        "elementwise kernel first",
+        tensors__2={"src": "norm", "dst": "up"},
+    ),
+    graph("tensor to unknown kernel", BAD, "$.tensors[1].dst", "'dwn'", "did you mean 'down'", tensors__1__dst="dwn"),
+    graph("kernel eats its own output", BAD, "$.tensors[2]", "own output", tensors__2={"src": "norm", "dst": "norm"}),
+    graph("shapes disagree", BAD, "$.tensors[1]", "shapes disagree", "8192", "7680", kernels__2__k=240),
+    graph("tensor above producer", BAD, "$.tensors[0].bytes", "1000000000", "only 4096", tensors__0__bytes="1 GB"),
+    graph("no kernels", BAD, "$.kernels", "1 or more entries", kernels=[]),
+    graph("newer schema", BAD, "$.schema", "'dfopt/graph/9'", "upgrade dfopt", schema="dfopt/graph/9"),
+    graph("schema typo", BAD, "$.schema", "'dfopt/grph/1'", "did you mean", schema="dfopt/grph/1"),
+    graph("no schema", BAD, "$.schema", "missing", "expected one of dfopt/graph/1", schema=...),
+    # --- workloads
+    recipe("unknown workload", BAD, "$.workload", "'tranformer'", "did you mean 'transformer'", workload="tranformer"),
+    recipe("unknown parameter", BAD, "$.parameters.hiden", "did you mean 'hidden'", parameters__hiden=8),
+    recipe(
+        "ill-typed parameter", BAD, "$.parameters.heads", "found 'four'", "a whole number", parameters__heads="four"
+    ),
+    recipe(
+        "heads that do not divide",
+        BAD,
+        "$.parameters.heads",
+        "3 heads for 64",
+        "divisor",
+        words="solve G S --param mode=training --param heads=3",
+    ),
+    recipe("unknown --param", BAD, "$.parameters.modes", "did you mean 'mode'", words="show G --param modes=training"),
+    recipe("--param without value", USAGE, "--param", "KEY=VALUE", "'mode'", words="show G --param mode"),
+    recipe(
+        "--param twice",
+        USAGE,
+        "--param",
+        "'mode' is given twice",
+        words="show G --param mode=training --param mode=forward",
+    ),
+    graph(
+        "--param on explicit graph",
+        BAD,
+        "$.hidden",
+        "explicit kernels takes batch, repeat",
+        words="show G --param hidden=8",
+    ),
+    # --- systems
+    system("missing unit", BAD, "$.chip.sram.capacity", "unit", "B", chip__sram__capacity=1000000),
+    system("unit of another dimension", BAD, "$.chip.dram.bandwidth", "10 GHz", "GB/s", chip__dram__bandwidth="10 GHz"),
+    system("unit typo", BAD, "$.chip.dram.bandwidth", "Gb/sec", "GB/s", chip__dram__bandwidth="10 Gb/sec"),
+    system("equal dim names", BAD, "$.network[1].name", "'ring' is named twice", network__1=SYSTEM["network"][0]),
+    system(
+        "unknown topology", BAD, "$.network[0].topology", "'rnig'", "did you mean 'ring'", network__0__topology="rnig"
+    ),
+    system("no compute rate", BAD, "$.chip", "compute rate is missing", "give either peak", chip__peak=...),
+    system(
+        "peak that disagrees",
+        BAD,
+        "$.chip",
+        "peak is 1e+12",
+        "lanes x stages x tiles x frequency is 1.638e+10",
+        chip__lanes=8,
+        chip__stages=8,
+        chip__frequency="8 MHz",
+    ),
+    system("share above one", BAD, "$.chip.compute_utilization", "1", chip__compute_utilization="120 %"),
+    # --- files
+    text("duplicate key", "schema: dfopt/graph/1\nname: a\nname: b\n", "$.name", "line 3", "first on line 2"),
+    text("duplicate key in JSON", '{"schema": "x",\n "a": 1, "a": 2}', "$.a", "duplicate key", suffix=".json"),
+    text("YAML bomb", BOMB, "aliases stand for more than"),
+    text("deep nesting", "a: " + "[" * 5000 + "]" * 5000, "levels deep", "flatten"),
+    text("deep nesting in JSON", '{"a": ' + "[" * 99999 + "]" * 99999 + "}", "levels deep", suffix=".json"),
+    text("50 MB", b"#" * 50_000_000, "50,000,000 bytes", "at most"),
+    text("binary", b"\x7fELF\x00\x01\xff\xfe" * 99, "not UTF-8", "expected text"),
+    text("NUL", b"a: \x00\n", "NUL byte", "binary file"),
+    text("empty", "", "the file is empty", "schema:"),
+    text("only a comment", "# nothing\n", "found nothing at the top", "expected a mapping"),
+    text("NaN in JSON", '{"schema": "dfopt/graph/1", "batch": NaN}', "$.batch", "finite number", suffix=".json"),
+    text("NaN in YAML", "schema: dfopt/graph/1\nbatch: .nan\n", "$.batch", "line 2", "finite number"),
+    text("tab", "schema: dfopt/graph/1\nchip:\n\tname: x\n", "line 3", "tab", "spaces"),
+    text("not YAML", "a: [1, 2\nb: 3\n", "line", "brackets"),
+    Case("a folder", "check FOLDER", BAD, ("found a directory", "expected a file")),
+    Case("missing file", "check nope.yaml", BAD, ("nope.yaml", "no such file", "check the spelling")),
+    # --- names
+    Case("graph typo", "solve gpt3-175 S", BAD, ("'gpt3-175'", "did you mean 'gpt3-175b'", "dfopt list graphs")),
+    Case(
+        "system typo", "solve G sn10-8-rng", BAD, ("'sn10-8-rng'", "did you mean 'sn10-8-ring'", "dfopt list systems")
+    ),
+    Case(
+        "assumption typo",
+        "solve G S --assume dfmodl",
+        BAD,
+        ("'dfmodl'", "did you mean 'dfmodel'", "dfopt list assumptions"),
+    ),
+    Case("typo of anything", "show sn10-8-rng", BAD, ("'sn10-8-rng'", "did you mean 'sn10-8-ring'")),
+    Case(
+        "system where a graph belongs",
+        "solve sn10-8-ring S",
+        BAD,
+        ("name of a system", "expected a graph", "GRAPH SYSTEM"),
+    ),
+    Case("graph where a system belongs", "solve G gpt2-small", BAD, ("name of a graph", "expected a system")),
+    Case(
+        "system file where a graph belongs",
+        "solve S S",
+        BAD,
+        ("$.schema", "'dfopt/system/1'", "a system where a graph"),
+    ),
+    Case(
+        "graph file where a system belongs", "solve G G", BAD, ("$.schema", "'dfopt/graph/1'", "a graph where a system")
+    ),
+    Case("list of nothing", "list graph", USAGE, ("'graph'", "graphs, systems or assumptions")),
+    Case("schema of nothing", "schema grph", USAGE, ("'grph'", "graph, system, assumptions")),
+    Case("unknown command", "slove G S", USAGE, ("slove",)),
+    Case("unknown option", "solve G S --tensor 4", USAGE, ("--tensor",)),
+    Case("missing argument", "solve G", USAGE, ("SYSTEM",)),
+    # --- plans and options
+    solve("a degree that no dims give", "--tp 3", USAGE, "TP 3", "ring (ring of 4)", "[1, 4]"),
+    solve("degrees that miss the chips", "--tp 4 --pp 4 --dp 4", USAGE, "TP 4, PP 4, DP 4", "must be 4"),
+    solve("degree zero", "--tp 0", USAGE, "--tp", "greater than or equal to 1"),
+    solve(
+        "batch that does not divide",
+        "--dp 4 --batch 6",
+        USAGE,
+        "batch of 6",
+        "does not divide over DP 4",
+        "multiple of 4",
+    ),
+    solve("pin to unknown kernel", "--pin upp=0", USAGE, "'upp'", "no kernel"),
+    solve("pin that is no number", "--pin up=first", USAGE, "--pin", "'first'", "partition number"),
+    solve("pin beyond p_max", "--pin up=7 --p-max 2", USAGE, "'up'", "partition 7", "0 to 1"),
+    solve("pin without fusion", "--pin up=1 --kernel-by-kernel", USAGE, "--pin", "--kernel-by-kernel", "leave one out"),
+    solve("pin given twice", "--pin up=0 --pin up=1", USAGE, "--pin", "'up' is given twice"),
+    solve("no such scheme", "--shard up=z", USAGE, "--shard", "'z'", "outer, m, k, n, none"),
+    solve("illegal scheme", "--tp 4 --shard norm=k", USAGE, "'norm'", "cannot be sharded by 'k'", "allows"),
+    solve("unknown assumption", "--set overlp=none", BAD, "--set", "$.overlp", "did you mean 'overlap'"),
+    solve("bad assumption", "--set overlap=some", BAD, "$.overlap", "found 'some'", "'perfect'"),
+    solve("time limit 0", "--time-limit 0", USAGE, "--time-limit", "greater than or equal to 0.1"),
+    solve("negative time limit", "--time-limit -5", USAGE, "--time-limit", "greater than or equal to 0.1"),
+    solve("gap above one", "--gap 2", USAGE, "--gap", "less than or equal to 1"),
+    solve(
+        "cycle model without lanes", "--set compute_model=cycle", BAD, "$.chip", "lanes, stages and frequency", "fixed"
+    ),
+    solve("exact partitions without p_max", "--assume dfmodel", USAGE, "p_max", "--p-max"),
+    solve("output of no kind", "-o result.txt", USAGE, "--output", "'result.txt'", ".json"),
+    solve("output in no folder", "-o no/where/result.json", USAGE, "--output", "folder that does not exist"),
+    # --- what cannot run
+    solve("SRAM too small", "--tp 4", INFEASIBLE, "SRAM", "short by", "levers", chip__sram__capacity="100 B"),
+    solve("DRAM too small", "", INFEASIBLE, "short by", "levers", chip__dram__capacity="2 kB"),
+    solve(
+        "p_max too small",
+        "--tp 4 --p-max 1",
+        INFEASIBLE,
+        "at most 1 partition",
+        "levers",
+        graph=BIG,
+        chip__sram__capacity="100 MB",
+        chip__dram__capacity="1 TB",
+    ),
+    solve("consumer pinned before producer", "--pin up=1 --pin down=0", INFEASIBLE, "pins", "levers"),
+    # --- mappings
+    mapping(
+        "kernel without a place", BAD, "$.kernels", "'down'", "add an entry", kernels=ONE_CHIP_MAPPING["kernels"][:2]
+    ),
+    mapping(
+        "kernel with two places",
+        BAD,
+        "mapped twice: up",
+        "exactly one place",
+        kernels__3=ONE_CHIP_MAPPING["kernels"][1],
+    ),
+    mapping("kernel of another graph", BAD, "$.kernels[2].name", "did you mean 'down'", kernels__2__name="dwn"),
+    mapping("plan of another system", USAGE, "$.plan", "1 x 1 x 8 = 8", "has 4 chips", plan__dp=8),
+    mapping("plan on unknown dims", USAGE, "$.plan.dp_dims[0]", "'x'", "the system's dims: ring", plan__dp_dims=["x"]),
+    Case("graph where a mapping belongs", "score G G S", BAD, ("$.schema", "a graph where a mapping is wanted")),
+    # --- other people's files
+    Case("import of no JSON", "import dfmodel F -o OUT", BAD, ("JSON",), other="hello: [", suffix=".json"),
+    Case(
+        "import of no case",
+        "import dfmodel F -o OUT",
+        BAD,
+        ("$.setup", "not a DFModel case"),
+        other="{}",
+        suffix=".json",
+    ),
+    Case(
+        "import of half a case",
+        "import dfmodel F -o OUT",
+        BAD,
+        ("$.setup", "system"),
+        other='{"setup": {}}',
+        suffix=".json",
+    ),
+    Case("import of nothing", "import dfmodel nope.json -o OUT", BAD, ("nope.json", "no such file")),
+]
+
+
+def words_of(case: Case, folder: Path) -> list[str]:
+    """The case's words with its files written and their names filled in."""
+    files = {"G": folder / "graph.yaml", "S": folder / "system.yaml"}
+    write(folder, "graph.yaml", case.graph)
+    write(folder, "system.yaml", case.system)
+    if case.other is not None:
+        files["M"] = files["F"] = write(folder, f"other{case.suffix}", case.other)
+    files |= {"FOLDER": folder, "OUT": folder / "out"}
+    return [str(files.get(word, word)) for word in case.words.split()]
+
+
+def assert_one_clear_error(answer: Answer, case: Case) -> None:
+    assert answer.code == case.code, answer.err
+    assert answer.out == ""
+    assert "Traceback" not in answer.err
+    for piece in case.says:
+        assert piece in answer.err, answer.err
+    assert len(re.findall("^(?:dfopt|Error): ", answer.err, re.MULTILINE)) == 1, answer.err
+    assert len(answer.err) < 3000, "nobody reads this much"
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
+def test_bad_input(case: Case, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    assert_one_clear_error(call(*words_of(case, tmp_path)), case)
+
+
+def test_pin_beyond_all_partitions(tmp_path: Path) -> None:
+    answer = spawn("solve", "gpt2-small", "sn10-8-ring", "--pin", "Q=9999")
+    assert "Traceback" not in answer.err
+    assert answer.code in (USAGE, INFEASIBLE)
+
+
+REAL = (
+    "cycle", "YAML bomb", "deep nesting in JSON", "system typo", "a degree that no dims give", "SRAM too small",
+    "plan of another system", "import of no case", "unknown option",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("case", [case for case in CASES if case.name in REAL], ids=lambda case: case.name)
+def test_no_traceback_reaches_a_terminal(case: Case, tmp_path: Path) -> None:
+    assert_one_clear_error(spawn(*words_of(case, tmp_path), cwd=tmp_path), case)
+
+
+def test_every_issue_of_a_file_is_told_at_once(tmp_path: Path) -> None:
+    path = write(tmp_path, "g.yaml", changed(GRAPH, kernels__0__m=0, kernels__1__op="gem", batch="8"))
+    answer = call("check", path)
+    assert answer.code == BAD
+    assert f"{path}: 3 problems" in answer.err
+    assert all(place in answer.err for place in ("$.kernels[0].m", "$.kernels[1].op", "$.batch"))
+
+
+def test_the_message_names_the_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "mine.yaml", changed(SYSTEM, chip__tiles=0))
+    for words in (("check", path), ("show", path), ("solve", "gpt2-small", path)):
+        assert f"dfopt: {path}: 1 problem\n  $.chip.tiles: " in call(*words).err
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may read everything")
+def test_unreadable_file(tmp_path: Path) -> None:
+    path = write(tmp_path, "g.yaml", GRAPH)
+    path.chmod(0)
+    answer = call("check", path)
+    assert answer.code == BAD
+    assert "permission denied" in answer.err
+
+
+def test_with_json_errors_still_go_to_stderr(tmp_path: Path) -> None:
+    answer = call("solve", "gpt2-small", "sn10-8-ring", "--tp", "3", "--json")
+    assert (answer.code, answer.out) == (USAGE, "")
+    assert "TP 3" in answer.err

@@ -1,0 +1,376 @@
+"""Every command from end to end, as a new user would call it."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from cli_tools import GRAPH, ONE_CHIP_MAPPING, RECIPE, SYSTEM, Data, call, changed, spawn, write
+
+import dfopt
+from dfopt.documents.assumptions import PROFILES
+from dfopt.documents.kinds import KINDS
+from dfopt.documents.result import Result
+
+SOLVE = ("solve", "gpt2-small", "sn10-8-ring", "--no-sensitivity")
+
+
+def solved(*options: object, base: tuple[str, ...] = SOLVE) -> Data:
+    """The JSON of a solve that succeeds."""
+    answer = call(*base, *options, "--json", "-q")
+    assert (answer.code, answer.err) == (0, "")
+    found: Data = json.loads(answer.out)
+    return found
+
+
+# --- list, show, check ----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind, expected",
+    [("graphs", "gpt3-175b"), ("systems", "sn10-8-torus"), ("assumptions", "dfmodel")],
+)
+def test_list(kind: str, expected: str) -> None:
+    plain, as_json = call("list", kind), call("list", kind, "--json")
+    assert plain.code == as_json.code == 0
+    assert expected in plain.out.splitlines() == json.loads(as_json.out)
+
+
+@pytest.mark.parametrize("name", ["gpt2-small", "sn10-8-torus", "dfmodel"])
+def test_show_of_the_zoo(name: str) -> None:
+    answer = call("show", name)
+    assert answer.code == 0
+    assert name in answer.out
+    assert json.loads(call("show", name, "--json").out)["schema"].startswith("dfopt/")
+
+
+def test_show_of_a_graph_with_parameters() -> None:
+    assert "18 kernels, 21 tensors" in call("show", "gpt2-small").out
+    training = call("show", "gpt2-small", "--param", "mode=training", "--param", "batch=64").out
+    assert "41 kernels, 53 tensors" in training
+    assert "loaded with batch=64, mode='training'" in training
+
+
+def test_show_leaves_brackets_and_colons_alone(tmp_path: Path) -> None:
+    path = write(tmp_path, "g.yaml", changed(GRAPH, description="[bold] words in [brackets] and :smile:"))
+    assert "[bold] words in [brackets] and :smile:" in call("show", path).out
+    plan = write(tmp_path, "p.yaml", {"schema": "dfopt/plan/1", "tp": 8, "tp_dims": ["x", "y"]})
+    assert "tp_dims: [x, y]" in call("show", plan).out
+
+
+def test_check_of_good_and_bad(tmp_path: Path) -> None:
+    good, bad = write(tmp_path, "good.json", SYSTEM), write(tmp_path, "bad.yaml", changed(GRAPH, batch=0))
+    answer = call("check", good, bad, "gpt2-small", "nothing-of-the-kind")
+    assert answer.code == 3
+    assert answer.out == f"{good}: ok (dfopt/system/1)\ngpt2-small: ok (dfopt/graph/1)\n"
+    assert "$.batch" in answer.err
+    assert "nothing-of-the-kind" in answer.err
+    rows = json.loads(call("check", good, bad, "--json").out)
+    assert [row["ok"] for row in rows] == [True, False]
+    assert "$.batch" in rows[1]["error"]
+
+
+def test_check_reads_a_pipe_once(tmp_path: Path) -> None:
+    path = write(tmp_path, "s.yaml", SYSTEM)
+    shell = f"cat {shlex.quote(str(path))} | {shlex.quote(sys.executable)} -m dfopt check /dev/stdin"
+    found = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=60)
+    assert (found.returncode, found.stderr) == (0, "")
+    assert "ok (dfopt/system/1)" in found.stdout
+
+
+# --- solve and score ------------------------------------------------------------------------------
+
+
+def test_solve_in_words() -> None:
+    answer = call("solve", "gpt2-small", "sn10-8-ring")
+    assert (answer.code, answer.err) == (0, "")
+    for piece in ("step time", "utilization", "proven optimal, gap 0 %", "bottleneck", "With 10 % more of"):
+        assert piece in answer.out
+
+
+def test_solve_as_json_is_a_result() -> None:
+    data = solved("--tp", 8)
+    assert data["status"] == "optimal"
+    assert data["gap"] == 0
+    assert data["plan"]["tp"] == 8
+    result = Result.from_data(data)
+    assert result.step_time_s == data["step_time_s"] > 0
+    assert 0 < data["utilization"] == result.utilization < 1
+
+
+def test_result_file_scores_and_shows_the_same(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    answer = call(*SOLVE, "-o", path)
+    assert answer.code == 0
+    result = Result.load(path)
+    shown = call("show", path)
+    assert (shown.code, shown.out) == (0, answer.out)
+    result.mapping.dump(tmp_path / "mapping.yaml")
+    for file in (path, tmp_path / "mapping.yaml"):
+        judged = call("score", file, "gpt2-small", "sn10-8-ring", "--json")
+        assert (judged.code, judged.err) == (0, "")
+        assert json.loads(judged.out)["step_time_s"] == pytest.approx(result.step_time_s, rel=1e-12)
+    assert "step time" in call("score", path, "gpt2-small", "sn10-8-ring").out
+
+
+def test_score_keeps_the_assumptions_of_the_result(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    solved("--tp", 8, "--set", "overlap=none", "-o", path)
+    same = json.loads(call("score", path, "gpt2-small", "sn10-8-ring", "--json").out)["step_time_s"]
+    assert same == pytest.approx(Result.load(path).step_time_s)
+    one_more = call("score", path, "gpt2-small", "sn10-8-ring", "--set", "compute_utilization=0.5", "--json")
+    slower = json.loads(one_more.out)["step_time_s"]
+    default = call("score", path, "gpt2-small", "sn10-8-ring", "--assume", "default", "--json")
+    assert json.loads(default.out)["step_time_s"] < same < slower
+
+
+def test_score_says_when_the_graph_is_another(tmp_path: Path) -> None:
+    path = tmp_path / "result.json"
+    solved("--dp", 8, "-o", path)
+    answer = call("score", path, "gpt2-small", "sn10-8-ring", "--param", "hidden=1536")
+    assert answer.code == 0
+    assert "not the graph that the result was found for" in answer.err
+
+
+def test_score_names_broken_limits(tmp_path: Path) -> None:
+    places = [dict(place, partition=2 - n) for n, place in enumerate(ONE_CHIP_MAPPING["kernels"])]
+    files = [
+        write(tmp_path, f"{n}.yaml", data)
+        for n, data in enumerate((changed(ONE_CHIP_MAPPING, kernels=places), GRAPH, SYSTEM))
+    ]
+    answer = call("score", *files)
+    assert answer.code == 0
+    assert "limit broken" in answer.out
+    assert json.loads(call("score", *files, "--json").out)["violations"]
+
+
+def test_without_fusion_never_faster() -> None:
+    fused, apart = solved("--tp", 8), solved("--tp", 8, "--kernel-by-kernel")
+    assert apart["step_time_s"] >= fused["step_time_s"]
+    assert len({kernel["partition"] for kernel in apart["mapping"]["kernels"]}) == 18
+
+
+def test_training_and_batch() -> None:
+    data = solved("--tp", 8, "--param", "mode=training", "--batch", 64, "--time-limit", 20)
+    assert len(data["mapping"]["kernels"]) == 41
+    assert data["plan"]["microbatches"] == 64
+
+
+def test_pins_and_shards_are_kept() -> None:
+    data = solved("--tp", 8, "--pin", "Add_2=1", "--shard", "FFN0=k", "--p-max", 3)
+    place = {kernel["name"]: kernel for kernel in data["mapping"]["kernels"]}
+    assert place["Add_2"]["partition"] == 1
+    assert place["FFN0"]["sharding"] == "k"
+
+
+def test_assumptions_by_profile_field_and_file(tmp_path: Path) -> None:
+    options = ("--assume", "dfmodel", "--set", "all_reduce_passes=1", "--p-max", 4, "--tp", 8)
+    data = solved(*options)
+    assert data["assumptions"]["all_reduce_passes"] == 1
+    assert data["assumptions"]["profile"] == "dfmodel (changed)"
+    assert len({kernel["partition"] for kernel in data["mapping"]["kernels"]}) == 4
+    PROFILES["dfmodel"].dump(tmp_path / "mine.yaml")
+    mine = ("--assume", tmp_path / "mine.yaml", *options[2:])
+    assert solved(*mine)["step_time_s"] == data["step_time_s"]
+
+
+def test_own_files_solve(tmp_path: Path) -> None:
+    words = ("solve", str(write(tmp_path, "r.json", RECIPE)), str(write(tmp_path, "s.yaml", SYSTEM)))
+    data = solved(base=(*words, "--no-sensitivity"))
+    assert data["status"] == "optimal"
+
+
+# --- schema ---------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def documents() -> dict[str, Data]:
+    """A dumped document of every kind."""
+    result = solved("--tp", 8)
+    return {
+        "graph": json.loads(call("show", "gpt2-small", "--json").out),
+        "system": json.loads(call("show", "a100-8", "--json").out),
+        "assumptions": json.loads(call("show", "dfmodel", "--json").out),
+        "pins": {"schema": "dfopt/pins/1", "p_max": 3, "sharding": {"FFN0": "m"}, "partition": {"Add_2": 1}},
+        "plan": result["plan"],
+        "mapping": result["mapping"],
+        "score": result["score"],
+        "result": result,
+    }
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_schema_accepts_the_dumped_document(kind: str, documents: dict[str, Data]) -> None:
+    answer = call("schema", kind)
+    assert answer.code == 0
+    schema = json.loads(answer.out)
+    document = documents[kind]
+    assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    assert schema["properties"]["schema"]["const"] == document["schema"]
+    accept(document, schema, schema)
+    with pytest.raises(AssertionError):
+        accept({**document, "surprise": 1}, schema, schema)
+
+
+def accept(value: Any, schema: Data, root: Data) -> None:
+    """A validator of the part of JSON Schema that pydantic writes; jsonschema too, where it is installed."""
+    try:
+        import jsonschema  # type: ignore[import-untyped, unused-ignore]
+    except ImportError:
+        pass
+    else:
+        jsonschema.Draft202012Validator.check_schema(root)
+    if "$ref" in schema:
+        accept(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root)
+    for one in schema.get("allOf", ()):
+        accept(value, one, root)
+    options = schema.get("anyOf", schema.get("oneOf", ()))
+    assert not options or any(_accepts(value, one, root) for one in options), (value, options)
+    if "const" in schema:
+        assert value == schema["const"]
+    if "enum" in schema:
+        assert value in schema["enum"]
+    kinds: dict[str, Any] = {
+        "object": dict, "array": list, "string": str, "integer": int, "number": (int, float), "boolean": bool,
+        "null": type(None),
+    }  # fmt: skip
+    if "type" in schema:
+        assert isinstance(value, kinds[schema["type"]]), (value, schema)
+    if isinstance(value, str) and "pattern" in schema:
+        assert re.search(schema["pattern"], value), (value, schema)
+    if isinstance(value, (int, float)):
+        assert schema.get("minimum", value) <= value <= schema.get("maximum", value)
+    if isinstance(value, list):
+        front = schema.get("prefixItems", [])
+        for n, one in enumerate(value):
+            accept(one, front[n] if n < len(front) else schema.get("items", {}), root)
+    if isinstance(value, dict):
+        known = schema.get("properties", {})
+        more = schema.get("additionalProperties", {})
+        assert set(schema.get("required", ())) <= set(value), (set(value), schema["required"])
+        for key, one in value.items():
+            assert key in known or more is not False, key
+            accept(one, known.get(key, more if isinstance(more, dict) else {}), root)
+
+
+def _accepts(value: Any, schema: Data, root: Data) -> bool:
+    try:
+        accept(value, schema, root)
+    except AssertionError:
+        return False
+    return True
+
+
+# --- import ---------------------------------------------------------------------------------------
+
+
+def dfmodel_case() -> Data:
+    """A case in DFModel's own words: two matrix products and a normalisation on a ring of four."""
+
+    def kernel(number: int, name: str, m: int, k: int | None) -> Data:
+        variant = "elementwise_input1" if k is None else "gemm_input1_weight"
+        kind = "SIMD" if k is None else "SYSTOLIC"
+        shape = {"outer": 1, "M": m, "K": k, "N": 32}
+        return {"id": number, "name": name, "type": kind, "variant": variant, "tiling": "N_TILING", **shape}
+
+    return {
+        "name": "small",
+        "setup": {
+            "system": {
+                "num_chip": 4,
+                "accelerator": {
+                    "core": 16, "systolic_width": 8, "systolic_height": 4, "freq": 1.0, "sram_cap": 1e6,
+                },
+                "memory": {"dram_bw": 10.0, "dram_cap": 1e9},
+                "r": {"x": 4, "link_bw_x": 5.0, "par_x": "TP"},
+            },
+            "execution": {
+                "llm": {"num_layer": 3, "global_batch_size": 8, "micro_batch_size": 1, "seq_len": 32},
+                "execution_style": "DATAFLOW", "word": 2, "num_config": 2, "perfect_overlap": True, "compute_util": 0.9,
+            },
+        },
+        "graph": {
+            "kernels": [kernel(1, "norm", 64, None), kernel(2, "up", 256, 64), kernel(3, "down", 64, 256)],
+            "tensors": [{"src": 1, "dst": 2, "bytes": 64 * 32 * 2}, {"src": 2, "dst": 3, "bytes": 256 * 32 * 2}],
+        },
+    }  # fmt: skip
+
+
+def test_import_then_the_printed_command(tmp_path: Path) -> None:
+    case, folder = write(tmp_path, "small.json", dfmodel_case()), tmp_path / "out"
+    answer = call("import", "dfmodel", case, "-o", folder)
+    assert (answer.code, answer.err) == (0, "")
+    assert call("check", *sorted(folder.iterdir())).code == 0
+    printed = shlex.split(answer.out.strip().splitlines()[-1])
+    assert printed[:2] == ["dfopt", "solve"]
+    data = solved(base=tuple(printed[1:]))
+    assert data["status"] == "optimal"
+    assert data["plan"]["tp"] == 4
+    assert data["plan"]["layers_per_stage"] == 3
+    assert len({kernel["partition"] for kernel in data["mapping"]["kernels"]}) == 2
+
+
+def test_import_of_an_unsupported_case(tmp_path: Path) -> None:
+    case = changed(dfmodel_case(), setup__system__HBD={"size": 4})
+    answer = call("import", "dfmodel", write(tmp_path, "c.json", case), "-o", tmp_path / "out")
+    assert answer.code == 3
+    assert "not supported yet: HBD" in answer.err
+
+
+# --- the frame ------------------------------------------------------------------------------------
+
+
+def test_version_by_module() -> None:
+    answer = spawn("--version")
+    assert (answer.code, answer.out, answer.err) == (0, f"dfopt {dfopt.__version__}\n", "")
+
+
+@pytest.mark.parametrize("words", ["", "list", "show", "check", "solve", "score", "schema", "import", "import dfmodel"])
+def test_help_everywhere(words: str) -> None:
+    short, long = call(*words.split(), "-h"), call(*words.split(), "--help")
+    assert short.code == 0
+    assert short.out == long.out
+    assert "Usage: " in short.out
+    assert max(len(line) for line in short.out.splitlines()) <= 80
+
+
+def test_help_is_quick() -> None:
+    took = []
+    for _ in range(5):
+        began = time.perf_counter()
+        assert spawn("--help").code == 0
+        took.append(time.perf_counter() - began)
+    assert statistics.median(took) < 0.8  # 0.2 s on an idle machine; the promise is 0.4 s
+
+
+@pytest.mark.parametrize("columns", ["80", "140"])
+def test_tables_fit_and_are_not_padded(columns: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", columns)
+    for words in (("solve", "gpt2-small", "sn10-8-torus"), ("show", "gpt3-1t"), ("show", "sn30-1024-2dtorus")):
+        lines = call(*words).out.splitlines()
+        assert all(line == line.rstrip() and len(line) <= int(columns) for line in lines)
+        assert not any("…" in line for line in lines), "something is cut"
+    assert any("LayerNorm_1" in line for line in call("solve", "gpt2-small", "sn10-8-torus").out.splitlines())
+
+
+def test_a_reader_that_goes_away_is_no_error() -> None:
+    shell = f"{shlex.quote(sys.executable)} -m dfopt show gpt3-1t --json | head -1"
+    found = subprocess.run(shell, shell=True, capture_output=True, text=True, timeout=60)
+    assert (found.stdout, found.stderr) == ("{\n", "")
+
+
+def test_text_is_ascii_where_the_terminal_is(tmp_path: Path) -> None:
+    answer = spawn("show", "gpt2-small", PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert (answer.code, answer.err) == (0, "")
+    assert "18 kernels" in answer.out
+    french = write(tmp_path, "g.yaml", changed(GRAPH, description="réseau → carte"))
+    answer = spawn("show", french, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
+    assert "Traceback" not in answer.err

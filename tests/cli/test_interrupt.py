@@ -1,0 +1,111 @@
+"""Ctrl-C and the time limit: the best mapping so far comes out, soon, with its gap."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from cli_tools import SMALL_SRAM, Data, command, spawn, wide_graph, write
+
+
+@pytest.fixture(scope="module")
+def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Words of a solve that takes many times longer than these tests wait."""
+    folder = tmp_path_factory.mktemp("wide")
+    graph, system = write(folder, "graph.yaml", wide_graph()), write(folder, "system.yaml", SMALL_SRAM)
+    return ("solve", str(graph), str(system), "--json")
+
+
+@contextmanager
+def process(*words: object) -> Iterator[subprocess.Popen[str]]:
+    """A running command line; it does not outlive the test."""
+    running = subprocess.Popen(command(*words), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    try:
+        yield running
+    finally:
+        running.kill()
+        running.communicate()
+
+
+def interrupt(running: subprocess.Popen[str], within: float) -> tuple[str, str]:
+    """Ctrl-C; the process must end within some seconds."""
+    running.send_signal(signal.SIGINT)
+    return running.communicate(timeout=within)
+
+
+def test_ctrl_c_prints_the_best_so_far(long: tuple[str, ...]) -> None:
+    with process(*long, "--time-limit", 60) as running:
+        time.sleep(4)
+        out, err = interrupt(running, 3)
+        assert running.returncode == 0, err
+    data: Data = json.loads(out)
+    assert data["status"] in ("interrupted_with_solution", "optimal")
+    assert (data["gap"] > 0) == (data["status"] != "optimal")
+    assert data["bound_s"] <= data["step_time_s"]
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize("after", [0.9, 1.2])
+def test_ctrl_c_while_plans_are_prepared(long: tuple[str, ...], after: float) -> None:
+    with process(*long, "--time-limit", 15) as running:
+        time.sleep(after)
+        _, err = interrupt(running, 4)
+        assert running.returncode in (0, 5)
+        assert "Traceback" not in err
+
+
+def test_ctrl_c_during_start_up_shows_no_traceback(long: tuple[str, ...]) -> None:
+    with process(*long) as running:
+        maps = Path(f"/proc/{running.pid}/maps")
+        if maps.exists():  # Linux: wait until Python itself is up and the command has begun to import
+            until = time.perf_counter() + 20
+            while "_multiarray_umath" not in maps.read_text() and time.perf_counter() < until:
+                time.sleep(0.005)
+        else:
+            time.sleep(1)
+        out, err = interrupt(running, 5)
+    assert (running.returncode, out) == (5, "")
+    assert err == "dfopt: interrupted before the first mapping was found\n"
+
+
+def test_progress_is_a_line_now_and_then(long: tuple[str, ...]) -> None:
+    with process(*long, "--time-limit", 60) as running:
+        time.sleep(8)
+        out, err = interrupt(running, 20)
+    json.loads(out)  # nothing but JSON on stdout
+    lines = err.splitlines()
+    assert 1 <= len(lines) <= 5
+    form = r" *([\d.]+) s  TP\d.* DP\d\S*  (inter|intra)chip.*:  (best|no solution).*, (no )?bound.*"
+    times = [float(found[1]) for line in lines if (found := re.fullmatch(form, line))]
+    assert len(times) == len(lines), err
+    assert min(times) >= 1
+    assert all(second - first >= 4.9 for first, second in pairwise(times))
+
+
+def test_quiet_is_quiet(long: tuple[str, ...]) -> None:
+    answer = spawn(*long, "--time-limit", 2, "--no-sensitivity", "-q")
+    assert (answer.code, answer.err) == (0, "")
+
+
+def test_the_time_limit_holds(long: tuple[str, ...]) -> None:
+    began = time.perf_counter()
+    answer = spawn(*long, "--time-limit", 3, "--no-sensitivity")
+    assert time.perf_counter() - began < 7
+    data = json.loads(answer.out)
+    assert data["status"] == "limit_with_solution"
+    assert data["gap"] > 0
+    assert data["seconds"] < 5
+
+
+def test_the_time_limit_holds_with_sensitivities(long: tuple[str, ...]) -> None:
+    began = time.perf_counter()
+    assert spawn(*long, "--time-limit", 3).code == 0
+    assert time.perf_counter() - began < 7
