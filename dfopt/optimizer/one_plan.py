@@ -165,7 +165,7 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Itera
         tables,
         assumptions,
         gap=options.gap,
-        time_limit=options.left(),
+        time_limit=options.left() / 2,  # a hard sharding must leave time for the fusion
         progress=_report(options, plan, "interchip"),
     )
     low = inter.objective * (1 - inter.solution.gap)

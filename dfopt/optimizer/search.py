@@ -14,6 +14,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, SolveError
+from dfopt.milp import Termination
 from dfopt.optimizer.one_plan import Options, Prepared, Solved, finish, prepare, with_starts
 from dfopt.problems.bounds import plan_bound
 
@@ -49,7 +50,11 @@ class Search:
                 if floor > promised * (1 + 1e-12) or self._out_of_time(bool(ready)):
                     self._skip(plan, variant, floor, promised)
                     continue
-                started = with_starts(variant)
+                try:
+                    started = with_starts(variant)
+                except KeyboardInterrupt:
+                    self._stop()
+                    started = variant
                 known = started.best_known(assumptions)
                 promised = min(promised, known)
                 ready.append((known, floor, plan.label, started))
@@ -86,7 +91,13 @@ class Search:
 
     def _variants(self, plan: Plan, bound: float) -> Iterator[Prepared]:
         try:
-            yield from prepare(self.graph, self.system, plan, self.options)
+            for variant in prepare(self.graph, self.system, plan, self.options):
+                if variant.record.termination == Termination.INTERRUPTED_WITH_SOLUTION.value:
+                    self._stop()
+                yield variant
+        except NoSolution as error:
+            self.unsolved = error
+            self._note(plan, None, status="limit", bound_s=bound, note=str(error))
         except Infeasible as error:
             self._infeasible(plan, None, error)
         except KeyboardInterrupt:

@@ -13,14 +13,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import NoReturn
 
 import numpy as np
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
-from dfopt.errors import Infeasible
-from dfopt.milp import Model, Solution, TracePoint, solve
+from dfopt.errors import Infeasible, NoSolution, SolverFailure
+from dfopt.milp import Model, Solution, Termination, TracePoint, solve
 from dfopt.problems.interchip_tables import Floats, InterChipTables, Ints, build
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
@@ -232,6 +233,8 @@ def optimize_interchip(
     ------
     Infeasible
         If pinned shardings contradict each other.
+    NoSolution
+        If the time limit came first.
     """
     unit_s = max(float(tables.compute_o.sum()) / max(tables.stages, 1), 1e-30)
     formulation = _Formulation(tables, assumptions.stage_time, unit_s)
@@ -266,8 +269,10 @@ def optimize_interchip(
         if solution.x is None:
             if chosen is not None:
                 break
-            raise Infeasible(_why(solution))
+            _raise(solution, scale)
         first, chosen = first or solution, solution
+        if solution.termination in (Termination.LIMIT_WITH_SOLUTION, Termination.INTERRUPTED_WITH_SOLUTION):
+            break
         if position + 1 < len(levels) and terms:
             flat = np.concatenate([np.ravel(columns) for columns, _ in terms]).reshape(1, -1)
             cost = np.concatenate([np.broadcast_to(np.ravel(c), np.size(columns)) for columns, c in terms]).reshape(
@@ -305,8 +310,14 @@ def _decode(
     )
 
 
-def _why(solution: Solution) -> str:
-    return (
-        "no sharding satisfies the pinned schemes together"
-        f" ({solution.termination.value}); levers: unpin a kernel, another TP degree"
-    )
+def _raise(solution: Solution, scale: float) -> NoReturn:
+    if solution.termination == Termination.INFEASIBLE:
+        raise Infeasible(
+            "no sharding and stage assignment satisfies the pinned schemes together; levers: unpin a kernel, another"
+            " TP degree"
+        )
+    if solution.termination == Termination.INTERRUPTED_NO_SOLUTION:
+        raise KeyboardInterrupt
+    if solution.termination == Termination.LIMIT_NO_SOLUTION:
+        raise NoSolution(solution.bound * scale, solution.seconds)
+    raise SolverFailure(solution.message or solution.termination.value)

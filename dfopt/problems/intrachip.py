@@ -8,6 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from typing import NoReturn
 
 import numpy as np
 
@@ -167,7 +168,6 @@ def optimize_intrachip(
         raise CutOff(cutoff, solution)
     if solution.x is None:
         _raise(solution, assignment)
-    assert solution.x is not None
     partition_k = np.argmax(assignment.model.value("A", solution.x), axis=1).astype(np.int64)
     return IntraChipMapping(
         partition_k=partition_k,
@@ -267,7 +267,7 @@ def _unfinished(termination: Termination, value: float, bound: float, message: s
     return replace(closed_form(value, 0.0, message), termination=termination, bound=bound, gap=(value - bound) / value)
 
 
-def _raise(solution: Solution, assignment: Assignment) -> None:
+def _raise(solution: Solution, assignment: Assignment) -> NoReturn:
     limits, unit = assignment.limits, assignment.unit_b
     if solution.termination == Termination.INFEASIBLE:
         blocks = [f"sram_{p}" for p in range(limits.p_max)]
