@@ -1,0 +1,60 @@
+"""The README's console examples print what it shows, and its marked commands are what CI runs."""
+
+from __future__ import annotations
+
+import doctest
+import re
+import shlex
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from dfopt.cli import app
+
+ROOT = Path(__file__).parent.parent
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def console_blocks() -> list[tuple[str, str]]:
+    """(command, expected output) of every example that shows its output."""
+    found = []
+    for block in re.findall(r"```console\n(.*?)```", README, re.DOTALL):
+        for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+            command, _, output = part.partition("\n")
+            found.append((command.partition("  #")[0].strip(), output))
+    return found
+
+
+SHOWN = [(command, output) for command, output in console_blocks() if output.strip()]
+
+
+@pytest.mark.parametrize(("command", "output"), SHOWN, ids=[command for command, _ in SHOWN])
+def test_output_is_what_the_readme_shows(command: str, output: str) -> None:
+    done = CliRunner().invoke(app, shlex.split(command)[1:])
+    assert done.exit_code == 0, done.output
+    flags = doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE
+    checker = doctest.OutputChecker()
+    example = doctest.Example(command, output)
+    assert checker.check_output(output, done.stdout, flags), checker.output_difference(example, done.stdout, flags)
+
+
+def test_the_other_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "my-graph.yaml").write_text((ROOT / "graphs" / "gpt2-small.yaml").read_text())
+    (tmp_path / "my-system.yaml").write_text((ROOT / "systems" / "sn10-8-ring.yaml").read_text())
+    commands = [command for command, output in console_blocks() if not output.strip()]
+    assert len(commands) >= 8
+    for command in commands:
+        words = shlex.split(command)
+        if ">" in words:
+            words = words[: words.index(">")]
+        done = CliRunner().invoke(app, words[1:])
+        assert done.exit_code == 0, (command, done.output)
+
+
+@pytest.mark.parametrize("name", ["run", "test"])
+def test_commands_for_a_fresh_machine_are_marked(name: str) -> None:
+    found = re.search(rf"<!-- command: {name} -->\n```\n(.+?)\n```", README)
+    assert found is not None
+    assert found[1].startswith("python -m pip install")
