@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import os
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -69,7 +70,7 @@ def _pairs(items: list[str] | None, option: str) -> dict[str, str]:
 
 def _values(items: list[str] | None, option: str) -> dict[str, Any]:
     """KEY=VALUE with values read as YAML scalars: numbers, true, words."""
-    from dfopt.documents.strict_yaml import parse_scalar
+    from dfopt.documents.scalars import parse_scalar
 
     return {key: parse_scalar(value) for key, value in _pairs(items, option).items()}
 
@@ -378,4 +379,17 @@ def run() -> None:
     """Entry point of the ``dfopt`` command."""
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="backslashreplace")  # an ASCII terminal gets escapes, not a traceback
-    app()
+    try:
+        app()
+    finally:
+        _leave(sys.exc_info()[1])
+
+
+def _leave(end: BaseException | None) -> None:
+    """Leave at once when a solver that hears no interrupt still runs: it would abort a dying interpreter."""
+    engine = sys.modules.get("dfopt.milp.engine")
+    if engine is None or not engine.still_running() or not isinstance(end, SystemExit):
+        return
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os._exit(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)

@@ -1,6 +1,6 @@
 """Hypothesis profiles, and the folder of the shared helpers on the import path.
 
-``HYPOTHESIS_PROFILE=fast|ci|nightly`` (default fast) sets how many examples a property test draws; a test
+``HYPOTHESIS_PROFILE=fast|ci|nightly|hunt`` (default fast) sets how many examples a property test draws; a test
 that solves MILPs takes a share of it with `share`. The marker ``nightly`` keeps long runs out of the default.
 """
 
@@ -10,7 +10,7 @@ import os
 import sys
 from pathlib import Path
 
-from hypothesis import HealthCheck, settings
+from hypothesis import HealthCheck, Phase, settings
 
 HERE = str(Path(__file__).resolve().parent)
 if HERE not in sys.path:
@@ -19,6 +19,11 @@ if HERE not in sys.path:
 _SLOW_DRAWS = (HealthCheck.too_slow, HealthCheck.data_too_large, HealthCheck.filter_too_much)
 _COMMON = {"deadline": None, "suppress_health_check": _SLOW_DRAWS, "print_blob": True}
 settings.register_profile("fast", max_examples=25, **_COMMON)
-settings.register_profile("ci", max_examples=100, derandomize=True, **_COMMON)
+settings.register_profile("ci", max_examples=300, derandomize=True, **_COMMON)
 settings.register_profile("nightly", max_examples=int(os.environ.get("NIGHTLY_EXAMPLES", "2000")), **_COMMON)
+# For the search of bugs: report the first failing example as drawn; shrinking MILPs takes minutes.
+settings.register_profile(
+    "hunt", max_examples=200, phases=(Phase.explicit, Phase.generate), report_multiple_bugs=False, **_COMMON
+)
+settings.register_profile("mut", max_examples=100, derandomize=True, phases=(Phase.explicit, Phase.generate), **_COMMON)
 settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "fast"))

@@ -22,6 +22,7 @@ from typing import Any, Final, NoReturn
 
 import yaml
 
+from dfopt.documents.scalars import NO_LIMIT, resolve
 from dfopt.errors import DocumentError, Issue, json_path, shown
 
 __all__ = ["dump_yaml", "load_strict"]
@@ -34,17 +35,9 @@ _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
 
 _DEEP: Final = f"nested more than {MAX_DEPTH} levels deep", "flatten it, or is it the wrong file?"
-_NO_LIMIT: Final = "leave the key out if there is no limit"
 
 _HALF = re.compile(r"[\ud800-\udfff]")  # of a surrogate pair: no character, and not to be written as UTF-8
 _BREAK = re.compile(r"[\x85\u2028\u2029]")  # line breaks to YAML 1.1 only: always escaped
-_INT = re.compile(r"[-+]?[0-9]+")
-_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
-_FLOAT = re.compile(r"[-+]?(?:\.[0-9]+|[0-9]+(?:\.[0-9]*)?)(?:[eE][-+]?[0-9]+)?")
-_LEADING_ZERO = re.compile(r"[-+]?0[0-9]+")
-_NOT_FINITE = re.compile(r"[-+]?\.(?:inf|Inf|INF)|\.(?:nan|NaN|NAN)")
-_WORDS: Final = {"": None, "~": None, "null": None, "Null": None, "NULL": None, "true": True, "True": True,
-                 "TRUE": True, "false": False, "False": False, "FALSE": False}  # fmt: skip
 
 
 def load_strict(source: str | Path, path: str | None = None) -> dict[str, Any]:
@@ -175,7 +168,7 @@ def _walk(data: Any, check_text: bool) -> Iterator[Issue]:
             if isinstance(value, dict | list):
                 stack.append(((*steps, step), value))
             elif isinstance(value, float) and not math.isfinite(value):
-                yield Issue(json_path(*steps, step), f"found {value}, expected a finite number", _NO_LIMIT)
+                yield Issue(json_path(*steps, step), f"found {value}, expected a finite number", NO_LIMIT)
             elif check_text and isinstance(value, str) and _HALF.search(value):
                 yield Issue(json_path(*steps, step), *half)
 
@@ -304,40 +297,10 @@ class _Builder:
         text = str(event.value)
         if not event.implicit[0]:  # quoted, or a block of text
             return text
-        value = _resolve(text)
+        value = resolve(text)
         if isinstance(value, Issue):
             self.complain(event, value.message, value.remedy)
         return value
-
-
-def _resolve(text: str) -> Any:
-    """An unquoted scalar by the core schema of YAML 1.2, less what is easily misread: that is an issue."""
-    if text in _WORDS:
-        return _WORDS[text]
-    if text[0] not in "+-.0123456789":
-        return text
-    if _LEADING_ZERO.fullmatch(text):
-        return Issue("$", f"found {text[:40]}: a leading zero may mean octal", "drop the zero, or quote it")
-    if _NOT_FINITE.fullmatch(text):
-        return Issue("$", f"found {text}, expected a finite number", _NO_LIMIT)
-    if _INT.fullmatch(text) or _BASED.fullmatch(text):
-        return int(text, 0) if len(text) <= 400 else Issue("$", "found over 400 digits", "shorten the number")
-    if _FLOAT.fullmatch(text):
-        large = Issue("$", f"found {text[:40]}, too large a number", "check the exponent")
-        return float(text) if math.isfinite(float(text)) else large
-    return text
-
-
-def parse_scalar(text: str) -> Any:
-    """One value as a YAML file would read it without quotes; what would be an issue there stays text.
-
-    Examples
-    --------
-    >>> parse_scalar("8"), parse_scalar("1e3"), parse_scalar("true"), parse_scalar("training")
-    (8, 1000.0, True, 'training')
-    """
-    value = _resolve(text) if text else text
-    return text if isinstance(value, Issue) else value
 
 
 def _load_yaml(text: str, name: str) -> Any:
@@ -376,7 +339,7 @@ class _Dumper(_DUMPER):  # type: ignore[misc]  # the C class if there is one
 
 
 def _write_text(dumper: Any, text: str) -> Any:
-    style = '"' if _BREAK.search(text) else None if isinstance(_resolve(text), str) else "'"
+    style = '"' if _BREAK.search(text) else None if isinstance(resolve(text), str) else "'"
     return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
 
 

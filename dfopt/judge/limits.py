@@ -124,9 +124,8 @@ def _passes(case: Case) -> Iterator[str]:
             yield f"stage {stage} has {empty} empty partitions of {count}, the assumptions forbid any"
         if rule == "separate" and forward[stage] and other[stage]:
             yield from _separate(stage, forward[stage], other[stage])
-        # The rule is about two passes: a graph without a second one may use all partitions.
-        # Kernel by kernel there is nothing to share, and the authors' program does not apply it.
-        if rule == "halves" and case.graph.trains and case.assume.execution == "dataflow":
+        # The rule is about two passes, and kernel by kernel the authors' program does not apply it.
+        if rule == "halves" and forward[stage] and other[stage] and case.assume.execution == "dataflow":
             yield from _halves(stage, forward[stage], other[stage], count, forbid)
 
 
@@ -160,7 +159,6 @@ def _halves(stage: int, forward: set[int], other: set[int], count: int, forbid: 
 
 def _together(case: Case) -> Iterator[str]:
     by_name = {one.kernel.name: one for one in case.kernels}
-    exact = case.assume.sharding_rules == "exact" and case.plan.tp > 1
     for one in case.kernels:
         kernel = one.kernel
         if kernel.stage_with is not None:
@@ -170,8 +168,8 @@ def _together(case: Case) -> Iterator[str]:
                     f"kernel {kernel.name!r} is in stage {one.place[0]}, but must be with"
                     f" {kernel.stage_with!r} in stage {stage}"
                 )
-        if exact and kernel.op == "gemm" and kernel.accumulates_into and one.sharding in ("outer", "k"):
-            target = by_name[kernel.accumulates_into]
+        if ops.leaves_partial_sums(kernel, one.sharding, case.plan.tp, case.assume.sharding_rules):
+            target = by_name[str(kernel.accumulates_into)]
             if target.sharding != "k":
                 yield (
                     f"kernel {kernel.name!r} is split by {one.sharding!r} and leaves partial sums, but"

@@ -45,10 +45,7 @@ def tensor_parallel(case: Case) -> list[Paid]:
         return []
     paid = []
     for number, one in enumerate(case.kernels):
-        # The partial sums of an accumulating GEMM travel with the collective of the kernel it adds to.
-        if one.kernel.op == "gemm" and one.kernel.accumulates_into is not None:
-            continue
-        kind = ops.inherent(one.kernel, one.sharding, case.plan.tp)
+        kind = ops.inherent(one.kernel, one.sharding, case.plan.tp, case.assume.sharding_rules)
         if kind is not None:
             paid.append(Paid(number, kind, case.graph.output_bytes(number)))
     for fan in (*case.fans, *case.written_between_layers):

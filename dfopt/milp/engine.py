@@ -309,6 +309,11 @@ def _watch(run: Run, deadline: float, progress: Progress | None) -> str:
             return "limit"
 
 
+def still_running() -> bool:
+    """Whether a HiGHS that was abandoned at a limit is still at work in its thread."""
+    return any(thread.is_alive() for thread in _abandoned)
+
+
 def _wait_for_abandoned() -> None:
     """Give abandoned runs a moment: a HiGHS callback into a dying interpreter aborts the process."""
     until = time.perf_counter() + 3.0

@@ -11,7 +11,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.result import PlanRecord, Result
 from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
-from dfopt.optimizer.one_plan import Formulation, Options, Progress
+from dfopt.optimizer.options import Formulation, Options, Progress
 from dfopt.optimizer.outcome import assemble
 from dfopt.optimizer.search import Search
 from dfopt.optimizer.sensitivity import sensitivities

@@ -1,68 +1,26 @@
-"""One plan solved: sharding and stages, then the partitions of every stage, then the judge."""
+"""One plan fused: the partitions of every stage, then the judge."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
-from typing import Literal
+from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph
-from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
+from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord, SolveRecord
 from dfopt.documents.score import Score
-from dfopt.documents.system import System
-from dfopt.errors import Infeasible, PlanError, ScoreMismatch
+from dfopt.errors import ScoreMismatch
 from dfopt.judge import evaluate
-from dfopt.milp import Solution, Termination, TracePoint
-from dfopt.physics.pipeline import step_time, with_point_to_point
-from dfopt.problems import interchip, intrachip
-from dfopt.problems.blocks import StageTables, chip_of, restrict, stage_tables, tiles_of
-from dfopt.problems.lattice import Lattice, down_sets
-from dfopt.problems.segments import best_segmentation, topological_orders
-from dfopt.problems.stages import gradient_seconds, hop_seconds, per_step_hops, stage_memory
-from dfopt.problems.tables import ShardedGraph, shard, tile_counts
+from dfopt.milp import Termination
+from dfopt.optimizer.options import Options, record_of, reporter
+from dfopt.optimizer.prepared import Prepared
+from dfopt.problems import intrachip
+from dfopt.problems.blocks import tiles_of
 
 Ints = NDArray[np.int64]
-Formulation = Literal["auto", "assignment", "columns"]
 _AGREE = 1e-6
-_DOWN_SETS = 20_000  # pairs of them grow with the square: beyond this `auto` takes the assignment form
-_MOST_DOWN_SETS = 200_000  # what `columns` may ask for
-
-
-@dataclass(frozen=True)
-class Progress:
-    """What a progress callback receives while a solve runs: seconds per layer and microbatch for objectives."""
-
-    plan: str
-    problem: str
-    seconds: float
-    incumbent: float
-    bound: float
-
-
-@dataclass(frozen=True)
-class Options:
-    """What the caller asked for; see :func:`optimize`."""
-
-    assumptions: Assumptions
-    p_max: int | None
-    formulation: Formulation
-    gap: float
-    deadline: float
-    pin_sharding: dict[str, Sharding]
-    pin_partition: dict[str, int]
-    progress: Callable[[Progress], None] | None
-    seed: int
-
-    def left(self) -> float:
-        """Seconds until the deadline, at least a little so that a start is always returned."""
-        return max(self.deadline - time.perf_counter(), 0.05)
 
 
 @dataclass(frozen=True)
@@ -77,170 +35,6 @@ class Solved:
     p_max: int
     interrupted: bool
     limited: bool
-
-
-@dataclass(frozen=True)
-class Prepared:
-    """A plan after its inter-chip solve: stages priced, with a bound and a feasible start."""
-
-    graph: Graph
-    system: System
-    plan: Plan
-    inter: interchip.InterChipMapping
-    sharded: ShardedGraph
-    stage_k: Ints
-    stages: tuple[Stage, ...]
-    hops: tuple[float, ...]
-    per_step_s: float
-    gradients_s: float
-    record: SolveRecord
-    tile_choice: bool
-
-    @property
-    def tile_count(self) -> int | None:
-        """Tiles of the streamed axis, where they are a choice."""
-        return self.sharded.tile_count if self.tile_choice else None
-
-    def floor(self, assumptions: Assumptions) -> float:
-        """Step time that no fusion under this sharding and tile count beats."""
-        return self.step_of([stage.floor for stage in self.stages], assumptions)
-
-    def best_known(self, assumptions: Assumptions) -> float:
-        """Step time that the starts reach."""
-        return self.step_of([stage.best_known for stage in self.stages], assumptions)
-
-    def step_of(self, stage_seconds: list[float], assumptions: Assumptions) -> float:
-        """Step time from the time of one layer of every stage."""
-        slowest = max(
-            with_point_to_point(self.plan.layers_per_stage * seconds, hop, assumptions.overlap)
-            for seconds, hop in zip(stage_seconds, self.hops, strict=True)
-        )
-        return step_time(
-            self.plan,
-            assumptions,
-            slowest,
-            point_to_point_per_step_s=self.per_step_s,
-            gradient_reduction_s=self.gradients_s,
-        ).total
-
-    def layer_cutoff(self, step_s: float, assumptions: Assumptions) -> float | None:
-        """Time of one layer above which the step is slower than ``step_s``; none with several stages."""
-        if len(self.stages) > 1 or not np.isfinite(step_s):
-            return None
-        unit = step_time(self.plan, assumptions, 1.0).total
-        stage = (step_s - self.per_step_s - self.gradients_s) / unit
-        return (stage - (0.0 if assumptions.overlap == "perfect" else self.hops[0])) / self.plan.layers_per_stage
-
-
-@dataclass(frozen=True)
-class Stage:
-    """One distinct stage: its kernels, prices and limits; without a kernel there is nothing to price."""
-
-    members: Ints
-    tables: StageTables | None
-    limits: intrachip.IntraChipLimits | None
-    lattice: Lattice | None
-    start: Ints | None
-    floor: float
-    best_known: float
-
-
-def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Iterator[Prepared]:
-    """Choose sharding and stages of a plan, then price its stages for every tile count worth trying.
-
-    Yields
-    ------
-    Prepared
-        Without starts, see :func:`with_starts`.
-
-    Raises
-    ------
-    Infeasible
-        If a kernel, or what must stay in DRAM, does not fit the chip under any tile count.
-    """
-    assumptions = options.assumptions
-    tables = interchip.build(graph, system, plan, assumptions, options.pin_sharding)
-    inter = interchip.optimize_interchip(
-        graph,
-        tables,
-        assumptions,
-        gap=options.gap,
-        time_limit=options.left() / 2,  # a hard sharding must leave time for the fusion
-        progress=_report(options, plan, "interchip"),
-    )
-    low = inter.objective * (1 - inter.solution.gap)
-    record = _record("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit)
-    refused: Infeasible | None = None
-    yielded = False
-    lattices: dict[int, Lattice | None] = {}
-    counts = tile_counts(graph, assumptions)
-    for tiles in counts:
-        sharded = shard(graph, system, plan, assumptions, inter.sharding, tiles)
-        stage_k = np.array([inter.stage[name] for name in sharded.names], dtype=np.int64)
-        hops = hop_seconds(graph, system, plan, assumptions, sharded, stage_k)
-        try:
-            stages = tuple(_stages(graph, system, plan, options, sharded, stage_k, len(hops), lattices))
-        except Infeasible as error:
-            refused = refused or error
-            continue
-        yielded = True
-        yield Prepared(
-            graph=graph,
-            system=system,
-            plan=plan,
-            inter=inter,
-            sharded=sharded,
-            stage_k=stage_k,
-            stages=stages,
-            hops=tuple(float(hop) for hop in hops),
-            per_step_s=per_step_hops(graph, system, plan, assumptions),
-            gradients_s=gradient_seconds(graph, system, plan, assumptions, sharded, stage_k),
-            record=record,
-            tile_choice=len(counts) > 1,
-        )
-    if refused is not None and not yielded:
-        raise refused
-
-
-def _stages(
-    graph: Graph,
-    system: System,
-    plan: Plan,
-    options: Options,
-    sharded: ShardedGraph,
-    stage_k: Ints,
-    count: int,
-    lattices: dict[int, Lattice | None],
-) -> Iterator[Stage]:
-    """Price every stage. ``lattices`` remembers their down-sets, which no price changes."""
-    chip = chip_of(system, options.assumptions)
-    for number in range(count):
-        members = np.flatnonzero(stage_k == number).astype(np.int64)
-        if not len(members):
-            yield Stage(members, None, None, None, None, 0.0, 0.0)
-            continue
-        stage = stage_tables(restrict(sharded, members), chip)
-        memory = stage_memory(graph, system, plan, options.assumptions, stage.sharded, number)
-        if number not in lattices:
-            lattices[number] = _lattice(graph, stage, options)
-        limits = _limits(graph, stage, lattices[number], memory.left, options)
-        yield Stage(members, stage, limits, lattices[number], None, intrachip.lower_bound(stage, limits), float("inf"))
-
-
-def with_starts(ready: Prepared) -> Prepared:
-    """The same plan with a feasible start for every stage that the greedy cut finds one for."""
-
-    def started(stage: Stage) -> Stage:
-        if stage.tables is None or stage.limits is None:
-            return stage
-        tables, limits = stage.tables, stage.limits
-        if not tables.chip.fused:
-            return replace(stage, best_known=intrachip.kernel_by_kernel(tables, limits).objective)
-        start = intrachip.greedy(tables, limits)
-        known = intrachip.objective(tables, start, limits.p_max) if start is not None else float("inf")
-        return replace(stage, start=start, best_known=known)
-
-    return replace(ready, stages=tuple(started(stage) for stage in ready.stages))
 
 
 def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | PlanRecord:
@@ -278,20 +72,20 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
                 lattice=stage.lattice,
                 start=stage.start,
                 cutoff=ready.layer_cutoff(incumbent, assumptions),
-                progress=_report(options, plan, f"intrachip stage {number}"),
+                progress=reporter(options, plan, f"intrachip stage {number}"),
                 seed=options.seed,
             )
         except intrachip.CutOff as proof:
-            records.append(
-                _record("intrachip", number, "assignment", proof.solution, None, proof.seconds, "slower than the best")
-            )
+            note = f"slower than the best; {proof.solution.message}".removesuffix("; ")
+            form = "columns" if stage.lattice is not None else "assignment"
+            records.append(record_of("intrachip", number, form, proof.solution, None, proof.seconds, note))
             return _pruned(ready, incumbent, records)
         keep = assumptions.forward_backward == "halves"  # there an empty partition in the middle has a meaning
         partition_k[stage.members] = found.partition_k if keep else _compress(found.partition_k)
         times.append(found.objective)
         lows.append(found.bound)
         records.append(
-            _record("intrachip", number, found.formulation, found.solution, found.objective, found.bound, found.note)
+            record_of("intrachip", number, found.formulation, found.solution, found.objective, found.bound, found.note)
         )
     mapping = _mapping(ready, partition_k)
     score = evaluate(mapping, ready.graph, ready.system, assumptions)
@@ -324,86 +118,9 @@ def _pruned(ready: Prepared, bound_s: float, records: list[SolveRecord]) -> Plan
     )
 
 
-def _lattice(graph: Graph, stage: StageTables, options: Options) -> Lattice | None:
-    """Down-sets of a stage, where the options allow the columns form and there are few enough."""
-    if options.formulation == "assignment" or not stage.chip.fused:
-        return None
-    asked = options.formulation == "columns"
-    rule = options.assumptions.forward_backward if graph.trains else "shared"
-    found = down_sets(stage, rule, _MOST_DOWN_SETS if asked else _DOWN_SETS)
-    if found is None and asked:
-        raise PlanError(
-            f"formulation columns: the graph has more than {_MOST_DOWN_SETS} down-sets; use auto or assignment"
-        )
-    return found
-
-
-def _limits(
-    graph: Graph, stage: StageTables, lattice: Lattice | None, dram_left: float, options: Options
-) -> intrachip.IntraChipLimits:
-    assumptions = options.assumptions
-    p_max = options.p_max
-    if not stage.chip.fused:
-        p_max = stage.kernels
-    elif p_max is None and lattice is not None:
-        p_max = stage.kernels  # a path may have any number of blocks
-    elif p_max is None:
-        p_max = default_p_max(stage, assumptions.forward_backward)
-        p_max = max(p_max, 1 + max(options.pin_partition.values(), default=0))
-    place = {name: k for k, name in enumerate(stage.sharded.names)}
-    pins = tuple((place[name], p) for name, p in options.pin_partition.items() if name in place)
-    return intrachip.IntraChipLimits(
-        p_max=p_max,
-        exactly=assumptions.empty_partitions == "forbid",
-        forward_backward=assumptions.forward_backward if graph.trains else "shared",
-        pins=pins if stage.chip.fused else (),
-        dram_left=dram_left,
-        saved_in_dram=assumptions.gradients == "exact" and graph.trains,
-    )
-
-
-def default_p_max(stage: StageTables, forward_backward: str) -> int:
-    """Two partitions more than the best cut of a topological order uses."""
-    n = stage.kernels
-    cuts = [best_segmentation(stage, order, n, False, forward_backward) for order in topological_orders(stage)]
-    used = [int(found[1].max()) + 1 for found in cuts if found is not None]
-    return min(n, (min(used) if used else n // 2) + 2)
-
-
 def _compress(partition_k: Ints) -> Ints:
     """Partitions renumbered without gaps."""
     return np.unique(partition_k, return_inverse=True)[1].astype(np.int64)
-
-
-def _report(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint], None] | None:
-    if options.progress is None:
-        return None
-    callback = options.progress
-    return lambda point: callback(Progress(plan.label, problem, point.seconds, point.objective, point.bound))
-
-
-def _record(
-    problem: str, stage: int, formulation: str, solution: Solution, objective: float | None, bound: float, note: str
-) -> SolveRecord:
-    def finite(value: float) -> float | None:
-        return float(value) if np.isfinite(value) else None
-
-    return SolveRecord(
-        problem="interchip" if problem == "interchip" else "intrachip",
-        stage=stage,
-        formulation=formulation,
-        termination=solution.termination.value,
-        objective=objective,
-        bound=bound,
-        gap=finite(solution.gap),
-        seconds=solution.seconds,
-        nodes=solution.nodes,
-        rows=solution.rows,
-        columns=solution.columns,
-        nonzeros=solution.nonzeros,
-        trace=tuple((p.seconds, finite(p.objective), finite(p.bound)) for p in solution.trace),
-        note=note,
-    )
 
 
 def _mapping(ready: Prepared, partition_k: Ints) -> Mapping:

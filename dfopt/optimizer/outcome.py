@@ -10,7 +10,8 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Matrices, PlanRecord, Provenance, Result, Sensitivity, Status
 from dfopt.documents.system import System
 from dfopt.milp import solver_version
-from dfopt.optimizer.one_plan import Options, Solved
+from dfopt.optimizer.one_plan import Solved
+from dfopt.optimizer.options import Options
 
 
 def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:

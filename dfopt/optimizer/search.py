@@ -15,7 +15,9 @@ from dfopt.documents.result import PlanRecord
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.milp import Termination
-from dfopt.optimizer.one_plan import Options, Prepared, Solved, finish, prepare, with_starts
+from dfopt.optimizer.one_plan import Solved, finish
+from dfopt.optimizer.options import Options
+from dfopt.optimizer.prepared import Prepared, prepare, with_starts
 from dfopt.problems.bounds import plan_bound
 
 
@@ -125,11 +127,15 @@ class Search:
             return
         seconds = time.perf_counter() - started
         if isinstance(outcome, PlanRecord):
-            self.records.append(outcome.model_copy(update={"seconds": seconds}))
+            changes: dict[str, Any] = {"seconds": seconds}
+            if not variant.sharding_proven:  # another sharding might still beat the best
+                changes |= {"status": "limit", "bound_s": bound}
+            self.records.append(outcome.model_copy(update=changes))
             return
         if outcome.interrupted:
             self._stop()
-        proven, step_s = max(bound, outcome.bound_s), outcome.score.step_time_s
+        step_s = outcome.score.step_time_s
+        proven = max(bound, outcome.bound_s) if variant.sharding_proven else bound
         self._note(
             plan,
             variant,

@@ -9,7 +9,8 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.result import Sensitivity
 from dfopt.documents.system import System
 from dfopt.judge import evaluate
-from dfopt.optimizer.one_plan import Options, Solved
+from dfopt.optimizer.one_plan import Solved
+from dfopt.optimizer.options import Options
 from dfopt.optimizer.search import Search
 
 

@@ -39,8 +39,7 @@ broadcast       V/(2b) + floor(n/2) a          2(n-1)/n V/b + 2 ceil(lg n) a  2 
 point_to_point  V/b + hops a                   V/b + a                        V/b + a
 ==============  =============================  =============================  ======================
 
-`CollectiveModel.DFMODEL`, one dimension (table of the DFModel authors' source); the all-gather row also
-takes (n-1) a, their latency term per pass:
+`CollectiveModel.DFMODEL`, one dimension (table of the DFModel authors; all-gather also takes (n-1) a):
 
 ==========================  ===============  ===============  ===============
 kind                        ring             switch           fully connected
@@ -66,7 +65,6 @@ References
    hierarchy", IBM J. R&D 63(6), 2019: one dimension after the other (content unconfirmed; with [1],
    what DFModel cites for its network model).
 .. [5] DFModel, public source `src/intra_chip.py`: ratios as recorded in this project's study of it.
-
 Formulas without a paper (ring all-to-all, ring broadcast, fully connected) are derived in the
 docstrings; `tests/physics/step_simulator.py` checks all of them by moving chunks over explicit links.
 """

@@ -255,6 +255,21 @@ def conversion(produced: Layout, required: Layout) -> Collective | None:
     return Collective.ALL_GATHER if required == "RR" else Collective.ALL_TO_ALL
 
 
-def inherent(kernel: Kernel, scheme: Sharding, degree: int) -> Collective | None:
+def leaves_partial_sums(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> bool:
+    """Whether a GEMM's partial sums travel with the collective of the kernel that its output is added to.
+
+    Examples
+    --------
+    >>> q_bwd = Kernel(name="Q_bwd", op="gemm", outer=4, m=2, k=8, n=16, accumulates_into="V_bwd")
+    >>> leaves_partial_sums(q_bwd, "outer", 2, "exact"), leaves_partial_sums(q_bwd, "outer", 2, "dfmodel")
+    (True, False)
+    """
+    accumulates = kernel.op == "gemm" and kernel.accumulates_into is not None and rules == "exact"
+    return accumulates and degree > 1 and scheme in ("outer", "k")
+
+
+def inherent(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> Collective | None:
     """The collective that a scheme needs by itself: a split contraction leaves partial sums."""
-    return Collective.ALL_REDUCE if scheme == "k" and degree > 1 else None
+    if scheme != "k" or degree == 1 or leaves_partial_sums(kernel, scheme, degree, rules):
+        return None
+    return Collective.ALL_REDUCE

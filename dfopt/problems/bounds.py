@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.physics import ops
@@ -30,10 +31,10 @@ def plan_bound(graph: Graph, system: System, plan: Plan, assumptions: Assumption
         Seconds per step.
     """
     rules, word = assumptions.sharding_rules, graph.word_bytes
-    work = traffic = 0.0
+    compute = traffic = 0.0
     for kernel in graph.kernels:
         schemes = ops.legal_schemes(kernel, plan.tp, rules)
-        work += ops.flop(kernel) * min(ops.split_share(kernel, z, plan.tp, rules) for z in schemes)
+        compute += min(_least_seconds(kernel, z, plan.tp, system, assumptions) for z in schemes)
         traffic += kernel.dram_bytes_per_chip
         if assumptions.weights_from_dram:
             traffic += (
@@ -42,8 +43,24 @@ def plan_bound(graph: Graph, system: System, plan: Plan, assumptions: Assumption
         if assumptions.gradients == "exact":
             least = min(ops.output_share(kernel, z, plan.tp, rules) for z in schemes)
             traffic += 2.0 * ops.gradient_elements(kernel) * word * least
-    compute = work / (system.chip.peak_flops * (assumptions.compute_utilization or 1.0))
     memory = traffic / system.chip.dram.bandwidth
     layer = compute + memory if assumptions.overlap == "none" else max(compute, memory)
     stages = plan.pp if graph.repeat == 1 else 1  # drawn once: the kernels are spread over the stages
     return step_time(plan, assumptions, plan.layers_per_stage * layer / stages).total
+
+
+def _least_seconds(kernel: Kernel, scheme: Sharding, degree: int, system: System, assumptions: Assumptions) -> float:
+    """Compute time of a kernel's largest shard when it has the whole chip and wastes none of it."""
+    chip, rules = system.chip, assumptions.sharding_rules
+    if assumptions.compute_model == "fixed":
+        rate = chip.peak_flops * (assumptions.compute_utilization or 1.0)
+        return ops.flop(kernel) * ops.split_share(kernel, scheme, degree, rules) / rate
+    assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
+    rows, columns, depth = ops.shard_extents(kernel, scheme, degree, rules)
+    # an elementwise kernel uses the lanes only, one element each per cycle
+    cycles = (
+        rows * columns / chip.lanes
+        if kernel.op == "elementwise"
+        else rows * columns * depth / (chip.lanes * chip.stages)
+    )
+    return cycles / (chip.tiles * chip.frequency)

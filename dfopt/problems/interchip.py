@@ -319,5 +319,5 @@ def _raise(solution: Solution, scale: float) -> NoReturn:
     if solution.termination == Termination.INTERRUPTED_NO_SOLUTION:
         raise KeyboardInterrupt
     if solution.termination == Termination.LIMIT_NO_SOLUTION:
-        raise NoSolution(solution.bound * scale, solution.seconds)
+        raise NoSolution(max(solution.bound * scale, 0.0), solution.seconds)
     raise SolverFailure(solution.message or solution.termination.value)

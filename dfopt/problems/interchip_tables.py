@@ -88,8 +88,8 @@ def build(
     for o, (k, z) in enumerate(options):
         kernel = graph.kernels[k]
         compute_o[o] = ops.flop(kernel) * ops.split_share(kernel, z, degree, rules) / rate
-        kind = ops.inherent(kernel, z, degree)
-        if kind is not None and (kernel.accumulates_into is None or rules == "dfmodel"):
+        kind = ops.inherent(kernel, z, degree, rules)
+        if kind is not None:
             bytes_o[o] = graph.output_bytes(k)
             network_o[o] = communication_seconds(kind, bytes_o[o], plan.tp_dims, system, assumptions)
 
@@ -152,7 +152,7 @@ def build(
         partial_kk=tuple(
             (k, index[kernel.accumulates_into])
             for k, kernel in enumerate(graph.kernels)
-            if kernel.accumulates_into is not None and rules == "exact" and degree > 1
+            if kernel.accumulates_into is not None and ops.leaves_partial_sums(kernel, "k", degree, rules)
         ),
     )
 

@@ -217,14 +217,9 @@ def _network_seconds(
     net_k = np.zeros(len(graph.kernels))
     if plan.tp > 1:
         for position, (kernel, scheme) in enumerate(zip(graph.kernels, schemes, strict=True)):
-            if kernel.accumulates_into is None or rules == "dfmodel":
-                net_k[position] += communication_seconds(
-                    ops.inherent(kernel, scheme, plan.tp),
-                    graph.output_bytes(position),
-                    plan.tp_dims,
-                    system,
-                    assumptions,
-                )
+            kind = ops.inherent(kernel, scheme, plan.tp, rules)
+            volume = graph.output_bytes(position)
+            net_k[position] += communication_seconds(kind, volume, plan.tp_dims, system, assumptions)
         paid: set[tuple[int, str]] = set()
         groups = fanout_groups(graph, assumptions)
         for position, (tensor, operand) in enumerate(zip(graph.tensors, ops.operands(graph), strict=True)):

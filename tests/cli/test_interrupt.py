@@ -57,7 +57,7 @@ def test_ctrl_c_prints_the_best_so_far(long: tuple[str, ...]) -> None:
 def test_ctrl_c_while_plans_are_prepared(long: tuple[str, ...], after: float) -> None:
     with process(*long, "--time-limit", 15) as running:
         time.sleep(after)
-        _, err = interrupt(running, 7)  # HiGHS may sit in a root LP that hears no interrupt: 1.5 s, and 3 s at exit
+        _, err = interrupt(running, 5)  # HiGHS may sit in a root LP that hears no interrupt for 1.5 s
         assert running.returncode in (0, 5)
         assert "Traceback" not in err
 

@@ -1,0 +1,282 @@
+"""Brute force: least times by enumeration, with the judge (not the problems' own tables) as the price list."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+from strategies import World, sums_meet
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
+from dfopt.documents.score import Score
+from dfopt.documents.system import Chip
+from dfopt.judge import evaluate
+from dfopt.physics import ops
+
+# -- mappings from bare choices ---------------------------------------------------------------
+
+
+def pieces(graph: Graph, assumptions: Assumptions) -> int:
+    """Tiles that the shortest streamed axis is cut into; ``tile_rows`` is stated, not left to the optimizer."""
+    assert assumptions.tile_rows is not None
+    axes = {"n": lambda k: k.n, "k": lambda k: k.k}
+    lengths = [axes[k.streamed](k) for k in graph.kernels if k.streamed in axes]
+    return math.ceil(min(lengths) / assumptions.tile_rows) if lengths else 1
+
+
+def cycles_with(kernel: Kernel, sharding: Sharding, degree: int, rules: str, count: int, chip: Chip, tiles: int) -> int:
+    """Fewest cycles of a shard on at most ``tiles`` compute tiles, by trying every rectangle of tiles."""
+    rows, inner, columns = kernel.outer * kernel.m, kernel.k, kernel.n
+    if sharding == "outer" and rules == "exact":  # a head is whole
+        rows = math.ceil(kernel.outer / degree) * kernel.m
+    elif sharding in ("outer", "m"):
+        rows = math.ceil(rows / degree)
+    elif sharding == "k":
+        inner = math.ceil(inner / degree)
+    elif sharding == "n":
+        columns = math.ceil(columns / degree)
+    if kernel.streamed == "n":
+        columns = math.ceil(columns / count)
+    elif kernel.streamed == "k":
+        inner = math.ceil(inner / count)
+    assert chip.lanes and chip.stages
+    steps = 1 if kernel.streamed == "none" else count
+    if kernel.op == "elementwise":
+        return steps * math.ceil(rows / (tiles * chip.lanes)) * columns
+    return steps * min(
+        math.ceil(rows / (a * chip.lanes)) * math.ceil(columns / (b * chip.stages)) * inner
+        for a in range(1, tiles + 1)
+        for b in range(1, tiles // a + 1)
+    )
+
+
+def allocate(world: World, sharding: dict[str, Sharding], members: list[Kernel]) -> list[int] | None:
+    """Compute tiles of the kernels of one partition: the best of all allocations; None when there are too many."""
+    chip, most = world.system.chip, world.system.chip.tiles
+    if len(members) > most:
+        return None
+    if world.assumptions.compute_model == "fixed":
+        return [1] * len(members)
+    count = pieces(world.graph, world.assumptions)
+    degree, rules = world.plan.tp, world.assumptions.sharding_rules
+    cost = [
+        [cycles_with(k, sharding[k.name], degree, rules, count, chip, t) for t in range(1, most + 1)] for k in members
+    ]
+    free = [range(1, most - len(members) + 2)] * len(members)
+    fits = (tiles for tiles in itertools.product(*free) if sum(tiles) <= most)
+    return list(min(fits, key=lambda tiles: max(cost[k][t - 1] for k, t in enumerate(tiles))))
+
+
+def mapping_of(
+    world: World, sharding: dict[str, Sharding], stage: dict[str, int], partition: dict[str, int]
+) -> Mapping | None:
+    """The mapping with these choices and the best compute tiles, or None when a partition has too many kernels."""
+    tiles: dict[str, int] = {}
+    for place in {(stage[k.name], partition[k.name]) for k in world.graph.kernels}:
+        members = [k for k in world.graph.kernels if (stage[k.name], partition[k.name]) == place]
+        given = allocate(world, sharding, members)
+        if given is None:
+            return None
+        tiles.update(zip((k.name for k in members), given, strict=True))
+    kernels = tuple(
+        KernelMapping(name=n, sharding=sharding[n], stage=stage[n], partition=partition[n], tiles=tiles[n])
+        for n in (k.name for k in world.graph.kernels)
+    )
+    return Mapping(
+        graph=world.graph.name, system=world.system.name, plan=world.plan, kernels=kernels,
+        tile_count=pieces(world.graph, world.assumptions),
+    )  # fmt: skip
+
+
+def judged(world: World, mapping: Mapping) -> Score:
+    """What the judge says."""
+    return evaluate(mapping, world.graph, world.system, world.assumptions)
+
+
+# -- intra-chip -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Fusion:
+    """A partitioning and its score."""
+
+    partition: dict[str, int]
+    score: Score
+
+
+def fusions(
+    world: World, sharding: dict[str, Sharding], stage: dict[str, int], p_max: int, *, shrink: bool = True
+) -> Iterator[Fusion]:
+    """Every assignment of kernels to partitions that the judge finds no fault with.
+
+    Under ``halves`` a partition's number matters (``p_max`` says where the middle is); else assignments that
+    differ only by empty partitions are tried once (``shrink``).
+    """
+    names = [k.name for k in world.graph.kernels]
+    position = {name: i for i, name in enumerate(names)}
+    edges = [(position[t.src], position[t.dst]) for t in world.graph.tensors if stage[t.src] == stage[t.dst]]
+    rule = world.assumptions.forward_backward if world.graph.trains else "shared"
+    exactly = world.assumptions.empty_partitions == "forbid"
+    forward = [k.phase == "forward" for k in world.graph.kernels]
+    stages = set(stage.values())
+    for choice in itertools.product(range(p_max), repeat=len(names)):
+        if any(choice[a] > choice[b] for a, b in edges):
+            continue
+        used = {s: {p for n, p in zip(names, choice, strict=True) if stage[n] == s} for s in stages}
+        if exactly and any(len(u) < p_max for u in used.values()):
+            continue
+        if rule == "halves":
+            here = {s: [f for f, n in zip(forward, names, strict=True) if stage[n] == s] for s in stages}
+            if any(
+                len(set(here[stage[n]])) == 2 and (p >= (p_max + 1) // 2 if f else p < p_max // 2)
+                for f, n, p in zip(forward, names, choice, strict=True)
+            ):
+                continue
+        elif shrink and any(u != set(range(len(u))) for u in used.values()):
+            continue
+        mapping = mapping_of(world, sharding, stage, dict(zip(names, choice, strict=True)))
+        if mapping is None:
+            continue
+        score = judged(world, mapping)
+        if not score.violations:
+            yield Fusion({k.name: k.partition for k in mapping.kernels}, score)
+
+
+def best_fusion(
+    world: World, sharding: dict[str, Sharding], stage: dict[str, int], p_max: int, *, by: str = "layer"
+) -> Fusion | None:
+    """The fusion with the least layer time (``by='layer'``) or step time, or None when none is legal."""
+    key = (lambda f: f.score.stages[0].layer_time_s) if by == "layer" else (lambda f: f.score.step_time_s)
+    return min(fusions(world, sharding, stage, p_max), key=key, default=None)
+
+
+# -- inter-chip -------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Shard:
+    """A choice of schemes and stages with its figures: seconds per stage, and bytes."""
+
+    sharding: dict[str, Sharding]
+    stage: dict[str, int]
+    compute: np.ndarray
+    network: np.ndarray
+    hop: np.ndarray
+    moved: float
+    converted: float
+
+    def slowest(self, stage_time: str) -> float:
+        """Time of the slowest stage."""
+        terms = np.stack([self.compute, self.network, self.hop])
+        return float((terms.sum(axis=0) if stage_time == "sum" else terms.max(axis=0)).max())
+
+    def levels(self, assumptions: Assumptions) -> tuple[float, ...]:
+        """What is minimised, one after another."""
+        slowest, total = (
+            self.slowest(assumptions.stage_time),
+            float(sum(map(np.sum, (self.compute, self.network, self.hop)))),
+        )
+        if assumptions.sharding_objective == "bytes":
+            split = float(sum(z != "none" for z in self.sharding.values()))
+            return (self.moved, self.converted, split, *([slowest] if len(self.compute) > 1 else []))
+        return (slowest, total)
+
+
+def all_shards(world: World) -> Iterator[Shard]:
+    """Every legal choice of schemes and stages."""
+    graph, plan = world.graph, world.plan
+    rules = world.assumptions.sharding_rules
+    names = [k.name for k in graph.kernels]
+    count = plan.pp if graph.repeat == 1 else 1
+    menus = [ops.legal_schemes(k, plan.tp, rules) for k in graph.kernels]
+    places = [
+        p
+        for p in itertools.product(range(count), repeat=len(names))
+        if stages_legal(graph, dict(zip(names, p, strict=True)))
+    ]
+    for schemes in itertools.product(*menus):
+        sharding = dict(zip(names, schemes, strict=True))
+        if sums_meet(graph, plan, world.assumptions, sharding):
+            for place in places:
+                yield priced(world, sharding, dict(zip(names, place, strict=True)))
+
+
+def stages_legal(graph: Graph, stage: dict[str, int]) -> bool:
+    """Tensors go to later stages, those between two kernels of the other passes to earlier ones."""
+    forward = {k.name: k.phase == "forward" for k in graph.kernels}
+    for t in graph.tensors:
+        ahead = forward[t.src] or forward[t.dst]
+        if (stage[t.src] > stage[t.dst]) if ahead else (stage[t.src] < stage[t.dst]):
+            return False
+    return all(k.stage_with is None or stage[k.name] == stage[k.stage_with] for k in graph.kernels)
+
+
+def priced(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -> Shard:
+    """Seconds by the judge, every kernel in a partition of its own on a chip without limits; bytes by naive sums."""
+    free = world.assumptions.with_(
+        compute_model="fixed", compute_utilization=world.assumptions.compute_utilization or 1.0,
+        gradients="exact", forward_backward="shared", empty_partitions="allow", weight_tiling="forbid",
+    )  # fmt: skip
+    chip = world.system.chip
+    roomy = chip.model_copy(
+        update={
+            "sram": chip.sram.model_copy(update={"capacity": 1e30}),
+            "dram": chip.dram.model_copy(update={"capacity": None}),
+        }
+    )
+    elsewhere = World(world.graph, world.system.model_copy(update={"chip": roomy}), world.plan, free)
+    level = world.graph.levels()
+    order = sorted(level, key=lambda n: (level[n], n))
+    mapping = mapping_of(elsewhere, sharding, stage, {n: p for p, n in enumerate(order)})
+    assert mapping is not None
+    score = judged(elsewhere, mapping)
+    assert not [v for v in score.violations if "empty" not in v], score.violations
+    count = world.plan.pp if world.graph.repeat == 1 else 1
+    compute, network = np.zeros(count), np.zeros(count)
+    for part in score.partitions:
+        compute[part.stage] += part.compute_s
+        network[part.stage] += part.network_s
+    hop = np.array([one.point_to_point_s for one in score.stages]) if world.graph.repeat == 1 else np.zeros(1)
+    inherent, converted = moved_bytes(world, sharding)
+    return Shard(sharding, stage, compute, network, hop, inherent + converted, converted)
+
+
+def moved_bytes(world: World, sharding: dict[str, Sharding]) -> tuple[float, float]:
+    """Bytes of the schemes' own collectives, and of layout conversions."""
+    graph, plan, chosen = world.graph, world.plan, world.assumptions
+    if plan.tp == 1:
+        return 0.0, 0.0
+    kernels = {k.name: k for k in graph.kernels}
+    inherent = sum(
+        graph.output_bytes(k.name)
+        for k in graph.kernels
+        if sharding[k.name] == "k" and not (k.op == "gemm" and k.accumulates_into)
+    )
+    paid: dict[object, float] = {}
+    carried = graph.carried if chosen.layer_boundary == "dram" else ()
+    operands = [*ops.operands(graph), *[1 for _ in carried]]
+    for i, (t, operand) in enumerate(zip((*graph.tensors, *carried), operands, strict=True)):
+        size = graph.bytes_of(t)
+        needed = ops.required_layout(
+            kernels[t.dst], operand, sharding[t.dst], chosen.sharding_rules, size / graph.word_bytes
+        )
+        if ops.conversion(ops.PRODUCED[sharding[t.src]], needed) is not None:
+            shared = chosen.fanout == "shared" and i < len(graph.tensors)
+            paid[(t.src, size, needed) if shared else i] = size
+    return inherent, sum(paid.values())
+
+
+def best_shard(world: World) -> Shard | None:
+    """The lexicographically least choice, levels that agree to 1e-7 counted as equal."""
+    found = list(all_shards(world))
+    if not found:
+        return None
+    for level in range(len(found[0].levels(world.assumptions))):
+        least = min(s.levels(world.assumptions)[level] for s in found)
+        found = [s for s in found if s.levels(world.assumptions)[level] <= least + 1e-7 * max(abs(least), 1e-9)]
+    return found[0]

@@ -1,0 +1,243 @@
+"""Random small workloads, machines and assumptions for property tests (hypothesis).
+
+Figures are chosen so that compute, memory and network times are of one size: FLOP in the hundreds at 1000
+FLOP/s, bytes in the tens at 100 B/s, so that every term decides something now and then.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from hypothesis import assume, settings
+from hypothesis import strategies as st
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.errors import PlanError
+from dfopt.physics import ops
+from dfopt.physics.pipeline import resolve
+from dfopt.problems.plans import plans
+
+WORD = 2
+SIZES = (1, 2, 3, 4, 6, 8)
+
+# Every field of Assumptions but `profile`. Not drawn: tile_rows None under the cycle model (the optimizer's choice).
+CHOICES: dict[str, list[Any]] = {
+    "execution": ["auto", "auto", "auto", "kernel_by_kernel"],
+    "overlap": ["auto", "perfect", "none", "compute_memory"],
+    "compute_model": ["fixed", "cycle"],
+    "compute_utilization": [None, 0.5, 1.0],
+    "sharding_objective": ["seconds", "bytes"],
+    "sharding_rules": ["exact", "dfmodel"],
+    "collective_model": ["exact", "dfmodel"],
+    "all_reduce_passes": [1, 2],
+    "stage_time": ["sum", "max"],
+    "weights_from_dram": [True, False],
+    "layer_boundary": ["dram", "free"],
+    "empty_partitions": ["allow", "forbid"],
+    "forward_backward": ["separate", "halves", "shared"],
+    "fanout": ["shared", "per_consumer"],
+    "skew_buffers": ["depth", "double"],
+    "weight_tiling": ["reread", "reread_all", "free", "forbid"],
+    "gradients": ["exact", "dfmodel"],
+    "bubble": ["one_f_one_b", "interleaved"],
+    "point_to_point": ["per_microbatch", "per_step"],
+    "optimizer_bytes_per_parameter": [0.0, 12.0],
+    "tile_rows": [1, 2],
+}
+
+
+def share(part: float) -> settings:
+    """Settings with a part of the profile's examples, at least five."""
+    return settings(max_examples=max(5, int(settings().max_examples * part)))
+
+
+def assumptions(**fixed: Any) -> st.SearchStrategy[Assumptions]:
+    """Any assumptions, some fields fixed (a list is a choice)."""
+    fields = {
+        name: st.sampled_from(fixed[name] if isinstance(fixed.get(name), list) else [fixed[name]])
+        if name in fixed
+        else st.sampled_from(values)
+        for name, values in CHOICES.items()
+    }
+    return st.fixed_dictionaries(fields).map(lambda values: Assumptions(profile="random", **values))
+
+
+def _consumer(draw: st.DrawFn, op: str, number: int, made: list[Kernel]) -> tuple[dict[str, Any], list[Tensor]]:
+    """Shapes of a kernel of some op and tensors from earlier kernels that agree with them."""
+    size = st.sampled_from(SIZES)
+    name = f"k{number}"
+    if not made or draw(st.integers(0, 5)) == 0:  # a source of its own
+        return {"m": draw(size), "n": draw(size), "outer": draw(st.sampled_from([1, 1, 1, 2, 3]))}, []
+    first = made[draw(st.integers(max(0, len(made) - 3), len(made) - 1))]
+    elements = first.outer * first.m * first.n
+    bytes_ = float(draw(st.sampled_from([elements * WORD] * 3 + [elements]))) if op != "gemm" else None
+    stated = bytes_ if bytes_ != elements * WORD else draw(st.sampled_from([None, bytes_]))
+    tensors = [Tensor(src=first.name, dst=name, bytes=stated, operand=1)]
+    if op == "elementwise":
+        shape = {"outer": first.outer, "m": first.m, "n": first.n}
+        for other in draw(st.lists(st.sampled_from(made), max_size=2)):
+            tensors.append(Tensor(src=other.name, dst=name))
+        return shape, tensors
+    if op == "gemm":
+        if draw(st.booleans()):
+            return {"outer": first.outer, "m": draw(size), "k": first.m, "n": first.n}, tensors
+        shape = {"outer": draw(st.sampled_from([1, 1, 2])), "m": draw(size), "k": first.outer * first.m, "n": first.n}
+        return shape, tensors
+    shape = {"outer": first.outer, "m": draw(size), "k": first.m, "n": first.n}
+    fits = [k for k in made if k.outer * k.m * k.n % (shape["outer"] * shape["k"]) == 0]
+    if fits and draw(st.integers(0, 3)):
+        second = draw(st.sampled_from(fits))
+        shape["m"] = second.outer * second.m * second.n // (shape["outer"] * shape["k"])
+        tensors.append(Tensor(src=second.name, dst=name, operand=2))
+    return shape, tensors
+
+
+@st.composite
+def graphs(
+    draw: st.DrawFn, most: int = 5, least: int = 1, trains: bool | None = None, repeats: tuple[int, ...] = (1, 4)
+) -> Graph:
+    """A DAG of kernels whose shapes agree, listed in any order."""
+    count = draw(st.integers(least, most))
+    trains = draw(st.booleans()) if trains is None else trains
+    forward = draw(st.integers(0, count)) if trains else count
+    kernels: list[Kernel] = []
+    tensors: list[Tensor] = []
+    for number in range(count):
+        later = number >= forward
+        op = draw(st.sampled_from(["gemm", "gemm", "matmul", "elementwise", *(["weight_update"] * 2 if later else [])]))
+        shape, mine = _consumer(draw, op, number, kernels)
+        if op == "elementwise":
+            shape["k"] = 1
+        elif "k" not in shape:
+            shape["k"] = draw(st.sampled_from(SIZES))
+        phase = "forward" if not later else "update" if op == "weight_update" else "backward"
+        gemms = [k.name for k in kernels if k.op == "gemm"]
+        kernels.append(
+            Kernel(
+                name=f"k{number}",
+                op=op,
+                **shape,
+                phase=phase,
+                stream=draw(st.sampled_from([None, None, None, "n", "none", *([] if op == "elementwise" else ["k"])])),
+                flop_per_element=draw(st.sampled_from([1, 1, 5])) if op == "elementwise" else 1,
+                normalizes=op == "elementwise" and draw(st.booleans()),
+                accumulates_into=draw(st.sampled_from([None, None, *gemms])) if op == "gemm" else None,
+                stage_with=draw(st.sampled_from([None] * 5 + [k.name for k in kernels])) if kernels else None,
+                dram_bytes_per_chip=draw(st.sampled_from([0.0, 0.0, 0.0, 24.0])),
+            )
+        )
+        tensors += mine
+    names = st.sampled_from([k.name for k in kernels])
+    carried = draw(st.lists(st.builds(Tensor, src=names, dst=names), max_size=2))
+    return Graph(
+        name="random",
+        repeat=draw(st.sampled_from(repeats)),
+        word_bytes=WORD,
+        batch=draw(st.sampled_from([4, 12])),
+        microbatch=draw(st.sampled_from([1, 1, 2])),
+        kernels=tuple(draw(st.permutations(kernels))),
+        tensors=tuple(draw(st.permutations(tensors))),
+        carried=tuple(carried),
+    )
+
+
+def footprint(graph: Graph) -> float:
+    """Bytes of all tensors and weights, unsharded: a yardstick for memories that are just too small."""
+    weights = sum(ops.weight_elements(k) + ops.gradient_elements(k) for k in graph.kernels)
+    return weights * WORD + sum(graph.bytes_of(t) for t in (*graph.tensors, *graph.carried)) + 1.0
+
+
+@st.composite
+def systems(draw: st.DrawFn, graph: Graph, dims: int = 2, cycle: bool = True, roomy: bool = False) -> System:
+    """A small machine; memories are sometimes tight for this graph."""
+    tiles = draw(st.sampled_from([2, 4, 5] if not roomy else [8]))
+    size = footprint(graph)
+    sram = 1e9 if roomy else draw(st.sampled_from([1e9, 4.0, 2.0, 1.0, 0.7, 0.5])) * size
+    dram = None if roomy else draw(st.sampled_from([None, None, 20.0, 8.0, 3.0, 1.0, 0.5]))
+    network = [
+        NetworkDim(
+            name="xyz"[i],
+            topology=draw(st.sampled_from(["ring", "switch", "fully_connected"])),
+            size=draw(st.sampled_from([1, 2, 2, 3, 4])),
+            link_bandwidth=draw(st.sampled_from([20.0, 100.0, 500.0])),
+            latency=draw(st.sampled_from([0.0, 0.01])),
+        )
+        for i in range(draw(st.integers(0, dims)))
+    ]
+    chip: dict[str, Any] = {"peak": draw(st.sampled_from([300.0, 3000.0]))}
+    if cycle:
+        lanes, stages, frequency = draw(st.sampled_from([(2, 1, 100.0), (1, 2, 40.0), (2, 2, 30.0)]))
+        chip = {"lanes": lanes, "stages": stages, "frequency": frequency}
+        chip["peak"] = draw(st.sampled_from([None, 0.99 * 2 * lanes * stages * tiles * frequency]))
+    return System(
+        name="toy",
+        chip=Chip(
+            name="toy",
+            tiles=tiles,
+            sram=Sram(capacity=sram),
+            dram=Dram(bandwidth=draw(st.sampled_from([40.0, 100.0, 1000.0])), capacity=dram and dram * size),
+            compute_utilization=draw(st.sampled_from([0.5, 0.9])),
+            **chip,
+        ),
+        network=tuple(network),
+        collective_overhead=draw(st.sampled_from([0.0, 0.02])),
+    )
+
+
+@dataclass(frozen=True)
+class World:
+    """What one plan's solve is given; assumptions are resolved."""
+
+    graph: Graph
+    system: System
+    plan: Plan
+    assumptions: Assumptions
+
+
+@st.composite
+def worlds(
+    draw: st.DrawFn,
+    most: int = 5,
+    least: int = 1,
+    trains: bool | None = None,
+    repeats: tuple[int, ...] = (1, 4),
+    max_pp: int = 3,
+    min_pp: int = 1,
+    roomy: bool = False,
+    dims: int = 2,
+    **fixed: Any,
+) -> World:
+    """A graph, a machine, one of its plans, and assumptions."""
+    graph = draw(graphs(most=most, least=least, trains=trains, repeats=repeats))
+    chosen = draw(assumptions(**fixed))
+    system = draw(systems(graph, roomy=roomy, dims=dims, cycle=chosen.compute_model == "cycle" or draw(st.booleans())))
+    try:
+        legal, _ = plans(graph, system)
+    except PlanError:
+        assume(False)
+    legal = [plan for plan in legal if min_pp <= plan.pp <= max_pp]
+    assume(legal)
+    plan = draw(st.sampled_from(legal))
+    return World(graph, system, plan, resolve(chosen, system.chip.execution, system.chip.compute_utilization))
+
+
+def shardings(graph: Graph, plan: Plan, chosen: Assumptions) -> st.SearchStrategy[dict[str, Sharding]]:
+    """Any legal sharding that keeps partial sums together."""
+    legal = {k.name: st.sampled_from(ops.legal_schemes(k, plan.tp, chosen.sharding_rules)) for k in graph.kernels}
+    return st.fixed_dictionaries(legal).filter(lambda z: sums_meet(graph, plan, chosen, z))
+
+
+def sums_meet(graph: Graph, plan: Plan, chosen: Assumptions, sharding: dict[str, Sharding]) -> bool:
+    """Whether split accumulating GEMMs meet a reduction."""
+    if chosen.sharding_rules != "exact" or plan.tp == 1:
+        return True
+    return all(
+        sharding[k.name] not in ("outer", "k") or sharding[k.accumulates_into] == "k"
+        for k in graph.kernels
+        if k.accumulates_into is not None and k.op == "gemm"
+    )

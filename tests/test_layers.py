@@ -1,0 +1,195 @@
+"""Who may import whom, read from the source: the order of the rooms of `dfopt`, its one door to solvers, no cycles."""
+
+from __future__ import annotations
+
+import ast
+import subprocess
+import sys
+from functools import cache
+from pathlib import Path
+
+import networkx as nx
+import pytest
+
+PACKAGE = Path(__file__).resolve().parents[1] / "dfopt"
+LONGEST = 400
+
+# From the ground up: a module imports from its own floor and from lower ones.
+FLOORS = [
+    ("errors", "units"),
+    ("documents",),
+    ("workloads", "frontends"),
+    ("library",),
+    ("physics",),
+    ("problems.tables", "problems.blocks", "problems.segments", "problems.plans", "problems.stages", "problems.bounds",
+     "problems.partitions", "problems.partitioning", "problems.interchip_tables"),
+    ("milp",),
+    ("problems.interchip", "problems.intrachip", "problems.assignment", "problems"),
+    ("optimizer",),
+    ("studies",),
+    ("cli", "__main__"),
+]  # fmt: skip
+# Rooms beside the tower, with everything they may import.
+BESIDE = {
+    "judge": ("judge", "documents", "physics", "errors", "units"),
+    "show": ("show", "documents", "units", "errors"),
+}
+OUTSIDE = {
+    "judge": (),
+    "show": ("rich", "numpy"),
+}
+SOLVERS = {"highspy", "pulp"}
+FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_zoo" not in path.parts)
+
+
+def module_of(path: Path) -> str:
+    """Name below ``dfopt``; the empty name is the package itself."""
+    parts = list(path.relative_to(PACKAGE).with_suffix("").parts)
+    return ".".join(parts[:-1] if parts[-1] == "__init__" else parts)
+
+
+MODULES = {module_of(path): path for path in FILES}
+
+
+@cache
+def imports(module: str, eager: bool = False) -> tuple[tuple[str, int], ...]:
+    """(full name, line) of everything a module imports; ``eager`` leaves out imports inside functions and for types."""
+    tree = ast.parse(MODULES[module].read_text(encoding="utf-8"))
+    found: list[tuple[str, int]] = []
+
+    def walk(node: ast.AST) -> None:
+        for child in ast.iter_child_nodes(node):
+            if eager and isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda):
+                continue
+            if isinstance(child, ast.If) and "TYPE_CHECKING" in ast.dump(child.test):
+                continue
+            if isinstance(child, ast.Import):
+                found.extend((alias.name, child.lineno) for alias in child.names)
+            elif isinstance(child, ast.ImportFrom):
+                assert child.level == 0, f"{module}:{child.lineno} is a relative import"
+                for alias in child.names:
+                    inner = f"{child.module}.{alias.name}"
+                    known = inner.removeprefix("dfopt.") in MODULES
+                    found.append((inner if known else str(child.module), child.lineno))
+            walk(child)
+
+    walk(tree)
+    return tuple(found)
+
+
+def room(module: str) -> str | None:
+    """The most specific name in FLOORS or BESIDE that a module belongs to."""
+    known = [name for floor in FLOORS for name in floor] + list(BESIDE)
+    fits = [name for name in known if module == name or module.startswith(name + ".")]
+    return max(fits, key=len, default=None)
+
+
+def floor_of(name: str) -> int:
+    return next(i for i, floor in enumerate(FLOORS) if name in floor)
+
+
+def inner(module: str) -> list[tuple[str, int]]:
+    """What a module imports from dfopt, below ``dfopt``. The package's own ``__version__`` belongs to nobody."""
+    found = [
+        (name.removeprefix("dfopt").removeprefix("."), line)
+        for name, line in imports(module)
+        if name.split(".")[0] == "dfopt"
+    ]
+    return [(name, line) for name, line in found if name]
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m])
+def test_every_module_has_a_room(module: str) -> None:
+    assert room(module) is not None, f"{module} belongs to no room: add it to FLOORS or BESIDE"
+
+
+@pytest.mark.parametrize("module", [m for m in MODULES if m])
+def test_imports_go_down(module: str) -> None:
+    here = room(module)
+    if here is None:
+        pytest.skip("see test_every_module_has_a_room")
+    wrong = []
+    for name, line in inner(module):
+        there = room(name)
+        where = f"dfopt.{module}:{line} imports dfopt.{name}"
+        if there is None:
+            wrong.append(f"{where}, which belongs to no room")
+        elif here in BESIDE:
+            if there not in BESIDE[here]:
+                wrong.append(f"{where}; {here} may import only {', '.join(BESIDE[here])}")
+        elif there in BESIDE:
+            # the judge stands beside the problems and below the optimizer; show is for the cli and for printing results
+            lowest = floor_of("optimizer") if there == "judge" else floor_of("cli")
+            if floor_of(here) < lowest:
+                wrong.append(f"{where}, which only {FLOORS[lowest][0]} and above may")
+        elif floor_of(there) > floor_of(here):
+            wrong.append(f"{where}, which lies above it")
+    assert not wrong, "\n".join(wrong)
+
+
+@pytest.mark.parametrize("place", list(OUTSIDE))
+def test_the_rooms_beside_need_little_from_outside(place: str) -> None:
+    wrong = []
+    for module in MODULES:
+        if module == place or module.startswith(place + "."):
+            for name, line in imports(module):
+                top = name.split(".")[0]
+                if top != "dfopt" and top not in sys.stdlib_module_names and top not in OUTSIDE[place]:
+                    wrong.append(f"dfopt.{module}:{line} imports {name}")
+    assert not wrong, "\n".join(wrong)
+
+
+def test_only_milp_imports_a_solver() -> None:
+    wrong = [
+        f"dfopt.{module}:{line} imports {name}"
+        for module in MODULES
+        if module.split(".")[0] != "milp"
+        for name, line in imports(module)
+        if name.split(".")[0] in SOLVERS
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
+def test_no_import_cycles() -> None:
+    """Imports at the top of modules; a package's ``__init__`` is a module of its own."""
+    drawn = nx.DiGraph()
+    for module in MODULES:
+        for name, _ in imports(module, eager=True):
+            if name.split(".")[0] == "dfopt":
+                drawn.add_edge(module, name.removeprefix("dfopt").removeprefix("."))
+    cycles = list(nx.simple_cycles(drawn))
+    assert not cycles, "\n".join(" -> ".join(cycle) for cycle in cycles)
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda p: str(p.relative_to(PACKAGE)))
+def test_files_are_short(path: Path) -> None:
+    lines = len(path.read_text(encoding="utf-8").splitlines())
+    assert lines <= LONGEST, f"{lines} lines, at most {LONGEST}"
+
+
+def loaded_by(statement: str) -> set[str]:
+    code = f"import sys\n{statement}\nprint(*sorted({{m.split('.')[0] for m in sys.modules}}))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=PACKAGE.parent)
+    return set(done.stdout.split())
+
+
+HEAVY = {"numpy", "scipy", "networkx", "highspy", "pulp", "pydantic", "yaml", "rich", "pandas", "matplotlib"}
+
+
+def test_importing_the_package_loads_nothing_heavy() -> None:
+    assert not loaded_by("import dfopt") & HEAVY
+
+
+def test_the_command_line_starts_without_numpy_and_solvers() -> None:
+    assert not loaded_by("import dfopt.cli") & {"numpy", "scipy", "highspy", "pulp", "networkx", "pandas", "matplotlib"}
+
+
+def test_the_judge_needs_no_solver() -> None:
+    assert not loaded_by("import dfopt; dfopt.evaluate") & SOLVERS
+
+
+def test_this_test_sees_imports() -> None:
+    """The walker would pass an empty package: here is what it must see."""
+    assert any(name.startswith("milp") for name, _ in inner("problems.intrachip"))
+    assert any("highspy" in name for module in MODULES if module.startswith("milp") for name, _ in imports(module))
+    assert len(MODULES) > 30
