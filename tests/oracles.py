@@ -255,7 +255,7 @@ def moved_bytes(world: World, sharding: dict[str, Sharding]) -> tuple[float, flo
     inherent = sum(
         graph.output_bytes(k.name)
         for k in graph.kernels
-        if sharding[k.name] == "k" and not (k.op == "gemm" and k.accumulates_into)
+        if sharding[k.name] == "k" and not (k.op == "gemm" and k.accumulates_into and chosen.sharding_rules == "exact")
     )
     paid: dict[object, float] = {}
     carried = graph.carried if chosen.layer_boundary == "dram" else ()

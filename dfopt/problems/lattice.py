@@ -99,6 +99,8 @@ class ShortestPath:
             or (limits.forward_backward == "halves" and sharded.forward_k.any() and not sharded.forward_k.all())
         )
         self.layers = limits.p_max if self.counted else 0
+        # under `halves` the number of a partition has a meaning, so one may stay empty between two others
+        self.may_skip = self.counted and limits.forward_backward == "halves" and not limits.exactly
         self.dist = np.full((self.layers + 1, len(lattice.size)), np.inf)
         self.dist[0, 0] = 0.0
         self.kept: list[tuple[Ints, Ints, Floats]] = []
@@ -111,6 +113,9 @@ class ShortestPath:
         for size in range(self.tables.kernels):
             first, last = np.searchsorted(lattice.size, [size, size + 1])
             level = np.arange(first, last)
+            if self.may_skip:
+                for layer in range(self.layers):
+                    self.dist[layer + 1, level] = np.minimum(self.dist[layer + 1, level], self.dist[layer, level])
             nearest = self.dist[:, level].min(axis=0)
             level = level[nearest + self.rest[level] <= self.upper]
             step = max(_CHUNK // max(len(lattice.size) - last, 1), 1)
@@ -204,18 +209,25 @@ class ShortestPath:
         seconds = np.concatenate([part[2] for part in self.kept])
         order = np.argsort(j, kind="stable")
         i, j, seconds = i[order], j[order], seconds[order]
-        blocks: list[Bools] = []
+        partition_k = np.empty(self.tables.kernels, dtype=np.int64)
+        path: list[Bools] = []
         at = full
         while at != 0:
+            if self.may_skip and at != full and layer > 0 and self.dist[layer - 1, at] <= self.dist[layer, at]:
+                layer -= 1
+                continue
             low, high = np.searchsorted(j, [at, at + 1])
             before = self.dist[layer - 1 if self.counted else 0, i[low:high]] + seconds[low:high]
             if self.counted:
                 member = self.lattice.member[at] & ~self.lattice.member[i[low:high]]
                 before = np.where(self._allowed(member, layer - 1), before, np.inf)
             pick = low + int(np.argmin(before))
-            blocks.append(self.lattice.member[at] & ~self.lattice.member[i[pick]])
+            block = self.lattice.member[at] & ~self.lattice.member[i[pick]]
+            path.append(block)
+            if self.counted:
+                partition_k[block] = layer - 1
             at, layer = int(i[pick]), layer - 1
-        partition_k = np.empty(self.tables.kernels, dtype=np.int64)
-        for partition, block in enumerate(reversed(blocks)):
-            partition_k[block] = partition
+        if not self.counted:
+            for partition, block in enumerate(reversed(path)):
+                partition_k[block] = partition
         return partition_k, value
