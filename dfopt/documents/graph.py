@@ -130,7 +130,7 @@ class Graph(Document):
 
     def networkx(self) -> Any:
         """The graph as a :class:`networkx.MultiDiGraph` with kernels as nodes."""
-        drawn = nx.MultiDiGraph(name=self.name)
+        drawn: Any = nx.MultiDiGraph(name=self.name)
         drawn.add_nodes_from((kernel.name, {"kernel": kernel}) for kernel in self.kernels)
         drawn.add_edges_from((t.src, t.dst, {"tensor": t}) for t in self.tensors)
         return drawn

@@ -192,7 +192,10 @@ def with_starts(ready: Prepared) -> Prepared:
             return stage
         tables, limits = stage.tables, stage.limits
         if not tables.chip.fused:
-            return replace(stage, best_known=intrachip.kernel_by_kernel(tables, limits).objective)
+            try:
+                return replace(stage, best_known=intrachip.kernel_by_kernel(tables, limits).objective)
+            except Infeasible:  # its fusion will say so again, and be recorded
+                return stage
         start = intrachip.greedy(tables, limits)
         known = intrachip.objective(tables, start, limits.p_max) if start is not None else float("inf")
         return replace(stage, start=start, best_known=known)

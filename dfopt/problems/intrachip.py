@@ -16,7 +16,7 @@ from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.milp import Solution, Termination, TracePoint, explain_infeasible, solve
 from dfopt.problems.assignment import Assignment
 from dfopt.problems.blocks import StageTables, price_blocks
-from dfopt.problems.lattice import Lattice, PathResult, ShortestPath
+from dfopt.problems.lattice import Lattice, ShortestPath
 from dfopt.problems.partitioning import (
     IntraChipLimits,
     Ints,
@@ -127,39 +127,66 @@ def optimize_intrachip(
     best = start if start is not None and legal(tables, limits, start) else None
     value = objective(tables, best, limits.p_max) if best is not None else np.inf
     floor = lower_bound(tables, limits)
+    form = "assignment" if lattice is None else "columns"
     if best is not None and value <= floor * (1 + 1e-12):
-        solution = closed_form(value, time.perf_counter() - began, "the greedy start meets the lower bound")
-        return IntraChipMapping(best, value, floor, solution, "assignment", solution.message)
+        message = "the greedy start meets the lower bound"
+        return IntraChipMapping(best, value, floor, closed_form(value, 0.0, message), form, message)
     if best is not None and time_limit is not None and time_limit <= _NO_TIME:
-        solution = _unfinished(Termination.LIMIT_WITH_SOLUTION, value, floor, "no time left; the start is returned")
-        return IntraChipMapping(best, value, floor, solution, "assignment", solution.message)
-    why = ""
+        message = "no time left; the start is returned"
+        solution = _unfinished(Termination.LIMIT_WITH_SOLUTION, value, floor, message)
+        return IntraChipMapping(best, value, floor, solution, form, message)
+    note = ""
     if lattice is not None:
+        search = ShortestPath(tables, limits, lattice, min(value, np.inf if cutoff is None else cutoff))
         try:
-            found, why = _columns(tables, limits, lattice, min(value, np.inf if cutoff is None else cutoff), time_limit)
+            # half of the time at most: what is left is the assignment form's, which returns something at any time
+            path = search.run(None if time_limit is None else began + time_limit / 2, progress)
         except KeyboardInterrupt:
             if best is None:
                 raise
             message = "stopped by Ctrl-C; the start is the best known"
             solution = _unfinished(Termination.INTERRUPTED_WITH_SOLUTION, value, floor, message)
-            return IntraChipMapping(best, value, floor, solution, "columns", solution.message)
-        if found is not None and found.partition_k is not None:
-            solution = closed_form(found.objective, time.perf_counter() - began, why)
-            return IntraChipMapping(found.partition_k, found.objective, found.objective, solution, "columns", why)
-        if found is not None and cutoff is not None:
-            raise CutOff(cutoff, closed_form(cutoff, time.perf_counter() - began, why))
+            return IntraChipMapping(best, value, floor, solution, form, message)
+        note = f"{path.down_sets} down-sets, {path.pairs} pairs, {path.blocks} blocks could improve"
+        seconds = time.perf_counter() - began
+        if path.partition_k is not None:
+            solution = closed_form(path.objective, seconds, note)
+            return IntraChipMapping(path.partition_k, path.objective, path.objective, solution, form, note)
+        if path.complete and cutoff is not None:
+            raise CutOff(cutoff, closed_form(cutoff, seconds, note))
+        if not path.complete:
+            note += ", cut short by the time limit"
+            floor = max(floor, path.bound)
+        time_limit = None if time_limit is None else max(time_limit - seconds, _NO_TIME)
+    usable = best if cutoff is None or value <= cutoff else None
+    return _by_assignment(tables, limits, gap, time_limit, usable, cutoff, floor, progress, seed, note)
+
+
+def _by_assignment(
+    tables: StageTables,
+    limits: IntraChipLimits,
+    gap: float,
+    time_limit: float | None,
+    start: Ints | None,
+    cutoff: float | None,
+    floor: float,
+    progress: Callable[[TracePoint], None] | None,
+    seed: int,
+    note: str,
+) -> IntraChipMapping:
+    """Solve the paper's matrices as a MILP; see :func:`optimize_intrachip`."""
     assignment = Assignment(tables, limits)
     unit = assignment.unit_s
 
     def scaled(point: TracePoint) -> None:
         if progress is not None:
-            progress(TracePoint(point.seconds, point.objective * unit, point.bound * unit))
+            progress(TracePoint(point.seconds, point.objective * unit, max(point.bound * unit, floor)))
 
     solution = solve(
         assignment.model,
         gap=gap,
         time_limit=time_limit,
-        start=assignment.start(best) if best is not None and (cutoff is None or value <= cutoff) else None,
+        start=assignment.start(start) if start is not None else None,
         cutoff=cutoff / unit if cutoff is not None else None,
         progress=scaled if progress is not None else None,
         seed=seed,
@@ -172,23 +199,11 @@ def optimize_intrachip(
     return IntraChipMapping(
         partition_k=partition_k,
         objective=solution.objective * unit,
-        bound=max(solution.bound * unit, floor),
+        bound=min(max(solution.bound * unit, floor), solution.objective * unit),
         solution=solution,
         formulation="assignment",
-        note=why,
+        note=note,
     )
-
-
-def _columns(
-    tables: StageTables, limits: IntraChipLimits, lattice: Lattice, best_known: float, time_limit: float | None
-) -> tuple[PathResult | None, str]:
-    """The shortest path, or none with the reason why the lattice was not searched to its end."""
-    # half of the time at most: what is left is the assignment form's, which returns something at any time
-    deadline = None if time_limit is None else time.perf_counter() + time_limit / 2
-    found = ShortestPath(tables, limits, lattice, best_known).run(deadline)
-    if found is None:
-        return None, f"the search over {len(lattice.size)} down-sets was cut short by the time limit"
-    return found, f"{found.down_sets} down-sets, {found.pairs} pairs, {found.blocks} blocks could improve"
 
 
 def legal(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bool:

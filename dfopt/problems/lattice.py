@@ -12,11 +12,13 @@ bound on the rest can still beat the best known partitioning.
 from __future__ import annotations
 
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.milp import TracePoint
 from dfopt.problems.blocks import StageTables, Terms3, combine, price_blocks
 from dfopt.problems.partitioning import IntraChipLimits, additive_terms, unsaved
 from dfopt.problems.tables import Bools, Floats, Ints
@@ -35,14 +37,19 @@ class Lattice:
 
 @dataclass(frozen=True)
 class PathResult:
-    """Outcome of the shortest path: the best partitioning, or none below the cutoff."""
+    """Outcome of the shortest path.
 
+    ``complete``: the best partitioning, or none below what was best known. Otherwise the time was up, and
+    ``bound`` is what no partitioning beats as far as the search went.
+    """
+
+    complete: bool
     partition_k: Ints | None
     objective: float
+    bound: float
     down_sets: int
     pairs: int
     blocks: int
-    seconds: float
 
 
 def down_sets(tables: StageTables, forward_backward: str, budget: int) -> Lattice | None:
@@ -106,10 +113,11 @@ class ShortestPath:
         self.kept: list[tuple[Ints, Ints, Floats]] = []
         self.pairs = 0
 
-    def run(self, deadline: float | None) -> PathResult | None:
-        """Search; None when the deadline came first."""
+    def run(self, deadline: float | None, progress: Callable[[TracePoint], None] | None = None) -> PathResult:
+        """Search until the end or the deadline, reporting (seconds, best known, bound) on the way."""
         began = time.perf_counter()
         lattice = self.lattice
+        bound, complete = 0.0, True
         for size in range(self.tables.kernels):
             first, last = np.searchsorted(lattice.size, [size, size + 1])
             level = np.arange(first, last)
@@ -121,11 +129,19 @@ class ShortestPath:
             step = max(_CHUNK // max(len(lattice.size) - last, 1), 1)
             for start in range(0, len(level), step):
                 if deadline is not None and time.perf_counter() > deadline:
-                    return None
+                    complete = False
+                    break
                 self._extend(level[start : start + step], last)
-        partition_k, value = self._path()
+            if not complete:
+                break
+            # every path still has to leave a set reached beyond this level
+            bound = float(np.min(self.dist[:, last:].min(axis=0) + self.rest[last:]))
+            if progress is not None:
+                progress(TracePoint(time.perf_counter() - began, self.upper, min(bound, self.upper)))
+        partition_k, value = self._path() if complete else (None, np.inf)
         blocks = sum(len(i) for i, _, _ in self.kept)
-        return PathResult(partition_k, value, len(lattice.size), self.pairs, blocks, time.perf_counter() - began)
+        bound = value if partition_k is not None else min(bound, self.upper)
+        return PathResult(complete, partition_k, value, bound, len(lattice.size), self.pairs, blocks)
 
     def _extend(self, level: Ints, last: int) -> None:
         """Price the blocks that leave these down-sets, and shorten the distances behind them."""

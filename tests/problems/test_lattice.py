@@ -13,6 +13,7 @@ from problem_cases import close, fused, fusion_cases, limits_of, tables_of
 
 from dfopt.documents.system import load_system
 from dfopt.errors import Infeasible
+from dfopt.milp import TracePoint
 from dfopt.optimizer import optimize
 from dfopt.problems import intrachip
 from dfopt.problems.blocks import price_blocks
@@ -139,7 +140,25 @@ def test_a_search_without_time_says_so() -> None:
     tables, limits = _zoo_tables(load_graph("gpt3-175b"))
     lattice = down_sets(tables, limits.forward_backward, 1000)
     assert lattice is not None
-    assert ShortestPath(tables, limits, lattice, np.inf).run(deadline=0.0) is None
+    path = ShortestPath(tables, limits, lattice, np.inf).run(deadline=0.0)
+    assert not path.complete
+    assert path.partition_k is None
+
+
+def test_bounds_on_the_way_rise_to_the_optimum_and_never_pass_it() -> None:
+    tables, limits = _zoo_tables(load_graph("gpt3-175b"))
+    lattice = down_sets(tables, limits.forward_backward, 1000)
+    assert lattice is not None
+    points: list[TracePoint] = []
+    start = intrachip.greedy(tables, limits)
+    assert start is not None
+    known = intrachip.objective(tables, start, limits.p_max)
+    path = ShortestPath(tables, limits, lattice, known).run(None, points.append)
+    bounds = [point.bound for point in points]
+    assert len(bounds) == tables.kernels
+    assert all(bound <= path.objective * (1 + 1e-9) for bound in bounds)
+    assert bounds[-1] == pytest.approx(path.objective)
+    assert bounds[0] < bounds[-1]
 
 
 @pytest.mark.parametrize("mode", ["forward", "training"])
