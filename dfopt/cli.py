@@ -359,7 +359,9 @@ def schema(
 
         if kind not in KINDS:
             raise PlanError(f"schema: expected one of {', '.join(KINDS)}, found {kind!r}")
-        typer.echo(json.dumps(schema_json(KINDS[kind]), indent=1))
+        from dfopt.workloads import graph_schema
+
+        typer.echo(json.dumps(graph_schema() if kind == "graph" else schema_json(KINDS[kind]), indent=1))
 
 
 @importer.command("dfmodel")

@@ -15,13 +15,13 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field, create_model
 
-from dfopt.documents.base import Document, Part
+from dfopt.documents.base import Document, Part, schema_json
 from dfopt.documents.graph import Graph
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, shown
 
-__all__ = ["WORKLOADS", "Workload", "expand", "load_graph"]
+__all__ = ["WORKLOADS", "Workload", "expand", "graph_schema", "load_graph"]
 
 
 class _Recipe(Document):
@@ -128,6 +128,20 @@ def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
     if overrides:
         data = _overridden(data, overrides, str(path))
     return expand(data, path)
+
+
+def graph_schema() -> dict[str, Any]:
+    """JSON Schema of a graph file: explicit kernels, or one of the workloads with its parameters."""
+    forms = [schema_json(Graph)]
+    for name, workload in WORKLOADS.items():
+        form = schema_json(_recipe_of(workload))
+        form["properties"]["workload"] = {"const": name}
+        forms.append(form)
+    whole: dict[str, Any] = {"title": "Graph", "anyOf": forms, "$defs": {}}
+    for form in forms:  # references start at the root, and one document has one id
+        whole["$defs"] |= form.pop("$defs", {})
+        whole |= {key: form.pop(key) for key in ("$schema", "$id")}
+    return whole
 
 
 def _workload(name: object, file: str) -> Workload:

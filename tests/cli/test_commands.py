@@ -19,6 +19,8 @@ import dfopt
 from dfopt.documents.assumptions import PROFILES
 from dfopt.documents.kinds import KINDS
 from dfopt.documents.result import Result
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.zoo import find, zoo
 
 SOLVE = ("solve", "gpt2-small", "sn10-8-ring", "--no-sensitivity")
 
@@ -214,10 +216,21 @@ def test_schema_accepts_the_dumped_document(kind: str, documents: dict[str, Data
     schema = json.loads(answer.out)
     document = documents[kind]
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    assert schema["properties"]["schema"]["const"] == document["schema"]
-    accept(document, schema, schema)
+    form = schema["anyOf"][0] if kind == "graph" else schema
+    assert form["properties"]["schema"]["const"] == document["schema"]
+    accept(document, form, schema)
     with pytest.raises(AssertionError):
-        accept({**document, "surprise": 1}, schema, schema)
+        accept({**document, "surprise": 1}, form, schema)
+
+
+def test_the_graph_schema_accepts_the_zoo_as_it_is_written() -> None:
+    schema = json.loads(call("schema", "graph").out)
+    recipe = next(form for form in schema["anyOf"] if "workload" in form["properties"])
+    for name in zoo("graphs"):
+        data = load_strict(find("graphs", name))
+        accept(data, recipe, schema)
+        with pytest.raises(AssertionError):
+            accept({**data, "parameters": {**data["parameters"], "hiden": 8}}, recipe, schema)
 
 
 def accept(value: Any, schema: Data, root: Data) -> None:
