@@ -13,6 +13,8 @@ from typing import Annotated, Any
 
 import typer
 
+from dfopt import arguments
+
 app = typer.Typer(
     name="dfopt",
     help="Find, prove and judge the fastest mapping of a workload graph onto a system of chips.",
@@ -55,26 +57,6 @@ def _errors() -> Iterator[None]:
         raise typer.Exit(0) from None
 
 
-def _pairs(items: list[str] | None, option: str) -> dict[str, str]:
-    from dfopt.errors import PlanError
-
-    found: dict[str, str] = {}
-    for item in items or []:
-        key, equals, value = item.partition("=")
-        if not equals or not key or not value:
-            raise PlanError(f"{option}: expected KEY=VALUE, found {item!r}")
-        if found.setdefault(key.strip(), value.strip()) != value.strip():
-            raise PlanError(f"{option}: {key.strip()!r} is given twice, {found[key.strip()]!r} and {value.strip()!r}")
-    return found
-
-
-def _values(items: list[str] | None, option: str) -> dict[str, Any]:
-    """KEY=VALUE with values read as YAML scalars: numbers, true, words."""
-    from dfopt.documents.scalars import parse_scalar
-
-    return {key: parse_scalar(value) for key, value in _pairs(items, option).items()}
-
-
 def _emit(as_json: bool, data: Callable[[], Any], report: Callable[[], Any]) -> None:
     if as_json:
         json.dump(data(), sys.stdout, indent=1, allow_nan=False)
@@ -88,7 +70,7 @@ def _emit(as_json: bool, data: Callable[[], Any], report: Callable[[], Any]) -> 
 def _graph(name: str, params: list[str] | None, batch: int | None = None) -> Any:
     from dfopt.workloads import load_graph
 
-    overrides = _values(params, "--param")
+    overrides = arguments.values(params, "--param")
     if batch is not None:
         overrides["batch"] = batch
     return load_graph(name, **overrides)
@@ -101,7 +83,7 @@ def _assumptions(name: str, changes: list[str] | None, own: Any = None) -> Any:
 
     chosen = own if own is not None else Assumptions.load(name) if is_path(name) else profile(name)
     if changes:
-        data = {**chosen.to_data(), **_values(changes, "--set"), "profile": f"{chosen.profile} (changed)"}
+        data = {**chosen.to_data(), **arguments.values(changes, "--set"), "profile": f"{chosen.profile} (changed)"}
         chosen = Assumptions.from_data(data, path="--set")
     return chosen
 
@@ -150,9 +132,18 @@ def show(
         from dfopt.physics.ops import flop
         from dfopt.show.describe import report
 
-        document = load_any(target, _values(param, "--param"))
+        document = load_any(target, arguments.values(param, "--param"))
         work = [flop(kernel) for kernel in getattr(document, "kernels", ()) if hasattr(kernel, "op")]
         _emit(as_json, document.to_data, lambda: report(document, work))
+
+
+def _verdict(document: Any, name: str) -> str:
+    """Of a result what could be verified, which takes the problems and the judge; of others just `ok`."""
+    if not document.SCHEMA.startswith("dfopt/result/"):
+        return "ok"
+    from dfopt.optimizer.verify import verdict
+
+    return verdict(document, name)
 
 
 @app.command()
@@ -160,7 +151,7 @@ def check(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="documents of any kind, or zoo names")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Check documents and say everything that is wrong with each."""
+    """Check documents and say everything that is wrong with each; of a result, verify the claims."""
     from dfopt.errors import DfoptError
     from dfopt.library import load_any
 
@@ -169,9 +160,10 @@ def check(
         for name in files:
             try:
                 document = load_any(name)
-                rows.append({"file": name, "ok": True, "schema": document.SCHEMA})
+                said = _verdict(document, name)
+                rows.append({"file": name, "ok": True, "schema": document.SCHEMA, "verdict": said})
                 if not as_json:
-                    typer.echo(f"{name}: ok ({document.SCHEMA})")
+                    typer.echo(f"{name}: {said} ({document.SCHEMA})")
             except DfoptError as error:
                 worst = max(worst, error.exit_code)
                 rows.append({"file": name, "ok": False, "error": str(error)})
@@ -251,11 +243,11 @@ def solve(
                 pp_dims=fixed.pp_dims,
                 dp_dims=fixed.dp_dims,
                 p_max=p_max if p_max is not None else fixed.p_max,
-                formulation=_choice("--formulation", formulation, ("auto", "assignment", "columns")),
+                formulation=arguments.choice("--formulation", formulation, ("auto", "assignment", "columns")),
                 gap=gap,
                 time_limit=time_limit,
-                pin_partition={**fixed.partition, **_partitions(pin)},
-                pin_sharding={**fixed.sharding, **_schemes(shard)},
+                pin_partition={**fixed.partition, **arguments.partitions(pin)},
+                pin_sharding={**fixed.sharding, **arguments.schemes(shard)},
                 sensitivity=sensitivity,
                 progress=line,
                 seed=seed,
@@ -277,36 +269,6 @@ def _check_output(path: Path | None) -> None:
     if path.is_dir() or not path.absolute().parent.is_dir():
         wrong = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
         raise PlanError(f"--output: {str(path)!r} {wrong}; name a file in an existing folder")
-
-
-def _choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
-    from dfopt.errors import PlanError
-
-    if value not in allowed:
-        raise PlanError(f"{option}: expected one of {', '.join(allowed)}, found {value!r}")
-    return value
-
-
-def _partitions(items: list[str] | None) -> dict[str, int]:
-    from dfopt.errors import PlanError
-
-    found = {}
-    for kernel, value in _pairs(items, "--pin").items():
-        if not value.isdigit():
-            raise PlanError(f"--pin: expected a partition number for {kernel!r}, found {value!r}")
-        found[kernel] = int(value)
-    return found
-
-
-def _schemes(items: list[str] | None) -> dict[str, Any]:
-    from dfopt.errors import PlanError
-    from dfopt.physics.ops import SCHEMES
-
-    found = _pairs(items, "--shard")
-    for kernel, value in found.items():
-        if value not in SCHEMES:
-            raise PlanError(f"--shard: expected one of {', '.join(SCHEMES)} for {kernel!r}, found {value!r}")
-    return dict(found)
 
 
 @app.command()

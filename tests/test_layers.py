@@ -27,6 +27,7 @@ FLOORS = [
     ("problems.interchip", "problems.intrachip", "problems.assignment", "problems"),
     ("optimizer",),
     ("studies",),
+    ("arguments",),
     ("cli", "__main__"),
 ]  # fmt: skip
 # Rooms beside the tower, with everything they may import.

@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document, Part
-from dfopt.documents.mapping import Mapping
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
+from dfopt.documents.system import System
 
 Status = Literal["optimal", "gap_reached", "limit_with_solution", "interrupted_with_solution"]
 
@@ -80,6 +83,21 @@ class Sensitivity(Part):
     proven: bool
 
 
+class Request(Part):
+    """What was asked for beside graph, system and assumptions; none means free."""
+
+    tp: int | None = None
+    pp: int | None = None
+    dp: int | None = None
+    tp_dims: tuple[str, ...] | None = None
+    pp_dims: tuple[str, ...] | None = None
+    dp_dims: tuple[str, ...] | None = None
+    p_max: int | None = None
+    gap: float = 0.0
+    pin_sharding: dict[str, Sharding] = Field(default_factory=dict)
+    pin_partition: dict[str, int] = Field(default_factory=dict)
+
+
 class Provenance(Part):
     """Where the result came from, so that it can be repeated."""
 
@@ -118,12 +136,38 @@ class Result(Document):
     sensitivity: tuple[Sensitivity, ...] = ()
     assumptions: Assumptions
     p_max: int
+    request: Request
+    graph: Graph
+    system: System
     provenance: Provenance
+    seal: str = Field(default="", description="digest of all the rest: a result that was edited says so")
+
+    def unsealed_digest(self) -> str:
+        """Digest of everything but the seal."""
+        return self.model_copy(update={"seal": ""}).digest()
 
     @property
     def step_time(self) -> float:
         """Seconds per step: the same as ``step_time_s``."""
         return self.step_time_s
+
+    def _facts(self) -> list[tuple[str, str]]:
+        """What a person wants to see first."""
+        return [
+            ("mapping", f"{self.mapping.graph} on {self.mapping.system}"),
+            ("plan", self.plan.label),
+            ("step time", f"{self.step_time_s:.6g} s"),
+            ("utilization", f"{100 * self.utilization:.2f} %"),
+            ("status", f"{self.status}, gap {100 * self.gap:.3g} %"),
+            ("bound by", self.score.bound_by),
+        ]
+
+    def __repr__(self) -> str:
+        return f"Result({', '.join(f'{name}: {value}' for name, value in self._facts())})"
+
+    def _repr_html_(self) -> str:
+        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self._facts())
+        return f"<table>{rows}</table>"
 
     def frame(self) -> Any:
         """One row per kernel: stage, partition, sharding, tiles, and its partition's times.

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.result import PlanRecord, Result
+from dfopt.documents.result import PlanRecord, Request, Result
 from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
 from dfopt.optimizer.options import Formulation, Options, Progress
@@ -92,7 +92,20 @@ def optimize(
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
     _check(graph, system, resolved, pin_partition or {}, pin_sharding or {}, p_max)
+    request = Request(
+        tp=tp,
+        pp=pp,
+        dp=dp,
+        tp_dims=tp_dims,
+        pp_dims=pp_dims,
+        dp_dims=dp_dims,
+        p_max=p_max,
+        gap=gap,
+        pin_sharding=pin_sharding or {},
+        pin_partition=pin_partition or {},
+    )
     options = Options(
+        request=request,
         assumptions=resolved,
         p_max=p_max,
         formulation=formulation,

@@ -12,7 +12,7 @@ import numpy as np
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import SolveRecord
+from dfopt.documents.result import Request, SolveRecord
 from dfopt.milp import Solution, TracePoint
 
 Formulation = Literal["auto", "assignment", "columns"]
@@ -33,6 +33,7 @@ class Progress:
 class Options:
     """What the caller asked for; see :func:`optimize`."""
 
+    request: Request
     assumptions: Assumptions
     p_max: int | None
     formulation: Formulation

@@ -99,7 +99,7 @@ def assemble(
         f"of {len(records)} {what}: {listed}; per plan the sharding is optimal for the inter-chip problem"
         f" and the fusion for that sharding ({many})"
     )
-    return Result(
+    result = Result(
         status=status,
         gap=gap,
         step_time_s=time_s,
@@ -115,6 +115,9 @@ def assemble(
         sensitivity=sensitivity,
         assumptions=options.assumptions,
         p_max=best.p_max,
+        request=options.request,
+        graph=graph,
+        system=system,
         provenance=Provenance(
             dfopt=__version__,
             highs=solver_version(),
@@ -125,3 +128,4 @@ def assemble(
             seed=options.seed,
         ),
     )
+    return result.model_copy(update={"seal": result.unsealed_digest()})

@@ -1,0 +1,59 @@
+"""What the words of the command line mean: KEY=VALUE pairs, pins, choices. Errors name the option."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dfopt.documents.scalars import parse_scalar
+from dfopt.errors import PlanError
+
+
+def pairs(items: list[str] | None, option: str) -> dict[str, str]:
+    """KEY=VALUE words as a mapping; the same key twice with two values is an error.
+
+    Examples
+    --------
+    >>> pairs(["FFN0=2", "Q=0"], "--pin")
+    {'FFN0': '2', 'Q': '0'}
+    """
+    found: dict[str, str] = {}
+    for item in items or []:
+        key, equals, value = item.partition("=")
+        if not equals or not key or not value:
+            raise PlanError(f"{option}: expected KEY=VALUE, found {item!r}")
+        if found.setdefault(key.strip(), value.strip()) != value.strip():
+            raise PlanError(f"{option}: {key.strip()!r} is given twice, {found[key.strip()]!r} and {value.strip()!r}")
+    return found
+
+
+def values(items: list[str] | None, option: str) -> dict[str, Any]:
+    """KEY=VALUE with values read as YAML scalars: numbers, true, words."""
+    return {key: parse_scalar(value) for key, value in pairs(items, option).items()}
+
+
+def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
+    """The value, if it is one of those allowed."""
+    if value not in allowed:
+        raise PlanError(f"{option}: expected one of {', '.join(allowed)}, found {value!r}")
+    return value
+
+
+def partitions(items: list[str] | None) -> dict[str, int]:
+    """--pin KERNEL=PARTITION words."""
+    found = {}
+    for kernel, value in pairs(items, "--pin").items():
+        if not value.isdigit():
+            raise PlanError(f"--pin: expected a partition number for {kernel!r}, found {value!r}")
+        found[kernel] = int(value)
+    return found
+
+
+def schemes(items: list[str] | None) -> dict[str, Any]:
+    """--shard KERNEL=SCHEME words."""
+    from dfopt.physics.ops import SCHEMES
+
+    found = pairs(items, "--shard")
+    for kernel, value in found.items():
+        if value not in SCHEMES:
+            raise PlanError(f"--shard: expected one of {', '.join(SCHEMES)} for {kernel!r}, found {value!r}")
+    return dict(found)
