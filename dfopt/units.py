@@ -330,6 +330,7 @@ class UnitJsonSchema(GenerateJsonSchema):
     """JSON Schema whose defaults are written as a file would write them: '1 us', not 1e-06."""
 
     def default_schema(self, schema: core_schema.WithDefaultSchema) -> dict[str, Any]:
+        """Write a unit default as text; see pydantic."""
         made = super().default_schema(schema)
         if isinstance(schema.get("default"), float):
             made["default"] = SchemaSerializer(schema["schema"]).to_python(schema["default"], mode="json")

@@ -50,6 +50,7 @@ class Options:
 
 
 def reporter(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint], None] | None:
+    """Callback of one solve that passes its trace on under the plan's and the problem's name."""
     if options.progress is None:
         return None
     callback = options.progress
@@ -59,6 +60,8 @@ def reporter(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint
 def record_of(
     problem: str, stage: int, formulation: str, solution: Solution, objective: float | None, bound: float, note: str
 ) -> SolveRecord:
+    """What a result keeps of a solve; objective and bound in the units of the problem, not of its scaled model."""
+
     def finite(value: float) -> float | None:
         return float(value) if np.isfinite(value) else None
 

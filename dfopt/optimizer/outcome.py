@@ -65,6 +65,7 @@ def assemble(
     interrupted: bool,
     sensitivity: tuple[Sensitivity, ...],
 ) -> Result:
+    """The result document: the best plan, every plan's record, status and gap over all of them, sealed."""
     from dfopt import __version__
 
     time_s = best.score.step_time_s

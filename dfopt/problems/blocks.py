@@ -243,19 +243,22 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     padded = np.concatenate([member, np.zeros((len(member), 1), dtype=bool)], axis=1)
     from_here, to_here = padded[:, sharded.src_t], padded[:, sharded.dst_t]
     inside = from_here & to_here
-    groups = len(tables.src_g)
-    fan = np.zeros((len(sharded.src_t), groups))
-    fan[np.arange(len(sharded.src_t)), sharded.group_t] = 1.0
-    inside_g = inside @ fan
     source_g = padded[:, tables.src_g]
-    stored = source_g & (inside_g < tables.width_g)
-    read = ~source_g & ((to_here @ fan) > 0)
-    traffic = (stored.astype(float) + read) @ tables.bytes_g
-    # inside a block a tensor is buffered as deep as its deepest consumer needs
-    deepest = np.zeros((len(member), groups))
-    for t, g in enumerate(sharded.group_t):
-        np.maximum(deepest[:, g], np.where(inside[:, t], sharded.depth_t[t], 0.0), out=deepest[:, g])
-    buffers = deepest @ tables.tile_g + 2.0 * ((stored.astype(float) + read) @ tables.tile_g)
+    if len(tables.src_g) == len(sharded.src_t):  # every tensor is a group of its own, in order
+        stored, read = source_g & ~inside, ~source_g & to_here
+        depth = inside @ (sharded.depth_t * sharded.tile_t)
+    else:
+        fan = np.zeros((len(sharded.src_t), len(tables.src_g)), dtype=np.float32)  # counts: exact in 32 bits
+        fan[np.arange(len(sharded.src_t)), sharded.group_t] = 1.0
+        stored = source_g & (inside.astype(np.float32) @ fan < tables.width_g)
+        read = ~source_g & (to_here.astype(np.float32) @ fan > 0)
+        # inside a block a tensor is buffered as deep as its deepest consumer needs
+        deepest = np.zeros((len(member), len(tables.src_g)))
+        for t, g in enumerate(sharded.group_t):
+            np.maximum(deepest[:, g], np.where(inside[:, t], sharded.depth_t[t], 0.0), out=deepest[:, g])
+        depth = deepest @ tables.tile_g
+    moved = (stored | read).astype(float)  # never both
+    traffic, buffers = moved @ tables.bytes_g, depth + 2.0 * (moved @ tables.tile_g)
     dram = traffic + weight @ tables.mem_k
     sram = buffers + weight @ tables.sram_k
     tiled = (weight @ (tables.parts_k > 1)) > 0

@@ -173,20 +173,25 @@ class _Formulation:
 
     # -- objective levels ---------------------------------------------------------------------
     def compute(self, p: int) -> Terms:
+        """Compute time of stage p."""
         return [(self.y_op[:, p], self.tables.compute_o / self.unit_s)]
 
     def network(self, p: int) -> Terms:
+        """Collectives and layout conversions of stage p."""
         own: Terms = [(self.y_op[:, p], self.tables.network_o / self.unit_s)]
         return own + [(columns[:, p], seconds / self.unit_s) for columns, seconds, _ in self.conversions]
 
     def point_to_point(self, p: int) -> Terms:
+        """Time that stage p spends on sending to its neighbours."""
         return [(column, seconds / self.unit_s) for stage, column, seconds in self.hops if stage == p]
 
     def total(self) -> Terms:
+        """All of it over all stages."""
         stages = range(self.tables.stages)
         return [term for p in stages for term in (*self.compute(p), *self.network(p), *self.point_to_point(p))]
 
     def bytes(self, unit: float, conversions_only: bool = False) -> Terms:
+        """Bytes moved, in multiples of ``unit``."""
         found: Terms = []
         for columns, _, size in self.conversions:
             found.append((columns.ravel(), np.repeat(size / unit, self.tables.stages)))
