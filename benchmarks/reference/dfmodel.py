@@ -1,6 +1,7 @@
 """Run DFModel's own cases through import -> optimise -> judge and compare with what they report.
 
     python benchmarks/reference/dfmodel.py DIR [--json OUT] [--allow-empty] [--sharding case|bytes|seconds]
+        [--formulation auto|assignment|columns]
 
 Every ``*.json`` in DIR that is a DFModel case gives one row per reported quantity (``utilization``,
 ``ns_per_layer``, ``seconds_per_batch``). A case that needs a feature dfopt does not have is listed as
@@ -44,13 +45,13 @@ def reported(outputs: dict[str, Any]) -> dict[str, float]:
     return {q: float(outputs[q]) for q in QUANTITIES if isinstance(outputs.get(q), int | float)}
 
 
-def solve_case(case: ImportedCase, allow_empty: bool, sharding: str, time_limit: float) -> Result:
+def solve_case(case: ImportedCase, options: argparse.Namespace) -> Result:
     """Solve a case under its own assumptions, or with empty partitions allowed."""
     assumptions = case.assumptions
-    if allow_empty:
+    if options.allow_empty:
         assumptions = assumptions.with_(empty_partitions="allow")
-    if sharding != "case":
-        assumptions = assumptions.with_(sharding_objective=sharding)
+    if options.sharding != "case":
+        assumptions = assumptions.with_(sharding_objective=options.sharding)
     return optimize(
         case.graph,
         case.system,
@@ -59,13 +60,14 @@ def solve_case(case: ImportedCase, allow_empty: bool, sharding: str, time_limit:
         pp_dims=case.pp_dims,
         dp_dims=case.dp_dims,
         p_max=case.p_max,
-        pin_sharding=case.sharding if sharding == "case" else {},
+        pin_sharding=case.sharding if options.sharding == "case" else {},
         pin_partition=case.partition,
-        time_limit=time_limit,
+        formulation=options.formulation,
+        time_limit=options.time_limit,
     )
 
 
-def rows_of(path: Path, allow_empty: bool, sharding: str, time_limit: float) -> list[dict[str, Any]]:
+def rows_of(path: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     """All rows of one case file."""
     began = time.perf_counter()
     result: Result | None = None
@@ -76,7 +78,7 @@ def rows_of(path: Path, allow_empty: bool, sharding: str, time_limit: float) -> 
         if isinstance(data, dict) and isinstance(data.get("outputs"), dict):
             outputs = data["outputs"]
         case = load_case(path)
-        result = solve_case(case, allow_empty, sharding, time_limit)
+        result = solve_case(case, options)
         note = "; ".join(case.notes)
     except Unsupported as error:
         status, note = "unsupported", str(error)
@@ -156,6 +158,7 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write the rows as JSON")
     parser.add_argument("--allow-empty", action="store_true", help="allow fewer partitions than num_config")
     parser.add_argument("--sharding", choices=("case", "bytes", "seconds"), default="case", help="see above")
+    parser.add_argument("--formulation", choices=("auto", "assignment", "columns"), default="auto")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per case")
     options = parser.parse_args()
     files = sorted(options.folder.glob("*.json")) if options.folder.is_dir() else []
@@ -165,7 +168,7 @@ def main() -> int:
         return 3
     rows: list[dict[str, Any]] = []
     for path in files:
-        rows += rows_of(path, options.allow_empty, options.sharding, options.time_limit)
+        rows += rows_of(path, options)
         print(f"{path.stem}: {rows[-1]['status']} ({rows[-1]['seconds']:.2f} s)", file=sys.stderr)
     Console(width=None if sys.stdout.isatty() else 220).print(table(rows))
     if options.json:
