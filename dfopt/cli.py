@@ -151,7 +151,7 @@ def check(
     files: Annotated[list[str], typer.Argument(metavar="FILE...", help="documents of any kind, or zoo names")],
     as_json: JsonFlag = False,
 ) -> None:
-    """Check documents and say everything that is wrong with each; of a result, verify the claims."""
+    """Check documents; of a result, verify its claims."""
     from dfopt.errors import DfoptError
     from dfopt.library import load_any
 
@@ -285,7 +285,7 @@ def score(
     set_: SetOpt = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Judge anyone's mapping: recompute every figure from graph, system and mapping."""
+    """Judge a mapping: recompute every figure of it."""
     with _errors():
         from dfopt.documents.system import load_system
         from dfopt.judge import evaluate
