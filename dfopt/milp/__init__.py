@@ -9,7 +9,7 @@ one either: HiGHS is loaded by the first solve.
 from dfopt.milp.elastic import explain_infeasible
 from dfopt.milp.highs import solve, solver_version
 from dfopt.milp.model import Model, ModelArrays
-from dfopt.milp.solution import Solution, Termination, TracePoint
+from dfopt.milp.solution import Solution, Termination, TracePoint, unanswered
 
 __all__ = [
     "Model",
@@ -20,4 +20,5 @@ __all__ = [
     "explain_infeasible",
     "solve",
     "solver_version",
+    "unanswered",
 ]

@@ -9,6 +9,8 @@ from enum import Enum
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.errors import NoSolution, SolverFailure
+
 FloatArray = NDArray[np.float64]
 
 
@@ -124,3 +126,20 @@ def relative_gap(objective: float, bound: float) -> float:
     if not (math.isfinite(objective) and math.isfinite(bound)):
         return math.inf
     return abs(objective - bound) / max(abs(objective), 1e-12)
+
+
+def unanswered(solution: Solution, unit: float) -> BaseException:
+    """The exception for a solve that ended without a solution and without a proof that there is none.
+
+    Parameters
+    ----------
+    solution : Solution
+        Neither with a solution nor INFEASIBLE, which each problem explains in its own words.
+    unit : float
+        What the model's objective is to be multiplied with; objectives are not negative.
+    """
+    if solution.termination is Termination.INTERRUPTED_NO_SOLUTION:
+        return KeyboardInterrupt()
+    if solution.termination is Termination.LIMIT_NO_SOLUTION:
+        return NoSolution(max(solution.bound * unit, 0.0), solution.seconds)
+    return SolverFailure(solution.message or solution.termination.value)

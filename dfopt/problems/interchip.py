@@ -20,8 +20,8 @@ import numpy as np
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
-from dfopt.errors import Infeasible, NoSolution, SolverFailure
-from dfopt.milp import Model, Solution, Termination, TracePoint, solve
+from dfopt.errors import Infeasible
+from dfopt.milp import Model, Solution, Termination, TracePoint, solve, unanswered
 from dfopt.problems.interchip_tables import Floats, InterChipTables, Ints, build
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
@@ -321,8 +321,4 @@ def _raise(solution: Solution, scale: float) -> NoReturn:
             "no sharding and stage assignment satisfies the pinned schemes together; levers: unpin a kernel, another"
             " TP degree"
         )
-    if solution.termination == Termination.INTERRUPTED_NO_SOLUTION:
-        raise KeyboardInterrupt
-    if solution.termination == Termination.LIMIT_NO_SOLUTION:
-        raise NoSolution(max(solution.bound * scale, 0.0), solution.seconds)
-    raise SolverFailure(solution.message or solution.termination.value)
+    raise unanswered(solution, scale)

@@ -12,8 +12,8 @@ from typing import NoReturn
 
 import numpy as np
 
-from dfopt.errors import Infeasible, NoSolution, SolverFailure
-from dfopt.milp import Solution, Termination, TracePoint, explain_infeasible, solve
+from dfopt.errors import Infeasible
+from dfopt.milp import Solution, Termination, TracePoint, explain_infeasible, solve, unanswered
 from dfopt.problems.assignment import Assignment
 from dfopt.problems.blocks import StageTables, price_blocks
 from dfopt.problems.lattice import Lattice, ShortestPath
@@ -293,8 +293,4 @@ def _raise(solution: Solution, assignment: Assignment) -> NoReturn:
             levers = "more partitions (p_max), a larger tensor-parallel degree, a smaller microbatch"
             raise Infeasible(f"with at most {limits.p_max} partitions SRAM is short by {where}; levers: {levers}")
         raise Infeasible(_no_order(assignment.tables, limits))
-    if solution.termination == Termination.INTERRUPTED_NO_SOLUTION:
-        raise KeyboardInterrupt
-    if solution.termination == Termination.LIMIT_NO_SOLUTION:
-        raise NoSolution(solution.bound * assignment.unit_s, solution.seconds)
-    raise SolverFailure(solution.message or solution.termination.value)
+    raise unanswered(solution, assignment.unit_s)
