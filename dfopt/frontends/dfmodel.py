@@ -149,7 +149,7 @@ def _refuse(setup: dict[str, Any], drawn: dict[str, Any], execution: dict[str, A
         raise Unsupported("the case has no graph")
     if "HBD" in system:
         raise Unsupported("HBD: collectives through a fast domain (rail-only)")
-    if not any(key in execution for key in ("llm",)) and any(key in execution for key in ("dlrm", "hpl", "fft")):
+    if "llm" not in execution and any(key in execution for key in ("dlrm", "hpl", "fft")):
         raise Unsupported("workload with explicit collectives (DLRM, HPL, FFT)")
     for kernel in drawn["kernels"]:
         kind = kernel.get("communication_type")
@@ -267,7 +267,7 @@ def _kernel(data: dict[str, Any]) -> Kernel:
 
 def _carried(kernels: tuple[Kernel, ...], tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
     """Tensors between layers: from the last kernel of each pass to its first, both of one size."""
-    sources, sinks = {t.src for t in tensors}, {t.dst for t in tensors}
+    sinks = {t.dst for t in tensors}
     found = []
     for phase, direction in (("forward", "forward"), ("backward", "backward")):
         mine = [k for k in kernels if k.phase == phase]
@@ -277,7 +277,6 @@ def _carried(kernels: tuple[Kernel, ...], tensors: tuple[Tensor, ...]) -> tuple[
         pairs = [(a, b) for b in heads for a in tails if a.outer * a.m * a.n == b.outer * b.m * b.n and a is not b]
         if pairs:
             found.append(Tensor(src=pairs[0][0].name, dst=pairs[0][1].name, direction=direction))
-    del sources
     return tuple(found)
 
 
