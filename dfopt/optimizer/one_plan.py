@@ -52,7 +52,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
     """
     assumptions, plan = options.assumptions, ready.plan
     records = [ready.record]
-    floor = ready.floor(assumptions)
+    floor = ready.floor()
     if floor >= incumbent * (1 - 1e-12):
         return _pruned(ready, floor, records)
     partition_k = np.zeros(len(ready.sharded.names), dtype=np.int64)
@@ -71,7 +71,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
                 time_limit=options.left(),
                 lattice=stage.lattice,
                 start=stage.start,
-                cutoff=ready.layer_cutoff(incumbent, assumptions),
+                cutoff=ready.layer_cutoff(incumbent),
                 progress=reporter(options, plan, f"intrachip stage {number}"),
                 seed=options.seed,
             )
@@ -89,7 +89,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
         )
     mapping = _mapping(ready, partition_k)
     score = evaluate(mapping, ready.graph, ready.system, assumptions)
-    expected = ready.step_of(times, assumptions)
+    expected = ready.step_of(times)
     if abs(score.step_time_s - expected) > _AGREE * max(expected, 1e-30):
         raise ScoreMismatch("step_time_s", expected, score.step_time_s)
     if score.violations:
@@ -99,7 +99,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
         plan=plan,
         mapping=mapping,
         score=score,
-        bound_s=ready.step_of(lows, assumptions),
+        bound_s=ready.step_of(lows),
         records=tuple(records),
         p_max=p_used,
         interrupted=Termination.INTERRUPTED_WITH_SOLUTION.value in ended,

@@ -22,7 +22,7 @@ from dfopt.problems.blocks import StageTables, chip_of, restrict, stage_tables
 from dfopt.problems.lattice import Lattice, down_sets
 from dfopt.problems.segments import best_segmentation, topological_orders
 from dfopt.problems.stages import gradient_seconds, hop_seconds, per_step_hops, stage_memory
-from dfopt.problems.tables import ShardedGraph, shard, tile_counts
+from dfopt.problems.tables import ShardedGraph, shard, tile_counts, with_tiles
 
 Ints = NDArray[np.int64]
 _DOWN_SETS = 20_000  # pairs of them grow with the square: beyond this `auto` takes the assignment form
@@ -49,6 +49,7 @@ class Prepared:
     graph: Graph
     system: System
     plan: Plan
+    assumptions: Assumptions
     inter: interchip.InterChipMapping
     sharded: ShardedGraph
     stage_k: Ints
@@ -69,37 +70,37 @@ class Prepared:
         """Whether the sharding is optimal for the inter-chip problem; if not, no bound under it holds for the plan."""
         return self.record.termination in (Termination.OPTIMAL.value, Termination.GAP_REACHED.value)
 
-    def floor(self, assumptions: Assumptions) -> float:
+    def floor(self) -> float:
         """Step time that no fusion under this sharding and tile count beats."""
         if not self.sharding_proven:
             return 0.0
-        return self.step_of([stage.floor for stage in self.stages], assumptions)
+        return self.step_of([stage.floor for stage in self.stages])
 
-    def best_known(self, assumptions: Assumptions) -> float:
+    def best_known(self) -> float:
         """Step time that the starts reach."""
-        return self.step_of([stage.best_known for stage in self.stages], assumptions)
+        return self.step_of([stage.best_known for stage in self.stages])
 
-    def step_of(self, stage_seconds: list[float], assumptions: Assumptions) -> float:
+    def step_of(self, stage_seconds: list[float]) -> float:
         """Step time from the time of one layer of every stage."""
         slowest = max(
-            with_point_to_point(self.plan.layers_per_stage * seconds, hop, assumptions.overlap)
+            with_point_to_point(self.plan.layers_per_stage * seconds, hop, self.assumptions.overlap)
             for seconds, hop in zip(stage_seconds, self.hops, strict=True)
         )
         return step_time(
             self.plan,
-            assumptions,
+            self.assumptions,
             slowest,
             point_to_point_per_step_s=self.per_step_s,
             gradient_reduction_s=self.gradients_s,
         ).total
 
-    def layer_cutoff(self, step_s: float, assumptions: Assumptions) -> float | None:
+    def layer_cutoff(self, step_s: float) -> float | None:
         """Time of one layer above which the step is slower than ``step_s``; none with several stages."""
         if len(self.stages) > 1 or not np.isfinite(step_s):
             return None
-        unit = step_time(self.plan, assumptions, 1.0).total
+        unit = step_time(self.plan, self.assumptions, 1.0).total
         stage = (step_s - self.per_step_s - self.gradients_s) / unit
-        return (stage - (0.0 if assumptions.overlap == "perfect" else self.hops[0])) / self.plan.layers_per_stage
+        return (stage - (0.0 if self.assumptions.overlap == "perfect" else self.hops[0])) / self.plan.layers_per_stage
 
 
 def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Iterator[Prepared]:
@@ -127,36 +128,40 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Itera
     )
     low = inter.objective * (1 - inter.solution.gap)
     record = record_of("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit)
-    refused: Infeasible | None = None
-    yielded = False
+    sharded = shard(graph, system, plan, assumptions, inter.sharding)
+    stage_k = np.array([inter.stage[name] for name in sharded.names], dtype=np.int64)
+    hops = tuple(hop_seconds(graph, system, plan, assumptions, sharded, stage_k).tolist())
+    per_step_s = per_step_hops(graph, system, plan, assumptions)
+    gradients_s = gradient_seconds(graph, system, plan, assumptions, sharded, stage_k)
+    refusals: list[Infeasible] = []
     lattices: dict[int, Lattice | None] = {}
     counts = tile_counts(graph, assumptions)
     for tiles in counts:
-        sharded = shard(graph, system, plan, assumptions, inter.sharding, tiles)
-        stage_k = np.array([inter.stage[name] for name in sharded.names], dtype=np.int64)
-        hops = hop_seconds(graph, system, plan, assumptions, sharded, stage_k)
+        tiled = sharded
+        if tiles != sharded.tile_count:
+            tiled = with_tiles(sharded, graph, system, plan, assumptions, inter.sharding, tiles)
         try:
-            stages = tuple(_stages(graph, system, plan, options, sharded, stage_k, len(hops), lattices))
+            stages = tuple(_stages(graph, system, plan, options, tiled, stage_k, len(hops), lattices))
         except Infeasible as error:
-            refused = refused or error
+            refusals.append(error)
             continue
-        yielded = True
         yield Prepared(
             graph=graph,
             system=system,
             plan=plan,
+            assumptions=assumptions,
             inter=inter,
-            sharded=sharded,
+            sharded=tiled,
             stage_k=stage_k,
             stages=stages,
-            hops=tuple(float(hop) for hop in hops),
-            per_step_s=per_step_hops(graph, system, plan, assumptions),
-            gradients_s=gradient_seconds(graph, system, plan, assumptions, sharded, stage_k),
+            hops=hops,
+            per_step_s=per_step_s,
+            gradients_s=gradients_s,
             record=record,
             tile_choice=len(counts) > 1,
         )
-    if refused is not None and not yielded:
-        raise refused
+    if len(refusals) == len(counts):
+        raise refusals[0]
 
 
 def _stages(

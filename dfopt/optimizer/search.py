@@ -48,7 +48,7 @@ class Search:
                 self._skip(plan, None, bounds[plan], promised)
                 continue
             for variant in self._variants(plan, bounds[plan]):
-                floor = max(bounds[plan], variant.floor(assumptions))
+                floor = max(bounds[plan], variant.floor())
                 if floor > promised * (1 + 1e-12) or self._out_of_time(bool(ready)):
                     self._skip(plan, variant, floor, promised)
                     continue
@@ -57,7 +57,7 @@ class Search:
                 except KeyboardInterrupt:
                     self._stop()
                     started = variant
-                known = started.best_known(assumptions)
+                known = started.best_known()
                 promised = min(promised, known)
                 ready.append((known, floor, plan.label, started))
         # the most promising start first: its solve gives the cutoff that ends the others early

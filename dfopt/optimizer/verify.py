@@ -17,9 +17,8 @@ from dfopt.errors import DfoptError, DocumentError, Infeasible, Issue
 from dfopt.judge import evaluate
 from dfopt.optimizer.options import Options
 from dfopt.optimizer.outcome import matrices
-from dfopt.optimizer.prepared import Prepared, prepare
+from dfopt.optimizer.prepared import Prepared, prepare, with_starts
 from dfopt.problems.bounds import plan_bound
-from dfopt.problems.intrachip import kernel_by_kernel
 from dfopt.problems.lattice import ShortestPath
 from dfopt.problems.plans import plans
 
@@ -186,24 +185,20 @@ def _plan_low(result: Result, plan: Plan, options: Options, step_s: float) -> tu
 
 
 def _variant_low(variant: Prepared, options: Options, step_s: float) -> tuple[float, str]:
-    low = variant.floor(options.assumptions)
-    cutoff = variant.layer_cutoff(step_s, options.assumptions)
+    low = variant.floor()
+    cutoff = variant.layer_cutoff(step_s)
     if low >= step_s * (1 - _PROOF):
         return low, ""
     if not variant.sharding_proven:
         return low, "its sharding was not proven in time"
     stage = variant.stages[0]
     if stage.tables is not None and not stage.tables.chip.fused:
-        alone = [
-            kernel_by_kernel(one.tables, one.limits).objective if one.tables and one.limits else 0.0
-            for one in variant.stages
-        ]
-        return variant.step_of(alone, options.assumptions), ""
+        return with_starts(variant).best_known(), ""  # kernel by kernel the start is all there is
     if cutoff is None or stage.tables is None or stage.limits is None or stage.lattice is None:
         return low, "no lattice of down-sets small enough to search"
     path = ShortestPath(stage.tables, stage.limits, stage.lattice, cutoff * (1 - _PROOF)).run(options.deadline)
     if not path.complete:
-        return max(low, variant.step_of([path.bound], options.assumptions)), "the time limit"
+        return max(low, variant.step_of([path.bound])), "the time limit"
     if path.partition_k is None:
         return step_s, ""
-    return variant.step_of([path.objective], options.assumptions), "a faster mapping exists"
+    return variant.step_of([path.objective]), "a faster mapping exists"

@@ -49,6 +49,9 @@ class StageTables:
         DRAM bytes per kernel, re-read inputs of weight-tiled kernels included.
     width_g : int
         Tensors in each fan-out group.
+    latency_l, tiles_kl : float, int
+        Under the cycle model the distinct latencies, ascending, and the fewest compute tiles with which
+        each kernel reaches them; empty under the fixed model.
     """
 
     sharded: ShardedGraph
@@ -61,6 +64,8 @@ class StageTables:
     bytes_g: Floats
     tile_g: Floats
     width_g: Ints
+    latency_l: Floats
+    tiles_kl: Ints
 
     @property
     def kernels(self) -> int:
@@ -165,6 +170,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         sharded.b_t,
         sharded.tile_t,
     )
+    latency_l, tiles_kl = _tiles_table(sharded.menus, chip.tiles)
     tables = StageTables(
         sharded=sharded,
         chip=chip,
@@ -176,6 +182,8 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         bytes_g=bytes_g,
         tile_g=tile_g,
         width_g=np.bincount(sharded.group_t, minlength=groups).astype(np.int64),
+        latency_l=latency_l,
+        tiles_kl=tiles_kl,
     )
     alone = price_blocks(tables, np.eye(len(sharded.names), dtype=bool))
     short = alone.sram_bytes > chip.sram * (1 + 1e-12)
@@ -275,11 +283,12 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     return BlockPrices(compute, memory, network, time, dram, sram, legal)
 
 
-def _tiles_table(tables: StageTables) -> tuple[Floats, Ints]:
+def _tiles_table(menus: tuple[tuple[Ints, Floats], ...], tiles: int) -> tuple[Floats, Ints]:
     """Distinct latencies, ascending, and the fewest tiles each kernel needs to reach them."""
-    menus = tables.sharded.menus
+    if not menus:
+        return np.zeros(0), np.zeros((0, 0), dtype=np.int64)
     latencies = np.unique(np.concatenate([seconds for _, seconds in menus]))
-    needed = np.full((len(menus), len(latencies)), tables.chip.tiles + 1, dtype=np.int64)
+    needed = np.full((len(menus), len(latencies)), tiles + 1, dtype=np.int64)
     for k, (used, seconds) in enumerate(menus):
         option = np.searchsorted(-seconds, -latencies * (1 + 1e-12))  # first (cheapest) option fast enough
         reach = option < len(used)
@@ -289,7 +298,7 @@ def _tiles_table(tables: StageTables) -> tuple[Floats, Ints]:
 
 def _cycle_seconds(tables: StageTables, member: Bools) -> tuple[Floats, Bools]:
     """Min-max allocation of compute tiles: the least latency that the block's kernels can all reach."""
-    latencies, needed = _tiles_table(tables)
+    latencies, needed = tables.latency_l, tables.tiles_kl
     low, high = (
         np.zeros(len(member), dtype=np.int64),
         np.full(len(member), len(latencies) - 1, dtype=np.int64),
@@ -315,8 +324,7 @@ def tiles_of(tables: StageTables, block: Ints) -> Ints:
         member = np.zeros((1, tables.kernels), dtype=bool)
         member[0, block] = True
         latency = _cycle_seconds(tables, member)[0][0]
-        latencies, needed = _tiles_table(tables)
-        column: Ints = needed[block, int(np.searchsorted(latencies, latency))]
+        column: Ints = tables.tiles_kl[block, int(np.searchsorted(tables.latency_l, latency))]
         return column
     work = tables.sharded.f_k[block]
     spare = chip.tiles - len(block)

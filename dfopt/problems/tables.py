@@ -6,7 +6,7 @@ collective formulas, menus of compute tiles) is evaluated here, once, before any
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -117,9 +117,8 @@ def shard(
     plan: Plan,
     assumptions: Assumptions,
     sharding: dict[str, Sharding],
-    tiles: int | None = None,
 ) -> ShardedGraph:
-    """Price one layer under chosen shardings.
+    """Price one layer under chosen shardings, in the first of :func:`tile_counts` tiles.
 
     Parameters
     ----------
@@ -129,8 +128,6 @@ def shard(
         Resolved: no ``auto`` left.
     sharding : dict
         Kernel name -> scheme.
-    tiles : int, optional
-        Tiles that the streamed axis is cut into; the first of :func:`tile_counts` if left out.
 
     Returns
     -------
@@ -140,8 +137,6 @@ def shard(
     kernels, index = graph.kernels, graph.index()
     rules, degree, word = assumptions.sharding_rules, plan.tp, graph.word_bytes
     schemes = [sharding[kernel.name] for kernel in kernels]
-    tiles = tile_counts(graph, assumptions)[0] if tiles is None else tiles
-    tile_k = np.array([ops.tile_share(k, tiles) for k in kernels])
     exact_gradients = assumptions.gradients == "exact"
 
     share_k = np.array([ops.split_share(k, z, degree, rules) for k, z in zip(kernels, schemes, strict=True)])
@@ -168,39 +163,69 @@ def shard(
         mem_k = mem_k + weight_k
     if exact_gradients:
         mem_k = mem_k + 2.0 * gradient_k  # accumulated over microbatches: read, added to, written back
-    fixed_buffer_k = np.zeros(len(kernels))
     carried_in_k = np.zeros(len(kernels))
     if assumptions.layer_boundary == "dram":
         for tensor in graph.carried:
             a, b = index[tensor.src], index[tensor.dst]
             bytes_ = graph.bytes_of(tensor) * output_k[a]
-            tile = bytes_ * tile_k[a]
             mem_k[a] += bytes_
             mem_k[b] += bytes_
             carried_in_k[b] += bytes_
-            fixed_buffer_k[a] += 2 * tile
-            fixed_buffer_k[b] += 2 * tile
-    return ShardedGraph(
+    untiled = ShardedGraph(
         names=tuple(k.name for k in kernels),
         forward_k=forward_k,
         f_k=np.array([ops.flop(k) for k in kernels]) * share_k,
         stationary_k=weight_k + (gradient_k if exact_gradients else 0.0),
         weight_k=weight_k,
         mem_k=mem_k,
-        fixed_buffer_k=fixed_buffer_k,
+        fixed_buffer_k=np.zeros(len(kernels)),
         net_k=_network_seconds(graph, system, plan, assumptions, schemes, gradient_k),
         src_t=src_t,
         dst_t=dst_t,
         b_t=b_t,
-        tile_t=b_t * tile_k[src_t] if len(b_t) else b_t,
+        tile_t=b_t,
         depth_t=np.array(skew, dtype=float),
         group_t=fanout_groups(graph, assumptions),
         saved_t=forward_k[src_t] & ~forward_k[dst_t] if len(b_t) else np.zeros(0, dtype=bool),
-        menus=_menus(graph, system, plan, schemes, tiles, rules) if assumptions.compute_model == "cycle" else (),
-        tile_count=tiles,
+        menus=(),
+        tile_count=1,
         output_k=output_k,
         gradient_k=gradient_k,
         carried_in_k=carried_in_k,
+    )
+    return with_tiles(untiled, graph, system, plan, assumptions, sharding, tile_counts(graph, assumptions)[0])
+
+
+def with_tiles(
+    sharded: ShardedGraph,
+    graph: Graph,
+    system: System,
+    plan: Plan,
+    assumptions: Assumptions,
+    sharding: dict[str, Sharding],
+    tiles: int,
+) -> ShardedGraph:
+    """The same layer with its streamed axis cut into another number of tiles.
+
+    Only buffers and menus of compute tiles depend on it: nothing else is priced again.
+    """
+    index = graph.index()
+    tile_k = np.array([ops.tile_share(k, tiles) for k in graph.kernels])
+    fixed_buffer_k = np.zeros(len(graph.kernels))
+    if assumptions.layer_boundary == "dram":
+        for tensor in graph.carried:
+            a, b = index[tensor.src], index[tensor.dst]
+            tile = graph.bytes_of(tensor) * sharded.output_k[a] * tile_k[a]
+            fixed_buffer_k[a] += 2 * tile
+            fixed_buffer_k[b] += 2 * tile
+    schemes = [sharding[kernel.name] for kernel in graph.kernels]
+    cycle = assumptions.compute_model == "cycle"
+    return replace(
+        sharded,
+        fixed_buffer_k=fixed_buffer_k,
+        tile_t=sharded.b_t * tile_k[sharded.src_t] if len(sharded.b_t) else sharded.b_t,
+        menus=_menus(graph, system, plan, schemes, tiles, assumptions.sharding_rules) if cycle else (),
+        tile_count=tiles,
     )
 
 
