@@ -3,13 +3,14 @@
 A model is named blocks over numpy index arrays (`Model`); solving is a
 function from a model to a frozen `Solution` (`solve`).  No other module
 of the project may import a solver, and importing this package does not import
-one either: HiGHS is loaded by the first solve.
+one either: HiGHS is loaded by the first solve, PuLP by the first that names it.
 """
 
+from dfopt.milp.doors import check_solver, solve, solver_version
 from dfopt.milp.elastic import explain_infeasible
-from dfopt.milp.highs import solve, solver_version
 from dfopt.milp.model import Model, ModelArrays
 from dfopt.milp.solution import Solution, Termination, TracePoint, unanswered
+from dfopt.milp.writing import write_model
 
 __all__ = [
     "Model",
@@ -17,8 +18,10 @@ __all__ = [
     "Solution",
     "Termination",
     "TracePoint",
+    "check_solver",
     "explain_infeasible",
     "solve",
     "solver_version",
     "unanswered",
+    "write_model",
 ]

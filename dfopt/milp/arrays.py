@@ -62,3 +62,49 @@ class ModelArrays:
             np.abs(whole - np.round(whole)),
         )
         return max(0.0, *(float(part.max()) for part in parts if part.size), 0.0)
+
+
+def least(price: FloatArray, lower: FloatArray, upper: FloatArray, dust: float = 0.0) -> float:
+    """Return the least of ``price @ v`` over a box; a price of at most ``dust`` does not count at an infinite side.
+
+    Examples
+    --------
+    >>> least(np.array([1.0, -2.0]), np.zeros(2), np.array([np.inf, 3.0]))
+    -6.0
+    """
+    side = np.where(price > 0.0, lower, upper)
+    used = (price != 0.0) & (np.isfinite(side) | (np.abs(price) > dust))
+    return float(price[used] @ side[used])
+
+
+def with_slack(
+    base: ModelArrays,
+    under: NDArray[np.int64],
+    over: NDArray[np.int64],
+) -> ModelArrays:
+    """Return the model with rows that may give way, at a price that replaces its objective.
+
+    The rows ``under`` get a slack column that lifts them, the rows ``over`` one
+    that lowers them.  The sum of slacks, each divided by the largest coefficient
+    of its row, is what is minimised.
+    """
+    rows, extra = base.row_lower.size, under.size + over.size
+    sign = np.concatenate([np.ones(under.size), -np.ones(over.size)])
+    where = np.concatenate([under, over])
+    slack = sp.csr_array(sp.coo_array((sign, (where, np.arange(extra))), shape=(rows, extra)))
+    size = np.ones(rows)
+    lengths = np.diff(base.A.indptr)
+    filled = lengths > 0
+    if filled.any():
+        # reduceat needs nonempty segments, so only the starts of filled rows are passed
+        size[filled] = np.maximum.reduceat(np.abs(base.A.data), base.A.indptr[:-1][filled])
+    return ModelArrays(
+        A=sp.csr_array(sp.hstack([base.A, slack], format="csr")),
+        row_lower=base.row_lower,
+        row_upper=base.row_upper,
+        col_lower=np.concatenate([base.col_lower, np.zeros(extra)]),
+        col_upper=np.concatenate([base.col_upper, np.full(extra, np.inf)]),
+        cost=np.concatenate([np.zeros(base.cost.size), 1.0 / size[where]]),
+        offset=0.0,
+        integrality=np.concatenate([base.integrality, np.zeros(extra, dtype=np.bool_)]),
+    )

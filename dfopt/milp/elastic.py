@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 import numpy as np
-import scipy.sparse as sp
 
-from dfopt.milp.arrays import FloatArray, ModelArrays
-from dfopt.milp.highs import solve_arrays
+from dfopt.milp.arrays import FloatArray, with_slack
+from dfopt.milp.doors import solve_arrays
 from dfopt.milp.model import Model
 from dfopt.milp.solution import Termination
 
@@ -59,7 +58,7 @@ def explain_infeasible(model: Model, blocks: Sequence[str], time_limit: float = 
     soft = np.concatenate([none, *(np.arange(b.start, b.stop) for b in map(model.row_blocks.__getitem__, blocks))])
     under = soft[np.isfinite(base.row_lower[soft])]
     over = soft[np.isfinite(base.row_upper[soft])]
-    relaxed = _with_slack(base, under, over)
+    relaxed = with_slack(base, under, over)
     result = solve_arrays(relaxed, time_limit=time_limit)
     if result.termination is Termination.INFEASIBLE:
         return {}
@@ -71,31 +70,3 @@ def explain_infeasible(model: Model, blocks: Sequence[str], time_limit: float = 
     slack[over] += given[under.size :]
     slack[slack < 1e-9] = 0.0
     return {name: slack[model.row_blocks[name]] for name in blocks}
-
-
-def _with_slack(
-    base: ModelArrays,
-    under: np.ndarray[tuple[int], np.dtype[np.int64]],
-    over: np.ndarray[tuple[int], np.dtype[np.int64]],
-) -> ModelArrays:
-    """Append one slack column per row side, +1 below a lower limit and -1 above an upper one."""
-    rows, extra = base.row_lower.size, under.size + over.size
-    sign = np.concatenate([np.ones(under.size), -np.ones(over.size)])
-    where = np.concatenate([under, over])
-    slack = sp.csr_array(sp.coo_array((sign, (where, np.arange(extra))), shape=(rows, extra)))
-    size = np.ones(rows)
-    lengths = np.diff(base.A.indptr)
-    filled = lengths > 0
-    if filled.any():
-        # reduceat needs nonempty segments, so only the starts of filled rows are passed
-        size[filled] = np.maximum.reduceat(np.abs(base.A.data), base.A.indptr[:-1][filled])
-    return ModelArrays(
-        A=sp.csr_array(sp.hstack([base.A, slack], format="csr")),
-        row_lower=base.row_lower,
-        row_upper=base.row_upper,
-        col_lower=np.concatenate([base.col_lower, np.zeros(extra)]),
-        col_upper=np.concatenate([base.col_upper, np.full(extra, np.inf)]),
-        cost=np.concatenate([np.zeros(base.cost.size), 1.0 / size[where]]),
-        offset=0.0,
-        integrality=np.concatenate([base.integrality, np.zeros(extra, dtype=np.bool_)]),
-    )

@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import pytest
 
-from dfopt.milp import Model, Termination, TracePoint, engine, solve
+from dfopt.milp import Model, Termination, TracePoint, engine, solve, worker
 
 
 def market_split(m: int = 5, n: int = 40, seed: int = 1, slack: bool = True) -> Model:
@@ -84,13 +84,13 @@ def test_partial_start_does_not_eat_the_limit_nor_fake_a_bound() -> None:
 
 def test_ctrl_c_returns_the_incumbent() -> None:
     timer = press_ctrl_c(0.5)
-    left_behind = len(engine._abandoned)
+    left_behind = len(worker._abandoned)
     began = time.perf_counter()
     s = solve(market_split(), time_limit=20.0)
     timer.join()
     assert time.perf_counter() - began <= 2.5
     # HiGHS heard the request itself; it was not merely left running
-    assert len(engine._abandoned) == left_behind
+    assert len(worker._abandoned) == left_behind
     assert s.termination is Termination.INTERRUPTED_WITH_SOLUTION and s.x is not None
     check_trace(s.trace)
 
@@ -114,11 +114,11 @@ def test_deaf_solver_is_abandoned_with_its_incumbent(monkeypatch: pytest.MonkeyP
     m = market_split()
     began = time.perf_counter()
     s = solve(m, time_limit=0.5)
-    assert time.perf_counter() - began <= 0.5 + engine.GRACE + 0.5
+    assert time.perf_counter() - began <= 0.5 + worker.GRACE + 0.5
     assert s.termination is Termination.LIMIT_WITH_SOLUTION
     assert s.x is not None and m.violation(s.x) <= 1e-6
-    assert engine._abandoned
-    for thread in engine._abandoned:
+    assert worker._abandoned
+    for thread in worker._abandoned:
         thread.join()
 
 

@@ -1,0 +1,99 @@
+"""What CBC is told beyond PuLP's own arguments, and what its log says beyond PuLP's statuses."""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from dfopt.milp.arrays import ModelArrays
+from dfopt.milp.outcome import Settings
+
+
+@dataclass(frozen=True)
+class Report:
+    """The end of a CBC log; NaN for numbers it does not give.
+
+    ``proven`` tells whether the search came to its end or to the requested gap,
+    ``exact`` whether it did so without making use of the gap, ``hasty`` whether
+    its preprocessing alone has found the model infeasible, which it has been seen
+    to say of feasible ones.
+    """
+
+    proven: bool
+    exact: bool
+    hasty: bool
+    objective: float
+    bound: float
+    nodes: int
+
+
+def options(arrays: ModelArrays, settings: Settings) -> dict[str, Any]:
+    """Return keyword arguments for PuLP's CBC classes.
+
+    Examples
+    --------
+    >>> from dfopt.milp import Model
+    >>> m = Model("m")
+    >>> options(m.arrays(), Settings(gap=0.25, seed=7))["options"][-2:]
+    ['randomSeed 7', 'randomCbcSeed 7']
+    """
+    if settings.seed < 0:
+        raise ValueError(f"seed must not be negative, not {settings.seed}")
+    words = [f"{name} {settings.tolerance:g}" for name in ("primalTolerance", "dualTolerance", "integerTolerance")]
+    # CBC looks only for solutions better by 1e-5, or by more where it sees that the objective
+    # moves in larger steps.  Where all costs are whole that loses nothing and saves much.
+    steps = arrays.integrality & (arrays.cost == np.round(arrays.cost)) | (arrays.cost == 0.0)
+    if not steps.all():
+        words.append("increment 1e-9")
+    if settings.presolve is settings.again:
+        # Preprocessing has been seen to spoil answers ("possible tolerance issue - try without"),
+        # and CBC without it to crash: the second time it is the other way round.
+        words.append("preprocess off")
+    if settings.seed:  # 0 would mean the time of day
+        words += [f"randomSeed {settings.seed}", f"randomCbcSeed {settings.seed}"]
+    told: dict[str, Any] = {"options": words, "presolve": settings.presolve}
+    if settings.gap > 0.0:
+        # CBC measures the gap against the larger of objective and bound, we against the objective.
+        told["gapRel"] = settings.gap / (1.0 + settings.gap)
+    if settings.threads is None or settings.threads == 1:
+        told["threads"] = None  # even one thread means another, more fragile search
+    return told
+
+
+def read(log: str) -> Report:
+    """Return what the log of one CBC run says at its end.
+
+    Examples
+    --------
+    >>> read('''Cbc0005I Partial search - best objective 5 (best possible 1.23456), took 7 iterations
+    ... Result - Stopped on time limit
+    ... Objective value:                5.00000000
+    ... Lower bound:                    1.235
+    ... Enumerated nodes:               12''')
+    Report(proven=False, exact=False, hasty=False, objective=5.0, bound=1.2345598..., nodes=12)
+    """
+    search, _, result = log.rpartition("Result - ")
+    first = result.partition("\n")[0]
+    # Without integers, or when preprocessing leaves nothing to do, there is no such section.
+    proven = first.startswith("Optimal solution found") or not search
+    exact = proven and "within gap" not in first
+    rounded = _number(r"Lower bound:\s+(\S+)", result)
+    precise = _number(
+        r"\(best possible ([^)\s]+)\)", search[search.rfind("Cbc0005I") :] if "Cbc0005I" in search else ""
+    )
+    # Three decimals in one place, eight digits in the other; each is good for what it shows.
+    bound = rounded - 5e-4
+    if abs(precise - rounded) <= 1e-3:
+        bound = max(bound, precise - 1e-7 * max(1.0, abs(precise)))
+    objective, nodes = _number(r"Objective value:\s+(\S+)", result), _number(r"Enumerated nodes:\s+(\d+)", result)
+    hasty = "Pre-processing says infeasible" in log
+    return Report(proven, exact, hasty, objective, bound, 0 if math.isnan(nodes) else int(nodes))
+
+
+def _number(pattern: str, text: str) -> float:
+    found = re.search(pattern, text)
+    return float(found[1]) if found else math.nan

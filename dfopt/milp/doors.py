@@ -1,0 +1,206 @@
+"""``solve``: a model in, a verified and frozen ``Solution`` out, through HiGHS or through PuLP."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Callable
+from dataclasses import replace
+from functools import partial
+
+import numpy as np
+from numpy.typing import ArrayLike
+
+from dfopt.milp.arrays import FloatArray, ModelArrays
+from dfopt.milp.engine import run_highs
+from dfopt.milp.model import Model
+from dfopt.milp.outcome import Ending, Outcome, Runner, Settings
+from dfopt.milp.pulp_door import find_solver, pulp_version, run_pulp
+from dfopt.milp.solution import Solution, Termination, TracePoint
+from dfopt.milp.verdict import complete, finish, judge, without_solver
+
+
+def solve(
+    model: Model,
+    *,
+    solver: str = "highs",
+    gap: float = 0.0,
+    time_limit: float | None = None,
+    start: ArrayLike | None = None,
+    progress: Callable[[TracePoint], None] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    presolve: bool = True,
+    cutoff: float | None = None,
+) -> Solution:
+    """Minimise a model with HiGHS, or with any solver that PuLP knows.
+
+    Parameters
+    ----------
+    model : Model
+        Not modified.
+    solver : str
+        "highs", or "pulp:NAME" with a name that `check_solver` takes.
+    gap : float
+        Relative gap at which to stop; 0 asks for a proven optimum.
+    time_limit : float, optional
+        Wall seconds.  Kept to about a second even if the solver does not listen.
+    start : array_like, optional
+        One value per column, NaN for "unset".  A partial start is completed
+        first; a start that cannot be made feasible is dropped, and so is one
+        for a model without integers.
+    progress : callable, optional
+        Called in the calling thread with a `TracePoint` at every improvement
+        and about every half second in between.  A solver behind PuLP shows
+        nothing between the start and its end.
+    seed : int
+        Random seed of the solver.
+    threads : int, optional
+        Solver threads, by default at most two for HiGHS and one behind PuLP.
+    presolve : bool
+        Whether the solver may presolve.
+    cutoff : float, optional
+        Solutions above it are of no interest; INFEASIBLE then means that there
+        is none at or below the cutoff, and the bound is the cutoff.
+
+    Returns
+    -------
+    Solution
+        Ctrl-C does not raise (a second one does): the best solution so far
+        comes back as ``INTERRUPTED_*``.  The message names what a solver
+        behind PuLP could not be told.
+
+    Raises
+    ------
+    PlanError
+        If there is no such solver here.
+
+    Examples
+    --------
+    >>> m = Model("knapsack")
+    >>> x = m.binary("x", 3)
+    >>> m.rows("weight", [(x[None, :], [2.0, 3.0, 4.0])], upper=6.0)
+    >>> m.minimize([(x, [-3.0, -4.0, -6.0])])
+    >>> s = solve(m)
+    >>> s.termination.value, s.objective, m.value("x", s.x).tolist()
+    ('optimal', -9.0, [1.0, 0.0, 1.0])
+    >>> solve(m, solver="pulp:CBC").objective
+    -9.0
+    """
+    vector = None if start is None else np.asarray(start, dtype=np.float64)
+    return solve_arrays(
+        model.arrays(),
+        solver=solver,
+        gap=gap,
+        time_limit=time_limit,
+        start=vector,
+        progress=progress,
+        seed=seed,
+        threads=threads,
+        presolve=presolve,
+        cutoff=cutoff,
+    )
+
+
+def solve_arrays(
+    arrays: ModelArrays,
+    *,
+    solver: str = "highs",
+    gap: float = 0.0,
+    time_limit: float | None = None,
+    start: FloatArray | None = None,
+    progress: Callable[[TracePoint], None] | None = None,
+    seed: int = 0,
+    threads: int | None = None,
+    presolve: bool = True,
+    cutoff: float | None = None,
+) -> Solution:
+    """Do what `solve` does on an already assembled model."""
+    zero = time.perf_counter()
+    if not (gap >= 0.0 and math.isfinite(gap)):
+        raise ValueError(f"gap must be finite and not negative, not {gap}")
+    if time_limit is not None and not time_limit >= 0.0:
+        raise ValueError(f"time limit must not be negative, not {time_limit}")
+    if threads is not None and threads < 1:
+        raise ValueError(f"threads must be positive, not {threads}")
+    if cutoff is not None and not math.isfinite(cutoff):
+        raise ValueError(f"cutoff must be finite, not {cutoff}")
+    if start is not None and start.shape != arrays.cost.shape:
+        raise ValueError(f"start has shape {start.shape}, the model has {arrays.cost.size} columns")
+    run = _runner(solver)
+    deadline = math.inf if time_limit is None else zero + time_limit
+    settings = Settings(float(gap), seed, threads, presolve, cutoff)
+    known = without_solver(arrays, cutoff)
+    if known is not None:
+        return finish(arrays, settings, known, zero)
+    ready: FloatArray | None = None
+    if start is not None and arrays.integrality.any():
+        ready, interrupted = complete(arrays, settings, start, deadline, zero)
+        if interrupted:
+            objective = math.inf if ready is None else arrays.objective(ready)
+            return finish(arrays, settings, Outcome(Ending.INTERRUPTED, ready, objective), zero)
+    outcome = run(arrays, settings, ready, deadline, zero, progress)
+    solution = judge(run, arrays, settings, outcome, deadline, zero)
+    failed = solution.termination is Termination.FAILED
+    if failed and outcome.ending is not Ending.INTERRUPTED and time.perf_counter() < deadline:
+        once_more = replace(settings, again=True)
+        outcome = run(arrays, once_more, ready, deadline, zero, progress)
+        second = judge(run, arrays, once_more, outcome, deadline, zero)
+        if second.termination is not Termination.FAILED:
+            return replace(second, message=f"second attempt: {second.message}")
+    return solution
+
+
+def check_solver(name: str) -> str:
+    """Return the canonical name of a solver, or raise if it cannot be used here.
+
+    Parameters
+    ----------
+    name : str
+        "highs", or "pulp:" and a name that PuLP lists, whatever its case.  The
+        usual short names do as well: CBC (the one that comes with PuLP), GLPK,
+        SCIP, GUROBI, CPLEX.
+
+    Raises
+    ------
+    PlanError
+        With the names of the solvers that are available here.
+
+    Examples
+    --------
+    >>> check_solver("HiGHS"), check_solver("pulp:cbc")
+    ('highs', 'pulp:PULP_CBC_CMD')
+    """
+    if name.strip().lower() == "highs":
+        return "highs"
+    return f"pulp:{find_solver(name)}"
+
+
+def solver_version(name: str | None = None) -> str:
+    """Return which solver `solve` uses under a name, for provenance.
+
+    Parameters
+    ----------
+    name : str, optional
+        A name that `check_solver` takes.  Without one it is HiGHS, and its
+        bare version number is returned.
+
+    Examples
+    --------
+    >>> solver_version("highs") == f"HiGHS {solver_version()}"
+    True
+    """
+    if name is not None and check_solver(name) != "highs":
+        return pulp_version(find_solver(name))
+    import highspy
+
+    version = str(highspy.Highs().version())  # type: ignore[no-untyped-call]
+    return version if name is None else f"HiGHS {version}"
+
+
+def _runner(name: str) -> Runner:
+    """Return what runs a solver of this name once."""
+    canonical = check_solver(name)
+    if canonical == "highs":
+        return run_highs
+    return partial(run_pulp, canonical.partition(":")[2])

@@ -1,0 +1,218 @@
+"""What surrounds a run through either door: starts made feasible, answers polished, verified and named."""
+
+from __future__ import annotations
+
+import math
+import time
+from dataclasses import replace
+
+import numpy as np
+
+from dfopt.milp.arrays import FloatArray, ModelArrays, with_slack
+from dfopt.milp.engine import run_highs
+from dfopt.milp.outcome import Ending, Outcome, Runner, Settings, slack, with_cutoff
+from dfopt.milp.solution import Solution, Termination, TracePoint, relative_gap
+
+FEASIBILITY = 1e-6  # a solution worse than this is not returned
+_EXACT = 1e-9  # a solution better than this (scaled) needs no polishing
+_PATIENCE = 5.0  # seconds for completing a partial start when there is no limit
+
+
+def without_solver(arrays: ModelArrays, cutoff: float | None) -> Outcome | None:
+    """Answer what solvers have no common opinion on: rows without columns that are violated, and no columns at all."""
+    empty = np.diff(arrays.A.indptr) == 0
+    if (arrays.row_lower[empty] > FEASIBILITY).any() or (arrays.row_upper[empty] < -FEASIBILITY).any():
+        return Outcome(Ending.INFEASIBLE)
+    if arrays.cost.size > 0:
+        return None
+    if cutoff is not None and arrays.offset > cutoff + slack(cutoff):
+        return Outcome(Ending.INFEASIBLE)
+    return Outcome(Ending.OPTIMAL, np.empty(0), arrays.offset, arrays.offset)
+
+
+# ------------------------------------------------------------------- starts
+
+
+def complete(
+    arrays: ModelArrays, settings: Settings, start: FloatArray, deadline: float, zero: float
+) -> tuple[FloatArray | None, bool]:
+    """Turn a start into a feasible point, or drop it; the flag says whether Ctrl-C was pressed meanwhile.
+
+    HiGHS would complete a partial start itself, but in a sub-MIP outside its own
+    time limit whose bounds it reports as if they were ours.  So the set columns
+    are fixed here and the rest is solved as a model of its own, on a budget.
+    """
+    given = np.isfinite(start)
+    x = np.where(given, start, 0.0)
+    whole = arrays.integrality
+    x[whole] = np.where(np.abs(x[whole] - np.round(x[whole])) <= FEASIBILITY, np.round(x[whole]), x[whole])
+    if given.all() and arrays.violation(x) <= _EXACT * _scale(arrays, x):
+        return x, False
+    # A full but inexact start keeps its integers; its continuous part is solved for.
+    pin = given & whole if given.all() else given
+    lower, upper = arrays.col_lower.copy(), arrays.col_upper.copy()
+    inside = (x >= lower - FEASIBILITY) & (x <= upper + FEASIBILITY)
+    pin &= inside & (~whole | (x == np.round(x)))
+    value = np.clip(x[pin], lower[pin], upper[pin])
+    lower[pin] = upper[pin] = value
+    now = time.perf_counter()
+    budget = _PATIENCE if math.isinf(deadline) else min(_PATIENCE, 0.2 * (deadline - now))
+    fixed = replace(arrays, col_lower=lower, col_upper=upper)
+    # Any completion will do, so a coarse gap is enough.
+    quick = replace(settings, gap=max(settings.gap, 0.05), cutoff=None)
+    outcome = run_highs(fixed, quick, None, now + budget, zero, grace=min(budget, 0.5))
+    stopped = outcome.ending is Ending.INTERRUPTED
+    if outcome.x is None:
+        return None, stopped
+    found, again = polish(fixed, quick, outcome.x, zero)
+    return (found if arrays.violation(found) <= FEASIBILITY else None), stopped or again
+
+
+# ------------------------------------------------------------------ answers
+
+
+def _scale(arrays: ModelArrays, x: FloatArray) -> float:
+    """Return the size of the largest number a row of this model adds up to."""
+    sides = np.concatenate([arrays.row_lower, arrays.row_upper])
+    sides = np.abs(sides[np.isfinite(sides)])
+    return max(1.0, float(sides.max(initial=0.0)), float(np.abs(x).max(initial=0.0)))
+
+
+def polish(arrays: ModelArrays, settings: Settings, x: FloatArray, zero: float) -> tuple[FloatArray, bool]:
+    """Make integers exact and, only if that hurts, solve the continuous rest again.
+
+    The flag says whether Ctrl-C was pressed meanwhile.
+    """
+    whole = arrays.integrality
+    near = np.round(x)
+    snapped = np.where(whole & (np.abs(x - near) <= FEASIBILITY), near, x)
+    snapped = np.clip(snapped, arrays.col_lower, arrays.col_upper)
+    before = arrays.violation(snapped)
+    if before <= _EXACT * _scale(arrays, snapped) or whole.all():
+        return snapped, False
+    lower, upper = arrays.col_lower.copy(), arrays.col_upper.copy()
+    lower[whole] = upper[whole] = snapped[whole]
+    if not whole.any():
+        # Of a pure LP only the last digits are open, or it would be solved a second time.
+        room = FEASIBILITY * np.maximum(1.0, np.abs(snapped))
+        lower, upper = np.maximum(lower, snapped - room), np.minimum(upper, snapped + room)
+    rest = replace(arrays, col_lower=lower, col_upper=upper, integrality=np.zeros_like(whole))
+    plain = replace(settings, cutoff=None)
+    outcome = run_highs(rest, plain, None, time.perf_counter() + 0.5, zero, grace=0.5)
+    stopped = outcome.ending is Ending.INTERRUPTED
+    if outcome.x is None or outcome.ending is not Ending.OPTIMAL:
+        return snapped, stopped
+    exact = np.clip(outcome.x, lower, upper)
+    same = arrays.objective(exact) <= arrays.objective(snapped) + 1e-6 * max(1.0, abs(arrays.objective(snapped)))
+    return (exact if same and arrays.violation(exact) < before else snapped), stopped
+
+
+def judge(
+    run: Runner, arrays: ModelArrays, settings: Settings, outcome: Outcome, deadline: float, zero: float
+) -> Solution:
+    """Settle the endings that need a second question, then finish."""
+    return finish(arrays, settings, _settle(run, arrays, settings, outcome, deadline, zero), zero)
+
+
+def _settle(
+    run: Runner, arrays: ModelArrays, settings: Settings, outcome: Outcome, deadline: float, zero: float
+) -> Outcome:
+    """Ask the second question: is there any solution?"""
+    limited = with_cutoff(arrays, settings.cutoff)
+    if outcome.ending is Ending.DOUBTFUL:
+        # With rows that may give way there are solutions, and what they cost is a proof.
+        under, over = (np.flatnonzero(np.isfinite(sides)) for sides in (limited.row_lower, limited.row_upper))
+        elastic = with_slack(limited, under, over)
+        probe = run(elastic, replace(settings, cutoff=None, gap=0.0, presolve=False), None, deadline, zero)
+        if probe.ending is Ending.OPTIMAL:
+            proven = probe.objective > FEASIBILITY
+            return replace(outcome, ending=Ending.INFEASIBLE if proven else Ending.BROKEN)
+        return replace(outcome, ending=probe.ending, said=probe.said)
+    # "Unbounded" of a MIP is said of its relaxation; the integers may still be infeasible.
+    relaxed = outcome.ending is Ending.UNBOUNDED and arrays.integrality.any()
+    if outcome.ending is not Ending.UNCLEAR and not relaxed:
+        return outcome
+    plain, asked = replace(limited, cost=np.zeros_like(arrays.cost), offset=0.0), replace(settings, cutoff=None)
+    probe = _settle(run, plain, asked, run(plain, asked, None, deadline, zero), deadline, zero)
+    if probe.ending is Ending.OPTIMAL and probe.x is not None:
+        return replace(outcome, ending=Ending.UNBOUNDED)
+    if probe.ending is Ending.INFEASIBLE:
+        return replace(outcome, ending=Ending.INFEASIBLE)
+    return replace(outcome, ending=probe.ending, said=probe.said)
+
+
+def finish(arrays: ModelArrays, settings: Settings, outcome: Outcome, zero: float) -> Solution:
+    """Polish, verify and name the outcome."""
+    ending, bound, cutoff = outcome.ending, outcome.bound, settings.cutoff
+
+    def pack(termination: Termination, x: FloatArray | None, bound: float, message: str) -> Solution:
+        text = f"{message}; {outcome.note}" if outcome.note else message
+        return _pack(arrays, zero, termination, x, bound, outcome, text)
+
+    def failed(why: str) -> Solution:
+        return pack(Termination.FAILED, None, -math.inf, why)
+
+    if ending is Ending.UNBOUNDED:
+        return pack(Termination.UNBOUNDED, None, -math.inf, "the objective has no lower limit")
+    if outcome.x is None:
+        if ending is Ending.INTERRUPTED:
+            return pack(Termination.INTERRUPTED_NO_SOLUTION, None, bound, "interrupted before a solution")
+        if ending is Ending.LIMIT:
+            return pack(Termination.LIMIT_NO_SOLUTION, None, bound, "time limit before a solution")
+        # HiGHS calls it optimal when everything below its objective bound is explored.
+        if cutoff is not None and ending in (Ending.INFEASIBLE, Ending.OPTIMAL):
+            return pack(Termination.INFEASIBLE, None, cutoff, f"no solution at or below the cutoff {cutoff:g}")
+        if ending is Ending.INFEASIBLE:
+            return pack(Termination.INFEASIBLE, None, math.inf, "no point satisfies all rows and bounds")
+        return failed(outcome.said)
+    claimed = arrays.objective(outcome.x)
+    if abs(claimed - outcome.objective) > FEASIBILITY * max(1.0, abs(claimed)):
+        return failed(f"the solver reports objective {outcome.objective!r} for a solution of {claimed!r}")
+    x, stopped = polish(arrays, settings, outcome.x, zero)
+    objective, violation = arrays.objective(x), arrays.violation(x)
+    if violation > FEASIBILITY:
+        return failed(f"the solution violates the model by {violation:.3g}")
+    unit = max(1.0, abs(objective))
+    if bound > objective + FEASIBILITY * unit:
+        return failed(f"bound {bound!r} lies above the objective {objective!r} of a feasible point")
+    bound = min(bound, objective)
+    if stopped or ending is Ending.INTERRUPTED:
+        return pack(Termination.INTERRUPTED_WITH_SOLUTION, x, bound, "interrupted")
+    if ending is Ending.OPTIMAL:
+        if objective - bound > max(settings.gap * abs(objective), FEASIBILITY * unit) * (1.0 + 1e-6):
+            return failed(f"the solver says optimal between {bound!r} and {objective!r}")
+        if settings.gap == 0.0 or objective - bound <= _EXACT * unit:
+            return pack(Termination.OPTIMAL, x, bound, "proven optimal")
+        return pack(Termination.GAP_REACHED, x, bound, f"requested gap {settings.gap:g} reached")
+    if ending is Ending.LIMIT:
+        return pack(Termination.LIMIT_WITH_SOLUTION, x, bound, "stopped at a limit")
+    return failed(outcome.said)
+
+
+def _pack(
+    arrays: ModelArrays,
+    zero: float,
+    termination: Termination,
+    x: FloatArray | None,
+    bound: float,
+    outcome: Outcome,
+    message: str,
+) -> Solution:
+    """Build the frozen result; the trace ends in exactly what the result says."""
+    objective = math.inf if x is None else arrays.objective(x)
+    if termination is Termination.UNBOUNDED:
+        objective = -math.inf
+    gap = math.inf if x is None else relative_gap(objective, bound)
+    if termination is Termination.OPTIMAL:
+        gap = 0.0
+    trace: list[TracePoint] = []
+    if x is not None or termination in (Termination.LIMIT_NO_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION):
+        # Polishing moves the objective by its last digits, so earlier points are held to the final ones.
+        trace = [TracePoint(p.seconds, max(p.objective, objective), min(p.bound, bound)) for p in outcome.points]
+        trace.append(TracePoint(time.perf_counter() - zero, objective, bound))
+    if x is not None:
+        x = x.copy()
+        x.setflags(write=False)
+    size = (int(arrays.row_lower.size), int(arrays.cost.size), int(arrays.A.nnz))
+    seconds = time.perf_counter() - zero
+    return Solution(termination, objective, bound, gap, seconds, outcome.nodes, *size, tuple(trace), x, message)
