@@ -60,7 +60,7 @@ def allocate(world: World, sharding: dict[str, Sharding], members: list[Kernel])
     chip, most = world.system.chip, world.system.chip.tiles
     if len(members) > most:
         return None
-    if world.assumptions.compute_model == "fixed":
+    if world.assumptions.compute_model != "cycle":
         return [1] * len(members)
     count = pieces(world.graph, world.assumptions)
     degree, rules = world.plan.tp, world.assumptions.sharding_rules
@@ -218,8 +218,9 @@ def stages_legal(graph: Graph, stage: dict[str, int]) -> bool:
 
 def priced(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -> Shard:
     """Seconds by the judge, every kernel in a partition of its own on a chip without limits; bytes by naive sums."""
+    model = "efficiency" if world.assumptions.compute_model == "efficiency" else "fixed"
     free = world.assumptions.with_(
-        compute_model="fixed", compute_utilization=world.assumptions.compute_utilization or 1.0,
+        compute_model=model, compute_utilization=world.assumptions.compute_utilization or 1.0,
         gradients="exact", forward_backward="shared", empty_partitions="allow", weight_tiling="forbid",
     )  # fmt: skip
     chip = world.system.chip

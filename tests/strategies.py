@@ -16,7 +16,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, System
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
@@ -29,7 +29,7 @@ SIZES = (1, 2, 3, 4, 6, 8)
 CHOICES: dict[str, list[Any]] = {
     "execution": ["auto", "auto", "auto", "kernel_by_kernel"],
     "overlap": ["auto", "perfect", "none", "compute_memory"],
-    "compute_model": ["fixed", "cycle"],
+    "compute_model": ["fixed", "cycle", "efficiency"],
     "compute_utilization": [None, 0.5, 1.0],
     "sharding_objective": ["seconds", "bytes"],
     "sharding_rules": ["exact", "dfmodel"],
@@ -153,7 +153,24 @@ def footprint(graph: Graph) -> float:
 
 
 @st.composite
-def systems(draw: st.DrawFn, graph: Graph, dims: int = 2, cycle: bool = True, roomy: bool = False) -> System:
+def efficiency_tables(draw: st.DrawFn) -> tuple[EfficiencyRow, ...]:
+    """Shares of peak, whose limits lie among the FLOP and extents of these graphs and are often met exactly."""
+    rows: list[EfficiencyRow] = []
+    shares = st.sampled_from([0.1, 0.3, 0.6, 1.0])
+    for unit, limits in (("matrix", [None, 16.0, 64.0, 256.0]), ("vector", [None, 8.0, 32.0])):
+        for _ in range(draw(st.integers(0, 3))):
+            flop, extent = draw(st.sampled_from(limits)), draw(st.sampled_from([None, 2, 3, 6]))
+            row = EfficiencyRow(unit=unit, flop=flop, extent=extent, share=draw(shares))
+            if (flop or extent) and not any(earlier.covers(row) for earlier in rows):
+                rows.append(row)
+        rows.append(EfficiencyRow(unit=unit, share=draw(shares)))
+    return tuple(rows)
+
+
+@st.composite
+def systems(
+    draw: st.DrawFn, graph: Graph, dims: int = 2, cycle: bool = True, roomy: bool = False, efficiency: bool = False
+) -> System:
     """A small machine; memories are sometimes tight for this graph."""
     tiles = draw(st.sampled_from([2, 4, 5] if not roomy else [8]))
     size = footprint(graph)
@@ -174,6 +191,8 @@ def systems(draw: st.DrawFn, graph: Graph, dims: int = 2, cycle: bool = True, ro
         lanes, stages, frequency = draw(st.sampled_from([(2, 1, 100.0), (1, 2, 40.0), (2, 2, 30.0)]))
         chip = {"lanes": lanes, "stages": stages, "frequency": frequency}
         chip["peak"] = draw(st.sampled_from([None, 0.99 * 2 * lanes * stages * tiles * frequency]))
+    if efficiency:
+        chip["efficiency"] = draw(efficiency_tables())
     return System(
         name="toy",
         chip=Chip(
@@ -215,7 +234,9 @@ def worlds(
     """A graph, a machine, one of its plans, and assumptions."""
     graph = draw(graphs(most=most, least=least, trains=trains, repeats=repeats))
     chosen = draw(assumptions(**fixed))
-    system = draw(systems(graph, roomy=roomy, dims=dims, cycle=chosen.compute_model == "cycle" or draw(st.booleans())))
+    model = chosen.compute_model
+    cycle = model == "cycle" or draw(st.booleans())
+    system = draw(systems(graph, roomy=roomy, dims=dims, cycle=cycle, efficiency=model == "efficiency"))
     try:
         legal, _ = plans(graph, system)
     except PlanError:

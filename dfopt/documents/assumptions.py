@@ -34,9 +34,10 @@ class Assumptions(Document):
         description="partition time: perfect = max(compute, memory, network); none = their sum; compute_memory ="
         " max(compute, memory) + network; auto = perfect on dataflow chips, compute_memory on kernel_by_kernel chips",
     )
-    compute_model: Literal["fixed", "cycle"] = Field(
+    compute_model: Literal["fixed", "cycle", "efficiency"] = Field(
         default="fixed",
-        description="fixed: a share of peak, tiles balanced perfectly; cycle: lanes x stages cycles",
+        description="fixed: one share of peak, tiles balanced perfectly; efficiency: the same with a share for each"
+        " kernel, by the size of its shard, from the chip's table; cycle: lanes x stages cycles",
     )
     compute_utilization: Ratio | None = Field(
         default=None, gt=0, le=1, description="share of peak under the fixed model; none = the chip's own"
@@ -97,8 +98,8 @@ class Assumptions(Document):
         default=None,
         ge=1,
         le=10**9,
-        description="rows of one tile along the streamed axis; none = the optimizer's choice (one row under the fixed"
-        " model, whose times do not depend on it)",
+        description="rows of one tile along the streamed axis; none = the optimizer's choice (one row, unless under"
+        " the cycle model times depend on it)",
     )
 
     def with_(self, **changes: Any) -> Assumptions:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+from collections.abc import Iterator
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -11,7 +12,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Document, Part
 from dfopt.documents.zoo import find
 from dfopt.errors import Issue, SystemSpecError
-from dfopt.units import Bandwidth, Bytes, FlopRate, Hertz, Ratio, Seconds
+from dfopt.units import Bandwidth, Bytes, Flop, FlopRate, Hertz, Ratio, Seconds
 
 
 class Sram(Part):
@@ -25,6 +26,27 @@ class Dram(Part):
 
     bandwidth: Bandwidth = Field(gt=0)
     capacity: Bytes | None = Field(default=None, gt=0)
+
+
+class EfficiencyRow(Part):
+    """The share of peak that kernels of some size sustain: one row of ``Chip.efficiency``.
+
+    Both conditions are about one evaluation of one chip's shard of a kernel; a row without any is for all the
+    rest. ``extent`` is compared with the smallest of rows (``outer * m``), columns (``n``) and, on the matrix
+    unit, contraction (``k``).
+    """
+
+    unit: Literal["matrix", "vector"] = Field(description="vector: elementwise kernels; matrix: all others")
+    flop: Flop | None = Field(default=None, gt=0, description="applies to shards of this many FLOP or more")
+    extent: int | None = Field(
+        default=None, ge=2, le=10**15, description="applies to shards whose smallest extent is this or more"
+    )
+    share: Ratio = Field(gt=0, le=1, description="of the chip's peak, whatever the unit")
+
+    def covers(self, other: EfficiencyRow) -> bool:
+        """Whether this row applies wherever the other one does."""
+        asks, theirs = ((row.flop or 0.0, row.extent or 1) for row in (self, other))
+        return self.unit == other.unit and asks[0] <= theirs[0] and asks[1] <= theirs[1]
 
 
 class Chip(Part):
@@ -44,6 +66,12 @@ class Chip(Part):
     stages: int | None = Field(default=None, ge=1, le=10**6)
     frequency: Hertz | None = Field(default=None, gt=0)
     compute_utilization: Ratio = Field(default=0.9, gt=0, le=1, description="share of peak that a kernel sustains")
+    efficiency: tuple[EfficiencyRow, ...] | None = Field(
+        default=None,
+        max_length=1000,
+        description="shares of peak by the size of a kernel, for compute_model: efficiency; of the rows of a unit"
+        " the first that applies counts, so the largest kernels come first and a row without conditions last",
+    )
     sram: Sram
     dram: Dram
 
@@ -108,22 +136,43 @@ class System(Document):
         return next(dim for dim in self.network if dim.name == name)
 
     @model_validator(mode="after")
-    def _dims_are_distinct(self) -> Self:
-        seen: dict[str, int] = {}
-        issues = []
-        for position, dim in enumerate(self.network):
-            if dim.name in seen:
-                issues.append(
-                    Issue(
-                        f"$.network[{position}].name",
-                        f"network dim {dim.name!r} is named twice, first as $.network[{seen[dim.name]}]",
-                        "plans name dims, so each needs a name of its own",
-                    )
-                )
-            seen.setdefault(dim.name, position)
+    def _parts_fit(self) -> Self:
+        issues = [*_dim_issues(self.network), *_efficiency_issues(self.chip.efficiency)]
         if issues:
             raise SystemSpecError(self.name, issues)
         return self
+
+
+def _dim_issues(network: tuple[NetworkDim, ...]) -> Iterator[Issue]:
+    seen: dict[str, int] = {}
+    for position, dim in enumerate(network):
+        if dim.name in seen:
+            yield Issue(
+                f"$.network[{position}].name",
+                f"network dim {dim.name!r} is named twice, first as $.network[{seen[dim.name]}]",
+                "plans name dims, so each needs a name of its own",
+            )
+        seen.setdefault(dim.name, position)
+
+
+def _efficiency_issues(rows: tuple[EfficiencyRow, ...] | None) -> Iterator[Issue]:
+    if rows is None:
+        return
+    for position, row in enumerate(rows):
+        before = next((i for i, earlier in enumerate(rows[:position]) if earlier.covers(row)), None)
+        if before is not None:
+            yield Issue(
+                f"$.chip.efficiency[{position}]",
+                f"never reached: $.chip.efficiency[{before}] comes first and applies to all that this row is for",
+                "list the rows of a unit from the largest kernels down, or drop this one",
+            )
+    for unit in ("matrix", "vector"):
+        if not any(row.unit == unit and row.flop is None and row.extent is None for row in rows):
+            yield Issue(
+                "$.chip.efficiency",
+                f"no row of the {unit} unit is without conditions, so some kernels would have no share",
+                f"end with a row {{unit: {unit}, share: ...}} for all the rest",
+            )
 
 
 def load_system(name_or_path: str | os.PathLike[str]) -> System:

@@ -43,7 +43,7 @@ def evaluate(mapping: Mapping, graph: Graph, system: System, assumptions: Assump
     DocumentError
         If the mapping does not fit the graph: missing or unknown kernels, illegal shardings or stages.
     SystemSpecError
-        If the cycle model is asked for and the chip lacks lanes, stages or frequency.
+        If the chip lacks what the compute model needs: lanes, stages and frequency, or a table of shares of peak.
 
     Examples
     --------

@@ -14,7 +14,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
-from dfopt.documents.system import System
+from dfopt.documents.system import Chip, System
 from dfopt.errors import DocumentError, Issue, PlanError, SystemSpecError
 from dfopt.physics import ops, pipeline
 
@@ -29,7 +29,7 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     DocumentError
         If only kernels do not fit. The path is ``mapping.graph``.
     SystemSpecError
-        If the cycle model is asked for and the chip does not say how its tiles are built.
+        If the chip lacks what the compute model needs: how its tiles are built, or a table of shares of peak.
     """
     plan = list(_plan_issues(mapping.plan, graph, system))
     kernels = list(_kernel_issues(mapping, graph, assumptions))
@@ -39,19 +39,18 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         raise PlanError("\n".join([head, *(f"  {issue}" for issue in [*plan, *kernels])]))
     if kernels:
         raise DocumentError(mapping.graph, kernels)
-    if assumptions.compute_model == "cycle":
-        chip = system.chip
-        missing = [
-            Issue(
-                f"$.chip.{key}",
-                "the key is missing, but the cycle model needs it",
-                "give it, or assume compute_model: fixed",
-            )
-            for key in ("lanes", "stages", "frequency")
-            if getattr(chip, key) is None
-        ]
-        if missing:
-            raise SystemSpecError(system.name, missing)
+    missing = list(_chip_issues(system.chip, assumptions.compute_model))
+    if missing:
+        raise SystemSpecError(system.name, missing)
+
+
+def _chip_issues(chip: Chip, model: str) -> Iterator[Issue]:
+    """What a compute model needs of the chip and does not find."""
+    needs = {"cycle": ("lanes", "stages", "frequency"), "efficiency": ("efficiency",)}
+    for key in needs.get(model, ()):
+        if getattr(chip, key) is None:
+            message = f"the key is missing, but the {model} model needs it"
+            yield Issue(f"$.chip.{key}", message, "give it, or assume compute_model: fixed")
 
 
 def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import defaultdict
 from collections.abc import Sequence
 
 from dfopt.documents.score import PartitionScore, Score, StageScore
@@ -11,6 +12,7 @@ from dfopt.judge.case import TERMS, Case, Placed, Term, totals
 from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
 from dfopt.physics import ops, pipeline
+from dfopt.physics.efficiency import efficiency_share
 
 
 def score(case: Case) -> Score:
@@ -102,8 +104,23 @@ def _compute_s(case: Case, members: Sequence[Placed], flop: float) -> float:
     if case.assume.compute_model == "fixed":
         assert case.assume.compute_utilization is not None  # `pipeline.resolve` saw to it
         return flop / (case.assume.compute_utilization * chip.peak_flops)
+    if case.assume.compute_model == "efficiency":
+        return _unequal_shares_s(case, members)
     assert chip.frequency is not None  # `fit.check` saw to it
     return max(_cycles(case, one) for one in members) / chip.frequency
+
+
+def _unequal_shares_s(case: Case, members: Sequence[Placed]) -> float:
+    """Compute time of a partition whose kernels sustain the shares of peak that the chip's table gives them."""
+    chip = case.system.chip
+    assert chip.efficiency is not None  # `fit.check` saw to it
+    by_share: dict[float, list[float]] = defaultdict(list)
+    for one in members:
+        extents = ops.shard_extents(one.kernel, one.sharding, case.plan.tp, case.assume.sharding_rules)
+        share = efficiency_share(chip.efficiency, one.kernel.op == "elementwise", one.flop, extents)
+        by_share[float(share)].append(one.flop)
+    # FLOP of one share are added before the division: a table of one share is the fixed model to the last digit.
+    return math.fsum(math.fsum(flop) / (share * chip.peak_flops) for share, flop in by_share.items())
 
 
 def _cycles(case: Case, one: Placed) -> int:

@@ -21,7 +21,6 @@ from dfopt.problems.tables import Bools, Floats, Ints, ShardedGraph
 class Chip:
     """Limits and rates of one chip, in SI units, and the conventions that combine the three terms."""
 
-    rate: float
     dram_bandwidth: float
     sram: float
     tiles: int
@@ -38,8 +37,6 @@ class StageTables:
     ----------
     sharded : ShardedGraph
         Kernels of the stage; tensor ends outside it are ``len(names)``.
-    compute_k : float
-        Seconds of each kernel under the fixed model.
     parts_k : int
         Parts that a kernel's weight, and with it its output, is cut into; above 1 it must be alone.
     sram_k : float
@@ -51,12 +48,11 @@ class StageTables:
         Tensors in each fan-out group.
     latency_l, tiles_kl : float, int
         Under the cycle model the distinct latencies, ascending, and the fewest compute tiles with which
-        each kernel reaches them; empty under the fixed model.
+        each kernel reaches them; empty under the others.
     """
 
     sharded: ShardedGraph
     chip: Chip
-    compute_k: Floats
     parts_k: Ints
     sram_k: Floats
     mem_k: Floats
@@ -71,6 +67,11 @@ class StageTables:
     def kernels(self) -> int:
         """Number of kernels."""
         return len(self.sharded.names)
+
+    @property
+    def compute_k(self) -> Floats:
+        """Seconds of each kernel with the whole chip; under the cycle model the menus count instead."""
+        return self.sharded.compute_k
 
 
 @dataclass(frozen=True)
@@ -107,7 +108,6 @@ def combine(terms: Terms3, chip: Chip) -> Floats:
 def chip_of(system: System, assumptions: Assumptions) -> Chip:
     """The chip as pricing wants it, under resolved assumptions."""
     return Chip(
-        rate=system.chip.peak_flops * (assumptions.compute_utilization or 1.0),
         dram_bandwidth=system.chip.dram.bandwidth,
         sram=system.chip.sram.capacity,
         tiles=system.chip.tiles,
@@ -126,12 +126,14 @@ def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
     place[members] = np.arange(count)
     src, dst = place[sharded.src_t], place[sharded.dst_t]
     here = (src < count) | (dst < count)
-    _, groups = np.unique(sharded.group_t[here], return_inverse=True)
+    # numbered as they come up, so that without shared tensors a group still is its tensor
+    _, first, groups = np.unique(sharded.group_t[here], return_index=True, return_inverse=True)
+    groups = np.argsort(np.argsort(first))[groups]
     per_k = {
         field: getattr(sharded, field)[members]
         for field in (
             "forward_k",
-            "f_k",
+            "compute_k",
             "stationary_k",
             "weight_k",
             "mem_k",
@@ -155,6 +157,35 @@ def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
     )
 
 
+def part_of(tables: StageTables, members: Ints) -> StageTables:
+    """The tables of some of a stage's kernels; blocks of them cost what they cost in the whole stage."""
+    if len(members) == tables.kernels:
+        return tables
+    sharded = restrict(tables.sharded, members)
+    src_g, bytes_g, tile_g = _by_group(sharded)
+    return replace(
+        tables,
+        sharded=sharded,
+        parts_k=tables.parts_k[members],
+        sram_k=tables.sram_k[members],
+        mem_k=tables.mem_k[members],
+        src_g=src_g,
+        bytes_g=bytes_g,
+        tile_g=tile_g,
+        width_g=np.bincount(sharded.group_t, minlength=len(bytes_g)).astype(np.int64),
+        tiles_kl=tables.tiles_kl[members] if sharded.menus else tables.tiles_kl,
+    )
+
+
+def _by_group(sharded: ShardedGraph) -> tuple[Ints, Floats, Floats]:
+    """Source, bytes and bytes of a tile of every fan-out group."""
+    groups = int(sharded.group_t.max(initial=-1)) + 1
+    src_g, bytes_g, tile_g = np.zeros(groups, dtype=np.int64), np.zeros(groups), np.zeros(groups)
+    src_g[sharded.group_t] = sharded.src_t
+    bytes_g[sharded.group_t], tile_g[sharded.group_t] = sharded.b_t, sharded.tile_t
+    return src_g, bytes_g, tile_g
+
+
 def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     """Work out weight tiling and fan-out groups of a stage.
 
@@ -163,25 +194,18 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     Infeasible
         If a kernel does not fit the chip even alone, with its weight in parts.
     """
-    groups = int(sharded.group_t.max(initial=-1)) + 1
-    src_g, bytes_g, tile_g = np.zeros(groups, dtype=np.int64), np.zeros(groups), np.zeros(groups)
-    src_g[sharded.group_t], bytes_g[sharded.group_t], tile_g[sharded.group_t] = (
-        sharded.src_t,
-        sharded.b_t,
-        sharded.tile_t,
-    )
+    src_g, bytes_g, tile_g = _by_group(sharded)
     latency_l, tiles_kl = _tiles_table(sharded.menus, chip.tiles)
     tables = StageTables(
         sharded=sharded,
         chip=chip,
-        compute_k=sharded.f_k / chip.rate,
         parts_k=np.ones(len(sharded.names), dtype=np.int64),
         sram_k=sharded.stationary_k + sharded.fixed_buffer_k,
         mem_k=sharded.mem_k,
         src_g=src_g,
         bytes_g=bytes_g,
         tile_g=tile_g,
-        width_g=np.bincount(sharded.group_t, minlength=groups).astype(np.int64),
+        width_g=np.bincount(sharded.group_t, minlength=len(bytes_g)).astype(np.int64),
         latency_l=latency_l,
         tiles_kl=tiles_kl,
     )
@@ -256,14 +280,13 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
         stored, read = source_g & ~inside, ~source_g & to_here
         depth = inside @ (sharded.depth_t * sharded.tile_t)
     else:
-        fan = np.zeros((len(sharded.src_t), len(tables.src_g)), dtype=np.float32)  # counts: exact in 32 bits
-        fan[np.arange(len(sharded.src_t)), sharded.group_t] = 1.0
-        stored = source_g & (inside.astype(np.float32) @ fan < tables.width_g)
-        read = ~source_g & (to_here.astype(np.float32) @ fan > 0)
+        by_group = np.argsort(sharded.group_t, kind="stable")
+        first = np.searchsorted(sharded.group_t[by_group], np.arange(len(tables.src_g)))
+        within = inside[:, by_group]
+        stored = source_g & ~np.logical_and.reduceat(within, first, axis=1)
+        read = ~source_g & np.logical_or.reduceat(to_here[:, by_group], first, axis=1)
         # inside a block a tensor is buffered as deep as its deepest consumer needs
-        deepest = np.zeros((len(member), len(tables.src_g)))
-        for t, g in enumerate(sharded.group_t):
-            np.maximum(deepest[:, g], np.where(inside[:, t], sharded.depth_t[t], 0.0), out=deepest[:, g])
+        deepest = np.maximum.reduceat(within * sharded.depth_t[by_group], first, axis=1)
         depth = deepest @ tables.tile_g
     moved = (stored | read).astype(float)  # never both
     traffic, buffers = moved @ tables.bytes_g, depth + 2.0 * (moved @ tables.tile_g)
@@ -316,8 +339,8 @@ def _cycle_seconds(tables: StageTables, member: Bools) -> tuple[Floats, Bools]:
 def tiles_of(tables: StageTables, block: Ints) -> Ints:
     """Compute tiles given to each kernel of a block.
 
-    Cycle model: the fewest that reach the block's latency. Fixed model: in proportion to the FLOP, each
-    at least one, by largest remainder (the fixed model takes perfect balance for granted).
+    Cycle model: the fewest that reach the block's latency. The others take perfect balance for granted: in
+    proportion to the kernels' times, each at least one, by largest remainder.
     """
     chip = tables.chip
     if tables.sharded.menus:
@@ -326,7 +349,7 @@ def tiles_of(tables: StageTables, block: Ints) -> Ints:
         latency = _cycle_seconds(tables, member)[0][0]
         column: Ints = tables.tiles_kl[block, int(np.searchsorted(tables.latency_l, latency))]
         return column
-    work = tables.sharded.f_k[block]
+    work = tables.compute_k[block]
     spare = chip.tiles - len(block)
     exact = work / max(work.sum(), 1e-300) * spare
     tiles: Ints = np.floor(exact).astype(np.int64)

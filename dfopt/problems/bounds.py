@@ -9,12 +9,13 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.pipeline import step_time
+from dfopt.problems.tables import compute_seconds
 
 
 def plan_bound(graph: Graph, system: System, plan: Plan, assumptions: Assumptions) -> float:
     """Seconds that no mapping under a plan beats.
 
-    Compute at the full sustained rate with every kernel split as finely as any legal scheme splits it,
+    Compute of every kernel as short as under any of its legal schemes, when it has the whole chip,
     and the DRAM traffic that no mapping avoids (weights, gradients, KV caches), combined as the overlap
     assumption has it. Communication and cut tensors count as nothing.
 
@@ -34,7 +35,10 @@ def plan_bound(graph: Graph, system: System, plan: Plan, assumptions: Assumption
     compute = traffic = 0.0
     for kernel in graph.kernels:
         schemes = ops.legal_schemes(kernel, plan.tp, rules)
-        compute += min(_least_seconds(kernel, z, plan.tp, system, assumptions) for z in schemes)
+        if assumptions.compute_model == "cycle":
+            compute += min(_least_cycles_s(kernel, z, plan.tp, system, rules) for z in schemes)
+        else:
+            compute += float(compute_seconds([kernel] * len(schemes), schemes, plan.tp, system, assumptions).min())
         traffic += kernel.dram_bytes_per_chip
         if assumptions.weights_from_dram:
             traffic += (
@@ -49,12 +53,9 @@ def plan_bound(graph: Graph, system: System, plan: Plan, assumptions: Assumption
     return step_time(plan, assumptions, plan.layers_per_stage * layer / stages).total
 
 
-def _least_seconds(kernel: Kernel, scheme: Sharding, degree: int, system: System, assumptions: Assumptions) -> float:
-    """Compute time of a kernel's largest shard when it has the whole chip and wastes none of it."""
-    chip, rules = system.chip, assumptions.sharding_rules
-    if assumptions.compute_model == "fixed":
-        rate = chip.peak_flops * (assumptions.compute_utilization or 1.0)
-        return ops.flop(kernel) * ops.split_share(kernel, scheme, degree, rules) / rate
+def _least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, system: System, rules: ops.Rules) -> float:
+    """Time of a kernel's largest shard under the cycle model, when it wastes no unit of any tile."""
+    chip = system.chip
     assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
     rows, columns, depth = ops.shard_extents(kernel, scheme, degree, rules)
     # an elementwise kernel uses the lanes only, one element each per cycle

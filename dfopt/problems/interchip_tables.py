@@ -20,6 +20,7 @@ from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import communication_seconds
+from dfopt.problems.tables import compute_seconds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -80,15 +81,12 @@ def build(
     """
     rules, degree = assumptions.sharding_rules, plan.tp
     index = graph.index()
-    rate = system.chip.peak_flops * (assumptions.compute_utilization or 1.0)
     options = _options(graph, degree, assumptions, pins or {})
     kernel_o = np.array([k for k, _ in options], dtype=np.int64)
     scheme_o = tuple(z for _, z in options)
-    compute_o, network_o, bytes_o = np.zeros(len(options)), np.zeros(len(options)), np.zeros(len(options))
+    network_o, bytes_o = np.zeros(len(options)), np.zeros(len(options))
     for o, (k, z) in enumerate(options):
-        kernel = graph.kernels[k]
-        compute_o[o] = ops.flop(kernel) * ops.split_share(kernel, z, degree, rules) / rate
-        kind = ops.inherent(kernel, z, degree, rules)
+        kind = ops.inherent(graph.kernels[k], z, degree, rules)
         if kind is not None:
             bytes_o[o] = graph.output_bytes(k)
             network_o[o] = communication_seconds(kind, bytes_o[o], plan.tp_dims, system, assumptions)
@@ -130,7 +128,7 @@ def build(
         stages=plan.pp if graph.repeat == 1 else 1,
         kernel_o=kernel_o,
         scheme_o=scheme_o,
-        compute_o=compute_o,
+        compute_o=compute_seconds([graph.kernels[k] for k in kernel_o], scheme_o, degree, system, assumptions),
         network_o=network_o,
         bytes_o=bytes_o,
         produced_o=np.array([LAYOUTS.index(ops.PRODUCED[z]) for z in scheme_o], dtype=np.int64),

@@ -6,19 +6,21 @@ collective formulas, menus of compute tiles) is evaluated here, once, before any
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph
+from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
 from dfopt.physics.collectives import Collective
+from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.network import communication_seconds
 
 Floats = NDArray[np.float64]
@@ -36,8 +38,8 @@ class ShardedGraph:
         Kernels, in graph order; the axis k of the arrays.
     forward_k : bool
         Whether the kernel belongs to the forward pass.
-    f_k : float
-        FLOP per microbatch.
+    compute_k : float
+        Seconds of compute per microbatch with the whole chip; under the cycle model the menus count instead.
     stationary_k : float
         Bytes that stay in SRAM while the kernel's partition runs: weights, gradient accumulators.
     weight_k : float
@@ -57,7 +59,7 @@ class ShardedGraph:
     saved_t : bool
         Whether the backward pass needs it: kept in DRAM whatever the partitions are.
     menus : tuple of (tiles, seconds)
-        Per kernel, compute-tile options under the cycle model; empty under the fixed model.
+        Per kernel, compute-tile options under the cycle model; empty under the others.
     tile_count : int
         Tiles that the streamed axis is cut into.
     output_k : float
@@ -70,7 +72,7 @@ class ShardedGraph:
 
     names: tuple[str, ...]
     forward_k: Bools
-    f_k: Floats
+    compute_k: Floats
     stationary_k: Floats
     weight_k: Floats
     mem_k: Floats
@@ -101,14 +103,41 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
 def tile_counts(graph: Graph, assumptions: Assumptions) -> list[int]:
     """Tile counts worth trying, most tiles first.
 
-    Under the fixed model more tiles only save SRAM, so one-row tiles are best. Under the cycle model a
-    tile should fill the systolic array, and every distinct ``ceil(rows / size)`` is a candidate.
+    Under the cycle model a tile should fill the systolic array, and every distinct ``ceil(rows / size)`` is a
+    candidate. Under the others more tiles only save SRAM, so one-row tiles are best.
     """
     rows = ops.streamed_rows(graph)
-    if assumptions.tile_rows is not None or assumptions.compute_model == "fixed":
+    if assumptions.tile_rows is not None or assumptions.compute_model != "cycle":
         return [-(-rows // min(assumptions.tile_rows or 1, rows))]
     sizes = np.arange(1, rows + 1)
     return sorted({int(count) for count in -(-rows // sizes)}, reverse=True)
+
+
+def compute_seconds(
+    kernels: Sequence[Kernel], schemes: Sequence[Sharding], degree: int, system: System, assumptions: Assumptions
+) -> Floats:
+    """Seconds of each kernel's largest shard on the whole chip, at the share of peak that it sustains.
+
+    Under the cycle model there is no such share: that is the time with every unit of every tile busy.
+
+    Parameters
+    ----------
+    kernels, schemes : sequences of equal length
+        Pairs of a kernel and one of its shardings.
+    degree : int
+        Tensor-parallel chips.
+    system, assumptions : System, Assumptions
+        The chip, and the compute model; resolved.
+    """
+    chip, rules = system.chip, assumptions.sharding_rules
+    pairs = list(zip(kernels, schemes, strict=True))
+    flop = np.array([ops.flop(k) * ops.split_share(k, z, degree, rules) for k, z in pairs])
+    if assumptions.compute_model != "efficiency":
+        return flop / (chip.peak_flops * (assumptions.compute_utilization or 1.0))
+    assert chip.efficiency is not None  # optimize() refuses the efficiency model without it
+    simd = np.array([kernel.op == "elementwise" for kernel in kernels])
+    extents = np.array([ops.shard_extents(k, z, degree, rules) for k, z in pairs], dtype=np.float64)
+    return flop / (chip.peak_flops * efficiency_share(chip.efficiency, simd, flop, extents))
 
 
 def shard(
@@ -139,7 +168,6 @@ def shard(
     schemes = [sharding[kernel.name] for kernel in kernels]
     exact_gradients = assumptions.gradients == "exact"
 
-    share_k = np.array([ops.split_share(k, z, degree, rules) for k, z in zip(kernels, schemes, strict=True)])
     output_k = np.array([ops.output_share(k, z, degree, rules) for k, z in zip(kernels, schemes, strict=True)])
     weight_k = np.array(
         [
@@ -174,7 +202,7 @@ def shard(
     untiled = ShardedGraph(
         names=tuple(k.name for k in kernels),
         forward_k=forward_k,
-        f_k=np.array([ops.flop(k) for k in kernels]) * share_k,
+        compute_k=compute_seconds(kernels, schemes, degree, system, assumptions),
         stationary_k=weight_k + (gradient_k if exact_gradients else 0.0),
         weight_k=weight_k,
         mem_k=mem_k,

@@ -14,7 +14,7 @@ from rich.text import Text
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
-from dfopt.documents.system import System
+from dfopt.documents.system import Chip, System
 from dfopt.units import format as show_unit
 
 _RESOURCE = {
@@ -199,6 +199,17 @@ def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
     return Group(_facts(facts), "", table)
 
 
+def _shares(chip: Chip, unit: str) -> str:
+    """The rows of one unit in a chip's table of shares of peak, on one line."""
+    found = []
+    for row in chip.efficiency or ():
+        if row.unit == unit:
+            least = [show_unit(row.flop, "flop")] if row.flop is not None else []
+            least += [f"extents of {row.extent}"] if row.extent is not None else []
+            found.append(percent(row.share) + (f" from {' and '.join(least)}" if least else ""))
+    return ", ".join([*found[:-1], f"else {found[-1]}" if len(found) > 1 else found[-1]])
+
+
 def system_report(system: System) -> RenderableType:
     """A system: chip, memories, network."""
     chip = system.chip
@@ -213,6 +224,7 @@ def system_report(system: System) -> RenderableType:
             f"{show_unit(chip.peak_flops, 'flop_rate')} peak per chip, {chip.tiles} tiles,"
             f" sustained {percent(chip.compute_utilization)}",
         ),
+        *((f"{unit} shares", _shares(chip, unit)) for unit in ("matrix", "vector") if chip.efficiency is not None),
         ("SRAM", show_unit(chip.sram.capacity, "bytes")),
         ("DRAM", dram),
     ]

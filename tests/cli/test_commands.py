@@ -61,6 +61,26 @@ def test_show_of_a_graph_with_parameters() -> None:
     assert "loaded with batch=64, mode='training'" in training
 
 
+def test_show_of_a_table_of_shares(tmp_path: Path) -> None:
+    assert "shares" not in call("show", "h100-8").out
+    rows = [
+        {"unit": "matrix", "flop": "1 GFLOP", "extent": 128, "share": 0.85},
+        {"unit": "vector", "share": 0.1},
+        {"unit": "matrix", "extent": 64, "share": "60 %"},
+        {"unit": "matrix", "share": 0.3},
+    ]
+    lines = call("show", write(tmp_path, "s.yaml", changed(SYSTEM, chip__efficiency=rows))).out.splitlines()
+    assert "matrix shares  85 % from 1 GFLOP and extents of 128, 60 % from extents of 64, else 30 %" in lines
+    assert "vector shares  10 %" in lines
+
+
+def test_a_zoo_system_solves_under_its_table_of_shares() -> None:
+    base = ("solve", "gpt2-small", "a100-8", "--no-sensitivity")
+    small = solved("--set", "compute_model=efficiency", base=base)
+    assert small["status"] == "optimal"
+    assert small["utilization"] < solved(base=base)["utilization"]
+
+
 def test_show_leaves_brackets_and_colons_alone(tmp_path: Path) -> None:
     path = write(tmp_path, "g.yaml", changed(GRAPH, description="[bold] words in [brackets] and :smile:"))
     assert "[bold] words in [brackets] and :smile:" in call("show", path).out

@@ -204,6 +204,11 @@ def test_the_cycle_model_needs_to_know_the_tiles() -> None:
         evaluate(place(GRAPH, {"a": 0, "b": 0, "c": 1}), GRAPH, machine(), PLAIN.with_(compute_model="cycle"))
 
 
+def test_the_efficiency_model_needs_a_table() -> None:
+    with pytest.raises(SystemSpecError, match=r"\$\.chip\.efficiency: the key is missing.*compute_model: fixed"):
+        evaluate(place(GRAPH, {"a": 0, "b": 0, "c": 1}), GRAPH, machine(), PLAIN.with_(compute_model="efficiency"))
+
+
 def test_two_thousand_kernels_in_a_blink() -> None:
     kernels, tensors = [], []
     for i in range(500):

@@ -17,7 +17,7 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
-from dfopt.documents.system import NetworkDim, System
+from dfopt.documents.system import EfficiencyRow, NetworkDim, System
 from dfopt.judge import evaluate
 from dfopt.physics import ops
 
@@ -45,6 +45,7 @@ class World:
 
 
 CHOICES: dict[str, list[Any]] = {
+    "compute_model": ["fixed", "efficiency"],
     "execution": ["auto", "dataflow"],
     "overlap": ["auto", "perfect", "none", "compute_memory"],
     "sharding_rules": ["exact", "dfmodel"],
@@ -59,6 +60,13 @@ CHOICES: dict[str, list[Any]] = {
     "bubble": ["one_f_one_b", "interleaved"],
     "point_to_point": ["per_microbatch", "per_step"],
 }
+SHARES = (
+    EfficiencyRow(unit="matrix", flop=100.0, extent=3, share=0.8),
+    EfficiencyRow(unit="vector", flop=16.0, share=0.2),
+    EfficiencyRow(unit="matrix", flop=16.0, share=0.4),
+    EfficiencyRow(unit="matrix", share=0.1),
+    EfficiencyRow(unit="vector", share=0.05),
+)
 
 
 @st.composite
@@ -137,7 +145,7 @@ def worlds(draw: st.DrawFn) -> World:
     mapping = Mapping(graph="random", system="toy", plan=plan, kernels=placed, tile_count=tile_count)
     dims = [ring("t", tp), ring("p", pp), ring("d", dp)]
     sram = draw(st.sampled_from([400.0, 3e3, 1e9]))
-    return World(mapping, graph, machine(*dims, tiles=24, sram=sram), assumptions)
+    return World(mapping, graph, machine(*dims, tiles=24, sram=sram, efficiency=SHARES), assumptions)
 
 
 def faster(system: System, what: str) -> System:
@@ -279,6 +287,8 @@ def test_the_figures_of_a_score_agree_with_each_other(world: World) -> None:
     assert score.layer_time_s == 0 or sum(shares) == pytest.approx(1.0)
     # Shards are never smaller than an even split, so no mapping beats what a chip sustains.
     best = world.assumptions.compute_utilization or world.system.chip.compute_utilization
+    if world.assumptions.compute_model == "efficiency":
+        best = max(row.share for row in SHARES)
     if plan.pp == 1:
         assert score.utilization <= best * (1 + 1e-9)
     assert Score.from_data(score.to_data()) == score

@@ -47,13 +47,13 @@ RULES = [
 @share(1)
 @pytest.mark.parametrize("overlap", ["perfect", "none", "compute_memory"])
 @given(data=st.data())
-def test_milp_is_brute_force_with_a_fixed_rate(overlap: str, data: st.DataObject) -> None:
+def test_milp_is_brute_force_without_menus(overlap: str, data: st.DataObject) -> None:
     forward_backward, fanout, empty = data.draw(st.sampled_from(RULES))
     check_against_brute_force(
         data.draw(
             fusion_cases(
                 overlap=overlap,
-                compute_model="fixed",
+                compute_model=["fixed", "efficiency"],
                 forward_backward=forward_backward,
                 fanout=fanout,
                 empty_partitions=empty,
@@ -73,7 +73,9 @@ def test_milp_is_brute_force_with_cycle_menus(case) -> None:
 @given(data=st.data())
 def test_milp_is_brute_force_when_training(forward_backward: str, data: st.DataObject) -> None:
     check_against_brute_force(
-        data.draw(fusion_cases(least=3, trains=True, forward_backward=forward_backward, compute_model="fixed"))
+        data.draw(
+            fusion_cases(least=3, trains=True, forward_backward=forward_backward, compute_model=["fixed", "efficiency"])
+        )
     )
 
 
@@ -131,7 +133,7 @@ def test_compute_tiles_fit_the_chip_and_reach_the_price(case, data: st.DataObjec
     assume(len(block) <= world.system.chip.tiles)
     given_tiles = tiles_of(tables, block)
     assert (given_tiles >= 1).all() and given_tiles.sum() <= world.system.chip.tiles
-    if world.assumptions.compute_model == "fixed":
+    if world.assumptions.compute_model != "cycle":
         assert given_tiles.sum() == world.system.chip.tiles
         return
     member = np.zeros((1, tables.kernels), dtype=bool)

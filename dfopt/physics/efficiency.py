@@ -1,0 +1,66 @@
+"""The efficiency model: shares of peak looked up by the size of a kernel's shard.
+
+Source: Calculon (Isaev et al., SC23; github.com/calculon-ai/calculon, `systems/*.json`), whose matrix and
+vector engines each have a table ``[least GFLOP, share]``, largest first. One share for all kernels is too
+kind to small ones, which do not fill the chip: bf16 GEMMs on an A100 sustain 85 % of peak from 128 GFLOP on,
+69 % from 16 and 30 % from 1 (medians over the measured tables of aiconfigurator-core 0.12.0). The condition on
+extents is ours: a thin product wastes a systolic array however many FLOP it has (same tables, 1 to 16 GFLOP:
+45 % where no extent is below 128).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dfopt.documents.system import EfficiencyRow
+
+# FLOP of a shard are a product with a rounded share such as 1/3: what is a threshold but for rounding reaches it.
+_ROUNDING = 1e-12
+
+
+def efficiency_share(
+    rows: Sequence[EfficiencyRow], simd: ArrayLike, flop: ArrayLike, extents: ArrayLike
+) -> NDArray[np.float64]:
+    """Share of the chip's peak that each shard sustains: that of the first row whose conditions it meets.
+
+    Parameters
+    ----------
+    rows : sequence of EfficiencyRow
+        The chip's table.
+    simd : bool, shape (...)
+        Whether it is an elementwise kernel, which the vector unit runs.
+    flop : float, shape (...)
+        FLOP of one evaluation of the shard.
+    extents : shape (..., 3)
+        Rows (``outer`` included), columns and contraction of the shard, see `ops.shard_extents`. An elementwise
+        kernel has no contraction, so its last extent is not looked at.
+
+    Returns
+    -------
+    array of float, shape (...)
+        NaN where no row applies; the table of a validated system has one for every kernel.
+
+    Examples
+    --------
+    >>> rows = [
+    ...     EfficiencyRow(unit="matrix", flop=1e9, extent=128, share=0.8),
+    ...     EfficiencyRow(unit="matrix", share=0.3),
+    ...     EfficiencyRow(unit="vector", share=0.1),
+    ... ]
+    >>> extents = [(512, 2048, 1024), (4096, 4096, 64), (4096, 4096, 1)]
+    >>> efficiency_share(rows, [False, False, True], [2.1e9, 2.1e9, 1.7e7], extents)
+    array([0.8, 0.3, 0.1])
+    """
+    simd, flop, extents = np.asarray(simd, dtype=bool), np.asarray(flop, dtype=float), np.asarray(extents, dtype=float)
+    smallest = np.where(simd, extents[..., :2].min(axis=-1), extents.min(axis=-1))
+    applies = [
+        (simd == (row.unit == "vector"))
+        & (flop >= (row.flop or 0.0) * (1 - _ROUNDING))
+        & (smallest >= (row.extent or 1))
+        for row in rows
+    ]
+    found: NDArray[np.float64] = np.select(applies, [row.share for row in rows], default=np.nan)
+    return found
