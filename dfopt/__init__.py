@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System, load_system
     from dfopt.documents.zoo import zoo
     from dfopt.judge import evaluate
-    from dfopt.optimizer import Progress, optimize
+    from dfopt.optimizer import Progress, dump_models, optimize
     from dfopt.workloads import load_graph
 
 # Name -> module that defines it. Loaded on first use, so that `dfopt --help` does not wait for numpy and HiGHS.
@@ -36,6 +36,7 @@ _HOME = {
     "Sram": "documents.system",
     "System": "documents.system",
     "Tensor": "documents.graph",
+    "dump_models": "optimizer",
     "evaluate": "judge",
     "load_graph": "workloads",
     "load_system": "documents.system",
@@ -60,6 +61,7 @@ __all__ = [
     "Sram",
     "System",
     "Tensor",
+    "dump_models",
     "evaluate",
     "load_graph",
     "load_system",

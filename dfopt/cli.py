@@ -205,6 +205,10 @@ def solve(
     time_limit: Annotated[float, typer.Option(help="seconds for everything", min=0.1)] = 60.0,
     gap: Annotated[float, typer.Option(help="relative gap at which to stop; 0 proves", min=0.0, max=1.0)] = 0.0,
     seed: Annotated[int, typer.Option(help="seed of the solver", min=0)] = 0,
+    solver: Annotated[str, typer.Option(metavar="highs|pulp:NAME", help="of the MILPs, such as pulp:CBC")] = "highs",
+    dump: Annotated[
+        Path | None, typer.Option("--dump", metavar="FILE.mps|FILE.lp", help="write the MILPs of the best plan")
+    ] = None,
     sensitivity: Annotated[bool, typer.Option(help="what 10 % more of each resource brings")] = True,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="write the result document")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="no progress on stderr")] = False,
@@ -215,11 +219,12 @@ def solve(
         from dfopt.documents.pins import Pins
         from dfopt.documents.system import load_system
         from dfopt.errors import PlanError
-        from dfopt.optimizer import optimize
+        from dfopt.optimizer import dump_models, optimize
         from dfopt.show.progress import ProgressLine
         from dfopt.show.tables import result_report
 
-        _check_output(output)  # before the work, not after it
+        _check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it
+        _check_output("--dump", dump, (".mps", ".lp"))
         workload, machine = _graph(graph, param, batch), load_system(system)
         assumptions = _assumptions(assume, set_)
         if kernel_by_kernel:
@@ -251,24 +256,29 @@ def solve(
                 sensitivity=sensitivity,
                 progress=line,
                 seed=seed,
+                solver=solver,
             )
         finally:
             line.close()
         if output is not None:
             result.dump(output)
+        if dump is not None:
+            for written in dump_models(result, dump):
+                typer.echo(f"dfopt: wrote {written}", err=True)
         _emit(as_json, result.to_data, lambda: result_report(result))
 
 
-def _check_output(path: Path | None) -> None:
+def _check_output(option: str, path: Path | None, suffixes: tuple[str, ...]) -> None:
     from dfopt.errors import PlanError
 
     if path is None:
         return
-    if path.suffix.lower() not in (".json", ".yaml", ".yml"):
-        raise PlanError(f"--output: found {str(path)!r}, expected a name that ends in .json, .yaml or .yml")
+    if path.suffix.lower() not in suffixes:
+        listed = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
+        raise PlanError(f"{option}: found {str(path)!r}, expected a name that ends in {listed}")
     if path.is_dir() or not path.absolute().parent.is_dir():
         wrong = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
-        raise PlanError(f"--output: {str(path)!r} {wrong}; name a file in an existing folder")
+        raise PlanError(f"{option}: {str(path)!r} {wrong}; name a file in an existing folder")
 
 
 @app.command()

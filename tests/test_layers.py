@@ -22,7 +22,7 @@ FLOORS = [
     ("library",),
     ("physics",),
     ("problems.tables", "problems.blocks", "problems.segments", "problems.plans", "problems.stages", "problems.bounds",
-     "problems.partitions", "problems.partitioning", "problems.interchip_tables"),
+     "problems.intervals", "problems.classes", "problems.downsets", "problems.partitioning", "problems.interchip_tables"),
     ("milp",),
     ("problems.interchip", "problems.intrachip", "problems.assignment", "problems"),
     ("optimizer",),

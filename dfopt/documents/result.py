@@ -37,6 +37,12 @@ class SolveRecord(Part):
         default=(), description="(seconds, incumbent, bound) as the solve went on"
     )
     note: str = ""
+    kernel_prices: tuple[float, ...] = Field(
+        default=(),
+        description="seconds that each kernel of the stage is worth, such that no block is worth more than its time:"
+        " their sum proves the bound where blocks were generated on demand",
+    )
+    partition_price: float = Field(default=0.0, description="seconds that a partition is worth, with the above")
 
 
 class PlanRecord(Part):
@@ -103,6 +109,7 @@ class Provenance(Part):
 
     dfopt: str
     highs: str
+    solver: str = Field(default="highs", description="of the MILPs: highs, or pulp:NAME")
     python: str
     graph_digest: str
     system_digest: str
@@ -164,6 +171,8 @@ class Result(Document):
 
     def __repr__(self) -> str:
         return f"Result({', '.join(f'{name}: {value}' for name, value in self._facts())})"
+
+    __str__ = __repr__  # of a pydantic model it would be every field of every part
 
     def _repr_html_(self) -> str:
         rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self._facts())

@@ -11,6 +11,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.result import PlanRecord, Request, Result
 from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
+from dfopt.milp import check_solver
 from dfopt.optimizer.options import Formulation, Options, Progress
 from dfopt.optimizer.outcome import assemble
 from dfopt.optimizer.search import Search
@@ -34,6 +35,7 @@ def optimize(
     formulation: Formulation = "auto",
     gap: float = 0.0,
     time_limit: float = 60.0,
+    solver: str = "highs",
     pin_sharding: dict[str, Sharding] | None = None,
     pin_partition: dict[str, int] | None = None,
     sensitivity: bool = False,
@@ -56,8 +58,9 @@ def optimize(
         On-chip partitions at most (exactly, under ``empty_partitions: forbid``). Default: any number in
         the columns form; in the assignment form two more than the best cut of a topological order needs.
     formulation : str
-        Of the intra-chip problem: ``columns`` (a path through the lattice of down-sets), ``assignment``
-        (the paper's matrices), or ``auto``: columns where the lattice is small, else assignment.
+        Of the intra-chip problem: ``columns`` (blocks of kernels: a path through the lattice of down-sets, or where
+        there are too many blocks generated on demand), ``assignment`` (the paper's matrices), or ``auto``: columns,
+        and the matrices where those leave a gap that a MILP of that size may close.
     gap : float
         Relative gap at which a solve may stop; 0 asks for a proof.
     time_limit : float
@@ -68,6 +71,9 @@ def optimize(
         Also optimise the winning plan with 10 % more of each resource.
     progress : callable, optional
         Called with a :class:`Progress` now and then while a solve runs.
+    solver : str
+        Of the MILPs: ``highs``, or ``pulp:NAME`` for one that PuLP knows, such as ``pulp:CBC``. With another solver
+        than HiGHS the intra-chip problem is solved as a MILP in any case, as a cross-check of the shortest path.
     seed : int
         Seed of the solver.
 
@@ -115,6 +121,7 @@ def optimize(
         pin_partition=pin_partition or {},
         progress=progress,
         seed=seed,
+        solver=check_solver(solver),
     )
     legal, rejected = plans(graph, system, tp=tp, pp=pp, dp=dp, tp_dims=tp_dims, pp_dims=pp_dims, dp_dims=dp_dims)
     search = Search(graph, system, options)
@@ -138,6 +145,10 @@ def _check(
     if assumptions.compute_model == "cycle" and None in (chip.lanes, chip.stages, chip.frequency):
         message = "the cycle model needs lanes, stages and frequency; found only peak"
         raise SystemSpecError(system.name, [Issue("$.chip", message, "give all three, or use compute_model: fixed")])
+    if assumptions.compute_model == "efficiency" and chip.efficiency is None:
+        message = "the efficiency model needs a table of shares of peak; found none"
+        remedy = "give rows for both units, such as {unit: matrix, share: 0.8}, or use compute_model: fixed"
+        raise SystemSpecError(system.name, [Issue("$.chip.efficiency", message, remedy)])
     known = graph.index()
     for option, names in (("pin", list(pin_partition)), ("shard", list(pin_sharding))):
         for name in names:

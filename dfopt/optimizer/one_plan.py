@@ -70,6 +70,8 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
                 gap=options.gap,
                 time_limit=options.left(),
                 lattice=stage.lattice,
+                formulation=options.formulation,
+                solver=options.solver,
                 start=stage.start,
                 cutoff=ready.layer_cutoff(incumbent),
                 progress=reporter(options, plan, f"intrachip stage {number}"),
@@ -77,15 +79,25 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
             )
         except intrachip.CutOff as proof:
             note = f"slower than the best; {proof.solution.message}".removesuffix("; ")
-            form = "columns" if stage.lattice is not None else "assignment"
-            records.append(record_of("intrachip", number, form, proof.solution, None, proof.seconds, note))
+            form = "assignment" if options.formulation == "assignment" else "columns"
+            record = record_of("intrachip", number, form, proof.solution, None, proof.seconds, note, proof.certificate)
+            records.append(record)
             return _pruned(ready, incumbent, records)
         keep = assumptions.forward_backward == "halves"  # there an empty partition in the middle has a meaning
         partition_k[stage.members] = found.partition_k if keep else _compress(found.partition_k)
         times.append(found.objective)
         lows.append(found.bound)
         records.append(
-            record_of("intrachip", number, found.formulation, found.solution, found.objective, found.bound, found.note)
+            record_of(
+                "intrachip",
+                number,
+                found.formulation,
+                found.solution,
+                found.objective,
+                found.bound,
+                found.note,
+                found.certificate,
+            )
         )
     mapping = _mapping(ready, partition_k)
     score = evaluate(mapping, ready.graph, ready.system, assumptions)

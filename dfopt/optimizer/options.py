@@ -14,6 +14,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Request, SolveRecord
 from dfopt.milp import Solution, TracePoint
+from dfopt.problems.certificates import Certificate
 
 Formulation = Literal["auto", "assignment", "columns"]
 
@@ -43,6 +44,7 @@ class Options:
     pin_partition: dict[str, int]
     progress: Callable[[Progress], None] | None
     seed: int
+    solver: str = "highs"
 
     def left(self) -> float:
         """Seconds until the deadline, at least a little so that a start is always returned."""
@@ -58,7 +60,14 @@ def reporter(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint
 
 
 def record_of(
-    problem: str, stage: int, formulation: str, solution: Solution, objective: float | None, bound: float, note: str
+    problem: str,
+    stage: int,
+    formulation: str,
+    solution: Solution,
+    objective: float | None,
+    bound: float,
+    note: str,
+    certificate: Certificate | None = None,
 ) -> SolveRecord:
     """What a result keeps of a solve; objective and bound in the units of the problem, not of its scaled model."""
 
@@ -80,4 +89,6 @@ def record_of(
         nonzeros=solution.nonzeros,
         trace=tuple((p.seconds, finite(p.objective), finite(p.bound)) for p in solution.trace),
         note=note,
+        kernel_prices=() if certificate is None else tuple(certificate.price_k.tolist()),
+        partition_price=0.0 if certificate is None else certificate.partition,
     )

@@ -13,6 +13,8 @@ from dfopt.milp import solver_version
 from dfopt.optimizer.one_plan import Solved
 from dfopt.optimizer.options import Options
 
+_PROVEN = 1e-6  # relative: what MILP solvers call equal, and what judge and problems may differ by
+
 
 def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
     """The paper's A, B, D, L, H of every stage as sparse lists of ones (section III.B).
@@ -71,7 +73,7 @@ def assemble(
     time_s = best.score.step_time_s
     bound = min([time_s, *(record.bound_s for record in records if record.bound_s is not None)])
     gap = max(0.0, (time_s - bound) / time_s)
-    if gap <= 1e-9:  # below the judge's rounding: nothing left to prove
+    if gap <= _PROVEN:
         gap = 0.0
     open_plans = [record for record in records if record.status in ("limit", "not_reached")]
     status: Status = "optimal"
@@ -122,6 +124,7 @@ def assemble(
         provenance=Provenance(
             dfopt=__version__,
             highs=solver_version(),
+            solver=options.solver,
             python=platform.python_version(),
             graph_digest=graph.digest(),
             system_digest=system.digest(),

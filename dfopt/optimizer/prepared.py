@@ -13,20 +13,19 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import SolveRecord
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import Infeasible
 from dfopt.milp import Termination
 from dfopt.optimizer.options import Options, record_of, reporter
 from dfopt.physics.pipeline import step_time, with_point_to_point
 from dfopt.problems import interchip, intrachip
 from dfopt.problems.blocks import StageTables, chip_of, restrict, stage_tables
-from dfopt.problems.lattice import Lattice, down_sets
+from dfopt.problems.downsets import Lattice, down_sets
 from dfopt.problems.segments import best_segmentation, topological_orders
 from dfopt.problems.stages import gradient_seconds, hop_seconds, per_step_hops, stage_memory
 from dfopt.problems.tables import ShardedGraph, shard, tile_counts, with_tiles
 
 Ints = NDArray[np.int64]
-_DOWN_SETS = 20_000  # pairs of them grow with the square: beyond this `auto` takes the assignment form
-_MOST_DOWN_SETS = 200_000  # what `columns` may ask for
+_DOWN_SETS = 20_000  # pairs of them grow with the square: beyond this blocks are generated on demand
 
 
 @dataclass(frozen=True)
@@ -124,6 +123,7 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Itera
         assumptions,
         gap=options.gap,
         time_limit=options.left() / 2,  # a hard sharding must leave time for the fusion
+        solver=options.solver,
         progress=reporter(options, plan, "interchip"),
     )
     low = inter.objective * (1 - inter.solution.gap)
@@ -185,7 +185,7 @@ def _stages(
         memory = stage_memory(graph, system, plan, options.assumptions, stage.sharded, number)
         if number not in lattices:
             lattices[number] = _lattice(graph, stage, options)
-        limits = _limits(graph, stage, lattices[number], memory.left, options)
+        limits = _limits(graph, stage, memory.left, options)
         yield Stage(members, stage, limits, lattices[number], None, intrachip.lower_bound(stage, limits), float("inf"))
 
 
@@ -209,28 +209,19 @@ def with_starts(ready: Prepared) -> Prepared:
 
 
 def _lattice(graph: Graph, stage: StageTables, options: Options) -> Lattice | None:
-    """Down-sets of a stage, where the options allow the columns form and there are few enough."""
+    """Down-sets of a stage, where the options allow the columns form and they are few enough to list."""
     if options.formulation == "assignment" or not stage.chip.fused:
         return None
-    asked = options.formulation == "columns"
-    rule = options.assumptions.forward_backward if graph.trains else "shared"
-    found = down_sets(stage, rule, _MOST_DOWN_SETS if asked else _DOWN_SETS)
-    if found is None and asked:
-        raise PlanError(
-            f"formulation columns: the graph has more than {_MOST_DOWN_SETS} down-sets; use auto or assignment"
-        )
-    return found
+    return down_sets(stage, options.assumptions.forward_backward if graph.trains else "shared", _DOWN_SETS)
 
 
-def _limits(
-    graph: Graph, stage: StageTables, lattice: Lattice | None, dram_left: float, options: Options
-) -> intrachip.IntraChipLimits:
+def _limits(graph: Graph, stage: StageTables, dram_left: float, options: Options) -> intrachip.IntraChipLimits:
     assumptions = options.assumptions
     p_max = options.p_max
     if not stage.chip.fused:
         p_max = stage.kernels
-    elif p_max is None and lattice is not None:
-        p_max = stage.kernels  # a path may have any number of blocks
+    elif p_max is None and options.formulation != "assignment":
+        p_max = stage.kernels  # blocks may be as many as they like
     elif p_max is None:
         p_max = default_p_max(stage, assumptions.forward_backward)
         p_max = max(p_max, 1 + max(options.pin_partition.values(), default=0))

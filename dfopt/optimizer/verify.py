@@ -11,14 +11,17 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
+import numpy as np
+
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Request, Result
+from dfopt.documents.result import PlanRecord, Request, Result
 from dfopt.errors import DfoptError, DocumentError, Infeasible, Issue
 from dfopt.judge import evaluate
 from dfopt.optimizer.options import Options
 from dfopt.optimizer.outcome import matrices
-from dfopt.optimizer.prepared import Prepared, prepare, with_starts
+from dfopt.optimizer.prepared import Prepared, Stage, prepare, with_starts
 from dfopt.problems.bounds import plan_bound
+from dfopt.problems.certificates import Certificate, certified
 from dfopt.problems.lattice import ShortestPath
 from dfopt.problems.plans import plans
 
@@ -176,7 +179,8 @@ def _plan_low(result: Result, plan: Plan, options: Options, step_s: float) -> tu
     best, why = step_s, ""
     try:
         for variant in prepare(result.graph, result.system, plan, options):
-            low, reason = _variant_low(variant, options, step_s)
+            records = (r for r in result.plans if r.plan == plan and r.tile_count == variant.tile_count)
+            low, reason = _variant_low(variant, next(records, None), options, step_s)
             if max(low, first) < best:
                 best, why = max(low, first), reason
     except Infeasible:
@@ -184,7 +188,22 @@ def _plan_low(result: Result, plan: Plan, options: Options, step_s: float) -> tu
     return best, why
 
 
-def _variant_low(variant: Prepared, options: Options, step_s: float) -> tuple[float, str]:
+def _certified_low(
+    variant: Prepared, stage: Stage, record: PlanRecord | None, options: Options, low: float, step_s: float
+) -> tuple[float, str]:
+    """The bound that the prices in the file prove: one MILP shows whether a block is worth more than its time."""
+    assert stage.tables is not None and stage.limits is not None
+    solves = [s for s in record.solves if s.problem == "intrachip" and s.kernel_prices] if record is not None else []
+    if not solves:
+        return low, "too many down-sets to search, and no prices in the file that prove more"
+    certificate = Certificate(np.array(solves[-1].kernel_prices), solves[-1].partition_price)
+    left = max(options.deadline - time.perf_counter(), 0.0)
+    proven = certified(stage.tables, stage.limits, certificate, left)
+    found = variant.step_of([max(proven, stage.floor)])
+    return min(found, step_s), "the prices in the file do not prove more"
+
+
+def _variant_low(variant: Prepared, record: PlanRecord | None, options: Options, step_s: float) -> tuple[float, str]:
     low = variant.floor()
     cutoff = variant.layer_cutoff(step_s)
     if low >= step_s * (1 - _PROOF):
@@ -194,8 +213,10 @@ def _variant_low(variant: Prepared, options: Options, step_s: float) -> tuple[fl
     stage = variant.stages[0]
     if stage.tables is not None and not stage.tables.chip.fused:
         return with_starts(variant).best_known(), ""  # kernel by kernel the start is all there is
-    if cutoff is None or stage.tables is None or stage.limits is None or stage.lattice is None:
-        return low, "no lattice of down-sets small enough to search"
+    if cutoff is None or stage.tables is None or stage.limits is None:
+        return low, "its stages differ, and each alone bounds too little"
+    if stage.lattice is None:
+        return _certified_low(variant, stage, record, options, low, step_s)
     path = ShortestPath(stage.tables, stage.limits, stage.lattice, cutoff * (1 - _PROOF)).run(options.deadline)
     if not path.complete:
         return max(low, variant.step_of([path.bound])), "the time limit"

@@ -225,6 +225,7 @@ def optimize_interchip(
     *,
     gap: float = 0.0,
     time_limit: float | None = None,
+    solver: str = "highs",
     progress: Callable[[TracePoint], None] | None = None,
 ) -> InterChipMapping:
     """Choose sharding and stage of every kernel.
@@ -241,27 +242,8 @@ def optimize_interchip(
     NoSolution
         If the time limit came first.
     """
-    unit_s = max(float(tables.compute_o.sum()) / max(tables.stages, 1), 1e-30)
-    formulation = _Formulation(tables, assumptions.stage_time, unit_s)
+    formulation, levels, scale, name = _levels(tables, assumptions)
     model = formulation.model
-    if assumptions.sharding_objective == "bytes":
-        unit = max(float(tables.bytes_o.max(initial=0.0)), float(tables.conversion_bytes_tll.max(initial=0.0)), 1.0)
-        levels = [formulation.bytes(unit), formulation.bytes(unit, conversions_only=True)]
-        levels += [
-            [
-                (
-                    formulation.y_op.ravel(),
-                    np.repeat([float(z != "none") for z in tables.scheme_o], tables.stages),
-                )
-            ]
-        ]
-        levels += [formulation.slowest] if tables.stages > 1 else []
-        scale, name = unit, "bytes"
-    else:
-        levels = [formulation.slowest]
-        if len(levels[0]) == 1:  # a T column hides the sum: among equal slowest stages take the least work
-            levels.append(formulation.total())
-        scale, name = unit_s, "seconds"
     first: Solution | None = None
     chosen: Solution | None = None
     for position, terms in enumerate(levels):
@@ -270,7 +252,7 @@ def optimize_interchip(
             continue
         model.minimize(terms)
         start = chosen.x if chosen is not None else None
-        solution = solve(model, gap=gap, time_limit=time_limit, start=start, progress=progress)
+        solution = solve(model, gap=gap, time_limit=time_limit, start=start, progress=progress, solver=solver)
         if solution.x is None:
             if chosen is not None:
                 break
@@ -287,6 +269,30 @@ def optimize_interchip(
             model.rows(f"keep_{position}", [(flat, cost)], upper=solution.objective + slack)
     assert first is not None and chosen is not None and chosen.x is not None
     return _decode(graph, tables, formulation, chosen, first, first.objective * scale, name)
+
+
+def _levels(tables: InterChipTables, assumptions: Assumptions) -> tuple[_Formulation, list[Terms], float, str]:
+    """The model, its objectives in order of importance, the unit of the first and its name."""
+    unit_s = max(float(tables.compute_o.sum()) / max(tables.stages, 1), 1e-30)
+    formulation = _Formulation(tables, assumptions.stage_time, unit_s)
+    if assumptions.sharding_objective == "bytes":
+        unit = max(float(tables.bytes_o.max(initial=0.0)), float(tables.conversion_bytes_tll.max(initial=0.0)), 1.0)
+        levels = [formulation.bytes(unit), formulation.bytes(unit, conversions_only=True)]
+        split = np.repeat([float(z != "none") for z in tables.scheme_o], tables.stages)
+        levels += [[(formulation.y_op.ravel(), split)]]
+        levels += [formulation.slowest] if tables.stages > 1 else []
+        return formulation, levels, unit, "bytes"
+    levels = [formulation.slowest]
+    if len(levels[0]) == 1:  # a T column hides the sum: among equal slowest stages take the least work
+        levels.append(formulation.total())
+    return formulation, levels, unit_s, "seconds"
+
+
+def formulate(tables: InterChipTables, assumptions: Assumptions) -> Model:
+    """The model with the first of its objectives, see :func:`optimize_interchip`."""
+    formulation, levels, _, _ = _levels(tables, assumptions)
+    formulation.model.minimize([(columns, c) for columns, c in levels[0] if columns.size])
+    return formulation.model
 
 
 def _decode(

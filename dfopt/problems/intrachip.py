@@ -8,15 +8,18 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import NoReturn
 
 import numpy as np
 
-from dfopt.errors import Infeasible
-from dfopt.milp import Solution, Termination, TracePoint, explain_infeasible, solve, unanswered
+from dfopt.errors import Infeasible, SolverFailure
+from dfopt.milp import Solution, Termination, TracePoint, solve, unanswered
 from dfopt.problems.assignment import Assignment
 from dfopt.problems.blocks import StageTables, price_blocks
-from dfopt.problems.lattice import Lattice, ShortestPath
+from dfopt.problems.certificates import Certificate
+from dfopt.problems.columns import Columns
+from dfopt.problems.downsets import Lattice
+from dfopt.problems.generation import SAME, Generation
+from dfopt.problems.lattice import ShortestPath
 from dfopt.problems.partitioning import (
     IntraChipLimits,
     Ints,
@@ -28,6 +31,7 @@ from dfopt.problems.partitioning import (
     objective,
 )
 from dfopt.problems.segments import best_segmentation, topological_orders
+from dfopt.problems.shortfalls import dram_report, no_partitioning
 
 __all__ = [
     "CutOff",
@@ -45,14 +49,16 @@ __all__ = [
 ]
 
 
+_SMALL = 2000  # binaries: more than these the assignment form does not solve in any patience
+_NEAR = 1.05  # a MILP that is to confirm the shortest path gets blocks of somewhat worse ones to choose from
 _NO_TIME = 0.1  # seconds: less than building a model takes; better spent on returning the start
 
 
 class CutOff(Exception):
     """Proven: no partitioning of a stage is faster than a cutoff."""
 
-    def __init__(self, seconds: float, solution: Solution) -> None:
-        self.seconds, self.solution = seconds, solution
+    def __init__(self, seconds: float, solution: Solution, certificate: Certificate | None) -> None:
+        self.seconds, self.solution, self.certificate = seconds, solution, certificate
         super().__init__(seconds, solution)
 
 
@@ -66,6 +72,7 @@ class IntraChipMapping:
     solution: Solution
     formulation: str
     note: str
+    certificate: Certificate | None = None  # prices that prove the bound, where blocks were generated
 
 
 def greedy(tables: StageTables, limits: IntraChipLimits) -> Ints | None:
@@ -85,6 +92,8 @@ def optimize_intrachip(
     gap: float = 0.0,
     time_limit: float | None = None,
     lattice: Lattice | None = None,
+    formulation: str = "auto",
+    solver: str = "highs",
     start: Ints | None = None,
     cutoff: float | None = None,
     progress: Callable[[TracePoint], None] | None = None,
@@ -103,8 +112,13 @@ def optimize_intrachip(
     time_limit : float, optional
         Seconds.
     lattice : Lattice, optional
-        Down-sets of the stage: the ``columns`` form, a shortest path, is tried first. Without it, or
-        when its search is cut short, the paper's matrices are solved as a MILP (``assignment``).
+        Down-sets of the stage: then the ``columns`` form is a shortest path through them.
+    formulation : str
+        ``columns``: blocks, enumerated when there is a lattice, else generated on demand. ``assignment``: the
+        paper's matrices as a MILP. ``auto``: columns, and assignment where those find no partitioning.
+    solver : str
+        Of the MILPs, see :func:`dfopt.milp.solve`. With another one than HiGHS a MILP is solved in any case:
+        that of the columns when there is a lattice, else the assignment.
     start : int array, optional
         A partitioning to start from; :func:`greedy` makes one.
     cutoff : float, optional
@@ -123,78 +137,195 @@ def optimize_intrachip(
     """
     if not tables.chip.fused:
         return kernel_by_kernel(tables, limits)
-    began = time.perf_counter()
     best = start if start is not None and legal(tables, limits, start) else None
     value = objective(tables, best, limits.p_max) if best is not None else np.inf
-    floor = lower_bound(tables, limits)
-    form = "assignment" if lattice is None else "columns"
-    if best is not None and value <= floor * (1 + 1e-12):
+    task = _Task(
+        tables=tables,
+        limits=limits,
+        gap=gap,
+        began=time.perf_counter(),
+        deadline=np.inf if time_limit is None else time.perf_counter() + time_limit,
+        best=best,
+        value=value,
+        floor=lower_bound(tables, limits),
+        cutoff=cutoff,
+        progress=progress,
+        seed=seed,
+        solver=solver,
+    )
+    form = "assignment" if formulation == "assignment" else "columns"
+    if best is not None and value <= task.floor * (1 + 1e-12) and solver == "highs":
         message = "the greedy start meets the lower bound"
-        return IntraChipMapping(best, value, floor, closed_form(value, 0.0, message), form, message)
+        return IntraChipMapping(best, value, task.floor, closed_form(value, 0.0, message), form, message)
     if best is not None and time_limit is not None and time_limit <= _NO_TIME:
-        message = "no time left; the start is returned"
-        solution = _unfinished(Termination.LIMIT_WITH_SOLUTION, value, floor, message)
-        return IntraChipMapping(best, value, floor, solution, form, message)
-    note = ""
-    if lattice is not None:
-        search = ShortestPath(tables, limits, lattice, min(value, np.inf if cutoff is None else cutoff))
-        try:
-            # half of the time at most: what is left is the assignment form's, which returns something at any time
-            path = search.run(None if time_limit is None else began + time_limit / 2, progress)
-        except KeyboardInterrupt:
-            if best is None:
-                raise
-            message = "stopped by Ctrl-C; the start is the best known"
-            solution = _unfinished(Termination.INTERRUPTED_WITH_SOLUTION, value, floor, message)
-            return IntraChipMapping(best, value, floor, solution, form, message)
-        note = f"{path.down_sets} down-sets, {path.pairs} pairs, {path.blocks} blocks could improve"
-        seconds = time.perf_counter() - began
-        if path.partition_k is not None:
-            solution = closed_form(path.objective, seconds, note)
-            return IntraChipMapping(path.partition_k, path.objective, path.objective, solution, form, note)
-        if path.complete and cutoff is not None:
-            raise CutOff(cutoff, closed_form(cutoff, seconds, note))
-        if not path.complete:
-            note += ", cut short by the time limit"
-            floor = max(floor, path.bound)
-        time_limit = None if time_limit is None else max(time_limit - seconds, _NO_TIME)
-    usable = best if cutoff is None or value <= cutoff else None
-    return _by_assignment(tables, limits, gap, time_limit, usable, cutoff, floor, progress, seed, note)
+        return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, form, "no time left; the start is returned")
+    if form == "columns" and lattice is not None:
+        task, found = _by_path(task, lattice)
+        if found is not None:
+            return found
+    if form == "columns" and (solver == "highs" or formulation == "columns"):
+        task, found = _by_generation(task, formulation == "columns")
+        if found is not None:
+            return found
+    return _by_assignment(task)
 
 
-def _by_assignment(
-    tables: StageTables,
-    limits: IntraChipLimits,
-    gap: float,
-    time_limit: float | None,
-    start: Ints | None,
-    cutoff: float | None,
-    floor: float,
-    progress: Callable[[TracePoint], None] | None,
-    seed: int,
-    note: str,
-) -> IntraChipMapping:
+@dataclass(frozen=True)
+class _Task:
+    """One call of :func:`optimize_intrachip`, with the best start and the bound as they are known so far."""
+
+    tables: StageTables
+    limits: IntraChipLimits
+    gap: float
+    began: float
+    deadline: float
+    best: Ints | None
+    value: float
+    floor: float
+    cutoff: float | None
+    progress: Callable[[TracePoint], None] | None
+    seed: int
+    solver: str
+    note: str = ""
+
+    @property
+    def left(self) -> float:
+        """Seconds that are left."""
+        return max(self.deadline - time.perf_counter(), _NO_TIME)
+
+
+def _as_it_is(task: _Task, ended: Termination, form: str, message: str) -> IntraChipMapping:
+    """The start as the best that is known, without a solve that could prove it."""
+    assert task.best is not None
+    solution = replace(
+        closed_form(task.value, time.perf_counter() - task.began, message),
+        termination=ended,
+        bound=task.floor,
+        gap=(task.value - task.floor) / task.value,
+    )
+    return IntraChipMapping(task.best, task.value, task.floor, solution, form, message)
+
+
+def _by_path(task: _Task, lattice: Lattice) -> tuple[_Task, IntraChipMapping | None]:
+    """The shortest path through the lattice; without an answer, the task with what it has shown."""
+    known = min(task.value, np.inf if task.cutoff is None else task.cutoff)
+    if task.solver != "highs":
+        known *= _NEAR
+    search = ShortestPath(task.tables, task.limits, lattice, known)
+    try:
+        # half of the time at most: what is left goes to a form that returns something at any time
+        until = (task.began + task.deadline) / 2 if np.isfinite(task.deadline) else None
+        path = search.run(until, task.progress)
+    except KeyboardInterrupt:
+        if task.best is None:
+            raise
+        message = "stopped by Ctrl-C; the start is the best known"
+        return task, _as_it_is(task, Termination.INTERRUPTED_WITH_SOLUTION, "columns", message)
+    note = f"{path.down_sets} down-sets, {path.pairs} pairs, {path.blocks} blocks could improve"
+    seconds = time.perf_counter() - task.began
+    if path.partition_k is not None and task.solver == "highs":
+        trace = tuple(path.trace)
+        solution = replace(closed_form(path.objective, seconds, note), trace=trace)
+        return task, IntraChipMapping(path.partition_k, path.objective, path.objective, solution, "columns", note)
+    if path.partition_k is not None:
+        return task, _by_columns(task, search, path.objective, note)
+    if path.complete and task.cutoff is not None:
+        raise CutOff(task.cutoff, closed_form(task.cutoff, seconds, note), None)
+    if not path.complete:
+        note += ", cut short by the time limit"
+        task = replace(task, floor=max(task.floor, path.bound))
+    return replace(task, note=note), None
+
+
+def _by_columns(task: _Task, search: ShortestPath, value: float, note: str) -> IntraChipMapping:
+    """The blocks of a finished search once more, as a MILP for the solver that was asked for."""
+    columns = Columns(search)
+    solution = solve(
+        columns.model,
+        gap=task.gap,
+        time_limit=None if np.isinf(task.deadline) else task.left,
+        start=columns.start(search.path),
+        seed=task.seed,
+        solver=task.solver,
+    )
+    if solution.x is None:
+        raise unanswered(solution, columns.unit_s)
+    found = solution.objective * columns.unit_s
+    if solution.proven and abs(found - value) > max(task.gap, 1e-6) * value:
+        raise SolverFailure(f"{task.solver} proves {found:.9g} s where the shortest path is {value:.9g} s")
+    note += f", {len(columns.seconds)} blocks in the MILP, solved by {task.solver}"
+    return IntraChipMapping(
+        columns.decode(solution.x), found, min(solution.bound * columns.unit_s, found), solution, "columns", note
+    )
+
+
+def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | None]:
+    """Blocks generated on demand; without an answer, the task with what it has shown."""
+    generation = Generation(task.tables, task.limits, task.best, task.cutoff, task.seed)
+    small = task.tables.kernels * task.limits.p_max <= _SMALL
+    # where the matrices have a chance afterwards, they get half of the time
+    until = (time.perf_counter() + task.deadline) / 2 if small and np.isfinite(task.deadline) else task.deadline
+    found = generation.run(task.gap, until, task.progress)
+    note = f"{found.classes} classes of kernels, {found.blocks} blocks generated, {found.pricings} searches"
+    if found.closed:
+        note += ", no block is left that could raise the bound"
+    note = f"{task.note}; {note}" if task.note else note
+    bound = max(found.bound, task.floor)
+    solution = Solution(
+        termination=Termination.LIMIT_WITH_SOLUTION,
+        objective=found.objective,
+        bound=bound,
+        gap=(found.objective - bound) / found.objective if found.partition_k is not None else np.inf,
+        seconds=time.perf_counter() - task.began,
+        nodes=found.nodes,
+        rows=found.classes,
+        columns=found.blocks,
+        nonzeros=0,
+        trace=found.trace,
+        x=None,
+        message=note,
+    )
+    if task.cutoff is not None and bound >= task.cutoff * (1 - SAME):
+        raise CutOff(task.cutoff, solution, found.certificate)
+    if found.partition_k is None or (task.cutoff is not None and found.objective > task.cutoff):
+        task = replace(task, note=note, floor=bound)
+        return task, None
+    if solution.gap <= SAME:
+        solution = replace(solution, termination=Termination.OPTIMAL, gap=0.0)
+    elif solution.gap <= task.gap:
+        solution = replace(solution, termination=Termination.GAP_REACHED)
+    elif found.interrupted:
+        solution = replace(solution, termination=Termination.INTERRUPTED_WITH_SOLUTION)
+    elif small and not asked:
+        return replace(task, best=found.partition_k, value=found.objective, floor=bound, note=note), None
+    mapping = IntraChipMapping(found.partition_k, found.objective, bound, solution, "columns", note, found.certificate)
+    return task, mapping
+
+
+def _by_assignment(task: _Task) -> IntraChipMapping:
     """Solve the paper's matrices as a MILP; see :func:`optimize_intrachip`."""
-    assignment = Assignment(tables, limits)
-    unit = assignment.unit_s
+    assignment = Assignment(task.tables, task.limits)
+    unit, floor, cutoff = assignment.unit_s, task.floor, task.cutoff
+    start = task.best if cutoff is None or task.value <= cutoff else None
 
     def scaled(point: TracePoint) -> None:
-        if progress is not None:
-            progress(TracePoint(point.seconds, point.objective * unit, max(point.bound * unit, floor)))
+        if task.progress is not None:
+            task.progress(TracePoint(point.seconds, point.objective * unit, max(point.bound * unit, floor)))
 
     solution = solve(
         assignment.model,
-        gap=gap,
-        time_limit=time_limit,
+        gap=task.gap,
+        time_limit=None if np.isinf(task.deadline) else task.left,
         start=assignment.start(start) if start is not None else None,
         cutoff=cutoff / unit if cutoff is not None else None,
-        progress=scaled if progress is not None else None,
-        seed=seed,
+        progress=scaled if task.progress is not None else None,
+        seed=task.seed,
+        solver=task.solver,
     )
     if solution.x is None and cutoff is not None and solution.termination == Termination.INFEASIBLE:
-        raise CutOff(cutoff, solution)
+        raise CutOff(cutoff, solution, None)
     if solution.x is None:
-        _raise(solution, assignment)
+        no_partitioning(solution, assignment)
     partition_k = np.argmax(assignment.model.value("A", solution.x), axis=1).astype(np.int64)
     return IntraChipMapping(
         partition_k=partition_k,
@@ -202,7 +333,7 @@ def _by_assignment(
         bound=min(max(solution.bound * unit, floor), solution.objective * unit),
         solution=solution,
         formulation="assignment",
-        note=note,
+        note=task.note,
     )
 
 
@@ -247,50 +378,3 @@ def closed_form(value: float, seconds: float, message: str) -> Solution:
         x=None,
         message=message,
     )
-
-
-def dram_report(need: float, left: float) -> str:
-    """Sentence for activations that do not fit DRAM."""
-    return (
-        f"activations alive between partitions need {need / 1e9:.4g} GB of DRAM per chip,"
-        f" {max(left, 0) / 1e9:.4g} GB are left beside weights and optimizer: short by {(need - left) / 1e9:.4g} GB;"
-        " levers: more tensor or pipeline parallelism, a smaller microbatch, more DRAM"
-    )
-
-
-def _no_order(tables: StageTables, limits: IntraChipLimits) -> str:
-    """Why no partitioning is legal although SRAM is not short: the count, the kernels alone, or the pins."""
-    n, alone = tables.kernels, np.flatnonzero(tables.parts_k > 1)
-    what = f"{'exactly' if limits.exactly else 'at most'} {limits.p_max} partitions"
-    if limits.exactly and limits.p_max > n:
-        return f"{what} need as many kernels, there are {n}; levers: p_max {n} or less, empty_partitions allow"
-    if len(alone) + (n > len(alone)) > limits.p_max:
-        names = ", ".join(repr(tables.sharded.names[k]) for k in alone[:4]) + (", ..." if len(alone) > 4 else "")
-        return (
-            f"{what} are too few: the weights of {len(alone)} kernels ({names}) do not fit SRAM beside anything, each"
-            f" needs a partition of its own; levers: p_max {len(alone) + 1} or more, a larger tensor-parallel degree"
-        )
-    rules = ["precedence", f"the forward/backward rule ({limits.forward_backward})"]
-    levers = ["another p_max"]
-    if limits.pins:
-        rules, levers = ["the pins", *rules], ["fewer pins", *levers]
-    return f"no order of {what} satisfies {' and '.join(rules)} together; levers: {', '.join(levers)}"
-
-
-def _unfinished(termination: Termination, value: float, bound: float, message: str) -> Solution:
-    """The start as the best that is known, without a solve that could prove it."""
-    return replace(closed_form(value, 0.0, message), termination=termination, bound=bound, gap=(value - bound) / value)
-
-
-def _raise(solution: Solution, assignment: Assignment) -> NoReturn:
-    limits, unit = assignment.limits, assignment.unit_b
-    if solution.termination == Termination.INFEASIBLE:
-        blocks = [f"sram_{p}" for p in range(limits.p_max)]
-        slack = explain_infeasible(assignment.model, blocks)
-        short = {p: float(slack[b].max()) * unit for p, b in enumerate(blocks) if b in slack and slack[b].max() > 1e-9}
-        if short:
-            where = ", ".join(f"{value / 1e6:.4g} MB in partition {p}" for p, value in sorted(short.items()))
-            levers = "more partitions (p_max), a larger tensor-parallel degree, a smaller microbatch"
-            raise Infeasible(f"with at most {limits.p_max} partitions SRAM is short by {where}; levers: {levers}")
-        raise Infeasible(_no_order(assignment.tables, limits))
-    raise unanswered(solution, assignment.unit_s)

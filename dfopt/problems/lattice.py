@@ -16,23 +16,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dfopt.milp import TracePoint
-from dfopt.problems.blocks import StageTables, Terms3, combine, price_blocks
+from dfopt.problems.blocks import StageTables, Terms3, combine, part_of, price_blocks
+from dfopt.problems.downsets import Lattice
 from dfopt.problems.partitioning import IntraChipLimits, additive_terms, unsaved
 from dfopt.problems.tables import Bools, Floats, Ints
 
 _CHUNK = 200_000  # pairs priced at once: some 100 MB of intermediate arrays for 50 tensors
-
-
-@dataclass(frozen=True)
-class Lattice:
-    """Down-sets as rows of a membership matrix, by size; the first is empty, the last holds all kernels."""
-
-    member: Bools
-    words: NDArray[np.uint64]
-    size: Ints
 
 
 @dataclass(frozen=True)
@@ -50,39 +41,7 @@ class PathResult:
     down_sets: int
     pairs: int
     blocks: int
-
-
-def down_sets(tables: StageTables, forward_backward: str, budget: int) -> Lattice | None:
-    """Enumerate the down-sets of a stage, or None when there are more than ``budget``.
-
-    Under ``forward_backward: separate`` every forward kernel precedes every other one, which is what
-    the rule says and what keeps the lattice small.
-    """
-    sharded, n = tables.sharded, tables.kernels
-    before = [0] * n
-    for a, b in zip(sharded.src_t.tolist(), sharded.dst_t.tolist(), strict=True):
-        if a < n and b < n:
-            before[b] |= 1 << a
-    if forward_backward == "separate":
-        forward = sum(1 << k for k in range(n) if sharded.forward_k[k])
-        for k in range(n):
-            if not sharded.forward_k[k]:
-                before[k] |= forward
-    found, level = [0], [0]
-    while level:
-        grown: set[int] = set()
-        for held in level:
-            for k in range(n):
-                if not held >> k & 1 and before[k] & ~held == 0:
-                    grown.add(held | 1 << k)
-        if len(found) + len(grown) > budget:
-            return None
-        level = sorted(grown)
-        found += level
-    count = -(-n // 64)
-    words = np.array([[s >> (64 * w) & (2**64 - 1) for w in range(count)] for s in found], dtype=np.uint64)
-    member = np.array([[bool(s >> k & 1) for k in range(n)] for s in found], dtype=bool)
-    return Lattice(member, words, member.sum(axis=1).astype(np.int64))
+    trace: tuple[TracePoint, ...]
 
 
 class ShortestPath:
@@ -111,6 +70,8 @@ class ShortestPath:
         self.dist = np.full((self.layers + 1, len(lattice.size)), np.inf)
         self.dist[0, 0] = 0.0
         self.kept: list[tuple[Ints, Ints, Floats]] = []
+        # of any set as large or larger: what none of them does without
+        self.least = np.minimum.accumulate(self.stationary[::-1])[::-1]
         self.pairs = 0
 
     def run(self, deadline: float | None, progress: Callable[[TracePoint], None] | None = None) -> PathResult:
@@ -118,6 +79,7 @@ class ShortestPath:
         began = time.perf_counter()
         lattice = self.lattice
         bound, complete = 0.0, True
+        trace: list[TracePoint] = []
         for size in range(self.tables.kernels):
             first, last = np.searchsorted(lattice.size, [size, size + 1])
             level = np.arange(first, last)
@@ -126,30 +88,45 @@ class ShortestPath:
                     self.dist[layer + 1, level] = np.minimum(self.dist[layer + 1, level], self.dist[layer, level])
             nearest = self.dist[:, level].min(axis=0)
             level = level[nearest + self.rest[level] <= self.upper]
-            step = max(_CHUNK // max(len(lattice.size) - last, 1), 1)
+            end = self._reach(level, size)
+            step = max(_CHUNK // max(end - last, 1), 1)
             for start in range(0, len(level), step):
                 if deadline is not None and time.perf_counter() > deadline:
                     complete = False
                     break
-                self._extend(level[start : start + step], last)
+                self._extend(level[start : start + step], last, end)
             if not complete:
                 break
             # every path still has to leave a set reached beyond this level
             bound = float(np.min(self.dist[:, last:].min(axis=0) + self.rest[last:]))
+            point = TracePoint(time.perf_counter() - began, self.upper, min(bound, self.upper))
+            if not trace or point.bound > trace[-1].bound:
+                trace.append(point)
             if progress is not None:
-                progress(TracePoint(time.perf_counter() - began, self.upper, min(bound, self.upper)))
+                progress(point)
         partition_k, value = self._path() if complete else (None, np.inf)
-        blocks = sum(len(i) for i, _, _ in self.kept)
         bound = value if partition_k is not None else min(bound, self.upper)
-        return PathResult(complete, partition_k, value, bound, len(lattice.size), self.pairs, blocks)
+        if partition_k is not None:
+            trace.append(TracePoint(time.perf_counter() - began, value, value))
+        blocks = sum(len(i) for i, _, _ in self.kept)
+        return PathResult(complete, partition_k, value, bound, len(lattice.size), self.pairs, blocks, _sparse(trace))
 
-    def _extend(self, level: Ints, last: int) -> None:
+    def _reach(self, level: Ints, size: int) -> int:
+        """First of the down-sets that are all too large to be reached from a level with one block."""
+        if not len(level):
+            return 0
+        room = self.stationary[level].max() + self.tables.chip.sram * (1 + 1e-9)
+        heavy = int(np.searchsorted(self.least, room, side="right"))
+        large = int(np.searchsorted(self.lattice.size, size + self.tables.chip.tiles, side="right"))
+        return min(heavy, large)
+
+    def _extend(self, level: Ints, last: int, end: int) -> None:
         """Price the blocks that leave these down-sets, and shorten the distances behind them."""
         lattice, tables, limits = self.lattice, self.tables, self.limits
         words, chip = lattice.words, tables.chip
-        inside = np.ones((len(level), len(lattice.size) - last), dtype=bool)
+        inside = np.ones((len(level), max(end - last, 0)), dtype=bool)
         for word in range(words.shape[1]):
-            inside &= (words[level, word][:, None] & ~words[last:, word][None, :]) == 0
+            inside &= (words[level, word][:, None] & ~words[last:end, word][None, :]) == 0
         row, column = np.nonzero(inside)
         i, j = level[row], column + last
         self.pairs += len(i)
@@ -167,8 +144,12 @@ class ShortestPath:
             self._price(i[start : start + _CHUNK], j[start : start + _CHUNK], nearest[start : start + _CHUNK])
 
     def _price(self, i: Ints, j: Ints, nearest: Floats) -> None:
+        if not len(i):
+            return
         member = self.lattice.member[j] & ~self.lattice.member[i]
-        prices = price_blocks(self.tables, member)
+        # blocks of one level lie close together in a long graph: the rest of it need not be looked at
+        here = np.flatnonzero(member.any(axis=0)).astype(np.int64)
+        prices = price_blocks(part_of(self.tables, here), member[:, here])
         keep = prices.legal & (nearest + prices.time + self.rest[j] <= self.upper)
         if self.tables.bytes_g.sum() > self.limits.dram_left:  # else they fit even if all are alive at once
             keep &= self._alive(i, j, member) <= self.limits.dram_left
@@ -180,10 +161,10 @@ class ShortestPath:
             np.minimum.at(self.dist[0], j, self.dist[0, i] + seconds)
             return
         for layer in range(self.layers):
-            allowed = self._allowed(member, layer)
+            allowed = self.allowed(member, layer)
             np.minimum.at(self.dist[layer + 1], j, np.where(allowed, self.dist[layer, i] + seconds, np.inf))
 
-    def _allowed(self, member: Bools, layer: int) -> Bools:
+    def allowed(self, member: Bools, layer: int) -> Bools:
         """Whether blocks may be partition number ``layer``: pins and the halves rule."""
         allowed = np.ones(len(member), dtype=bool)
         for k, partition in self.limits.pins:
@@ -212,21 +193,26 @@ class ShortestPath:
         alive: Floats = ((needed @ fan) > 0) @ tables.bytes_g
         return alive
 
+    def blocks(self) -> tuple[Ints, Ints, Floats]:
+        """Down-set before, down-set after and seconds of every block that was not excluded."""
+        if not self.kept:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
+        i, j, seconds = (np.concatenate(parts) for parts in zip(*self.kept, strict=True))
+        return i, j, seconds
+
     def _path(self) -> tuple[Ints | None, float]:
         """Walk back from the full set along kept blocks that explain the distances."""
         full = len(self.lattice.size) - 1
         ends = self.dist[:, full]
         layer = self.layers if self.limits.exactly else int(np.argmin(ends))
         value = float(ends[layer])
-        if not np.isfinite(value):
+        # where partitions are counted, blocks that lie near a short path with another count may form a longer one
+        if not np.isfinite(value) or value > self.upper:
             return None, value
-        i = np.concatenate([part[0] for part in self.kept])
-        j = np.concatenate([part[1] for part in self.kept])
-        seconds = np.concatenate([part[2] for part in self.kept])
+        i, j, seconds = self.blocks()
         order = np.argsort(j, kind="stable")
         i, j, seconds = i[order], j[order], seconds[order]
-        partition_k = np.empty(self.tables.kernels, dtype=np.int64)
-        path: list[Bools] = []
+        self.path: list[tuple[int, int, int]] = []  # down-set before, down-set after, number of the partition
         at = full
         while at != 0:
             if self.may_skip and at != full and layer > 0 and self.dist[layer - 1, at] <= self.dist[layer, at]:
@@ -236,14 +222,23 @@ class ShortestPath:
             before = self.dist[layer - 1 if self.counted else 0, i[low:high]] + seconds[low:high]
             if self.counted:
                 member = self.lattice.member[at] & ~self.lattice.member[i[low:high]]
-                before = np.where(self._allowed(member, layer - 1), before, np.inf)
+                before = np.where(self.allowed(member, layer - 1), before, np.inf)
             pick = low + int(np.argmin(before))
-            block = self.lattice.member[at] & ~self.lattice.member[i[pick]]
-            path.append(block)
-            if self.counted:
-                partition_k[block] = layer - 1
+            self.path.append((int(i[pick]), at, layer - 1))
             at, layer = int(i[pick]), layer - 1
-        if not self.counted:
-            for partition, block in enumerate(reversed(path)):
-                partition_k[block] = partition
-        return partition_k, value
+        self.path.reverse()
+        return self.partition_of(self.path), value
+
+    def partition_of(self, path: list[tuple[int, int, int]]) -> Ints:
+        """Partition of every kernel along a path of (down-set before, down-set after, number)."""
+        partition_k = np.empty(self.tables.kernels, dtype=np.int64)
+        for place, (before, after, number) in enumerate(path):
+            block = self.lattice.member[after] & ~self.lattice.member[before]
+            partition_k[block] = number if self.counted else place
+        return partition_k
+
+
+def _sparse(trace: list[TracePoint]) -> tuple[TracePoint, ...]:
+    """At most a hundred points, the last among them: a result keeps them all."""
+    step = -(-len(trace) // 100)
+    return tuple(trace[::-1][:: max(step, 1)][::-1])

@@ -3,45 +3,84 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Sequence
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.problems.blocks import StageTables, price_blocks
+from dfopt.problems.blocks import StageTables
+from dfopt.problems.intervals import price_intervals
 
 Ints = NDArray[np.int64]
-# Blocks longer than this are not priced for a start on large graphs: n * longest rows of n bools.
-_LONGEST = 160
+Bools = NDArray[np.bool_]
+_LONGEST = 2048  # kernels in a block of a start: longer ones are left to the exact searches
+
+
+def precedence(tables: StageTables) -> tuple[list[list[int]], list[list[int]]]:
+    """Distinct predecessors and successors of every kernel of a stage."""
+    sharded = tables.sharded
+    n = tables.kernels
+    before: list[list[int]] = [[] for _ in range(n)]
+    after: list[list[int]] = [[] for _ in range(n)]
+    for a, b in sorted(set(zip(sharded.src_t.tolist(), sharded.dst_t.tolist(), strict=True))):
+        if a < n and b < n:
+            before[b].append(a)
+            after[a].append(b)
+    return before, after
 
 
 def topological_orders(tables: StageTables) -> list[Ints]:
-    """Orders to cut: forward kernels first; sinks such as weight updates as listed, or as early as they can."""
-    sharded = tables.sharded
-    n = len(sharded.names)
-    own = (sharded.src_t < n) & (sharded.dst_t < n)
-    after: list[list[int]] = [[] for _ in range(n)]
-    waiting = np.zeros(n, dtype=np.int64)
-    for a, b in {(int(a), int(b)) for a, b in zip(sharded.src_t[own], sharded.dst_t[own], strict=True)}:
-        after[a].append(b)
-        waiting[b] += 1
-    sink = np.array([not after[k] for k in range(n)])
-    listed = np.arange(n)
-    found = []
-    for eager in (False, True):
-        rank = [(not sharded.forward_k[k], not (eager and sink[k]), int(listed[k])) for k in range(n)]
-        left = waiting.copy()
-        ready = [(rank[k], k) for k in range(n) if left[k] == 0]
-        heapq.heapify(ready)
-        order = []
-        while ready:
-            _, k = heapq.heappop(ready)
-            order.append(k)
-            for b in after[k]:
-                left[b] -= 1
-                if left[b] == 0:
-                    heapq.heappush(ready, (rank[b], b))
-        found.append(np.array(order, dtype=np.int64))
-    return found if not np.array_equal(found[0], found[1]) else found[:1]
+    """Orders to cut, forward kernels first: as listed, with sinks as early as they can, and branch by branch."""
+    forward = tables.sharded.forward_k
+    before, after = precedence(tables)
+    sink = np.array([not heads for heads in after])
+    found: list[Ints] = []
+    for order in (
+        order_by_rank(before, after, [(not forward[k], k) for k in range(tables.kernels)]),
+        order_by_rank(before, after, [(not forward[k], not sink[k], k) for k in range(tables.kernels)]),
+        _depth_first(before, after, forward),
+    ):
+        if not any(np.array_equal(order, other) for other in found):
+            found.append(order)
+    return found
+
+
+def order_by_rank(before: list[list[int]], after: list[list[int]], rank: Sequence[tuple[object, ...]]) -> Ints:
+    """Always the ready kernel of the lowest rank."""
+    left = [len(heads) for heads in before]
+    ready = [(rank[k], k) for k in range(len(before)) if not left[k]]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, k = heapq.heappop(ready)
+        order.append(k)
+        for b in after[k]:
+            left[b] -= 1
+            if left[b] == 0:
+                heapq.heappush(ready, (rank[b], b))
+    return np.array(order, dtype=np.int64)
+
+
+def _depth_first(before: list[list[int]], after: list[list[int]], forward: Bools) -> Ints:
+    """A kernel right after all it needs, so that a branch is finished before the next is begun."""
+    order: list[int] = []
+    seen = [False] * len(before)
+    for first in (True, False):
+        ends = [k for k in range(len(before)) if forward[k] == first]
+        # the pass ends in the kernels that nothing of the same pass needs
+        ends.sort(key=lambda k: (any(forward[b] == first for b in after[k]), k))
+        for end in ends:
+            stack = [(end, 0)]
+            while stack:
+                k, at = stack.pop()
+                if seen[k]:
+                    continue
+                if at < len(before[k]):
+                    stack += [(k, at + 1), (before[k][at], 0)]
+                else:
+                    seen[k] = True
+                    order.append(k)
+    return np.array(order, dtype=np.int64)
 
 
 def best_segmentation(
@@ -55,60 +94,44 @@ def best_segmentation(
         None when no cut is legal.
     """
     n = len(order)
-    longest = min(n, _LONGEST)
-    starts, lengths = [], []
-    for i in range(n):
-        for j in range(i + 1, min(i + longest, n) + 1):
-            starts.append(i)
-            lengths.append(j)
-    first, last = np.array(starts), np.array(lengths)
-    position = np.empty(n, dtype=np.int64)
-    position[order] = np.arange(n)
-    member = (position[None, :] >= first[:, None]) & (position[None, :] < last[:, None])
-    prices = price_blocks(tables, member)
-    forward = tables.sharded.forward_k
-    cost = np.where(prices.legal, prices.time, np.inf)
-    has_forward = np.asarray((member & forward).any(axis=1))
-    has_backward = np.asarray((member & ~forward).any(axis=1))
-    if forward_backward == "separate":
-        cost = np.where(has_forward & has_backward, np.inf, cost)
-    halves = forward_backward == "halves" and forward.any() and not forward.all()
-    by_end: list[list[int]] = [[] for _ in range(n + 1)]
-    for found in np.flatnonzero(np.isfinite(cost)):
-        by_end[int(last[found])].append(int(found))
+    forward = tables.sharded.forward_k[order]
+    halves = forward_backward == "halves" and bool(forward.any()) and not forward.all()
     counted = exactly or halves or p_max < n
-    layers = p_max if counted else 1
+    layers = p_max if counted else 0
     best = np.full((layers + 1, n + 1), np.inf)
     back = np.full((layers + 1, n + 1), -1, dtype=np.int64)
     best[0, 0] = 0.0
-    for end in range(1, n + 1):
-        rows = np.array(by_end[end], dtype=np.int64)
-        if not len(rows):
-            continue
-        if not counted:
-            total = np.where(first[rows] == 0, 0.0, best[1, first[rows]]) + cost[rows]
-            pick = int(np.argmin(total))
-            best[1, end], back[1, end] = total[pick], rows[pick]
-            continue
-        for count in range(1, layers + 1):
-            total = best[count - 1, first[rows]] + cost[rows]
-            if halves:  # partition count-1 may hold forward kernels below the middle, backward above
-                total = np.where(has_forward[rows] & (count - 1 >= (p_max + 1) // 2), np.inf, total)
-                total = np.where(has_backward[rows] & (count - 1 < p_max // 2), np.inf, total)
-            pick = int(np.argmin(total))
-            if total[pick] < best[count, end]:
-                best[count, end], back[count, end] = total[pick], rows[pick]
-    counts = [layers] if exactly else list(range(1, layers + 1))
-    count = min(counts, key=lambda c: best[c, n])
-    if not np.isfinite(best[count, n]):
+    ahead = np.concatenate([[0], np.cumsum(forward)])
+    early = np.arange(layers)[:, None] < p_max // 2  # partitions that may hold no backward kernel
+    late = np.arange(layers)[:, None] >= (p_max + 1) // 2  # ... no forward one
+    for band in price_intervals(tables, order, forward_backward, _LONGEST):
+        for row, seconds in enumerate(band.time):
+            i = band.first + row
+            end = i + 1 + np.flatnonzero(np.isfinite(seconds[row:]))
+            cost = seconds[end - band.first - 1]
+            if not counted:
+                total = best[0, i] + cost
+                shorter = total < best[0, end]
+                best[0, end[shorter]], back[0, end[shorter]] = total[shorter], i
+                continue
+            sums = best[:-1, i, None] + cost
+            if halves:
+                some = ahead[end] - ahead[i]
+                sums = np.where((late & (some > 0)) | (early & (some < end - i)), np.inf, sums)
+            part = best[1:, end]
+            less = sums < part
+            best[1:, end] = np.where(less, sums, part)
+            back[1:, end] = np.where(less, i, back[1:, end])
+    layer = layers if exactly else int(np.argmin(best[:, n]))
+    if not np.isfinite(best[layer, n]):
         return None
-    cuts, end, level = [], n, count
-    while end > 0:
-        row = int(back[level, end])
-        cuts.append((int(first[row]), end))
-        end = int(first[row])
-        level -= 1 if counted else 0
     partition_k = np.empty(n, dtype=np.int64)
-    for partition, (a, b) in enumerate(reversed(cuts)):
-        partition_k[order[a:b]] = partition
-    return float(best[count, n]), partition_k
+    value, at = float(best[layer, n]), n
+    cuts = []
+    while at > 0:
+        start = int(back[layer, at])
+        cuts.append(order[start:at])
+        at, layer = start, layer - 1 if counted else 0
+    for partition, kernels in enumerate(reversed(cuts)):
+        partition_k[kernels] = partition
+    return value, partition_k

@@ -20,8 +20,8 @@ from cli_tools import SMALL_SRAM, Data, command, spawn, wide_graph, write
 def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """Words of a solve that takes many times longer than these tests wait."""
     folder = tmp_path_factory.mktemp("wide")
-    graph, system = write(folder, "graph.yaml", wide_graph()), write(folder, "system.yaml", SMALL_SRAM)
-    return ("solve", str(graph), str(system), "--json")
+    graph, system = write(folder, "graph.yaml", wide_graph(40, 8)), write(folder, "system.yaml", SMALL_SRAM)
+    return ("solve", str(graph), str(system), "--set", "overlap=none", "--json")
 
 
 @contextmanager

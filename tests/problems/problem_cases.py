@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
+from typing import NamedTuple
 
 import numpy as np
+from hypothesis import reject
 from hypothesis import strategies as st
 from strategies import World, shardings, worlds
 
-from dfopt.documents.graph import Graph
+from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import Infeasible
 from dfopt.problems import intrachip
-from dfopt.problems.blocks import StageTables, chip_of, stage_tables
+from dfopt.problems.blocks import StageTables, chip_of, price_blocks, stage_tables
 from dfopt.problems.intrachip import IntraChipLimits, IntraChipMapping
+from dfopt.problems.partitioning import keeps
 from dfopt.problems.stages import stage_memory
 from dfopt.problems.tables import shard
 
@@ -55,9 +59,109 @@ def fused(world: World, sharding: dict[str, Sharding], p_max: int) -> IntraChipM
     """The MILP's answer, None when it is infeasible."""
     try:
         tables = tables_of(world, sharding)
-        return intrachip.optimize_intrachip(tables, limits_of(world, tables, p_max))
+        return intrachip.optimize_intrachip(tables, limits_of(world, tables, p_max), formulation="assignment")
     except Infeasible:
         return None
+
+
+@st.composite
+def stages(draw, limited: bool = False, copies: tuple[int, ...] = (1,), **fixed) -> tuple[StageTables, IntraChipLimits]:
+    """A stage that fits the chip kernel by kernel, and the limits on its partitionings.
+
+    ``limited``: now and then with a pinned kernel and with little DRAM; ``copies``: its graph drawn so often side by
+    side, see :func:`side_by_side`.
+    """
+    world, sharding, _ = draw(fusion_cases(**fixed))
+    count = draw(st.sampled_from(copies))
+    if count > 1:
+        sharding = {f"{name}.{copy}": z for name, z in sharding.items() for copy in range(count)}
+        sharding |= {"source": "none", "sink": "none"}
+        world = replace(world, graph=side_by_side(world.graph, count))
+    try:
+        tables = tables_of(world, sharding)
+        n = tables.kernels
+        p_max = draw(st.sampled_from([1, *range(-(-n // tables.chip.tiles), n + 2)]))
+        limits = limits_of(world, tables, p_max)
+    except Infeasible:
+        reject()
+    if limited:
+        pins = draw(st.sampled_from([(), (), ((draw(st.integers(0, n - 1)), draw(st.integers(0, 1))),)]))
+        share = draw(st.sampled_from([np.inf, np.inf, 0.6, 0.3]))
+        short = share * tables.bytes_g.sum() if np.isfinite(share) else np.inf
+        limits = replace(limits, pins=pins, dram_left=min(limits.dram_left, short))
+    return tables, limits
+
+
+def side_by_side(graph: Graph, copies: int) -> Graph:
+    """Copies of a graph between a common source and a common sink."""
+    first = {k.name for k in graph.kernels} - {t.dst for t in graph.tensors}
+    last = {k.name for k in graph.kernels} - {t.src for t in graph.tensors}
+    phases = {k.phase for k in graph.kernels}
+    source = Kernel(name="source", op="elementwise", m=4, n=4, phase="forward" if "forward" in phases else "backward")
+    sink = Kernel(name="sink", op="elementwise", m=4, n=4, phase="backward" if graph.trains else "forward")
+    kernels, tensors, carried = [source], [], []
+    for copy in range(copies):
+        names = {k.name: f"{k.name}.{copy}" for k in graph.kernels}
+        drawn = renamed(graph, names, list(range(len(graph.kernels))), list(range(len(graph.tensors))))
+        kernels += drawn.kernels
+        tensors += [Tensor(src="source", dst=names[name], bytes=16.0, operand=1) for name in sorted(first)]
+        tensors += [*drawn.tensors, *(Tensor(src=names[name], dst="sink") for name in sorted(last))]
+        carried += drawn.carried
+    fields = {"kernels": (*kernels, sink), "tensors": tuple(tensors), "carried": tuple(carried)}
+    return Graph(**{**{name: getattr(graph, name) for name in type(graph).model_fields if name != "schema_"}, **fields})
+
+
+class Priced(NamedTuple):
+    """Every set of kernels, numbered by its bits, with its price as a block (inf if illegal), and who is in it."""
+
+    member: np.ndarray
+    seconds: np.ndarray
+
+
+def all_blocks(tables: StageTables, forward_backward: str) -> Priced:
+    """Price every set of kernels. The empty one is free."""
+    member = np.array(list(itertools.product([False, True], repeat=tables.kernels)))[:, ::-1]
+    prices = price_blocks(tables, member)
+    forward = tables.sharded.forward_k
+    mixed = (member & forward).any(axis=1) & (member & ~forward).any(axis=1)
+    legal = prices.legal & ~(mixed if forward_backward == "separate" else False)
+    seconds = np.where(legal, prices.time, np.inf)
+    seconds[0] = 0.0
+    return Priced(member, seconds)
+
+
+def block_numbers(partition_k: np.ndarray, partitions: int) -> np.ndarray:
+    """Number in :func:`all_blocks` of every partition of every partitioning; shape (partitionings, partitions)."""
+    bits = 2 ** np.arange(partition_k.shape[1])
+    return np.stack([(partition_k == p) @ bits for p in range(partitions)], axis=1)
+
+
+def partitionings(tables: StageTables, limits: IntraChipLimits) -> tuple[np.ndarray, np.ndarray]:
+    """Brute force: every legal partitioning, shape (partitionings, kernels), and its seconds.
+
+    Those that differ only by empty partitions are there once, unless a number has a meaning (``halves``).
+    """
+    sharded, n, p_max = tables.sharded, tables.kernels, limits.p_max
+    found = np.array(list(itertools.product(range(p_max), repeat=n)), dtype=np.int64)
+    own = (sharded.src_t < n) & (sharded.dst_t < n)
+    found = found[(found[:, sharded.src_t[own]] <= found[:, sharded.dst_t[own]]).all(axis=1)]
+    forward = sharded.forward_k
+    halves = limits.forward_backward == "halves" and forward.any() and not forward.all()
+    if halves:
+        ahead, behind = found[:, forward] < (p_max + 1) // 2, found[:, ~forward] >= p_max // 2
+        found = found[ahead.all(axis=1) & behind.all(axis=1)]
+    for k, p in limits.pins:
+        found = found[found[:, k] == p]
+    used = np.stack([(found == p).any(axis=1) for p in range(p_max)], axis=1)
+    if limits.exactly:
+        found = found[used.all(axis=1)]
+    elif not halves:
+        found = found[(used[:, :-1] >= used[:, 1:]).all(axis=1)]
+    seconds = all_blocks(tables, limits.forward_backward).seconds[block_numbers(found, p_max)].sum(axis=1)
+    legal = np.isfinite(seconds)
+    if np.isfinite(limits.dram_left):
+        legal &= np.array([keeps(tables, limits, partition_k) for partition_k in found], dtype=bool)
+    return found[legal], seconds[legal]
 
 
 def partitions(world: World, found: IntraChipMapping) -> dict[str, int]:

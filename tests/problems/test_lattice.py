@@ -17,7 +17,8 @@ from dfopt.milp import TracePoint
 from dfopt.optimizer import optimize
 from dfopt.problems import intrachip
 from dfopt.problems.blocks import price_blocks
-from dfopt.problems.lattice import ShortestPath, down_sets
+from dfopt.problems.downsets import down_sets
+from dfopt.problems.lattice import ShortestPath
 from dfopt.problems.partitioning import additive_terms, combine, membership
 from dfopt.workloads import load_graph
 
