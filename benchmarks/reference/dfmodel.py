@@ -1,11 +1,12 @@
 """Run DFModel's own cases through import -> optimise -> judge and compare with what they report.
 
     python benchmarks/reference/dfmodel.py DIR [--json OUT] [--allow-empty] [--sharding case|bytes|seconds]
-        [--formulation auto|assignment|columns]
+        [--formulation auto|assignment|columns] [--save DIR]
 
 Every ``*.json`` in DIR that is a DFModel case gives one row per reported quantity (``utilization``,
 ``ns_per_layer``, ``seconds_per_batch``). A case that needs a feature dfopt does not have is listed as
-``unsupported`` with the feature; one that fails is listed as ``error``.
+``unsupported`` with the feature; one that fails is listed as ``error``. Every result is verified as by
+``dfopt check``; ``--save`` keeps the result documents.
 
 The sharding is what the case records (the authors' second step starts from it; bytes alone leave ties),
 else the optimum of our inter-chip problem. ``--sharding bytes`` or ``seconds`` always takes the latter.
@@ -27,7 +28,9 @@ from dfopt.documents.result import Result
 from dfopt.errors import DfoptError
 from dfopt.frontends.dfmodel import ImportedCase, Unsupported, load_case
 from dfopt.optimizer import optimize
+from dfopt.optimizer.verify import verify
 
+_EQUAL = 1e-6  # relative: the same answer
 QUANTITIES = ("utilization", "ns_per_layer", "seconds_per_batch")
 
 
@@ -87,6 +90,12 @@ def rows_of(path: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
     except Exception as error:  # one broken case must not hide the others
         status, note = "error", f"unexpected {type(error).__name__}: {error}"
     seconds = time.perf_counter() - began
+    checked = ""
+    if result is not None:
+        verdict = verify(result)
+        checked = verdict.verdict if verdict.ok else "; ".join(verdict.problems)
+        if options.save is not None:
+            result.dump(options.save / f"{path.stem}.json")
     figures: dict[str, float | None] = dict(reported(outputs)) or {"utilization": None}
     found = []
     for quantity, value in figures.items():
@@ -98,12 +107,13 @@ def rows_of(path: Path, options: argparse.Namespace) -> list[dict[str, Any]]:
                 "reported": value,
                 "ours": mine,
                 "ratio": mine / value if mine is not None and value else None,
+                "ours_is": comparison(quantity, mine / value) if mine is not None and value else "",
                 "gap": result.gap if result is not None else None,
                 "seconds": round(seconds, 3),
                 "status": status,
                 "note": note,
                 "formulation": _formulation(result),
-                "size": _size(result),
+                "check": checked,
             }
         )
     return found
@@ -116,39 +126,40 @@ def _formulation(result: Result | None) -> str:
     return solves[-1].formulation if solves else ""
 
 
-def _size(result: Result | None) -> str:
-    if result is None:
-        return ""
-    solves = [s for plan in result.plans for s in plan.solves]
-    return " + ".join(f"{s.rows}x{s.columns}" for s in solves if s.rows)
+def comparison(quantity: str, ratio: float) -> str:
+    """What a ratio of ours to theirs means."""
+    if abs(ratio - 1) <= _EQUAL:
+        return "equal"
+    better = ratio > 1 if quantity == "utilization" else ratio < 1
+    return f"{100 * abs(ratio - 1):.3g} % {'better' if better else 'worse'}"
 
 
 def table(rows: list[dict[str, Any]]) -> Table:
     """The rows for a terminal."""
-    shown = Table(title="DFModel cases: reported against ours")
+    shown = Table(title="DFModel cases: reported against ours", show_edge=False)
     for name in ("case", "quantity"):
-        shown.add_column(name, overflow="fold")
-    for name in ("reported", "ours", "ratio", "gap", "seconds"):
+        shown.add_column(name, no_wrap=True)
+    for name in ("reported", "ours"):
         shown.add_column(name, justify="right", no_wrap=True)
-    for name in ("formulation", "rows x columns", "status", "note"):
-        shown.add_column(name, overflow="fold")
+    shown.add_column("ours is", no_wrap=True)
+    for name in ("gap", "seconds"):
+        shown.add_column(name, justify="right", no_wrap=True)
+    for name in ("form", "check", "status"):
+        shown.add_column(name, no_wrap=True)
+    last = None
     for row in rows:
         figures = [f"{row[k]:.10g}" if row[k] is not None else "-" for k in ("reported", "ours")]
-        ratio = f"{row['ratio']:.8f}" if row["ratio"] is not None else "-"
         gap = f"{row['gap']:.1e}" if row["gap"] else "0" if row["gap"] == 0 else "-"
-        shown.add_row(
-            row["case"],
-            row["quantity"],
-            *figures,
-            ratio,
-            gap,
-            f"{row['seconds']:.2f}",
-            row["formulation"],
-            row["size"],
-            row["status"],
-            row["note"],
-        )
+        again = row["case"] == last
+        once = ("", "", "", "") if again else (f"{row['seconds']:.2f}", row["formulation"], row["check"], row["status"])
+        shown.add_row("" if again else row["case"], row["quantity"], *figures, row["ours_is"], gap, *once)
+        last = row["case"]
     return shown
+
+
+def notes(rows: list[dict[str, Any]]) -> str:
+    """The notes of the cases, one line each."""
+    return "\n".join(f"{case}: {note}" for case, note in {r["case"]: r["note"] for r in rows}.items() if note)
 
 
 def main() -> int:
@@ -159,8 +170,11 @@ def main() -> int:
     parser.add_argument("--allow-empty", action="store_true", help="allow fewer partitions than num_config")
     parser.add_argument("--sharding", choices=("case", "bytes", "seconds"), default="case", help="see above")
     parser.add_argument("--formulation", choices=("auto", "assignment", "columns"), default="auto")
+    parser.add_argument("--save", type=Path, metavar="DIR", help="write the result documents there")
     parser.add_argument("--time-limit", type=float, default=60.0, help="seconds per case")
     options = parser.parse_args()
+    if options.save is not None:
+        options.save.mkdir(parents=True, exist_ok=True)
     files = sorted(options.folder.glob("*.json")) if options.folder.is_dir() else []
     files = [path for path in files if path.name != "index.json"]
     if not files:
@@ -170,7 +184,9 @@ def main() -> int:
     for path in files:
         rows += rows_of(path, options)
         print(f"{path.stem}: {rows[-1]['status']} ({rows[-1]['seconds']:.2f} s)", file=sys.stderr)
-    Console(width=None if sys.stdout.isatty() else 220).print(table(rows))
+    console = Console(width=None if sys.stdout.isatty() else 200)
+    console.print(table(rows))
+    console.print("\n" + notes(rows), highlight=False, markup=False)
     if options.json:
         options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0

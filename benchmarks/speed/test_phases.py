@@ -1,0 +1,120 @@
+"""The phases of a solve over several rounds: ``pytest benchmarks/speed`` (pytest-benchmark)."""
+
+from __future__ import annotations
+
+from functools import cache
+from typing import Any
+
+import pytest
+from cases import BY_NAME, Case
+
+from dfopt.documents.assumptions import profile
+from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.judge import evaluate
+from dfopt.optimizer import optimize
+from dfopt.physics.pipeline import resolve
+from dfopt.problems import interchip, intrachip
+from dfopt.problems.blocks import StageTables, chip_of, stage_tables
+from dfopt.problems.classes import interchangeable
+from dfopt.problems.columns import Columns
+from dfopt.problems.downsets import Lattice, down_sets
+from dfopt.problems.intrachip import IntraChipLimits
+from dfopt.problems.lattice import ShortestPath
+from dfopt.problems.one_block import OneBlock
+from dfopt.problems.plans import plans
+from dfopt.problems.tables import shard
+
+SMALL = ["gpt-forward", "gpt-training", "gpt-2-layers", "gpt-96-layers", "sp-50"]  # few enough down-sets to list
+WIDE = ["moe-8", "moe-64", "heads-96", "dlrm-a", "sp-200"]
+QUICK = ["gpt-forward", "gpt-training", "gpt-training-cycle", "gpt-96-layers", "moe-8", "moe-64", "dlrm-26"]
+
+
+class Ready:
+    """One case up to its priced stage."""
+
+    def __init__(self, case: Case) -> None:
+        self.graph: Graph = case.graph()
+        self.system: System = case.system()
+        chosen = profile("default").with_(**case.assumptions)
+        chip = self.system.chip
+        self.assumptions = resolve(chosen, chip.execution, chip.compute_utilization)
+        legal, _ = plans(self.graph, self.system, tp=case.tp, pp=1)
+        self.plan: Plan = legal[0]
+        self.rule = self.assumptions.forward_backward if self.graph.trains else "shared"
+        self.tables: StageTables = self.price()
+        self.limits = IntraChipLimits(p_max=case.p_max or self.tables.kernels, forward_backward=self.rule)
+        self.lattice: Lattice | None = down_sets(self.tables, self.rule, 20_000)
+        start = intrachip.greedy(self.tables, self.limits)
+        assert start is not None
+        self.known = intrachip.objective(self.tables, start, self.limits.p_max)
+
+    def price(self) -> StageTables:
+        """Sharding tables, the sharding, and the prices of the stage."""
+        tables = interchip.build(self.graph, self.system, self.plan, self.assumptions, {})
+        inter = interchip.optimize_interchip(self.graph, tables, self.assumptions)
+        sharded = shard(self.graph, self.system, self.plan, self.assumptions, inter.sharding)
+        return stage_tables(sharded, chip_of(self.system, self.assumptions))
+
+    def search(self) -> ShortestPath:
+        """A finished shortest path."""
+        assert self.lattice is not None
+        search = ShortestPath(self.tables, self.limits, self.lattice, self.known)
+        search.run(None)
+        return search
+
+
+@cache
+def ready(name: str) -> Ready:
+    return Ready(BY_NAME[name])
+
+
+@pytest.mark.parametrize("name", [*SMALL, *WIDE])
+def test_tables(benchmark: Any, name: str) -> None:
+    benchmark(ready(name).price)
+
+
+@pytest.mark.parametrize("name", [*SMALL, *WIDE])
+def test_enumerate(benchmark: Any, name: str) -> None:
+    case = ready(name)
+    found = benchmark(down_sets, case.tables, case.rule, 20_000)
+    assert (found is not None) == (name in SMALL)
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_price(benchmark: Any, name: str) -> None:
+    assert benchmark(ready(name).search).path
+
+
+@pytest.mark.parametrize("name", SMALL)
+def test_formulate_columns(benchmark: Any, name: str) -> None:
+    search = ready(name).search()
+    assert benchmark(Columns, search).model.columns
+
+
+@pytest.mark.parametrize("name", WIDE)
+def test_formulate_one_block(benchmark: Any, name: str) -> None:
+    case = ready(name)
+    assert benchmark(OneBlock, case.tables, case.limits, interchangeable(case.tables)).model.columns
+
+
+@pytest.mark.parametrize("name", QUICK)
+def test_solve(benchmark: Any, name: str) -> None:
+    case = BY_NAME[name]
+    graph, system = case.graph(), case.system()
+    chosen = profile("default").with_(**case.assumptions)
+
+    def solve() -> float:
+        return optimize(graph, system, assumptions=chosen, tp=case.tp, pp=1, p_max=case.p_max).gap
+
+    assert benchmark.pedantic(solve, rounds=3) < 0.02
+
+
+@pytest.mark.parametrize("name", ["gpt-training", "gpt-96-layers", "moe-64"])
+def test_judge(benchmark: Any, name: str) -> None:
+    case = BY_NAME[name]
+    graph, system = case.graph(), case.system()
+    result = optimize(graph, system, assumptions=profile("default").with_(**case.assumptions), tp=case.tp, pp=1)
+    score = benchmark(evaluate, result.mapping, graph, system, result.assumptions)
+    assert score.feasible
