@@ -17,6 +17,7 @@ from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.workloads.backward import GRADIENT_OUT, backward_pass
 from dfopt.workloads.layer import Layer, Wire, wires
+from dfopt.workloads.unroll import unroll
 
 __all__ = ["Parameters", "TransformerParameters", "build"]
 
@@ -40,6 +41,7 @@ class TransformerParameters(Part):
     seq: int = Field(ge=1, le=10**8, description="tokens in a sample")
     microbatch: int = Field(default=1, ge=1, le=10**6, description="samples in one evaluation of the graph")
     layers: int = Field(default=1, ge=1, le=10**6, description="identical layers")
+    drawn: int = Field(default=1, ge=1, le=10**4, description="layers drawn one after another, a divisor of layers")
     batch: int | None = Field(
         default=None, ge=1, le=10**12, description="samples in one step; one microbatch if left out"
     )
@@ -63,6 +65,12 @@ class TransformerParameters(Part):
                 f"found {self.batch} samples in a step, fewer than the {self.microbatch} of one microbatch",
                 "enlarge batch, or shrink microbatch",
                 "$.batch",
+            )
+        if self.layers % self.drawn:
+            raise problem(
+                f"found {self.drawn} drawn layers, expected a divisor of the {self.layers} layers",
+                "choose a divisor, or all of them",
+                "$.drawn",
             )
         if self.mode == "training" and self.hidden % self.heads:
             # The backward kernels of Q and K give every head an equal share of hidden, see backward.py.
@@ -137,7 +145,7 @@ def build(name: str = "transformer", description: str = "", source: str = "", **
     Returns
     -------
     Graph
-        18 kernels and 21 tensors forward, 41 and 53 when training.
+        18 kernels and 21 tensors forward, 41 and 53 when training, per drawn layer.
 
     Raises
     ------
@@ -157,7 +165,7 @@ def build(name: str = "transformer", description: str = "", source: str = "", **
     if p.mode == "training":
         more_kernels, more_tensors = backward_pass(layer)
         kernels, tensors, carried = kernels + more_kernels, tensors + more_tensors, (*carried, GRADIENT_OUT)
-    return Graph(
+    graph = Graph(
         name=name,
         description=description,
         source=source,
@@ -170,3 +178,4 @@ def build(name: str = "transformer", description: str = "", source: str = "", **
         tensors=tensors,
         carried=carried,
     )
+    return graph if p.drawn == 1 else unroll(graph, p.drawn)
