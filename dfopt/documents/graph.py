@@ -115,8 +115,13 @@ class Graph(Document):
 
     # -- what everyone asks of a graph ------------------------------------------------------
     def index(self) -> dict[str, int]:
-        """Kernel name -> position in ``kernels``."""
-        return {kernel.name: position for position, kernel in enumerate(self.kernels)}
+        """Kernel name -> position in ``kernels``; not to be changed."""
+        # kept, because it is asked for once per tensor; a copy with other kernels inherits it, hence the check
+        kept: tuple[Any, dict[str, int]] | None = self.__dict__.get("_index")
+        if kept is None or kept[0] is not self.kernels:
+            kept = (self.kernels, {kernel.name: position for position, kernel in enumerate(self.kernels)})
+            self.__dict__["_index"] = kept
+        return kept[1]
 
     def output_bytes(self, name_or_position: str | int) -> float:
         """Bytes of a kernel's whole output, before any sharding."""

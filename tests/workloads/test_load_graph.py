@@ -294,3 +294,11 @@ def test_explicit_graph_built_in_python_goes_through_a_file(tmp_path: Path) -> N
     graph = Graph(name="g", kernels=(expand(recipe()).kernels[0],))
     graph.dump(tmp_path / "g.yaml")
     assert load_graph(tmp_path / "g.yaml") == graph
+
+
+def test_the_index_of_a_copy_is_its_own() -> None:
+    graph = load_graph("gpt2-small")
+    assert graph.index()["Add_2"] == 17
+    shorter = graph.model_copy(update={"kernels": graph.kernels[:3], "tensors": (), "carried": ()})
+    assert list(shorter.index()) == [kernel.name for kernel in graph.kernels[:3]]
+    assert graph == load_graph("gpt2-small") and graph.digest() == load_graph("gpt2-small").digest()
