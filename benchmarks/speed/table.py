@@ -167,7 +167,7 @@ def main() -> None:
     """Run the cases that are named, or all."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("cases", nargs="*", metavar="CASE", help=", ".join(BY_NAME))
-    parser.add_argument("--json", type=Path)
+    parser.add_argument("--json", type=Path, metavar="OUT", help="rows as JSON; cases not named keep those it has")
     parser.add_argument("--write", action="store_true")
     parser.add_argument("--one", action="store_true", help=argparse.SUPPRESS)
     options = parser.parse_args()
@@ -177,9 +177,13 @@ def main() -> None:
     if options.one:
         print(json.dumps(measure(BY_NAME[options.cases[0]])))
         return
+    kept = {}
+    if options.cases and options.json is not None and options.json.exists():
+        kept = {row["case"]: row for row in json.loads(options.json.read_text(encoding="utf-8"))}
     rows = []
     for case in CASES:
         if options.cases and case.name not in options.cases:
+            rows += [kept[case.name]] if case.name in kept else []
             continue
         answer = subprocess.run(
             [sys.executable, __file__, case.name, "--one"], capture_output=True, text=True, cwd=HERE, check=False
