@@ -62,6 +62,7 @@ class Workload:
 
 WORKLOADS: Final[dict[str, Workload]] = {
     "transformer": Workload("dfopt.workloads.transformer"),
+    "decoder": Workload("dfopt.workloads.decoder"),
 }
 
 # Only what may change without touching a kernel's shape: an explicit graph's shapes hold its microbatch.

@@ -73,6 +73,10 @@ class Layer:
             phase=phase, normalizes=normalizes,
         )  # fmt: skip
 
+    def by_head(self, name: str, heads: int, *, phase: Phase = "forward") -> Kernel:
+        """An elementwise kernel over ``heads`` heads of every token, which may be fewer than those of Q."""
+        return Kernel(name=name, op="elementwise", outer=heads, m=self.head_dim, n=self.tokens, phase=phase)
+
     def linear(self, name: str, m: int, k: int, *, outer: int = 1, phase: Phase = "forward") -> Kernel:
         """A weighted GEMM on every token; ``outer`` = heads if each head has a weight of its own."""
         return Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens, phase=phase)

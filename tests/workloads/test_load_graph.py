@@ -152,12 +152,12 @@ def test_a_recipe_takes_no_graph_keys(key: str) -> None:
     [
         (
             "transfromer",
-            "unknown workload 'transfromer' (did you mean 'transformer'? workloads: transformer)",
+            "unknown workload 'transfromer' (did you mean 'transformer'? workloads: decoder, transformer)",
         ),
-        ("zzz", "unknown workload 'zzz' (workloads: transformer)"),
-        (None, "unknown workload nothing (workloads: transformer)"),
-        (3, "unknown workload 3 (workloads: transformer)"),
-        (["transformer"], "unknown workload a list of 1 (workloads: transformer)"),
+        ("zzz", "unknown workload 'zzz' (workloads: decoder, transformer)"),
+        (None, "unknown workload nothing (workloads: decoder, transformer)"),
+        (3, "unknown workload 3 (workloads: decoder, transformer)"),
+        (["transformer"], "unknown workload a list of 1 (workloads: decoder, transformer)"),
     ],
 )
 def test_unknown_workload(name: object, says: str) -> None:
