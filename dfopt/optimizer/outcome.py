@@ -16,6 +16,12 @@ from dfopt.optimizer.options import Options
 _PROVEN = 1e-6  # relative: what MILP solvers call equal, and what judge and problems may differ by
 
 
+def proven_gap(time_s: float, bound_s: float) -> float:
+    """Relative distance of a time to its bound; 0 where nothing is left to prove."""
+    gap = max(0.0, (time_s - bound_s) / time_s)
+    return gap if gap > _PROVEN else 0.0
+
+
 def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
     """The paper's A, B, D, L, H of every stage as sparse lists of ones (section III.B).
 
@@ -72,9 +78,7 @@ def assemble(
 
     time_s = best.score.step_time_s
     bound = min([time_s, *(record.bound_s for record in records if record.bound_s is not None)])
-    gap = max(0.0, (time_s - bound) / time_s)
-    if gap <= _PROVEN:
-        gap = 0.0
+    gap = proven_gap(time_s, bound)
     open_plans = [record for record in records if record.status in ("limit", "not_reached")]
     status: Status = "optimal"
     if gap > 0.0:

@@ -48,8 +48,8 @@ class Assignment:
         if not np.isinf(limits.dram_left):
             self._dram()
         self._times()
-        for k, partition in limits.pins:
-            model.fix(self.A[k, partition], 1.0)
+        for k, partition in limits.pins:  # as rows: the rule for the passes, or p_max, may not allow them
+            model.rows(f"pin_{k}_{partition}", [(self.A[k, partition : partition + 1][None, :], 1.0)], lower=1)
         if n > tables.chip.tiles:
             model.rows("kernels_per_partition", [(self.A.T, 1.0)], upper=tables.chip.tiles)
         tiled = np.flatnonzero(tables.parts_k > 1)

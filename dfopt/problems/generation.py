@@ -368,4 +368,7 @@ class Generation:
         patterns = [counts[i].astype(np.int64) for i in taken]
         forward = self.tables.sharded.forward_k[self.classes.first_c]
         patterns.sort(key=lambda p: (not forward[np.flatnonzero(p)].any(), int(np.flatnonzero(p).min())))
-        self._take_up(np.concatenate(lined_up(patterns, self.classes, self.before, self.orders[-1])))
+        order = np.concatenate(lined_up(patterns, self.classes, self.before, self.orders[-1]))
+        if limits.forward_backward == "separate":  # a block of another pass may have been the first to find its place
+            order = order[np.argsort(~self.tables.sharded.forward_k[order], kind="stable")]
+        self._take_up(order)

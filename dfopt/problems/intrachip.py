@@ -287,9 +287,11 @@ def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | 
     )
     if task.cutoff is not None and bound >= task.cutoff * (1 - SAME):
         raise CutOff(task.cutoff, solution, found.certificate)
-    if found.partition_k is None or (task.cutoff is not None and found.objective > task.cutoff):
-        task = replace(task, note=note, floor=bound)
-        return task, None
+    if found.partition_k is None:
+        if found.interrupted:
+            raise KeyboardInterrupt
+        # pins, or a limit that no cut of an order keeps: only the matrices know them all
+        return replace(task, note=f"{note}, none that keep every limit", floor=bound), None
     if solution.gap <= SAME:
         solution = replace(solution, termination=Termination.OPTIMAL, gap=0.0)
     elif solution.gap <= task.gap:
@@ -324,6 +326,12 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
     )
     if solution.x is None and cutoff is not None and solution.termination == Termination.INFEASIBLE:
         raise CutOff(cutoff, solution, None)
+    if solution.x is None and start is not None:  # too little time even to complete the start
+        message = f"{task.note}; the start is the best known".removeprefix("; ")
+        if solution.termination is Termination.LIMIT_NO_SOLUTION:
+            return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, "assignment", message)
+        if solution.termination is Termination.INTERRUPTED_NO_SOLUTION:
+            return _as_it_is(task, Termination.INTERRUPTED_WITH_SOLUTION, "assignment", message)
     if solution.x is None:
         no_partitioning(solution, assignment)
     partition_k = np.argmax(assignment.model.value("A", solution.x), axis=1).astype(np.int64)

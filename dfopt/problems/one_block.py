@@ -117,6 +117,12 @@ class OneBlock:
                 for which, end, per in (("src", a, per_a), ("dst", b, per_b)):
                     name = f"B_{which}_{g}_{a}_{b}_{depth}"
                     model.rows(name, [(inside[None, :], 1.0), (self._at(self.A, end), -per)], upper=0)
+                if classes.size_c[a] == classes.size_c[b] == 1 and depth > (
+                    4 if tables.width_g[first_g[g]] == 1 else 2
+                ):
+                    # else a deep buffer could be passed off as a cut, which takes less SRAM
+                    both = [(self._at(self.A, end), -float(tensors)) for end in (a, b)]
+                    model.rows(f"B_both_{g}_{a}_{b}_{depth}", [(inside[None, :], 1.0), *both], lower=-float(tensors))
             members.setdefault(g, []).append((a, b, float(depth), float(tensors), inside))
         for g, parts in members.items():
             one = int(first_g[g])

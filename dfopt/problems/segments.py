@@ -107,6 +107,10 @@ def best_segmentation(
     for band in price_intervals(tables, order, forward_backward, _LONGEST):
         for row, seconds in enumerate(band.time):
             i = band.first + row
+            if halves and not exactly:  # a number has a meaning there: a partition may stay empty between two others
+                for layer in range(layers):
+                    if best[layer, i] < best[layer + 1, i]:
+                        best[layer + 1, i], back[layer + 1, i] = best[layer, i], i
             end = i + 1 + np.flatnonzero(np.isfinite(seconds[row:]))
             cost = seconds[end - band.first - 1]
             if not counted:
@@ -127,11 +131,12 @@ def best_segmentation(
         return None
     partition_k = np.empty(n, dtype=np.int64)
     value, at = float(best[layer, n]), n
-    cuts = []
+    cuts: list[tuple[int, Ints]] = []
     while at > 0:
         start = int(back[layer, at])
-        cuts.append(order[start:at])
+        if start < at:
+            cuts.append((layer - 1, order[start:at]))
         at, layer = start, layer - 1 if counted else 0
-    for partition, kernels in enumerate(reversed(cuts)):
-        partition_k[kernels] = partition
+    for partition, (number, kernels) in enumerate(reversed(cuts)):
+        partition_k[kernels] = number if counted else partition
     return value, partition_k

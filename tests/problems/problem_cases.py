@@ -15,7 +15,7 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import Infeasible
 from dfopt.problems import intrachip
-from dfopt.problems.blocks import StageTables, chip_of, price_blocks, stage_tables
+from dfopt.problems.blocks import StageTables, chip_of, part_of, price_blocks, stage_tables
 from dfopt.problems.intrachip import IntraChipLimits, IntraChipMapping
 from dfopt.problems.partitioning import keeps
 from dfopt.problems.stages import stage_memory
@@ -84,12 +84,24 @@ def stages(draw, limited: bool = False, copies: tuple[int, ...] = (1,), **fixed)
         limits = limits_of(world, tables, p_max)
     except Infeasible:
         reject()
+    if copies == (1,) and draw(st.integers(0, 3)) == 0:  # some of its kernels: tensors come and go to other stages
+        members = draw(st.sets(st.integers(0, n - 1), min_size=1))
+        tables, n = part_of(tables, np.array(sorted(members))), len(members)
     if limited:
         pins = draw(st.sampled_from([(), (), ((draw(st.integers(0, n - 1)), draw(st.integers(0, 1))),)]))
         share = draw(st.sampled_from([np.inf, np.inf, 0.6, 0.3]))
         short = share * tables.bytes_g.sum() if np.isfinite(share) else np.inf
         limits = replace(limits, pins=pins, dram_left=min(limits.dram_left, short))
     return tables, limits
+
+
+@st.composite
+def tight_stages(draw, **fixed) -> tuple[StageTables, IntraChipLimits]:
+    """Stages of a chip that has little more SRAM than the largest kernel needs alone."""
+    tables, limits = draw(stages(roomy=True, least=2, **fixed))
+    largest = price_blocks(tables, np.eye(tables.kernels, dtype=bool)).sram_bytes.max()
+    room = largest * draw(st.sampled_from([1.0, 1.2, 1.5, 2.0]))
+    return replace(tables, chip=replace(tables.chip, sram=max(float(room), 1.0))), limits
 
 
 def side_by_side(graph: Graph, copies: int) -> Graph:
@@ -145,17 +157,16 @@ def partitionings(tables: StageTables, limits: IntraChipLimits) -> tuple[np.ndar
     found = np.array(list(itertools.product(range(p_max), repeat=n)), dtype=np.int64)
     own = (sharded.src_t < n) & (sharded.dst_t < n)
     found = found[(found[:, sharded.src_t[own]] <= found[:, sharded.dst_t[own]]).all(axis=1)]
-    forward = sharded.forward_k
-    halves = limits.forward_backward == "halves" and forward.any() and not forward.all()
-    if halves:
-        ahead, behind = found[:, forward] < (p_max + 1) // 2, found[:, ~forward] >= p_max // 2
-        found = found[ahead.all(axis=1) & behind.all(axis=1)]
+    forward, rule = sharded.forward_k, limits.forward_backward
+    if rule != "shared" and forward.any() and not forward.all():
+        last, first = found[:, forward].max(axis=1), found[:, ~forward].min(axis=1)
+        found = found[(last < first) if rule == "separate" else (last < (p_max + 1) // 2) & (first >= p_max // 2)]
     for k, p in limits.pins:
         found = found[found[:, k] == p]
     used = np.stack([(found == p).any(axis=1) for p in range(p_max)], axis=1)
     if limits.exactly:
         found = found[used.all(axis=1)]
-    elif not halves:
+    elif rule != "halves":
         found = found[(used[:, :-1] >= used[:, 1:]).all(axis=1)]
     seconds = all_blocks(tables, limits.forward_backward).seconds[block_numbers(found, p_max)].sum(axis=1)
     legal = np.isfinite(seconds)

@@ -12,7 +12,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import NoSolution, SolverFailure
 from dfopt.milp import Solution, Termination
-from dfopt.problems import interchip
+from dfopt.problems import interchip, intrachip
 
 
 def hard(count: int = 40, seed: int = 1) -> Graph:
@@ -92,6 +92,15 @@ def test_a_sharding_that_was_not_found_in_time_is_not_called_infeasible(how, mon
     wanted = NoSolution if how is Termination.LIMIT_NO_SOLUTION else SolverFailure
     with pytest.raises(wanted):
         optimizer.optimize(TWO, chip(RING), tp=2)
+
+
+@pytest.mark.parametrize("how", [Termination.LIMIT_NO_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION])
+def test_a_fusion_that_the_solver_did_not_even_begin_returns_its_start(how, monkeypatch) -> None:
+    """Completing a start takes the solver time too; when there is none, the start is still an answer."""
+    monkeypatch.setattr(intrachip, "solve", lambda *a, **k: ended(intrachip.closed_form(1.0, 0.0, ""), how))
+    result = optimizer.optimize(hard(), chip(), assumptions=Assumptions(overlap="none"), formulation="assignment")
+    assert result.status in ("limit_with_solution", "interrupted_with_solution")
+    assert 0 < result.gap <= 1
 
 
 def test_a_sharding_cut_short_is_not_called_optimal(monkeypatch) -> None:
