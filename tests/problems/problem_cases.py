@@ -87,6 +87,9 @@ def stages(draw, limited: bool = False, copies: tuple[int, ...] = (1,), **fixed)
     if copies == (1,) and draw(st.integers(0, 3)) == 0:  # some of its kernels: tensors come and go to other stages
         members = draw(st.sets(st.integers(0, n - 1), min_size=1))
         tables, n = part_of(tables, np.array(sorted(members))), len(members)
+    if copies == (1,) and draw(st.integers(0, 3)) == 0:  # skips deeper than those of small graphs
+        depths = np.random.default_rng(draw(st.integers(0, 99))).integers(2, 9, len(tables.sharded.b_t))
+        tables = replace(tables, sharded=replace(tables.sharded, depth_t=depths.astype(float)))
     if limited:
         pins = draw(st.sampled_from([(), (), ((draw(st.integers(0, n - 1)), draw(st.integers(0, 1))),)]))
         share = draw(st.sampled_from([np.inf, np.inf, 0.6, 0.3]))

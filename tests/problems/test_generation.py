@@ -20,13 +20,15 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.errors import Infeasible
-from dfopt.problems.blocks import StageTables
+from dfopt.milp import Termination, solve
+from dfopt.problems.blocks import StageTables, price_blocks
 from dfopt.problems.certificates import Certificate, certified
 from dfopt.problems.classes import interchangeable
 from dfopt.problems.downsets import down_sets
 from dfopt.problems.generation import Generated, Generation
 from dfopt.problems.intrachip import CutOff, optimize_intrachip
 from dfopt.problems.lattice import ShortestPath
+from dfopt.problems.one_block import OneBlock
 from dfopt.problems.partitioning import IntraChipLimits, objective
 from dfopt.problems.segments import precedence
 
@@ -125,26 +127,59 @@ def test_a_run_without_time_or_with_a_gap_stops_there(stage, gap: float) -> None
 # -- the relaxation ---------------------------------------------------------------------------
 
 
-def relaxation(tables: StageTables, limits: IntraChipLimits) -> float:
-    """The LP over all convex blocks: what generation is to find without listing them."""
+def reach_of(tables: StageTables) -> np.ndarray:
+    """Whether a path leads from the kernel of the row to that of the column."""
     n = tables.kernels
-    blocks = all_blocks(tables, limits.forward_backward)
     reach = np.zeros((n, n), dtype=bool)
     for k, after in enumerate(precedence(tables)[1]):
         reach[k, after] = True
     for k in range(n):
         reach |= reach[:, [k]] & reach[[k]]
-    behind, ahead = blocks.member @ reach, blocks.member @ reach.T
-    convex = ~(behind & ahead & ~blocks.member).any(axis=1)
+    return reach
+
+
+def relaxation(tables: StageTables, limits: IntraChipLimits) -> float:
+    """The LP over all convex blocks: what generation is to find without listing them."""
+    blocks, reach = all_blocks(tables, limits.forward_backward), reach_of(tables)
+    convex = ~((blocks.member @ reach) & (blocks.member @ reach.T) & ~blocks.member).any(axis=1)
     convex[0] = False
     keep = convex & np.isfinite(blocks.seconds)
     member, seconds = blocks.member[keep].T.astype(float), blocks.seconds[keep]
     ones = np.ones((1, member.shape[1]))
-    equal = [(member, np.ones(n))] + [(ones, [limits.p_max])] * limits.exactly
+    equal = [(member, np.ones(tables.kernels))] + [(ones, [limits.p_max])] * limits.exactly
     most = {} if limits.exactly else {"A_ub": ones, "b_ub": [limits.p_max]}
     rows, sides = (np.concatenate(parts) for parts in zip(*equal, strict=True))
     answer = linprog(seconds / seconds.max(), A_eq=rows, b_eq=sides, **most)
     return float(answer.fun * seconds.max()) if answer.status == 0 else np.inf
+
+
+@given(st.one_of(tight_stages(most=6), stages(most=3, copies=(2,))), st.data())
+def test_every_block_is_a_point_of_the_model_at_no_more_than_its_time(stage, data: st.DataObject) -> None:
+    """The law that makes its bounds hold; where every kernel is a class of its own, it knows nothing else."""
+    tables, limits = stage
+    classes = interchangeable(tables)
+    block = np.zeros(tables.kernels, dtype=bool)
+    block[list(data.draw(st.sets(st.integers(0, tables.kernels - 1), min_size=1, max_size=4)))] = True
+    reach = reach_of(tables)
+    block |= (reach[block].any(axis=0)) & (reach[:, block].any(axis=1))  # convex
+    if (tables.parts_k[block] > 1).any():
+        return  # on its own, without a model
+    one = OneBlock(tables, limits, classes)
+    before = reach[:, block].any(axis=1) & ~block
+    one.model.fix(one.A, classes.counts(np.flatnonzero(block)))
+    one.model.fix(one.I, classes.counts(np.flatnonzero(before)))
+    one.model.minimize([(one.time, 1.0)])
+    solution = solve(one.model)
+    prices = price_blocks(tables, block[None, :])
+    forward = tables.sharded.forward_k[block]
+    mixed = limits.forward_backward == "separate" and forward.any() and not forward.all()
+    legal = bool(prices.legal[0]) and not mixed
+    if legal:
+        assert solution.termination is Termination.OPTIMAL
+        assert solution.objective * one.unit_s <= prices.time[0] * (1 + SAME)
+    if len(classes.size_c) == tables.kernels:
+        assert legal == (solution.x is not None)
+        assert not legal or close(solution.objective * one.unit_s, prices.time[0])
 
 
 @share(0.4)
@@ -207,6 +242,18 @@ def test_a_price_is_checked_where_no_milp_sees_it() -> None:
             raised = true.price_k.copy()
             raised[k] += 0.1 * best
             assert certified(*stage, Certificate(raised, 0.0), 60) <= best * (1 + SAME)
+
+
+def test_a_partition_is_not_worth_anything_where_it_may_be_missing() -> None:
+    """Two partitions, each worth the cheapest block, would cost more than the one that holds all three kernels."""
+    tables, limits = small([("a", "b"), ("b", "c")], {name: {"m": 4} for name in "abc"}, 1e6, overlap="none")
+    limits = replace(limits, p_max=2)
+    seconds = partitionings(tables, limits)[1]
+    cheapest = all_blocks(tables, "shared").seconds[1:].min()
+    assert seconds.min() < 2 * cheapest
+    assert certified(tables, limits, Certificate(np.zeros(3), cheapest), 60) == 0.0
+    exactly = replace(limits, exactly=True)
+    assert close(certified(tables, exactly, Certificate(np.zeros(3), cheapest * 0.999), 60), 2 * cheapest * 0.999)
 
 
 @share(0.1)

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from problem_cases import all_blocks, close, partitionings, stages, tables_of
+from problem_cases import all_blocks, close, partitionings, stages, tables_of, tight_stages
 from strategies import World, share
 
 from dfopt.documents.assumptions import Assumptions
@@ -40,7 +40,7 @@ def orders(tables: StageTables, forward_first: bool = False) -> list[Ints]:
     return [np.array(order, dtype=np.int64) for order in nx.all_topological_sorts(drawn)]
 
 
-@given(stages(), st.sampled_from([1, 2, 3, 512]), st.integers(1, 6))
+@given(st.one_of(stages(), tight_stages()), st.sampled_from([1, 2, 3, 512]), st.integers(1, 6))
 def test_an_interval_costs_what_its_block_costs(stage, rows: int, longest: int) -> None:
     tables, limits = stage
     rule, n = limits.forward_backward, tables.kernels
