@@ -153,17 +153,12 @@ def relaxation(tables: StageTables, limits: IntraChipLimits) -> float:
     return float(answer.fun * seconds.max()) if answer.status == 0 else np.inf
 
 
-@given(st.one_of(tight_stages(most=6), stages(most=3, copies=(2,))), st.data())
-def test_every_block_is_a_point_of_the_model_at_no_more_than_its_time(stage, data: st.DataObject) -> None:
-    """The law that makes its bounds hold; where every kernel is a class of its own, it knows nothing else."""
-    tables, limits = stage
-    classes = interchangeable(tables)
-    block = np.zeros(tables.kernels, dtype=bool)
-    block[list(data.draw(st.sets(st.integers(0, tables.kernels - 1), min_size=1, max_size=4)))] = True
-    reach = reach_of(tables)
-    block |= (reach[block].any(axis=0)) & (reach[:, block].any(axis=1))  # convex
-    if (tables.parts_k[block] > 1).any():
-        return  # on its own, without a model
+def check_point(tables: StageTables, limits: IntraChipLimits, block: np.ndarray) -> bool:
+    """Every legal block is a point of the model, at no more than its time; returns whether it is legal.
+
+    The law that makes its bounds hold. Where every kernel is a class of its own, the model knows no other blocks.
+    """
+    classes, reach = interchangeable(tables), reach_of(tables)
     one = OneBlock(tables, limits, classes)
     before = reach[:, block].any(axis=1) & ~block
     one.model.fix(one.A, classes.counts(np.flatnonzero(block)))
@@ -180,6 +175,29 @@ def test_every_block_is_a_point_of_the_model_at_no_more_than_its_time(stage, dat
     if len(classes.size_c) == tables.kernels:
         assert legal == (solution.x is not None)
         assert not legal or close(solution.objective * one.unit_s, prices.time[0])
+    return legal
+
+
+@share(0.5)
+@given(st.one_of(tight_stages(most=6), stages(most=3, copies=(2,))), st.data())
+def test_every_block_is_a_point_of_the_model_at_no_more_than_its_time(stage, data: st.DataObject) -> None:
+    tables, limits = stage
+    block = np.zeros(tables.kernels, dtype=bool)
+    block[list(data.draw(st.sets(st.integers(0, tables.kernels - 1), min_size=1, max_size=4)))] = True
+    reach = reach_of(tables)
+    block |= reach[block].any(axis=0) & reach[:, block].any(axis=1)  # convex
+    if (tables.parts_k[block] == 1).all():  # else it is on its own, without a model
+        check_point(tables, limits, block)
+
+
+@pytest.mark.parametrize("sram", [6.5, 7.5])
+def test_a_buffer_of_a_tensor_that_is_stored_anyway_cannot_be_passed_off_as_a_cut(sram: float) -> None:
+    """Beside the store for d, 3 tiles for c; if b and c were to read what is stored, 2."""
+    ends = [("a", "b"), ("b", "c"), ("a", "c"), ("a", "d")]
+    shapes = {name: {"m": 4} for name in "abcd"}
+    tables, limits = small(ends, shapes, sram * 4 * 2, fanout="shared", overlap="perfect")
+    slow = replace(tables, sharded=replace(tables.sharded, compute_k=tables.compute_k + 1.0 + np.arange(4)))
+    assert check_point(slow, limits, np.array([True, True, True, False])) == (sram > 7)
 
 
 @share(0.4)
@@ -205,6 +223,21 @@ def test_a_deep_buffer_cannot_be_passed_off_as_a_cut(fanout: str) -> None:
     best = partitionings(tables, limits)[1].min()
     found = generated(tables, limits)
     assert close(found.objective, best) and close(found.bound, relaxation(tables, limits))
+
+
+@share(0.1)
+@given(st.one_of(stages(least=3, most=6), stages(most=3, copies=(2,))))
+def test_every_column_with_kernels_is_a_convex_block_at_its_price(stage) -> None:
+    tables, limits = stage
+    generation = Generation(tables, limits)
+    generation.run(0.0, time.perf_counter() + 60)
+    blocks, reach = all_blocks(tables, limits.forward_backward), reach_of(tables)
+    for kernels, seconds, counts in zip(generation.kernels, generation.seconds, generation.counts, strict=True):
+        if kernels is not None:
+            assert close(seconds, blocks.seconds[(2**kernels).sum()], 1e-9)
+            assert (counts == generation.classes.counts(kernels)).all()
+            outside = np.setdiff1d(np.arange(tables.kernels), kernels)
+            assert not (reach[kernels].any(axis=0) & reach[:, kernels].any(axis=1))[outside].any()
 
 
 # -- certificates -----------------------------------------------------------------------------
