@@ -14,7 +14,7 @@ from pydantic import Field
 
 from dfopt.documents.base import Document
 from dfopt.errors import NotInZoo
-from dfopt.units import Bytes, Ratio
+from dfopt.units import Bandwidth, Bytes, Ratio
 
 Overlap = Literal["auto", "perfect", "none", "compute_memory"]
 
@@ -54,6 +54,11 @@ class Assumptions(Document):
         description="exact: alpha-beta time of the best algorithm per topology; dfmodel: its table",
     )
     all_reduce_passes: Literal[1, 2] = Field(default=2, description="of the dfmodel table only")
+    all_to_all_messages: Literal["crossing", "all"] = Field(
+        default="crossing",
+        description="of the dfmodel table only: messages of c chips that a cut carries, those that cross it one way"
+        " (c^2/4) or all (c^2), as in the version behind DFModel's FFT runs of Fig. 6",
+    )
     stage_time: Literal["sum", "max"] = Field(
         default="sum", description="inter-chip stage time from compute, network and point-to-point time"
     )
@@ -85,8 +90,25 @@ class Assumptions(Document):
         description="exact: gradient accumulators take SRAM and DRAM traffic and are reduced at the end of the step;"
         " dfmodel: free, and their all-reduce is spread over the microbatches",
     )
+    gradient_bandwidth: Bandwidth | None = Field(
+        default=None,
+        gt=0,
+        description="of gradients: dfmodel only: rate at which copies exchange them, per pass, whatever the network;"
+        " none = by its table. DFModel's DLRM runs add bytes to nanoseconds, which is 1 GB/s",
+    )
+    network_dims: Literal["parts", "whole"] = Field(
+        default="parts",
+        description="parts: a network dim may be shared by several parallelisms, each on groups of its chips;"
+        " whole: every dim carries one, as in DFModel",
+    )
+    schedule: Literal["one_f_one_b", "gpipe"] = Field(
+        default="one_f_one_b",
+        description="order of microbatches in a pipeline that trains: one_f_one_b holds the activations of at most pp"
+        " of them, and may be interleaved over chunks of layers; gpipe holds all of them",
+    )
     bubble: Literal["one_f_one_b", "interleaved"] = Field(
-        default="one_f_one_b", description="pipeline fill: (pp-1) stage times, or DFModel's (pp-1)/(layers-1)"
+        default="one_f_one_b",
+        description="pipeline fill: (pp-1) stage times over the plan's interleaving, or DFModel's (pp-1)/(layers-1)",
     )
     point_to_point: Literal["per_microbatch", "per_step"] = Field(
         default="per_microbatch", description="per_step: one hop per layer, once per step, as DFModel has it"
@@ -125,6 +147,7 @@ _DFMODEL = Assumptions(
     gradients="dfmodel",
     bubble="interleaved",
     point_to_point="per_step",
+    network_dims="whole",
     optimizer_bytes_per_parameter=0.0,
 )
 

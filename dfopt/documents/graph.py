@@ -23,7 +23,31 @@ from dfopt.units import Bytes
 
 Op = Literal["gemm", "matmul", "elementwise", "weight_update"]
 Phase = Literal["forward", "backward", "update"]
+CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "point_to_point"]
+Group = Literal["tp", "tp_first", "tp_rest", "dp", "all"]
+Runs = Literal["every_layer", "first", "last"]
+PIECES: tuple[Runs, ...] = ("every_layer", "first", "last")  # a kernel's place in it is the stage of its mapping
 Count = Field(ge=1, le=10**15)
+
+
+class Communication(Part):
+    """A collective that a kernel needs in every evaluation, whatever its sharding.
+
+    Embedding rows that live on other chips, the transpose of an FFT, the panel of an LU step: what an
+    operation sends because of what it computes. ``over`` is the group of chips:
+
+    * ``tp``: all tensor-parallel chips; ``tp_first``, ``tp_rest``: those along the first network dim that
+      carries tensor parallelism, or along the others (the columns and rows of a process grid). Each such
+      smaller group works on its share of the tensor, all at the same time.
+    * ``dp``: the data-parallel copies; ``all``: tensor-parallel chips and copies together. Every copy brings a
+      tensor of this size to an ``all_to_all`` or ``all_gather``.
+
+    Communications of one kernel that use different network dims run at the same time.
+    """
+
+    kind: CollectiveKind
+    bytes: Bytes = Field(gt=0, description="of the whole tensor in one evaluation, see dfopt.physics.collectives")
+    over: Group = "tp"
 
 
 class Kernel(Part):
@@ -53,7 +77,31 @@ class Kernel(Part):
         description="kernel whose output this one's output is added to; partial sums travel with its collective",
     )
     stage_with: str | None = Field(default=None, description="kernel that must sit in the same pipeline stage")
+    distributed: bool = Field(
+        default=False,
+        description="spread evenly over the tensor-parallel chips by the workload itself (a block-cyclic matrix):"
+        " no sharding is chosen, and what it communicates is listed under communications",
+    )
+    communications: tuple[Communication, ...] = Field(
+        default=(), max_length=16, description="collectives of every evaluation, whatever the sharding"
+    )
     dram_bytes_per_chip: Bytes = Field(default=0.0, description="extra DRAM traffic per evaluation, such as a KV cache")
+    dram_bytes: Bytes = Field(
+        default=0.0,
+        ge=0,
+        description="extra DRAM traffic of one evaluation, spread over the tensor-parallel chips, such as lookups",
+    )
+    resident_bytes: Bytes = Field(
+        default=0.0,
+        ge=0,
+        description="DRAM that its data holds for the whole step, spread over all tensor- and data-parallel chips of"
+        " its stage: embedding tables, the matrix of an LU",
+    )
+    runs: Runs = Field(
+        default="every_layer",
+        description="of a graph with repeat > 1: in every repeat, or once per microbatch before the first repeat (an"
+        " embedding) or after the last (logits and loss); backward kernels stay with their forward ones",
+    )
 
     @property
     def streamed(self) -> str:
@@ -86,7 +134,11 @@ class Tensor(Part):
 
 
 class Graph(Document):
-    """A workload: a DAG of kernels, evaluated once per microbatch and repeated ``repeat`` times."""
+    """A workload: a DAG of kernels, evaluated once per microbatch and repeated ``repeat`` times.
+
+    Kernels of a repeated graph that run before the first or after the last repeat only (``Kernel.runs``) are pieces
+    of their own: no tensor connects them with the layer. They load the first and the last pipeline stage.
+    """
 
     SCHEMA: ClassVar[str] = "dfopt/graph/1"
 
@@ -150,6 +202,15 @@ class Graph(Document):
         return level
 
     @property
+    def has_pieces(self) -> bool:
+        """Whether some kernels run once per microbatch and others in every repeat."""
+        return self.repeat > 1 and any(kernel.runs != "every_layer" for kernel in self.kernels)
+
+    def piece_of(self, kernel: Kernel) -> int:
+        """Piece of a kernel as a position in :data:`PIECES`; 0 in a graph that is drawn once."""
+        return PIECES.index(kernel.runs) if self.repeat > 1 else 0
+
+    @property
     def trains(self) -> bool:
         """Whether the graph has a backward pass or weight updates."""
         return any(kernel.phase != "forward" for kernel in self.kernels)
@@ -199,6 +260,40 @@ def _structure_issues(graph: Graph) -> Iterable[Issue]:
                     )
     yield from _operand_issues(graph, known)
     yield from _cycle_issues(graph, known)
+    if graph.has_pieces:
+        yield from _piece_issues(graph, known)
+
+
+def _piece_issues(graph: Graph, known: dict[str, int]) -> Iterable[Issue]:
+    """What connects kernels that run in every repeat with those that run once."""
+    apart = "what passes between pieces goes through DRAM: put it in dram_bytes of both kernels"
+    runs = {name: graph.kernels[position].runs for name, position in known.items()}
+    if "every_layer" not in runs.values():
+        yield Issue(
+            "$.repeat",
+            f"found {graph.repeat}, but no kernel runs in every layer",
+            "leave repeat out, or let some kernels run every_layer",
+        )
+    for position, kernel in enumerate(graph.kernels):
+        for key in ("accumulates_into", "stage_with"):
+            other = getattr(kernel, key)
+            if other in runs and runs[other] != kernel.runs:
+                yield Issue(
+                    f"$.kernels[{position}].{key}",
+                    f"kernel {kernel.name!r} runs {kernel.runs}, but {other!r} runs {runs[other]}",
+                    "name a kernel of the same piece",
+                )
+    for field, tensors in (("tensors", graph.tensors), ("carried", graph.carried)):
+        for position, tensor in enumerate(tensors):
+            if tensor.src not in runs or tensor.dst not in runs:
+                continue
+            ends = runs[tensor.src], runs[tensor.dst]
+            if ends[0] != ends[1]:
+                message = f"{tensor.src!r} runs {ends[0]}, but {tensor.dst!r} runs {ends[1]}"
+                yield Issue(f"$.{field}[{position}]", message, apart)
+            elif field == "carried" and ends[0] != "every_layer":
+                message = f"{tensor.src!r} runs {ends[0]} and not in every layer: nothing is carried to a next one"
+                yield Issue(f"$.{field}[{position}]", message, "remove the tensor")
 
 
 def _operand_issues(graph: Graph, known: dict[str, int]) -> Iterable[Issue]:

@@ -9,22 +9,29 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.parts import ChipPart, LinkPart, MemoryPart, TopologyPart
 from dfopt.documents.pins import Pins
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
+from dfopt.documents.study import Study
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
 
 KINDS: dict[str, type[Document]] = {
     "graph": Graph,
     "system": System,
+    "chip": ChipPart,
+    "memory": MemoryPart,
+    "link": LinkPart,
+    "topology": TopologyPart,
     "assumptions": Assumptions,
     "pins": Pins,
     "plan": Plan,
     "mapping": Mapping,
     "score": Score,
     "result": Result,
+    "study": Study,
 }
 
 

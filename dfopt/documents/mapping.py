@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Document, Part
 from dfopt.documents.plan import Plan
 
-Sharding = Literal["outer", "m", "k", "n", "none"]
+Sharding = Literal["outer", "m", "k", "n", "none", "even"]
 
 
 class KernelMapping(Part):
@@ -17,7 +17,12 @@ class KernelMapping(Part):
 
     name: str
     sharding: Sharding = Field(default="none", description="axis split over the tensor-parallel chips")
-    stage: int = Field(default=0, ge=0, description="pipeline stage; of a repeated layer always 0, each stage alike")
+    stage: int = Field(
+        default=0,
+        ge=0,
+        description="pipeline stage; of a repeated layer 0, whatever stage a repeat is in, of what runs before the"
+        " first repeat 1, after the last 2",
+    )
     partition: int = Field(ge=0, description="on-chip partition of its stage; partitions run one after another")
     tiles: int = Field(default=1, ge=1, description="compute tiles of the chip given to it")
 
@@ -43,7 +48,7 @@ class Mapping(Document):
 
     @property
     def stages(self) -> int:
-        """Number of distinct stages: 1 when one repeated layer stands for all."""
+        """Number of distinct stages: 1 when one repeated layer stands for all and nothing runs before or after."""
         return max(kernel.stage for kernel in self.kernels) + 1
 
     def partitions(self, stage: int = 0) -> list[list[str]]:

@@ -89,6 +89,25 @@ class Sensitivity(Part):
     proven: bool
 
 
+class Space(Part):
+    """How many mappings the search covered, as powers of ten; limits such as SRAM exclude some of them."""
+
+    plans: int
+    log10_shardings: float = Field(description="of one plan, at the degree of tensor parallelism with the most")
+    log10_stages: float = Field(description="of one plan: kernels drawn once, over the pipeline stages")
+    log10_fusions: float = Field(description="of one stage: ordered partitions of its kernels into convex blocks")
+    tile_counts: int
+    log10_total: float
+    exact: bool = Field(description="false: at least so many, where counting them all would take too long")
+
+    def __str__(self) -> str:
+        parts = [f"{self.plans} plan{'' if self.plans == 1 else 's'}", f"10^{self.log10_shardings:.1f} shardings"]
+        parts += [f"10^{self.log10_stages:.1f} stages"] if self.log10_stages else []
+        parts += [f"10^{self.log10_fusions:.1f} fusions"]
+        parts += [f"{self.tile_counts} tile sizes"] if self.tile_counts > 1 else []
+        return f"{' x '.join(parts)}: {'' if self.exact else 'at least '}10^{self.log10_total:.1f} mappings"
+
+
 class Request(Part):
     """What was asked for beside graph, system and assumptions; none means free."""
 
@@ -98,6 +117,7 @@ class Request(Part):
     tp_dims: tuple[str, ...] | None = None
     pp_dims: tuple[str, ...] | None = None
     dp_dims: tuple[str, ...] | None = None
+    interleave: int | None = None
     p_max: int | None = None
     gap: float = 0.0
     pin_sharding: dict[str, Sharding] = Field(default_factory=dict)
@@ -139,12 +159,17 @@ class Result(Document):
     mapping: Mapping
     score: Score
     plans: tuple[PlanRecord, ...]
+    space: Space | None = None
     matrices: tuple[Matrices, ...]
     sensitivity: tuple[Sensitivity, ...] = ()
     assumptions: Assumptions
     p_max: int
     request: Request
     graph: Graph
+    variants: tuple[Graph, ...] = Field(
+        default=(),
+        description="the same workload for the microbatch sizes that lost; their plans are among the records",
+    )
     system: System
     provenance: Provenance
     seal: str = Field(default="", description="digest of all the rest: a result that was edited says so")

@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
+from pydantic import Field
+
 from dfopt.documents.base import Document, Part
 
 Bound = Literal["compute", "memory", "network"]
 
 
 class PartitionScore(Part):
-    """One on-chip partition of one stage, for one microbatch and one layer."""
+    """One on-chip partition of one stage of the mapping, for one microbatch and one layer."""
 
     stage: int
     partition: int
@@ -27,17 +29,25 @@ class PartitionScore(Part):
 
 
 class StageScore(Part):
-    """One distinct pipeline stage, for one microbatch. ``dram_*`` are bytes per chip."""
+    """One distinct pipeline stage, for one microbatch. ``dram_*`` are bytes per chip.
+
+    ``holds`` are the stages of the mapping whose kernels it runs: its own, or where some kernels of a repeated graph
+    run once per microbatch 0, the layer, and 1 or 2, those before the first or after the last layer; these take
+    ``once_time_s``.
+    """
 
     stage: int
     layers: int
     layer_time_s: float
+    once_time_s: float = 0.0
     point_to_point_s: float
     time_s: float
+    holds: tuple[int, ...] = ()
     dram_weights_bytes: float
     dram_gradients_bytes: float
     dram_optimizer_bytes: float
     dram_activations_bytes: float
+    dram_resident_bytes: float = 0.0
 
     @property
     def dram_bytes(self) -> float:
@@ -47,6 +57,7 @@ class StageScore(Part):
             + self.dram_gradients_bytes
             + self.dram_optimizer_bytes
             + self.dram_activations_bytes
+            + self.dram_resident_bytes
         )
 
 
@@ -71,7 +82,15 @@ class Score(Document):
     stages: tuple[StageScore, ...]
     partitions: tuple[PartitionScore, ...]
     collectives: dict[str, int]
+    price_usd: float | None = Field(default=None, description="of the system; none if a part has no price")
+    power_w: float | None = Field(default=None, description="of the system; none if a part has no power")
+    energy_per_step_j: float | None = Field(default=None, description="power of the system x time of a step")
     violations: tuple[str, ...] = ()
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether some kernels run once per microbatch and others in every layer."""
+        return any(len(stage.holds) > 1 for stage in self.stages)
 
     @property
     def feasible(self) -> bool:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import math
-import os
+import re
 from collections.abc import Iterator
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Document, Part
-from dfopt.documents.zoo import find
+from dfopt.documents.graph import CollectiveKind
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.units import Bandwidth, Bytes, Flop, FlopRate, Hertz, Ratio, Seconds
 
@@ -22,10 +22,19 @@ class Sram(Part):
 
 
 class Dram(Part):
-    """Off-chip memory of one chip. ``capacity`` may be left out: then it is not a limit."""
+    """Off-chip memory of one chip. ``capacity`` may be left out: then it is not a limit.
+
+    Prices and powers here, of `NetworkDim` and of `Link` are per GB/s = 1e9 B/s of bandwidth, as their names say.
+    """
 
     bandwidth: Bandwidth = Field(gt=0)
     capacity: Bytes | None = Field(default=None, gt=0)
+    usd_per_gb_s: float | None = Field(
+        default=None, ge=0, description="price in USD per GB/s of bandwidth; 0 = in the price of the chip"
+    )
+    w_per_gb_s: float | None = Field(
+        default=None, ge=0, description="power in W per GB/s of bandwidth; 0 = in the power of the chip"
+    )
 
 
 class EfficiencyRow(Part):
@@ -49,8 +58,8 @@ class EfficiencyRow(Part):
         return self.unit == other.unit and asks[0] <= theirs[0] and asks[1] <= theirs[1]
 
 
-class Chip(Part):
-    """One accelerator: ``tiles`` compute tiles, each a systolic array of ``lanes x stages`` units.
+class ChipBody(Part):
+    """A chip without its off-chip memory: what a part file of chips describes.
 
     ``peak`` is the dense rate of the whole chip at the graph's word size. It may be left out
     when lanes, stages and frequency are given: ``2 * lanes * stages * tiles * frequency``.
@@ -73,7 +82,8 @@ class Chip(Part):
         " the first that applies counts, so the largest kernels come first and a row without conditions last",
     )
     sram: Sram
-    dram: Dram
+    price_usd: float | None = Field(default=None, ge=0, description="price of one chip in USD")
+    power_w: float | None = Field(default=None, ge=0, description="power of one chip under load in W")
 
     @property
     def peak_flops(self) -> float:
@@ -98,18 +108,135 @@ class Chip(Part):
         return self
 
 
+class Chip(ChipBody):
+    """One accelerator: ``tiles`` compute tiles, each a systolic array of ``lanes x stages`` units.
+
+    ``peak`` is the dense rate of the whole chip at the graph's word size. It may be left out
+    when lanes, stages and frequency are given: ``2 * lanes * stages * tiles * frequency``.
+    """
+
+    dram: Dram
+
+
+class CollectiveFactor(Part):
+    """What a measurement says about one collective on a network dim, in place of the formula's figures."""
+
+    bandwidth_share: Ratio = Field(
+        default=1.0,
+        gt=0,
+        le=1,
+        description="share of the link bandwidth that the collective sustains for large tensors",
+    )
+    latency: Seconds | None = Field(
+        default=None, ge=0, description="time of the collective for a vanishing tensor; none = as the formula has it"
+    )
+
+
 class NetworkDim(Part):
     """One dimension of the network: every chip is in one group of ``size`` chips of this dim.
 
-    ``link_bandwidth`` is per link and direction: a ring chip has two links, a switch chip one
-    port, a fully connected chip ``size - 1`` links. ``latency`` is per hop (through a switch: once).
+    ``link_bandwidth`` is per link and direction: a ring or line chip has two links (one at the ends of a line), a
+    switch chip one port, a fully connected chip ``size - 1`` links. ``latency`` is per hop (through a switch: once).
     """
 
     name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
-    topology: Literal["ring", "switch", "fully_connected"]
+    topology: Literal["ring", "line", "switch", "fully_connected"]
     size: int = Field(ge=1, le=10**7)
     link_bandwidth: Bandwidth = Field(gt=0)
     latency: Seconds = Field(default=0.0, ge=0)
+    tier: Literal["package", "node", "rack", "cluster"] | None = Field(
+        default=None, description="where the links of this dim run"
+    )
+    in_network_reduction: bool = Field(
+        default=False, description="of a switch: it adds and multicasts, so that each chip sends a sum only once"
+    )
+    factors: dict[CollectiveKind, CollectiveFactor] = Field(
+        default_factory=dict, description="measured figures of collectives on this dim; none = the formula's own"
+    )
+
+    link_usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of a link in USD per GB/s")
+    link_w_per_gb_s: float | None = Field(default=None, ge=0, description="power of a link in W per GB/s")
+    switch_usd_per_gb_s: float | None = Field(
+        default=None, ge=0, description="price of a switch in USD per GB/s of a port, each port"
+    )
+    switch_w_per_gb_s: float | None = Field(
+        default=None, ge=0, description="power of a switch in W per GB/s of a port, each port"
+    )
+
+    @model_validator(mode="after")
+    def _only_switches_reduce(self) -> Self:
+        if self.in_network_reduction and self.topology != "switch":
+            raise ValueError(
+                f"in_network_reduction is a feature of switches, found topology {self.topology}: leave it out"
+            )
+        return self
+
+    def part(self, size: int, stride: int = 1) -> NetworkDim:
+        """The dim that groups of ``size`` of its chips see, ``stride`` apart, when all groups communicate at once.
+
+        Neighbours of a ring or line that are ``stride`` apart are as many links away, and those links are
+        shared by ``stride`` groups. A part of a ring has two ends, unless it reaches around; then two chips have
+        two ways to each other. Any chips of a switch or of a fully connected dim are wired as the whole.
+
+        Parameters
+        ----------
+        size : int
+            Chips of a part.
+        stride : int
+            Distance of its neighbours; ``size * stride`` divides the dim's size.
+
+        Examples
+        --------
+        >>> x = NetworkDim(name="x", topology="ring", size=8, link_bandwidth=25e9)
+        >>> inner, outer = x.part(4), x.part(2, 4)
+        >>> inner.topology, inner.link_bandwidth, outer.topology, outer.link_bandwidth
+        ('line', 25000000000.0, 'ring', 12500000000.0)
+        """
+        if size < 1 or stride < 1 or self.size % (size * stride):
+            raise ValueError(f"no part of {size} chips {stride} apart tiles dim {self.name!r} of {self.size}")
+        if size == self.size:
+            return self
+        changes: dict[str, object] = {"name": part_name(self.name, size, stride), "size": size}
+        if self.topology in ("ring", "line"):
+            around = self.topology == "ring" and size * stride == self.size
+            ways = 2 if around and size == 2 else 1
+            changes |= {
+                "topology": "ring" if around else "line",
+                "link_bandwidth": self.link_bandwidth * ways / stride,
+                "latency": self.latency * stride,
+            }
+        return self.model_copy(update=changes)
+
+
+def part_name(name: str, size: int, stride: int = 1) -> str:
+    """How a part of a network dim is written: ``x[8]``, or ``x[4@8]`` for four chips, eight apart.
+
+    Examples
+    --------
+    >>> part_name("x", 8), part_name("x", 4, 8)
+    ('x[8]', 'x[4@8]')
+    """
+    return f"{name}[{size}]" if stride == 1 else f"{name}[{size}@{stride}]"
+
+
+def split_part_name(name: str) -> tuple[str, int | None, int]:
+    """The dim, size and stride that the name of a dim or of a part means; a whole dim has no size.
+
+    Raises
+    ------
+    ValueError
+        If it is written otherwise.
+
+    Examples
+    --------
+    >>> split_part_name("x"), split_part_name("x[8]"), split_part_name("x[4@8]")
+    (('x', None, 1), ('x', 8, 1), ('x', 4, 8))
+    """
+    found = re.fullmatch(r"([^\[\]]+)(?:\[(\d+)(?:@(\d+))?\])?", name)
+    if found is None:
+        raise ValueError(f"found {name!r}, expected a network dim such as x, or a part of it such as x[8] or x[4@8]")
+    dim, size, stride = found.groups()
+    return dim, int(size) if size else None, int(stride) if stride else 1
 
 
 class System(Document):
@@ -132,8 +259,13 @@ class System(Document):
         return math.prod(dim.size for dim in self.network)
 
     def dim(self, name: str) -> NetworkDim:
-        """The network dim with this name."""
-        return next(dim for dim in self.network if dim.name == name)
+        """The network dim with this name, or the part of one that it means (``x[8]``, ``x[4@8]``)."""
+        whole, size, stride = split_part_name(name)
+        found = next((dim for dim in self.network if dim.name == whole), None)
+        if found is None:
+            have = ", ".join(dim.name for dim in self.network) or "none"
+            raise ValueError(f"{self.name} has no network dim {whole!r}; it has {have}")
+        return found if size is None else found.part(size, stride)
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
@@ -173,19 +305,3 @@ def _efficiency_issues(rows: tuple[EfficiencyRow, ...] | None) -> Iterator[Issue
                 f"no row of the {unit} unit is without conditions, so some kernels would have no share",
                 f"end with a row {{unit: {unit}, share: ...}} for all the rest",
             )
-
-
-def load_system(name_or_path: str | os.PathLike[str]) -> System:
-    """Load a system from the zoo or a file.
-
-    Raises
-    ------
-    DocumentError
-        With every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo.
-
-    Examples
-    --------
-    >>> load_system("sn10-8-ring").chips
-    8
-    """
-    return System.load(find("systems", name_or_path))

@@ -1,15 +1,18 @@
-"""The zoos: graphs and systems by name, and files by path."""
+"""The zoos: graphs, systems and the parts of systems by name, and files by path."""
 
 from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final, Literal, NoReturn
+from typing import Final, Literal, NoReturn, get_args
 
 from dfopt.errors import DocumentError, Issue, NotInZoo, close_matches
 
-Kind = Literal["graphs", "systems"]
+Kind = Literal["graphs", "systems", "chips", "memories", "links", "topologies"]
+KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
+PART_KINDS: Final[tuple[Kind, ...]] = KINDS[2:]  # what systems are made of; in folders of systems/
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
+_ONE: Final[dict[str, str]] = {"memories": "memory", "topologies": "topology"}
 
 
 def _fail(path: str, message: str, remedy: str) -> NoReturn:
@@ -18,12 +21,30 @@ def _fail(path: str, message: str, remedy: str) -> NoReturn:
 
 def _zoo_folder(kind: Kind) -> Path:
     """The zoo inside the installed package, or else in the checkout around it."""
-    shipped = _PACKAGE / "_zoo" / kind
-    return shipped if shipped.is_dir() else _PACKAGE.parent / kind
+    inner = Path("systems", kind) if kind in PART_KINDS else Path(kind)
+    shipped = _PACKAGE / "_zoo" / inner
+    return shipped if shipped.is_dir() else _PACKAGE.parent / inner
+
+
+def one(kind: Kind) -> str:
+    """The word for one of a kind.
+
+    Examples
+    --------
+    >>> one("systems"), one("memories")
+    ('system', 'memory')
+    """
+    return _ONE.get(kind, kind[:-1])
 
 
 def zoo(kind: Kind) -> list[str]:
-    """The names in the zoo, sorted."""
+    """The names in the zoo, sorted.
+
+    Examples
+    --------
+    >>> zoo("memories")[:2]
+    ['3d-dram-100tb-s', '3d-dram-imec']
+    """
     return sorted(path.stem for path in _zoo_folder(kind).glob("*.yaml"))
 
 
@@ -60,7 +81,9 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
         _fail(text, "found a directory, expected a file", f"name a file in it, or one of `dfopt list {kind}`")
     if isinstance(name_or_path, os.PathLike) or is_path(text):
         _fail(text, "no such file", f"check the spelling; zoo names have no suffix: `dfopt list {kind}`")
-    other: Kind = "systems" if kind == "graphs" else "graphs"
-    if text in zoo(other):
-        _fail(text, f"found the name of a {other[:-1]}, expected a {kind[:-1]}", "the order is GRAPH SYSTEM")
+    # The graphs and systems first: a name such as gb200-nvl72 may be that of a part too.
+    other = next((each for each in KINDS if each != kind and text in zoo(each)), None)
+    if other is not None:
+        remedy = "the order is GRAPH SYSTEM" if {kind, other} == {"graphs", "systems"} else f"`dfopt list {kind}`"
+        _fail(text, f"found the name of a {one(other)}, expected a {one(kind)}", remedy)
     raise NotInZoo(text, close_matches(text, names, 0.5), kind)

@@ -1,0 +1,32 @@
+"""One link of a network: what joins two chips, or a chip and a switch."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from dfopt.documents.base import Part
+from dfopt.units import Bandwidth, Seconds
+
+
+class Link(Part):
+    """A full-duplex link, such as one NVLink connection or one Ethernet port.
+
+    Examples
+    --------
+    >>> Link(bandwidth=25e9, latency=900e-9).tier is None
+    True
+    """
+
+    bandwidth: Bandwidth = Field(gt=0, description="per link and direction")
+    latency: Seconds = Field(default=0.0, ge=0, description="of one hop; through a switch: chip to chip")
+    tier: Literal["package", "node", "rack", "cluster"] | None = Field(default=None, description="where the link runs")
+    usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of the link in USD per GB/s")
+    w_per_gb_s: float | None = Field(default=None, ge=0, description="power of the link in W per GB/s")
+    switch_usd_per_gb_s: float | None = Field(
+        default=None, ge=0, description="price of a switch for such links in USD per GB/s of a port, each port"
+    )
+    switch_w_per_gb_s: float | None = Field(
+        default=None, ge=0, description="power of a switch for such links in W per GB/s of a port, each port"
+    )

@@ -1,0 +1,307 @@
+"""A study: a grid of graphs, systems, assumptions and options, and the claims to be checked on its results."""
+
+from __future__ import annotations
+
+import keyword
+from collections.abc import Iterable, Iterator
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic_core import PydanticCustomError
+
+from dfopt.documents.base import Document, Part, problem
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
+from dfopt.documents.study_expressions import check_expression
+from dfopt.errors import did_you_mean, json_path
+from dfopt.units import Seconds
+
+Label = Annotated[str, Field(min_length=1, max_length=200)]
+Aggregate = Literal[
+    "mean", "geometric_mean", "median", "min", "max",
+    "mean_of_ratios", "geometric_mean_of_ratios", "min_of_ratios", "max_of_ratios", "argmax", "argmin",
+]  # fmt: skip
+TARGETS = ("graph", "system", "assumptions", "options")
+
+
+class GraphEntry(Part):
+    """A graph of the study: a zoo name or a path, with some parameters of its workload replaced."""
+
+    graph: str = Field(min_length=1, description="zoo name, or path from the study's folder")
+    label: Label | None = Field(default=None, description="in the frame; none = the graph's name")
+    parameters: dict[str, Any] = Field(default_factory=dict)
+    options: dict[str, Any] = Field(default_factory=dict, description="options of the study that this graph replaces")
+
+
+class SystemEntry(Part):
+    """A system given as a whole, with some fields replaced."""
+
+    system: str = Field(min_length=1, description="zoo name, or path from the study's folder")
+    label: Label | None = Field(default=None, description="in the frame; none = the system's name")
+    set: dict[str, Any] = Field(default_factory=dict, description="field such as chip.sram.capacity -> value")
+    graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
+
+
+class PartChoice(Part):
+    """A part of a system under a label: a name of the zoo of parts, or what a system file may say in its place."""
+
+    label: Label
+    use: str | dict[str, Any] | tuple[str | dict[str, Any], ...]
+
+
+Choice = Label | PartChoice
+
+
+class PartsEntry(Part):
+    """All systems that a choice of parts makes: chips x memories x links x topologies."""
+
+    chips: tuple[Choice, ...]
+    memories: tuple[Choice, ...] = Field(default=(), description="none = every chip's own")
+    links: tuple[Choice, ...] = Field(default=(), description="none = those that the topologies name")
+    topologies: tuple[Choice, ...]
+    set: dict[str, Any] = Field(default_factory=dict, description="field such as chip.sram.capacity -> value")
+    graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
+
+
+# No keys of an entry, so that a place in the file is not taken for one of them.
+_WHOLE, _PARTS = "a whole system", "a product of parts"
+
+
+def _kind_of_systems(value: Any) -> str:
+    keys = value if isinstance(value, dict) else getattr(value, "model_fields_set", ())
+    return _PARTS if "chips" in keys or ("system" not in keys and "topologies" in keys) else _WHOLE
+
+
+Systems = Annotated[
+    Annotated[SystemEntry, Tag(_WHOLE)] | Annotated[PartsEntry, Tag(_PARTS)], Discriminator(_kind_of_systems)
+]
+
+
+class AssumptionsEntry(Part):
+    """A profile of assumptions with some fields replaced; several of them are an axis."""
+
+    profile: str = "default"
+    label: Label | None = Field(default=None, description="in the frame; none = the profile's name")
+    set: dict[str, Any] = Field(default_factory=dict, description="field -> value")
+    graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
+
+
+class SolveOptions(Part):
+    """What every cell is solved with; the same as the keyword arguments of ``dfopt.optimize``."""
+
+    tp: int | None = Field(default=None, ge=1)
+    pp: int | None = Field(default=None, ge=1)
+    dp: int | None = Field(default=None, ge=1)
+    tp_dims: tuple[str, ...] | None = None
+    pp_dims: tuple[str, ...] | None = None
+    dp_dims: tuple[str, ...] | None = None
+    p_max: int | None = Field(default=None, ge=1)
+    formulation: Literal["auto", "assignment", "columns"] = "auto"
+    gap: float = Field(default=0.0, ge=0.0, le=1.0)
+    time_limit: Seconds = Field(default=60.0, ge=0.1)
+    solver: str = "highs"
+    pin_partition: dict[str, int] = Field(default_factory=dict)
+    pin_sharding: dict[str, Sharding] = Field(default_factory=dict)
+
+
+class AxisValue(Part):
+    """One value of a named axis: what the frame shows, and the fields it sets."""
+
+    label: Label | int | float
+    set: dict[str, Any] = Field(
+        default_factory=dict,
+        description="graph.PARAMETER, system.FIELD, assumptions.FIELD or options.FIELD -> value",
+    )
+
+
+class Filter(Part):
+    """Cells that the study leaves out."""
+
+    drop: str = Field(description="condition over the axes")
+    because: str = ""
+
+
+class Claim(Part):
+    """A figure that follows from the frame, what a source says it is, and when it counts as reproduced.
+
+    ``value`` is aggregated over the cells of ``over`` and divided by the same over those of ``against``. A
+    ``mean_of_ratios`` divides the means of groups of cells equal in the columns ``match``, and takes the mean of the
+    quotients; so do the other aggregates ``of_ratios``. ``argmax`` and ``argmin`` tell the value of ``of`` in the
+    cell where ``value`` is extreme.
+    """
+
+    name: str = Field(min_length=1)
+    figure: str = Field(default="", description="where the source says so, such as Fig. 10")
+    paper: float | None = Field(default=None, description="what the source says")
+    value: str = Field(description="column, or arithmetic of columns")
+    over: str | None = Field(default=None, description="condition; none = all cells")
+    against: str | None = Field(default=None, description="condition; none = no division")
+    aggregate: Aggregate = "mean"
+    match: tuple[str, ...] = Field(default=(), description="of the aggregates of_ratios: columns equal in both cells")
+    of: str | None = Field(default=None, description="of argmax and argmin: the column to tell")
+    within: float | None = Field(default=None, ge=0, description="holds within this relative distance of paper")
+    at_least: float | None = None
+    at_most: float | None = None
+    reason: str = Field(default="", description="why it does not hold, where it does not")
+
+    @model_validator(mode="after")
+    def _says_what_it_needs(self) -> Self:
+        if self.within is not None and self.paper is None:
+            raise problem("within is a distance from paper, which is missing", "add paper, or use at_least, at_most")
+        if self.within is None and self.at_least is None and self.at_most is None:
+            raise problem("a claim that cannot fail says nothing", "add within, at_least or at_most")
+        ratios, extreme = self.aggregate.endswith("_of_ratios"), self.aggregate in ("argmax", "argmin")
+        if ratios and (self.against is None or not self.match):
+            raise problem(f"{self.aggregate} needs against and match", "say which cells are divided by which")
+        if self.match and not ratios:
+            raise problem("match belongs to an aggregate of_ratios", "leave it out", "$.match")
+        if extreme and (self.of is None or self.against is not None):
+            raise problem(f"{self.aggregate} needs of, and no against", "of names the column to tell")
+        if self.of is not None and not extreme:
+            raise problem("of belongs to aggregate: argmax or argmin", "leave it out", "$.of")
+        return self
+
+
+class Study(Document):
+    """A grid of cells to solve, and claims to check on the frame of their results.
+
+    The cells are the product graphs x systems x assumptions x axes, less what the filters drop, and less systems and
+    assumptions that are for other graphs.
+
+    Examples
+    --------
+    >>> study = Study(
+    ...     name="ring",
+    ...     graphs=[{"graph": "gpt2-small"}],
+    ...     systems=[{"system": "sn10-8-ring"}],
+    ...     axes={"degree": [{"label": 8, "set": {"options.tp": 8}}, {"label": 4, "set": {"options.tp": 4}}]},
+    ... )
+    >>> study.columns[:3], study.axes["degree"][1].label
+    (('graph', 'system', 'chip'), 4)
+    """
+
+    SCHEMA: ClassVar[str] = "dfopt/study/1"
+
+    name: str = Field(min_length=1, max_length=200)
+    description: str = ""
+    source: str = ""
+    graphs: tuple[GraphEntry, ...]
+    systems: tuple[Systems, ...]
+    assumptions: tuple[AssumptionsEntry, ...] = (AssumptionsEntry(),)
+    options: SolveOptions = SolveOptions()
+    axes: dict[str, tuple[AxisValue, ...]] = Field(default_factory=dict)
+    filters: tuple[Filter, ...] = ()
+    cost_counts: Literal["exact", "dfmodel"] = Field(
+        default="exact", description="links and switches that the price counts: the cables, or as DFModel's program"
+    )
+    seed: int = Field(default=0, ge=0)
+    claims: tuple[Claim, ...] = ()
+
+    @property
+    def axis_columns(self) -> tuple[str, ...]:
+        """Columns that tell the cells apart: the built-in ones and the named axes."""
+        return (*AXIS_COLUMNS, *self.axes)
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """All columns of the frame."""
+        return (*self.axis_columns, *COLUMNS)
+
+    @model_validator(mode="after")
+    def _holds_together(self) -> Self:
+        for place, values in self._sets():
+            _check_targets(place, values)
+        for name, points in self.axes.items():
+            where = json_path("axes", name)
+            if not name.isidentifier() or keyword.iskeyword(name):
+                raise problem(f"found the axis {name!r}, expected a word", "use letters, digits and _", where)
+            if name in AXIS_COLUMNS or name in COLUMNS:
+                raise problem(f"the frame has a column {name!r} already", "choose another name", where)
+            if not points:
+                raise problem("an axis without values", "give one or more values, or leave it out", where)
+            _check_distinct(where, (point.label for point in points))
+            if len({isinstance(point.label, str) for point in points}) > 1:
+                raise problem("labels are text and numbers mixed", "use one kind, so that they sort", where)
+        for where, group, may_be_empty in self._labelled():
+            if not group and not may_be_empty:
+                raise problem("found an empty list, expected one or more entries", "each list is multiplied", where)
+            _check_distinct(where, group)
+        known = {entry.label or entry.graph for entry in self.graphs}
+        for key, entries in (("systems", self.systems), ("assumptions", self.assumptions)):
+            for i, entry in enumerate(entries):
+                for name in entry.graphs:
+                    if name not in known:
+                        where = json_path(key, i, "graphs")
+                        remedy = did_you_mean(name, known, f"labels: {', '.join(sorted(known))}")
+                        raise problem(f"found {name!r}, expected the label of a graph", remedy, where)
+        texts = {*TEXT_COLUMNS, *(name for name, points in self.axes.items() if isinstance(points[0].label, str))}
+        for i, rule in enumerate(self.filters):
+            _check(json_path("filters", i, "drop"), rule.drop, "condition", self.axis_columns)
+        for i, claim in enumerate(self.claims):
+            _check(json_path("claims", i, "value"), claim.value, "value", self.columns, texts)
+            for key in ("over", "against"):
+                if (text := getattr(claim, key)) is not None:
+                    _check(json_path("claims", i, key), text, "condition", self.columns)
+            for position, column in enumerate(claim.match):
+                if column not in self.columns:
+                    remedy = did_you_mean(column, self.columns, f"columns: {', '.join(self.columns)}")
+                    raise problem(f"there is no column {column!r}", remedy, json_path("claims", i, "match", position))
+            if claim.of is not None:
+                _check(json_path("claims", i, "of"), claim.of, "value", self.columns, texts)
+        _check_distinct("$.claims", (claim.name for claim in self.claims))
+        return self
+
+    def _sets(self) -> Iterator[tuple[str, dict[str, Any]]]:
+        for name, points in self.axes.items():
+            for i, point in enumerate(points):
+                yield json_path("axes", name, i, "set"), point.set
+
+    def _labelled(self) -> Iterator[tuple[str, list[str], bool]]:
+        """Every list of labels: its place, the labels, and whether it may be empty."""
+        yield "$.graphs", [entry.label or entry.graph for entry in self.graphs], False
+        yield "$.systems", [str(number) for number in range(len(self.systems))], False
+        yield "$.assumptions", [str(number) for number in range(len(self.assumptions))], False
+        for graph in (entry.label or entry.graph for entry in self.graphs):
+            mine = [entry for entry in self.assumptions if not entry.graphs or graph in entry.graphs]
+            yield "$.assumptions", [entry.label or entry.profile for entry in mine], True
+            given = [entry for entry in self.systems if not entry.graphs or graph in entry.graphs]
+            yield "$.systems", [entry.label or entry.system for entry in given if isinstance(entry, SystemEntry)], True
+        for i, entry in enumerate(self.systems):
+            if isinstance(entry, PartsEntry):
+                for key in ("chips", "memories", "links", "topologies"):
+                    labels = [label_of(choice) for choice in getattr(entry, key)]
+                    yield json_path("systems", i, key), labels, key in ("memories", "links")
+
+
+def label_of(choice: str | PartChoice) -> str:
+    """What the frame calls a part: its label, or its name."""
+    return choice if isinstance(choice, str) else choice.label
+
+
+def _check_targets(where: str, values: dict[str, Any]) -> None:
+    for key in values:
+        target, dot, field = key.partition(".")
+        if target not in TARGETS or not dot or not field:
+            raise problem(
+                f"found the field {key!r}, expected one of {', '.join(f'{t}.FIELD' for t in TARGETS)}",
+                "say what it belongs to, as in system.chip.sram.capacity",
+                where,
+            )
+
+
+def _check_distinct(where: str, labels: Iterable[str | int | float]) -> None:
+    seen = set()
+    for label in labels:
+        if label in seen:
+            raise problem(f"{label!r} is there twice", "give each a label of its own", where)
+        seen.add(label)
+
+
+def _check(
+    where: str, text: str, kind: Literal["condition", "value"], columns: Iterable[str], texts: Iterable[str] = ()
+) -> None:
+    try:
+        check_expression(text, kind, tuple(columns), frozenset(texts))
+    except PydanticCustomError as error:
+        context = error.context or {}
+        raise problem(str(context["message"]), str(context["remedy"]), where) from None

@@ -1,0 +1,66 @@
+"""The columns of a study's frame: one row per cell, SI units, the unit at the end of the name."""
+
+from __future__ import annotations
+
+from typing import Final
+
+__all__ = ["AXIS_COLUMNS", "COLUMNS", "TEXT_COLUMNS"]
+
+AXIS_COLUMNS: Final[dict[str, str]] = {
+    "graph": "label of the graph",
+    "system": "label of the system",
+    "chip": "label of the chip, or its name where the system is given as a whole",
+    "memory": "label of the memory; none where the system is given as a whole",
+    "link": "label of the links; none where the system is given as a whole",
+    "topology": "label of the topology, or of the dims of a system given as a whole, such as ring 8 x ring 128",
+    "assumptions": "label of the assumptions",
+}
+
+# What a cell's solve says, and what follows from it and from the system. None where there is no mapping.
+COLUMNS: Final[dict[str, str]] = {
+    "status": "optimal, gap_reached or limit_with_solution; infeasible, no_solution or failed; pending: not run yet",
+    "step_time_s": "seconds per step, of one global batch",
+    "bound_s": "no mapping has a shorter step",
+    "gap": "proven relative distance of the step to the bound",
+    "utilization": "FLOP of the step over what all chips could do in that time",
+    "tp": "degree of tensor parallelism",
+    "pp": "degree of pipeline parallelism",
+    "dp": "degree of data parallelism",
+    "microbatches": "microbatches per pipeline and step",
+    "layers_per_stage": "repeats of the graph on the heaviest stage",
+    "interleave": "chunks of layers per stage",
+    "plan": "degrees with the network dims that carry them",
+    "partitions": "on-chip partitions of the slowest stage",
+    "bound_by": "compute, memory or network: what binds for most of the slowest stage's time",
+    "compute_share": "of the slowest stage's time, in partitions that compute binds",
+    "memory_share": "the same, memory",
+    "network_share": "the same, network",
+    "layer_time_s": "seconds of the slowest stage for one layer and microbatch",
+    "layer_compute_s": "of that stage, compute time of all partitions, as if nothing else took time",
+    "layer_memory_s": "the same, DRAM time",
+    "layer_network_s": "the same, network time",
+    "pipeline_fill_s": "seconds of the step in which the pipeline fills and drains",
+    "point_to_point_s": "seconds of the step for messages between stages, where they are counted per step",
+    "gradient_reduction_s": "seconds of the step for the all-reduce of gradients",
+    "flop_per_step": "FLOP of one step",
+    "flop_per_s": "achieved rate of the whole system, FLOP/s",
+    "samples_per_s": "samples of the batch per second",
+    "tokens_per_s": "tokens per second",
+    "dram_used_bytes": "DRAM that a chip of the fullest stage needs",
+    "chips": "chips of the system",
+    "tiles": "compute tiles of a chip",
+    "peak_flop_per_s": "peak rate of a chip, FLOP/s",
+    "sram_bytes": "SRAM of a chip",
+    "dram_bandwidth_bytes_per_s": "DRAM bandwidth of a chip",
+    "price_usd": "price of the system: accelerators, memory, links and switches",
+    "power_w": "power of the system: accelerators, memory, links and switches",
+    "perf_per_dollar": "achieved rate over price, FLOP/s per USD",
+    "perf_per_watt": "achieved rate over power, FLOP/s per W",
+    "energy_per_step_j": "power of the system times step_time_s",
+    "solve_s": "seconds that the solve took",
+    "note": "the message of a cell without a mapping, and prices that are missing",
+    "cell": "digest of all that the cell depends on: its key in the store",
+    "dfopt": "version of dfopt that solved the cell",
+}
+
+TEXT_COLUMNS: Final = frozenset({*AXIS_COLUMNS, "status", "plan", "bound_by", "note", "cell", "dfopt"})

@@ -1,0 +1,105 @@
+"""Conditions and values over the columns of a study's frame: what may be written in one, and what it names.
+
+They are a small part of Python's expressions, the part that pandas evaluates column by column: names of columns,
+numbers, text, lists of them, comparisons, ``in``, ``and``, ``or``, ``not`` and arithmetic. Calls, attributes and
+variables of the program are refused, so a study from a stranger can do no more than compare and divide.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+from typing import Literal
+
+from dfopt.documents.base import problem
+from dfopt.errors import did_you_mean, shown
+
+__all__ = ["check_expression", "names_in"]
+
+Kind = Literal["condition", "value"]
+
+_CONDITIONS = (ast.Compare, ast.BoolOp)
+_COMMON = (ast.Name, ast.Load, ast.BinOp, ast.Add, ast.Sub, ast.Mult, ast.Div, ast.UnaryOp, ast.USub)
+_ONLY_IN_CONDITIONS = (
+    ast.Compare, ast.Eq, ast.NotEq, ast.Lt, ast.LtE, ast.Gt, ast.GtE, ast.In, ast.NotIn,
+    ast.BoolOp, ast.And, ast.Or, ast.Not, ast.List, ast.Tuple,
+)  # fmt: skip
+_EXAMPLE = {"condition": "chip == 'h100' and tp >= 8", "value": "samples_per_s / chips"}
+
+
+def _tree(text: str, kind: Kind) -> ast.expr:
+    try:
+        # one line, as pandas wants it: YAML folds long conditions over several
+        return ast.parse(" ".join(text.split()), mode="eval").body
+    except (SyntaxError, ValueError, RecursionError, MemoryError):
+        message = f"found {shown(text)}, expected a {kind} over columns"
+        raise problem(message, f'write it as in "{_EXAMPLE[kind]}"') from None
+
+
+def names_in(text: str, kind: Kind = "condition") -> tuple[str, ...]:
+    """The columns that an expression names, in order of their first mention.
+
+    Examples
+    --------
+    >>> names_in("chip in ['h100', 'tpu-v4'] and tp > 8 and chip != link")
+    ('chip', 'tp', 'link')
+    """
+    found = [node for node in ast.walk(_tree(text, kind)) if isinstance(node, ast.Name)]
+    found.sort(key=lambda node: (node.lineno, node.col_offset))
+    return tuple(dict.fromkeys(node.id for node in found))
+
+
+def check_expression(text: str, kind: Kind, columns: Collection[str], texts: Collection[str] = ()) -> None:
+    """Refuse what is no condition or value over the columns.
+
+    Parameters
+    ----------
+    text
+        The expression.
+    kind
+        ``condition``: true or false in every row; ``value``: a number in every row.
+    columns
+        All columns of the frame.
+    texts
+        Those that hold text, which is no value.
+
+    Raises
+    ------
+    PydanticCustomError
+        With what was found and a remedy; a document's validator turns it into an issue.
+
+    Examples
+    --------
+    >>> check_expression("tp * pp > 8", "condition", ["tp", "pp"])
+    >>> check_expression("__import__('os')", "value", [])
+    Traceback (most recent call last):
+    pydantic_core._pydantic_core.PydanticCustomError: found "__import__('os')": a call is no part of a value
+    """
+    tree = _tree(text, kind)
+    is_condition = isinstance(tree, _CONDITIONS) or (isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not))
+    if is_condition != (kind == "condition"):
+        other = "a comparison" if is_condition else "a value"
+        raise problem(f"found {shown(text)}, {other}, expected a {kind}", f'write it as in "{_EXAMPLE[kind]}"')
+    for node in ast.walk(tree):
+        known = _COMMON if kind == "value" else _COMMON + _ONLY_IN_CONDITIONS
+        if isinstance(node, ast.Constant):
+            fits = isinstance(node.value, int | float | (str if kind == "condition" else int))
+            fits = fits and (kind == "condition" or not isinstance(node.value, bool))
+        else:
+            fits = isinstance(node, known)
+        if not fits:
+            what = {"Call": "call", "Attribute": "attribute", "Constant": "constant of this kind"}
+            word = what.get(type(node).__name__, type(node).__name__.lower())
+            article = "an" if word[0] in "aeiou" else "a"
+            raise problem(
+                f"found {shown(text)}: {article} {word} is no part of a {kind}",
+                "use columns, numbers and operators" + (", text and lists" if kind == "condition" else ""),
+            )
+    for name in names_in(text, kind):
+        if name not in columns:
+            raise problem(
+                f"found {shown(text)}: there is no column {name!r}",
+                did_you_mean(name, columns, f"columns: {', '.join(columns)}"),
+            )
+        if kind == "value" and name in texts:
+            raise problem(f"found {shown(text)}: column {name!r} holds text, expected numbers", "name another column")
