@@ -3,16 +3,79 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import lru_cache
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.system import System
-from dfopt.physics.collectives import Collective, CollectiveModel, Dim, Topology, seconds
+from dfopt.documents.system import NetworkDim, System
+from dfopt.physics.collectives import Affine, Collective, CollectiveModel, Dim, Factor, Topology, affine_cost
+from dfopt.physics.collectives_dfmodel import Messages
+
+
+def dim_of(dim: NetworkDim) -> Dim:
+    """A network dim, or a part of one, as the collective formulas want it.
+
+    Examples
+    --------
+    >>> x = NetworkDim(name="x", topology="ring", size=8, link_bandwidth=25e9)
+    >>> dim_of(x.part(4)).topology.value
+    'line'
+    """
+    factors = tuple(Factor(Collective(kind), f.bandwidth_share, f.latency) for kind, f in dim.factors.items())
+    return Dim(
+        dim.name, Topology(dim.topology), dim.size, dim.link_bandwidth, dim.latency, dim.in_network_reduction, factors
+    )
 
 
 def dims_of(system: System, names: Sequence[str]) -> tuple[Dim, ...]:
-    """Network dims of a system as the collective formulas want them."""
-    found = (system.dim(name) for name in names)
-    return tuple(Dim(d.name, Topology(d.topology), d.size, d.link_bandwidth, d.latency) for d in found)
+    """Network dims of a system, or parts of them, as the collective formulas want them.
+
+    Their measured factors and reductions in the network count under the collective model ``exact`` only: the
+    ``dfmodel`` table has neither, so it ignores them. A part of a dim has the factors of the whole.
+
+    Parameters
+    ----------
+    system : System
+        Gives the dims.
+    names : sequence of str
+        Names such as ``x``, ``x[8]`` (groups of eight neighbours) or ``x[4@8]`` (four chips, eight apart), in
+        the order that a reduce-scatter uses them.
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> [(dim.name, dim.topology.value, dim.size) for dim in dims_of(load_system("sn10-8-ring"), ["ring[4]"])]
+    [('ring[4]', 'line', 4)]
+    """
+    return tuple(dim_of(system.dim(name)) for name in names)
+
+
+class _Same:
+    """A system as a key: equal only to itself. Comparing documents by content would cost more than what it saves.
+
+    It holds the system, so that no other one can take its place in memory while the key is alive.
+    """
+
+    __slots__ = ("system",)
+
+    def __init__(self, system: System) -> None:
+        self.system = system
+
+    def __hash__(self) -> int:
+        return id(self.system)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Same) and other.system is self.system
+
+
+@lru_cache(maxsize=4096)
+def _cost(
+    kind: Collective, names: tuple[str, ...], key: _Same, model: str, all_reduce_passes: int, messages: Messages
+) -> Affine | None:
+    """Coefficients of a collective, or None for a group of one chip. Solvers ask for the same few all the time."""
+    dims = dims_of(key.system, names)
+    if all(dim.size == 1 for dim in dims):
+        return None
+    return affine_cost(kind, dims, model=CollectiveModel(model), all_reduce_passes=all_reduce_passes, messages=messages)
 
 
 def communication_seconds(
@@ -27,20 +90,67 @@ def communication_seconds(
     volume : float
         Bytes of the full logical tensor, see :mod:`dfopt.physics.collectives`.
     names : sequence of str
-        Network dims of the group.
+        Network dims of the group, or parts of them.
     system : System
         Gives the dims and ``collective_overhead``, charged once per communication.
     assumptions : Assumptions
-        Give the ``collective_model`` and ``all_reduce_passes``.
+        Give the ``collective_model``, ``all_reduce_passes`` and ``all_to_all_messages``.
 
     Returns
     -------
     float
         Seconds.
+
+    Raises
+    ------
+    ValueError
+        For an infinite or NaN volume.
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> ring = load_system("sn10-8-ring")
+    >>> time = communication_seconds(Collective.ALL_REDUCE, 1e9, ["ring"], ring, Assumptions())
+    >>> f"{time * 1e3:.4g} ms"
+    '35.02 ms'
     """
-    dims = [dim for dim in dims_of(system, names) if dim.size > 1]
-    if kind is None or volume <= 0 or not dims:
+    if kind is None or volume <= 0 or not names:
         return 0.0
-    model = CollectiveModel(assumptions.collective_model)
-    time = seconds(kind, volume, dims, model=model, all_reduce_passes=assumptions.all_reduce_passes)
-    return time + system.collective_overhead
+    if not volume < float("inf"):  # NaN too
+        raise ValueError(f"volume must be finite and >= 0, got {volume}")
+    passes, messages = assumptions.all_reduce_passes, assumptions.all_to_all_messages
+    cost = _cost(kind, tuple(names), _Same(system), assumptions.collective_model, passes, messages)
+    if cost is None:
+        return 0.0
+    return float(cost.per_byte * volume + cost.fixed + system.collective_overhead)  # no numpy scalars in documents
+
+
+def amortized_gradient_seconds(volume: float, names: Sequence[str], system: System, assumptions: Assumptions) -> float:
+    """Seconds of a gradient all-reduce between copies under ``gradients: dfmodel``, before it is spread out.
+
+    Parameters
+    ----------
+    volume : float
+        Bytes of the gradient of one chip.
+    names : sequence of str
+        Network dims of the copies.
+    system : System
+        Gives the dims.
+    assumptions : Assumptions
+        With ``gradient_bandwidth``, each of ``all_reduce_passes`` takes the volume over that rate.
+
+    Returns
+    -------
+    float
+        Seconds.
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> slip = Assumptions(gradient_bandwidth=1e9)  # bytes taken for nanoseconds, twice
+    >>> amortized_gradient_seconds(22.5, ["ring"], load_system("sn10-8-ring"), slip)
+    4.5e-08
+    """
+    if assumptions.gradient_bandwidth is None:
+        return communication_seconds(Collective.ALL_REDUCE, volume, names, system, assumptions)
+    return assumptions.all_reduce_passes * volume / assumptions.gradient_bandwidth

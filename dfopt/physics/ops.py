@@ -23,15 +23,15 @@ from dfopt.physics.collectives import Collective
 Layout = Literal["RR", "SR", "RS"]
 Rules = Literal["exact", "dfmodel"]
 
-SCHEMES: tuple[Sharding, ...] = ("outer", "m", "k", "n", "none")
-PRODUCED: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RS", "k": "RR", "none": "RR"}
+SCHEMES: tuple[Sharding, ...] = ("outer", "m", "k", "n", "none", "even")
+PRODUCED: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RS", "k": "RR", "none": "RR", "even": "RS"}
 
-_ELEMENTWISE: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RS", "k": "RR", "none": "RR"}
-_FIRST: dict[Sharding, Layout] = {"outer": "SR", "m": "RR", "k": "SR", "n": "RS", "none": "RR"}
-_SECOND: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "k": "RS", "n": "RR", "none": "RR"}
-_UPDATE_DFMODEL: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "SR", "k": "RS", "none": "RR"}
-_UPDATE_FIRST: dict[Sharding, Layout] = {"outer": "SR", "m": "RR", "n": "SR", "k": "RS", "none": "RR"}
-_UPDATE_SECOND: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RR", "k": "RS", "none": "RR"}
+_ELEMENTWISE: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RS", "k": "RR", "none": "RR", "even": "RS"}
+_FIRST: dict[Sharding, Layout] = {"outer": "SR", "m": "RR", "k": "SR", "n": "RS", "none": "RR", "even": "RS"}
+_SECOND: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "k": "RS", "n": "RR", "none": "RR", "even": "RS"}
+_UPDATE_DFMODEL: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "SR", "k": "RS", "none": "RR", "even": "RS"}
+_UPDATE_FIRST: dict[Sharding, Layout] = {"outer": "SR", "m": "RR", "n": "SR", "k": "RS", "none": "RR", "even": "RS"}
+_UPDATE_SECOND: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RR", "k": "RS", "none": "RR", "even": "RS"}
 
 
 def flop(kernel: Kernel) -> float:
@@ -72,7 +72,8 @@ def legal_schemes(kernel: Kernel, degree: int, rules: Rules) -> tuple[Sharding, 
 
     An axis of size 1 and the streamed axis cannot be split. A batched kernel (``outer`` > 1) is
     split by ``outer``. A weighted GEMM must be split if it can be, because its weights would
-    otherwise be held by every chip (DFModel, section IV, and its program).
+    otherwise be held by every chip (DFModel, section IV, and its program). What the workload itself spreads
+    over the chips (``distributed``) lies ``even``: every chip has its share of work, output and weight.
 
     Examples
     --------
@@ -81,6 +82,8 @@ def legal_schemes(kernel: Kernel, degree: int, rules: Rules) -> tuple[Sharding, 
     """
     if degree == 1:
         return ("none",)
+    if kernel.distributed:
+        return ("even",)
     if kernel.outer > 1:
         return ("outer",)
     found: list[Sharding] = []
@@ -107,6 +110,8 @@ def split_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> 
     """
     if scheme == "none" or degree == 1:
         return 1.0
+    if scheme == "even":
+        return 1.0 / degree
     axis = {"outer": kernel.outer, "m": kernel.m, "k": kernel.k, "n": kernel.n}[scheme]
     if scheme == "outer" and rules == "dfmodel":
         axis = kernel.outer * kernel.m
@@ -130,6 +135,8 @@ def shard_extents(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -
         columns = -(-columns // degree)
     elif scheme == "k":
         depth = -(-depth // degree)
+    elif scheme == "even":  # whole columns as long as there are enough
+        rows, columns = (rows, -(-columns // degree)) if columns >= degree else (-(-rows * columns // degree), 1)
     return rows, columns, depth
 
 

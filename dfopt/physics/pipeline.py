@@ -1,6 +1,6 @@
 """From the time of one stage to the time of one step: pipeline fill, point-to-point, gradients.
 
-Sources: 1F1B fill from Narayanan et al., SC'21 (Megatron-LM), section 2.2; the interleaved form and the
+Sources: 1F1B fill from Narayanan et al., SC'21 (Megatron-LM), section 2.2; DFModel's interleaved form and the
 once-per-step point-to-point term are what DFModel's program computes (its logs agree to 1e-8).
 """
 
@@ -41,15 +41,17 @@ def layers_per_stage(repeat: int, pp: int) -> int:
 def fill_factor(plan: Plan, bubble: str) -> float:
     """Pipeline fill as a multiple of one microbatch's stage time.
 
-    ``one_f_one_b``: ``pp - 1`` stage times. ``interleaved`` (DFModel): ``(pp - 1) / (v)`` with ``v`` one
-    less than the layers per stage, at least one.
+    ``one_f_one_b``: ``(pp - 1) / v`` stage times for a plan that is interleaved ``v`` times (Narayanan et al., SC'21,
+    section 2.2.2). ``interleaved`` (DFModel): ``v`` is one less than the layers per stage, at least one.
 
     Examples
     --------
     >>> fill_factor(Plan(pp=8, layers_per_stage=12, microbatches=4), "one_f_one_b")
     7.0
+    >>> fill_factor(Plan(pp=8, layers_per_stage=12, microbatches=8, interleave=4), "one_f_one_b")
+    1.75
     """
-    chunks = max(plan.layers_per_stage - 1, 1) if bubble == "interleaved" else 1
+    chunks = max(plan.layers_per_stage - 1, 1) if bubble == "interleaved" else plan.interleave
     return (plan.pp - 1) / chunks
 
 
@@ -122,9 +124,53 @@ def partition_time(compute_s: float, memory_s: float, network_s: float, overlap:
     raise ValueError(f"unknown overlap {overlap!r}; resolve 'auto' first")
 
 
-def microbatches_in_flight(plan: Plan, trains: bool) -> int:
-    """Microbatches whose saved activations the first stage holds: ``min(pp, microbatches)`` under 1F1B."""
-    return min(plan.pp, plan.microbatches) if trains else 1
+def microbatches_in_flight(plan: Plan, trains: bool, schedule: str = "one_f_one_b", stage: int = 0) -> float:
+    """Microbatches whose saved activations a stage holds for all its layers.
+
+    ``gpipe``: all of a step. ``one_f_one_b``: ``pp`` in the first stage, the heaviest, as many as the pipeline is deep,
+    and one less in each stage after it (Narayanan et al., SC'21, section 2.2.1). Interleaved ``v`` times:
+    ``pp + (pp - 1) / v``, since its warm-up is longer (Korthikanti et al., MLSys 2023, section 4.2.3), and two chunks
+    less, of ``v``, in each stage after the first. Never more than there are.
+
+    Examples
+    --------
+    >>> deep = Plan(pp=8, microbatches=64, layers_per_stage=4)
+    >>> microbatches_in_flight(deep, True), microbatches_in_flight(deep.model_copy(update={"interleave": 2}), True)
+    (8.0, 11.5)
+    >>> microbatches_in_flight(deep, True, "gpipe")
+    64.0
+    >>> [microbatches_in_flight(deep, True, stage=stage) for stage in (1, 7)]
+    [7.0, 1.0]
+    """
+    if not trains:
+        return 1.0
+    if schedule == "gpipe":
+        return float(plan.microbatches)
+    held = float(plan.pp - stage)
+    if plan.interleave > 1:
+        held = plan.pp + (plan.pp - 1 - 2 * stage) / plan.interleave
+    return min(held, float(plan.microbatches))
+
+
+def once_in_flight(plan: Plan, trains: bool, schedule: str, *, last: bool) -> float:
+    """Microbatches whose saved activations are held of kernels that run before the first or after the last layer.
+
+    Under 1F1B those behind the last layer go straight into the backward pass. Those in front of the first one wait
+    as the first stage's layers do; interleaved, the first chunk of layers is through its second round of ``pp``
+    microbatches, but one, when the first of them comes back.
+
+    Examples
+    --------
+    >>> deep = Plan(pp=8, microbatches=64, layers_per_stage=4, interleave=2)
+    >>> [once_in_flight(deep, True, "one_f_one_b", last=last) for last in (False, True)]
+    [15.0, 1.0]
+    """
+    if not trains:
+        return 1.0
+    if schedule == "gpipe":
+        return float(plan.microbatches)
+    held = 1 if last else plan.pp if plan.interleave == 1 else 2 * plan.pp - 1
+    return float(min(held, plan.microbatches))
 
 
 def resolve(assumptions: Assumptions, chip_execution: str, chip_utilization: float) -> Assumptions:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import math
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -27,14 +28,17 @@ KINDS = list(Collective)
 STEPPED = [kind for kind in KINDS if kind is not Collective.POINT_TO_POINT]
 
 
-def dim(topology: Topology, size: int, bandwidth: float = BANDWIDTH, latency: float = LATENCY) -> Dim:
-    return Dim(topology.value, topology, size, bandwidth, latency)
+def dim(
+    topology: Topology, size: int, bandwidth: float = BANDWIDTH, latency: float = LATENCY, adds: bool = False
+) -> Dim:
+    return Dim(topology.value, topology, size, bandwidth, latency, adds)
 
 
 def injection(d: Dim) -> float:
     """Bytes per second a chip can send on all its links."""
     links = {
         Topology.RING: min(d.size - 1, 2),
+        Topology.LINE: 1,  # an end
         Topology.SWITCH: 1,
         Topology.FULLY_CONNECTED: d.size - 1,
     }
@@ -42,9 +46,8 @@ def injection(d: Dim) -> float:
 
 
 dims_strategy = st.builds(
-    Dim,
-    name=st.just("d"),
-    topology=st.sampled_from(TOPOLOGIES),
+    lambda wiring, size, bandwidth, latency: dim(wiring[0], size, bandwidth, latency, adds=wiring[1]),
+    st.sampled_from([*((topology, False) for topology in TOPOLOGIES), (Topology.SWITCH, True)]),
     size=st.integers(1, 64),
     bandwidth=st.floats(1e6, 1e13),
     latency=st.floats(0, 1e-3),
@@ -58,23 +61,23 @@ models = st.sampled_from(list(CollectiveModel))
 # ------------------------------------------------------------------------------------ oracle
 
 
-@pytest.mark.parametrize(
-    ("kind", "size", "topology"),
-    [
-        (kind, size, topology)
-        for kind in STEPPED
-        for size in range(1, 17)
-        for topology in TOPOLOGIES
-        if not (kind is Collective.BROADCAST and topology is Topology.RING and size > 2)  # test_ring_broadcast_*
-    ],
-)
-def test_one_dimension_matches_the_simulator(kind: Collective, size: int, topology: Topology) -> None:
-    group = [dim(topology, size)]
-    run = sim.simulate(kind, VOLUME, group)
-    cost = affine_cost(kind, group)
+def agrees(kind: Collective, dims: list[Dim]) -> None:
+    """The formula is the time of the fastest of the simulated algorithms, term by term."""
+    run = sim.fastest(kind, VOLUME, dims)
+    cost = affine_cost(kind, dims)
     assert cost.per_byte * VOLUME == pytest.approx(run.transfer_seconds, rel=REL)
     assert cost.fixed == pytest.approx(run.latency_seconds, rel=REL)
-    assert seconds(kind, VOLUME, group) == pytest.approx(run.seconds, rel=REL)
+    assert seconds(kind, VOLUME, dims) == pytest.approx(run.seconds, rel=REL)
+
+
+@pytest.mark.parametrize("adds", [False, True], ids=["", "adds"])
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("size", [*range(1, 14), 16, 21])
+@pytest.mark.parametrize("kind", STEPPED)
+def test_one_dimension_matches_the_simulator(kind: Collective, size: int, topology: Topology, adds: bool) -> None:
+    if adds and topology is not Topology.SWITCH:
+        return
+    agrees(kind, [dim(topology, size, adds=adds)])
 
 
 @pytest.mark.parametrize(
@@ -83,6 +86,11 @@ def test_one_dimension_matches_the_simulator(kind: Collective, size: int, topolo
         [("ring", 4), ("ring", 3)],
         [("ring", 2), ("switch", 5)],
         [("switch", 4), ("switch", 3)],
+        [("switch", 4), ("adds", 3)],
+        [("adds", 3), ("ring", 3)],
+        [("line", 3), ("line", 4)],
+        [("ring", 3), ("line", 5)],
+        [("line", 4), ("adds", 2), ("line", 3)],
         [("fully_connected", 4), ("fully_connected", 3)],
         [("fully_connected", 3), ("ring", 5)],
         [("ring", 4), ("switch", 1), ("switch", 3)],
@@ -94,18 +102,32 @@ def test_one_dimension_matches_the_simulator(kind: Collective, size: int, topolo
 @pytest.mark.parametrize("kind", STEPPED)
 def test_several_dimensions_match_the_simulator(kind: Collective, group: list[tuple[str, int]]) -> None:
     # Every dimension gets its own bandwidth and latency, so that a swapped one shows.
-    dims = [dim(Topology(t), n, BANDWIDTH / (i + 1), LATENCY * (i + 2)) for i, (t, n) in enumerate(group)]
-    if kind is Collective.BROADCAST and any(d.topology is Topology.RING and d.size > 2 for d in dims):
-        # The stepped oracle has no pipelined ring; the chain itself is what is left to check.
-        assert seconds(kind, VOLUME, dims) == pytest.approx(sum(seconds(kind, VOLUME, [d]) for d in dims))
-        return
-    run = sim.simulate(kind, VOLUME, dims)
-    cost = affine_cost(kind, dims)
-    assert cost.per_byte * VOLUME == pytest.approx(run.transfer_seconds, rel=REL)
-    assert cost.fixed == pytest.approx(run.latency_seconds, rel=REL)
+    agrees(
+        kind,
+        [
+            dim(Topology("switch" if t == "adds" else t), n, BANDWIDTH / (i + 1), LATENCY * (i + 2), t == "adds")
+            for i, (t, n) in enumerate(group)
+        ],
+    )
 
 
-@pytest.mark.parametrize("topology", [Topology.RING, Topology.FULLY_CONNECTED])
+@given(
+    st.sampled_from(STEPPED),
+    st.lists(st.tuples(st.sampled_from([*Topology, "adds"]), st.integers(1, 5)), max_size=3).filter(
+        lambda group: math.prod(n for _, n in group) <= 32
+    ),
+)
+def test_any_small_network_matches_the_simulator(kind: Collective, group: list[tuple[str, int]]) -> None:
+    agrees(
+        kind,
+        [
+            dim(Topology("switch" if t == "adds" else t), n, BANDWIDTH * (i + 2) ** 3, LATENCY * (i + 2), t == "adds")
+            for i, (t, n) in enumerate(group)
+        ],
+    )
+
+
+@pytest.mark.parametrize("topology", [Topology.RING, Topology.LINE, Topology.FULLY_CONNECTED])
 @pytest.mark.parametrize("size", range(2, 17))
 def test_all_to_all_is_the_shortest_path_link_load(topology: Topology, size: int) -> None:
     d = dim(topology, size, latency=0.0)
@@ -113,18 +135,11 @@ def test_all_to_all_is_the_shortest_path_link_load(topology: Topology, size: int
     assert seconds(Collective.ALL_TO_ALL, VOLUME, [d]) == pytest.approx(expected, rel=REL)
 
 
-@pytest.mark.parametrize("size", range(3, 17))
-def test_ring_broadcast_bandwidth_is_the_limit_of_small_packets(size: int) -> None:
-    # Without latency the time is affine in 1/packets once the pipeline is full: extrapolate to 0.
-    d = dim(Topology.RING, size, latency=0.0)
-    coarse, fine = (sim.pipelined_broadcast(VOLUME, d, packets) for packets in (128, 256))
-    assert seconds(Collective.BROADCAST, VOLUME, [d]) == pytest.approx(2 * fine - coarse, rel=REL)
-
-
 @pytest.mark.parametrize("size", range(3, 13))
 def test_ring_broadcast_with_latency(size: int) -> None:
-    d, packets = dim(Topology.RING, size), 2048
-    simulated = sim.pipelined_broadcast(VOLUME, d, packets)
+    d, packets = dim(Topology.RING, size), 512
+    graph = sim.network([d])
+    simulated = sim.pipelined_broadcast(graph, sim.neighbours(graph), d, VOLUME, packets, [lambda chip: chip])
     formula = seconds(Collective.BROADCAST, VOLUME, [d])
     filling = size * VOLUME / packets / BANDWIDTH
     # Exact up to filling for an even ring; half a latency optimistic for an odd one, as documented.
@@ -203,7 +218,7 @@ def test_two_chips_are_one_link_on_every_topology(kind: Collective) -> None:
 def test_more_bandwidth_never_hurts(
     kind: Collective, volume: float, group: list[Dim], model: CollectiveModel, factor: float
 ) -> None:
-    faster = [Dim(d.name, d.topology, d.size, d.bandwidth * factor, d.latency) for d in group]
+    faster = [replace(d, bandwidth=d.bandwidth * factor) for d in group]
     slow = seconds(kind, volume, group, model=model)
     assert seconds(kind, volume, faster, model=model) <= slow * (1 + REL)
 
@@ -220,18 +235,23 @@ def test_more_volume_never_helps(
 def test_linear_in_volume_without_latency(
     kind: Collective, volume: float, group: list[Dim], model: CollectiveModel, factor: float
 ) -> None:
-    group = [Dim(d.name, d.topology, d.size, d.bandwidth) for d in group]
+    group = [replace(d, latency=0.0) for d in group]
     time = seconds(kind, volume, group, model=model)
     assert seconds(kind, volume * factor, group, model=model) == pytest.approx(factor * time, rel=REL)
 
 
 @given(volumes, groups, models)
-def test_all_reduce_is_reduce_scatter_and_all_gather(volume: float, group: list[Dim], model: CollectiveModel) -> None:
+def test_all_reduce_takes_at_most_a_reduce_scatter_and_an_all_gather(
+    volume: float, group: list[Dim], model: CollectiveModel
+) -> None:
     both = seconds(Collective.ALL_REDUCE, volume, group, model=model)
     scatter = seconds(Collective.REDUCE_SCATTER, volume, group, model=model)
     gather = seconds(Collective.ALL_GATHER, volume, group, model=model)
-    assert both >= scatter
-    assert both == pytest.approx(scatter + gather, rel=REL)
+    assert scatter <= both * (1 + REL)
+    assert both <= (scatter + gather) * (1 + REL)
+    plain = all(d.size != 2 and d.topology is not Topology.LINE and not d.in_network_reduction for d in group)
+    if plain or model is CollectiveModel.DFMODEL:
+        assert both == pytest.approx(scatter + gather, rel=REL)
 
 
 @given(volumes, dims_strategy.filter(lambda d: d.size > 1))

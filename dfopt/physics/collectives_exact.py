@@ -1,0 +1,247 @@
+r"""Alpha-beta time of collectives by real algorithms: one dimension, and several one after the other.
+
+The conventions (volumes, links, latencies) and the table of results stand in `dfopt.physics.collectives`; here
+is why. V volume, n chips, b bandwidth of one link in one direction, a latency. Everything is checked by
+``tests/physics/step_simulator.py``, which moves the data over explicit links.
+
+Where an algorithm is said to be pipelined, its time is the limit of infinitely small packets; P finite packets add
+at most (hops V)/(P b), which is left out.
+
+References
+----------
+.. [1] R. Thakur, R. Rabenseifner, W. Gropp, "Optimization of Collective Communication Operations in
+   MPICH", IJHPCA 19(1), 2005. The costs are also stated as comments in the MPICH source (algorithms
+   `allgather/brucks`, `alltoall/pairwise`, `bcast`), which is what was checked, not the paper.
+.. [2] J. Bruck, C.-T. Ho, S. Kipnis, E. Upfal, D. Weathersby, "Efficient Algorithms for All-to-All
+   Communications in Multiport Message-Passing Systems", IEEE TPDS 8(11), 1997 (through [1]).
+.. [3] P. Patarasuk, X. Yuan, "Bandwidth optimal all-reduce algorithms for clusters of workstations",
+   JPDC 69(2), 2009: ring algorithm and (n-1)/n bound (unconfirmed, from memory).
+.. [4] M. Cho et al., "BlueConnect: Decomposing all-reduce for deep learning on heterogeneous network
+   hierarchy", IBM J. R&D 63(6), 2019: one dimension after the other (content unconfirmed; with [1],
+   what DFModel cites for its network model).
+Formulas without a paper (lines, ring all-to-all, ring broadcast, fully connected, switches that reduce) are
+derived in the docstrings.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from dfopt.physics.collectives_types import Affine, Collective, Dim, Topology
+
+__all__ = ["exact_cost", "farthest"]
+
+
+def _log2_rounds(n: int) -> int:
+    # Integer arithmetic: math.log2 rounds, which could add a round near a large power of two.
+    return (n - 1).bit_length()
+
+
+def _plus(*costs: Affine) -> Affine:
+    return Affine(sum(cost.per_byte for cost in costs), sum(cost.fixed for cost in costs))
+
+
+def _all_gather(dim: Dim) -> Affine:
+    r"""All-gather, and by time reversal reduce-scatter, on one dimension of n > 1 chips.
+
+    * Ring [3]_: each V/n chunk is cut in two halves that travel the ring in opposite directions, n - 1
+      steps of V/(2n) per link. Both halves of a ring of two share its only link. (Sending whole chunks
+      along shortest paths has the same bandwidth term and only floor(n/2) steps; the n - 1 steps here
+      are those of ring libraries and of the DFModel authors' latency term.)
+    * Line: every chunk travels both ways to the ends, one hop per step, n - 1 steps of V/n per link. No algorithm
+      does better in either term: an end receives (n-1)/n V over its only link, some of it from the other end.
+    * Switch: Bruck's circulant algorithm [1]_ [2]_, ceil(lg n) rounds for any n, one message per port
+      and round. The reduce-scatter is the same schedule run backwards.
+    * Switch that reduces: in one round, each port sends its V/n and receives the (n-1)/n V of the others, which the
+      switch multicasts. In a reduce-scatter each port sends its terms for the other chips, (n-1)/n V (it keeps
+      its own), and receives V/n, the sum of the others'. The bandwidth terms are those of any switch.
+    * Fully connected: every chip sends its V/n chunk on all links at once.
+    """
+    n, b, a = dim.size, dim.bandwidth, dim.latency
+    match dim.topology:
+        case Topology.RING:
+            return Affine((n - 1) / n / (1 if n == 2 else 2) / b, (n - 1) * a)
+        case Topology.LINE:
+            return Affine((n - 1) / n / b, (n - 1) * a)
+        case Topology.SWITCH:
+            return Affine((n - 1) / n / b, a if dim.in_network_reduction else _log2_rounds(n) * a)
+    return Affine(1 / (n * b), a)
+
+
+def _all_reduce_whole(dim: Dim) -> Affine | None:
+    r"""All-reduce without scattering the sum first, where that can be better; n > 1 chips.
+
+    * Two chips: each sends all it has, V/b + a, one latency less than scatter and gather.
+    * Line, pipelined: partial sums flow from both ends to the middle, the two middle chips exchange theirs (an odd
+      line has one, which gets both), and the total flows back on the links' other direction. A link carries V each
+      way, over n - 1 hops in all: V/b + (n-1) a. No algorithm does better in either term: every half of the chips
+      must hear of the other's V bytes, and the ends of each other. Scatter and gather take 2(n-1)/n V/b.
+    * Switch that reduces: every port sends V once and receives the sum once, V/b + a.
+    """
+    n, b, a = dim.size, dim.bandwidth, dim.latency
+    if n == 2 or dim.topology is Topology.LINE:
+        return Affine(1 / b, (n - 1) * a)
+    return Affine(1 / b, a) if dim.in_network_reduction else None
+
+
+def _all_to_all(dim: Dim) -> Affine:
+    r"""All-to-all on one dimension of n > 1 chips.
+
+    * Ring: shortest paths, the antipodal message of an even ring cut in two. By symmetry the load of a
+      link is V/n^2 times the distances travelled in its direction: sum(1..(n-1)/2) = (n^2-1)/8 for n
+      odd, n^2/8 for n even. In step s every message that has at least s hops to go moves one hop, so
+      floor(n/2) latencies. A ring of two sends V/4 over its only link.
+    * Line: the middle link carries floor(n/2) ceil(n/2) messages of V/n^2 each way, which is a lower bound. The
+      schedule that attains it: a message to the right for chip j (counted from the left, 0 to n-1) starts in step
+      n-1-j and then moves one hop per step; mirrored to the left. In step s the link from chip l to l+1 then
+      carries min(l+1, n-1-l, s+1, n-1-s) messages, so a middle link is the busiest in every step, and there
+      are n - 1 steps.
+    * Switch: pairwise exchange [1]_, n - 1 rounds of V/n^2.
+    * Fully connected: V/n^2 on every link, one round.
+    """
+    n, b, a = dim.size, dim.bandwidth, dim.latency
+    match dim.topology:
+        case Topology.RING if n > 2:
+            return Affine((n * n - n % 2) / (n * n) / (8 * b), (n // 2) * a)
+        case Topology.RING | Topology.LINE:
+            return Affine((n // 2) * (n - n // 2) / (n * n) / b, (n - 1) * a)
+        case Topology.SWITCH:
+            return Affine((n - 1) / (n * n) / b, (n - 1) * a)
+    return Affine(1 / (n * n * b), a)
+
+
+def _scatter(dim: Dim) -> Affine:
+    r"""Scatter of V bytes from the worst root to n > 1 chips: the first half of a broadcast.
+
+    The root sends (n-1)/n V over all its links, which bounds the time. Ring and line: the chunk for the farthest
+    chip first, so that every link carries one chunk per step (a ring's antipodal chunk is cut in two); the worst
+    root of a line is an end. Switch: binomial tree [1]_. Fully connected: directly.
+    """
+    n, b, a = dim.size, dim.bandwidth, dim.latency
+    if dim.topology is Topology.RING and n > 2:
+        return Affine((n - 1) / n / (2 * b), (n // 2) * a)
+    if dim.topology is Topology.FULLY_CONNECTED:
+        return Affine(1 / (n * b), a)
+    return Affine((n - 1) / n / b, (_log2_rounds(n) if dim.topology is Topology.SWITCH else n - 1) * a)
+
+
+def _broadcast_whole(dim: Dim) -> Affine | None:
+    r"""Broadcast on one dimension of n > 1 chips without scattering the tensor first, where that can be better.
+
+    * Two chips are one link whatever the topology, and the message is sent in one go.
+    * Ring, pipelined: one direction from the front of the tensor, the other from its back. A chip d hops away starts
+      to receive after d a on one side and (n-d) a on the other, and is done when prefix and suffix meet: V/(2b) +
+      n a/2, which is the formula for n even and, for n odd, at most a/2 above it (the formula is then a lower bound).
+    * Line, pipelined, from the worst root: an end.
+    * Switch that multicasts: V/b + a.
+
+    Otherwise scatter and all-gather [1]_ are better, which `_nested` prices.
+    """
+    n, b, a = dim.size, dim.bandwidth, dim.latency
+    if n == 2 or dim.topology is Topology.LINE:
+        return Affine(1 / b, (n - 1) * a)
+    if dim.topology is Topology.RING:
+        return Affine(1 / (2 * b), (n // 2) * a)
+    return Affine(1 / b, a) if dim.in_network_reduction else None
+
+
+def _measured(kind: Collective, dim: Dim, cost: Affine) -> Affine:
+    """The cost with the dim's measured factor for this collective, if there is one."""
+    for factor in dim.factors:
+        if factor.kind is kind:
+            fixed = cost.fixed if factor.latency is None else factor.latency
+            return Affine(cost.per_byte / factor.bandwidth_share, fixed)
+    return cost
+
+
+def _chain(kind: Collective, dims: Sequence[Dim]) -> Affine:
+    """All-gather or reduce-scatter: dimension i works on V / (n_1 ... n_{i-1})."""
+    share, per_byte, fixed = 1.0, 0.0, 0.0
+    for dim in dims:
+        cost = _measured(kind, dim, _all_gather(dim))
+        per_byte, fixed = per_byte + share * cost.per_byte, fixed + cost.fixed
+        share /= dim.size
+    return Affine(per_byte, fixed)
+
+
+def _nested(kind: Collective, dims: Sequence[Dim]) -> Affine:
+    """All-reduce or broadcast: each dimension either splits the tensor for those after it, or works on it whole.
+
+    Split: scatter along the dimension (an all-reduce: reduce-scatter), the rest on 1/n of the bytes in each of its
+    n groups, all-gather along it. Whole: the collective along the dimension, then the rest on the same bytes. Of
+    the two, from the last dimension to the first, the one with less time per byte is taken, on a tie the
+    one with less latency: the best of all 2^k choices for large tensors, since the rest enters both linearly.
+    """
+    best = Affine(0.0, 0.0)
+    for dim in reversed(dims):
+        if kind is Collective.ALL_REDUCE:
+            halves, whole = (_all_gather(dim), _all_gather(dim)), _all_reduce_whole(dim)
+        else:
+            halves, whole = (_scatter(dim), _all_gather(dim)), _broadcast_whole(dim)
+        choices = [_plus(_measured(kind, dim, _plus(*halves)), Affine(best.per_byte / dim.size, best.fixed))]
+        if whole is not None:
+            choices.append(_plus(_measured(kind, dim, whole), best))
+        best = min(choices)
+    return best
+
+
+def farthest(dim: Dim) -> int:
+    """Most hops that a message may take along a dimension.
+
+    Examples
+    --------
+    >>> farthest(Dim("x", Topology.RING, 8, 1e9)), farthest(Dim("y", Topology.SWITCH, 8, 1e9))
+    (7, 1)
+    """
+    return dim.size - 1 if dim.topology in (Topology.RING, Topology.LINE) else min(1, dim.size - 1)
+
+
+def _point_to_point(dims: Sequence[Dim], hops: Sequence[int]) -> Affine:
+    """One message, cut through: its packets pipeline over the hops; the narrowest link counts, and latency adds up."""
+    kind = Collective.POINT_TO_POINT
+    costs = [
+        _measured(kind, dim, Affine(1 / dim.bandwidth, h * dim.latency)) for dim, h in zip(dims, hops, strict=True)
+    ]
+    return Affine(max(cost.per_byte for cost in costs), sum(cost.fixed for cost in costs))
+
+
+def exact_cost(kind: Collective, dims: Sequence[Dim], hops: Sequence[int] = ()) -> Affine:
+    """Coefficients of the time of a collective over the group spanned by `dims`, by the algorithms of this module.
+
+    Parameters
+    ----------
+    kind : Collective
+        What is communicated.
+    dims : sequence of Dim
+        Dims the group spans, in the order a reduce-scatter uses them; those of size 1 are ignored.
+    hops : sequence of int
+        Of a point-to-point message: links it crosses in each of the dims, none = one in the first with two chips.
+
+    Returns
+    -------
+    Affine
+        Seconds per byte and seconds; both are 0 for a group of one chip.
+
+    Examples
+    --------
+    >>> chain = [Dim("x", Topology.LINE, 4, 25e9)]
+    >>> f"{exact_cost(Collective.ALL_REDUCE, chain).per_byte * 1e9:.4g} s per GB"
+    '0.04 s per GB'
+    """
+    if kind is Collective.POINT_TO_POINT and hops:
+        crossed = [(dim, h) for dim, h in zip(dims, hops, strict=True) if h]
+        return _point_to_point(*zip(*crossed, strict=True)) if crossed else Affine(0.0, 0.0)
+    used = [dim for dim in dims if dim.size > 1]
+    if not used:
+        return Affine(0.0, 0.0)
+    if kind is Collective.POINT_TO_POINT:
+        return _point_to_point(used[:1], (1,))
+    if kind is Collective.ALL_TO_ALL:
+        chips = math.prod(dim.size for dim in used)
+        costs = [_measured(kind, dim, _all_to_all(dim)) for dim in used]
+        per_byte = sum(dim.size / chips * cost.per_byte for dim, cost in zip(used, costs, strict=True))
+        return Affine(per_byte, sum(cost.fixed for cost in costs))
+    if kind in (Collective.ALL_REDUCE, Collective.BROADCAST):
+        return _nested(kind, used)
+    return _chain(kind, used)

@@ -1,0 +1,95 @@
+"""What a kernel's own communications cost: which chips take part, how many bytes, and what runs at the same time."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Callable
+
+from dfopt.documents.graph import Communication, Kernel
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import split_part_name
+from dfopt.physics.collectives import Collective
+
+Price = Callable[[Collective, float, tuple[str, ...]], float]
+_EACH_COPY_BRINGS_ONE = (Collective.ALL_TO_ALL, Collective.ALL_GATHER)
+
+
+def group_dims(communication: Communication, plan: Plan) -> tuple[str, ...]:
+    """Network dims, or parts of dims, of the chips that take part.
+
+    Examples
+    --------
+    >>> grid = Plan(tp=8, dp=4, tp_dims=("x", "y"), dp_dims=("z",))
+    >>> group_dims(Communication(kind="broadcast", bytes=1, over="tp_rest"), grid)
+    ('y',)
+    """
+    over = communication.over
+    if over == "tp_first":
+        return plan.tp_dims[:1]
+    if over == "tp_rest":
+        return plan.tp_dims[1:]
+    chosen = (plan.tp_dims if over in ("tp", "all") else ()) + (plan.dp_dims if over in ("dp", "all") else ())
+    return tuple(chosen)
+
+
+def group_volume(communication: Communication, plan: Plan, group_chips: int) -> float:
+    """Bytes of the whole tensor that one group communicates.
+
+    Groups smaller than the tensor-parallel chips share the tensor. Where copies take part, each brings a tensor
+    of its own to an exchange or a gathering, and they all hold the same tensor otherwise.
+
+    Examples
+    --------
+    >>> plan = Plan(tp=8, dp=4, tp_dims=("x", "y"), dp_dims=("z",))
+    >>> group_volume(Communication(kind="broadcast", bytes=64, over="tp_rest"), plan, 2)
+    16.0
+    >>> group_volume(Communication(kind="all_to_all", bytes=64, over="all"), plan, 32)
+    256.0
+    """
+    over, kind = communication.over, Collective(communication.kind)
+    copies = plan.dp if over in ("dp", "all") and kind in _EACH_COPY_BRINGS_ONE else 1
+    of_one_copy = group_chips if over in ("tp_first", "tp_rest") else plan.tp if over in ("tp", "all") else 1
+    return communication.bytes * copies * of_one_copy / plan.tp
+
+
+def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[str], int]) -> float:
+    """Seconds of a kernel's own communications.
+
+    Those that use different network dims run at the same time, those that share a dim one after the other:
+    the dim with the most to do decides.
+
+    Parameters
+    ----------
+    kernel : Kernel
+        Its ``communications`` are priced.
+    plan : Plan
+        Which dims carry which parallelism.
+    price : callable
+        (kind, bytes of the whole tensor, dims) -> seconds.
+    chips : callable
+        Name of a dim or part -> its size.
+
+    Returns
+    -------
+    float
+        Seconds of one evaluation.
+
+    Examples
+    --------
+    >>> step = Kernel(name="a", op="elementwise", m=1, n=1, communications=(
+    ...     Communication(kind="broadcast", bytes=8, over="tp_rest"),
+    ...     Communication(kind="point_to_point", bytes=6, over="tp_first")))
+    >>> kernel_seconds(step, Plan(tp=4, tp_dims=("x", "y")), lambda kind, size, dims: size, lambda dim: 2)
+    4.0
+    """
+    busy: dict[str, list[float]] = defaultdict(list)
+    for one in kernel.communications:
+        dims = group_dims(one, plan)
+        group = math.prod(chips(dim) for dim in dims)
+        if group == 1:
+            continue
+        spent = price(Collective(one.kind), group_volume(one, plan, group), dims)
+        for dim in {split_part_name(name)[0] for name in dims}:  # parts of one dim share its links
+            busy[dim].append(spent)
+    return max((math.fsum(times) for times in busy.values()), default=0.0)

@@ -1,0 +1,314 @@
+"""Price and power of a system, and what a step costs: DFModel, section VI.C, with counts of links and switches.
+
+A dim of ``size`` chips in a network of ``chips`` is ``chips / size`` separate groups. What a group consists of:
+
+============== ================ ============
+topology       links            switch ports
+============== ================ ============
+ring           size (1: none)   0
+line           size - 1         0
+switch         size             size
+fully_connected size (size-1)/2 0
+============== ================ ============
+
+These are the ``exact`` counts: cables, each with two directions, and ports of switch chips. The ``dfmodel``
+counts are those of DFModel's public program (github.com/fengqian-ayce/DFModel, commit 04f93d5), which its
+reported prices and powers follow. There a ring has ``size`` links and two switch ports; a switch and a fully
+connected dim exist once for each group of the *later* dims, as if one chip of each inner group were connected; a
+fully connected dim counts each direction as a link and has ``size**2`` switch ports unless it is the first dim;
+links cost nothing for one chip and switches nothing for up to four.
+
+A link or port is paid by its bandwidth of one direction.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Final, Literal
+
+from dfopt.documents.system import NetworkDim, System
+from dfopt.errors import Issue, SystemSpecError
+
+__all__ = [
+    "FIG9", "FIG9_AS_PRINTED", "Counting", "DimCounts", "SystemCost", "dim_counts", "energy_per_step",
+    "perf_per_dollar", "perf_per_watt", "power_of_compute", "price_of_compute", "system_cost",
+]  # fmt: skip
+
+Counting = Literal["exact", "dfmodel"]
+
+# DFModel, Fig. 9: Y in kW = a X^2 + b X + c of X in TFLOP/s. The caption prints b as -4.3e-4, with which three of the
+# four chips of table V would have a negative power. With a plus it is, to its digits, the least-squares parabola of the
+# powers in the setup files of the study (0.171, 0.445, 0.75, 20.3 kW): 3.0e-7, +4.2e-4, 0.045; and with 20 kW for the
+# last, 2.98e-7, +4.30e-4, 0.043. So the sign is taken as a misprint; see `dfopt.machines.trends`.
+FIG9: Final = (3e-7, 4.3e-4, 0.04)
+FIG9_AS_PRINTED: Final = (3e-7, -4.3e-4, 0.04)
+
+_GB_S = 1e9  # prices are per GB/s, bandwidths are in B/s
+
+
+@dataclass(frozen=True)
+class DimCounts:
+    """Links and switch ports of one network dim of a whole system."""
+
+    dim: str
+    links: int
+    switch_ports: int
+
+
+@dataclass(frozen=True)
+class SystemCost:
+    """Price in USD and power in W of a system by component; None where a price or power is not given.
+
+    Parameters
+    ----------
+    accelerators_usd, memory_usd, links_usd, switches_usd : float or None
+        USD, over all chips.
+    accelerators_w, memory_w, links_w, switches_w : float or None
+        W, over all chips.
+    missing : tuple of str
+        Paths of the fields of the system that would be needed, such as ``$.chip.price_usd``.
+
+    Examples
+    --------
+    >>> SystemCost(1e5, 2e3, None, 0.0, 700.0, 30.0, 5.0, 0.0, ("$.network[0].link_usd_per_gb_s",)).total_usd is None
+    True
+    """
+
+    accelerators_usd: float | None
+    memory_usd: float | None
+    links_usd: float | None
+    switches_usd: float | None
+    accelerators_w: float | None
+    memory_w: float | None
+    links_w: float | None
+    switches_w: float | None
+    missing: tuple[str, ...] = ()
+
+    @property
+    def total_usd(self) -> float | None:
+        """Price of the system in USD; None if any of its components' is not known."""
+        return _total(self.accelerators_usd, self.memory_usd, self.links_usd, self.switches_usd)
+
+    @property
+    def total_w(self) -> float | None:
+        """Power of the system in W; None if any of its components' is not known."""
+        return _total(self.accelerators_w, self.memory_w, self.links_w, self.switches_w)
+
+
+def dim_counts(network: Sequence[NetworkDim], counts: Counting = "exact") -> tuple[DimCounts, ...]:
+    """Links and switch ports of every dim of a product network, as the table at the top of this file says.
+
+    Parameters
+    ----------
+    network : sequence of NetworkDim
+        From the first (innermost) to the last.
+    counts : {"exact", "dfmodel"}
+        Cables and ports of the product network, or those that DFModel's program counts.
+
+    Raises
+    ------
+    SystemSpecError
+        For a dim that DFModel has no count for.
+
+    Examples
+    --------
+    >>> torus = [NetworkDim(name=n, topology="ring", size=s, link_bandwidth=1e9) for n, s in (("x", 8), ("y", 128))]
+    >>> [(each.links, each.switch_ports) for each in dim_counts(torus)]
+    [(1024, 0), (1024, 0)]
+    >>> [(each.links, each.switch_ports) for each in dim_counts(torus, "dfmodel")]
+    [(1024, 256), (1024, 16)]
+    """
+    sizes = [dim.size for dim in network]
+    chips = math.prod(sizes)
+    found = []
+    for position, dim in enumerate(network):
+        if counts == "exact":
+            links, ports = _exact(dim)
+            groups = chips // dim.size
+        else:
+            links, ports = _as_dfmodel(dim, position)
+            # As if only one chip of each inner group were connected, but for rings.
+            groups = chips // dim.size if dim.topology == "ring" else math.prod(sizes[position + 1 :])
+            links, ports = links * (chips > 1), ports * (chips > 4)
+        found.append(DimCounts(dim.name, groups * links, groups * ports))
+    return tuple(found)
+
+
+def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
+    """Price and power of a system, from the prices and powers that its document gives.
+
+    The components are those of DFModel, section VI.C: chips, memory by bandwidth, links by bandwidth, switches by
+    bandwidth and ports. A component without a price is None, and ``missing`` names the field; links and switches
+    that a network does not have need no price.
+
+    Parameters
+    ----------
+    system : System
+        Prices are in `Chip`, `Dram` and `NetworkDim`.
+    counts : {"exact", "dfmodel"}
+        See `dim_counts`.
+
+    Raises
+    ------
+    SystemSpecError
+        If ``counts="dfmodel"`` and a dim is a line.
+
+    Examples
+    --------
+    >>> from dfopt.documents.system import Chip, Dram, Sram
+    >>> dram = Dram(bandwidth=100e9, usd_per_gb_s=1.0, w_per_gb_s=0.16248)
+    >>> chip = Chip(name="c", tiles=1, peak=1e12, sram=Sram(capacity=1), dram=dram, price_usd=16522.25)
+    >>> ring = NetworkDim(name="x", topology="ring", size=8, link_bandwidth=50e9, link_usd_per_gb_s=2.0)
+    >>> found = system_cost(System(name="s", chip=chip, network=(ring,)))
+    >>> found.accelerators_usd, found.memory_usd, found.links_usd, found.total_usd, round(found.memory_w, 3)
+    (132178.0, 800.0, 800.0, 133778.0, 129.984)
+    >>> found.missing
+    ('$.chip.power_w', '$.network[0].link_w_per_gb_s')
+    """
+    chip, chips = system.chip, system.chips
+    missing: list[str] = []
+
+    def times(amount: float, price: float | None, path: str) -> float | None:
+        """Amount x price, where nothing of something costs nothing whatever its price."""
+        if price is None and amount:
+            missing.append(path)
+            return None
+        return amount * price if price is not None else 0.0
+
+    def over_dims(amount: Callable[[DimCounts], int], field: str) -> float | None:
+        return _total(
+            *(
+                times(amount(count) * dim.link_bandwidth / _GB_S, getattr(dim, field), f"$.network[{i}].{field}")
+                for i, (dim, count) in enumerate(zip(system.network, dim_counts(system.network, counts), strict=True))
+            )
+        )
+
+    dram_gb_s = chips * chip.dram.bandwidth / _GB_S
+    return SystemCost(
+        accelerators_usd=times(chips, chip.price_usd, "$.chip.price_usd"),
+        memory_usd=times(dram_gb_s, chip.dram.usd_per_gb_s, "$.chip.dram.usd_per_gb_s"),
+        links_usd=over_dims(lambda count: count.links, "link_usd_per_gb_s"),
+        switches_usd=over_dims(lambda count: count.switch_ports, "switch_usd_per_gb_s"),
+        accelerators_w=times(chips, chip.power_w, "$.chip.power_w"),
+        memory_w=times(dram_gb_s, chip.dram.w_per_gb_s, "$.chip.dram.w_per_gb_s"),
+        links_w=over_dims(lambda count: count.links, "link_w_per_gb_s"),
+        switches_w=over_dims(lambda count: count.switch_ports, "switch_w_per_gb_s"),
+        missing=tuple(missing),
+    )
+
+
+def power_of_compute(flops: float, coefficients: tuple[float, float, float] = FIG9) -> float:
+    """Power of a chip in W by its peak, after the parabola of DFModel's Fig. 9.
+
+    Parameters
+    ----------
+    flops : float
+        Peak in FLOP/s, dense, at half precision.
+    coefficients : (a, b, c)
+        Of ``a X^2 + b X + c`` in kW with X in TFLOP/s. The default has the sign of b that fits the figure's chips;
+        `FIG9_AS_PRINTED` has the sign of the caption, which gives negative powers below 1330 TFLOP/s.
+
+    Examples
+    --------
+    >>> [round(power_of_compute(x * 1e12)) for x in (275, 614, 993, 7500)]  # table V
+    [181, 417, 763, 20140]
+    """
+    a, b, c = coefficients
+    tflops = flops / 1e12
+    return (a * tflops**2 + b * tflops + c) * 1e3
+
+
+def price_of_compute(flops: float, coefficients: tuple[float, float, float]) -> float:
+    """Price of a chip in USD by its peak, after a parabola of the same form.
+
+    The paper says that prices have the same trend and prints no parabola, so there is no default.
+
+    Parameters
+    ----------
+    flops : float
+        Peak in FLOP/s, dense, at half precision.
+    coefficients : (a, b, c)
+        Of ``a X^2 + b X + c`` in kUSD with X in TFLOP/s, such as ``dfopt.machines.trends.trend("price_usd")``.
+
+    Examples
+    --------
+    >>> price_of_compute(1000e12, (3e-5, 0.01, 1.0))
+    41000.0
+    """
+    return power_of_compute(flops, coefficients)  # the same polynomial, kilo as well
+
+
+def perf_per_dollar(flop_per_s: float, price_usd: float) -> float:
+    """Sustained FLOP/s of a system for each USD of its price.
+
+    Examples
+    --------
+    >>> perf_per_dollar(2e15, 100_000.0)
+    20000000000.0
+    """
+    return flop_per_s / price_usd
+
+
+def perf_per_watt(flop_per_s: float, power_w: float) -> float:
+    """Sustained FLOP/s of a system for each W of its power, which is FLOP/J.
+
+    Examples
+    --------
+    >>> perf_per_watt(2e15, 4000.0)
+    500000000000.0
+    """
+    return flop_per_s / power_w
+
+
+def energy_per_step(power_w: float, step_time: float) -> float:
+    """Energy of a step in J, with the whole system at its full power all the time: an upper figure.
+
+    Parameters
+    ----------
+    power_w : float
+        W, such as `SystemCost.total_w`.
+    step_time : float
+        Seconds, such as ``Score.step_time``.
+
+    Examples
+    --------
+    >>> energy_per_step(4000.0, 2.5)
+    10000.0
+    """
+    return power_w * step_time
+
+
+def _total(*parts: float | None) -> float | None:
+    known = [part for part in parts if part is not None]
+    return math.fsum(known) if len(known) == len(parts) else None
+
+
+def _exact(dim: NetworkDim) -> tuple[int, int]:
+    """Links and switch ports of one group."""
+    n = dim.size
+    if n == 1:
+        return 0, 0
+    if dim.topology == "switch":
+        return n, n
+    if dim.topology == "fully_connected":
+        return n * (n - 1) // 2, 0
+    return (n, 0) if dim.topology == "ring" else (n - 1, 0)
+
+
+def _as_dfmodel(dim: NetworkDim, position: int) -> tuple[int, int]:
+    """Links and switch ports of one group as DFModel's program counts them."""
+    n = dim.size
+    if dim.topology == "ring":
+        return n, 2
+    if dim.topology == "switch":
+        return n, n
+    if dim.topology == "fully_connected":
+        return n * (n - 1), n * n if position else 0
+    issue = Issue(
+        f"$.network[{position}].topology",
+        f"found {dim.topology!r}, which DFModel counts no links for",
+        "take counts='exact', or a ring",
+    )
+    raise SystemSpecError("", [issue])

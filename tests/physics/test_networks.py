@@ -1,0 +1,392 @@
+"""Parts of dims, cuts, routes and measured factors: `dfopt.physics` against simulations and lower bounds."""
+
+from __future__ import annotations
+
+import math
+import sys
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+sys.path.insert(0, str(Path(__file__).parent))  # the oracle is not a package
+
+import step_simulator as sim
+from step_network import along, at, is_switch
+from step_schedules import Pipes
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.system import Chip, CollectiveFactor, Dram, NetworkDim, Sram, System
+from dfopt.physics.collectives import (
+    Collective,
+    CollectiveModel,
+    Dim,
+    Factor,
+    Topology,
+    affine_cost,
+    bisection_bound,
+    seconds,
+)
+from dfopt.physics.network import communication_seconds, dim_of, dims_of
+
+VOLUME, BANDWIDTH, LATENCY, REL = 3.7e6, 25e9, 1.3e-6, 1e-9
+KINDS = list(Collective)
+STEPPED = [kind for kind in KINDS if kind is not Collective.POINT_TO_POINT]
+TOPOLOGIES = [topology.value for topology in Topology]
+
+
+def wired(topology: str, size: int, name: str = "x", bandwidth: float = BANDWIDTH, **more: object) -> NetworkDim:
+    return NetworkDim(
+        name=name, topology=topology, size=size, link_bandwidth=bandwidth, latency=more.pop("latency", LATENCY), **more
+    )
+
+
+def machine(*network: NetworkDim, overhead: float = 0.0) -> System:
+    chip = Chip(name="c", tiles=1, peak=1e12, sram=Sram(capacity=1e6), dram=Dram(bandwidth=1e9))
+    return System(name="s", chip=chip, network=network, collective_overhead=overhead)
+
+
+# ------------------------------------------------------------------- parts: all groups at once
+
+
+def parts(size: int) -> list[tuple[int, int]]:
+    """(chips, stride) of all parts of a dim that are neither the whole nor single chips."""
+    return [(count, stride) for count in range(2, size) for stride in range(1, size) if size % (count * stride) == 0]
+
+
+def on_the_whole(whole: NetworkDim, size: int, stride: int) -> sim.Wires:
+    """The links of the whole dim, used by all its groups of `size` chips `stride` apart."""
+    d = dim_of(whole)
+    graph = sim.network([d])
+    starts = [i for i in range(d.size) if i // stride % size == 0]
+    places = [lambda chip, start=start: (start + stride * chip[0],) for start in starts]
+    assert sorted(place((k,))[0] for place in places for k in range(size)) == list(range(d.size))
+    return sim.Wires(graph, along(d) if d.topology in (Topology.RING, Topology.LINE) else sim.neighbours(graph), places)
+
+
+PARTS = [(n, *part) for n in (4, 6, 8, 9, 12) for part in parts(n)]
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize(("whole", "size", "stride"), PARTS)
+@pytest.mark.parametrize("kind", STEPPED)
+def test_a_part_takes_the_time_of_all_groups_at_once(
+    kind: Collective, whole: int, size: int, stride: int, topology: str
+) -> None:
+    dim = wired(topology, whole)
+    part = dim_of(dim.part(size, stride))
+    run = sim.fastest(kind, VOLUME, [part], on_the_whole(dim, size, stride))
+    cost = affine_cost(kind, [part])
+    assert cost.per_byte * VOLUME == pytest.approx(run.transfer_seconds, rel=REL)
+    assert cost.fixed == pytest.approx(run.latency_seconds, rel=REL)
+
+
+@pytest.mark.parametrize("kind", STEPPED)
+def test_groups_of_a_reducing_switch_do_not_disturb_each_other(kind: Collective) -> None:
+    dim = wired("switch", 12, in_network_reduction=True)
+    for size, stride in ((4, 1), (3, 4), (2, 2)):
+        part = dim_of(dim.part(size, stride))
+        run = sim.fastest(kind, VOLUME, [part], on_the_whole(dim, size, stride))
+        assert seconds(kind, VOLUME, [part]) == pytest.approx(run.seconds, rel=REL)
+
+
+@pytest.mark.parametrize("topology", ["ring", "line"])
+@pytest.mark.parametrize(("whole", "size", "stride"), [p for p in PARTS if p[2] > 1])
+def test_a_strided_part_that_ignored_its_neighbours_would_be_wrong(
+    whole: int, size: int, stride: int, topology: str
+) -> None:
+    """One group alone on the same links is faster: the contention is in the simulation, and in the formula."""
+    dim = wired(topology, whole, latency=0.0)
+    part, wires = dim_of(dim.part(size, stride)), on_the_whole(dim, size, stride)
+    alone = replace(wires, places=wires.places[:1])
+    all_groups = sim.simulate(Collective.ALL_GATHER, VOLUME, [part], wires=wires)
+    one = sim.simulate(Collective.ALL_GATHER, VOLUME, [part], wires=alone)
+    assert all_groups.seconds == pytest.approx(stride * one.seconds, rel=REL)
+
+
+def test_dims_of_understands_parts() -> None:
+    system = machine(wired("ring", 8), wired("switch", 4, "y", in_network_reduction=True))
+    inner, outer, y = dims_of(system, ["x[4]", "x[2@4]", "y"])
+    assert (inner.topology, inner.size, inner.bandwidth, inner.latency) == (Topology.LINE, 4, BANDWIDTH, LATENCY)
+    assert (outer.topology, outer.size, outer.bandwidth) == (Topology.RING, 2, BANDWIDTH / 2)
+    assert outer.latency == pytest.approx(4 * LATENCY)
+    assert y.in_network_reduction and not inner.in_network_reduction
+
+
+# ----------------------------------------------------------------------- cuts of the network
+
+small = st.lists(
+    st.builds(
+        lambda topology, size, bandwidth: Dim("d", Topology(topology), size, bandwidth),
+        st.sampled_from(TOPOLOGIES),
+        st.integers(1, 5),
+        st.floats(1e9, 1e11),
+    ),
+    min_size=1,
+    max_size=3,
+).filter(lambda dims: math.prod(d.size for d in dims) <= 32)
+
+
+@given(small, st.booleans())
+def test_no_exchange_beats_the_cuts(dims: list[Dim], twice: bool) -> None:
+    """One dim after the other takes the sum of the dims' own bounds; no simulated order takes less than the largest."""
+    forward = list(range(len(dims)))
+    lanes_share_ports = any(d.topology is Topology.SWITCH for d in dims)  # two rounds of a switch do not mix
+    orders = [forward, forward[::-1]] if twice and len(dims) == 2 and not lanes_share_ports else [forward]
+    run = sim.simulate(Collective.ALL_TO_ALL, VOLUME, dims, orders=orders)
+    bound = bisection_bound(dims, VOLUME)
+    assert run.transfer_seconds >= bound * (1 - REL)
+    chips = math.prod(d.size for d in dims)
+    each = [bisection_bound([d], VOLUME) * d.size / chips for d in dims]
+    assert bound == pytest.approx(max(each), rel=REL)
+    exchange = affine_cost(Collective.ALL_TO_ALL, dims).per_byte * VOLUME
+    assert exchange == pytest.approx(sum(each), rel=REL)
+    assert bound * (1 - REL) <= exchange <= len(dims) * bound * (1 + REL)
+
+
+@pytest.mark.parametrize("topology", ["ring", "line", "fully_connected"])
+@pytest.mark.parametrize("side", [2, 3, 5])
+def test_dim_by_dim_takes_twice_the_bound_of_a_square(topology: str, side: int) -> None:
+    """Halves of the tensor that cross the dims in opposite orders attain the bound: the exchange is 2 times longer."""
+    dims = [Dim(axis, Topology(topology), side, BANDWIDTH) for axis in "xy"]
+    bound = bisection_bound(dims, VOLUME)
+    both = sim.simulate(Collective.ALL_TO_ALL, VOLUME, dims, orders=[(0, 1), (1, 0)])
+    assert both.transfer_seconds == pytest.approx(bound, rel=REL)
+    assert seconds(Collective.ALL_TO_ALL, VOLUME, dims) / bound == pytest.approx(2, rel=REL)
+
+
+def test_three_orders_attain_the_bound_of_a_cube() -> None:
+    dims = [Dim(axis, Topology.RING, 3, BANDWIDTH) for axis in "xyz"]
+    run = sim.simulate(Collective.ALL_TO_ALL, VOLUME, dims, orders=[(0, 1, 2), (1, 2, 0), (2, 0, 1)])
+    assert run.transfer_seconds == pytest.approx(bisection_bound(dims, VOLUME), rel=REL)
+    assert seconds(Collective.ALL_TO_ALL, VOLUME, dims) / run.transfer_seconds == pytest.approx(3, rel=REL)
+
+
+@pytest.mark.parametrize("sides", [(4,), (4, 4), (3, 3, 3), (5, 5, 5, 5)], ids=str)
+@pytest.mark.parametrize("kind", [Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_REDUCE])
+def test_one_dim_after_the_other_uses_one_dim_of_links(kind: Collective, sides: tuple[int, ...]) -> None:
+    """On a torus of k equal sides a gather takes k times what all links of a chip together would need."""
+    dims = [Dim("d", Topology.RING, side, BANDWIDTH) for side in sides]
+    chips, passes = math.prod(sides), 2 if kind is Collective.ALL_REDUCE else 1
+    least = passes * (chips - 1) / chips * VOLUME / (2 * len(sides) * BANDWIDTH)
+    assert seconds(kind, VOLUME, dims) / least == pytest.approx(len(sides), rel=REL)
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("size", [1, 2, 3, 4, 7, 8])
+def test_bound_is_the_worst_of_all_cuts(topology: str, size: int) -> None:
+    """By brute force over all sets of chips, switches on the side that suits the cut; on one dim it is attained."""
+    d = Dim("x", Topology(topology), size, BANDWIDTH)
+    graph = sim.network([d])
+    switches = [node for node in graph if is_switch(node)]
+    worst = 0.0
+    for mask in range(1, 2**size - 1):
+        side = {(i,) for i in range(size) if mask >> i & 1}
+        links = min(
+            sum(a in side | set(extra) and b not in side | set(extra) for a, b in graph.edges)
+            for extra in ([], switches)
+        )
+        worst = max(worst, len(side) * (size - len(side)) / size**2 * VOLUME / (links * BANDWIDTH))
+    assert bisection_bound([d], VOLUME) == pytest.approx(worst, rel=REL)
+    assert seconds(Collective.ALL_TO_ALL, VOLUME, [d]) == pytest.approx(worst, rel=REL)
+
+
+@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
+def test_a_bad_volume_has_no_bound(bad: float) -> None:
+    with pytest.raises(ValueError, match="volume"):
+        bisection_bound([Dim("x", Topology.RING, 4, 1.0)], bad)
+
+
+# ------------------------------------------------------------------------ lines and reducing switches
+
+
+@pytest.mark.parametrize("size", range(3, 20))
+def test_pipelining_is_what_a_line_gains(size: int) -> None:
+    """Scatter and gather on a line take 2 (n-1)/n times as long as partial sums that meet in the middle."""
+    line = [Dim("x", Topology.LINE, size, BANDWIDTH, LATENCY)]
+    split = sim.simulate(Collective.ALL_REDUCE, VOLUME, line)
+    whole = sim.simulate(Collective.ALL_REDUCE, VOLUME, line, whole=[0])
+    assert split.transfer_seconds / whole.transfer_seconds == pytest.approx(2 * (size - 1) / size, rel=REL)
+    assert split.latency_seconds / whole.latency_seconds == pytest.approx(2, rel=REL)
+
+
+@pytest.mark.parametrize("size", range(2, 20))
+def test_a_line_is_at_its_lower_bounds(size: int) -> None:
+    """An end has one link; it is n - 1 hops from the other end; each half must hear of the other's V bytes."""
+    line = [Dim("x", Topology.LINE, size, BANDWIDTH, LATENCY)]
+    least = {
+        Collective.ALL_GATHER: (size - 1) / size,
+        Collective.REDUCE_SCATTER: (size - 1) / size,
+        Collective.ALL_REDUCE: 1.0,
+        Collective.BROADCAST: 1.0,
+    }
+    for kind, share in least.items():
+        cost = affine_cost(kind, line)
+        assert cost.per_byte == pytest.approx(share / BANDWIDTH, rel=REL)
+        assert cost.fixed == pytest.approx((size - 1) * LATENCY, rel=REL)
+
+
+@pytest.mark.parametrize("size", [2, 3, 4, 8, 13])
+def test_what_a_reducing_switch_gains(size: int) -> None:
+    plain = [Dim("x", Topology.SWITCH, size, BANDWIDTH, LATENCY)]
+    adds = [replace(plain[0], in_network_reduction=True)]
+    gain = {kind: affine_cost(kind, plain).per_byte / affine_cost(kind, adds).per_byte for kind in KINDS}
+    for kind in KINDS:
+        doubled = kind in (Collective.ALL_REDUCE, Collective.BROADCAST)
+        assert gain[kind] == pytest.approx(2 * (size - 1) / size if doubled else 1, rel=REL)
+        if kind not in (Collective.ALL_TO_ALL, Collective.POINT_TO_POINT):
+            assert affine_cost(kind, adds).fixed == LATENCY
+
+
+def test_the_last_of_two_dims_reduces_in_the_network() -> None:
+    """8 chips at a switch that adds, on 4 rings' worth of data: 3/4 + 3/4 on the ring, 1/4 through the switch."""
+    dims = [Dim("x", Topology.RING, 4, 1.0), Dim("y", Topology.SWITCH, 8, 1.0, 0.0, True)]
+    assert affine_cost(Collective.ALL_REDUCE, dims).per_byte == pytest.approx(2 * 3 / 4 / 2 + 1 / 4)
+    # The other way round it pays to scatter at the switch all the same: 2 * 7/8 + 3/4 / 8 is less than 1 + 3/4.
+    assert affine_cost(Collective.ALL_REDUCE, dims[::-1]).per_byte == pytest.approx(1 + 3 / 4)
+
+
+# -------------------------------------------------------------------------------- point to point
+
+
+def test_a_message_across_several_dims() -> None:
+    wide = Dim("z", Topology.SWITCH, 4, 8.0, 100.0)
+    dims = [Dim("x", Topology.RING, 8, 4.0, 1.0), Dim("y", Topology.LINE, 3, 2.0, 10.0), wide]
+    kind = Collective.POINT_TO_POINT
+    assert seconds(kind, 8.0, dims) == 8 / 4 + 1
+    assert seconds(kind, 8.0, dims, hops=3) == 8 / 4 + 3
+    assert seconds(kind, 8.0, dims, hops=(3, 0, 1)) == 8 / 4 + 103
+    assert seconds(kind, 8.0, dims, hops=(1, 2, 1)) == 8 / 2 + 121
+    assert seconds(kind, 8.0, dims, hops=(0, 0, 0)) == 0
+    assert seconds(kind, 8.0, dims, hops=(3, 2, 1), model=CollectiveModel.DFMODEL) == 8 / 2
+
+
+@given(small, st.data())
+def test_a_message_takes_its_packets_over_the_links(dims: list[Dim], data: st.DataObject) -> None:
+    """Small packets over explicit links, dim after dim, approach the formula from above."""
+    dims = [replace(d, latency=LATENCY * (i + 1)) for i, d in enumerate(dims)]
+    most = [{Topology.RING: d.size // 2, Topology.LINE: d.size - 1}.get(d.topology, min(1, d.size - 1)) for d in dims]
+    hops = [data.draw(st.integers(0, count)) for count in most]
+    graph, here, path = sim.network(dims), (0,) * len(dims), []
+    route = sim.neighbours(graph)
+    for axis, count in enumerate(hops):
+        for _ in range(count):
+            there = at(here, axis, here[axis] + 1) if here[axis] + 1 < dims[axis].size else at(here, axis, 0)
+            path += route(here, there, 0)
+            here = there
+    time = seconds(Collective.POINT_TO_POINT, VOLUME, dims, hops=hops)
+    if not path:
+        assert time == 0
+        return
+    pipes, packets, arrivals = Pipes(graph), 200, []
+    for _ in range(packets):
+        pipes.send(0.0, 0, path, VOLUME / packets, arrivals.append)
+    pipes.run()
+    assert len(arrivals) == packets
+    slowest = VOLUME / min(graph.edges[link]["bandwidth"] for link in path)
+    assert time * (1 - REL) <= max(arrivals) <= time + len(path) / packets * slowest + 1e-12
+
+
+@pytest.mark.parametrize(
+    ("hops", "says"), [((1,), "one number for each of 2"), ((4, 0), "0..3, got 4"), ((-1, 0), "0..3"), ((0, 2), "0..1")]
+)
+def test_hops_that_do_not_fit(hops: tuple[int, ...], says: str) -> None:
+    dims = [Dim("x", Topology.LINE, 4, 1.0), Dim("y", Topology.SWITCH, 4, 1.0)]
+    with pytest.raises(ValueError, match=says):
+        seconds(Collective.POINT_TO_POINT, 1.0, dims, hops=hops)
+
+
+# ------------------------------------------------------------------------------ measured factors
+
+
+@pytest.mark.parametrize("topology", TOPOLOGIES)
+@pytest.mark.parametrize("kind", KINDS)
+@given(share=st.floats(0.1, 1), latency=st.none() | st.floats(0, 1e-3), size=st.integers(2, 9))
+def test_a_factor_replaces_the_terms_of_its_dim(
+    kind: Collective, topology: str, share: float, latency: float | None, size: int
+) -> None:
+    plain = Dim("x", Topology(topology), size, BANDWIDTH, LATENCY)
+    other = Dim("y", Topology.RING, 3, BANDWIDTH, LATENCY)
+    measured = replace(plain, factors=(Factor(kind, share, latency), Factor(_another(kind), 0.5, 1.0)))
+    free, cost = affine_cost(kind, [plain]), affine_cost(kind, [measured])
+    assert cost.per_byte == pytest.approx(free.per_byte / share, rel=REL)
+    assert cost.fixed == (free.fixed if latency is None else latency)
+    if kind in (Collective.ALL_GATHER, Collective.REDUCE_SCATTER, Collective.ALL_TO_ALL):
+        both, alone = affine_cost(kind, [measured, other]), affine_cost(kind, [plain, other])
+        chips = 1 if kind is not Collective.ALL_TO_ALL else 3
+        assert both.per_byte - alone.per_byte == pytest.approx(
+            (cost.per_byte - free.per_byte) / chips, abs=1e-9 / BANDWIDTH
+        )
+        assert both.fixed - alone.fixed == pytest.approx(cost.fixed - free.fixed, abs=1e-15)
+    table = [affine_cost(kind, [d], model=CollectiveModel.DFMODEL) for d in (plain, measured)]
+    assert table[0] == table[1]
+
+
+def _another(kind: Collective) -> Collective:
+    return KINDS[(KINDS.index(kind) + 1) % len(KINDS)]
+
+
+def test_an_all_reduce_over_two_dims_uses_the_all_reduce_factor_of_each() -> None:
+    x = Dim("x", Topology.RING, 4, 1.0, 1.0, factors=(Factor(Collective.ALL_REDUCE, 0.5, 7.0),))
+    y = Dim("y", Topology.SWITCH, 4, 1.0, 1.0, factors=(Factor(Collective.ALL_REDUCE, 0.25), Factor("all_gather", 0.1)))
+    cost = affine_cost(Collective.ALL_REDUCE, [x, y])
+    assert cost.per_byte == pytest.approx(2 * 3 / 4 / 2 / 0.5 + 1 / 4 * 2 * 3 / 4 / 0.25)
+    assert cost.fixed == 7 + 2 * 2
+
+
+@pytest.mark.parametrize(
+    ("factors", "says"),
+    [
+        ((Factor(Collective.BROADCAST, 0.0),), "bandwidth_share must be above 0"),
+        ((Factor(Collective.BROADCAST, 1.5),), "at most 1"),
+        ((Factor(Collective.BROADCAST, 1.0, -1.0),), "latency must be finite"),
+        ((Factor(Collective.BROADCAST), Factor(Collective.BROADCAST)), "one factor for broadcast"),
+    ],
+)
+def test_bad_factors_are_rejected(factors: tuple[Factor, ...], says: str) -> None:
+    with pytest.raises(ValueError, match=says):
+        Dim("x", Topology.RING, 4, 1.0, factors=factors)
+    with pytest.raises(ValueError, match="only switches"):
+        Dim("x", Topology.RING, 4, 1.0, in_network_reduction=True)
+
+
+# ------------------------------------------------------------------------- communication_seconds
+
+
+@given(
+    st.sampled_from(KINDS),
+    st.floats(0, 1e12),
+    st.lists(st.sampled_from(["x", "x[4]", "x[2@4]", "y", "one"]), max_size=2, unique=True),
+    st.sampled_from(["exact", "dfmodel"]),
+    st.sampled_from([1, 2]),
+)
+def test_communication_seconds_is_the_formula_plus_overhead(
+    kind: Collective, volume: float, names: list[str], model: str, passes: int
+) -> None:
+    factors = {"all_reduce": CollectiveFactor(bandwidth_share=0.7, latency=1e-5)}
+    system = machine(wired("ring", 8), wired("switch", 4, "y", factors=factors), wired("ring", 1, "one"), overhead=1e-3)
+    assume = Assumptions(collective_model=model, all_reduce_passes=passes)
+    expected = seconds(kind, volume, dims_of(system, names), model=CollectiveModel(model), all_reduce_passes=passes)
+    moves = volume > 0 and any(name != "one" for name in names)
+    time = communication_seconds(kind, volume, names, system, assume)
+    assert type(time) is float
+    assert time == pytest.approx(expected + moves * 1e-3, rel=REL)
+    assert communication_seconds(None, volume, names, system, assume) == 0
+
+
+def test_systems_do_not_share_what_is_remembered() -> None:
+    """The same name on another system, also on one made where another one was, is priced anew."""
+    for bandwidth in (1e9, 2e9, 4e9, 8e9):
+        system = machine(wired("line", 4, bandwidth=bandwidth, latency=0.0))
+        time = communication_seconds(Collective.ALL_REDUCE, 1e9, ("x",), system, Assumptions())
+        assert time == pytest.approx(1e9 / bandwidth)
+        del system
+
+
+@pytest.mark.parametrize("bad", [math.nan, math.inf])
+def test_a_volume_must_be_finite(bad: float) -> None:
+    system = machine(wired("ring", 4))
+    with pytest.raises(ValueError, match="volume must be finite"):
+        communication_seconds(Collective.ALL_REDUCE, bad, ("x",), system, Assumptions())
