@@ -9,9 +9,10 @@ from hypothesis import given
 from strategies import efficiency_tables
 
 from dfopt.documents.base import schema_json
-from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, System, load_system
+from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, System
 from dfopt.documents.zoo import zoo
 from dfopt.errors import SystemSpecError
+from dfopt.machines.compose import load_system
 
 TEXT = """\
 schema: dfopt/system/1

@@ -1,0 +1,345 @@
+"""Systems from parts: files that name their chip, memory, links and topology, and the same for programs.
+
+A composed system file::
+
+    schema: dfopt/system/1
+    name: sn30-8-ring
+    chip: sn30                          # or {part: sn30, compute_utilization: 0.8}, a path, or a chip's own fields
+    memory: ddr4                        # or {part: hbm3-stack, count: 5}; may be left out if the chip has a dram
+    network: {topology: torus, sizes: [4, 2], links: pcie-4}
+
+``network`` is a topology, or the part of one (``{part: torus-2d-1024, links: pcie-4}``), or a list of dims, each
+with its fields or with a ``link``. ``links`` is one for all dims, a list with one for each, or, for a topology
+with roles, a mapping from role to link. A part with further keys is that part with these fields replaced; nothing
+(``null``) takes a field away, such as the ``peak`` of a chip that gets more tiles. Paths are relative to the
+file, or to the current folder.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from typing import Any, ClassVar, Final, get_args
+
+from pydantic import BaseModel, Field, create_model
+
+from dfopt.documents.base import Document, Part, schema_json
+from dfopt.documents.link import Link
+from dfopt.documents.parts import Size
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.system import Chip, ChipBody, Dram, NetworkDim, System
+from dfopt.documents.zoo import find
+from dfopt.errors import DocumentError, Issue, SystemSpecError, json_path
+from dfopt.machines.fields import with_fields
+from dfopt.machines.references import Resolver, folder_of
+from dfopt.machines.topologies import expand
+from dfopt.units import Seconds
+
+__all__ = ["compose", "expand_system", "load_system", "system_schema"]
+
+_DIMS: Final = ("x", "y", "z", "w", "v", "u", "t", "s")
+_KINDS: Final[tuple[str, ...]] = get_args(NetworkDim.model_fields["topology"].annotation)
+
+
+class _Composed(Document):
+    """A system file that names parts, after its references are replaced; `_form_of` adds the parts."""
+
+    SCHEMA: ClassVar[str] = System.SCHEMA
+
+    name: str = Field(min_length=1, max_length=200)
+    description: str = ""
+    source: str = ""
+    collective_overhead: Seconds = Field(default=0.0, ge=0)
+
+
+class _ChipForm(ChipBody):
+    """A chip whose memory may be given beside it."""
+
+    dram: Dram | None = None
+
+
+class _Wiring(Part):
+    """A topology with sizes; `_form_of` adds the links in the shape that the user gave them."""
+
+    topology: str | tuple[str, ...]
+    sizes: tuple[Size, ...] = Field(min_length=1, max_length=len(_DIMS))
+    names: tuple[str, ...] | None = None
+    taper: tuple[float, ...] = ()
+    roles: tuple[str, ...] | None = None
+
+
+def load_system(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> System:
+    """Load a system from the zoo or a file, explicit or composed from parts.
+
+    Parameters
+    ----------
+    name_or_path
+        A name in the zoo, or a path; an existing file wins.
+    overrides
+        See `with_fields`.
+
+    Raises
+    ------
+    DocumentError
+        With every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo;
+        `SystemSpecError` (beside it) for a system whose parts do not fit each other.
+
+    Examples
+    --------
+    >>> load_system("sn10-8-ring").chips
+    8
+    >>> load_system("sn10-8-ring", {"network.ring.size": 16}).chips
+    16
+    """
+    path = find("systems", name_or_path)
+    system = expand_system(load_strict(path), path)
+    return with_fields(system, overrides, str(path)) if overrides else system
+
+
+def expand_system(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> System:
+    """The system of a system file's parsed data, explicit or composed.
+
+    Parameters
+    ----------
+    data
+        An explicit system, or one that names parts.
+    path
+        The file, for errors and for paths relative to it.
+
+    Raises
+    ------
+    DocumentError
+        With every issue, at paths such as ``$.memory.part``; `SystemSpecError` if parts do not fit each other.
+
+    Examples
+    --------
+    >>> network = {"topology": "torus", "sizes": [4, 2], "links": "pcie-4"}
+    >>> recipe = {"name": "mine", "chip": "sn10", "memory": "ddr4", "network": network}
+    >>> [dim.size for dim in expand_system({"schema": "dfopt/system/1", **recipe}).network]
+    [4, 2]
+    """
+    file = os.fspath(path)
+    if not isinstance(data, Mapping) or not _is_composed(data):
+        return System.from_data(data, file)
+    resolver = Resolver(folder_of(file))
+    whole = dict(data)
+    for key, resolve in (("chip", resolver.chip), ("memory", resolver.memory), ("network", resolver.network)):
+        if key in whole:
+            whole[key] = resolve(whole[key], f"$.{key}")
+    if resolver.issues:
+        raise DocumentError(file, resolver.issues)
+    form: Any = _form_of(whole).from_data(whole, file)
+    dram = form.memory or form.chip.dram
+    if dram is None:
+        message = f"the key is missing, and chip {form.chip.name!r} comes without a memory"
+        raise DocumentError(file, [Issue("$.memory", message, "name one: `dfopt list memories`")])
+    try:
+        return System(
+            name=form.name,
+            description=form.description,
+            source=form.source,
+            chip=Chip(**{**dict(form.chip), "dram": dram}),
+            network=_dims(form.network, file),
+            collective_overhead=form.collective_overhead,
+        )
+    except SystemSpecError as error:  # a check of the whole, which does not know the file
+        raise SystemSpecError(file, error.issues) from None
+
+
+def compose(
+    name: str | None = None,
+    *,
+    chip: str | Mapping[str, Any] | Chip,
+    memory: str | Mapping[str, Any] | Dram | None = None,
+    network: str | Mapping[str, Any] | Sequence[Mapping[str, Any] | NetworkDim] = (),
+    overrides: Mapping[str, Any] | None = None,
+) -> System:
+    """A system from parts, as a system file names them; see the top of this module.
+
+    Parameters
+    ----------
+    name
+        Of the system; made of the parts' names if not given.
+    chip, memory, network
+        A part's name, a path, or data with units as in a file; or a model. ``memory`` goes before the chip's own.
+    overrides
+        See `with_fields`.
+
+    Raises
+    ------
+    DocumentError
+        With every issue, at the places where a file would have it; `SystemSpecError` as for files.
+
+    Examples
+    --------
+    >>> made = compose(chip="sn30", memory="ddr4", network={"part": "torus-2d-1024", "links": "pcie-4"})
+    >>> made.name, made.chips, made.chip.dram.bandwidth
+    ('sn30-ddr4-torus-2d-1024-pcie-4', 1024, 200000000000.0)
+    """
+    parts = {"chip": _data(chip), "network": _data(network)} | ({} if memory is None else {"memory": _data(memory)})
+    named = name or "-".join(_words(parts.get("chip"), parts.get("memory"), parts["network"])) or "composed"
+    system = expand_system({"schema": System.SCHEMA, "name": named, **parts}, named)
+    return with_fields(system, overrides, named) if overrides else system
+
+
+def system_schema() -> dict[str, Any]:
+    """JSON Schema of a system file: explicit, or composed of parts by reference."""
+    reference = str | dict[str, Any]
+    composed = create_model(
+        "Composed",
+        __base__=_Composed,
+        chip=(reference, ...),
+        memory=(reference | None, None),
+        network=(reference | list[dict[str, Any]], []),
+    )
+    forms = [schema_json(System), schema_json(composed)]
+    whole: dict[str, Any] = {"title": "System", "anyOf": forms, "$defs": {}}
+    for form in forms:  # references start at the root, and one document has one id
+        whole["$defs"] |= form.pop("$defs", {})
+        whole |= {key: form.pop(key) for key in ("$schema", "$id")}
+    return whole
+
+
+def _is_composed(data: Mapping[str, Any]) -> bool:
+    """Whether anything is named; all else is an explicit system, and wrong if it is none."""
+    chip, network = data.get("chip"), data.get("network")
+    dims = network if isinstance(network, list | tuple) else []
+    return (
+        isinstance(chip, str)
+        or (isinstance(chip, Mapping) and "part" in chip)
+        or "memory" in data
+        or isinstance(network, str | Mapping)
+        or any(isinstance(dim, Mapping) and "link" in dim for dim in dims)
+    )
+
+
+def _form_of(data: Mapping[str, Any]) -> type[_Composed]:
+    """The document that the data must fit, of the same shape as what the user wrote."""
+    network, links = data.get("network", ()), None
+    if isinstance(network, Mapping):
+        links = network.get("links")
+    by_shape: Any = Link
+    if isinstance(links, list | tuple):
+        by_shape = tuple[Link, ...]
+    elif isinstance(links, Mapping) and isinstance(network.get("roles"), list | tuple) and "bandwidth" not in links:
+        by_shape = dict[str, Link]
+    wiring = create_model("Wiring", __base__=_Wiring, links=(by_shape, ...))
+    return create_model(
+        "Composed",
+        __base__=_Composed,
+        chip=(_ChipForm, ...),
+        memory=(Dram | None, None),
+        network=(wiring if isinstance(network, Mapping) else tuple[NetworkDim, ...], ()),
+    )
+
+
+def _dims(network: Any, file: str) -> tuple[NetworkDim, ...]:
+    """The dims of a network that has been validated."""
+    if isinstance(network, tuple):
+        return network
+    links = _links(network, file)
+    if isinstance(network.topology, str):
+        try:
+            dims = expand(network.topology, network.sizes, links, network.names, taper=network.taper)
+        except (DocumentError, SystemSpecError) as error:
+            issues = [Issue("$.network" + issue.where[1:], issue.message, issue.remedy) for issue in error.issues]
+            raise DocumentError(file, issues) from None
+    else:
+        dims = _product(network, links, file)
+    return tuple(_priced(dim, link, network) for dim, link in zip(dims, links, strict=True))
+
+
+def _priced(dim: NetworkDim, link: Link, network: Any) -> NetworkDim:
+    """The dim with the prices and powers of its link."""
+    share = 1.0
+    if network.topology == "dragonfly" and dim.name != (network.names or ("group",))[0]:
+        # The chips of a group share its global links, and local links may be narrower still: what a chip sees is less
+        # than its share of the cables. Those are paid in full.
+        share = link.bandwidth / network.sizes[0] / dim.link_bandwidth
+    return dim.model_copy(
+        update={
+            "link_usd_per_gb_s": None if link.usd_per_gb_s is None else share * link.usd_per_gb_s,
+            "link_w_per_gb_s": None if link.w_per_gb_s is None else share * link.w_per_gb_s,
+            "switch_usd_per_gb_s": link.switch_usd_per_gb_s,
+            "switch_w_per_gb_s": link.switch_w_per_gb_s,
+        }
+    )
+
+
+def _links(network: Any, file: str) -> tuple[Link, ...]:
+    """One link for each dim."""
+    count = len(network.sizes)
+    if isinstance(network.links, Link):
+        return (network.links,) * count
+    if isinstance(network.links, tuple):
+        if len(network.links) != count:
+            message = f"found {len(network.links)} links, expected one for each of the {count} sizes"
+            raise DocumentError(file, [Issue("$.network.links", message, "or a single link for all")])
+        return network.links
+    roles = network.roles
+    issues = [
+        Issue(json_path("network", "links", role), "the topology has no such role", f"roles: {', '.join(roles)}")
+        for role in network.links
+        if role not in roles
+    ]
+    issues += [
+        Issue(json_path("network", "links", role), "the key is missing", f"give the link of role {role!r}")
+        for role in dict.fromkeys(roles)
+        if role not in network.links
+    ]
+    if not issues and len(roles) != count:
+        issues = [Issue("$.network.roles", f"found {len(roles)} roles, expected one for each of the {count} sizes")]
+    if issues:
+        raise DocumentError(file, issues)
+    return tuple(network.links[role] for role in roles)
+
+
+def _product(network: Any, links: tuple[Link, ...], file: str) -> tuple[NetworkDim, ...]:
+    """Plain dims, one of each kind listed."""
+    kinds, names = network.topology, network.names or _DIMS[: len(network.sizes)]
+    issues = [
+        Issue(f"$.network.topology[{i}]", f"found {kind!r}, expected one of {', '.join(_KINDS)}")
+        for i, kind in enumerate(kinds)
+        if kind not in _KINDS
+    ]
+    for key, found in (("topology", kinds), ("names", names)):
+        if len(found) != len(network.sizes):
+            message = f"found {len(found)}, expected one for each of the {len(network.sizes)} sizes"
+            issues.append(Issue(f"$.network.{key}", message))
+    if issues:
+        raise DocumentError(file, issues)
+    data = [
+        {
+            "name": name,
+            "topology": kind,
+            "size": size,
+            "link_bandwidth": link.bandwidth,
+            "latency": link.latency,
+            "tier": link.tier,
+        }
+        for name, kind, size, link in zip(names, kinds, network.sizes, links, strict=True)
+    ]
+    return tuple(NetworkDim.model_validate(dim) for dim in data)
+
+
+def _data(value: Any) -> Any:
+    """Models as data, as in a file."""
+    if isinstance(value, BaseModel):
+        return value.model_dump(mode="json", by_alias=True)
+    if isinstance(value, list | tuple):
+        return [_data(item) for item in value]
+    return {key: _data(item) for key, item in value.items()} if isinstance(value, Mapping) else value
+
+
+def _words(*parts: Any) -> list[str]:
+    """The names in references, for the name of what they make."""
+    found = []
+    for part in parts:
+        if isinstance(part, str):
+            found.append(part)
+        elif isinstance(part, Mapping):
+            for key in ("part", "topology", "links"):
+                found += [part[key]] if isinstance(part.get(key), str) else []
+            sizes = part.get("sizes")
+            found += ["x".join(map(str, sizes))] if isinstance(sizes, list | tuple) else []
+    return [word.replace("/", "_") for word in found]

@@ -1,0 +1,165 @@
+"""References to parts in a system's data: a name, a path, or ``{part: NAME, KEY: VALUE}``, replaced by what they name.
+
+What comes out has the shape of what went in, so that later errors are at the places where the user wrote them.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from copy import deepcopy
+from pathlib import Path
+from typing import Any, Final
+
+from dfopt.documents.parts import PARTS
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.zoo import PART_KINDS, Kind, find, is_path, one, zoo
+from dfopt.errors import DocumentError, Issue, close_matches, shown
+from dfopt.units import exact, parse
+
+__all__ = ["Resolver", "folder_of"]
+
+# What a part file says about itself and a system has no field for.
+_ABOUT: Final = {kind: ("schema", "description", "source", *(["name"] if kind != "chips" else [])) for kind in PARTS}
+# How the fields of a link are called in a dim.
+_IN_A_DIM: Final = {
+    "bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", "w_per_gb_s": "link_w_per_gb_s",
+}  # fmt: skip
+
+
+class Resolver:
+    """Replaces references and collects what is wrong with them.
+
+    Parameters
+    ----------
+    folder : Path, optional
+        Where relative paths start, besides the current folder: the folder of the file that has the references.
+
+    Examples
+    --------
+    >>> resolver = Resolver()
+    >>> resolver.memory({"part": "hbm3-stack", "count": 2}, "$.memory")["capacity"], resolver.issues
+    ('48 GB', [])
+    """
+
+    def __init__(self, folder: Path | None = None) -> None:
+        self.folder = folder
+        self.issues: list[Issue] = []
+
+    def chip(self, value: Any, where: str) -> Any:
+        """The data of a chip, its ``dram`` possibly missing."""
+        return self._part("chips", value, where)
+
+    def memory(self, value: Any, where: str) -> Any:
+        """The data of a `Dram`; ``count`` takes several of the part, such as the stacks of a package."""
+        count = 1
+        if isinstance(value, Mapping) and "part" in value and "count" in value:
+            value = dict(value)
+            count = value.pop("count")
+            if isinstance(count, bool) or not isinstance(count, int) or count < 1:
+                remedy = "how many of the part make up the memory of one chip"
+                self._wrong(f"{where}.count", f"found {shown(count)}, expected a whole number of 1 or more", remedy)
+                count = 1
+        data = self._part("memories", value, where)
+        if count > 1 and isinstance(data, dict):
+            for key, dimension in (("bandwidth", "bandwidth"), ("capacity", "bytes")):
+                if isinstance(data.get(key), str):
+                    data[key] = exact(count * parse(data[key], dimension), dimension)  # type: ignore[arg-type]
+        return data
+
+    def link(self, value: Any, where: str) -> Any:
+        """The data of a `Link`."""
+        return self._part("links", value, where)
+
+    def network(self, value: Any, where: str) -> Any:
+        """A list of dims whose ``link`` is replaced by what it names, or a topology with its sizes and links."""
+        if isinstance(value, list | tuple):
+            return [self._dim(dim, f"{where}[{i}]") for i, dim in enumerate(value)]
+        if isinstance(value, str):
+            value = {"part": value}
+        if not isinstance(value, Mapping):
+            return value
+        data = self._part("topologies", dict(value), where)
+        if isinstance(data, dict) and "links" in data:
+            data["links"] = self._links(data["links"], data.get("roles"), f"{where}.links")
+        return data
+
+    def _dim(self, value: Any, where: str) -> Any:
+        if not isinstance(value, Mapping) or "link" not in value:
+            return value
+        link = self.link(value["link"], f"{where}.link")
+        if not isinstance(link, Mapping):
+            self._wrong(f"{where}.link", f"found {shown(link)}, expected a link", "name one, or give its fields")
+            return value
+        renamed = {_IN_A_DIM.get(key, key): item for key, item in link.items()}
+        return {**renamed, **{key: item for key, item in value.items() if key != "link"}}
+
+    def _links(self, value: Any, roles: Any, where: str) -> Any:
+        if isinstance(value, list | tuple):
+            return [self.link(item, f"{where}[{i}]") for i, item in enumerate(value)]
+        if isinstance(value, Mapping) and isinstance(roles, list) and not {"part", "bandwidth"} & set(value):
+            return {role: self.link(item, f"{where}.{role}") for role, item in value.items()}
+        return self.link(value, where)
+
+    def _part(self, kind: Kind, value: Any, where: str) -> Any:
+        """The data of a named part with the other keys of its reference over it; inline data as it is."""
+        if isinstance(value, str):
+            return self._load(kind, value, where)
+        if not isinstance(value, Mapping) or "part" not in value:
+            return value
+        name = value["part"]
+        if not isinstance(name, str):
+            self._wrong(f"{where}.part", f"found {shown(name)}, expected the name of a {one(kind)}", "see `dfopt list`")
+            return value
+        data = self._load(kind, name, f"{where}.part")
+        changes = {key: item for key, item in value.items() if key != "part"}
+        return _merged(data, changes) if isinstance(data, dict) else data
+
+    def _load(self, kind: Kind, name: str, where: str) -> Any:
+        path = self._find(kind, name, where)
+        if path is None:
+            return None
+        data = load_strict(path)
+        PARTS[kind].from_data(data, str(path))  # what is wrong in the part's file is told with that file's name
+        return {key: item for key, item in data.items() if key not in _ABOUT[kind]}
+
+    def _find(self, kind: Kind, name: str, where: str) -> Path | None:
+        beside = self.folder / name if self.folder is not None and is_path(name) else None
+        if beside is not None and beside.is_file():
+            return beside
+        try:
+            return find(kind, name)
+        except DocumentError as error:
+            here = zoo(kind)
+            elsewhere = next((other for other in PART_KINDS if other != kind and name in zoo(other)), None)
+            if is_path(name):
+                self.issues += [Issue(where, f"{issue.message}: {name!r}", issue.remedy) for issue in error.issues]
+            elif elsewhere is not None:
+                message = f"found the name of a {one(elsewhere)}, expected a {one(kind)}"
+                self._wrong(where, f"{message}: {name!r}", f"{kind}: {_listed(here)}")
+            else:
+                close = " or ".join(map(repr, close_matches(name, here, 0.5)))
+                message = f"no {one(kind)} of this name and no file: {name!r}"
+                self._wrong(where, message, f"did you mean {close}?" if close else f"{kind}: {_listed(here)}")
+            return None
+
+    def _wrong(self, where: str, message: str, remedy: str) -> None:
+        self.issues.append(Issue(where, message, remedy))
+
+
+def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes over the base, mapping into mapping."""
+    made = deepcopy(dict(base))
+    for key, value in changes.items():
+        inner = made.get(key)
+        made[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+    return made
+
+
+def _listed(names: list[str], most: int = 8) -> str:
+    return ", ".join(names[:most]) + (f", ... {len(names) - most} more" if len(names) > most else "")
+
+
+def folder_of(path: str | os.PathLike[str]) -> Path | None:
+    """The folder of a file; none for data that came from no file."""
+    return Path(path).parent if os.path.isfile(path) else None

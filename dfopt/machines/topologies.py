@@ -1,0 +1,283 @@
+"""Named network topologies, and the network dims that each of them is made of.
+
+A network is a product of dims (`dfopt.documents.system.NetworkDim`): ring, line, switch or fully connected. DFModel
+composes its networks in the same way (section III, after ASTRA-sim) and names some of them (section VI: 2D torus, 3D
+torus, dragonfly, DGX-1, DGX-2). `TOPOLOGIES` lists the names, `expand` gives the dims.
+
+A topology that is no product has an equivalent here: dims on which every collective of one group at a time takes
+the time that it takes on the real wiring. That concerns ``dragonfly`` and ``fat_tree``; their text says how.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from math import inf, isfinite
+from typing import Literal
+
+from dfopt.documents.link import Link
+from dfopt.documents.system import NetworkDim
+from dfopt.errors import Issue, SystemSpecError, did_you_mean
+
+__all__ = ["TOPOLOGIES", "NamedTopology", "expand"]
+
+Wiring = Literal["ring", "line", "switch", "fully_connected"]
+_MOST = 8  # dims of a system
+
+
+@dataclass(frozen=True)
+class NamedTopology:
+    """A topology that has a name.
+
+    Parameters
+    ----------
+    name : str
+        Its name.
+    description : str
+        What its dims are, first to last.
+    source : str
+        Where its definition comes from.
+    least, most : int
+        How many sizes it takes.
+    names : tuple of str
+        Names of its dims unless others are given.
+    wirings : tuple of str
+        Wiring of each of its dims.
+    """
+
+    name: str
+    description: str
+    source: str
+    least: int
+    most: int
+    names: tuple[str, ...]
+    wirings: tuple[Wiring, ...]
+
+    @property
+    def sizes(self) -> str:
+        """How many sizes it takes, in words.
+
+        Examples
+        --------
+        >>> TOPOLOGIES["ring"].sizes, TOPOLOGIES["torus"].sizes
+        ('1', '2 to 4')
+        """
+        return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
+
+
+def _listed(*rows: NamedTopology) -> dict[str, NamedTopology]:
+    return {row.name: row for row in rows}
+
+
+_AXES = ("x", "y", "z", "w")
+_LEVELS = ("leaf", "spine", "core", "top")
+_OURS = "the definition of the word"
+
+TOPOLOGIES: dict[str, NamedTopology] = _listed(
+    NamedTopology("ring", "each chip linked to two neighbours", _OURS, 1, 1, ("ring",), ("ring",)),
+    NamedTopology("line", "a chain: a ring without the link that closes it", _OURS, 1, 1, ("line",), ("line",)),
+    NamedTopology(
+        "switch", "each chip with one port into a non-blocking switch", _OURS, 1, 1, ("switch",), ("switch",)
+    ),
+    NamedTopology("fully_connected", "a link between each two chips", _OURS, 1, 1, ("all",), ("fully_connected",)),
+    NamedTopology(
+        "torus", "a ring along each axis", "DFModel, section VI (2D torus, 3D torus)", 2, 4, _AXES, ("ring",) * 4
+    ),
+    NamedTopology(
+        "mesh", "a line along each axis", "a torus without the links that close it", 2, 4, _AXES, ("line",) * 4
+    ),
+    NamedTopology(
+        "dragonfly",
+        "groups of fully connected chips x groups; one global link between each two groups, shared by their chips",
+        "Kim et al., ISCA 2008 (DFModel's reference 47), chips in place of routers; DFModel, section VI:"
+        " fully connected x fully connected",
+        2,
+        2,
+        ("group", "global"),
+        ("fully_connected", "fully_connected"),
+    ),
+    NamedTopology(
+        "dgx_1",
+        "nodes of chips in a ring x switch between nodes, a port for each chip",
+        "DFModel, section VI (DGX-1); its program's topology r_sw",
+        2,
+        2,
+        ("node", "cluster"),
+        ("ring", "switch"),
+    ),
+    NamedTopology(
+        "dgx_2",
+        "nodes of chips at a switch x switch between nodes, a port for each chip",
+        "DFModel, section VI (DGX-2); its program's topology sw_sw",
+        2,
+        2,
+        ("node", "cluster"),
+        ("switch", "switch"),
+    ),
+    NamedTopology(
+        "zionex",
+        "nodes of chips in a ring x chips of the same position in all nodes, a link between each two of them",
+        "DFModel's program: topology r_fc, which its users call ZionEX; the paper does not name it",
+        2,
+        2,
+        ("node", "cluster"),
+        ("ring", "fully_connected"),
+    ),
+    NamedTopology(
+        "fat_tree",
+        "levels of switches from the chips up: chips of a leaf switch x leaves of a spine x ...",
+        "Leiserson, IEEE TC 1985 (unconfirmed, from memory); taper as in oversubscribed data-centre networks",
+        2,
+        4,
+        _LEVELS,
+        ("switch",) * 4,
+    ),
+    NamedTopology(
+        "rail_only",
+        "domains of chips at a fast switch x rails: a switch for the chips of the same position in all domains",
+        "Wang et al., 'Rail-only', arXiv 2307.12169 (unconfirmed, from memory)",
+        2,
+        2,
+        ("domain", "rail"),
+        ("switch", "switch"),
+    ),
+    NamedTopology("wafer", "one chip as large as a wafer, without a network", _OURS, 0, 0, (), ()),
+)
+
+
+def expand(
+    topology: str,
+    sizes: Sequence[int],
+    links: Sequence[Link],
+    names: Sequence[str] | None = None,
+    *,
+    taper: Sequence[float] = (),
+) -> tuple[NetworkDim, ...]:
+    r"""The network dims of a named topology.
+
+    Each dim has the wiring and the size that the name says, and its own link, except that
+
+    * ``dragonfly`` (a chips in each of g groups): a chip reaches the chip of the same position in another group over
+      the one link between the groups, which the a chips of a group share: link bandwidth / a. On the way, the
+      message takes a local link to the chip that has the global link, and another to its target, so the dim's
+      latency is that of the global link plus twice the local one. With the g - 1 global links of a group dealt to its
+      chips in turn, ceil((g-1)/a) of them per chip, a local link carries up to 2 ceil((g-1)/a) messages of one
+      chip to another at once: where that is narrower than the global link, it sets the bandwidth.
+    * ``fat_tree``: a message through level i takes the switches of all levels below on its way up and down, so its
+      latency is the sum of the latencies up to level i. Bandwidth per chip is at most that of the level below;
+      ``taper`` says how many times more bandwidth a switch has towards the chips than upwards.
+
+    Parameters
+    ----------
+    topology : str
+        A name of `TOPOLOGIES`.
+    sizes : sequence of int
+        Chips along each dim; of a fat tree: chips per leaf, leaves per spine, and so on up.
+    links : sequence of Link
+        The link of each dim (for switches: of each chip at that switch), or one for all.
+    names : sequence of str, optional
+        Names of the dims, otherwise those of `TOPOLOGIES`.
+    taper : sequence of float
+        ``fat_tree`` only: oversubscription, 1 or more, of each level above the first; none = not tapered.
+
+    Returns
+    -------
+    tuple of NetworkDim
+        As `System.network` takes them, innermost first. None for a wafer.
+
+    Raises
+    ------
+    SystemSpecError
+        With every issue: an unknown topology, a wrong number of sizes, links, names or tapers, values out of range.
+
+    Examples
+    --------
+    >>> torus = expand("torus", (4, 2), [Link(bandwidth=25e9)])
+    >>> [(dim.name, dim.topology, dim.size) for dim in torus]
+    [('x', 'ring', 4), ('y', 'ring', 2)]
+    >>> [dim.link_bandwidth for dim in expand("dragonfly", (4, 5), [Link(bandwidth=100e9)])]
+    [100000000000.0, 25000000000.0]
+    >>> [dim.link_bandwidth for dim in expand("fat_tree", (8, 4), [Link(bandwidth=50e9)], taper=[2])]
+    [50000000000.0, 25000000000.0]
+    """
+    known = TOPOLOGIES.get(topology)
+    if known is None:
+        remedy = did_you_mean(str(topology), TOPOLOGIES, f"known: {', '.join(TOPOLOGIES)}")
+        raise SystemSpecError("", [Issue("$.topology", f"found {topology!r}, expected a named topology", remedy)])
+    issues = _issues(known, sizes, links, names, taper)
+    if issues:
+        raise SystemSpecError("", issues)
+    each = tuple(links) * len(sizes) if len(links) == 1 else tuple(links)
+    build = _BUILD.get(topology, _product)
+    figures = build(tuple(sizes), each, tuple(taper))
+    return tuple(
+        NetworkDim(name=name, topology=wiring, size=size, link_bandwidth=bandwidth, latency=latency, tier=link.tier)
+        for name, wiring, size, link, (bandwidth, latency) in zip(
+            names or known.names, known.wirings, sizes, each, figures, strict=False
+        )
+    )
+
+
+def _issues(
+    known: NamedTopology,
+    sizes: Sequence[int],
+    links: Sequence[Link],
+    names: Sequence[str] | None,
+    taper: Sequence[float],
+) -> list[Issue]:
+    """All that is wrong with the figures of a topology."""
+    count, found = len(sizes), []
+    is_a = f"a {known.name} is: {known.description}"
+    if not known.least <= count <= known.most:
+        found.append(Issue("$.sizes", f"found {count} sizes, expected {known.sizes} for {known.name}", is_a))
+    for position, size in enumerate(sizes):
+        if isinstance(size, bool) or not isinstance(size, int) or size < 1:
+            found.append(Issue(f"$.sizes[{position}]", f"found {size!r}, expected a whole number of 1 or more"))
+    if count and len(links) not in (1, count):
+        remedy = "give a link for each size, or one for all"
+        found.append(Issue("$.links", f"found {len(links)} links, expected 1 or {count}", remedy))
+    if names is not None and len(names) != count:
+        found.append(Issue("$.names", f"found {len(names)} names, expected {count}", "name every dim, or none"))
+    if taper and known.name != "fat_tree":
+        found.append(Issue("$.taper", f"only a fat_tree is tapered, found a {known.name}", "leave taper out"))
+    elif taper and len(taper) != count - 1:
+        remedy = "one for each level above the first"
+        found.append(Issue("$.taper", f"found {len(taper)} tapers, expected {max(count - 1, 0)}", remedy))
+    for position, factor in enumerate(taper):
+        if not (factor >= 1 and isfinite(factor)):
+            found.append(Issue(f"$.taper[{position}]", f"found {factor}, expected a finite number of 1 or more"))
+    return found
+
+
+Figures = tuple[tuple[float, float], ...]  # bandwidth and latency of each dim
+
+
+def _product(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[float, ...]) -> Figures:
+    """Every dim has its link as it is."""
+    return tuple((link.bandwidth, link.latency) for link in links[: len(sizes)])
+
+
+def _dragonfly(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[float, ...]) -> Figures:
+    """The second dim: one global link between each two groups, reached over local links."""
+    (chips, groups), (local, between) = sizes, links
+    if chips == 1:  # every chip has its own global links
+        return (local.bandwidth, local.latency), (between.bandwidth, between.latency)
+    per_chip = -(-(groups - 1) // chips)  # global links of a chip, rounded up
+    shared = min(between.bandwidth / chips, local.bandwidth / (2 * per_chip) if per_chip else inf)
+    return (local.bandwidth, local.latency), (shared, between.latency + 2 * local.latency)
+
+
+def _fat_tree(sizes: tuple[int, ...], links: tuple[Link, ...], taper: tuple[float, ...]) -> Figures:
+    """Each level: at most the bandwidth of the level below, less its taper, and the latencies of the way up."""
+    figures: list[tuple[float, float]] = []
+    bandwidth, latency = inf, 0.0
+    for link, factor in zip(links, (1.0, *(taper or (1.0,) * (len(sizes) - 1))), strict=True):
+        bandwidth, latency = min(bandwidth, link.bandwidth) / factor, latency + link.latency
+        figures.append((bandwidth, latency))
+    return tuple(figures)
+
+
+_BUILD: dict[str, Callable[[tuple[int, ...], tuple[Link, ...], tuple[float, ...]], Figures]] = {
+    "dragonfly": _dragonfly,
+    "fat_tree": _fat_tree,
+}

@@ -1,0 +1,137 @@
+"""The parts and systems of the zoo: all load, say where their figures come from, and are what the study needs."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+
+from dfopt.documents.parts import PARTS, ChipPart
+from dfopt.documents.system import System
+from dfopt.documents.zoo import KINDS, PART_KINDS, find, one, zoo
+from dfopt.machines.compose import compose, load_system
+from dfopt.machines.topologies import TOPOLOGIES
+from dfopt.machines.trends import STUDY_CHIPS, trend
+from dfopt.physics.cost import FIG9, power_of_compute, price_of_compute, system_cost
+
+ALL_PARTS = [(kind, name) for kind in PART_KINDS for name in zoo(kind)]
+
+
+@pytest.mark.parametrize("kind, name", ALL_PARTS)
+def test_every_part_loads(kind: str, name: str, tmp_path: Path) -> None:
+    part = PARTS[kind].load(find(kind, name))
+    assert part.source and part.description
+    if kind != "chips":  # the name of a chip is the product's
+        assert part.name == name
+    part.dump(tmp_path / "part.yaml")
+    assert PARTS[kind].load(tmp_path / "part.yaml") == part
+
+
+@pytest.mark.parametrize("kind, name", ALL_PARTS)
+def test_every_number_of_a_part_has_a_comment(kind: str, name: str) -> None:
+    bare = [
+        line
+        for line in find(kind, name).read_text().splitlines()
+        if line.partition(":")[2].strip()[:1] in set("0123456789[")
+        and line.partition(":")[2].strip()
+        and "#" not in line
+        and not line.startswith(("name", "description", "source"))
+    ]
+    assert bare == []
+
+
+@pytest.mark.parametrize("name", zoo("systems"))
+def test_every_system_loads_and_survives_a_round_trip(name: str, tmp_path: Path) -> None:
+    system = load_system(name)
+    assert system.name == name and system.source and system.description
+    system.dump(tmp_path / "s.yaml")
+    assert System.load(tmp_path / "s.yaml") == system == load_system(tmp_path / "s.yaml")
+
+
+@pytest.mark.parametrize("name", zoo("chips"))
+def test_every_chip_is_in_a_ready_system(name: str) -> None:
+    chip = ChipPart.load(find("chips", name)).name
+    assert chip in {load_system(each).chip.name for each in zoo("systems")}
+
+
+@pytest.mark.parametrize("name", zoo("chips"))
+def test_lanes_stages_and_tiles_make_the_peak(name: str) -> None:
+    """Where a chip's array is given, a peak that is given too is near it; the validation allows 2 %."""
+    chip = ChipPart.load(find("chips", name))
+    if chip.lanes and chip.stages and chip.frequency:
+        assert 2 * chip.lanes * chip.stages * chip.tiles * chip.frequency == pytest.approx(chip.peak_flops, rel=5e-3)
+
+
+@pytest.mark.parametrize("name", zoo("topologies"))
+def test_topologies_are_named_ones_or_plain_products(name: str) -> None:
+    system = compose(chip="sn30", memory="ddr4", network={"part": name, "links": "pcie-4"})
+    part = PARTS["topologies"].load(find("topologies", name))
+    assert isinstance(part.topology, tuple) or part.topology in TOPOLOGIES
+    assert name.endswith(str(system.chips)) or str(system.chips) in name
+
+
+def test_kinds_of_the_zoo() -> None:
+    assert zoo("systems") == sorted(path.stem for path in find("systems", "sn10-8-ring").parent.glob("*.yaml"))
+    assert [one(kind) for kind in KINDS] == ["graph", "system", "chip", "memory", "link", "topology"]
+    assert not set(zoo("chips")) & set(zoo("systems"))
+
+
+STUDY_TOPOLOGIES = ("torus-2d-1024", "torus-3d-1024", "dragonfly-1024", "dgx-1-1024", "dgx-2-1024")
+
+
+def test_the_80_machines_of_the_study() -> None:
+    """Four chips x five topologies x two memories x two links, section VI.C: all of 1024 chips and with a price."""
+    every = itertools.product(STUDY_CHIPS, STUDY_TOPOLOGIES, ("ddr4", "hbm3"), ("pcie-4", "nvlink-4"))
+    systems = [compose(chip=c, memory=m, network={"part": t, "links": link}) for c, t, m, link in every]
+    assert len({system.digest() for system in systems}) == 80 and {system.chips for system in systems} == {1024}
+    for system in systems:
+        for counts in ("exact", "dfmodel"):
+            cost = system_cost(system, counts)
+            assert cost.missing == () and cost.total_usd and cost.total_w
+
+
+@pytest.mark.parametrize(
+    "chip, memory, topology, links, usd, watts",
+    [
+        ("sn30", "ddr4-300", "torus-2d-1024", "pcie-4-50", 17757184.0, 511325.01135492325),
+        ("tpu-v4", "ddr4-300", "dragonfly-1024", "pcie-4-50", 26892612.5, 328140.6727409363),
+        ("h100", "hbm3-3072", "torus-3d-1024", ["nvlink-4-450"] + ["pcie-4-50"] * 2, 42096128.0, 963768.862490654),
+        ("h100", "hbm3-3072", "dgx-1-1024", "pcie-4-50", 37513728.0, 948909.3422698975),
+        ("h100", "ddr4-300", "dgx-2-1024", ["nvlink-4-450", "pcie-4-50"], 46246400.0, 847333.3755016327),
+        ("wse-2", "hbm3-3072", "dragonfly-1024", ["nvlink-4-450", "pcie-4-50"], 3129470464.0, 21080603.98402977),
+    ],
+)
+def test_parts_make_the_machines_of_the_study_setups(
+    chip: str, memory: str, topology: str, links: str | list[str], usd: float, watts: float
+) -> None:
+    """Price and power that the logs of fig. 10's cases report (GPT3-1T; DFModel's repository, commit 04f93d5)."""
+    cost = system_cost(compose(chip=chip, memory=memory, network={"part": topology, "links": links}), "dfmodel")
+    assert cost.total_usd == pytest.approx(usd, rel=1e-6) and cost.total_w == pytest.approx(watts, rel=1e-6)
+
+
+def test_the_trend_of_power_is_that_of_fig_9() -> None:
+    """The setups' powers give the printed coefficients to their digits or nearly so, and the sign of b: plus."""
+    fitted = trend("power_w")
+    assert fitted == pytest.approx(FIG9, rel=0.15) and fitted[:2] == pytest.approx(FIG9[:2], rel=0.025)
+    for name in STUDY_CHIPS:
+        chip = ChipPart.load(find("chips", name))
+        assert power_of_compute(chip.peak_flops, fitted) == pytest.approx(chip.power_w, rel=0.09)
+
+
+def test_the_trend_of_price_goes_up_faster_than_compute() -> None:
+    fitted = trend("price_usd")
+    per_flop = [price_of_compute(tflops * 1e12, fitted) / tflops for tflops in (1000, 2000, 4000, 7500)]
+    assert per_flop == sorted(per_flop)
+    for name, within in (("h100", 0.1), ("wse-2", 0.01)):  # small chips are off: the wafer sets the parabola
+        chip = ChipPart.load(find("chips", name))
+        assert price_of_compute(chip.peak_flops, fitted) == pytest.approx(chip.price_usd, rel=within)
+
+
+def test_a_trend_needs_three_chips_with_the_figure() -> None:
+    with pytest.raises(ValueError, match="expected 3 or more"):
+        trend("power_w", ("sn30", "h100"))
+    with pytest.raises(ValueError, match="tpu-v5e: no power_w"):
+        trend("power_w", ("sn30", "h100", "tpu-v5e"))
+    assert math.isfinite(sum(trend("price_usd", ("h200-sxm", "a100-sxm", "b200-sxm"))))
