@@ -63,6 +63,9 @@ class Workload:
 WORKLOADS: Final[dict[str, Workload]] = {
     "transformer": Workload("dfopt.workloads.transformer"),
     "decoder": Workload("dfopt.workloads.decoder"),
+    "dlrm": Workload("dfopt.workloads.dlrm"),
+    "fft": Workload("dfopt.workloads.fft"),
+    "hpl": Workload("dfopt.workloads.hpl"),
 }
 
 # Only what may change without touching a kernel's shape: an explicit graph's shapes hold its microbatch.

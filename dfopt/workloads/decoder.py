@@ -1,4 +1,4 @@
-"""A layer of a modern dense decoder (Llama, Qwen, Mistral, Gemma, GPT), forward pass of a whole prompt (prefill).
+"""A layer of a modern dense decoder (Llama, Qwen, Mistral, Gemma, GPT): prefill of a whole prompt, or a training step.
 
 Against :mod:`dfopt.workloads.transformer`, which keeps to DFModel's list of kernels: grouped-query attention,
 rotary position embedding, RMSNorm or LayerNorm, a gated or a plain MLP, and no dropout.
@@ -9,9 +9,11 @@ its whole group and copied for none. Over more tensor-parallel chips than K/V he
 one whole K/V head, as implementations do. A single K/V head (multi-query attention) is split by its features
 instead, and what collecting them on every chip costs is not counted.
 
-A graph repeats one layer, so what a model has once is not drawn: embedding, final norm and logits.
-`parameter_count` counts them. Neither drawn nor priced are biases, norms of Q and K, and the causal mask:
-scores are counted in full, as in ``transformer``.
+A graph that repeats one layer cannot draw what a model has once: embedding, final norm and logits. With all layers
+drawn, ``ends`` adds them; `parameter_count` always counts them. Neither drawn nor priced are biases, norms of Q and
+K, and the causal mask: scores are counted in full, as in ``transformer``.
+
+``mode: training`` adds the backward pass and the weight updates, see :mod:`dfopt.workloads.decoder_backward`.
 """
 
 from __future__ import annotations
@@ -22,6 +24,8 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.workloads.decoder_backward import GRADIENT_OUT, Shape, backward_pass
+from dfopt.workloads.decoder_ends import Ends, with_ends
 from dfopt.workloads.layer import Layer, Wire, wires
 from dfopt.workloads.unroll import unroll
 
@@ -53,9 +57,9 @@ class DecoderParameters(Part):
     post_norm: bool = Field(default=False, description="a norm behind attention and behind the MLP too, as in Gemma 2")
     layers: int = Field(default=1, ge=1, le=10**6, description="identical layers")
     drawn: int = Field(default=1, ge=1, le=10**4, description="layers drawn one after another, a divisor of layers")
-    vocab: int = Field(ge=1, le=10**9, description="rows of the embedding; for the parameter count")
+    vocab: int = Field(ge=1, le=10**9, description="rows of the embedding; for ends and the parameter count")
     tie_embeddings: bool = Field(
-        default=False, description="logits with the embedding's matrix; for the parameter count"
+        default=False, description="logits with the embedding's matrix; for ends and the parameter count"
     )
     learned_positions: int = Field(
         default=0, ge=0, le=10**9, description="rows of a learned position embedding; for the parameter count"
@@ -65,6 +69,10 @@ class DecoderParameters(Part):
     )
     published_parameters: int | None = Field(
         default=None, ge=1, le=10**15, description="as published, to compare the parameter count with"
+    )
+    mode: Literal["forward", "training"] = Field(default="forward", description="forward pass only, or a training step")
+    ends: bool = Field(
+        default=False, description="draw embedding, final norm and logits too; they load the first and last stage"
     )
     seq: int = Field(ge=1, le=10**8, description="tokens in a sample")
     window: int | None = Field(
@@ -85,6 +93,11 @@ class DecoderParameters(Part):
     def group(self) -> int:
         """Query heads that share a K/V head."""
         return self.heads // self.groups
+
+    @property
+    def norm_name(self) -> str:
+        """What the norms are called."""
+        return "RMSNorm" if self.norm == "rmsnorm" else "LayerNorm"
 
     @property
     def samples(self) -> int:
@@ -167,7 +180,8 @@ def build(name: str = "decoder", description: str = "", source: str = "", **para
     -------
     Graph
         18 kernels and 22 tensors per drawn layer; 2 kernels and 2 tensors less without rotary embedding, 1 and 2
-        less with a plain MLP, 2 and 2 more with norms behind attention and MLP.
+        less with a plain MLP, 2 and 2 more with norms behind attention and MLP. With ``ends`` three kernels more in
+        all. Training adds 28 kernels, 2 more for grouped queries, and less or more with the same options.
 
     Raises
     ------
@@ -183,6 +197,12 @@ def build(name: str = "decoder", description: str = "", source: str = "", **para
     [4096.0, 1024.0, 1024.0]
     """
     p = DecoderParameters(**parameters)
+    kernels, tensors = _kernels(p), _tensors(p)
+    carried: tuple[Tensor, ...] = (Tensor(src="Add_2", dst="Residual_In"),)
+    if p.mode == "training":
+        shape = Shape(p.groups, p.rotary, p.gated_mlp, p.post_norm, p.norm_name)
+        more_kernels, more_tensors = backward_pass(_layer(p), shape, p.word_bytes)
+        kernels, tensors, carried = kernels + more_kernels, tensors + more_tensors, (*carried, GRADIENT_OUT)
     graph = Graph(
         name=name,
         description=description,
@@ -192,19 +212,26 @@ def build(name: str = "decoder", description: str = "", source: str = "", **para
         microbatch=p.microbatch,
         batch=p.samples,
         tokens_per_sample=p.seq,
-        kernels=_kernels(p),
-        tensors=_tensors(p),
-        carried=(Tensor(src="Add_2", dst="Residual_In"),),
+        kernels=kernels,
+        tensors=tensors,
+        carried=carried,
     )
-    return graph if p.drawn == 1 else unroll(graph, p.drawn)
+    drawn = graph if p.drawn == 1 else unroll(graph, p.drawn)
+    if not p.ends:
+        return drawn
+    return with_ends(drawn, Ends(_layer(p), p.vocab, p.learned_positions, p.tie_embeddings, p.norm_name, p.drawn))
+
+
+def _layer(p: DecoderParameters) -> Layer:
+    return Layer(p.hidden, p.heads, p.head_dim, p.ffn, p.seq, p.microbatch)
 
 
 def _norm(p: DecoderParameters, which: str) -> str:
-    return f"{'RMSNorm' if p.norm == 'rmsnorm' else 'LayerNorm'}_{which}"
+    return f"{p.norm_name}_{which}"
 
 
 def _kernels(p: DecoderParameters) -> tuple[Kernel, ...]:
-    layer = Layer(p.hidden, p.heads, p.head_dim, p.ffn, p.seq, p.microbatch)
+    layer = _layer(p)
     hidden, head_dim, seq = p.hidden, p.head_dim, p.seq
 
     def norm(which: str) -> Kernel:

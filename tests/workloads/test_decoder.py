@@ -11,10 +11,10 @@ from pydantic import ValidationError
 
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.system import load_system
 from dfopt.documents.zoo import find, zoo
 from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
+from dfopt.machines.compose import load_system
 from dfopt.optimizer import optimize
 from dfopt.physics.ops import flop, legal_schemes, operands, split_share, weight_elements, weight_share
 from dfopt.workloads import WORKLOADS, load_graph
@@ -249,7 +249,7 @@ def test_what_is_for_the_count_changes_nothing_in_the_graph() -> None:
         ({"kv_heads": 0}, "greater_than_equal", "greater than or equal to 1"),
         ({"gated_mlp": 1}, "bool_type", "valid boolean"),
         ({"norm": "batchnorm"}, "literal_error", "'rmsnorm' or 'layernorm'"),
-        ({"mode": "forward"}, "extra_forbidden", "not permitted"),
+        ({"mode": "backward"}, "literal_error", "'forward' or 'training'"),
         ({"hiden": 24}, "extra_forbidden", "not permitted"),
     ],
 )

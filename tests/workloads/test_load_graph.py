@@ -11,11 +11,12 @@ import pytest
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.strict_yaml import dump_yaml
-from dfopt.documents.system import load_system
 from dfopt.documents.zoo import zoo
 from dfopt.errors import DocumentError, GraphError, NotInZoo, SchemaVersionError
+from dfopt.machines.compose import load_system
 from dfopt.workloads import WORKLOADS, expand, load_graph
 
+ALL = "decoder, dlrm, fft, hpl, transformer"
 SIZES: dict[str, Any] = {"hidden": 24, "heads": 4, "head_dim": 6, "seq": 8, "layers": 3, "batch": 16}
 
 
@@ -152,12 +153,12 @@ def test_a_recipe_takes_no_graph_keys(key: str) -> None:
     [
         (
             "transfromer",
-            "unknown workload 'transfromer' (did you mean 'transformer'? workloads: decoder, transformer)",
+            f"unknown workload 'transfromer' (did you mean 'transformer'? workloads: {ALL})",
         ),
-        ("zzz", "unknown workload 'zzz' (workloads: decoder, transformer)"),
-        (None, "unknown workload nothing (workloads: decoder, transformer)"),
-        (3, "unknown workload 3 (workloads: decoder, transformer)"),
-        (["transformer"], "unknown workload a list of 1 (workloads: decoder, transformer)"),
+        ("zzz", f"unknown workload 'zzz' (workloads: {ALL})"),
+        (None, f"unknown workload nothing (workloads: {ALL})"),
+        (3, f"unknown workload 3 (workloads: {ALL})"),
+        (["transformer"], f"unknown workload a list of 1 (workloads: {ALL})"),
     ],
 )
 def test_unknown_workload(name: object, says: str) -> None:
@@ -248,6 +249,15 @@ def test_published_parameter_counts() -> None:
         graph = load_graph(name)
         weights = graph.repeat * sum(weight_elements(kernel) for kernel in graph.kernels if kernel.phase == "forward")
         assert weights == pytest.approx(published, rel=0.01)
+
+
+def test_the_gpt_of_a_hundred_trillion_parameters() -> None:
+    from dfopt.physics.ops import flop, weight_elements
+
+    graph = load_graph("gpt-100t")
+    assert graph.repeat * sum(map(weight_elements, graph.kernels)) == pytest.approx(100e12, rel=0.01)
+    # FLOP of one evaluation in LLM/3d_memory of github.com/fengqian-ayce/DFModel at f9cda5e
+    assert sum(int(flop(kernel)) for kernel in graph.kernels) == 3225531575173120
 
 
 @pytest.mark.parametrize(

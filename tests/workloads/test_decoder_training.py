@@ -1,0 +1,320 @@
+"""A decoder's training step and its ends: FLOP, wiring, sizes, and what solves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.zoo import find, zoo
+from dfopt.judge import evaluate
+from dfopt.machines.compose import load_system
+from dfopt.optimizer import optimize
+from dfopt.physics.ops import flop, operands, weight_elements
+from dfopt.workloads import WORKLOADS, load_graph
+from dfopt.workloads.decoder import DecoderParameters, build, parameter_count
+
+SMALL: dict[str, Any] = {
+    "hidden": 24, "heads": 6, "kv_heads": 2, "head_dim": 5, "ffn": 50, "vocab": 100, "seq": 7,
+}  # fmt: skip
+PLAIN: dict[str, Any] = {"rotary": False, "gated_mlp": False, "norm": "layernorm", "kv_heads": 6}
+ZOO = [name for name in zoo("graphs") if load_strict(find("graphs", name)).get("workload") == "decoder"]
+
+
+def by_name(graph: Graph) -> dict[str, Kernel]:
+    return {kernel.name: kernel for kernel in graph.kernels}
+
+
+def reads(graph: Graph) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for tensor in graph.tensors:
+        found.setdefault(tensor.dst, []).append(tensor.src)
+    return found
+
+
+def products(graph: Graph, *phases: str) -> float:
+    return sum(flop(kernel) for kernel in graph.kernels if kernel.op != "elementwise" and kernel.phase in phases)
+
+
+@st.composite
+def decoders(draw: Any) -> dict[str, Any]:
+    kv_heads, group = draw(st.integers(1, 4)), draw(st.integers(1, 4))
+    layers = draw(st.integers(1, 3))
+    return {
+        "hidden": draw(st.integers(1, 30)), "heads": kv_heads * group, "kv_heads": kv_heads,
+        "head_dim": draw(st.integers(1, 9)), "ffn": draw(st.integers(1, 60)), "gated_mlp": draw(st.booleans()),
+        "norm": draw(st.sampled_from(["rmsnorm", "layernorm"])), "rotary": draw(st.booleans()),
+        "post_norm": draw(st.booleans()), "microbatch": draw(st.integers(1, 3)), "seq": draw(st.integers(1, 9)),
+        "vocab": draw(st.integers(1, 40)), "tie_embeddings": draw(st.booleans()), "layers": layers,
+        "learned_positions": draw(st.integers(0, 9)), "word_bytes": draw(st.integers(1, 4)),
+        "drawn": draw(st.sampled_from([1, layers])), "mode": "training",
+    }  # fmt: skip
+
+
+# --- training -----------------------------------------------------------------------------------------------
+
+
+@given(decoders())
+def test_training_takes_three_times_the_products(p: dict[str, Any]) -> None:
+    graph, forward = build(**p), build(**p | {"mode": "forward"})
+    once = products(forward, "forward")
+    assert products(graph, "forward") == once
+    assert products(graph, "backward", "update") == 2 * once
+    weights = sum(flop(kernel) for kernel in forward.kernels if kernel.op == "gemm")
+    assert products(graph, "update") == weights
+    assert graph.kernels[: len(forward.kernels)] == forward.kernels if p["drawn"] == 1 else graph.trains
+
+
+@given(decoders())
+def test_every_weight_is_updated_in_its_stage(p: dict[str, Any]) -> None:
+    graph = build(**p)
+    kernels = by_name(graph)
+    updates = {k.name: k for k in graph.kernels if k.op == "weight_update"}
+    assert {k.stage_with for k in updates.values()} == {
+        k.name for k in graph.kernels if k.op == "gemm" and k.phase == "forward"
+    }
+    for kernel in updates.values():
+        forward = kernels[str(kernel.stage_with)]
+        assert (kernel.m, kernel.n, kernel.k) == (forward.k, forward.outer * forward.m, forward.n)
+    for kernel in graph.kernels:
+        assert (kernel.stage_with is None) == (kernel.phase == "forward")
+        if kernel.stage_with is not None:
+            assert kernels[kernel.stage_with].phase == "forward"
+
+
+@given(decoders())
+def test_gradients_are_as_large_as_what_they_are_of(p: dict[str, Any]) -> None:
+    """Along the way back, a gradient has the features of the forward tensor that it belongs to."""
+    graph = build(**p | {"drawn": 1})
+    kernels = by_name(graph)
+
+    def elements(name: str) -> int:
+        return kernels[name].outer * kernels[name].m * kernels[name].n
+
+    grouped = p["kv_heads"] < p["heads"]
+    pairs = {
+        "O_Proj_bwd": "AV",
+        "V_Sum_bwd" if grouped else "AV_bwd_values": "V_Proj",
+        "K_Sum_bwd" if grouped else "QK_bwd_keys": "K_Proj",
+        "QK_bwd_queries": "Q_Proj",
+        "AV_bwd_scores": "Softmax",
+        "Softmax_bwd": "QK",
+        "Q_Proj_bwd": "Residual_In",
+        "Down_Proj_bwd": "Act_Mul" if p["gated_mlp"] else "Act",
+        "Up_Proj_bwd": "Add_1",
+        "Residual_In_bwd": "Residual_In",
+    }
+    for gradient, of in pairs.items():
+        assert elements(gradient) == elements(of)
+    sums = [kernels[name] for name in kernels if name.endswith("_Sum_bwd")]
+    assert [kernel.flop_per_element for kernel in sums] == [p["heads"] // p["kv_heads"] - 1] * (2 if grouped else 0)
+
+
+def test_wiring() -> None:
+    found = reads(build(**SMALL, mode="training"))
+    assert {name: sources for name, sources in found.items() if "_bwd" in name} == {
+        "Down_Proj_bwd": ["Add_2_bwd"],
+        "Act_Mul_bwd_gate": ["Down_Proj_bwd", "Gate_Proj", "Up_Proj"],
+        "Act_Mul_bwd_up": ["Down_Proj_bwd", "Gate_Proj"],
+        "Gate_Proj_bwd": ["Act_Mul_bwd_gate"],
+        "Up_Proj_bwd": ["Act_Mul_bwd_up"],
+        "RMSNorm_2_bwd": ["Gate_Proj_bwd", "Up_Proj_bwd", "Add_1"],
+        "Add_1_bwd": ["RMSNorm_2_bwd", "Add_2_bwd"],
+        "O_Proj_bwd": ["Add_1_bwd"],
+        "AV_bwd_scores": ["O_Proj_bwd", "V_Proj"],
+        "AV_bwd_values": ["Softmax", "O_Proj_bwd"],
+        "V_Sum_bwd": ["AV_bwd_values"],
+        "Softmax_bwd": ["AV_bwd_scores", "Softmax"],
+        "QK_bwd_queries": ["Softmax_bwd", "K_RoPE"],
+        "QK_bwd_keys": ["Softmax_bwd", "Q_RoPE"],
+        "K_Sum_bwd": ["QK_bwd_keys"],
+        "Q_RoPE_bwd": ["QK_bwd_queries"],
+        "K_RoPE_bwd": ["K_Sum_bwd"],
+        "Q_Proj_bwd": ["Q_RoPE_bwd"],
+        "K_Proj_bwd": ["K_RoPE_bwd"],
+        "V_Proj_bwd": ["V_Sum_bwd"],
+        "RMSNorm_1_bwd": ["Q_Proj_bwd", "K_Proj_bwd", "V_Proj_bwd", "Residual_In"],
+        "Residual_In_bwd": ["RMSNorm_1_bwd", "Add_1_bwd"],
+        "Down_Proj_bwd_weight_update": ["Add_2_bwd", "Act_Mul"],
+        "Up_Proj_bwd_weight_update": ["Act_Mul_bwd_up", "RMSNorm_2"],
+        "Gate_Proj_bwd_weight_update": ["Act_Mul_bwd_gate", "RMSNorm_2"],
+        "O_Proj_bwd_weight_update": ["Add_1_bwd", "AV"],
+        "V_Proj_bwd_weight_update": ["V_Sum_bwd", "RMSNorm_1"],
+        "K_Proj_bwd_weight_update": ["K_RoPE_bwd", "RMSNorm_1"],
+        "Q_Proj_bwd_weight_update": ["Q_RoPE_bwd", "RMSNorm_1"],
+    }
+
+
+def test_wiring_of_the_variants() -> None:
+    found = reads(build(**SMALL | PLAIN, post_norm=True, mode="training"))
+    changed = {
+        "LayerNorm_2_Post_bwd": ["Add_2_bwd", "Down_Proj"],
+        "Down_Proj_bwd": ["LayerNorm_2_Post_bwd"],
+        "Act_bwd": ["Down_Proj_bwd", "Up_Proj"],
+        "Up_Proj_bwd": ["Act_bwd"],
+        "LayerNorm_2_bwd": ["Up_Proj_bwd", "Add_1"],
+        "LayerNorm_1_Post_bwd": ["Add_1_bwd", "O_Proj"],
+        "O_Proj_bwd": ["LayerNorm_1_Post_bwd"],
+        "Q_Proj_bwd": ["QK_bwd_queries"],
+        "K_Proj_bwd": ["QK_bwd_keys"],
+        "V_Proj_bwd": ["AV_bwd_values"],
+        "Down_Proj_bwd_weight_update": ["LayerNorm_2_Post_bwd", "Act"],
+        "O_Proj_bwd_weight_update": ["LayerNorm_1_Post_bwd", "AV"],
+        "V_Proj_bwd_weight_update": ["AV_bwd_values", "LayerNorm_1"],
+    }
+    assert {name: found[name] for name in changed} == changed
+    assert not any("Sum" in name or "RoPE" in name or "Gate" in name for name in found)
+
+
+@pytest.mark.parametrize("kv_heads", [1, 2, 6])
+def test_operands_of_the_backward_products(kv_heads: int) -> None:
+    graph = build(**SMALL | {"kv_heads": kv_heads}, mode="training")
+    sides = {
+        (t.src, t.dst): side
+        for t, side in zip(graph.tensors, operands(graph), strict=True)
+        if by_name(graph)[t.dst].op == "matmul" and by_name(graph)[t.dst].phase == "backward"
+    }
+    assert sides == {
+        ("O_Proj_bwd", "AV_bwd_scores"): 1,
+        ("V_Proj", "AV_bwd_scores"): 2,
+        ("Softmax", "AV_bwd_values"): 1,
+        ("O_Proj_bwd", "AV_bwd_values"): 2,
+        ("Softmax_bwd", "QK_bwd_queries"): 1,
+        ("K_RoPE", "QK_bwd_queries"): 2,
+        ("Softmax_bwd", "QK_bwd_keys"): 1,
+        ("Q_RoPE", "QK_bwd_keys"): 2,
+    }
+    sizes = {(t.src, t.dst): graph.bytes_of(t) for t in graph.tensors}
+    assert sizes["V_Proj", "AV_bwd_scores"] == sizes["K_RoPE", "QK_bwd_queries"] == kv_heads * 5 * 7 * 2
+
+
+def test_a_plain_layer_does_the_products_of_the_transformer() -> None:
+    """Against DFModel's list: the same backward and update products, but for how Q_bwd and K_bwd are cut in heads."""
+    sizes: dict[str, Any] = {"hidden": 24, "heads": 4, "head_dim": 6, "ffn": 96, "seq": 7, "microbatch": 2}
+    ours = build(**sizes, **PLAIN | {"kv_heads": 4}, vocab=100, mode="training")
+    theirs = WORKLOADS["transformer"](**sizes, mode="training")
+    for op in ("gemm", "matmul", "weight_update"):
+        flops = [sorted(flop(k) for k in graph.kernels if k.op == op) for graph in (ours, theirs)]
+        assert flops[0] == flops[1]
+
+
+def test_gradients_go_to_the_layer_in_front() -> None:
+    graph = build(**SMALL, layers=4, drawn=2, mode="training")
+    assert [(t.src, t.dst, t.direction) for t in graph.carried] == [
+        ("Add_2.1", "Residual_In.0", "forward"),
+        ("Residual_In_bwd.0", "Add_2_bwd.1", "backward"),
+    ]
+    assert ("Residual_In_bwd.1", "Add_2_bwd.0") in {(t.src, t.dst) for t in graph.tensors}
+
+
+# --- ends ---------------------------------------------------------------------------------------------------
+
+
+@given(decoders())
+def test_with_ends_every_parameter_but_norms_is_drawn(p: dict[str, Any]) -> None:
+    p = p | {"drawn": p["layers"], "ends": True}
+    graph, counted = build(**p), DecoderParameters(**p)
+    weights = sum(weight_elements(kernel) for kernel in graph.kernels if kernel.phase == "forward")
+    tables = sum(k.resident_bytes for k in graph.kernels if k.phase == "forward") / p["word_bytes"]
+    norms = sum(k.m for k in graph.kernels if k.normalizes and k.phase == "forward" and "Norm" in k.name)
+    assert weights + tables + norms * (2 if p["norm"] == "layernorm" else 1) == parameter_count(counted)
+    assert graph.repeat == 1
+    assert not graph.carried
+
+
+@given(decoders())
+def test_ends_cost_their_lookups_and_logits(p: dict[str, Any]) -> None:
+    p = p | {"drawn": p["layers"]}
+    inner, graph = build(**p), build(**p, ends=True)
+    tokens = p["seq"] * p["microbatch"]
+    logits = 2 * p["hidden"] * p["vocab"] * tokens
+    assert products(graph, "forward") == products(inner, "forward") + logits
+    assert products(graph, "backward", "update") == 2 * products(graph, "forward")
+    rows = tokens * p["hidden"] * p["word_bytes"] * (2 if p["learned_positions"] else 1)
+    kernels = by_name(graph)
+    assert (kernels["Embedding"].dram_bytes, kernels["Embedding_bwd"].dram_bytes) == (rows, 2 * rows)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_wiring_of_the_ends(layers: int) -> None:
+    graph = build(**SMALL, layers=layers, drawn=layers, ends=True, mode="training")
+    found = reads(graph)
+    first, last = (".0", ".1") if layers == 2 else ("", "")
+    assert found[f"Residual_In{first}"] == ["Embedding"]
+    assert found["RMSNorm_Final"] == [f"Add_2{last}"]
+    assert found["Logits"] == ["RMSNorm_Final"]
+    assert found["Loss"] == ["Logits"]
+    assert found["Logits_bwd"] == ["Loss"]
+    assert found["Logits_bwd_weight_update"] == ["Loss", "RMSNorm_Final"]
+    assert found["RMSNorm_Final_bwd"] == ["Logits_bwd", f"Add_2{last}"]
+    assert found[f"Add_2_bwd{last}"] == ["RMSNorm_Final_bwd"]
+    assert found["Embedding_bwd"] == [f"Residual_In_bwd{first}"]
+    assert "Embedding" not in found
+
+
+@given(decoders())
+def test_ends_of_layers_that_repeat_are_drawn_once(p: dict[str, Any]) -> None:
+    """The same kernels, FLOP and weights; what passes between ends and layers is DRAM traffic of the ends."""
+    p = p | {"layers": 6, "drawn": 2}
+    graph, whole = build(**p, ends=True), build(**p | {"drawn": 6}, ends=True)
+    ends = {k.name: k for k in graph.kernels if k.runs != "every_layer"}
+    assert graph.repeat == 3
+    assert graph.carried
+    for name, kernel in ends.items():
+        same = by_name(whole)[name]
+        assert kernel.runs == ("first" if name.startswith("Embedding") else "last")
+        assert kernel.model_copy(update={"runs": same.runs, "dram_bytes": same.dram_bytes}) == same
+    activation = p["seq"] * p["microbatch"] * p["hidden"] * p["word_bytes"]
+    more = {name: ends[name].dram_bytes - by_name(whole)[name].dram_bytes for name in ends}
+    final = next(name for name in ends if name.endswith("_Final"))
+    wanted = {"Embedding": 1, "Embedding_bwd": 1, final: 1, f"{final}_bwd": 2}
+    assert {name: size / activation for name, size in more.items() if size} == {
+        name: count for name, count in wanted.items() if name in ends
+    }
+    place = {k.name: k.runs for k in graph.kernels}
+    assert all(place[t.src] == place[t.dst] for t in graph.tensors)
+
+
+def test_tied_embeddings_are_held_once() -> None:
+    for tied, wanted in ((False, 100 * 24 * 2), (True, 0)):
+        graph = build(**SMALL, ends=True, tie_embeddings=tied)
+        assert by_name(graph)["Embedding"].resident_bytes == wanted
+        assert weight_elements(by_name(graph)["Logits"]) == 100 * 24
+
+
+@pytest.mark.parametrize("name", ZOO)
+def test_the_models_of_the_zoo_with_their_ends(name: str) -> None:
+    p = DecoderParameters(**load_strict(find("graphs", name))["parameters"])
+    graph = load_graph(name, ends=True, drawn=p.layers)
+    weights = sum(weight_elements(kernel) for kernel in graph.kernels)
+    held = weights + sum(kernel.resident_bytes for kernel in graph.kernels) / p.word_bytes
+    assert held == pytest.approx(p.published_parameters, rel=0.015)
+
+
+# --- solving ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "plan", "collectives"),
+    [
+        # Forward, the sums behind O_Proj and Down_Proj; backward, those of what Q, K, V and gate, up have read.
+        ("llama-3.1-8b", {"batch": 2}, {"tp": 8}, {"all_reduce.forward": 2, "all_reduce.backward": 2}),
+        ("gemma-2-9b", {"batch": 2, "seq": 1024}, {"tp": 8}, {"all_reduce.forward": 2, "all_reduce.backward": 2}),
+        ("llama-68m", {"batch": 8, "ends": True, "drawn": 2}, {"tp": 4, "dp": 2}, None),
+    ],
+)
+def test_a_training_step_solves(
+    name: str, change: dict[str, Any], plan: dict[str, int], collectives: dict[str, int] | None
+) -> None:
+    graph, system = load_graph(name, mode="training", **change), load_system("sn10-8-ring")
+    result = optimize(graph, system, **plan)
+    again = evaluate(result.mapping, graph, system, result.assumptions)
+    assert again.step_time_s == pytest.approx(result.score.step_time_s, rel=1e-6)
+    work = graph.repeat * graph.batch / graph.microbatch * sum(flop(kernel) for kernel in graph.kernels)
+    assert result.score.step_time_s >= work / (8 * system.chip.peak_flops)
+    if collectives is not None:
+        assert result.score.collectives == collectives
