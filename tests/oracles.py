@@ -38,8 +38,10 @@ def cycles_with(kernel: Kernel, sharding: Sharding, degree: int, rules: str, cou
         rows = math.ceil(rows / degree)
     elif sharding == "k":
         inner = math.ceil(inner / degree)
-    elif sharding == "n":
+    elif sharding == "n" or (sharding == "even" and columns >= degree):
         columns = math.ceil(columns / degree)
+    elif sharding == "even":
+        rows, columns = math.ceil(rows * columns / degree), 1
     if kernel.streamed == "n":
         columns = math.ceil(columns / count)
     elif kernel.streamed == "k":
@@ -75,7 +77,12 @@ def allocate(world: World, sharding: dict[str, Sharding], members: list[Kernel])
 def mapping_of(
     world: World, sharding: dict[str, Sharding], stage: dict[str, int], partition: dict[str, int]
 ) -> Mapping | None:
-    """The mapping with these choices and the best compute tiles, or None when a partition has too many kernels."""
+    """The mapping with these choices and the best compute tiles, or None when a partition has too many kernels.
+
+    Of a graph with pieces the stages are those, whatever ``stage`` says.
+    """
+    if world.graph.repeat > 1:
+        stage = {k.name: {"every_layer": 0, "first": 1, "last": 2}[k.runs] for k in world.graph.kernels}
     tiles: dict[str, int] = {}
     for place in {(stage[k.name], partition[k.name]) for k in world.graph.kernels}:
         members = [k for k in world.graph.kernels if (stage[k.name], partition[k.name]) == place]
@@ -124,16 +131,22 @@ def fusions(
     exactly = world.assumptions.empty_partitions == "forbid"
     forward = [k.phase == "forward" for k in world.graph.kernels]
     stages = set(stage.values())
+    # the layer has exactly p_max partitions where they are asked for, a piece beside it no more than it has kernels
+    most = dict.fromkeys(stages, p_max)
+    if exactly and world.graph.repeat > 1:
+        most |= {s: min(p_max, list(stage.values()).count(s)) for s in stages if s > 0}
     for choice in itertools.product(range(p_max), repeat=len(names)):
         if any(choice[a] > choice[b] for a, b in edges):
             continue
         used = {s: {p for n, p in zip(names, choice, strict=True) if stage[n] == s} for s in stages}
-        if exactly and any(len(u) < p_max for u in used.values()):
+        if any(p >= most[stage[n]] for n, p in zip(names, choice, strict=True)):
+            continue
+        if exactly and any(len(u) < most[s] for s, u in used.items()):
             continue
         if rule == "halves":
             here = {s: [f for f, n in zip(forward, names, strict=True) if stage[n] == s] for s in stages}
             if any(
-                len(set(here[stage[n]])) == 2 and (p >= (p_max + 1) // 2 if f else p < p_max // 2)
+                len(set(here[stage[n]])) == 2 and (p >= (most[stage[n]] + 1) // 2 if f else p < most[stage[n]] // 2)
                 for f, n, p in zip(forward, names, choice, strict=True)
             ):
                 continue
@@ -240,8 +253,9 @@ def priced(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -
     count = world.plan.pp if world.graph.repeat == 1 else 1
     compute, network = np.zeros(count), np.zeros(count)
     for part in score.partitions:
-        compute[part.stage] += part.compute_s
-        network[part.stage] += part.network_s
+        place = part.stage if world.graph.repeat == 1 else 0
+        compute[place] += part.compute_s
+        network[place] += part.network_s
     hop = np.array([one.point_to_point_s for one in score.stages]) if world.graph.repeat == 1 else np.zeros(1)
     inherent, converted = moved_bytes(world, sharding)
     return Shard(sharding, stage, compute, network, hop, inherent + converted, converted)

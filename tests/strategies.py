@@ -7,20 +7,21 @@ FLOP/s, bytes in the tens at 100 B/s, so that every term decides something now a
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 from hypothesis import assume, settings
 from hypothesis import strategies as st
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.graph import CollectiveKind, Communication, Graph, Group, Kernel, Tensor
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
+from dfopt.documents.result import Request
 from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, System
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
-from dfopt.problems.plans import plans
+from dfopt.problems.plans import asked_plans
 
 WORD = 2
 SIZES = (1, 2, 3, 4, 6, 8)
@@ -35,6 +36,7 @@ CHOICES: dict[str, list[Any]] = {
     "sharding_rules": ["exact", "dfmodel"],
     "collective_model": ["exact", "dfmodel"],
     "all_reduce_passes": [1, 2],
+    "all_to_all_messages": ["crossing", "all"],
     "stage_time": ["sum", "max"],
     "weights_from_dram": [True, False],
     "layer_boundary": ["dram", "free"],
@@ -44,6 +46,9 @@ CHOICES: dict[str, list[Any]] = {
     "skew_buffers": ["depth", "double"],
     "weight_tiling": ["reread", "reread_all", "free", "forbid"],
     "gradients": ["exact", "dfmodel"],
+    "gradient_bandwidth": [None, None, 40.0],
+    "network_dims": ["parts", "whole"],
+    "schedule": ["one_f_one_b", "one_f_one_b", "gpipe"],
     "bubble": ["one_f_one_b", "interleaved"],
     "point_to_point": ["per_microbatch", "per_step"],
     "optimizer_bytes_per_parameter": [0.0, 12.0],
@@ -98,10 +103,64 @@ def _consumer(draw: st.DrawFn, op: str, number: int, made: list[Kernel]) -> tupl
 
 
 @st.composite
+def communications(draw: st.DrawFn) -> tuple[Communication, ...]:
+    """Mostly none; else up to two collectives over any groups."""
+    if draw(st.integers(0, 4)):
+        return ()
+    return tuple(
+        Communication(
+            kind=draw(st.sampled_from(get_args(CollectiveKind))),
+            bytes=draw(st.sampled_from([8.0, 24.0])),
+            over=draw(st.sampled_from(get_args(Group))),
+        )
+        for _ in range(draw(st.integers(1, 2)))
+    )
+
+
+@st.composite
 def graphs(
-    draw: st.DrawFn, most: int = 5, least: int = 1, trains: bool | None = None, repeats: tuple[int, ...] = (1, 4)
+    draw: st.DrawFn,
+    most: int = 5,
+    least: int = 1,
+    trains: bool | None = None,
+    repeats: tuple[int, ...] = (1, 4),
+    pieces: bool = True,
 ) -> Graph:
-    """A DAG of kernels whose shapes agree, listed in any order."""
+    """A DAG of kernels whose shapes agree, listed in any order; half of the repeated ones with pieces, if wanted."""
+    repeat = draw(st.sampled_from(repeats))
+    runs = [*(["first"] * 2), *(["last"] * 2)] if pieces and draw(st.booleans()) else []
+    graph = _in_one_piece(draw, most, least, trains, repeat)
+    return _with_pieces(draw, graph, runs) if runs and len(graph.kernels) > 1 else graph
+
+
+def _with_pieces(draw: st.DrawFn, graph: Graph, runs: list[str]) -> Graph:
+    """Kernels of a graph shared out among pieces, without what would connect those."""
+    here = {kernel.name: draw(st.sampled_from(["every_layer", *runs])) for kernel in graph.kernels}
+    here[draw(st.sampled_from(sorted(here)))] = "every_layer"
+    kernels = [
+        kernel.model_copy(
+            update={
+                "runs": here[kernel.name],
+                **{
+                    key: None
+                    for key in ("accumulates_into", "stage_with")
+                    if getattr(kernel, key) is not None and here[getattr(kernel, key)] != here[kernel.name]
+                },
+            }
+        )
+        for kernel in graph.kernels
+    ]
+    return Graph(
+        **{
+            **{name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"},
+            "kernels": tuple(kernels),
+            "tensors": tuple(t for t in graph.tensors if here[t.src] == here[t.dst]),
+            "carried": tuple(t for t in graph.carried if here[t.src] == here[t.dst] == "every_layer"),
+        }
+    )
+
+
+def _in_one_piece(draw: st.DrawFn, most: int, least: int, trains: bool | None, repeat: int) -> Graph:
     count = draw(st.integers(least, most))
     trains = draw(st.booleans()) if trains is None else trains
     forward = draw(st.integers(0, count)) if trains else count
@@ -129,6 +188,10 @@ def graphs(
                 accumulates_into=draw(st.sampled_from([None, None, *gemms])) if op == "gemm" else None,
                 stage_with=draw(st.sampled_from([None] * 5 + [k.name for k in kernels])) if kernels else None,
                 dram_bytes_per_chip=draw(st.sampled_from([0.0, 0.0, 0.0, 24.0])),
+                dram_bytes=draw(st.sampled_from([0.0, 0.0, 0.0, 36.0])),
+                resident_bytes=draw(st.sampled_from([0.0, 0.0, 0.0, 20.0])),
+                distributed=draw(st.sampled_from([False] * 5 + [True])),
+                communications=draw(communications()),
             )
         )
         tensors += mine
@@ -136,7 +199,7 @@ def graphs(
     carried = draw(st.lists(st.builds(Tensor, src=names, dst=names), max_size=2))
     return Graph(
         name="random",
-        repeat=draw(st.sampled_from(repeats)),
+        repeat=repeat,
         word_bytes=WORD,
         batch=draw(st.sampled_from([4, 12])),
         microbatch=draw(st.sampled_from([1, 1, 2])),
@@ -179,7 +242,7 @@ def systems(
     network = [
         NetworkDim(
             name="xyz"[i],
-            topology=draw(st.sampled_from(["ring", "switch", "fully_connected"])),
+            topology=draw(st.sampled_from(["ring", "line", "switch", "fully_connected"])),
             size=draw(st.sampled_from([1, 2, 2, 3, 4])),
             link_bandwidth=draw(st.sampled_from([20.0, 100.0, 500.0])),
             latency=draw(st.sampled_from([0.0, 0.01])),
@@ -229,16 +292,17 @@ def worlds(
     min_pp: int = 1,
     roomy: bool = False,
     dims: int = 2,
+    pieces: bool = True,
     **fixed: Any,
 ) -> World:
     """A graph, a machine, one of its plans, and assumptions."""
-    graph = draw(graphs(most=most, least=least, trains=trains, repeats=repeats))
+    graph = draw(graphs(most=most, least=least, trains=trains, repeats=repeats, pieces=pieces))
     chosen = draw(assumptions(**fixed))
     model = chosen.compute_model
     cycle = model == "cycle" or draw(st.booleans())
     system = draw(systems(graph, roomy=roomy, dims=dims, cycle=cycle, efficiency=model == "efficiency"))
     try:
-        legal, _ = plans(graph, system)
+        legal, _ = asked_plans(graph, system, Request(), chosen)
     except PlanError:
         assume(False)
     legal = [plan for plan in legal if min_pp <= plan.pp <= max_pp]

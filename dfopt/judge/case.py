@@ -71,6 +71,18 @@ class Fan:
 
 
 @dataclass(frozen=True)
+class Rank:
+    """A pipeline stage, or several alike, of which it is the first.
+
+    ``runs``: how often it evaluates the kernels of which stage of the mapping, for one microbatch.
+    """
+
+    number: int
+    name: str
+    runs: dict[int, int]
+
+
+@dataclass(frozen=True)
 class Case:
     """A mapping, its documents and the lookups that the judge needs; assumptions are resolved."""
 
@@ -85,9 +97,29 @@ class Case:
     members: dict[Place, list[int]]
 
     @property
-    def stages(self) -> range:
-        """The distinct stages: one when a repeated layer stands for all, else one per pipeline rank."""
-        return range(self.plan.pp if self.graph.repeat == 1 else 1)
+    def ranks(self) -> tuple[Rank, ...]:
+        """The distinct stages: one per pipeline rank, or one when a repeated layer stands for all of them.
+
+        Where some kernels run before the first or after the last layer only, the ranks at the ends differ.
+        """
+        plan = self.plan
+        if self.graph.repeat == 1:
+            return tuple(Rank(number, f"stage {number}", {number: 1}) for number in range(plan.pp))
+        if not self.has_pieces:
+            return (Rank(0, "stage 0", {0: plan.layers_per_stage}),)
+        if plan.pp == 1:
+            return (Rank(0, "the only stage", {0: plan.layers_per_stage, 1: 1, 2: 1}),)
+        first = plan.first_layers if plan.first_layers is not None else plan.layers_per_stage
+        last = plan.last_layers if plan.last_layers is not None else plan.layers_per_stage
+        ends = Rank(0, "the first stage", {0: first, 1: 1}), Rank(plan.pp - 1, "the last stage", {0: last, 2: 1})
+        if plan.pp == 2:
+            return ends
+        return ends[0], Rank(1, "a stage in the middle", {0: plan.layers_per_stage}), ends[1]
+
+    @property
+    def has_pieces(self) -> bool:
+        """Whether some kernels run before the first or after the last layer only."""
+        return self.graph.repeat > 1 and any(one.kernel.runs != "every_layer" for one in self.kernels)
 
     def place(self, kernel: int) -> Place:
         """Stage and partition of a kernel."""

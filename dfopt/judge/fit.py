@@ -7,14 +7,13 @@ timed and reported, see `dfopt.judge.limits`.
 from __future__ import annotations
 
 import difflib
-import math
 from collections.abc import Iterator
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
-from dfopt.documents.system import Chip, System
+from dfopt.documents.system import Chip, System, part_name, split_part_name
 from dfopt.errors import DocumentError, Issue, PlanError, SystemSpecError
 from dfopt.physics import ops, pipeline
 
@@ -61,31 +60,7 @@ def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
             f"tp x pp x dp is {plan.tp} x {plan.pp} x {plan.dp} = {degrees}, but the system has {system.chips} chips",
             "choose degrees that multiply to the chips",
         )
-    sizes = {dim.name: dim.size for dim in system.network}
-    user: dict[str, str] = {}
-    for kind, degree, dims in (
-        ("tp", plan.tp, plan.tp_dims),
-        ("pp", plan.pp, plan.pp_dims),
-        ("dp", plan.dp, plan.dp_dims),
-    ):
-        known = True
-        for position, name in enumerate(dims):
-            where = f"$.plan.{kind}_dims[{position}]"
-            if name not in sizes:
-                known = False
-                have = ", ".join(sizes) or "none"
-                yield Issue(where, f"no network dim is called {name!r}", f"the system's dims: {have}")
-            elif name in user:
-                yield Issue(where, f"dim {name!r} already carries {user[name]}", "use every dim once")
-            user.setdefault(name, kind)
-        product = math.prod(sizes.get(name, 1) for name in dims)
-        if known and product != degree:
-            shown = " x ".join(f"{name} {sizes[name]}" for name in dims) or "no dims"
-            yield Issue(
-                f"$.plan.{kind}_dims",
-                f"{shown} give {product} chips, but {kind} is {degree}",
-                f"name dims whose sizes multiply to {degree}",
-            )
+    yield from _dim_issues(plan, system)
     share = graph.microbatch * plan.dp
     wanted, rest = divmod(graph.batch, share)
     if rest:
@@ -100,13 +75,99 @@ def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
             f"found {plan.microbatches}, but batch / (microbatch x dp) is {wanted}",
             f"write {wanted}",
         )
+    chunks = graph.repeat > 1 and plan.pp > 1 and plan.layers_per_stage % plan.interleave == 0
+    if plan.interleave > 1 and (not chunks or plan.microbatches % plan.pp):
+        yield Issue(
+            "$.plan.interleave",
+            f"found {plan.interleave} chunks of {plan.layers_per_stage} layers, {plan.microbatches} microbatches on"
+            f" {plan.pp} stages",
+            "it must divide the layers of a stage, and the stages must divide the microbatches",
+        )
     layers = pipeline.layers_per_stage(graph.repeat, plan.pp)
-    if plan.layers_per_stage != layers:
+    if plan.first_layers is not None or plan.last_layers is not None:
+        yield from _uneven_issues(plan, graph)
+    elif plan.layers_per_stage != layers:
         yield Issue(
             "$.plan.layers_per_stage",
             f"found {plan.layers_per_stage}, but {graph.repeat} repeats on {plan.pp} stages are {layers} each",
             f"write {layers}",
         )
+
+
+def _uneven_issues(plan: Plan, graph: Graph) -> Iterator[Issue]:
+    """Whether stages with different numbers of layers suit the graph and hold it."""
+    if graph.repeat == 1 or all(kernel.runs == "every_layer" for kernel in graph.kernels):
+        where = "$.plan.first_layers" if plan.first_layers is not None else "$.plan.last_layers"
+        message = (
+            "all stages of this graph are alike: none of its kernels runs before the first or after the last layer"
+        )
+        yield Issue(where, message, "leave it out")
+        return
+    if plan.pp == 1 or plan.interleave > 1:
+        message = f"found {plan.pp} stages in {plan.interleave} chunks, whose layers cannot differ"
+        yield Issue("$.plan.first_layers", message, "leave it out, or take more stages without interleave")
+        return
+    most = plan.layers_per_stage
+    first = plan.first_layers if plan.first_layers is not None else most
+    last = plan.last_layers if plan.last_layers is not None else most
+    if max(first, last) > most or (plan.pp == 2 and max(first, last) < most):
+        message = f"found {most}, but the first stage has {first} layers and the last {last}"
+        yield Issue("$.plan.layers_per_stage", message, "write the most layers that a stage has")
+    total = first + (plan.pp - 2) * most + last
+    if not 0 <= total - graph.repeat < plan.pp:
+        between = f" + {plan.pp - 2} x {most}" if plan.pp > 2 else ""
+        message = f"stages of {first}{between} + {last} layers hold {total}, the graph has {graph.repeat}"
+        yield Issue("$.plan.layers_per_stage", message, "hold every layer, and less than one too many per stage")
+
+
+def _dim_issues(plan: Plan, system: System) -> Iterator[Issue]:
+    """Whether every dim or part of one is known, used once, and the parts of a dim make up the whole."""
+    sizes = {dim.name: dim.size for dim in system.network}
+    used: dict[str, dict[int, tuple[int, str]]] = {}  # dim -> stride -> (size, kind)
+    for kind, degree, dims in (
+        ("tp", plan.tp, plan.tp_dims),
+        ("pp", plan.pp, plan.pp_dims),
+        ("dp", plan.dp, plan.dp_dims),
+    ):
+        product, named = 1, []
+        for position, written in enumerate(dims):
+            where = f"$.plan.{kind}_dims[{position}]"
+            try:
+                name, size, stride = split_part_name(written)
+            except ValueError as error:
+                yield Issue(where, str(error))
+                return
+            if name not in sizes:
+                have = ", ".join(sizes) or "none"
+                yield Issue(where, f"no network dim is called {name!r}", f"the system's dims: {have}")
+                return
+            size = sizes[name] if size is None else size
+            product *= size
+            named.append(f"{written} {size}")
+            parts = used.setdefault(name, {})
+            if stride in parts:
+                yield Issue(where, f"dim {written!r} already carries {parts[stride][1]}", "use every dim once")
+            parts.setdefault(stride, (size, kind))
+        if product != degree:
+            shown = " x ".join(named) or "no dims"
+            yield Issue(
+                f"$.plan.{kind}_dims",
+                f"{shown} give {product} chips, but {kind} is {degree}",
+                f"name dims whose sizes multiply to {degree}",
+            )
+    for name, parts in used.items():
+        reach = 1
+        for stride, (size, _) in sorted(parts.items()):
+            if stride != reach:
+                break
+            reach *= size
+        if reach != sizes[name]:
+            listed = ", ".join(part_name(name, size, stride) for stride, (size, _) in sorted(parts.items()))
+            yield Issue(
+                "$.plan",
+                f"the parts {listed} do not make up dim {name!r} of {sizes[name]}",
+                f"parts follow one another, such as {name}[a] and {name}[b@a] with a x b = {sizes[name]}",
+            )
 
 
 def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> Iterator[Issue]:
@@ -131,12 +192,12 @@ def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> 
                 f"{kernel.op} kernel {one.name!r} cannot be split by {one.sharding!r} over {plan.tp} chips",
                 f"choose {' or '.join(legal)}",
             )
-        if graph.repeat > 1 and one.stage != 0:
-            yield Issue(
-                f"{where}.stage",
-                f"found {one.stage}, but one drawn layer stands for all {graph.repeat}, whatever their stage",
-                "write 0",
-            )
+        if graph.repeat > 1:
+            place = {"every_layer": 0, "first": 1, "last": 2}[kernel.runs]
+            if one.stage != place:
+                stands = f"one drawn layer stands for all {graph.repeat}, whatever their stage"
+                stands = f"kernel {one.name!r} runs {kernel.runs}" if place else stands
+                yield Issue(f"{where}.stage", f"found {one.stage}, but {stands}", f"write {place}")
         elif one.stage >= plan.pp:
             yield Issue(
                 f"{where}.stage",

@@ -66,10 +66,11 @@ def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held:
                 f" alone in {_name(one.place)}"
             )
     if chip.dram.capacity is not None:
-        for stage, use in held.items():
+        for rank in case.ranks:
+            use = held[rank.number]
             if _exceeds(use.total, chip.dram.capacity):
                 wants, has = _sizes(use.total, chip.dram.capacity)
-                yield f"stage {stage} needs {wants} of DRAM per chip, the chip has {has}"
+                yield f"{rank.name} needs {wants} of DRAM per chip, the chip has {has}"
 
 
 def _tiles(case: Case) -> Iterator[str]:

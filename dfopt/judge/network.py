@@ -8,10 +8,10 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from dfopt.judge.case import Case, Fan
-from dfopt.physics import ops
+from dfopt.judge.case import Case, Fan, Rank
+from dfopt.physics import communications, ops
 from dfopt.physics.collectives import Collective
-from dfopt.physics.network import communication_seconds
+from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
 
 Price = Callable[[Collective, float, tuple[str, ...]], float]
 
@@ -75,6 +75,10 @@ def _conversions(case: Case, fan: Fan) -> Iterator[Paid]:
 def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
     """How many communications of each kind each pass has, such as ``{"all_reduce.forward": 2}``."""
     names = Counter(f"{one.kind.value}.{case.kernels[one.kernel].kernel.phase}" for one in paid)
+    for placed in case.kernels:
+        for own in placed.kernel.communications:
+            if any(case.system.dim(dim).size > 1 for dim in communications.group_dims(own, case.plan)):
+                names[f"{own.kind}.{placed.kernel.phase}"] += 1
     return dict(sorted(names.items()))
 
 
@@ -82,34 +86,44 @@ def seconds_by_kernel(case: Case, paid: Sequence[Paid], price: Price) -> Iterato
     """(kernel, seconds) of everything that counts as network time of a partition."""
     for one in paid:
         yield one.kernel, price(one.kind, one.whole, case.plan.tp_dims)
-    if case.assume.gradients == "dfmodel":  # the authors spread the all-reduce over the microbatches
+    for number, placed in enumerate(case.kernels):
+        if placed.kernel.communications:
+            own = communications.kernel_seconds(placed.kernel, case.plan, price, lambda dim: case.system.dim(dim).size)
+            yield number, own
+    if case.assume.gradients == "dfmodel" and case.plan.dp > 1:  # spread over the microbatches by the authors
         for number, placed in enumerate(case.kernels):
             if placed.gradient:
-                whole = price(Collective.ALL_REDUCE, placed.gradient, case.plan.dp_dims)
+                dims = case.plan.dp_dims
+                whole = amortized_gradient_seconds(placed.gradient, dims, case.system, case.assume)
                 yield number, whole / case.plan.microbatches
 
 
-def gradient_reduction_s(case: Case, stage: int, price: Price) -> float:
-    """Seconds of a stage's gradient all-reduce at the end of a step, all its layers."""
+def gradient_reduction_s(case: Case, rank: Rank, price: Price) -> float:
+    """Seconds of a pipeline stage's gradient all-reduce at the end of a step, all its layers."""
     if case.assume.gradients == "dfmodel":
         return 0.0
-    volume = math.fsum(one.gradient for one in case.kernels if one.place[0] == stage)
-    return case.plan.layers_per_stage * price(Collective.ALL_REDUCE, volume, case.plan.dp_dims)
+    seconds = []
+    for stage, times in rank.runs.items():
+        volume = math.fsum(one.gradient for one in case.kernels if one.place[0] == stage)
+        seconds.append(times * price(Collective.ALL_REDUCE, volume, case.plan.dp_dims))
+    return math.fsum(seconds)
 
 
 def hops(case: Case, price: Price) -> dict[int, float]:
-    """Seconds that each stage spends per microbatch to send to its neighbours.
+    """Seconds that each pipeline stage spends per microbatch to send to its neighbours.
 
     A folded layer hands its carried tensors on. In a graph drawn once, a fan that ends some stages away
     is relayed: it crosses each boundary on the way once, and the sending side pays.
     """
-    sent: dict[int, list[float]] = {stage: [] for stage in case.stages}
+    sent: dict[int, list[float]] = {rank.number: [] for rank in case.ranks}
     if case.plan.pp == 1:
         return dict.fromkeys(sent, 0.0)
     dims = case.plan.pp_dims
     if case.graph.repeat > 1:
         if case.assume.point_to_point == "per_microbatch":
-            sent[0] = [price(Collective.POINT_TO_POINT, fan.chip, dims) for fan in case.carried]
+            once = [price(Collective.POINT_TO_POINT, fan.chip, dims) for fan in case.carried]
+            # every chunk of layers hands its tensors on
+            sent = dict.fromkeys(sent, once * case.plan.interleave)
     else:
         for fan in case.fans:
             here = case.place(fan.src)[0]

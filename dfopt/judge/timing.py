@@ -12,6 +12,7 @@ from dfopt.judge.case import TERMS, Case, Placed, Term, totals
 from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
 from dfopt.physics import ops, pipeline
+from dfopt.physics.cost import energy_per_step, system_cost
 from dfopt.physics.efficiency import efficiency_share
 
 
@@ -22,22 +23,26 @@ def score(case: Case) -> Score:
     tiling = traffic.weight_parts(case)
     sram = traffic.sram_need(case, tiling)
     partitions = _partitions(case, paid, price, traffic.dram_traffic(case, tiling), sram)
-    held = {stage: traffic.dram_held(case, stage) for stage in case.stages}
+    held = {rank.number: traffic.dram_held(case, rank) for rank in case.ranks}
     stages = _stages(case, partitions, network.hops(case, price), held)
     # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
-    slowest = max(stages, key=lambda one: (one.time_s, one.layer_time_s))
+    slowest = max(stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
     step = pipeline.step_time(
         case.plan,
         case.assume,
         slowest.time_s,
         point_to_point_per_step_s=network.point_to_point_per_step_s(case, price),
-        gradient_reduction_s=max(network.gradient_reduction_s(case, stage, price) for stage in case.stages),
+        gradient_reduction_s=max(network.gradient_reduction_s(case, rank, price) for rank in case.ranks),
     )
     graph, system = case.graph, case.system
     samples_per_s = graph.batch / step.total
-    evaluations = graph.repeat * graph.batch / graph.microbatch
-    flop = math.fsum(ops.flop(kernel) for kernel in graph.kernels) * evaluations
+    repeated = [graph.repeat == 1 or one.place[0] == 0 for one in case.kernels]
+    work = [ops.flop(one.kernel) for one in case.kernels]
+    layer = math.fsum(flop for flop, every in zip(work, repeated, strict=True) if every)
+    once = math.fsum(flop for flop, every in zip(work, repeated, strict=True) if not every)
+    flop = (graph.repeat * layer + once) * (graph.batch / graph.microbatch)
     shares = _shares(slowest, partitions)
+    cost = system_cost(system)
     return Score(
         step_time_s=step.total,
         layer_time_s=slowest.layer_time_s,
@@ -49,13 +54,16 @@ def score(case: Case) -> Score:
         samples_per_s=samples_per_s,
         tokens_per_s=samples_per_s * graph.tokens_per_sample,
         # A stage without kernels can be the slowest only because of what it relays.
-        bound_by=max(TERMS, key=lambda term: shares[term]) if slowest.layer_time_s > 0 else "network",
+        bound_by=max(TERMS, key=lambda term: shares[term]) if max(shares.values()) > 0 else "network",
         compute_share=shares["compute"],
         memory_share=shares["memory"],
         network_share=shares["network"],
         stages=tuple(stages),
         partitions=tuple(partitions),
         collectives=network.counts(case, paid),
+        price_usd=cost.total_usd,
+        power_w=cost.total_w,
+        energy_per_step_j=None if cost.total_w is None else energy_per_step(cost.total_w, step.total),
         violations=violations(case, tiling, sram, held),
     )
 
@@ -153,31 +161,39 @@ def _stages(
     held: dict[int, traffic.DramHeld],
 ) -> list[StageScore]:
     layer_s = totals(((one.stage, 0), one.time_s) for one in partitions)
-    layers = case.plan.layers_per_stage
     found = []
-    for stage in case.stages:
-        layer, use = layer_s.get((stage, 0), 0.0), held[stage]
-        whole = layers * layer
+    for rank in case.ranks:
+        (drawn, layers), *ends = rank.runs.items()
+        layer, use = layer_s.get((drawn, 0), 0.0), held[rank.number]
+        once = math.fsum(layer_s.get((stage, 0), 0.0) for stage, _ in ends)
+        whole = layers * layer + once
         if case.plan.pp > 1:
-            whole = pipeline.with_point_to_point(whole, hops[stage], case.assume.overlap)
+            whole = pipeline.with_point_to_point(whole, hops[rank.number], case.assume.overlap)
         found.append(
             StageScore(
-                stage=stage,
+                stage=rank.number,
                 layers=layers,
                 layer_time_s=layer,
-                point_to_point_s=hops[stage],
+                once_time_s=once,
+                point_to_point_s=hops[rank.number],
                 time_s=whole,
+                holds=tuple(rank.runs),
                 dram_weights_bytes=use.weights,
                 dram_gradients_bytes=use.gradients,
                 dram_optimizer_bytes=use.optimizer,
                 dram_activations_bytes=use.activations,
+                dram_resident_bytes=use.resident,
             )
         )
     return found
 
 
 def _shares(slowest: StageScore, partitions: Sequence[PartitionScore]) -> dict[Term, float]:
-    """Fractions of the slowest stage's layer time spent in partitions bound by each term."""
-    mine = [one for one in partitions if one.stage == slowest.stage]
-    whole = slowest.layer_time_s or 1.0
-    return {term: math.fsum(p.time_s for p in mine if p.bound_by == term) / whole for term in TERMS}
+    """Fractions of the time of the slowest stage's kernels spent in partitions bound by each term."""
+    mine = [one for one in partitions if one.stage in slowest.holds]
+    if len(slowest.holds) == 1:  # all its partitions run equally often
+        times, whole = dict.fromkeys(slowest.holds, 1), slowest.layer_time_s or 1.0
+    else:
+        times = {stage: 1 if position else slowest.layers for position, stage in enumerate(slowest.holds)}
+        whole = slowest.layers * slowest.layer_time_s + slowest.once_time_s or 1.0
+    return {term: math.fsum(times[p.stage] * p.time_s for p in mine if p.bound_by == term) / whole for term in TERMS}

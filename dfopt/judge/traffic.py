@@ -7,8 +7,8 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dfopt.judge.case import Case, Fan, Place, totals
-from dfopt.physics import memory
+from dfopt.judge.case import Case, Fan, Place, Rank, totals
+from dfopt.physics import memory, pipeline
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ def _dram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]
         if case.assume.weights_from_dram:
             yield one.place, one.weight
         yield one.place, one.kernel.dram_bytes_per_chip
+        yield one.place, one.kernel.dram_bytes / case.plan.tp
         yield one.place, 2 * one.accumulator  # read and written once
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
         for fan in (*case.fans, *case.written_between_layers):
@@ -117,16 +118,30 @@ class DramHeld:
     gradients: float
     optimizer: float
     activations: float
+    resident: float
 
     @property
     def total(self) -> float:
         """All of it."""
-        return self.weights + self.gradients + self.optimizer + self.activations
+        return self.weights + self.gradients + self.optimizer + self.activations + self.resident
 
 
-def dram_held(case: Case, stage: int) -> DramHeld:
-    """What a chip of a stage holds in DRAM: parameters, saved activations, and tensors between partitions."""
-    graph = case.graph
+def dram_held(case: Case, rank: Rank) -> DramHeld:
+    """What a chip of a pipeline stage holds in DRAM: parameters, saved activations, tensors between partitions."""
+    parts = [_kept(case, rank, stage, times) for stage, times in rank.runs.items()]
+    waiting = max(_transient(case, stage) for stage in rank.runs)  # of one part: they run one after another
+    return DramHeld(
+        weights=math.fsum(part.weights for part in parts),
+        gradients=math.fsum(part.gradients for part in parts),
+        optimizer=math.fsum(part.optimizer for part in parts),
+        activations=math.fsum(part.saved_activations for part in parts) + waiting,
+        resident=math.fsum(part.resident for part in parts),
+    )
+
+
+def _kept(case: Case, rank: Rank, stage: int, times: int) -> memory.DramUse:
+    """What the kernels of one stage of the mapping hold in a pipeline stage for the whole step."""
+    graph, plan = case.graph, case.plan
     gemms = [one for one in case.kernels if one.kernel.op == "gemm"]
     # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
     if graph.trains and any(one.forward for one in gemms):
@@ -134,9 +149,13 @@ def dram_held(case: Case, stage: int) -> DramHeld:
     weights = math.fsum(one.weight for one in gemms if one.place[0] == stage)
     kept = (fan for fan in case.fans if case.place(fan.src)[0] == stage and is_saved(case, fan))
     saved = math.fsum(fan.chip for fan in kept)
-    use = memory.dram_use(graph, case.plan, case.assume, weights, saved, case.plan.layers_per_stage)
-    activations = use.saved_activations + _transient(case, stage)
-    return DramHeld(use.weights, use.gradients, use.optimizer, activations)
+    tables = math.fsum(one.kernel.resident_bytes for one in case.kernels if one.place[0] == stage)
+    schedule = case.assume.schedule
+    if case.has_pieces and stage > 0:
+        in_flight = pipeline.once_in_flight(plan, graph.trains, schedule, last=stage == 2)
+    else:  # where all stages are drawn as one, it is the first, the fullest
+        in_flight = pipeline.microbatches_in_flight(plan, graph.trains, schedule, rank.number if case.has_pieces else 0)
+    return memory.dram_use(graph, plan, case.assume, weights, saved, times, tables, in_flight)
 
 
 def is_saved(case: Case, fan: Fan) -> bool:

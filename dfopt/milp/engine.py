@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dfopt.errors import PlanError
 from dfopt.milp.arrays import FloatArray, ModelArrays
 from dfopt.milp.outcome import Ending, Outcome, Progress, Settings, Tracker, slack
 from dfopt.milp.worker import GRACE, Worker, still_running, supervise
@@ -27,14 +28,26 @@ _ENDINGS = {
 
 
 def default_threads() -> int:
-    """Return the thread count used when the caller names none.
+    """Return the thread count used when the caller names none: two, or what ``DFOPT_THREADS`` says.
+
+    Processes that share a machine set the variable, such as the workers of a sweep.
+
+    Raises
+    ------
+    PlanError
+        If the variable is set to something else than a positive number.
 
     Examples
     --------
     >>> 1 <= default_threads() <= 2
     True
     """
-    return min(2, os.cpu_count() or 1)
+    stated = os.environ.get("DFOPT_THREADS")
+    if stated is None:
+        return min(2, os.cpu_count() or 1)
+    if not stated.isdigit() or int(stated) < 1:
+        raise PlanError(f"DFOPT_THREADS: found {stated!r}, expected a positive number of solver threads, or unset it")
+    return int(stated)
 
 
 def set_options(highs: Any, options: dict[str, Any]) -> None:

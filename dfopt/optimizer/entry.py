@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.result import PlanRecord, Request, Result
+from dfopt.documents.result import PlanRecord, Request, Result, Space
 from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
 from dfopt.milp import check_solver
+from dfopt.optimizer.one_plan import Solved
 from dfopt.optimizer.options import Formulation, Options, Progress
 from dfopt.optimizer.outcome import assemble
 from dfopt.optimizer.search import Search
 from dfopt.optimizer.sensitivity import sensitivities
 from dfopt.physics.pipeline import resolve
-from dfopt.problems.plans import plans
+from dfopt.problems.plans import asked_plans
+from dfopt.problems.space import search_space, together
 
 
 def optimize(
@@ -31,6 +33,8 @@ def optimize(
     tp_dims: tuple[str, ...] | None = None,
     pp_dims: tuple[str, ...] | None = None,
     dp_dims: tuple[str, ...] | None = None,
+    interleave: int | None = None,
+    variants: Sequence[Graph] = (),
     p_max: int | None = None,
     formulation: Formulation = "auto",
     gap: float = 0.0,
@@ -53,7 +57,11 @@ def optimize(
     tp, pp, dp : int, optional
         Degrees of tensor, pipeline and data parallelism; all that the network dims allow if left out.
     tp_dims, pp_dims, dp_dims : tuple of str, optional
-        Network dims that carry them.
+        Network dims that carry them, or parts of dims: ``x[8]`` are groups of eight neighbours.
+    interleave : int, optional
+        Chunks of layers that a pipeline stage holds; all that divide its layers if left out.
+    variants : sequence of Graph
+        The same workload drawn for other microbatch sizes: they are searched too, and the best of all is returned.
     p_max : int, optional
         On-chip partitions at most (exactly, under ``empty_partitions: forbid``). Default: any number in
         the columns form; in the assignment form two more than the best cut of a topological order needs.
@@ -97,6 +105,7 @@ def optimize(
     began = time.perf_counter()
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
+    _check_variants(graph, variants)
     _check(graph, system, resolved, pin_partition or {}, pin_sharding or {}, p_max)
     request = Request(
         tp=tp,
@@ -105,6 +114,7 @@ def optimize(
         tp_dims=tp_dims,
         pp_dims=pp_dims,
         dp_dims=dp_dims,
+        interleave=interleave,
         p_max=p_max,
         gap=gap,
         pin_sharding=pin_sharding or {},
@@ -123,14 +133,45 @@ def optimize(
         seed=seed,
         solver=check_solver(solver),
     )
-    legal, rejected = plans(graph, system, tp=tp, pp=pp, dp=dp, tp_dims=tp_dims, pp_dims=pp_dims, dp_dims=dp_dims)
-    search = Search(graph, system, options)
-    search.records += [PlanRecord(plan=r.plan, status="infeasible", bound_s=None, note=r.reason) for r in rejected]
-    search.run(legal)
-    if search.best is None:
-        raise search.failure()
-    extra = sensitivities(graph, system, search.best, options) if sensitivity and not search.stopped else ()
-    return assemble(graph, system, search.best, search.records, options, began, search.stopped, extra)
+    drawn = (graph, *variants)
+    best: Solved | None = None
+    searches: list[Search] = []
+    spaces: list[Space] = []
+    refused: list[PlanError] = []
+    for one in drawn:
+        try:
+            legal, rejected = asked_plans(one, system, request, resolved)
+        except PlanError as error:
+            refused.append(error)
+            continue
+        search = Search(one, system, options, best)
+        search.records += [PlanRecord(plan=r.plan, status="infeasible", bound_s=None, note=r.reason) for r in rejected]
+        search.run(legal)
+        best, options = search.best, search.options
+        searches.append(search)
+        lattices = next((work.lattices for work in search.memo.values()), {})
+        spaces.append(search_space(one, legal, resolved, lattices))
+    if not searches:
+        raise refused[0]
+    if best is None:
+        raise searches[0].failure()
+    records = [record for search in searches for record in search.records]
+    stopped = any(search.stopped for search in searches)
+    extra = sensitivities(best.graph, system, best, options) if sensitivity and not stopped else ()
+    others = tuple(one for one in drawn if one is not best.graph)
+    return assemble(system, best, others, records, options, began, stopped, extra, together(spaces))
+
+
+def _check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
+    for other in variants:
+        same = (other.name, other.batch, other.repeat) == (graph.name, graph.batch, graph.repeat)
+        if not same or [k.name for k in other.kernels] != [k.name for k in graph.kernels]:
+            raise PlanError(
+                f"variants: {other.name} (batch {other.batch}, {len(other.kernels)} kernels) is another workload than"
+                f" {graph.name} (batch {graph.batch}, {len(graph.kernels)} kernels); only the microbatch may differ"
+            )
+        if other.microbatch == graph.microbatch:
+            raise PlanError(f"variants: a microbatch of {graph.microbatch} is there twice")
 
 
 def _check(

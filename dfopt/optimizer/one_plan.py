@@ -7,6 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord, SolveRecord
@@ -16,6 +17,7 @@ from dfopt.judge import evaluate
 from dfopt.milp import Termination
 from dfopt.optimizer.options import Options, record_of, reporter
 from dfopt.optimizer.prepared import Prepared
+from dfopt.optimizer.work import fuse
 from dfopt.problems import intrachip
 from dfopt.problems.blocks import tiles_of
 
@@ -27,6 +29,7 @@ _AGREE = 1e-6
 class Solved:
     """One plan solved: its mapping, judged score and records."""
 
+    graph: Graph
     plan: Plan
     mapping: Mapping
     score: Score
@@ -56,26 +59,21 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
     if floor >= incumbent * (1 - 1e-12):
         return _pruned(ready, floor, records)
     partition_k = np.zeros(len(ready.sharded.names), dtype=np.int64)
-    times, lows, p_used = [], [], 1
+    times, lows, p_used = [0.0] * len(ready.stages), [stage.floor for stage in ready.stages], 1
     for number, stage in enumerate(ready.stages):
-        if stage.tables is None or stage.limits is None:
-            times.append(0.0)
-            lows.append(0.0)
+        if stage.work is None or stage.limits is None:
             continue
         p_used = max(p_used, stage.limits.p_max)
+        if ready.step_of(lows) >= incumbent * (1 - 1e-12):  # with what the stages so far are shown to take
+            return _pruned(ready, incumbent, records)
         try:
-            found = intrachip.optimize_intrachip(
-                stage.tables,
+            found = fuse(
+                stage.work,
                 stage.limits,
-                gap=options.gap,
-                time_limit=options.left(),
-                lattice=stage.lattice,
-                formulation=options.formulation,
-                solver=options.solver,
-                start=stage.start,
-                cutoff=ready.layer_cutoff(incumbent),
-                progress=reporter(options, plan, f"intrachip stage {number}"),
-                seed=options.seed,
+                options,
+                ready.cutoff(number, incumbent, lows),
+                stage.start,
+                reporter(options, plan, f"intrachip stage {number}"),
             )
         except intrachip.CutOff as proof:
             note = f"slower than the best; {proof.solution.message}".removesuffix("; ")
@@ -85,8 +83,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
             return _pruned(ready, incumbent, records)
         keep = assumptions.forward_backward == "halves"  # there an empty partition in the middle has a meaning
         partition_k[stage.members] = found.partition_k if keep else _compress(found.partition_k)
-        times.append(found.objective)
-        lows.append(found.bound)
+        times[number], lows[number] = found.objective, max(found.bound, stage.floor)
         records.append(
             record_of(
                 "intrachip",
@@ -108,6 +105,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
         raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))
     ended = {record.termination for record in records}
     return Solved(
+        graph=ready.graph,
         plan=plan,
         mapping=mapping,
         score=score,

@@ -7,7 +7,7 @@ import time
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
-from dfopt.documents.result import Matrices, PlanRecord, Provenance, Result, Sensitivity, Status
+from dfopt.documents.result import Matrices, PlanRecord, Provenance, Result, Sensitivity, Space, Status
 from dfopt.documents.system import System
 from dfopt.milp import solver_version
 from dfopt.optimizer.one_plan import Solved
@@ -64,18 +64,20 @@ def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
 
 
 def assemble(
-    graph: Graph,
     system: System,
     best: Solved,
+    variants: tuple[Graph, ...],
     records: list[PlanRecord],
     options: Options,
     began: float,
     interrupted: bool,
     sensitivity: tuple[Sensitivity, ...],
+    space: Space,
 ) -> Result:
     """The result document: the best plan, every plan's record, status and gap over all of them, sealed."""
     from dfopt import __version__
 
+    graph, found = best.graph, matrices(best.graph, best.mapping)
     time_s = best.score.step_time_s
     bound = min([time_s, *(record.bound_s for record in records if record.bound_s is not None)])
     gap = proven_gap(time_s, bound)
@@ -100,7 +102,7 @@ def assemble(
         else "plans and tile counts"
     )
     many = f"{'exactly' if options.assumptions.empty_partitions == 'forbid' else 'at most'} {best.p_max} partitions"
-    if best.p_max >= len(graph.kernels):
+    if best.p_max >= max(len(one.kernels) for one in found):
         many = "any number of partitions"
     proof = (
         f"of {len(records)} {what}: {listed}; per plan the sharding is optimal for the inter-chip problem"
@@ -118,12 +120,14 @@ def assemble(
         mapping=best.mapping,
         score=best.score,
         plans=tuple(records),
-        matrices=matrices(graph, best.mapping),
+        space=space,
+        matrices=found,
         sensitivity=sensitivity,
         assumptions=options.assumptions,
         p_max=best.p_max,
         request=options.request,
         graph=graph,
+        variants=variants,
         system=system,
         provenance=Provenance(
             dfopt=__version__,

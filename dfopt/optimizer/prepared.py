@@ -16,12 +16,21 @@ from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.milp import Termination
 from dfopt.optimizer.options import Options, record_of, reporter
+from dfopt.optimizer.work import ChipWork, Memo, StageWork, remember_start, work_key
 from dfopt.physics.pipeline import step_time, with_point_to_point
 from dfopt.problems import interchip, intrachip
 from dfopt.problems.blocks import StageTables, chip_of, restrict, stage_tables
 from dfopt.problems.downsets import Lattice, down_sets
 from dfopt.problems.segments import best_segmentation, topological_orders
-from dfopt.problems.stages import gradient_seconds, hop_seconds, per_step_hops, stage_memory
+from dfopt.problems.stages import (
+    PipelineStage,
+    dram_left,
+    gradient_seconds,
+    hop_seconds,
+    mapped_stages,
+    per_step_hops,
+    pipeline_stages,
+)
 from dfopt.problems.tables import ShardedGraph, shard, tile_counts, with_tiles
 
 Ints = NDArray[np.int64]
@@ -30,7 +39,7 @@ _DOWN_SETS = 20_000  # pairs of them grow with the square: beyond this blocks ar
 
 @dataclass(frozen=True)
 class Stage:
-    """One distinct stage: its kernels, prices and limits; without a kernel there is nothing to price."""
+    """One distinct stage of the mapping: its kernels, prices and limits; without a kernel there is nothing to price."""
 
     members: Ints
     tables: StageTables | None
@@ -39,6 +48,7 @@ class Stage:
     start: Ints | None
     floor: float
     best_known: float
+    work: StageWork | None
 
 
 @dataclass(frozen=True)
@@ -53,6 +63,7 @@ class Prepared:
     sharded: ShardedGraph
     stage_k: Ints
     stages: tuple[Stage, ...]
+    pipeline: tuple[PipelineStage, ...]
     hops: tuple[float, ...]
     per_step_s: float
     gradients_s: float
@@ -80,10 +91,12 @@ class Prepared:
         return self.step_of([stage.best_known for stage in self.stages])
 
     def step_of(self, stage_seconds: list[float]) -> float:
-        """Step time from the time of one layer of every stage."""
+        """Step time from the time of one evaluation of every stage of the mapping."""
         slowest = max(
-            with_point_to_point(self.plan.layers_per_stage * seconds, hop, self.assumptions.overlap)
-            for seconds, hop in zip(stage_seconds, self.hops, strict=True)
+            with_point_to_point(
+                sum(times * stage_seconds[number] for number, times in stage.runs), hop, self.assumptions.overlap
+            )
+            for stage, hop in zip(self.pipeline, self.hops, strict=True)
         )
         return step_time(
             self.plan,
@@ -93,17 +106,38 @@ class Prepared:
             gradient_reduction_s=self.gradients_s,
         ).total
 
-    def layer_cutoff(self, step_s: float) -> float | None:
-        """Time of one layer above which the step is slower than ``step_s``; none with several stages."""
-        if len(self.stages) > 1 or not np.isfinite(step_s):
+    def cutoff(self, number: int, step_s: float, lows: list[float]) -> float | None:
+        """Time of one evaluation of a stage of the mapping above which the step is slower than ``step_s``.
+
+        Parameters
+        ----------
+        number : int
+            The stage.
+        step_s : float
+            Seconds; without an end there is no cutoff.
+        lows : list of float
+            Seconds that each stage takes at least; the others of a pipeline stage take that much of its time.
+        """
+        if not np.isfinite(step_s):
             return None
         unit = step_time(self.plan, self.assumptions, 1.0).total
-        stage = (step_s - self.per_step_s - self.gradients_s) / unit
-        return (stage - (0.0 if self.assumptions.overlap == "perfect" else self.hops[0])) / self.plan.layers_per_stage
+        slowest = (step_s - self.per_step_s - self.gradients_s) / unit
+        found = []
+        for stage, hop in zip(self.pipeline, self.hops, strict=True):
+            times = dict(stage.runs).get(number, 0)
+            if times:
+                others = sum(count * lows[other] for other, count in stage.runs if other != number)
+                found.append((slowest - (0.0 if self.assumptions.overlap == "perfect" else hop) - others) / times)
+        return min(found)
 
 
-def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Iterator[Prepared]:
+def prepare(graph: Graph, system: System, plan: Plan, options: Options, memo: Memo | None = None) -> Iterator[Prepared]:
     """Choose sharding and stages of a plan, then price its stages for every tile count worth trying.
+
+    Parameters
+    ----------
+    memo : dict, optional
+        What other plans have worked out; filled as this one is.
 
     Yields
     ------
@@ -116,32 +150,22 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Itera
         If a kernel, or what must stay in DRAM, does not fit the chip under any tile count.
     """
     assumptions = options.assumptions
-    tables = interchip.build(graph, system, plan, assumptions, options.pin_sharding)
-    inter = interchip.optimize_interchip(
-        graph,
-        tables,
-        assumptions,
-        gap=options.gap,
-        time_limit=options.left() / 2,  # a hard sharding must leave time for the fusion
-        solver=options.solver,
-        progress=reporter(options, plan, "interchip"),
-    )
-    low = inter.objective * (1 - inter.solution.gap)
-    record = record_of("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit)
-    sharded = shard(graph, system, plan, assumptions, inter.sharding)
+    work = _chip_work(graph, system, plan, options, {} if memo is None else memo)
+    inter, sharded = work.inter, work.sharded
     stage_k = np.array([inter.stage[name] for name in sharded.names], dtype=np.int64)
+    if graph.has_pieces:
+        stage_k = np.array([graph.piece_of(kernel) for kernel in graph.kernels], dtype=np.int64)
     hops = tuple(hop_seconds(graph, system, plan, assumptions, sharded, stage_k).tolist())
     per_step_s = per_step_hops(graph, system, plan, assumptions)
     gradients_s = gradient_seconds(graph, system, plan, assumptions, sharded, stage_k)
     refusals: list[Infeasible] = []
-    lattices: dict[int, Lattice | None] = {}
     counts = tile_counts(graph, assumptions)
     for tiles in counts:
-        tiled = sharded
-        if tiles != sharded.tile_count:
-            tiled = with_tiles(sharded, graph, system, plan, assumptions, inter.sharding, tiles)
+        if tiles not in work.tiled:
+            work.tiled[tiles] = with_tiles(sharded, graph, system, plan, assumptions, inter.sharding, tiles)
+        tiled = work.tiled[tiles]
         try:
-            stages = tuple(_stages(graph, system, plan, options, tiled, stage_k, len(hops), lattices))
+            stages = tuple(_stages(graph, system, plan, options, tiled, stage_k, work))
         except Infeasible as error:
             refusals.append(error)
             continue
@@ -154,14 +178,43 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options) -> Itera
             sharded=tiled,
             stage_k=stage_k,
             stages=stages,
+            pipeline=pipeline_stages(graph, plan),
             hops=hops,
             per_step_s=per_step_s,
             gradients_s=gradients_s,
-            record=record,
+            record=work.record if work.plan == plan else _again(work),
             tile_choice=len(counts) > 1,
         )
     if len(refusals) == len(counts):
         raise refusals[0]
+
+
+def _chip_work(graph: Graph, system: System, plan: Plan, options: Options, memo: Memo) -> ChipWork:
+    """The sharding of a plan, and the kernels that it gives a chip."""
+    assumptions = options.assumptions
+    key = work_key(graph, plan, assumptions)
+    if key not in memo:
+        tables = interchip.build(graph, system, plan, assumptions, options.pin_sharding)
+        inter = interchip.optimize_interchip(
+            graph,
+            tables,
+            assumptions,
+            gap=options.gap,
+            time_limit=options.left() / 2,  # a hard sharding must leave time for the fusion
+            solver=options.solver,
+            progress=reporter(options, plan, "interchip"),
+        )
+        low = inter.objective * (1 - inter.solution.gap)
+        record = record_of("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit)
+        sharded = shard(graph, system, plan, assumptions, inter.sharding)
+        memo[key] = ChipWork(plan, inter, record, sharded, {sharded.tile_count: sharded})
+    return memo[key]
+
+
+def _again(work: ChipWork) -> SolveRecord:
+    """The solve of the sharding as a plan records it that did not have to solve it again."""
+    note = f"{work.record.note}; as under {work.plan.label}".removeprefix("; ")
+    return work.record.model_copy(update={"seconds": 0.0, "trace": (), "note": note})
 
 
 def _stages(
@@ -171,39 +224,52 @@ def _stages(
     options: Options,
     sharded: ShardedGraph,
     stage_k: Ints,
-    count: int,
-    lattices: dict[int, Lattice | None],
+    work: ChipWork,
 ) -> Iterator[Stage]:
-    """Price every stage. ``lattices`` remembers their down-sets, which no price changes."""
+    """Price every stage of the mapping."""
     chip = chip_of(system, options.assumptions)
-    for number in range(count):
-        members = np.flatnonzero(stage_k == number).astype(np.int64)
-        if not len(members):
-            yield Stage(members, None, None, None, None, 0.0, 0.0)
+    count = mapped_stages(graph, plan)
+    members_of = [np.flatnonzero(stage_k == number).astype(np.int64) for number in range(count)]
+    used = [number for number in range(count) if len(members_of[number])]
+    for number in used:
+        key = sharded.tile_count, number
+        if key not in work.stages:
+            tables = stage_tables(restrict(sharded, members_of[number]), chip)
+            if number not in work.lattices:
+                work.lattices[number] = _lattice(graph, tables, options)
+            work.stages[key] = StageWork(tables, work.lattices[number])
+    parts = {number: work.stages[sharded.tile_count, number] for number in used}
+    left = dram_left(
+        graph, system, plan, options.assumptions, {number: part.tables.sharded for number, part in parts.items()}
+    )
+    for number, members in enumerate(members_of):
+        if number not in parts:
+            yield Stage(members, None, None, None, None, 0.0, 0.0, None)
             continue
-        stage = stage_tables(restrict(sharded, members), chip)
-        memory = stage_memory(graph, system, plan, options.assumptions, stage.sharded, number)
-        if number not in lattices:
-            lattices[number] = _lattice(graph, stage, options)
-        limits = _limits(graph, stage, memory.left, options)
-        yield Stage(members, stage, limits, lattices[number], None, intrachip.lower_bound(stage, limits), float("inf"))
+        mine = parts[number]
+        limits = _limits(graph, mine.tables, left[number], options)
+        if graph.has_pieces and number > 0 and limits.exactly:  # the number that was asked for is the layer's
+            limits = replace(limits, p_max=min(limits.p_max, mine.tables.kernels))
+        mine.low_s = mine.low_s or intrachip.lower_bound(mine.tables, limits)
+        yield Stage(members, mine.tables, limits, mine.lattice, None, mine.low_s, float("inf"), mine)
 
 
 def with_starts(ready: Prepared) -> Prepared:
     """The same plan with a feasible start for every stage that the greedy cut finds one for."""
 
     def started(stage: Stage) -> Stage:
-        if stage.tables is None or stage.limits is None:
+        if stage.tables is None or stage.limits is None or stage.work is None:
             return stage
-        tables, limits = stage.tables, stage.limits
+        tables, limits, work = stage.tables, stage.limits, stage.work
         if not tables.chip.fused:
             try:
                 return replace(stage, best_known=intrachip.kernel_by_kernel(tables, limits).objective)
             except Infeasible:  # its fusion will say so again, and be recorded
                 return stage
-        start = intrachip.greedy(tables, limits)
-        known = intrachip.objective(tables, start, limits.p_max) if start is not None else float("inf")
-        return replace(stage, start=start, best_known=known)
+        remember_start(work, limits)
+        if work.start_bytes > limits.dram_left:
+            return stage
+        return replace(stage, start=work.start, best_known=work.start_s)
 
     return replace(ready, stages=tuple(started(stage) for stage in ready.stages))
 

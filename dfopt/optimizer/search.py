@@ -18,19 +18,21 @@ from dfopt.milp import Termination
 from dfopt.optimizer.one_plan import Solved, finish
 from dfopt.optimizer.options import Options
 from dfopt.optimizer.prepared import Prepared, prepare, with_starts
-from dfopt.problems.bounds import plan_bound
+from dfopt.optimizer.work import Memo
+from dfopt.problems.bounds import PlanBounds
 
 
 class Search:
     """Branch and bound over plans: prepare all, then fuse them from the most promising on."""
 
-    def __init__(self, graph: Graph, system: System, options: Options) -> None:
+    def __init__(self, graph: Graph, system: System, options: Options, best: Solved | None = None) -> None:
         self.graph, self.system, self.options = graph, system, options
         self.records: list[PlanRecord] = []
-        self.best: Solved | None = None
+        self.best = best  # of another search, whose plans these must beat
         self.stopped = False  # by Ctrl-C
         self.reasons: list[str] = []
         self.unsolved: NoSolution | None = None
+        self.memo: Memo = {}
 
     @property
     def incumbent(self) -> float:
@@ -39,10 +41,10 @@ class Search:
 
     def run(self, legal: list[Plan]) -> None:
         """Go over the legal plans."""
-        assumptions = self.options.assumptions
-        bounds = {plan: plan_bound(self.graph, self.system, plan, assumptions) for plan in legal}
+        self.bounds = PlanBounds(self.graph, self.system, self.options.assumptions)
+        bounds = {plan: self.bounds.seconds(plan) for plan in legal}
         ready: list[tuple[float, float, str, Prepared]] = []
-        promised = np.inf  # a step that some start already reaches
+        promised = self.incumbent  # a step that is reached, or that some start reaches
         for plan in sorted(legal, key=lambda p: (bounds[p], p.label)):
             if bounds[plan] > promised * (1 + 1e-12) or self._out_of_time(bool(ready)):
                 self._skip(plan, None, bounds[plan], promised)
@@ -93,7 +95,8 @@ class Search:
 
     def _variants(self, plan: Plan, bound: float) -> Iterator[Prepared]:
         try:
-            for variant in prepare(self.graph, self.system, plan, self.options):
+            self.bounds.check_dram(plan)
+            for variant in prepare(self.graph, self.system, plan, self.options, self.memo):
                 if variant.record.termination == Termination.INTERRUPTED_WITH_SOLUTION.value:
                     self._stop()
                 yield variant

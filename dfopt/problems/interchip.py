@@ -128,48 +128,56 @@ class _Formulation:
             found.append((columns, cost[pairs], size[pairs]))
         return found
 
-    def _stages(self) -> list[tuple[int, Ints, float]]:
-        """Order of stages and the hops between them: (sending stage, columns, seconds)."""
+    def _stages(self) -> list[tuple[Ints, float, bool]]:
+        """Order of stages and the hops between them: (columns by boundary, seconds, whether sent backwards)."""
         tables, model, y, stages = self.tables, self.model, self.y_op, self.tables.stages
-
-        def prefix(k: int, p: int, layout: int | None = None) -> list[int]:
-            mine = self.of_kernel[k]
-            if layout is not None:
-                mine = mine[tables.produced_o[mine] == layout]
-            return [int(c) for c in y[mine, : p + 1].ravel()]
-
-        ordered = [t for t in range(len(tables.src_t)) if tables.ordered_t[t]]
-        first = [int(tables.dst_t[t] if tables.reversed_t[t] else tables.src_t[t]) for t in ordered]
-        last = [int(tables.src_t[t] if tables.reversed_t[t] else tables.dst_t[t]) for t in ordered]
-        early = _padded([prefix(a, p) for a in first for p in range(stages - 1)])
-        late = _padded([prefix(b, p) for b in last for p in range(stages - 1)])
+        before_kp = self._prefix("before", self.of_kernel)
+        ordered = np.flatnonzero(tables.ordered_t)
+        back_t = tables.reversed_t[ordered]
+        first = np.where(back_t, tables.dst_t[ordered], tables.src_t[ordered])
+        last = np.where(back_t, tables.src_t[ordered], tables.dst_t[ordered])
+        early, late = before_kp[first, :-1].reshape(-1, 1), before_kp[last, :-1].reshape(-1, 1)
         model.rows("stage_order", [(late, 1.0), (early, -1.0)], upper=0)
         for position, (k, other) in enumerate(tables.together_kk):
             mine, theirs = y[self.of_kernel[k]].T, y[self.of_kernel[other]].T
             model.rows(f"together_{position}", [(mine, 1.0), (theirs, -1.0)], 0, 0)
-        hops: list[tuple[int, Ints, float]] = []
-        crossing: dict[tuple[int, int, int], int] = {}
-        for t in ordered:
+        by_layout: dict[tuple[int, int], Ints] = {}
+        crossing: dict[tuple[int, int, bool], Ints] = {}
+        hops: list[tuple[Ints, float, bool]] = []
+        for t in ordered.tolist():
             a, b, back = int(tables.src_t[t]), int(tables.dst_t[t]), bool(tables.reversed_t[t])
             for layout in range(3):
                 mine = self.of_kernel[a][tables.produced_o[self.of_kernel[a]] == layout]
                 if not len(mine) or tables.hop_tl[t, layout] == 0:
                     continue
-                for p in range(stages - 1):
-                    key = (int(tables.group_t[t]), layout, p if not back else -1 - p)
-                    if key not in crossing:
-                        column = model.continuous(f"hop_{'_'.join(map(str, key))}", (1,), 0.0, 1.0)
-                        crossing[key] = int(column[0])
-                        hops.append((p + 1 if back else p, column, float(tables.hop_tl[t, layout])))
-                    x = np.array([[crossing[key]]])
-                    if back:  # produced in a stage after the boundary, consumed at or before it
-                        here = np.array([prefix(b, p)])
-                        behind = np.array([[int(c) for c in y[mine, p + 1 :].ravel()]])
-                        model.rows(f"hop_row_{t}_{layout}_{p}", [(x, 1.0), (here, -1.0), (behind, -1.0)], lower=-1)
-                    else:
-                        here, there = np.array([prefix(a, p, layout)]), np.array([prefix(b, p)])
-                        model.rows(f"hop_row_{t}_{layout}_{p}", [(x, 1.0), (here, -1.0), (there, 1.0)], lower=0)
+                if (a, layout) not in by_layout:
+                    whole = len(mine) == len(self.of_kernel[a])
+                    made = before_kp[a] if whole else self._prefix(f"before_{a}_{layout}", [mine])[0]
+                    by_layout[a, layout] = made
+                made = by_layout[a, layout]
+                key = int(tables.group_t[t]), layout, back
+                if key not in crossing:
+                    name = f"hop_{key[0]}_{layout}_{'back' if back else 'on'}"
+                    crossing[key] = model.continuous(name, (stages - 1,), 0.0, 1.0)
+                    hops.append((crossing[key], float(tables.hop_tl[t, layout]), back))
+                x, here, there = (c.reshape(-1, 1) for c in (crossing[key], made[:-1], before_kp[b, :-1]))
+                if back:  # produced in a stage after the boundary (all stages less those before), consumed before it
+                    every = np.full_like(x, made[-1])
+                    terms: Terms = [(x, 1.0), (there, -1.0), (every, -1.0), (here, 1.0)]
+                    model.rows(f"hop_row_{t}_{layout}", terms, lower=-1)
+                else:
+                    model.rows(f"hop_row_{t}_{layout}", [(x, 1.0), (here, -1.0), (there, 1.0)], lower=0)
         return hops
+
+    def _prefix(self, name: str, options: Sequence[Ints]) -> Ints:
+        """Columns (set of options, stage): whether one of the options runs in this stage or an earlier one."""
+        y, stages = self.y_op, self.tables.stages
+        columns = self.model.continuous(name, (len(options), stages), 0.0, 1.0)
+        earlier = np.hstack([np.full((len(options), 1), -1), columns[:, :-1]])
+        here = _padded([[int(c) for c in y[of, p]] for of in options for p in range(stages)])
+        terms: Terms = [(columns.reshape(-1, 1), 1.0), (earlier.reshape(-1, 1), -1.0), (here, -1.0)]
+        self.model.rows(f"{name}_sum", terms, 0, 0)
+        return columns
 
     # -- objective levels ---------------------------------------------------------------------
     def compute(self, p: int) -> Terms:
@@ -183,7 +191,12 @@ class _Formulation:
 
     def point_to_point(self, p: int) -> Terms:
         """Time that stage p spends on sending to its neighbours."""
-        return [(column, seconds / self.unit_s) for stage, column, seconds in self.hops if stage == p]
+        found: Terms = []
+        for columns, seconds, back in self.hops:
+            boundary = p - 1 if back else p  # the sending stage lies after it or before it
+            if 0 <= boundary < len(columns):
+                found.append((columns[boundary : boundary + 1], seconds / self.unit_s))
+        return found
 
     def total(self) -> Terms:
         """All of it over all stages."""

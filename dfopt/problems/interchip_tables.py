@@ -20,7 +20,7 @@ from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import communication_seconds
-from dfopt.problems.tables import compute_seconds
+from dfopt.problems.tables import compute_seconds, own_communication_seconds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -84,12 +84,12 @@ def build(
     options = _options(graph, degree, assumptions, pins or {})
     kernel_o = np.array([k for k, _ in options], dtype=np.int64)
     scheme_o = tuple(z for _, z in options)
-    network_o, bytes_o = np.zeros(len(options)), np.zeros(len(options))
+    network_o, bytes_o = own_communication_seconds(graph, system, plan, assumptions)[kernel_o], np.zeros(len(options))
     for o, (k, z) in enumerate(options):
         kind = ops.inherent(graph.kernels[k], z, degree, rules)
         if kind is not None:
             bytes_o[o] = graph.output_bytes(k)
-            network_o[o] = communication_seconds(kind, bytes_o[o], plan.tp_dims, system, assumptions)
+            network_o[o] += communication_seconds(kind, bytes_o[o], plan.tp_dims, system, assumptions)
 
     carried = graph.carried if assumptions.layer_boundary == "dram" else ()
     tensors = (*graph.tensors, *carried)

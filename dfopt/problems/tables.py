@@ -20,8 +20,9 @@ from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
 from dfopt.physics.collectives import Collective
+from dfopt.physics.communications import kernel_seconds
 from dfopt.physics.efficiency import efficiency_share
-from dfopt.physics.network import communication_seconds
+from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -186,7 +187,7 @@ def shard(
     ]
     forward_k = np.array([k.phase == "forward" for k in kernels])
 
-    mem_k = np.array([k.dram_bytes_per_chip for k in kernels], dtype=float)
+    mem_k = np.array([k.dram_bytes_per_chip + k.dram_bytes / degree for k in kernels], dtype=float)
     if assumptions.weights_from_dram:
         mem_k = mem_k + weight_k
     if exact_gradients:
@@ -257,6 +258,18 @@ def with_tiles(
     )
 
 
+def own_communication_seconds(graph: Graph, system: System, plan: Plan, assumptions: Assumptions) -> Floats:
+    """Seconds of each kernel's own communications, which no sharding changes."""
+
+    def price(kind: Collective, volume: float, dims: tuple[str, ...]) -> float:
+        return communication_seconds(kind, volume, dims, system, assumptions)
+
+    def chips(dim: str) -> int:
+        return system.dim(dim).size
+
+    return np.array([kernel_seconds(k, plan, price, chips) if k.communications else 0.0 for k in graph.kernels])
+
+
 def _network_seconds(
     graph: Graph,
     system: System,
@@ -267,7 +280,7 @@ def _network_seconds(
 ) -> Floats:
     """Communication per kernel: inherent, conversions of its outputs, amortised gradient all-reduce."""
     index, rules = graph.index(), assumptions.sharding_rules
-    net_k = np.zeros(len(graph.kernels))
+    net_k = own_communication_seconds(graph, system, plan, assumptions)
     if plan.tp > 1:
         for position, (kernel, scheme) in enumerate(zip(graph.kernels, schemes, strict=True)):
             kind = ops.inherent(kernel, scheme, plan.tp, rules)
@@ -293,7 +306,7 @@ def _network_seconds(
                 net_k[a] += communication_seconds(kind, volume, plan.tp_dims, system, assumptions)
     if assumptions.gradients == "dfmodel" and plan.dp > 1:
         for position, volume in enumerate(gradient_k):
-            time = communication_seconds(Collective.ALL_REDUCE, float(volume), plan.dp_dims, system, assumptions)
+            time = amortized_gradient_seconds(float(volume), plan.dp_dims, system, assumptions)
             net_k[position] += time / plan.microbatches
     return net_k
 

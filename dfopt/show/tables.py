@@ -12,6 +12,7 @@ from rich.table import Table
 from rich.text import Text
 
 from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.system import Chip, System
@@ -70,11 +71,14 @@ def _facts(rows: Iterable[tuple[str, str]]) -> Table:
     return table
 
 
+_PIECES = ("layer", "first", "last")  # stages of the mapping of a graph whose ends are drawn beside its layer
+
+
 def score_tables(score: Score, title: str, single_stage: bool = True) -> list[RenderableType]:
     """Partitions of a judged mapping: kernels, tiles, the three times, what binds."""
     table = _table(f"{title} (times in ms)")
     if not single_stage:
-        table.add_column("stage", justify="right")
+        table.add_column("runs in" if score.has_pieces else "stage", justify="right")
     table.add_column("#", justify="right")
     table.add_column("kernels", overflow="fold", min_width=12)
     for name in ("tiles", "compute", "memory", "network", "time"):
@@ -85,7 +89,8 @@ def score_tables(score: Score, title: str, single_stage: bool = True) -> list[Re
         times = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
         row = [str(part.partition), _names(part.kernels), str(sum(part.tiles)), *times, part.bound_by]
         row.append(f"{part.sram_bytes / 1e6:.1f}")
-        table.add_row(*([] if single_stage else [str(part.stage)]), *row)
+        place = _PIECES[part.stage] if score.has_pieces else str(part.stage)
+        table.add_row(*([] if single_stage else [place]), *row)
     return [table]
 
 
@@ -101,7 +106,7 @@ def result_report(result: Result) -> RenderableType:
                 ),
                 (
                     "plan",
-                    f"{plan.label}, {plan.microbatches} microbatches, {plan.layers_per_stage} layers per stage",
+                    _plan_words(plan, result.graph.microbatch),
                 ),
                 (
                     "step time",
@@ -111,6 +116,7 @@ def result_report(result: Result) -> RenderableType:
                 ("utilization", f"{percent(result.utilization)} of peak"),
                 ("status", f"{_STATUS[result.status]}, gap {percent(result.gap)}"),
                 ("proof", result.proof),
+                *([("space", str(result.space))] if result.space is not None else []),
             ]
         ),
         "",
@@ -126,6 +132,16 @@ def result_report(result: Result) -> RenderableType:
     return Group(*parts)
 
 
+def _plan_words(plan: Plan, samples: int) -> str:
+    layers = f"{plan.layers_per_stage} layer{'' if plan.layers_per_stage == 1 else 's'} per stage"
+    if plan.uneven:
+        first, middle, last = plan.stage_layers
+        between = f", {middle} in each between" if plan.pp > 2 else ""
+        layers = f"layers: {first} in the first stage{between}, {last} in the last"
+    chunks = f" in {plan.interleave} chunks" if plan.interleave > 1 else ""
+    return f"{plan.label}, {plan.microbatches} microbatches of {samples}, {layers}{chunks}"
+
+
 def _bottleneck(result: Result) -> list[tuple[str, str]]:
     score = result.score
     terms = (("compute", score.compute_share), ("memory", score.memory_share), ("network", score.network_share))
@@ -133,7 +149,9 @@ def _bottleneck(result: Result) -> list[tuple[str, str]]:
     rows = [("bottleneck", score.bound_by), ("time bound by", shares)]
     if score.collectives:
         listed = ", ".join(f"{count} {kind.replace('.', ' (')})" for kind, count in sorted(score.collectives.items()))
-        rows.append(("collectives", f"per layer: {listed}"))
+        rows.append(
+            ("collectives", f"{'per layer, and once before and after' if score.has_pieces else 'per layer'}: {listed}")
+        )
     once = [
         ("pipeline fill", score.pipeline_fill_s),
         ("point to point", score.point_to_point_s),
@@ -144,6 +162,12 @@ def _bottleneck(result: Result) -> list[tuple[str, str]]:
         rows.append(("per step", listed))
     stage = max(score.stages, key=lambda s: s.dram_bytes)
     rows.append(("DRAM", f"{stage.dram_bytes / 1e9:.4g} GB per chip, heaviest stage"))
+    achieved = score.flop_per_step / score.step_time_s / 1e9
+    if score.price_usd is not None:
+        rows.append(("price", f"{score.price_usd / 1e3:,.4g} kUSD, {achieved / score.price_usd:.4g} GFLOP/s per USD"))
+    if score.power_w is not None and score.energy_per_step_j is not None:
+        per_watt = f"{achieved / score.power_w:.4g} GFLOP/s per W"
+        rows.append(("power", f"{score.power_w / 1e3:,.4g} kW, {per_watt}, {score.energy_per_step_j:.4g} J per step"))
     return rows
 
 
@@ -169,7 +193,11 @@ def score_report(score: Score) -> RenderableType:
         ("bottleneck", score.bound_by),
     ]
     facts += [("limit broken", violation) for violation in score.violations]
-    return Group(_facts(facts), "", *score_tables(score, "Partitions", single_stage=len(score.stages) == 1))
+    return Group(
+        _facts(facts),
+        "",
+        *score_tables(score, "Partitions", single_stage=len(score.stages) == 1 and not score.has_pieces),
+    )
 
 
 def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
@@ -184,16 +212,22 @@ def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
         sizes = [str(kernel.outer), str(kernel.m), str(kernel.k), str(kernel.n)]
         row = [kernel.name, kernel.op, kernel.phase, *sizes, _short(work / 1e9)]
         table.add_row(*row, _short(graph.output_bytes(position) / 1e6))
+    once = sum(work for kernel, work in zip(graph.kernels, flop, strict=True) if graph.piece_of(kernel))
+    microbatch = (sum(flop) - once) * graph.repeat + once
+    ends = ""
+    if graph.has_pieces:
+        once_only = sum(graph.piece_of(kernel) > 0 for kernel in graph.kernels)
+        ends = f", but {once_only} of the kernels once, before or after that"
     facts = [
         ("graph", f"{graph.name}: {graph.description}" if graph.description else graph.name),
-        ("repeated", f"{graph.repeat} times, {graph.word_bytes} B per element"),
+        ("repeated", f"{graph.repeat} times{ends}, {graph.word_bytes} B per element"),
         (
             "batch",
             f"{graph.batch} samples of {graph.tokens_per_sample} tokens, {graph.microbatch} per evaluation",
         ),
         (
             "FLOP",
-            f"{sum(flop):.6g} per evaluation, {sum(flop) * graph.repeat * graph.batch / graph.microbatch:.6g} per step",
+            f"{sum(flop):.6g} per evaluation, {microbatch * graph.batch / graph.microbatch:.6g} per step",
         ),
     ]
     return Group(_facts(facts), "", table)
@@ -228,6 +262,10 @@ def system_report(system: System) -> RenderableType:
         ("SRAM", show_unit(chip.sram.capacity, "bytes")),
         ("DRAM", dram),
     ]
+    if chip.price_usd is not None or chip.power_w is not None:
+        known = [f"{chip.price_usd:,.6g} USD"] if chip.price_usd is not None else []
+        known += [f"{chip.power_w:,.6g} W"] if chip.power_w is not None else []
+        facts.append(("price, power", f"{', '.join(known)} per chip"))
     for dim in system.network:
         link = f"{show_unit(dim.link_bandwidth, 'bandwidth')} per link and direction, {seconds(dim.latency)} per hop"
         facts.append((f"network {dim.name}", f"{dim.topology.replace('_', ' ')} of {dim.size}, {link}"))

@@ -71,8 +71,11 @@ SHARES = (
 
 @st.composite
 def worlds(draw: st.DrawFn) -> World:
-    """A small graph that trains or not, in order, on up to eight chips, legally sharded."""
+    """A small graph that trains or not, in order, on up to eight chips, legally sharded; now and then with pieces."""
     count = draw(st.integers(1, 7))
+    repeat = draw(st.sampled_from([1, 4]))
+    ends = ["every_layer", "every_layer", "first", "last"] if draw(st.booleans()) else ["every_layer"]
+    runs = ["every_layer", *(draw(st.sampled_from(ends)) for _ in range(count - 1))]
     forward = draw(st.integers(1, count))
     axis = st.sampled_from([1, 2, 3, 8, 17])
     kernels, tensors = [], []
@@ -89,21 +92,24 @@ def worlds(draw: st.DrawFn) -> World:
                 n=draw(axis),
                 phase="forward" if not later else "update" if op == "weight_update" else "backward",
                 normalizes=op == "elementwise" and draw(st.booleans()),
+                runs=runs[number],
             )
         )
         limit = {"gemm": 1, "elementwise": 3}.get(op, 2)
         sources = draw(st.lists(st.integers(0, number - 1), max_size=limit)) if number else []
         for operand, source in enumerate(sources, 1):
             src = kernels[source]
+            if repeat > 1 and runs[source] != runs[number]:
+                continue
             whole = src.outer * src.m * src.n * 2
             # With bytes and operand stated, any shapes go together, and the order of tensors says nothing.
             size = float(draw(st.sampled_from([whole, whole / 2])))
             known = 1 if op in ("gemm", "elementwise") else operand
             tensors.append(Tensor(src=src.name, dst=f"k{number}", bytes=size, operand=known))
     names = [kernel.name for kernel in kernels]
-    repeat = draw(st.sampled_from([1, 4]))
+    layer = [name for name, where in zip(names, runs, strict=True) if repeat == 1 or where == "every_layer"]
     carried = [
-        Tensor(src=draw(st.sampled_from(names)), dst=draw(st.sampled_from(names)))
+        Tensor(src=draw(st.sampled_from(layer)), dst=draw(st.sampled_from(layer)))
         for _ in range(draw(st.integers(0, 2)))
     ]
     tp, pp, dp = (draw(st.sampled_from([1, 2, 4])) for _ in range(3))
@@ -126,10 +132,15 @@ def worlds(draw: st.DrawFn) -> World:
         microbatches=microbatches,
         layers_per_stage=1 if repeat == 1 else -(-repeat // pp),
     )
+    if graph.has_pieces and pp == 2:
+        shares = [{"layers_per_stage": 3, "first_layers": first, "last_layers": 4 - first} for first in (1, 3)]
+        plan = plan.model_copy(update=draw(st.sampled_from([{}, *shares])))
     base = Assumptions(**{key: draw(st.sampled_from(values)) for key, values in CHOICES.items()})
     assumptions = draw(st.sampled_from([base, base, base, profile("default"), profile("dfmodel")]))
     stages = pp if repeat == 1 else 1
     stage = sorted(draw(st.integers(0, stages - 1)) for _ in names)
+    if graph.has_pieces:
+        stage = [graph.piece_of(kernel) for kernel in kernels]
     partition = sorted(draw(st.integers(0, 3)) for _ in names)
     placed = tuple(
         KernelMapping(
@@ -277,14 +288,22 @@ def test_the_figures_of_a_score_agree_with_each_other(world: World) -> None:
     parts = score.pipeline_fill_s + score.point_to_point_s + score.gradient_reduction_s
     assert score.step_time_s == pytest.approx(slowest * plan.microbatches + parts)
     for stage in score.stages:
-        mine = [p.time_s for p in score.partitions if p.stage == stage.stage]
+        mine = [p.time_s for p in score.partitions if p.stage == stage.holds[0]]
         assert stage.layer_time_s == pytest.approx(sum(mine))
+        ends = [p.time_s for p in score.partitions if p.stage in stage.holds[1:]]
+        assert stage.once_time_s == pytest.approx(sum(ends))
+        assert stage.time_s >= stage.layers * sum(mine) + sum(ends) - 1e-9 * stage.time_s
+    if graph.has_pieces:
+        layers = sum(stage.layers for stage in score.stages)
+        times = max(plan.pp - 2, 1) if plan.pp > 2 else 0  # the one in the middle stands for so many
+        layers += (times - 1) * score.stages[1].layers if times else 0
+        assert graph.repeat <= layers < graph.repeat + plan.pp
     for part in score.partitions:
         terms = {"compute": part.compute_s, "memory": part.memory_s, "network": part.network_s}
         assert terms[part.bound_by] == max(terms.values())
         assert max(terms.values()) <= part.time_s <= sum(terms.values()) * (1 + 1e-12)
     shares = (score.compute_share, score.memory_share, score.network_share)
-    assert score.layer_time_s == 0 or sum(shares) == pytest.approx(1.0)
+    assert sum(shares) == pytest.approx(1.0) or max(s.layer_time_s + s.once_time_s for s in score.stages) == 0
     # Shards are never smaller than an even split, so no mapping beats what a chip sustains.
     best = world.assumptions.compute_utilization or world.system.chip.compute_utilization
     if world.assumptions.compute_model == "efficiency":
@@ -323,6 +342,7 @@ def test_a_simple_count_of_the_cut_bytes(world: World) -> None:
 @given(worlds())
 def test_tensors_that_wait_in_dram(world: World) -> None:
     """The sweep over lifetimes against a count at every partition, one stage, each tensor by itself."""
+    assume(not world.graph.has_pieces)
     mapping = world.mapping.model_copy(
         update={"kernels": tuple(k.model_copy(update={"stage": 0}) for k in world.mapping.kernels)}
     )

@@ -307,3 +307,15 @@ def test_explain_names_both_sides_and_nothing_when_feasible() -> None:
     assert slack.sum() == pytest.approx(3.5 - 0.25)
     cap = explain_infeasible(cover(), ["cover"])
     assert np.array_equal(cap["cover"], np.zeros(20))
+
+
+def test_threads_of_a_process_are_what_the_environment_says(monkeypatch: pytest.MonkeyPatch) -> None:
+    from dfopt.errors import PlanError
+    from dfopt.milp.engine import default_threads
+
+    monkeypatch.setenv("DFOPT_THREADS", "1")
+    assert default_threads() == 1
+    for wrong in ("none", "0", "-1"):
+        monkeypatch.setenv("DFOPT_THREADS", wrong)
+        with pytest.raises(PlanError, match="DFOPT_THREADS: found"):
+            default_threads()

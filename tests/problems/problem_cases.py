@@ -18,7 +18,7 @@ from dfopt.problems import intrachip
 from dfopt.problems.blocks import StageTables, chip_of, part_of, price_blocks, stage_tables
 from dfopt.problems.intrachip import IntraChipLimits, IntraChipMapping
 from dfopt.problems.partitioning import keeps
-from dfopt.problems.stages import stage_memory
+from dfopt.problems.stages import dram_left
 from dfopt.problems.tables import shard
 
 EXACT = 1e-6
@@ -27,7 +27,7 @@ EXACT = 1e-6
 @st.composite
 def fusion_cases(draw, most: int = 5, **fixed):
     """One stage to fuse: a world with one distinct stage, a sharding, p_max."""
-    fixed = {"execution": "dataflow", "max_pp": 1, "dims": 1, **fixed}
+    fixed = {"execution": "dataflow", "max_pp": 1, "dims": 1, "pieces": False, **fixed}
     world = draw(worlds(most=most, **fixed))
     sharding = draw(shardings(world.graph, world.plan, world.assumptions))
     return world, sharding, draw(st.integers(1, 3))
@@ -45,12 +45,12 @@ def tables_of(world: World, sharding: dict[str, Sharding]) -> StageTables:
 
 def limits_of(world: World, tables: StageTables, p_max: int) -> IntraChipLimits:
     graph, chosen = world.graph, world.assumptions
-    memory = stage_memory(graph, world.system, world.plan, chosen, tables.sharded, 0)
+    left = dram_left(graph, world.system, world.plan, chosen, {0: tables.sharded})
     return IntraChipLimits(
         p_max=p_max,
         exactly=chosen.empty_partitions == "forbid",
         forward_backward=chosen.forward_backward if graph.trains else "shared",
-        dram_left=memory.left,
+        dram_left=left[0],
         saved_in_dram=chosen.gradients == "exact" and graph.trains,
     )
 

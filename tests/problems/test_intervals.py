@@ -17,7 +17,7 @@ from strategies import World, share
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
-from dfopt.documents.system import load_system
+from dfopt.machines.compose import load_system
 from dfopt.physics.pipeline import resolve
 from dfopt.problems import intervals
 from dfopt.problems.blocks import StageTables, chip_of, part_of, price_blocks, stage_tables

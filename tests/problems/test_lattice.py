@@ -13,8 +13,8 @@ from oracles import best_fusion, judged, mapping_of
 from problem_cases import close, fused, fusion_cases, limits_of, stage_of, tables_of
 from strategies import share
 
-from dfopt.documents.system import load_system
 from dfopt.errors import Infeasible
+from dfopt.machines.compose import load_system
 from dfopt.milp import TracePoint, solve
 from dfopt.optimizer import optimize
 from dfopt.problems import intrachip

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -14,10 +15,10 @@ from problem_cases import close, dense
 from strategies import World, shardings, share, worlds
 
 import dfopt.optimizer as optimizer
-from dfopt.documents.result import Result
+from dfopt.documents.result import Request, Result
 from dfopt.errors import Infeasible
 from dfopt.problems.bounds import plan_bound
-from dfopt.problems.plans import plans
+from dfopt.problems.plans import asked_plans
 
 
 def solved(world: World, *, one_plan: bool = False, **more) -> Result | None:
@@ -26,6 +27,10 @@ def solved(world: World, *, one_plan: bool = False, **more) -> Result | None:
     if one_plan:
         plan = world.plan
         fixed = {f"{kind}_dims": getattr(plan, f"{kind}_dims") for kind in ("tp", "pp", "dp")}
+        fixed["interleave"] = plan.interleave
+        if world.graph.has_pieces and plan.pp > 1:  # how many layers its stages have cannot be asked for
+            with mock.patch("dfopt.optimizer.entry.asked_plans", return_value=([plan], [])):
+                return solved(world, **more)
     if world.assumptions.execution == "kernel_by_kernel":
         more.pop("p_max", None)  # refused there: every kernel has a partition of its own
     try:
@@ -135,7 +140,7 @@ def test_no_mapping_beats_the_bound_of_its_plan(world: World, data: st.DataObjec
 def test_pruning_never_loses_the_best_plan(world: World, data: st.DataObject) -> None:
     p_max = p_max_for(world, data)
     together = solved(world, p_max=p_max)
-    legal, _ = plans(world.graph, world.system)
+    legal, _ = asked_plans(world.graph, world.system, Request(), world.assumptions)
     alone = [solved(replace(world, plan=plan), one_plan=True, p_max=p_max) for plan in legal]
     times = [one.step_time_s for one in alone if one is not None]
     assert (together is None) == (not times)

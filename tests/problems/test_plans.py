@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from strategies import share
 
 from dfopt.documents.graph import Graph, Kernel
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System, split_part_name
 from dfopt.errors import PlanError
 from dfopt.problems.plans import plans
 
@@ -59,6 +59,53 @@ def test_every_dim_carries_one_parallelism(
         uneven = batch % (microbatch * one.plan.dp)
         assert uneven or one.plan.pp > repeat
         assert one.reason
+
+
+@share(1)
+@given(st.lists(st.sampled_from([1, 2, 3, 4, 6, 12]), max_size=3))
+def test_parts_of_dims_make_up_the_whole(sizes: list[int]) -> None:
+    """Every dim is shared out in all ways: groups of neighbours for tp, then pp, then dp."""
+    system, graph = machine(*sizes), workload(repeat=1000, batch=1728)
+    found, rejected = plans(graph, system, parts=True)
+    every = found + [r.plan for r in rejected]
+    triples = [sum(1 for a in range(1, n + 1) for b in range(1, n + 1) if n % (a * b) == 0) for n in sizes]
+    assert len(every) == len(set(every)) == math.prod(triples)
+    for plan in every:
+        assert plan.tp * plan.pp * plan.dp == math.prod(sizes)
+        for dim in system.network:
+            reach = 1
+            for names in (plan.tp_dims, plan.pp_dims, plan.dp_dims):
+                for size, stride in [split_part_name(n)[1:] for n in names if split_part_name(n)[0] == dim.name]:
+                    assert stride == reach
+                    reach *= size or dim.size
+            assert reach == dim.size
+        for degree, dims in ((plan.tp, plan.tp_dims), (plan.pp, plan.pp_dims), (plan.dp, plan.dp_dims)):
+            assert degree == math.prod(system.dim(name).size for name in dims)
+    assert {plan for plan in every if "[" not in plan.label} == {
+        plan for plan in every if plan in [*plans(graph, system)[0], *(r.plan for r in plans(graph, system)[1])]
+    }
+
+
+def test_layers_are_interleaved_in_all_ways_that_the_schedule_allows() -> None:
+    system = machine(4)
+    found, _ = plans(workload(repeat=24, batch=8), system, pp=4, interleaved=True)
+    assert [plan.interleave for plan in found] == [1, 2, 3, 6]  # chunks of the six layers of a stage
+    found, _ = plans(workload(repeat=24, batch=6), system, pp=4, interleaved=True)
+    assert [plan.interleave for plan in found] == [1]  # six microbatches do not go around in groups of four
+    assert [p.interleave for p in plans(workload(repeat=24), system, pp=4, interleave=3, interleaved=True)[0]] == [3]
+    with pytest.raises(PlanError, match="cannot be interleaved 5 times"):
+        plans(workload(repeat=24), system, pp=4, interleave=5, interleaved=True)
+
+
+@pytest.mark.parametrize("written", ["w[3]", "w[2@4]", "y", "w[", "w[2@"])
+def test_parts_that_are_none_are_refused(written: str) -> None:
+    with pytest.raises(PlanError, match="--tp-dims"):
+        plans(workload(), machine(4), tp_dims=(written,))
+
+
+def test_a_part_asked_for_is_the_only_one() -> None:
+    found, _ = plans(workload(), machine(8), tp_dims=("w[2]",), pp_dims=())
+    assert [plan.label for plan in found] == ["TP2(w[2]) PP1 DP4(w[4@2])"]
 
 
 @pytest.mark.parametrize("kind", ["tp", "pp", "dp"])

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given, settings
 from problem_cases import close, fusion_cases, limits_of, tables_of
 
-from dfopt.documents.system import load_system
 from dfopt.errors import Infeasible, PlanError
+from dfopt.machines.compose import load_system
 from dfopt.milp import Model, Termination, solve
 from dfopt.optimizer import dump_models, optimize
 from dfopt.problems import intrachip

@@ -1,0 +1,238 @@
+"""Kernels before the first and after the last layer, by hand: times and memory of every pipeline stage."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from judge_cases import PLAIN, gemm, machine, place, ring, simd
+
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.plan import Plan
+from dfopt.documents.score import Score
+from dfopt.errors import DocumentError, GraphError, PlanError
+from dfopt.judge import evaluate
+
+# Chips of 1000 FLOP/s at half their peak and 100 B/s of DRAM.
+LAYER = simd("layer", 10, 50, flop_per_element=2)  # 1000 FLOP: 2 s
+EMBED = simd("embed", 10, 10, runs="first", flop_per_element=4, resident_bytes=600.0)  # 400 FLOP: 0.8 s
+HEAD = gemm("head", 10, 10, 10, runs="last")  # 2000 FLOP: 4 s; 200 B of weights: 2 s of DRAM
+PLACES = {"layer": ("none", 0, 0), "embed": ("none", 0, 1), "head": ("none", 0, 2)}
+
+
+def graph(*kernels: Kernel, **more: Any) -> Graph:
+    chosen = {"repeat": 10, "batch": 6, **more}
+    return Graph(name="g", kernels=kernels or (LAYER, EMBED, HEAD), **chosen)
+
+
+def judged(plan: Plan, drawn: Graph | None = None, places: Any = None, **changes: Any) -> Score:
+    dims = [ring(name, size) for name, size in (("p", plan.pp), ("d", plan.dp)) if size > 1]
+    drawn = drawn if drawn is not None else graph()
+    mapping = place(drawn, places or {k.name: PLACES[k.name] for k in drawn.kernels}, plan)
+    return evaluate(mapping, drawn, machine(*dims, dram_capacity=changes.pop("dram", None)), PLAIN.with_(**changes))
+
+
+def pipelined(pp: int, layers: int, *ends: int, microbatches: int = 6) -> Plan:
+    uneven = dict(zip(("first_layers", "last_layers"), ends, strict=False))
+    return Plan(pp=pp, pp_dims=("p",), microbatches=microbatches, layers_per_stage=layers, **uneven)
+
+
+def test_one_stage_runs_everything_one_after_another() -> None:
+    score = judged(Plan(microbatches=6, layers_per_stage=10))
+    (stage,) = score.stages
+    assert stage.holds == (0, 1, 2) and stage.layer_time_s == 2.0
+    assert stage.once_time_s == pytest.approx(0.8 + 4)
+    assert stage.time_s == pytest.approx(10 * 2 + 4.8)
+    assert score.step_time_s == pytest.approx(6 * 24.8)
+    assert score.flop_per_step == 6 * (10 * 1000 + 400 + 2000)
+    assert score.has_pieces and score.violations == ()
+
+
+def test_two_stages_have_one_end_each() -> None:
+    score = judged(pipelined(2, 5))
+    first, last = score.stages
+    assert (first.stage, first.holds, first.layers) == (0, (0, 1), 5)
+    assert (last.stage, last.holds, last.layers) == (1, (0, 2), 5)
+    assert (first.time_s, last.time_s) == (pytest.approx(10.8), pytest.approx(14.0))
+    assert score.step_time_s == pytest.approx((6 + 1) * 14.0)
+
+
+def test_fewer_layers_beside_the_head_make_the_step_shorter() -> None:
+    score = judged(pipelined(2, 6, 6, 4))
+    assert [stage.time_s for stage in score.stages] == [pytest.approx(12.8), pytest.approx(12.0)]
+    assert score.step_time_s == pytest.approx(7 * 12.8)
+
+
+def test_stages_in_the_middle_have_layers_only() -> None:
+    score = judged(pipelined(4, 3, 3, 1))
+    assert [(stage.stage, stage.holds, stage.layers) for stage in score.stages] == [
+        (0, (0, 1), 3),
+        (1, (0,), 3),
+        (3, (0, 2), 1),
+    ]
+    assert [stage.time_s for stage in score.stages] == [pytest.approx(6.8), 6.0, pytest.approx(6.0)]
+    assert score.step_time_s == pytest.approx((6 + 3) * 6.8)
+
+
+def test_shares_weigh_the_layer_with_its_repeats() -> None:
+    """Four layers bound by compute; the head, whose weights are read more slowly here, by memory."""
+    heavy = HEAD.model_copy(update={"dram_bytes": 400.0})  # 600 B: 6 s
+    score = judged(pipelined(2, 6, 6, 4), graph(LAYER, EMBED, heavy))
+    assert score.stages[1].time_s == pytest.approx(4 * 2 + 6)
+    assert score.compute_share == pytest.approx(8 / 14)
+    assert score.memory_share == pytest.approx(6 / 14)
+    assert score.bound_by == "compute"
+
+
+def test_a_hop_is_the_same_for_every_stage() -> None:
+    carried = (Tensor(src="layer", dst="layer", bytes=80.0),)  # 8 s on a link of 10 B/s
+    score = judged(pipelined(4, 3, 3, 1), graph(carried=carried), overlap="none", layer_boundary="free")
+    assert [stage.point_to_point_s for stage in score.stages] == [8.0, 8.0, 8.0]
+    assert [stage.time_s for stage in score.stages] == [pytest.approx(14.8), 14.0, pytest.approx(2 + 4 + 2 + 8.0)]
+
+
+# -- memory -----------------------------------------------------------------------------------
+
+# A layer, an embedding and a head that train: a weight each, and one activation kept for the backward pass.
+TRAIN = tuple(
+    kernel
+    for name, runs, width in (("l", "every_layer", 4), ("e", "first", 3), ("h", "last", 5))
+    for kernel in (
+        gemm(f"{name}_f", width, 4, 8, runs=runs),
+        simd(f"{name}_b", width, 8, runs=runs, phase="backward"),
+        gemm(f"{name}_u", width, 4, 1, runs=runs, phase="update").model_copy(
+            update={"op": "weight_update", "m": width, "k": 8, "n": 4}
+        ),
+    )
+)
+TRAIN_TENSORS = tuple(
+    Tensor(src=f"{name}_{a}", dst=f"{name}_{b}") for name in "leh" for a, b in (("f", "b"), ("b", "u"))
+)
+TRAIN_PLACES = {
+    f"{name}_{kind}": ("none", partition, stage)
+    for stage, name in enumerate("leh")
+    for partition, kind in enumerate("fbu")
+}
+
+
+def train(plan: Plan, **changes: Any) -> Score:
+    drawn = graph(*TRAIN, tensors=TRAIN_TENSORS, batch=plan.microbatches * plan.dp)
+    return judged(plan, drawn, TRAIN_PLACES, **changes)
+
+
+def bytes_of(layers: int, layers_waiting: int, end: int = 0, waiting: int = 0) -> dict[str, float]:
+    """Weights are ``4 x width`` words of 2 B, saved activations ``8 x width``; ``end`` is the width of the end."""
+    transit = max(4, end) * 8 * 2  # b -> u, of the wider part
+    return {
+        "dram_weights_bytes": 32 * layers + 8 * end,
+        "dram_gradients_bytes": 32 * layers + 8 * end,
+        "dram_optimizer_bytes": 12 * (16 * layers + 4 * end),
+        "dram_activations_bytes": 64 * layers * layers_waiting + 16 * end * waiting + transit,
+    }
+
+
+def found(score: Score) -> list[dict[str, float]]:
+    names = bytes_of(1, 1)
+    return [{name: getattr(stage, name) for name in names} for stage in score.stages]
+
+
+def test_memory_of_each_stage() -> None:
+    """Four microbatches wait in the first of four stages, three in the second, one in the last."""
+    assert found(train(pipelined(4, 3, 3, 1))) == [bytes_of(3, 4, 3, 4), bytes_of(3, 3), bytes_of(1, 1, 5, 1)]
+    assert found(train(Plan(microbatches=6, layers_per_stage=10))) == [
+        {
+            "dram_weights_bytes": 320 + 24 + 40,
+            "dram_gradients_bytes": 320 + 24 + 40,
+            "dram_optimizer_bytes": 12 * (160 + 12 + 20),
+            "dram_activations_bytes": 640 + 48 + 80 + 80,
+        }
+    ]
+
+
+def test_under_gpipe_every_stage_keeps_all_microbatches() -> None:
+    wanted = [bytes_of(3, 6, 3, 6), bytes_of(3, 6), bytes_of(1, 6, 5, 6)]
+    assert found(train(pipelined(4, 3, 3, 1), schedule="gpipe")) == wanted
+
+
+def test_interleaved_chunks_wait_longer_but_for_the_head() -> None:
+    """Two chunks of 5 on a ring of 2: (2 + 1/2) microbatches of layers in the first stage, 3/2 in the last.
+
+    Of the first chunk alone, and the embedding before it, 3 wait; what follows the last chunk goes straight back.
+    """
+    drawn = graph(*TRAIN, tensors=TRAIN_TENSORS, repeat=20, batch=6)
+    plan = pipelined(2, 10).model_copy(update={"interleave": 2})
+    score = judged(plan, drawn, TRAIN_PLACES)
+    assert [stage.dram_activations_bytes for stage in score.stages] == [
+        64 * 10 * 2.5 + 48 * 3 + 64,
+        64 * 10 * 1.5 + 80 * 1 + 80,
+    ]
+
+
+def test_the_stage_that_is_too_full_is_named() -> None:
+    held = [sum(part.values()) for part in found(train(pipelined(4, 3, 3, 1)))]
+    assert max(held) == held[0] > held[1] > held[2]
+    (violation,) = train(pipelined(4, 3, 3, 1), dram=(held[0] + held[1]) / 2).violations
+    assert violation.startswith("the first stage needs ")
+    assert len(train(pipelined(4, 3, 3, 1), dram=held[2] - 1).violations) == 3
+
+
+def test_tables_are_held_once_and_only_where_they_are_used() -> None:
+    score = judged(pipelined(2, 5))
+    assert [stage.dram_resident_bytes for stage in score.stages] == [600.0, 0.0]
+    assert [stage.dram_weights_bytes for stage in score.stages] == [0.0, 200.0]
+
+
+def test_the_slowest_stage_reduces_its_gradients() -> None:
+    """Two copies on a ring of 10 B/s: 2 x (1/2) of the bytes, at 10 B/s each way, per evaluation of a part."""
+    plan = pipelined(4, 3, 3, 1).model_copy(update={"dp": 2, "dp_dims": ("d",)})
+    layer, embed, head = (2 * 16 * width / 4 / 10 for width in (4, 3, 5))
+    assert train(plan).gradient_reduction_s == pytest.approx(max(3 * layer + embed, 3 * layer, layer + head))
+
+
+# -- what is refused --------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("plan", "said"),
+    [
+        (pipelined(2, 5, 5, 4), r"hold 9, the graph has 10"),
+        (pipelined(2, 6, 4, 4), r"\$\.plan\.layers_per_stage: found 6, but the first stage has 4 layers"),
+        (pipelined(2, 5, 6, 4), r"\$\.plan\.layers_per_stage: found 5, but the first stage has 6 layers"),
+        (pipelined(4, 4, 3, 3), r"stages of 3 \+ 2 x 4 \+ 3 layers hold 14"),
+        (Plan(microbatches=6, layers_per_stage=10, last_layers=9), r"\$\.plan\.first_layers: found 1 stages"),
+    ],
+)
+def test_uneven_layers_must_add_up(plan: Plan, said: str) -> None:
+    with pytest.raises(PlanError, match=said):
+        judged(plan)
+
+
+def test_without_ends_all_stages_are_alike() -> None:
+    with pytest.raises(PlanError, match=r"\$\.plan\.first_layers: all stages of this graph are alike"):
+        judged(pipelined(2, 6, 6, 4), graph(LAYER))
+
+
+def test_a_kernel_is_mapped_to_its_piece() -> None:
+    with pytest.raises(DocumentError, match=r"found 0, but kernel 'head' runs last \(write 2\)"):
+        judged(Plan(microbatches=6, layers_per_stage=10), places=PLACES | {"head": ("none", 0, 0)})
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"tensors": (Tensor(src="layer", dst="head", bytes=8.0),)}, r"\$\.tensors\[0\].*put it in dram_bytes"),
+        ({"carried": (Tensor(src="embed", dst="layer"),)}, r"\$\.carried\[0\].*put it in dram_bytes"),
+        ({"carried": (Tensor(src="embed", dst="embed"),)}, r"\$\.carried\[0\].*nothing is carried"),
+        ({"kernels": (LAYER, HEAD.model_copy(update={"stage_with": "layer"}))}, r"\$\.kernels\[1\]\.stage_with"),
+        (
+            {"kernels": (LAYER, HEAD, gemm("two", 10, 10, 10, accumulates_into="head"))},
+            r"\$\.kernels\[2\]\.accumulates_into",
+        ),
+        ({"kernels": (EMBED, HEAD)}, r"\$\.repeat.*no kernel runs in every layer"),
+    ],
+)
+def test_pieces_are_apart(changes: dict[str, Any], said: str) -> None:
+    fields = {"name": "g", "repeat": 10, "kernels": (LAYER, EMBED, HEAD), **changes}
+    with pytest.raises(GraphError, match=said):
+        Graph(**fields)
+    assert Graph(**{**fields, "repeat": 1}).has_pieces is False  # drawn once they are ordinary kernels
