@@ -7,25 +7,31 @@ ns), and the kernels and tensors of their generator. What their program takes fo
 * all-reduce passes: 2 where ``separate_rs_ag_for_ar`` says so and in the versions that have neither
   that field nor ``num_layer_in_graph`` nor ``overlap`` (their logs charge two), else 1;
 * weight parts: the versions with both fields above repeat all traffic of a kernel whose weight is cut;
-* partitions: exactly ``num_config``, none empty (``sum of tiles == core`` in their program).
+* partitions: exactly ``num_config``, none empty (``sum of tiles == core`` in their program);
+* weights: read from DRAM before a partition starts in the first generation, else never;
+* all-to-all messages: c^2/4, but c^2 in the version behind the FFT runs of Fig. 6, see
+  :mod:`dfopt.physics.collectives_dfmodel`;
+* gradients of a DLRM: bytes are added to nanoseconds, as if copies exchanged 1 GB/s whatever the network.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from dfopt.documents.assumptions import Assumptions, profile
-from dfopt.documents.graph import Graph, Kernel, Op, Phase, Tensor
+from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.pins import Pins
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import DocumentError, Issue
+from dfopt.frontends import dfmodel_graph as graphs
+from dfopt.frontends import dfmodel_system as systems
+from dfopt.frontends.dfmodel_case import ImportedCase, Unsupported, Workload, is_first_generation, workload_of
+from dfopt.frontends.dfmodel_workloads import workload_graph
 
-_TOPOLOGY = {"r": "ring", "sw": "switch", "fc": "fully_connected"}
-_AXES = "xyzw"
+__all__ = ["ImportedCase", "Unsupported", "convert", "load_case", "write_case"]
+
 _SHARDING: dict[str, Sharding] = {
     "OUTER_SHARDING": "outer",
     "M_SHARDING": "m",
@@ -34,32 +40,7 @@ _SHARDING: dict[str, Sharding] = {
     "NO_SHARDING": "none",
 }
 _OVERLAP = {"PERFECT_OVERLAP": "perfect", "NO_OVERLAP": "none", "OVERLAP_COMPUTE_MEMORY": "compute_memory"}
-
-
-class Unsupported(Exception):
-    """A case uses a feature of DFModel that dfopt does not have yet; the message names it."""
-
-
-@dataclass(frozen=True)
-class ImportedCase:
-    """A DFModel case as our documents, with what its files fix by hand.
-
-    ``sharding`` is the result of their inter-chip step where the case records it (bytes alone leave
-    ties, so it is part of what their second step was given); ``pins`` the partitions fixed by the user.
-    """
-
-    name: str
-    graph: Graph
-    system: System
-    assumptions: Assumptions
-    tp_dims: tuple[str, ...]
-    pp_dims: tuple[str, ...]
-    dp_dims: tuple[str, ...]
-    p_max: int | None
-    sharding: dict[str, Sharding]
-    partition: dict[str, int]
-    outputs: dict[str, Any]
-    notes: tuple[str, ...] = field(default=())
+_CARRIES: dict[Workload, str] = {"dlrm": "DP", "hpl": "TP", "fft": "TP"}
 
 
 def load_case(path: str | Path) -> ImportedCase:
@@ -93,16 +74,30 @@ def convert(data: dict[str, Any], name: str) -> ImportedCase:
     """Turn parsed case data into documents; see :func:`load_case`."""
     setup, drawn = data["setup"], data.get("graph") or {}
     execution = setup.get("execution") or setup.get("miscellany") or {}
-    _refuse(setup, drawn, execution)
+    workload = workload_of(execution)
+    _refuse(setup, drawn, execution, workload)
     notes: list[str] = []
-    system, dims = _system(setup["system"], name)
-    llm = dict(execution.get("llm") or {})
-    if "num_layer" not in llm or "global_batch_size" not in llm:
-        _guess_batch(llm, drawn, system, dims, notes)
-    graph = _graph(drawn, llm, int(execution.get("word", 2)), name)
-    assumptions = _assumptions(execution, llm)
-    by_kernel = execution.get("execution_style") == "KERNEL_BY_KERNEL"
-    partitions = execution.get("num_config")
+    axes = systems.axes_of(setup["system"])
+    if "HBD" in setup["system"]:
+        axes = systems.with_fast_domain(axes, int(setup["system"]["HBD"]))
+    if workload in _CARRIES:
+        axes = systems.folded(axes) if workload == "hpl" else axes
+        axes = tuple(systems.Axis(a.name, a.wiring, a.size, a.bandwidth, _CARRIES[workload]) for a in axes)
+    system, dims = systems.system_of(setup["system"], axes, name)
+    if workload in _CARRIES:
+        graph = workload_graph(workload, drawn, execution, axes, name)
+        notes += _workload_notes(workload, len(systems.axes_of(setup["system"])))
+    else:
+        llm = dict(execution.get("llm") or execution.get("training") or {})
+        if "training" in execution:
+            llm.setdefault("global_batch_size", 1)  # that generation reports the time of one sample
+        if "num_layer" not in llm or "global_batch_size" not in llm:
+            graphs.guess_batch(llm, drawn, system, dims, notes)
+        graph = graphs.graph_of(drawn, llm, int(execution.get("word", 2)), name)
+    assumptions = _assumptions(execution, workload)
+    assumptions, graph = _of_its_version(data, assumptions, graph, notes)
+    by_kernel = assumptions.execution == "kernel_by_kernel"
+    partitions = execution.get("num_config") or (execution.get("training") or {}).get("num_config")
     if not by_kernel and not partitions:
         assumptions = assumptions.with_(empty_partitions="allow")
         notes.append("num_config not given: any number of partitions")
@@ -116,7 +111,9 @@ def convert(data: dict[str, Any], name: str) -> ImportedCase:
     if not by_kernel and _user_partition(data):
         pinned = dict(zip(names, mapping["partition"], strict=True))
         notes.append("partitions pinned by the user")
-    notes += [note for note in data.get("notes") or [] if "generation" in note]
+    if (data.get("source") or {}).get("setup_read_verbatim") is False:
+        notes.append("setup not verbatim")
+    counted = drawn.get("flop_per_evaluation") if workload in _CARRIES else None
     return ImportedCase(
         name=name,
         graph=graph,
@@ -130,7 +127,13 @@ def convert(data: dict[str, Any], name: str) -> ImportedCase:
         partition=pinned,
         outputs=data.get("outputs") or {},
         notes=tuple(notes),
+        padding=_flop(graph) / float(counted) if counted else 1.0,
     )
+
+
+def _flop(graph: Graph) -> float:
+    """FLOP of one evaluation of a graph of matrix products."""
+    return sum(2.0 * k.outer * k.m * k.k * k.n for k in graph.kernels)
 
 
 def _user_partition(data: dict[str, Any]) -> bool:
@@ -141,153 +144,43 @@ def _user_partition(data: dict[str, Any]) -> bool:
     return any("partition fixed by the user" in note for note in data.get("notes") or [])
 
 
-def _refuse(setup: dict[str, Any], drawn: dict[str, Any], execution: dict[str, Any]) -> None:
-    system = setup["system"]
-    if "topo" in system or "training" in execution:
-        raise Unsupported("first-generation setup (training block, weights charged by set-up latency)")
+def _refuse(setup: dict[str, Any], drawn: dict[str, Any], execution: dict[str, Any], workload: Workload) -> None:
     if not drawn.get("kernels"):
         raise Unsupported("the case has no graph")
-    if "HBD" in system:
-        raise Unsupported("HBD: collectives through a fast domain (rail-only)")
-    if "llm" not in execution and any(key in execution for key in ("dlrm", "hpl", "fft")):
-        raise Unsupported("workload with explicit collectives (DLRM, HPL, FFT)")
-    for kernel in drawn["kernels"]:
-        kind = kernel.get("communication_type")
-        if kind not in (None, "ALL_REDUCE_PERIODIC"):
-            raise Unsupported(f"explicit {kind} on kernel {kernel.get('name')}")
+    if workload == "llm":
+        for kernel in drawn["kernels"]:
+            kind = kernel.get("communication_type")
+            if kind not in (None, "ALL_REDUCE_PERIODIC"):
+                raise Unsupported(f"explicit {kind} on kernel {kernel.get('name')}")
+    elif int(execution[workload].get("num_copy") or 1) != 1:
+        raise Unsupported(f"{execution[workload]['num_copy']} copies of the workload on parts of the machine")
     if execution.get("optimization") not in (None, "CMN"):
         raise Unsupported(f"optimization {execution['optimization']}: an objective that leaves terms out")
-    if "second_dram_bw" in system.get("memory", {}):
+    if "second_dram_bw" in setup["system"].get("memory", {}):
         raise Unsupported("second DRAM level")
 
 
-def _system(data: dict[str, Any], name: str) -> tuple[System, dict[str, tuple[str, ...]]]:
-    key = next((k for k in data if all(part in _TOPOLOGY for part in k.split("_"))), None)
-    if key is None:
-        raise Unsupported("no network topology")
-    network: list[NetworkDim] = []
-    parallel: dict[str, tuple[str, ...]] = {}
-    topology = data[key]
-    latency = float(data["accelerator"].get("link_latency", 0.0)) * 1e-9
-    for axis, kind in zip(_AXES, key.split("_"), strict=False):
-        size = int(topology.get(axis) or 0)
-        carries = topology.get(f"par_{axis}")
-        if size == 0:
-            raise Unsupported("network sizes left for the solver to choose")
-        if carries not in ("TP", "PP", "DP"):
-            raise Unsupported(f"network axis {axis} carries {carries or 'no parallelism'}")
-        network.append(
-            NetworkDim(
-                name=axis,
-                topology=_TOPOLOGY[kind],
-                size=size,
-                link_bandwidth=float(topology[f"link_bw_{axis}"]) * 1e9,
-                latency=latency,
-            )
-        )
-        parallel[carries] = (*parallel.get(carries, ()), axis)
-    core = data["accelerator"]
-    memory = data["memory"]
-    chip = Chip(
-        name=f"{name} accelerator",
-        tiles=int(core["core"]),
-        lanes=int(core["systolic_width"]),
-        stages=int(core["systolic_height"]),
-        frequency=float(core["freq"]) * 1e9,
-        sram=Sram(capacity=float(core["sram_cap"])),
-        dram=Dram(bandwidth=float(memory["dram_bw"]) * 1e9, capacity=float(memory.get("dram_cap") or 0) or None),
-    )
-    return System(name=name, description="imported from a DFModel setup", chip=chip, network=tuple(network)), parallel
+def _workload_notes(workload: Workload, axes: int) -> list[str]:
+    if workload == "dlrm":
+        return ["gradients: bytes taken for nanoseconds, as in the program; its data-parallel groups span all axes"]
+    found = ["shards are rounded up to whole rows, so the graph is padded; utilization counts the FLOP of the case"]
+    if workload == "hpl" and axes == 3:
+        found.append("three axes: a grid of (x y) by z chips on the links of x and y, as in the program")
+    return found
 
 
-def _guess_batch(
-    llm: dict[str, Any],
-    drawn: dict[str, Any],
-    system: System,
-    dims: dict[str, tuple[str, ...]],
-    notes: list[str],
-) -> None:
-    """Layers and batch of a setup without its llm block, from the FLOP total that its log reports."""
-    total, once = drawn.get("flop_total_reported"), drawn.get("flop_per_evaluation")
-    if not total or not once:
-        raise Unsupported("setup without layers and batch, and no FLOP total to derive them from")
-    stages = 1
-    for name in dims.get("PP", ()):
-        stages *= system.dim(name).size
-    llm.setdefault("num_layer", stages)
-    llm.setdefault("global_batch_size", round(total / once) // llm["num_layer"])
-    notes.append(
-        f"setup has no llm block: one layer per stage ({llm['num_layer']}),"
-        f" batch {llm['global_batch_size']} from its FLOP total"
-    )
-
-
-def _graph(drawn: dict[str, Any], llm: dict[str, Any], word: int, name: str) -> Graph:
-    kernels = tuple(_kernel(k) for k in drawn["kernels"])
-    names = {k["id"]: k["name"] for k in drawn["kernels"]}
-    tensors = tuple(Tensor(src=names[t["src"]], dst=names[t["dst"]], bytes=float(t["bytes"])) for t in drawn["tensors"])
-    return Graph(
-        name=name,
-        description=f"imported from a DFModel case, template {drawn.get('template', 'unknown')}",
-        repeat=int(llm.get("num_layer", 1)),
-        word_bytes=word,
-        microbatch=int(llm.get("micro_batch_size") or 1),
-        batch=int(llm["global_batch_size"]),
-        tokens_per_sample=int(llm.get("seq_len") or 1),
-        kernels=kernels,
-        tensors=tensors,
-        carried=_carried(kernels, tensors),
-    )
-
-
-def _kernel(data: dict[str, Any]) -> Kernel:
-    variant, tiling = data["variant"], data.get("tiling", "N_TILING")
-    outer, m, n = int(data["outer"]), int(data["M"]), int(data["N"])
-    k = int(data.get("K") or 1)
-    op: Op = "elementwise"
-    if variant == "gemm_input1_weight":
-        op = "gemm"
-    elif variant == "gemm_input1_input2":
-        op = "weight_update" if tiling == "K_TILING" else "matmul"
-    phase: Phase = "forward" if data.get("pass", "FWD") == "FWD" else "update" if op == "weight_update" else "backward"
-    return Kernel(
-        name=data["name"],
-        op=op,
-        outer=outer,
-        m=m,
-        k=1 if op == "elementwise" else k,
-        n=n,
-        stream={"N_TILING": "n", "K_TILING": "k"}.get(tiling, "none"),
-        phase=phase,
-        # SYSTOLIC-typed elementwise kernels (the KV caches) count two operations per element
-        flop_per_element=2 if op == "elementwise" and data["type"] == "SYSTOLIC" else 1,
-        dram_bytes_per_chip=float(data.get("explicit_dram_bytes_per_chip") or 0.0),
-    )
-
-
-def _carried(kernels: tuple[Kernel, ...], tensors: tuple[Tensor, ...]) -> tuple[Tensor, ...]:
-    """Tensors between layers: from the last kernel of each pass to its first, both of one size."""
-    sinks = {t.dst for t in tensors}
-    found = []
-    for phase, direction in (("forward", "forward"), ("backward", "backward")):
-        mine = [k for k in kernels if k.phase == phase]
-        inner = {k.name for k in mine}
-        heads = [k for k in mine if k.name not in sinks]
-        tails = [k for k in mine if not any(t.src == k.name and t.dst in inner for t in tensors)]
-        pairs = [(a, b) for b in heads for a in tails if a.outer * a.m * a.n == b.outer * b.m * b.n and a is not b]
-        if pairs:
-            found.append(Tensor(src=pairs[0][0].name, dst=pairs[0][1].name, direction=direction))
-    return tuple(found)
-
-
-def _assumptions(execution: dict[str, Any], llm: dict[str, Any]) -> Assumptions:
+def _assumptions(execution: dict[str, Any], workload: Workload) -> Assumptions:
+    """What the setup says, and what follows from the fields that it has."""
+    llm, training = execution.get("llm") or {}, execution.get("training")
     overlap = execution.get("overlap")
-    if overlap is None:
-        overlap = "PERFECT_OVERLAP" if execution.get("perfect_overlap") else "NO_OVERLAP"
+    if overlap is None:  # the first generation hides what it computes, moves and sends behind each other
+        perfect = execution.get("perfect_overlap") or training is not None
+        overlap = "PERFECT_OVERLAP" if perfect else "NO_OVERLAP"
     late = "num_layer_in_graph" in llm or "overlap" in execution
     latest = "num_layer_in_graph" in llm and "overlap" in execution
     passes = 2 if execution.get("separate_rs_ag_for_ar") or not late else 1
     by_kernel = execution.get("execution_style") == "KERNEL_BY_KERNEL"
+    changes: dict[str, Any] = {"gradient_bandwidth": 1e9} if workload == "dlrm" else {}
     return profile("dfmodel").with_(
         profile="dfmodel (imported)",
         execution="kernel_by_kernel" if by_kernel else "dataflow",
@@ -296,7 +189,61 @@ def _assumptions(execution: dict[str, Any], llm: dict[str, Any]) -> Assumptions:
         compute_model="fixed" if execution.get("compute_util") else "cycle",
         all_reduce_passes=passes,
         weight_tiling="reread_all" if latest else "free",
+        **changes,
     )
+
+
+def _of_its_version(
+    data: dict[str, Any], assumptions: Assumptions, graph: Graph, notes: list[str]
+) -> tuple[Assumptions, Graph]:
+    """What no field of the setup tells: which version of the program made the log."""
+    folder = str((data.get("source") or {}).get("path") or "")
+    told = " ".join(data.get("notes") or [])
+    if folder.startswith("FFT/Compare_w_existing"):
+        notes.append("this version charges a cut all messages, c^2 (see collectives_dfmodel)")
+        return assumptions.with_(all_to_all_messages="all"), graph
+    if is_first_generation(data):
+        if "training" in data["setup"].get("execution", {}):
+            rows = int(data["setup"]["execution"]["training"].get("seq_tile_size") or 0)
+            return assumptions.with_(tile_rows=rows or None), _with_weight_setup(data, graph, notes)
+        notes.append("first generation: weights are read from DRAM")
+        return assumptions.with_(weights_from_dram=True), graph
+    verbatim = (data.get("source") or {}).get("setup_read_verbatim")
+    if "second-generation log" in told and verbatim is False and assumptions.compute_model == "cycle":
+        notes.append("compute_util 0.9 assumed: the log's compute times are FLOP over 0.9 of peak")
+        return assumptions.with_(compute_model="fixed", compute_utilization=0.9), graph
+    return assumptions, graph
+
+
+def _with_weight_setup(data: dict[str, Any], graph: Graph, notes: list[str]) -> Graph:
+    """Weights of the first generation: read once for a micro-batch, whose samples then stream through.
+
+    A micro-batch left free (the ``training`` block has none) is as large as DRAM allows: weights and what crosses
+    partitions, on both sides and for every sample, of all layers. With two partitions that is what the backward
+    pass needs of the forward pass, whatever the mapping.
+    """
+    training, system = data["setup"]["execution"]["training"], data["setup"]["system"]
+    batch = int(training.get("micro_batch_size") or 0)
+    weight = {k.name: float(k.outer * k.m * k.k * graph.word_bytes) for k in graph.kernels if k.op == "gemm"}
+    weights = sum(weight.values())
+    if not batch:
+        if training.get("num_config") != 2 or not graph.trains:
+            raise Unsupported(
+                "first-generation setup whose micro-batch the solver chooses, with other than 2 partitions"
+            )
+        phase = {kernel.name: kernel.phase == "forward" for kernel in graph.kernels}
+        crossing = 2 * sum(graph.bytes_of(t) for t in graph.tensors if phase[t.src] and not phase[t.dst])
+        capacity = float(system["accelerator"]["dram_cap"]) / int(training["num_layer"])
+        batch = int((capacity - weights) / crossing)
+        notes.append(f"first generation: micro-batch {batch}, the largest that DRAM holds")
+    if batch < 1:
+        raise Unsupported("first-generation setup whose weights and activations exceed DRAM")
+    notes.append(f"first generation: every sample is charged 1/{batch} of the time that the weights take to read")
+    kernels = tuple(
+        k.model_copy(update={"dram_bytes_per_chip": k.dram_bytes_per_chip + weight.get(k.name, 0.0) / batch})
+        for k in graph.kernels
+    )
+    return graph.model_copy(update={"kernels": kernels})
 
 
 def write_case(path: str | Path, folder: str | Path) -> list[str]:

@@ -134,12 +134,15 @@ def test_versions_differ_in_all_reduce_passes() -> None:
 @pytest.mark.parametrize(
     ("change", "feature"),
     [
-        (lambda d: d["setup"]["system"].update(HBD=8), "HBD"),
+        (lambda d: d["setup"]["system"].update(HBD=8), "HBD on axes other than TP, PP and DP"),
         (lambda d: d["setup"]["system"]["memory"].update(second_dram_bw=50), "second DRAM"),
         (lambda d: d.update(graph={}), "no graph"),
         (lambda d: d["setup"]["system"].pop("r"), "topology"),
         (lambda d: d["setup"]["system"]["r"].update(par_x="SP"), "SP"),
         (lambda d: d["setup"]["system"]["r"].pop("x"), "sizes"),
+        (lambda d: d["setup"]["system"].update(num_chip=16), "num_chip is 16, but the network has 8 chips"),
+        (lambda d: d["graph"]["kernels"][0].update(communication_type="BROADCAST"), "explicit BROADCAST"),
+        (lambda d: d["setup"]["execution"].update(optimization="CN"), "optimization CN"),
     ],
 )
 def test_what_is_not_supported_is_named(change: Any, feature: str) -> None:
@@ -164,6 +167,13 @@ def test_runner_lists_every_case_with_its_status(tmp_path: Path) -> None:
     for name in ("table6_vendor_8x1", "fig16_fft_1t_sn30_2dtorus_ddr_pcie"):
         (folder / f"{name}.json").write_text((GOLDEN / f"{name}.json").read_text())
     (folder / "broken.json").write_text("{")
+    unread = _case()
+    unread.update(graph={}, name="unread")
+    (folder / "unread.json").write_text(json.dumps(unread))
+    torus = _case("fig14_hpl_sn30_2dtorus_ddr_pcie")  # as it was read: without setup and graph
+    torus["source"]["setup_read_verbatim"] = False
+    torus["setup"]["execution"] = torus["graph"] = None
+    (folder / f"{torus['name']}.json").write_text(json.dumps(torus))
     out = tmp_path / "rows.json"
     done = subprocess.run(
         [sys.executable, str(RUNNER), str(folder), "--json", str(out)], capture_output=True, text=True, check=True
@@ -171,9 +181,15 @@ def test_runner_lists_every_case_with_its_status(tmp_path: Path) -> None:
     rows = json.loads(out.read_text())
     assert {row["case"]: row["status"] for row in rows} == {
         "broken": "error",
-        "fig16_fft_1t_sn30_2dtorus_ddr_pcie": "unsupported",
+        "fig14_hpl_sn30_2dtorus_ddr_pcie": "ok",
+        "fig16_fft_1t_sn30_2dtorus_ddr_pcie": "ok",
         "table6_vendor_8x1": "ok",
+        "unread": "unsupported",
     }
+    completed = [r for r in rows if r["case"] == "fig14_hpl_sn30_2dtorus_ddr_pcie"]
+    assert {r["quantity"] for r in completed} == {"seconds", "utilization"}
+    assert all(r["ratio"] == pytest.approx(1.0, abs=1e-6) for r in completed)
+    assert all("setup completed from" in r["note"] for r in completed)
     ours = next(r for r in rows if r["case"] == "table6_vendor_8x1" and r["quantity"] == "utilization")
     assert ours["ratio"] == pytest.approx(1.0, abs=1e-6)
     assert ours["gap"] == 0

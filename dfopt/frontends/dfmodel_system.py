@@ -1,0 +1,161 @@
+"""DFModel's ``system`` message: chip, network axes and what each axis carries.
+
+LLM setups say for every axis whether it carries TP, PP or DP. The other workloads do not: a DLRM is copied over all
+chips, an FFT is spread over all, and an HPL matrix lies on a grid of chips, which is two axes (of a third axis the
+program makes one grid side with the first two, and keeps the links of x and y: `folded`).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.frontends.dfmodel_case import Unsupported
+
+Parallel = dict[str, tuple[str, ...]]
+Wiring = Literal["ring", "switch", "fully_connected"]
+_TOPOLOGY: dict[str, Wiring] = {"r": "ring", "sw": "switch", "fc": "fully_connected"}
+_AXES = "xyzw"
+
+
+@dataclass(frozen=True)
+class Axis:
+    """One axis of a setup: bandwidth in bytes per second, and the parallelism it carries (empty: not said)."""
+
+    name: str
+    wiring: Wiring
+    size: int
+    bandwidth: float
+    carries: str = ""
+
+
+def axes_of(data: dict[str, Any]) -> tuple[Axis, ...]:
+    """The network axes as the setup has them; none for a single chip.
+
+    Raises
+    ------
+    Unsupported
+        If there is no known topology, or the sizes were left to the authors' solver.
+
+    Examples
+    --------
+    >>> axes = axes_of({"r_sw": {"x": 8, "y": 128, "link_bw_x": 450, "link_bw_y": 50}})
+    >>> [(axis.name, axis.wiring, axis.size) for axis in axes]
+    [('x', 'ring', 8), ('y', 'switch', 128)]
+    """
+    if data.get("topo") == "SINGLE_CHIP":
+        return ()
+    key = next((k for k in data if all(part in _TOPOLOGY for part in k.split("_"))), None)
+    if key is None:
+        raise Unsupported("no network topology")
+    found = []
+    for name, kind in zip(_AXES, key.split("_"), strict=False):
+        size = int(data[key].get(name) or 0)
+        if size == 0:
+            raise Unsupported("network sizes left for the solver to choose")
+        bandwidth = float(data[key][f"link_bw_{name}"]) * 1e9
+        found.append(Axis(name, _TOPOLOGY[kind], size, bandwidth, data[key].get(f"par_{name}") or ""))
+    return tuple(found)
+
+
+def folded(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The grid of an HPL run: two axes, of three the first two as one side.
+
+    The program takes the links of x for what goes along the first side and those of y for the second, also where
+    the second side is z.
+
+    Raises
+    ------
+    Unsupported
+        For one axis, where the program itself fails.
+
+    Examples
+    --------
+    >>> torus = axes_of({"r_r_r": {"x": 8, "y": 8, "z": 16, "link_bw_x": 50, "link_bw_y": 50, "link_bw_z": 50}})
+    >>> [(side.name, side.size) for side in folded(torus)]
+    [('xy', 64), ('z', 16)]
+    """
+    if len(axes) == 2:
+        return axes
+    if len(axes) != 3:
+        raise Unsupported(f"HPL on {len(axes)} network axes: a grid of chips has two sides (the program fails too)")
+    x, y, z = axes
+    return Axis("xy", x.wiring, x.size * y.size, x.bandwidth), Axis("z", z.wiring, z.size, y.bandwidth)
+
+
+def with_fast_domain(axes: tuple[Axis, ...], domain: int) -> tuple[Axis, ...]:
+    """Axes of a machine whose chips sit in fast domains (``HBD``) of some size, the rail-only study.
+
+    Tensor and data parallelism use the links of x inside a domain, and beyond it those of y and z. Both may fill a
+    whole domain at once, which no machine could offer: as in the program.
+
+    Raises
+    ------
+    Unsupported
+        If the axes are not TP, PP, DP (the program reads the domain only there), or a degree is cut unevenly.
+
+    Examples
+    --------
+    >>> kinds = (("x", 8, 900e9, "TP"), ("y", 2, 50e9, "PP"), ("z", 1024, 50e9, "DP"))
+    >>> rail = tuple(Axis(name, "switch", size, link, carries) for name, size, link, carries in kinds)
+    >>> [(axis.name, axis.size, f"{axis.bandwidth / 1e9:.0f} GB/s") for axis in with_fast_domain(rail, 4)][:3]
+    [('x_domain', 4, '900 GB/s'), ('x', 2, '50 GB/s'), ('y', 2, '50 GB/s')]
+    """
+    if [axis.carries for axis in axes] != ["TP", "PP", "DP"]:
+        raise Unsupported("HBD on axes other than TP, PP and DP")
+    tensor, pipeline, data = axes
+    found = []
+    for axis, beyond in ((tensor, pipeline.bandwidth), (data, data.bandwidth)):
+        inside = min(domain, axis.size)
+        if axis.size % inside:
+            raise Unsupported(f"HBD of {domain} chips, which does not divide the {axis.size} chips of axis {axis.name}")
+        found.append(Axis(axis.name + "_domain", axis.wiring, inside, tensor.bandwidth, axis.carries))
+        if axis.size > inside:
+            found.append(Axis(axis.name, axis.wiring, axis.size // inside, beyond, axis.carries))
+        if axis is tensor:
+            found.append(pipeline)
+    return tuple(found)
+
+
+def system_of(data: dict[str, Any], axes: tuple[Axis, ...], name: str) -> tuple[System, Parallel]:
+    """The system, and the names of the dims that carry each parallelism.
+
+    Parameters
+    ----------
+    data : dict
+        The ``system`` message.
+    axes : tuple of Axis
+        Network axes, each with what it carries.
+    name : str
+        For the system and its chip.
+
+    Raises
+    ------
+    Unsupported
+        If an axis carries something else than TP, PP or DP, or the axes do not make up the chips.
+    """
+    core, memory = data["accelerator"], data.get("memory") or data["accelerator"]
+    parallel: Parallel = {}
+    for axis in axes:
+        if axis.carries not in ("TP", "PP", "DP"):
+            raise Unsupported(f"network axis {axis.name} carries {axis.carries or 'no parallelism'}")
+        parallel[axis.carries] = (*parallel.get(axis.carries, ()), axis.name)
+    latency = float(core.get("link_latency", 0.0)) * 1e-9
+    chip = Chip(
+        name=f"{name} accelerator",
+        tiles=int(core["core"]),
+        lanes=int(core["systolic_width"]),
+        stages=int(core["systolic_height"]),
+        frequency=float(core["freq"]) * 1e9,
+        sram=Sram(capacity=float(core["sram_cap"])),
+        dram=Dram(bandwidth=float(memory["dram_bw"]) * 1e9, capacity=float(memory.get("dram_cap") or 0) or None),
+    )
+    network = tuple(
+        NetworkDim(name=a.name, topology=a.wiring, size=a.size, link_bandwidth=a.bandwidth, latency=latency)
+        for a in axes
+    )
+    system = System(name=name, description="imported from a DFModel setup", chip=chip, network=network)
+    if "num_chip" in data and int(data["num_chip"]) != system.chips:
+        raise Unsupported(f"copies: num_chip is {data['num_chip']}, but the network has {system.chips} chips")
+    return system, parallel
