@@ -1,0 +1,281 @@
+"""From a study document to its cells: every combination as concrete documents, each with a digest of its content."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.graph import Graph
+from dfopt.documents.study import AssumptionsEntry, AxisValue, GraphEntry, SolveOptions, Study
+from dfopt.documents.system import System
+from dfopt.errors import DocumentError, GraphError, Issue, SystemSpecError, json_path, shown
+from dfopt.machines.fields import with_fields
+from dfopt.studies.selection import select
+from dfopt.studies.systems import Machine, machines
+from dfopt.workloads import load_graph
+
+__all__ = ["Cell", "expand"]
+
+# Part of every digest: raise it when the same content would be solved for another figure.
+_FORMAT = "dfopt/cell/1"
+# Words about a document, which change no figure.
+_PROSE = ("name", "description", "source", "profile")
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One solve of a study.
+
+    ``axes`` holds the labels that tell it from the others, by column; ``key`` is the digest of what it asks, so
+    equal cells of two studies, or of one, have the same key.
+    """
+
+    axes: Mapping[str, str | int | float | None]
+    graph: Graph
+    system: System
+    assumptions: Assumptions
+    options: SolveOptions
+    seed: int
+    key: str
+
+    @property
+    def label(self) -> str:
+        """The labels in one line."""
+        return " | ".join(str(value) for value in self.axes.values() if value is not None)
+
+
+def expand(study: Study, folder: Path | None = None, path: str = "") -> tuple[Cell, ...]:
+    """All cells of a study, in the order of the document.
+
+    Parameters
+    ----------
+    study : Study
+        What to expand.
+    folder : Path, optional
+        Where the paths of graphs and systems start; the working directory by default.
+    path : str
+        Name of the study in errors; its own name by default.
+
+    Raises
+    ------
+    DocumentError
+        With the place in the study: a graph, system or part that does not exist or does not fit together, a field
+        that does not exist, a condition over the axes that selects nothing, or no cell left.
+
+    Examples
+    --------
+    >>> study = Study(
+    ...     name="two",
+    ...     graphs=[{"graph": "gpt2-small"}],
+    ...     systems=[{"system": "sn10-8-ring"}, {"system": "sn10-8-torus", "set": {"chip.dram.bandwidth": "1 TB/s"}}],
+    ... )
+    >>> for cell in expand(study):
+    ...     print(cell.label, cell.system.chip.dram.bandwidth)
+    gpt2-small | sn10-8-ring | SambaNova SN10 RDU | ring 8 | default 200000000000.0
+    gpt2-small | sn10-8-torus | SambaNova SN10 RDU | ring 4 x ring 2 | default 1000000000000.0
+    """
+    name = path or study.name
+    cells = tuple(_Grid(study, folder or Path(), name).cells())
+    for i, entry in enumerate(study.graphs):
+        label = entry.label or entry.graph
+        if not any(cell.axes["graph"] == label for cell in cells):
+            message = f"no system or no assumptions are for the graph {label!r}"
+            raise DocumentError(
+                name, [Issue(json_path("graphs", i), message, "add it to their graphs, or leave it out")]
+            )
+    kept = _filtered(study, cells, name)
+    if not kept:
+        raise DocumentError(name, [Issue("$.filters", "no cell is left", "drop a filter")])
+    _check_conditions(study, kept, name)
+    return kept
+
+
+class _Grid:
+    """The product, with every document loaded once however many cells share it."""
+
+    def __init__(self, study: Study, folder: Path, path: str) -> None:
+        self.study, self.folder, self.path = study, folder, path
+        self._known: dict[str, Any] = {}
+        self._digests: dict[int, str] = {}
+
+    def cells(self) -> Iterator[Cell]:
+        study = self.study
+        listed = machines(study.systems, self.folder, self.path)
+        points = [[(name, i, point) for i, point in enumerate(values)] for name, values in study.axes.items()]
+        for (g, graph), machine, (a, assumed) in product(enumerate(study.graphs), listed, enumerate(study.assumptions)):
+            label = graph.label or graph.graph
+            if any(only and label not in only for only in (machine.graphs, assumed.graphs)):
+                continue
+            for chosen in product(*points):
+                yield self._cell(g, graph, machine, a, assumed, chosen)
+
+    def _cell(
+        self,
+        g: int,
+        entry: GraphEntry,
+        machine: Machine,
+        a: int,
+        assumed: AssumptionsEntry,
+        chosen: Sequence[tuple[str, int, AxisValue]],
+    ) -> Cell:
+        sets = _by_target(chosen)
+        graph = self._graph(g, entry, sets["graph"])
+        system = self._system(machine, sets["system"])
+        assumptions = self._assumptions(a, assumed, sets["assumptions"])
+        options = self._options(g, entry, sets["options"])
+        axes: dict[str, str | int | float | None] = {
+            "graph": entry.label or entry.graph,
+            **machine.labels,
+            "assumptions": assumed.label or assumed.profile,
+            **{name: point.label for name, _, point in chosen},
+        }
+        key = self._key(graph, system, assumptions, options)
+        return Cell(axes, graph, system, assumptions, options, self.study.seed, key)
+
+    def _once(self, what: str, identity: object, where: str, make: Callable[[], Any]) -> Any:
+        """Make a document once; what is wrong with it becomes an issue of the study, at ``where``."""
+        known = f"{what} {json.dumps(identity, sort_keys=True, default=str)}"
+        if known not in self._known:
+            try:
+                self._known[known] = make()
+            except (DocumentError, GraphError, SystemSpecError) as error:
+                issues = [
+                    Issue(where, f"{issue.where} of {what}: {issue.message}", issue.remedy) for issue in error.issues
+                ]
+                raise DocumentError(self.path, issues) from None
+            except ValidationError as error:  # of a workload's builder
+                said = error.errors(include_url=False)[0]["msg"]
+                raise DocumentError(self.path, [Issue(where, f"{what}: {said}", "correct it")]) from None
+        return self._known[known]
+
+    def _graph(self, index: int, entry: GraphEntry, sets: _Sets) -> Graph:
+        parameters = {**entry.parameters, **sets.values}
+        beside = self.folder / entry.graph
+        name = beside if beside.is_file() else entry.graph
+        where = sets.where or json_path("graphs", index)
+        made: Graph = self._once(
+            f"graph {entry.graph}", [str(name), parameters], where, lambda: load_graph(name, **parameters)
+        )
+        return made
+
+    def _system(self, machine: Machine, sets: _Sets) -> System:
+        if not sets.values:
+            return machine.system
+        what = f"system {machine.labels['system']}"
+        made: System = self._once(what, sets.values, sets.where, lambda: with_fields(machine.system, sets.values, what))
+        return made
+
+    def _assumptions(self, index: int, entry: AssumptionsEntry, sets: _Sets) -> Assumptions:
+        changes = {**entry.set, **sets.values}
+
+        def make() -> Assumptions:
+            chosen = profile(entry.profile)
+            if not changes:
+                return chosen
+            return Assumptions.from_data({**chosen.to_data(), **changes, "profile": f"{chosen.profile} (changed)"})
+
+        where = sets.where or json_path("assumptions", index)
+        made: Assumptions = self._once("assumptions", [entry.profile, changes], where, make)
+        return made
+
+    def _options(self, index: int, entry: GraphEntry, sets: _Sets) -> SolveOptions:
+        changes = {**entry.options, **sets.values}
+        if not changes:
+            return self.study.options
+        changed = {**self.study.options.model_dump(mode="json"), **changes}
+
+        def make() -> SolveOptions:
+            whole = Study.from_data({**_SMALLEST, "options": changed}, self.path)
+            return whole.options
+
+        where = sets.where or json_path("graphs", index, "options")
+        made: SolveOptions = self._once("options", changed, where, make)
+        return made
+
+    def _key(self, graph: Graph, system: System, assumptions: Assumptions, options: SolveOptions) -> str:
+        content = [
+            _FORMAT,
+            *(self._digest(document) for document in (graph, system, assumptions)),
+            options.model_dump(mode="json"),
+            self.study.seed,
+        ]
+        return _sha(content)
+
+    def _digest(self, document: Graph | System | Assumptions) -> str:
+        """Digest of a document without its prose; kept, because many cells share a document."""
+        if id(document) not in self._digests:
+            data = {key: value for key, value in document.to_data().items() if key not in _PROSE}
+            self._digests[id(document)] = _sha(data)
+            self._known[f"alive {id(document)}"] = document  # an id is unique only as long as the object lives
+        return self._digests[id(document)]
+
+
+# The rest of a study, so that options of an axis go through the same validation as a file's.
+_SMALLEST = {"schema": Study.SCHEMA, "name": "options", "graphs": [{"graph": "-"}], "systems": [{"system": "-"}]}
+
+
+@dataclass(frozen=True)
+class _Sets:
+    """Fields of one target that the axes set, and the first place in the study that says so."""
+
+    values: dict[str, Any]
+    where: str
+
+
+def _by_target(chosen: Sequence[tuple[str, int, AxisValue]]) -> dict[str, _Sets]:
+    found: dict[str, dict[str, Any]] = {"graph": {}, "system": {}, "assumptions": {}, "options": {}}
+    places: dict[str, str] = {}
+    for name, index, point in chosen:
+        for key, value in point.set.items():
+            target, _, field = key.partition(".")
+            found[target][field] = value
+            places.setdefault(target, json_path("axes", name, index, "set", key))
+    return {target: _Sets(values, places.get(target, "")) for target, values in found.items()}
+
+
+def _sha(content: object) -> str:
+    canonical = json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+
+
+def _filtered(study: Study, cells: tuple[Cell, ...], path: str) -> tuple[Cell, ...]:
+    kept = list(cells)
+    for i, rule in enumerate(study.filters):
+        dropped = select([cell.axes for cell in cells], rule.drop)
+        if not any(dropped):
+            raise DocumentError(path, [_selects_nothing(json_path("filters", i, "drop"), rule.drop, study, cells)])
+        gone = {id(cell) for cell, drop in zip(cells, dropped, strict=True) if drop}
+        kept = [cell for cell in kept if id(cell) not in gone]
+    return tuple(kept)
+
+
+def _check_conditions(study: Study, cells: tuple[Cell, ...], path: str) -> None:
+    """A claim's condition over axes alone can be checked before anything is solved."""
+    from dfopt.documents.study_expressions import names_in
+
+    for i, claim in enumerate(study.claims):
+        for key in ("over", "against"):
+            text = getattr(claim, key)
+            if text is None or not set(names_in(text)) <= set(study.axis_columns):
+                continue
+            if not any(select([cell.axes for cell in cells], text)):
+                raise DocumentError(path, [_selects_nothing(json_path("claims", i, key), text, study, cells)])
+
+
+def _selects_nothing(where: str, text: str, study: Study, cells: tuple[Cell, ...]) -> Issue:
+    from dfopt.documents.study_expressions import names_in
+
+    values = []
+    for name in names_in(text):
+        labels = dict.fromkeys(cell.axes[name] for cell in cells)
+        values.append(f"{name}: {', '.join(map(str, labels))}")
+    message = f"found {shown(text)}, which selects none of the {len(cells)} cells"
+    return Issue(where, message, f"labels are {'; '.join(values)}")

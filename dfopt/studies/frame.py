@@ -1,0 +1,84 @@
+"""The tidy frame of a study: one row per cell, the columns of `dfopt.documents.study_columns`."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.study import Study
+from dfopt.physics.cost import SystemCost, energy_per_step, perf_per_dollar, perf_per_watt, system_cost
+from dfopt.studies.cells import Cell
+from dfopt.studies.store import Record
+
+__all__ = ["SOLVED", "frame", "row"]
+
+SOLVED = ("optimal", "gap_reached", "limit_with_solution", "interrupted_with_solution")
+_PLAN = ("tp", "pp", "dp", "microbatches", "layers_per_stage", "interleave")
+
+
+def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) -> Any:
+    """One row per cell, in the order of the study.
+
+    Returns
+    -------
+    pandas.DataFrame
+        Columns as ``study.columns`` lists them; what a cell does not have is missing (None or NaN).
+    """
+    import pandas as pd
+
+    costs: dict[int, SystemCost] = {}
+    rows = []
+    for cell in cells:
+        if id(cell.system) not in costs:  # many cells share a system
+            costs[id(cell.system)] = system_cost(cell.system, study.cost_counts)
+        rows.append(row(cell, records.get(cell.key), costs[id(cell.system)]))
+    whole = pd.DataFrame(rows, columns=list(study.columns))
+    for name in whole.columns:  # a column of figures without any stays a column of figures
+        if name in _INTEGERS:
+            whole[name] = whole[name].astype("Int64")
+        elif name not in _TEXTS and name not in study.axis_columns:
+            whole[name] = whole[name].astype(float)
+    return whole
+
+
+_INTEGERS = {*_PLAN, "partitions", "chips", "tiles"}
+_TEXTS = {"status", "plan", "bound_by", "note", "cell", "dfopt"}
+
+
+def row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
+    """The figures of one cell by column; without those that it does not have."""
+    chip = cell.system.chip
+    unpriced = f"no price or power: {', '.join(cost.missing)}" if cost.missing else None
+    found: dict[str, Any] = {
+        **cell.axes,
+        "cell": cell.key,
+        "chips": cell.system.chips,
+        "tiles": chip.tiles,
+        "peak_flop_per_s": chip.peak_flops,
+        "sram_bytes": chip.sram.capacity,
+        "dram_bandwidth_bytes_per_s": chip.dram.bandwidth,
+        "price_usd": cost.total_usd,
+        "power_w": cost.total_w,
+        "note": unpriced,
+    }
+    if record is None:
+        return {**found, "status": "pending"}
+    found |= {"status": record["status"], "solve_s": record.get("seconds"), "dfopt": record.get("dfopt")}
+    if message := record.get("message"):
+        found["note"] = "; ".join(text for text in (message, unpriced) if text)
+    figures = record.get("figures")
+    if figures is None:
+        return found
+    plan = Plan.from_data(figures["plan"], "plan")
+    found |= {name: value for name, value in figures.items() if name != "plan"}
+    found |= {"plan": plan.label, **{name: getattr(plan, name) for name in _PLAN}}
+    step = figures["step_time_s"]
+    rate = figures["flop_per_step"] / step
+    found["flop_per_s"] = rate
+    if cost.total_usd:
+        found["perf_per_dollar"] = perf_per_dollar(rate, cost.total_usd)
+    if cost.total_w:
+        found["perf_per_watt"] = perf_per_watt(rate, cost.total_w)
+        found["energy_per_step_j"] = energy_per_step(cost.total_w, step)
+    return found

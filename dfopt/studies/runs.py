@@ -1,0 +1,138 @@
+"""What a sweep returns: the cells of a study with their records, as a frame, verdicts on claims, and heat maps."""
+
+from __future__ import annotations
+
+import os
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from dfopt.documents.study import Study
+from dfopt.documents.study_columns import TEXT_COLUMNS
+from dfopt.errors import PlanError, did_you_mean
+from dfopt.studies.cells import Cell
+from dfopt.studies.claims import Verdict, verdicts
+from dfopt.studies.frame import frame
+from dfopt.studies.store import Record
+
+__all__ = ["Runs", "check_writable"]
+
+
+@dataclass(frozen=True, repr=False)
+class Runs:
+    """The cells of a study, and the records of those that were run.
+
+    Parameters
+    ----------
+    study : Study
+        What was asked.
+    cells : tuple of Cell
+        Its cells, in order.
+    records : mapping
+        Record by the key of a cell.
+    interrupted : bool
+        Whether Ctrl-C ended the sweep before its last cell.
+    notes : tuple of str
+        What a person should know about the store.
+    """
+
+    study: Study
+    cells: tuple[Cell, ...]
+    records: Mapping[str, Record]
+    interrupted: bool = False
+    notes: tuple[str, ...] = ()
+
+    def frame(self) -> Any:
+        """A :class:`pandas.DataFrame` with one row per cell; `dfopt.documents.study_columns` documents its columns."""
+        return frame(self.study, self.cells, self.records)
+
+    def claims(self) -> tuple[Verdict, ...]:
+        """The verdict on every claim of the study."""
+        return verdicts(self.study, self.frame())
+
+    def heat_map(self, value: str = "utilization", columns: str = "topology", rows: Sequence[str] = ()) -> Any:
+        """A table of one figure: one axis across, the others down, the mean where several cells meet.
+
+        Parameters
+        ----------
+        value : str
+            Column of the frame with the figure.
+        columns : str
+            Axis that runs across.
+        rows : sequence of str, optional
+            Axes that run down; by default all others of which the study has more than one label. The axis
+            ``system`` is left out where the parts tell the systems apart.
+
+        Returns
+        -------
+        pandas.DataFrame
+
+        Raises
+        ------
+        PlanError
+            If a name is no column of that kind.
+        """
+        figures = [name for name in self.study.columns if name not in TEXT_COLUMNS and name not in self.study.axes]
+        _one_of("value", value, figures)
+        for option, name in [("columns", columns), *(("rows", name) for name in rows)]:
+            _one_of(option, name, self.study.axis_columns)
+        whole = self.frame()
+        down = list(rows) or self._varying(columns, whole)
+        return whole.pivot_table(
+            index=down or "graph", columns=columns, values=value, aggfunc="mean", sort=False, dropna=False
+        )
+
+    def _varying(self, across: str, whole: Any) -> list[str]:
+        found = [name for name in self.study.axis_columns if name != across and whole[name].nunique(dropna=False) > 1]
+        parts = [name for name in (*found, across) if name in ("chip", "memory", "link", "topology")]
+        if parts and "system" in found and not whole.duplicated(subset=[*set([*found, across]) - {"system"}]).any():
+            found.remove("system")
+        return found
+
+    def counts(self) -> dict[str, int]:
+        """How many cells have each status, the most frequent first."""
+        said = (str(self.records[cell.key]["status"]) if cell.key in self.records else "pending" for cell in self.cells)
+        return dict(Counter(said).most_common())
+
+    def to_csv(self, path: str | os.PathLike[str]) -> None:
+        """Write the frame as CSV."""
+        self.frame().to_csv(check_writable(path), index=False)
+
+    def to_parquet(self, path: str | os.PathLike[str]) -> None:
+        """Write the frame as Parquet; it needs ``pip install pyarrow``.
+
+        Raises
+        ------
+        PlanError
+            If pandas finds no library that writes Parquet.
+        """
+        target = check_writable(path)
+        try:
+            self.frame().to_parquet(target, index=False)
+        except ImportError:
+            raise PlanError(
+                f"{path}: pandas has no library that writes Parquet; pip install pyarrow, or write CSV"
+            ) from None
+
+    def __repr__(self) -> str:
+        said = ", ".join(f"{count} {status}" for status, count in self.counts().items())
+        plural = "" if len(self.cells) == 1 else "s"
+        return f"Runs({self.study.name}: {len(self.cells)} cell{plural}, {said})"
+
+    __str__ = __repr__
+
+
+def _one_of(option: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        listed = f"one of {', '.join(known)}"
+        raise PlanError(f"heat map: {option}: found {name!r}; {did_you_mean(name, known, listed)}")
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """The path of a file to be written, or a `PlanError`: to be told before the work, not after it."""
+    target = Path(path)
+    if target.is_dir() or not target.absolute().parent.is_dir():
+        raise PlanError(f"{target}: no file can be written there; name a file in an existing folder")
+    return target

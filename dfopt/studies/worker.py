@@ -1,0 +1,120 @@
+"""A process that solves cells: one JSON line in, one record out. ``python -m dfopt.studies.worker`` starts it.
+
+It is a program of its own and no fork of the sweep, so that a script needs no ``__main__`` guard, a crash of a
+solver ends nothing but this process, and the sweep can end a solve that hears no limit.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import threading
+import time
+from collections.abc import Mapping
+from queue import SimpleQueue
+from typing import Any
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.result import Result
+from dfopt.documents.system import System
+from dfopt.errors import DfoptError, Infeasible, NoSolution
+
+__all__ = ["main", "solve"]
+
+# Of the score: what the frame needs. The whole result is written only where it was asked for.
+_FIGURES = (
+    "step_time_s", "layer_time_s", "pipeline_fill_s", "point_to_point_s", "gradient_reduction_s", "flop_per_step",
+    "utilization", "samples_per_s", "tokens_per_s", "bound_by", "compute_share", "memory_share", "network_share",
+)  # fmt: skip
+
+
+def solve(task: Mapping[str, Any]) -> dict[str, Any]:
+    """Solve one cell; whatever goes wrong becomes a record too.
+
+    Parameters
+    ----------
+    task : mapping
+        ``cell`` (its key), ``graph``, ``system`` and ``assumptions`` as the data of documents, ``options`` and
+        ``seed`` for :func:`dfopt.optimize`, and ``save``: where to write the whole result, or none.
+
+    Returns
+    -------
+    dict
+        ``cell``, ``status``, ``seconds``, ``dfopt``, and either ``figures`` or ``message``.
+
+    Examples
+    --------
+    >>> solve({"cell": "c0ffee", "graph": {}})["status"]
+    'failed'
+    """
+    from dfopt import __version__
+
+    began = time.perf_counter()
+    record: dict[str, Any] = {"cell": task["cell"]}
+    try:
+        from dfopt.optimizer import optimize
+
+        options: dict[str, Any] = {
+            name: tuple(value) if isinstance(value, list) else value for name, value in task["options"].items()
+        }
+        result = optimize(
+            Graph.from_data(task["graph"], "graph"),
+            System.from_data(task["system"], "system"),
+            assumptions=Assumptions.from_data(task["assumptions"], "assumptions"),
+            seed=task["seed"],
+            **options,
+        )
+        record |= {"status": result.status, "figures": _figures(result)}
+        if task.get("save"):
+            result.dump(task["save"])
+    except Infeasible as error:
+        record |= {"status": "infeasible", "message": str(error)}
+    except NoSolution as error:
+        record |= {"status": "no_solution", "message": str(error)}
+    except DfoptError as error:
+        record |= {"status": "failed", "message": str(error)}
+    except Exception as error:  # a bug or a lack of memory in one cell must not end the others
+        record |= {"status": "failed", "message": f"{type(error).__name__}: {error}"}
+    return {**record, "seconds": time.perf_counter() - began, "dfopt": __version__}
+
+
+def _figures(result: Result) -> dict[str, Any]:
+    score = result.score
+    slowest = max(score.stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
+    mine = [part for part in score.partitions if part.stage in slowest.holds]
+    return {
+        "gap": result.gap,
+        "bound_s": result.bound_s,
+        "plan": result.plan.to_data(),
+        "partitions": len(mine),
+        "layer_compute_s": sum(part.compute_s for part in mine),
+        "layer_memory_s": sum(part.memory_s for part in mine),
+        "layer_network_s": sum(part.network_s for part in mine),
+        "dram_used_bytes": max(stage.dram_bytes for stage in score.stages),
+        **{name: getattr(score, name) for name in _FIGURES},
+    }
+
+
+def main() -> None:
+    """Answer the lines of stdin until it ends; then leave at once, whatever is being solved."""
+    # Answers have a descriptor of their own: what a solver library prints goes to stderr.
+    answers = os.fdopen(os.dup(1), "w", encoding="utf-8", newline="\n")
+    os.dup2(2, 1)
+    tasks: SimpleQueue[str] = SimpleQueue()
+
+    def listen() -> None:
+        for line in sys.stdin:
+            tasks.put(line)
+        os._exit(0)  # the sweep has ended or was killed: nobody wants the answer
+
+    threading.Thread(target=listen, daemon=True).start()
+    while True:
+        answer = solve(json.loads(tasks.get()))
+        answers.write(json.dumps(answer, allow_nan=False) + "\n")
+        answers.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,51 @@
+"""The studies of the paper's figures in ``benchmarks/studies``: they expand, and say where they come from."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+from dfopt.documents.study import Study
+from dfopt.studies.cells import Cell, expand
+
+FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "studies"
+CELLS = {
+    "dse": 320, "fig07": 6, "fig08": 16, "fig10": 80, "fig10-text": 80, "fig12": 80, "fig14": 80, "fig16": 80,
+    "fig19": 18, "fig20": 20, "fig22": 15, "table6": 5,
+}  # fmt: skip
+
+
+@cache
+def cells(name: str) -> tuple[Cell, ...]:
+    path = FOLDER / f"{name}.yaml"
+    return expand(Study.load(path), FOLDER, str(path))
+
+
+def test_every_study_is_listed() -> None:
+    assert {path.stem for path in FOLDER.glob("*.yaml")} == set(CELLS)
+
+
+@pytest.mark.parametrize("name", CELLS)
+def test_it_expands(name: str) -> None:
+    study = Study.load(FOLDER / f"{name}.yaml")
+    assert len(cells(name)) == CELLS[name]
+    assert study.name == name
+    assert study.source.startswith("DFModel, ")
+    assert "setup files" in study.description or "text" in study.description
+    assert all(claim.figure for claim in study.claims) and study.claims
+
+
+def test_the_whole_exploration_is_the_cells_of_its_figures() -> None:
+    apart = {cell.key for name in ("fig10", "fig12", "fig14", "fig16") for cell in cells(name)}
+    assert {cell.key for cell in cells("dse")} == apart
+    assert len(apart) == 320
+
+
+def test_systems_have_1024_chips_and_a_price() -> None:
+    from dfopt.physics.cost import system_cost
+
+    for cell in cells("dse"):
+        assert cell.system.chips == 1024
+        assert system_cost(cell.system, "dfmodel").missing == ()

@@ -1,0 +1,202 @@
+"""Expanding a study: the product, its order, digests of content, and what cannot be expanded."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from study_cases import study
+
+from dfopt.errors import DocumentError
+from dfopt.machines.compose import load_system
+from dfopt.studies.cells import expand
+
+SRAM = {
+    "sram": [
+        {"label": 1, "set": {"system.chip.sram.capacity": "1 MiB"}},
+        {"label": 2, "set": {"system.chip.sram.capacity": "2 MiB"}},
+    ]
+}
+
+
+PARTS: dict[str, Any] = {
+    "chips": [{"label": "tiny", "use": {"name": "t", "tiles": 1, "peak": "1 TFLOP/s", "sram": {"capacity": "1 MB"}}}],
+    "memories": [
+        {"label": "slow", "use": {"bandwidth": "100 GB/s"}},
+        {"label": "fast", "use": {"bandwidth": "1 TB/s"}},
+    ],
+    "links": [
+        {"label": "25", "use": {"bandwidth": "25 GB/s"}},
+        {"label": "mixed", "use": [{"bandwidth": "50 GB/s"}, {"bandwidth": "10 GB/s"}]},
+    ],
+    "topologies": [{"label": "torus", "use": {"topology": "torus", "sizes": [4, 2]}}],
+    "set": {"collective_overhead": "1 us"},
+}
+
+
+def test_the_product_in_the_order_of_the_document() -> None:
+    whole = study(
+        graphs=[{"graph": "gpt2-small"}, {"graph": "gpt2-small", "label": "large", "parameters": {"batch": 16}}],
+        assumptions=[{"profile": "default"}, {"label": "kbk", "set": {"execution": "kernel_by_kernel"}}],
+        axes={**SRAM, "degree": [{"label": 8, "set": {"options.tp": 8}}]},
+    )
+    cells = expand(whole)
+    assert len(cells) == 2 * 2 * 2 * 2
+    first, last = cells[0], cells[-1]
+    assert list(first.axes.values()) == [
+        "gpt2-small", "ring", "SambaNova SN10 RDU", None, None, "ring 8", "default", 1, 8,
+    ]  # fmt: skip
+    assert (last.graph.batch, last.system.chip.sram.capacity) == (16, 2 * 2**20)
+    assert (last.assumptions.execution, last.options.tp) == ("kernel_by_kernel", 8)
+    assert len({cell.key for cell in cells}) == len(cells)
+
+
+def test_digests_are_the_same_in_another_process() -> None:
+    here = [cell.key for cell in expand(study(axes=SRAM))]
+    code = (
+        "from study_cases import study; from test_cells import SRAM; from dfopt.studies.cells import expand;"
+        "print(*(cell.key for cell in expand(study(axes=SRAM))))"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=Path(__file__).parent,
+        env={"PYTHONHASHSEED": "7", "PATH": "/usr/bin:/bin"},
+    )  # fmt: skip
+    assert done.stdout.split() == here
+
+
+def key(**changes: Any) -> str:
+    return expand(study(**{"systems": [{"system": "sn10-8-ring"}], **changes}))[0].key
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"graphs": [{"graph": "gpt2-small", "parameters": {"batch": 16}}]},
+        {"systems": [{"system": "sn10-8-torus"}]},
+        {"systems": [{"system": "sn10-8-ring", "set": {"chip.dram.bandwidth": "201 GB/s"}}]},
+        {"assumptions": [{"set": {"overlap": "none"}}]},
+        {"options": {"tp": 4, "time_limit": "20 s"}},
+        {"options": {"tp": 8, "time_limit": "21 s"}},
+        {"seed": 1},
+    ],
+)
+def test_a_digest_changes_with_what_is_asked(changes: dict[str, Any]) -> None:
+    assert key(**changes) != key()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"name": "other", "description": "words", "source": "words"},
+        {"systems": [{"system": "sn10-8-ring", "label": "other", "set": {"description": "words"}}]},
+        {"graphs": [{"graph": "gpt2-small", "label": "other", "parameters": {"batch": 8}}]},
+        {"assumptions": [{"label": "other", "set": {"stage_time": "sum"}}]},  # the default, written out
+        {"systems": [{"system": "sn10-8-ring", "set": {"chip.dram.bandwidth": "0.2 TB/s"}}]},  # as it is
+        {"claims": [{"name": "c", "value": "gap", "at_most": 1}]},
+    ],
+)
+def test_a_digest_does_not_change_with_words(changes: dict[str, Any]) -> None:
+    assert key(**changes) == key()
+
+
+def test_options_of_a_graph_and_of_an_axis_go_before_the_study_s() -> None:
+    graphs = [{"graph": "gpt2-small"}, {"graph": "gpt2-small", "label": "b", "options": {"tp": 4, "gap": 0.5}}]
+    axes = {"degree": [{"label": 0}, {"label": 2, "set": {"options.tp": 2}}]}
+    cells = expand(study(graphs=graphs, axes=axes, systems=[{"system": "sn10-8-ring"}]))
+    assert [(cell.options.tp, cell.options.gap) for cell in cells] == [(8, 0.0), (2, 0.0), (4, 0.5), (2, 0.5)]
+
+
+def test_filters_drop_cells() -> None:
+    whole = study(axes=SRAM, filters=[{"drop": "sram == 1 and system == 'torus'"}, {"drop": "system in ['ring']"}])
+    assert [cell.label for cell in expand(whole)] == [
+        "gpt2-small | torus | SambaNova SN10 RDU | ring 4 x ring 2 | default | 2"
+    ]
+
+
+def test_systems_and_assumptions_of_some_graphs() -> None:
+    one, two = [{"graph": "gpt2-small", "label": label} for label in ("one", "two")]
+    ring = {"system": "sn10-8-ring", "label": "same"}
+    cells = expand(
+        study(
+            graphs=[one, two],
+            systems=[{**ring, "graphs": ["one"]}, {**ring, "system": "sn10-8-torus", "graphs": ["two"]}],
+            assumptions=[{}, {"label": "kbk", "set": {"execution": "kernel_by_kernel"}, "graphs": ["two"]}],
+        )
+    )
+    found = [
+        (cell.axes["graph"], cell.axes["system"], cell.axes["assumptions"], len(cell.system.network)) for cell in cells
+    ]
+    assert found == [("one", "same", "default", 1), ("two", "same", "default", 2), ("two", "same", "kbk", 2)]
+    with pytest.raises(DocumentError, match="'same' is there twice"):
+        study(graphs=[one, two], systems=[ring, {**ring, "system": "sn10-8-torus", "graphs": ["two"]}])
+
+
+def test_files_are_found_beside_the_study(tmp_path: Path) -> None:
+    load_system("sn10-8-ring").dump(tmp_path / "mine.yaml")
+    whole = study(systems=[{"system": "mine.yaml", "label": "mine"}])
+    assert expand(whole, tmp_path)[0].system.chips == 8
+    with pytest.raises(DocumentError, match="no such file"):
+        expand(whole, tmp_path / "elsewhere")
+
+
+def test_systems_from_parts() -> None:
+    cells = expand(study(systems=[PARTS]))
+    assert [cell.axes["system"] for cell in cells] == [
+        "tiny-slow-25-torus", "tiny-slow-mixed-torus", "tiny-fast-25-torus", "tiny-fast-mixed-torus",
+    ]  # fmt: skip
+    second = cells[1].system
+    assert [dim.link_bandwidth for dim in second.network] == [50e9, 10e9]
+    assert (second.chip.dram.bandwidth, second.collective_overhead) == (100e9, 1e-6)
+    assert cells[1].axes["memory"] == "slow"
+
+
+@pytest.mark.parametrize(
+    ("changes", "place", "words"),
+    [
+        ({"graphs": [{"graph": "gtp2-small"}]}, "$.graphs[0]", "did you mean 'gpt2-small'?"),
+        ({"graphs": [{"graph": "gpt2-small", "parameters": {"bach": 8}}]}, "$.graphs[0]", "did you mean 'batch'?"),
+        ({"graphs": [{"graph": "gpt2-small", "parameters": {"batch": -8}}]}, "$.graphs[0]", "1 or more"),
+        ({"systems": [{"system": "sn10-8-rnig"}]}, "$.systems[0]", "did you mean 'sn10-8-ring' or"),
+        ({"systems": [{"system": "sn10-8-ring", "set": {"chip.srm.capacity": "1 MB"}}]}, "$.systems[0]", "'sram'"),
+        ({"systems": [{**PARTS, "chips": ["sn99"]}]}, "$.systems[0]", "sn99-slow-25-torus: $.chip: no chip"),
+        ({"systems": [PARTS, PARTS]}, "$.systems[1]", "the system 'tiny-slow-25-torus' is there twice"),
+        ({"assumptions": [{"profile": "dfmodl"}]}, "$.assumptions[0]", "dfmodel"),
+        ({"assumptions": [{"set": {"overlp": "none"}}]}, "$.assumptions[0]", "did you mean 'overlap'?"),
+        (
+            {"axes": {"a": [{"label": 1}, {"label": 2, "set": {"system.chip.sram.capacity": "2 W"}}]}},
+            "$.axes.a[1].set['system.chip.sram.capacity']",
+            "expected a number of bytes",
+        ),
+        (
+            {"axes": {"a": [{"label": 1, "set": {"options.tpp": 2}}]}},
+            "$.axes.a[0].set['options.tpp']",
+            "did you mean 'tp' or 'pp'?",
+        ),
+        ({"graphs": [{"graph": "gpt2-small", "options": {"gap": 2}}]}, "$.graphs[0].options", "or less"),
+        (
+            {"systems": [{"system": "sn10-8-ring", "graphs": ["a"]}], "graphs": [
+                {"graph": "gpt2-small", "label": "a"}, {"graph": "gpt2-small", "label": "b"}]},
+            "$.graphs[1]",
+            "no system or no assumptions are for the graph 'b'",
+        ),
+        ({"filters": [{"drop": "system == 'rnig'"}]}, "$.filters[0].drop", "system: ring, torus"),
+        ({"filters": [{"drop": "system in ['ring', 'torus']"}]}, "$.filters", "no cell is left"),
+        (
+            {"claims": [{"name": "c", "value": "gap", "at_most": 1, "over": "chip == 'h100'"}]},
+            "$.claims[0].over",
+            "selects none of the 2 cells",
+        ),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_expanded_is_told_before_anything_is_solved(
+    changes: dict[str, Any], place: str, words: str
+) -> None:
+    with pytest.raises(DocumentError) as caught:
+        expand(study(**changes), path="study.yaml")
+    said = str(caught.value)
+    assert said.startswith("study.yaml: 1 problem\n"), said
+    assert f"  {place}: " in said, said
+    assert words in said, said
