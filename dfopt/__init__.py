@@ -8,21 +8,28 @@ __version__ = "0.1.0"
 
 if TYPE_CHECKING:
     from dfopt.documents.assumptions import Assumptions, profile
-    from dfopt.documents.graph import Graph, Kernel, Tensor
+    from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
     from dfopt.documents.mapping import KernelMapping, Mapping
     from dfopt.documents.plan import Plan
     from dfopt.documents.result import Result
     from dfopt.documents.score import Score
-    from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System, load_system
+    from dfopt.documents.study import Study
+    from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
     from dfopt.documents.zoo import zoo
     from dfopt.judge import evaluate
+    from dfopt.machines.compose import compose, load_system
+    from dfopt.machines.fields import with_fields
     from dfopt.optimizer import Progress, dump_models, optimize
+    from dfopt.physics.cost import system_cost
+    from dfopt.studies.runs import Runs
+    from dfopt.studies.sweep import sweep
     from dfopt.workloads import load_graph
 
 # Name -> module that defines it. Loaded on first use, so that `dfopt --help` does not wait for numpy and HiGHS.
 _HOME = {
     "Assumptions": "documents.assumptions",
     "Chip": "documents.system",
+    "Communication": "documents.graph",
     "Dram": "documents.system",
     "Graph": "documents.graph",
     "Kernel": "documents.graph",
@@ -32,22 +39,29 @@ _HOME = {
     "Plan": "documents.plan",
     "Progress": "optimizer",
     "Result": "documents.result",
+    "Runs": "studies.runs",
     "Score": "documents.score",
     "Sram": "documents.system",
+    "Study": "documents.study",
     "System": "documents.system",
     "Tensor": "documents.graph",
+    "compose": "machines.compose",
     "dump_models": "optimizer",
     "evaluate": "judge",
     "load_graph": "workloads",
-    "load_system": "documents.system",
+    "load_system": "machines.compose",
     "optimize": "optimizer",
     "profile": "documents.assumptions",
+    "sweep": "studies.sweep",
+    "system_cost": "physics.cost",
+    "with_fields": "machines.fields",
     "zoo": "documents.zoo",
 }
 
 __all__ = [
     "Assumptions",
     "Chip",
+    "Communication",
     "Dram",
     "Graph",
     "Kernel",
@@ -57,16 +71,22 @@ __all__ = [
     "Plan",
     "Progress",
     "Result",
+    "Runs",
     "Score",
     "Sram",
+    "Study",
     "System",
     "Tensor",
+    "compose",
     "dump_models",
     "evaluate",
     "load_graph",
     "load_system",
     "optimize",
     "profile",
+    "sweep",
+    "system_cost",
+    "with_fields",
     "zoo",
 ]
 

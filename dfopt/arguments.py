@@ -31,6 +31,23 @@ def values(items: list[str] | None, option: str) -> dict[str, Any]:
     return {key: parse_scalar(value) for key, value in pairs(items, option).items()}
 
 
+def sizes(option: str, words: str | None) -> list[int]:
+    """Positive numbers separated by commas, each once, in the order given.
+
+    Examples
+    --------
+    >>> sizes("--microbatch", "1,2,4")
+    [1, 2, 4]
+    """
+    found: list[int] = []
+    for word in (words or "").split(",") if words is not None else []:
+        if not word.strip().isdigit() or int(word) < 1:
+            raise PlanError(f"{option}: expected numbers such as 1,2,4, found {words!r}")
+        if int(word) not in found:
+            found.append(int(word))
+    return found
+
+
 def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
     """The value, if it is one of those allowed."""
     if value not in allowed:

@@ -11,8 +11,10 @@ from dfopt.documents.kinds import KINDS, kind_of
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.zoo import find, is_path, zoo
+from dfopt.documents.zoo import KINDS as ZOOS
+from dfopt.documents.zoo import find, is_path, one, zoo
 from dfopt.errors import DocumentError, Issue, NotInZoo, close_matches
+from dfopt.machines.compose import expand_system
 from dfopt.workloads import expand, load_graph
 
 
@@ -36,28 +38,35 @@ def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Docu
     >>> load_any("sn10-8-ring").chips
     8
     """
-    graphs, systems = zoo("graphs"), zoo("systems")
     if is_path(name_or_path):
         path = find("graphs", name_or_path)
         data = load_strict(path)  # once: it may be a pipe
         kind = kind_of(data, str(path))
         if not overrides:
-            return expand(data, path) if kind == "graph" else KINDS[kind].from_data(data, str(path))
-    elif name_or_path in graphs:
-        kind = "graph"
-    elif name_or_path in systems:
-        kind, path = "system", find("systems", name_or_path)
+            return _of_kind(kind, data, path)
     elif name_or_path in PROFILES:
         return PROFILES[name_or_path]
     else:
-        everything = [*graphs, *systems, *PROFILES]
-        raise NotInZoo(name_or_path, close_matches(name_or_path, everything, 0.5), "graphs|systems|assumptions")
+        shelf = next((each for each in ZOOS if name_or_path in zoo(each)), None)
+        if shelf is None:
+            everything = [*(name for each in ZOOS for name in zoo(each)), *PROFILES]
+            raise NotInZoo(name_or_path, close_matches(name_or_path, everything, 0.5), "|".join([*ZOOS, "assumptions"]))
+        kind, path = one(shelf), find(shelf, name_or_path)
     if kind == "graph":
         return load_graph(name_or_path, **(overrides or {}))
     if overrides:
         message = f"a {kind} has no parameters, found {', '.join(overrides)}"
         raise DocumentError(name_or_path, [Issue("$", message, "--param belongs to graphs built from a workload")])
-    return KINDS[kind].load(path)
+    return _of_kind(kind, load_strict(path), path)
+
+
+def _of_kind(kind: str, data: dict[str, Any], path: Path) -> Document:
+    """A parsed file as a document; graphs and systems may be written in terms of a workload, or of parts."""
+    if kind == "graph":
+        return expand(data, path)
+    if kind == "system":
+        return expand_system(data, path)
+    return KINDS[kind].from_data(data, str(path))
 
 
 def load_mapping(path: str) -> tuple[Mapping, Result | None]:

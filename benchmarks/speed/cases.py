@@ -10,7 +10,8 @@ from typing import Any
 import numpy as np
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.system import System, load_system
+from dfopt.documents.system import System
+from dfopt.machines.compose import load_system
 from dfopt.workloads import load_graph
 from dfopt.workloads.unroll import unroll
 

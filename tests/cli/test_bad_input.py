@@ -219,13 +219,13 @@ CASES = [
     Case(
         "graph file where a system belongs", "solve G G", BAD, ("$.schema", "'dfopt/graph/1'", "a graph where a system")
     ),
-    Case("list of nothing", "list graph", USAGE, ("'graph'", "graphs, systems or assumptions")),
-    Case("schema of nothing", "schema grph", USAGE, ("'grph'", "graph, system, assumptions")),
+    Case("list of nothing", "list graph", USAGE, ("'graph'", "graphs, systems, chips", "assumptions")),
+    Case("schema of nothing", "schema grph", USAGE, ("'grph'", "graph, system, chip")),
     Case("unknown command", "slove G S", USAGE, ("slove",)),
     Case("unknown option", "solve G S --tensor 4", USAGE, ("--tensor",)),
     Case("missing argument", "solve G", USAGE, ("SYSTEM",)),
     # --- plans and options
-    solve("a degree that no dims give", "--tp 3", USAGE, "TP 3", "ring (ring of 4)", "[1, 4]"),
+    solve("a degree that no dims give", "--tp 3", USAGE, "TP 3", "ring (ring of 4)", "[1, 2, 4]"),
     solve("degrees that miss the chips", "--tp 4 --pp 4 --dp 4", USAGE, "TP 4, PP 4, DP 4", "must be 4"),
     solve("degree zero", "--tp 0", USAGE, "--tp", "greater than or equal to 1"),
     solve(
@@ -306,7 +306,7 @@ CASES = [
         "import of half a case",
         "import dfmodel F -o OUT",
         BAD,
-        ("$.setup", "system"),
+        ("$.setup", "no graph"),
         other='{"setup": {}}',
         suffix=".json",
     ),

@@ -226,6 +226,16 @@ def documents() -> dict[str, Data]:
         "mapping": result["mapping"],
         "score": result["score"],
         "result": result,
+        "study": {
+            "schema": "dfopt/study/1",
+            "name": "one",
+            "graphs": [{"graph": "gpt2-small"}],
+            "systems": [{"system": "a100-8"}],
+        },
+        **{
+            kind: json.loads(call("show", name, "--json").out)
+            for kind, name in (("chip", "sn30"), ("memory", "ddr4"), ("link", "pcie-4"), ("topology", "torus-2d-1024"))
+        },
     }
 
 
@@ -236,7 +246,7 @@ def test_schema_accepts_the_dumped_document(kind: str, documents: dict[str, Data
     schema = json.loads(answer.out)
     document = documents[kind]
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    form = schema["anyOf"][0] if kind == "graph" else schema
+    form = schema["anyOf"][0] if kind in ("graph", "system") else schema
     assert form["properties"]["schema"]["const"] == document["schema"]
     accept(document, form, schema)
     with pytest.raises(AssertionError):
@@ -353,10 +363,10 @@ def test_import_then_the_printed_command(tmp_path: Path) -> None:
 
 
 def test_import_of_an_unsupported_case(tmp_path: Path) -> None:
-    case = changed(dfmodel_case(), setup__system__HBD={"size": 4})
+    case = changed(dfmodel_case(), setup__system__HBD=3)
     answer = call("import", "dfmodel", write(tmp_path, "c.json", case), "-o", tmp_path / "out")
     assert answer.code == 3
-    assert "not supported yet: HBD" in answer.err
+    assert "not supported yet: HBD on axes" in answer.err
 
 
 # --- the frame ------------------------------------------------------------------------------------

@@ -1,0 +1,114 @@
+"""What the commands share: the app, common options, errors as messages, output, graphs and assumptions from words."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dfopt import arguments
+
+app = typer.Typer(
+    name="dfopt",
+    help="Find, prove and judge the fastest mapping of a workload graph onto a system of chips.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+importer = typer.Typer(help="Turn other tools' files into dfopt documents.", no_args_is_help=True)
+app.add_typer(importer, name="import")
+
+GraphArg = Annotated[str, typer.Argument(metavar="GRAPH", help="zoo name or file")]
+SystemArg = Annotated[str, typer.Argument(metavar="SYSTEM", help="zoo name or file")]
+JsonFlag = Annotated[bool, typer.Option("--json", help="print JSON to stdout, nothing else")]
+ParamOpt = Annotated[
+    list[str] | None,
+    typer.Option("--param", metavar="KEY=VALUE", help="workload parameter, such as mode=training"),
+]
+AssumeOpt = Annotated[str, typer.Option("--assume", metavar="PROFILE|FILE", help="assumptions: a profile or a file")]
+SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="change one assumption")]
+
+
+@contextmanager
+def errors() -> Iterator[None]:
+    """Turn dfopt's errors into one message on stderr and the right exit code."""
+    from dfopt.errors import DfoptError
+
+    try:
+        yield
+    except DfoptError as error:
+        sys.stdout.flush()
+        typer.echo(f"dfopt: {error}", err=True)
+        raise typer.Exit(error.exit_code) from None
+    except KeyboardInterrupt:
+        typer.echo("dfopt: interrupted before the first mapping was found", err=True)
+        raise typer.Exit(5) from None
+    except BrokenPipeError:  # the reader of our output went away, such as `| head`
+        sys.stderr.close()
+        raise typer.Exit(0) from None
+
+
+def emit(as_json: bool, data: Callable[[], Any], report: Callable[[], Any]) -> None:
+    if as_json:
+        json.dump(data(), sys.stdout, indent=1, allow_nan=False)
+        sys.stdout.write("\n")
+        return
+    from dfopt.show.tables import print_to
+
+    print_to(sys.stdout, report())
+
+
+def graph_of(name: str, params: list[str] | None, batch: int | None = None, microbatch: int | None = None) -> Any:
+    """A graph of the zoo or a file, with workload parameters from the command line."""
+    from dfopt.workloads import load_graph
+
+    overrides = arguments.values(params, "--param")
+    for key, value in (("batch", batch), ("microbatch", microbatch)):
+        if value is not None:
+            overrides[key] = value
+    return load_graph(name, **overrides)
+
+
+def assumptions_of(name: str, changes: list[str] | None, own: Any = None) -> Any:
+    """A profile or a file, or else the ``own`` assumptions of a result; with some fields changed."""
+    from dfopt.documents.assumptions import Assumptions, profile
+    from dfopt.documents.zoo import is_path
+
+    chosen = own if own is not None else Assumptions.load(name) if is_path(name) else profile(name)
+    if changes:
+        data = {**chosen.to_data(), **arguments.values(changes, "--set"), "profile": f"{chosen.profile} (changed)"}
+        chosen = Assumptions.from_data(data, path="--set")
+    return chosen
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    version: Annotated[bool, typer.Option("--version", help="print the version and leave")] = False,
+) -> None:
+    """Find, prove and judge the fastest mapping of a workload graph onto a system of chips."""
+    if version:
+        from dfopt import __version__
+
+        typer.echo(f"dfopt {__version__}")
+        raise typer.Exit
+
+
+def check_output(option: str, path: Path | None, suffixes: tuple[str, ...]) -> None:
+    """Refuse an output file that cannot be written, before the work and not after it."""
+    from dfopt.errors import PlanError
+
+    if path is None:
+        return
+    if path.suffix.lower() not in suffixes:
+        listed = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
+        raise PlanError(f"{option}: found {str(path)!r}, expected a name that ends in {listed}")
+    if path.is_dir() or not path.absolute().parent.is_dir():
+        wrong = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
+        raise PlanError(f"{option}: {str(path)!r} {wrong}; name a file in an existing folder")

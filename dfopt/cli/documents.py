@@ -1,0 +1,124 @@
+"""Commands about documents: list, show, check, schema, import."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dfopt import arguments
+from dfopt.cli.common import JsonFlag, ParamOpt, app, emit, errors, importer
+
+
+@app.command("list")
+def list_zoo(
+    kind: Annotated[
+        str, typer.Argument(metavar="KIND", help="graphs, systems, chips, memories, links, topologies, assumptions")
+    ],
+    as_json: JsonFlag = False,
+) -> None:
+    """List the zoo: graphs, systems and the parts they are made of, or assumption profiles."""
+    with errors():
+        from dfopt.documents.assumptions import PROFILES
+        from dfopt.documents.zoo import KINDS, zoo
+        from dfopt.errors import PlanError
+
+        if kind not in (*KINDS, "assumptions"):
+            raise PlanError(f"list: expected one of {', '.join(KINDS)} or assumptions, found {kind!r}")
+        names = sorted(PROFILES) if kind == "assumptions" else zoo(kind)  # type: ignore[arg-type]
+        if as_json:
+            typer.echo(json.dumps(names))
+        else:
+            typer.echo("\n".join(names))
+
+
+@app.command()
+def show(
+    target: Annotated[str, typer.Argument(metavar="FILE|NAME", help="a zoo name, or a document of any kind")],
+    param: ParamOpt = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Show a graph, system, result or any other document."""
+    with errors():
+        from dfopt.library import load_any
+        from dfopt.physics.ops import flop
+        from dfopt.show.describe import report
+
+        document = load_any(target, arguments.values(param, "--param"))
+        work = [flop(kernel) for kernel in getattr(document, "kernels", ()) if hasattr(kernel, "op")]
+        emit(as_json, document.to_data, lambda: report(document, work))
+
+
+def _verdict(document: Any, name: str) -> str:
+    """Of a result what could be verified, which takes the problems and the judge; of others just `ok`."""
+    if not document.SCHEMA.startswith("dfopt/result/"):
+        return "ok"
+    from dfopt.optimizer.verify import verdict
+
+    return verdict(document, name)
+
+
+@app.command()
+def check(
+    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="documents of any kind, or zoo names")],
+    as_json: JsonFlag = False,
+) -> None:
+    """Check documents; of a result, verify its claims."""
+    from dfopt.errors import DfoptError
+    from dfopt.library import load_any
+
+    with errors():
+        worst, rows = 0, []
+        for name in files:
+            try:
+                document = load_any(name)
+                said = _verdict(document, name)
+                rows.append({"file": name, "ok": True, "schema": document.SCHEMA, "verdict": said})
+                if not as_json:
+                    typer.echo(f"{name}: {said} ({document.SCHEMA})")
+            except DfoptError as error:
+                worst = max(worst, error.exit_code)
+                rows.append({"file": name, "ok": False, "error": str(error)})
+                if not as_json:
+                    typer.echo(f"dfopt: {error}", err=True)
+        if as_json:
+            typer.echo(json.dumps(rows, indent=1))
+    if worst:
+        raise typer.Exit(worst)
+
+
+@app.command()
+def schema(
+    kind: Annotated[
+        str,
+        typer.Argument(metavar="KIND", help="graph, system, plan, mapping, result, study, ..."),
+    ],
+) -> None:
+    """Print the JSON Schema of a document kind."""
+    with errors():
+        from dfopt.documents.base import schema_json
+        from dfopt.documents.kinds import KINDS
+        from dfopt.errors import PlanError
+
+        if kind not in KINDS:
+            raise PlanError(f"schema: expected one of {', '.join(KINDS)}, found {kind!r}")
+        from dfopt.machines.compose import system_schema
+        from dfopt.workloads import graph_schema
+
+        whole = {"graph": graph_schema, "system": system_schema}.get(kind, lambda: schema_json(KINDS[kind]))
+        typer.echo(json.dumps(whole(), indent=1))
+
+
+@importer.command("dfmodel")
+def import_dfmodel(
+    case: Annotated[Path, typer.Argument(metavar="CASE.json", help="a DFModel setup and graph as JSON")],
+    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="folder for the documents")],
+) -> None:
+    """Import a DFModel case: writes graph.yaml, system.yaml, assumptions.yaml and the command to solve it."""
+    with errors():
+        from dfopt.frontends.dfmodel import write_case
+
+        for line in write_case(case, output):
+            typer.echo(line)

@@ -1,0 +1,160 @@
+"""Commands about mappings: solve finds one, score judges one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dfopt import arguments
+from dfopt.cli.common import (
+    AssumeOpt,
+    GraphArg,
+    JsonFlag,
+    ParamOpt,
+    SetOpt,
+    SystemArg,
+    app,
+    assumptions_of,
+    check_output,
+    emit,
+    errors,
+    graph_of,
+)
+
+
+@app.command()
+def solve(
+    graph: GraphArg,
+    system: SystemArg,
+    tp: Annotated[int | None, typer.Option(help="tensor parallelism", min=1)] = None,
+    pp: Annotated[int | None, typer.Option(help="pipeline parallelism", min=1)] = None,
+    dp: Annotated[int | None, typer.Option(help="data parallelism", min=1)] = None,
+    interleave: Annotated[int | None, typer.Option(help="chunks of layers per pipeline stage", min=1)] = None,
+    batch: Annotated[int | None, typer.Option(help="samples per step", min=1)] = None,
+    microbatch: Annotated[
+        str | None, typer.Option(metavar="N[,N...]", help="samples in one evaluation; of several the best is found")
+    ] = None,
+    param: ParamOpt = None,
+    assume: AssumeOpt = "default",
+    set_: SetOpt = None,
+    p_max: Annotated[int | None, typer.Option("--p-max", help="on-chip partitions at most", min=1)] = None,
+    formulation: Annotated[
+        str, typer.Option(metavar="auto|assignment|columns", help="form of the intra-chip problem")
+    ] = "auto",
+    kernel_by_kernel: Annotated[
+        bool, typer.Option("--kernel-by-kernel", help="no fusion: a partition per kernel")
+    ] = False,
+    pin: Annotated[
+        list[str] | None, typer.Option("--pin", metavar="KERNEL=PARTITION", help="fix a kernel's partition")
+    ] = None,
+    shard: Annotated[
+        list[str] | None, typer.Option("--shard", metavar="KERNEL=SCHEME", help="fix a kernel's sharding")
+    ] = None,
+    pins: Annotated[
+        Path | None, typer.Option("--pins", metavar="FILE", help="a document of all that is fixed by hand")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(help="seconds for everything", min=0.1)] = 60.0,
+    gap: Annotated[float, typer.Option(help="relative gap at which to stop; 0 proves", min=0.0, max=1.0)] = 0.0,
+    seed: Annotated[int, typer.Option(help="seed of the solver", min=0)] = 0,
+    solver: Annotated[str, typer.Option(metavar="highs|pulp:NAME", help="of the MILPs, such as pulp:CBC")] = "highs",
+    dump: Annotated[
+        Path | None, typer.Option("--dump", metavar="FILE.mps|FILE.lp", help="write the MILPs of the best plan")
+    ] = None,
+    sensitivity: Annotated[bool, typer.Option(help="what 10 % more of each resource brings")] = True,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="write the result document")] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="no progress on stderr")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Find the fastest mapping of GRAPH onto SYSTEM, prove it, judge it."""
+    with errors():
+        from dfopt.documents.pins import Pins
+        from dfopt.errors import PlanError
+        from dfopt.machines.compose import load_system
+        from dfopt.optimizer import dump_models, optimize
+        from dfopt.show.progress import ProgressLine
+        from dfopt.show.tables import result_report
+
+        check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it
+        check_output("--dump", dump, (".mps", ".lp"))
+        sizes: list[int | None] = [*arguments.sizes("--microbatch", microbatch)]
+        workload, *variants = [graph_of(graph, param, batch, size) for size in sizes or [None]]
+        machine, assumptions = load_system(system), assumptions_of(assume, set_)
+        if kernel_by_kernel:
+            if pin or p_max is not None:
+                given = "--pin" if pin else "--p-max"
+                raise PlanError(
+                    f"{given}: with --kernel-by-kernel every kernel has a partition of its own; leave one out"
+                )
+            assumptions = assumptions.with_(execution="kernel_by_kernel")
+        fixed = Pins.load(pins) if pins is not None else Pins()
+        line = ProgressLine(quiet=quiet)
+        try:
+            result = optimize(
+                workload,
+                machine,
+                assumptions=assumptions,
+                tp=tp,
+                pp=pp,
+                dp=dp,
+                tp_dims=fixed.tp_dims,
+                pp_dims=fixed.pp_dims,
+                dp_dims=fixed.dp_dims,
+                interleave=interleave,
+                variants=variants,
+                p_max=p_max if p_max is not None else fixed.p_max,
+                formulation=arguments.choice("--formulation", formulation, ("auto", "assignment", "columns")),
+                gap=gap,
+                time_limit=time_limit,
+                pin_partition={**fixed.partition, **arguments.partitions(pin)},
+                pin_sharding={**fixed.sharding, **arguments.schemes(shard)},
+                sensitivity=sensitivity,
+                progress=line,
+                seed=seed,
+                solver=solver,
+            )
+        finally:
+            line.close()
+        if output is not None:
+            result.dump(output)
+        if dump is not None:
+            for written in dump_models(result, dump):
+                typer.echo(f"dfopt: wrote {written}", err=True)
+        emit(as_json, result.to_data, lambda: result_report(result))
+
+
+@app.command()
+def score(
+    mapping: Annotated[str, typer.Argument(metavar="MAPPING", help="a mapping or result document")],
+    graph: GraphArg,
+    system: SystemArg,
+    batch: Annotated[int | None, typer.Option(help="samples per step", min=1)] = None,
+    param: ParamOpt = None,
+    assume: Annotated[
+        str | None,
+        typer.Option("--assume", metavar="PROFILE|FILE", help="default: the result's own, else 'default'"),
+    ] = None,
+    set_: SetOpt = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Judge a mapping: recompute every figure of it."""
+    with errors():
+        from dfopt.judge import evaluate
+        from dfopt.library import load_mapping
+        from dfopt.machines.compose import load_system
+        from dfopt.show.tables import score_report
+
+        chosen, result = load_mapping(mapping)
+        own = result.assumptions if result is not None and assume is None else None
+        assumptions = assumptions_of(assume or "default", set_, own)
+        workload, machine = graph_of(graph, param, batch), load_system(system)
+        judged = evaluate(chosen, workload, machine, assumptions)
+        if result is not None:
+            for what, now, then in (
+                ("graph", workload, result.provenance.graph_digest),
+                ("system", machine, result.provenance.system_digest),
+            ):
+                if now.digest() != then:
+                    typer.echo(f"dfopt: note: {now.name} is not the {what} that the result was found for", err=True)
+        emit(as_json, judged.to_data, lambda: score_report(judged))
