@@ -197,6 +197,10 @@ class NetworkDim(Part):
         if size == self.size:
             return self
         changes: dict[str, object] = {"name": part_name(self.name, size, stride), "size": size}
+        # a latency measured over the whole dim says nothing about fewer chips; the share of a link does
+        changes["factors"] = {
+            kind: factor.model_copy(update={"latency": None}) for kind, factor in self.factors.items()
+        }
         if self.topology in ("ring", "line"):
             around = self.topology == "ring" and size * stride == self.size
             ways = 2 if around and size == 2 else 1

@@ -85,6 +85,8 @@ def assemble(
     status: Status = "optimal"
     if gap > 0.0:
         status = "interrupted_with_solution" if interrupted else "limit_with_solution" if open_plans else "gap_reached"
+        if gap <= options.gap:  # as asked for, whatever ended the search
+            status = "gap_reached"
     words = {
         "solved": "solved",
         "pruned_by_bound": "excluded by a bound",
