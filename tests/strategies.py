@@ -103,18 +103,26 @@ def _consumer(draw: st.DrawFn, op: str, number: int, made: list[Kernel]) -> tupl
 
 
 @st.composite
-def communications(draw: st.DrawFn) -> tuple[Communication, ...]:
-    """Mostly none; else up to two collectives over any groups."""
-    if draw(st.integers(0, 4)):
-        return ()
-    return tuple(
+def extras(draw: st.DrawFn) -> dict[str, Any]:
+    """What most kernels do not have, one at a time: a draw for each of them would take longer than the tests."""
+    which = draw(st.integers(0, 11))
+    if which == 0:
+        return {"dram_bytes": 36.0}
+    if which == 1:
+        return {"resident_bytes": 20.0}
+    if which == 2:
+        return {"distributed": True}
+    if which > 4:
+        return {}
+    found = tuple(
         Communication(
             kind=draw(st.sampled_from(get_args(CollectiveKind))),
             bytes=draw(st.sampled_from([8.0, 24.0])),
             over=draw(st.sampled_from(get_args(Group))),
         )
-        for _ in range(draw(st.integers(1, 2)))
+        for _ in range(which - 2)
     )
+    return {"communications": found, "distributed": draw(st.booleans())}
 
 
 @st.composite
@@ -188,10 +196,7 @@ def _in_one_piece(draw: st.DrawFn, most: int, least: int, trains: bool | None, r
                 accumulates_into=draw(st.sampled_from([None, None, *gemms])) if op == "gemm" else None,
                 stage_with=draw(st.sampled_from([None] * 5 + [k.name for k in kernels])) if kernels else None,
                 dram_bytes_per_chip=draw(st.sampled_from([0.0, 0.0, 0.0, 24.0])),
-                dram_bytes=draw(st.sampled_from([0.0, 0.0, 0.0, 36.0])),
-                resident_bytes=draw(st.sampled_from([0.0, 0.0, 0.0, 20.0])),
-                distributed=draw(st.sampled_from([False] * 5 + [True])),
-                communications=draw(communications()),
+                **draw(extras()),
             )
         )
         tensors += mine

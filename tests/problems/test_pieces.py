@@ -183,7 +183,7 @@ def test_the_report_shows_pieces_and_layers() -> None:
     ends = simd("embed", 1000, "first"), simd("head", 1000, "last")
     result = optimize(workload(*ends, repeat=14), machine(4), pp=4)
     text = report(result_report(result))
-    assert "layers: 3 in the first stage, 4 in each between, 3 in the last" in text
+    assert "layers: 3 in the first stage, 4 in each between, 3 in the last" in " ".join(text.split())
     assert "L3+4..4+3" in text
     rows = [line.split()[0] for line in text.splitlines() if " 0  " in line]
     assert rows == ["layer", "first", "last"]

@@ -61,8 +61,8 @@ def test_every_dim_carries_one_parallelism(
         assert one.reason
 
 
-@share(1)
-@given(st.lists(st.sampled_from([1, 2, 3, 4, 6, 12]), max_size=3))
+@share(0.3)
+@given(st.lists(st.sampled_from([1, 2, 3, 4, 6, 12]), max_size=2))
 def test_parts_of_dims_make_up_the_whole(sizes: list[int]) -> None:
     """Every dim is shared out in all ways: groups of neighbours for tp, then pp, then dp."""
     system, graph = machine(*sizes), workload(repeat=1000, batch=1728)
@@ -81,9 +81,8 @@ def test_parts_of_dims_make_up_the_whole(sizes: list[int]) -> None:
             assert reach == dim.size
         for degree, dims in ((plan.tp, plan.tp_dims), (plan.pp, plan.pp_dims), (plan.dp, plan.dp_dims)):
             assert degree == math.prod(system.dim(name).size for name in dims)
-    assert {plan for plan in every if "[" not in plan.label} == {
-        plan for plan in every if plan in [*plans(graph, system)[0], *(r.plan for r in plans(graph, system)[1])]
-    }
+    whole = [*plans(graph, system)[0], *(r.plan for r in plans(graph, system)[1])]
+    assert {plan.label for plan in every if "[" not in plan.label} == {plan.label for plan in whole}
 
 
 def test_layers_are_interleaved_in_all_ways_that_the_schedule_allows() -> None:
