@@ -23,10 +23,16 @@ def run() -> None:
 
 
 def _leave(end: BaseException | None) -> None:
-    """Leave at once when a solver that hears no interrupt still runs: it would abort a dying interpreter."""
-    engine = sys.modules.get("dfopt.milp.engine")
-    if engine is None or not engine.still_running() or not isinstance(end, SystemExit):
+    """Leave at once when a dying interpreter would spoil the exit code.
+
+    A solver that hears no interrupt and still runs would abort it. And after a Ctrl-C inside an ``exec``, as in the
+    making of a dataclass while modules are imported, CPython ends as if killed by the signal although it was handled.
+    """
+    if not isinstance(end, SystemExit):
         return
-    sys.stdout.flush()
-    sys.stderr.flush()
-    os._exit(end.code if isinstance(end.code, int) else 0 if end.code is None else 1)
+    engine = sys.modules.get("dfopt.milp.engine")
+    code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
+    if code == 5 or (engine is not None and engine.still_running()):
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
