@@ -96,13 +96,10 @@ def assemble(
     }
     counts = [(sum(r.status == kind for r in records), word) for kind, word in words.items()]
     listed = ", ".join(f"{count} {word}" for count, word in counts if count)
-    what = (
-        "plan"
-        if len(records) == 1
-        else "plans"
-        if len({r.plan for r in records}) == len(records)
-        else "plans and tile counts"
-    )
+    sizes = len({record.tile_count for record in records})
+    what = "plan" if len(records) == 1 else "plans" if sizes == 1 else "plans and tile counts"
+    if variants:
+        what += f" with {1 + len(variants)} microbatch sizes"
     many = f"{'exactly' if options.assumptions.empty_partitions == 'forbid' else 'at most'} {best.p_max} partitions"
     if best.p_max >= max(len(one.kernels) for one in found):
         many = "any number of partitions"
