@@ -24,6 +24,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.workloads.checks import check_batch, check_drawn
 from dfopt.workloads.decoder_backward import GRADIENT_OUT, Shape, backward_pass
 from dfopt.workloads.decoder_ends import Ends, with_ends
 from dfopt.workloads.layer import Layer, Wire, wires
@@ -118,18 +119,8 @@ class DecoderParameters(Part):
                 "shorten seq, or leave window out to let every layer attend to all tokens",
                 "$.seq",
             )
-        if self.samples < self.microbatch:
-            raise problem(
-                f"found {self.batch} samples in a step, fewer than the {self.microbatch} of one microbatch",
-                "enlarge batch, or shrink microbatch",
-                "$.batch",
-            )
-        if self.layers % self.drawn:
-            raise problem(
-                f"found {self.drawn} drawn layers, expected a divisor of the {self.layers} layers",
-                "choose a divisor, or all of them",
-                "$.drawn",
-            )
+        check_batch(self.batch, self.microbatch)
+        check_drawn(self.drawn, self.layers)
         return self
 
 

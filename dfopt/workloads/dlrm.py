@@ -23,6 +23,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph
+from dfopt.workloads.checks import check_batch
 from dfopt.workloads.dlrm_kernels import Sizes, draw, draw_dfmodel
 
 __all__ = ["DlrmParameters", "Parameters", "Tables", "build", "parameter_count"]
@@ -175,12 +176,7 @@ class DlrmParameters(Part):
                 "give mlp_dim, bottom_layers and top_layers with interaction: none, or choose encoding: exact",
                 "$.encoding",
             )
-        if self.samples < self.microbatch:
-            raise problem(
-                f"found {self.batch} samples in a step, fewer than the {self.microbatch} of one microbatch",
-                "enlarge batch, or shrink microbatch",
-                "$.batch",
-            )
+        check_batch(self.batch, self.microbatch)
         return self
 
 

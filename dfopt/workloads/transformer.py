@@ -16,6 +16,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.workloads.backward import GRADIENT_OUT, backward_pass
+from dfopt.workloads.checks import check_batch, check_drawn
 from dfopt.workloads.layer import Layer, Wire, wires
 from dfopt.workloads.unroll import unroll
 
@@ -60,18 +61,8 @@ class TransformerParameters(Part):
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        if self.samples < self.microbatch:
-            raise problem(
-                f"found {self.batch} samples in a step, fewer than the {self.microbatch} of one microbatch",
-                "enlarge batch, or shrink microbatch",
-                "$.batch",
-            )
-        if self.layers % self.drawn:
-            raise problem(
-                f"found {self.drawn} drawn layers, expected a divisor of the {self.layers} layers",
-                "choose a divisor, or all of them",
-                "$.drawn",
-            )
+        check_batch(self.batch, self.microbatch)
+        check_drawn(self.drawn, self.layers)
         if self.mode == "training" and self.hidden % self.heads:
             # The backward kernels of Q and K give every head an equal share of hidden, see backward.py.
             raise problem(

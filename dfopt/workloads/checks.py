@@ -1,0 +1,40 @@
+"""Checks that parameters of several workloads share; each raises the error that a validator of parameters raises."""
+
+from __future__ import annotations
+
+from dfopt.documents.base import problem
+
+__all__ = ["check_batch", "check_drawn"]
+
+
+def check_batch(batch: int | None, microbatch: int) -> None:
+    """Refuse a step with fewer samples than one microbatch; a batch left out is one microbatch.
+
+    Examples
+    --------
+    >>> check_batch(None, 4)
+    >>> check_batch(3, 4)
+    Traceback (most recent call last):
+    pydantic_core._pydantic_core.PydanticCustomError: found 3 samples in a step, fewer than the 4 of one microbatch
+    """
+    if batch is not None and batch < microbatch:
+        raise problem(
+            f"found {batch} samples in a step, fewer than the {microbatch} of one microbatch",
+            "enlarge batch, or shrink microbatch",
+            "$.batch",
+        )
+
+
+def check_drawn(drawn: int, layers: int) -> None:
+    """Refuse a number of drawn layers that the layers are no multiple of.
+
+    Examples
+    --------
+    >>> check_drawn(4, 96)
+    """
+    if layers % drawn:
+        raise problem(
+            f"found {drawn} drawn layers, expected a divisor of the {layers} layers",
+            "choose a divisor, or all of them",
+            "$.drawn",
+        )
