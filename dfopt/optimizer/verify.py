@@ -294,7 +294,9 @@ def _solved_low(mine: _Priced, left: float, cutoff: float) -> tuple[float, str]:
     try:
         found = optimize_intrachip(mine.tables, mine.limits, time_limit=left, formulation="assignment", cutoff=cutoff)
     except CutOff as proof:
-        mine.work.low_s = max(mine.work.low_s, proof.seconds)
+        # of plans with more DRAM left this says nothing, unless the limit could not matter
+        if mine.tables.bytes_g.sum() <= mine.limits.dram_left:
+            mine.work.low_s = max(mine.work.low_s, proof.seconds)
         return max(mine.work.low_s, cutoff), ""
     except NoSolution:
         return mine.work.low_s, "the time limit"

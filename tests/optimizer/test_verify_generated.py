@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -166,3 +167,23 @@ def test_prices_that_do_not_fit_the_stage_prove_nothing(bounded: Result) -> None
     for wrong in ((), kept[1:], (*kept, 0.0), kept[::-1], (float("nan"), *kept[1:])):
         found = verify(forged(bounded, at, kernel_prices=wrong))
         assert not found.ok and found.gap is not None and found.gap > bounded.gap
+
+
+@pytest.mark.parametrize(("left", "holds"), [(np.inf, True), (1.0, False)])
+def test_a_bound_shown_with_little_dram_left_is_kept_for_no_other_plan(
+    monkeypatch: pytest.MonkeyPatch, left: float, holds: bool
+) -> None:
+    """Plans that give a chip the same layer may leave it different amounts of DRAM."""
+    from types import SimpleNamespace
+
+    from dfopt.optimizer import verify as module
+
+    def cut_off(*_: object, cutoff: float, **__: object) -> None:
+        raise module.CutOff(cutoff, None, None)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(module, "optimize_intrachip", cut_off)
+    work = SimpleNamespace(low_s=1.0)
+    tables, limits = SimpleNamespace(bytes_g=np.array([2.0, 3.0])), SimpleNamespace(dram_left=left)
+    mine = module._Priced(tables, limits, work)  # type: ignore[arg-type]
+    assert module._solved_low(mine, 1.0, 7.0) == (7.0, "")
+    assert work.low_s == (7.0 if holds else 1.0)
