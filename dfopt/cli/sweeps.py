@@ -33,7 +33,7 @@ def sweep(
 ) -> None:
     """Solve every cell of a STUDY, resumably, and compare its claims with what was found."""
     with errors():
-        from dfopt.studies.command import run_sweep
+        from dfopt.cli.sweep_command import run_sweep
 
         code = run_sweep(
             study,

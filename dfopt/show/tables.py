@@ -272,7 +272,7 @@ def system_report(system: System) -> RenderableType:
     return _facts(facts)
 
 
-def print_to(stream: Any, renderable: RenderableType) -> None:
+def print_to(stream: Any, renderable: RenderableType, plain_width: int = 140) -> None:
     """Print without cutting or padding: a pipe gets a width that holds the tables, and no spaces at line ends.
 
     Text is printed as it is: names and descriptions may hold brackets, which are no markup.
@@ -282,7 +282,7 @@ def print_to(stream: Any, renderable: RenderableType) -> None:
         return
     terminal = stream.isatty()
     columns = os.environ.get("COLUMNS", "")
-    width = None if terminal else int(columns) if columns.isdecimal() and int(columns) > 0 else 140
+    width = None if terminal else int(columns) if columns.isdecimal() and int(columns) > 0 else plain_width
     console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
     if terminal:
         console.print(renderable)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import Any, TextIO
+from typing import Any
 
 from rich import box
-from rich.console import Console, Group, RenderableType
+from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
@@ -15,10 +15,9 @@ from dfopt.studies.claims import Verdict
 from dfopt.studies.frame import SOLVED
 from dfopt.studies.runs import Runs
 
-__all__ = ["claims_table", "heat_table", "print_to", "report", "write_plain"]
+__all__ = ["claims_table", "heat_table", "report"]
 
 _SHADES = ("grey93 on grey15", "grey93 on grey30", "black on grey50", "black on grey70", "black on grey89")
-_PLAIN_WIDTH = 160  # of tables that go to a file or a pipe
 
 
 def report(runs: Runs, heat_maps: Sequence[tuple[str, str]] = ()) -> RenderableType:
@@ -75,29 +74,6 @@ def _shaded(value: Any, low: float, high: float) -> Text:
     number = float(value)
     place = (number - low) / (high - low) if high > low else 1.0
     return Text(f"{number:.4g}", style=_SHADES[min(int(place * len(_SHADES)), len(_SHADES) - 1)])
-
-
-def print_to(stream: TextIO, what: RenderableType) -> None:
-    """Print for a person: as wide as the terminal, without colours and wider elsewhere."""
-    width = None if stream.isatty() else _PLAIN_WIDTH
-    Console(file=stream, highlight=False, soft_wrap=False, width=width).print(what)
-
-
-def write_plain(runs: Runs, heat_maps: Sequence[tuple[str, str]] = ()) -> str:
-    """The report as text.
-
-    Examples
-    --------
-    >>> from dfopt.documents.study import Study
-    >>> from dfopt.studies.cells import expand
-    >>> study = Study(name="one", graphs=[{"graph": "gpt2-small"}], systems=[{"system": "sn10-8-ring"}])
-    >>> print(write_plain(Runs(study, expand(study), {})).strip())
-    Runs(one: 1 cell, 1 pending)
-    """
-    console = Console(width=_PLAIN_WIDTH, no_color=True, highlight=False)
-    with console.capture() as caught:
-        console.print(report(runs, heat_maps))
-    return caught.get()
 
 
 def _problems(runs: Runs) -> list[RenderableType]:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 from study_cases import study
 
+from dfopt.cli.sweep_command import Progress, run_sweep
 from dfopt.errors import DfoptError, DocumentError, PlanError
-from dfopt.studies.command import Progress, run_sweep
 
 CLAIMS = [
     {"name": "network binds", "value": "network_share", "at_least": 0.5, "figure": "Fig. 0", "paper": 0.9},

@@ -16,6 +16,8 @@ from dfopt.studies.store import Record
 
 __all__ = ["Progress", "run_sweep"]
 
+_PLAIN_WIDTH = 160  # of tables that go to a file or a pipe: claims say why in a column of their own
+
 
 def run_sweep(
     study: str,
@@ -96,9 +98,10 @@ def run_sweep(
         json.dump(as_data(runs), stream, indent=1, allow_nan=False)
         stream.write("\n")
     else:
-        from dfopt.studies.report import print_to, report
+        from dfopt.show.tables import print_to
+        from dfopt.studies.report import report
 
-        print_to(stream, report(runs, maps))
+        print_to(stream, report(runs, maps), _PLAIN_WIDTH)
     if runs.interrupted:
         print(f"dfopt: interrupted; the same command goes on from {path}", file=sys.stderr)
         return 5
