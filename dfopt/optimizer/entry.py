@@ -163,6 +163,7 @@ def optimize(
 
 
 def _check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
+    seen = {graph.microbatch}
     for other in variants:
         same = (other.name, other.batch, other.repeat) == (graph.name, graph.batch, graph.repeat)
         if not same or [k.name for k in other.kernels] != [k.name for k in graph.kernels]:
@@ -170,8 +171,9 @@ def _check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
                 f"variants: {other.name} (batch {other.batch}, {len(other.kernels)} kernels) is another workload than"
                 f" {graph.name} (batch {graph.batch}, {len(graph.kernels)} kernels); only the microbatch may differ"
             )
-        if other.microbatch == graph.microbatch:
-            raise PlanError(f"variants: a microbatch of {graph.microbatch} is there twice")
+        if other.microbatch in seen:
+            raise PlanError(f"variants: a microbatch of {other.microbatch} is there twice")
+        seen.add(other.microbatch)
 
 
 def _check(

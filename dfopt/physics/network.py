@@ -30,7 +30,7 @@ def dims_of(system: System, names: Sequence[str]) -> tuple[Dim, ...]:
     """Network dims of a system, or parts of them, as the collective formulas want them.
 
     Their measured factors and reductions in the network count under the collective model ``exact`` only: the
-    ``dfmodel`` table has neither, so it ignores them. A part of a dim has the factors of the whole.
+    ``dfmodel`` table has neither, so it ignores them. A part of a dim keeps the measured shares, not the latencies.
 
     Parameters
     ----------

@@ -62,3 +62,5 @@ def test_another_workload_is_no_variant(drawn: list[Graph]) -> None:
         df.optimize(drawn[0], system, variants=[df.load_graph("gpt3-175b")])
     with pytest.raises(PlanError, match="microbatch of 1 is there twice"):
         df.optimize(drawn[0], system, variants=[drawn[0]])
+    with pytest.raises(PlanError, match="microbatch of 2 is there twice"):
+        df.optimize(drawn[0], system, variants=[drawn[1], drawn[1]])
