@@ -80,6 +80,14 @@ class Matrices(Part):
     H: tuple[tuple[int, int], ...]
 
 
+class Alternative(Part):
+    """One of the next best mappings, of another plan, tile count or microbatch size than those before it."""
+
+    microbatch: int = Field(description="of the graph, or of one of the variants, that it maps")
+    step_time_s: float
+    mapping: Mapping
+
+
 class Sensitivity(Part):
     """Step time with 10 % more of one resource, mapping optimised anew on the winning plan."""
 
@@ -158,6 +166,7 @@ class Result(Document):
     proof: str
     mapping: Mapping
     score: Score
+    alternatives: tuple[Alternative, ...] | None = Field(default=None, description="the next best mappings asked for")
     plans: tuple[PlanRecord, ...]
     space: Space | None = None
     matrices: tuple[Matrices, ...]

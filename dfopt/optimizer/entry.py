@@ -45,6 +45,7 @@ def optimize(
     sensitivity: bool = False,
     progress: Callable[[Progress], None] | None = None,
     seed: int = 0,
+    top: int = 1,
 ) -> Result:
     """Find, prove and judge the fastest mapping of a graph onto a system.
 
@@ -84,6 +85,9 @@ def optimize(
         than HiGHS the intra-chip problem is solved as a MILP in any case, as a cross-check of the shortest path.
     seed : int
         Seed of the solver.
+    top : int
+        How many mappings to keep: beside the best, those of the next best plans (or tile counts, or microbatch sizes),
+        proven to be these, in ``result.alternatives``.
 
     Returns
     -------
@@ -106,7 +110,7 @@ def optimize(
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
     _check_variants(graph, variants)
-    _check(graph, system, resolved, pin_partition or {}, pin_sharding or {}, p_max)
+    _check(graph, system, resolved, pin_partition or {}, pin_sharding or {}, p_max, top)
     request = Request(
         tp=tp,
         pp=pp,
@@ -132,9 +136,10 @@ def optimize(
         progress=progress,
         seed=seed,
         solver=check_solver(solver),
+        top=top,
     )
     drawn = (graph, *variants)
-    best: Solved | None = None
+    found: list[Solved] = []
     searches: list[Search] = []
     spaces: list[Space] = []
     refused: list[PlanError] = []
@@ -144,22 +149,23 @@ def optimize(
         except PlanError as error:
             refused.append(error)
             continue
-        search = Search(one, system, options, best)
+        search = Search(one, system, options, found)
         search.records += [PlanRecord(plan=r.plan, status="infeasible", bound_s=None, note=r.reason) for r in rejected]
         search.run(legal)
-        best, options = search.best, search.options
+        found, options = search.found, search.options
         searches.append(search)
         lattices = next((work.lattices for work in search.memo.values()), {})
         spaces.append(search_space(one, legal, resolved, lattices))
     if not searches:
         raise refused[0]
-    if best is None:
+    if not found:
         raise searches[0].failure()
+    best = found[0]
     records = [record for search in searches for record in search.records]
     stopped = any(search.stopped for search in searches)
     extra = sensitivities(best.graph, system, best, options) if sensitivity and not stopped else ()
     others = tuple(one for one in drawn if one is not best.graph)
-    return assemble(system, best, others, records, options, began, stopped, extra, together(spaces))
+    return assemble(system, found, others, records, options, began, stopped, extra, together(spaces))
 
 
 def _check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
@@ -183,6 +189,7 @@ def _check(
     pin_partition: dict[str, int],
     pin_sharding: dict[str, Sharding],
     p_max: int | None,
+    top: int,
 ) -> None:
     chip = system.chip
     if assumptions.compute_model == "cycle" and None in (chip.lanes, chip.stages, chip.frequency):
@@ -198,6 +205,8 @@ def _check(
             if name not in known:
                 close = did_you_mean(name, list(known), f"`dfopt show {graph.name}` lists them")
                 raise PlanError(f"{option}: {graph.name} has no kernel {name!r} ({close})")
+    if top < 1:
+        raise PlanError(f"top must be at least 1, found {top}")
     if p_max is not None and p_max < 1:
         raise PlanError(f"p_max must be at least 1, found {p_max}")
     most = p_max if p_max is not None else len(graph.kernels)

@@ -45,6 +45,7 @@ class Options:
     progress: Callable[[Progress], None] | None
     seed: int
     solver: str = "highs"
+    top: int = 1
 
     def left(self) -> float:
         """Seconds until the deadline, at least a little so that a start is always returned."""

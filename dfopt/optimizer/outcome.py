@@ -7,7 +7,7 @@ import time
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
-from dfopt.documents.result import Matrices, PlanRecord, Provenance, Result, Sensitivity, Space, Status
+from dfopt.documents.result import Alternative, Matrices, PlanRecord, Provenance, Result, Sensitivity, Space, Status
 from dfopt.documents.system import System
 from dfopt.milp import solver_version
 from dfopt.optimizer.one_plan import Solved
@@ -63,9 +63,13 @@ def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
     return tuple(found)
 
 
+def _alternative(one: Solved) -> Alternative:
+    return Alternative(microbatch=one.graph.microbatch, step_time_s=one.score.step_time_s, mapping=one.mapping)
+
+
 def assemble(
     system: System,
-    best: Solved,
+    kept: list[Solved],
     variants: tuple[Graph, ...],
     records: list[PlanRecord],
     options: Options,
@@ -77,6 +81,7 @@ def assemble(
     """The result document: the best plan, every plan's record, status and gap over all of them, sealed."""
     from dfopt import __version__
 
+    best = kept[0]
     graph, found = best.graph, matrices(best.graph, best.mapping)
     time_s = best.score.step_time_s
     bound = min([time_s, *(record.bound_s for record in records if record.bound_s is not None)])
@@ -118,6 +123,7 @@ def assemble(
         proof=proof,
         mapping=best.mapping,
         score=best.score,
+        alternatives=tuple(_alternative(one) for one in kept[1:]) or None,
         plans=tuple(records),
         space=space,
         matrices=found,

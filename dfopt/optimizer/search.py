@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -23,28 +23,40 @@ from dfopt.problems.bounds import PlanBounds
 
 
 class Search:
-    """Branch and bound over plans: prepare all, then fuse them from the most promising on."""
+    """Branch and bound over plans: prepare all, then fuse them from the most promising on.
 
-    def __init__(self, graph: Graph, system: System, options: Options, best: Solved | None = None) -> None:
+    It keeps the ``options.top`` fastest mappings of different plans (or tile counts), ``found``, fastest first; a
+    plan is given up only when it is slower than the last of them. ``found`` may start with those of another search.
+    """
+
+    def __init__(self, graph: Graph, system: System, options: Options, found: Sequence[Solved] = ()) -> None:
         self.graph, self.system, self.options = graph, system, options
         self.records: list[PlanRecord] = []
-        self.best = best  # of another search, whose plans these must beat
+        self.found = list(found)
         self.stopped = False  # by Ctrl-C
         self.reasons: list[str] = []
         self.unsolved: NoSolution | None = None
         self.memo: Memo = {}
 
     @property
+    def best(self) -> Solved | None:
+        """The fastest judged mapping so far."""
+        return self.found[0] if self.found else None
+
+    @property
     def incumbent(self) -> float:
-        """Seconds of the best judged step so far."""
-        return self.best.score.step_time_s if self.best is not None else np.inf
+        """Seconds of the judged step that a plan must beat to be kept."""
+        wanted = self.options.top
+        return self.found[wanted - 1].score.step_time_s if len(self.found) >= wanted else np.inf
 
     def run(self, legal: list[Plan]) -> None:
         """Go over the legal plans."""
         self.bounds = PlanBounds(self.graph, self.system, self.options.assumptions)
         bounds = {plan: self.bounds.seconds(plan) for plan in legal}
         ready: list[tuple[float, float, str, Prepared]] = []
-        promised = self.incumbent  # a step that is reached, or that some start reaches
+        # steps that are reached, or that some start reaches; the last of the best ones is what others must beat
+        reached = [one.score.step_time_s for one in self.found]
+        promised = self.incumbent
         for plan in sorted(legal, key=lambda p: (bounds[p], p.label)):
             if bounds[plan] > promised * (1 + 1e-12) or self._out_of_time(bool(ready)):
                 self._skip(plan, None, bounds[plan], promised)
@@ -60,7 +72,8 @@ class Search:
                     self._stop()
                     started = variant
                 known = started.best_known()
-                promised = min(promised, known)
+                reached = sorted([*reached, known])[: self.options.top]
+                promised = reached[-1] if len(reached) == self.options.top else np.inf
                 ready.append((known, floor, plan.label, started))
         # the most promising start first: its solve gives the cutoff that ends the others early
         for _, floor, _, variant in sorted(ready, key=lambda entry: entry[:3]):
@@ -150,7 +163,8 @@ class Search:
             solves=outcome.records,
         )
         if step_s < self.incumbent:
-            self.best = outcome
+            # a stable sort: of equally fast ones the first found stays first
+            self.found = sorted([*self.found, outcome], key=lambda one: one.score.step_time_s)[: self.options.top]
 
     def failure(self) -> SolveError | KeyboardInterrupt:
         """Why there is no mapping at all."""

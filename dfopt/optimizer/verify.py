@@ -68,6 +68,7 @@ def verify(result: Result, time_limit: float = 60.0) -> Verification:
         return Verification("wrong", None, (*problems, f"the mapping does not fit graph and system: {error}"))
     problems += [f"limit broken: {violation}" for violation in score.violations]
     problems += _differences("$.score", score.to_data(), result.score.to_data())
+    problems += _alternatives(result)
     claims = {
         "step_time_s": (result.step_time_s, score.step_time_s),
         "utilization": (result.utilization, score.utilization),
@@ -123,6 +124,29 @@ def _contents(result: Result) -> list[str]:
     except KeyError as missing:
         return [*found, f"$.mapping.kernels: kernel {missing} is not mapped"]
     return found if same else [*found, "$.matrices: not those of the mapping"]
+
+
+def _alternatives(result: Result) -> list[str]:
+    """What is wrong with the next best mappings: each is judged again; that nothing comes before them is not shown."""
+    found, before = [], result.step_time_s
+    drawn = {graph.microbatch: graph for graph in (result.graph, *result.variants)}
+    for i, one in enumerate(result.alternatives or ()):
+        where = f"$.alternatives[{i}]"
+        graph = drawn.get(one.microbatch)
+        if graph is None:
+            found.append(f"{where}.microbatch: no graph here has {one.microbatch}")
+            continue
+        try:
+            score = evaluate(one.mapping, graph, result.system, result.assumptions)
+        except DfoptError as error:
+            found.append(f"{where}.mapping: does not fit graph and system: {error}")
+            continue
+        found += [f"{where}: limit broken: {violation}" for violation in score.violations]
+        found += _differences(f"{where}.step_time_s", score.step_time_s, one.step_time_s)
+        if one.step_time_s < before:
+            found.append(f"{where}.step_time_s: faster than what stands before it")
+        before = one.step_time_s
+    return found
 
 
 def _differences(path: str, mine: Any, theirs: Any) -> list[str]:
