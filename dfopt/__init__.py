@@ -13,12 +13,14 @@ if TYPE_CHECKING:
     from dfopt.documents.plan import Plan
     from dfopt.documents.result import Result
     from dfopt.documents.score import Score
+    from dfopt.documents.stack import Stack
     from dfopt.documents.study import Study
     from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
     from dfopt.documents.zoo import zoo
     from dfopt.judge import evaluate
     from dfopt.machines.compose import compose, load_system
     from dfopt.machines.fields import with_fields
+    from dfopt.machines.stacks import load_stack, with_stack
     from dfopt.optimizer import Progress, dump_models, optimize
     from dfopt.physics.cost import system_cost
     from dfopt.studies.runs import Runs
@@ -42,6 +44,7 @@ _HOME = {
     "Runs": "studies.runs",
     "Score": "documents.score",
     "Sram": "documents.system",
+    "Stack": "documents.stack",
     "Study": "documents.study",
     "System": "documents.system",
     "Tensor": "documents.graph",
@@ -49,12 +52,14 @@ _HOME = {
     "dump_models": "optimizer",
     "evaluate": "judge",
     "load_graph": "workloads",
+    "load_stack": "machines.stacks",
     "load_system": "machines.compose",
     "optimize": "optimizer",
     "profile": "documents.assumptions",
     "sweep": "studies.sweep",
     "system_cost": "physics.cost",
     "with_fields": "machines.fields",
+    "with_stack": "machines.stacks",
     "zoo": "documents.zoo",
 }
 
@@ -74,6 +79,7 @@ __all__ = [
     "Runs",
     "Score",
     "Sram",
+    "Stack",
     "Study",
     "System",
     "Tensor",
@@ -81,12 +87,14 @@ __all__ = [
     "dump_models",
     "evaluate",
     "load_graph",
+    "load_stack",
     "load_system",
     "optimize",
     "profile",
     "sweep",
     "system_cost",
     "with_fields",
+    "with_stack",
     "zoo",
 ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Any
 
@@ -12,9 +13,10 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import KINDS as ZOOS
-from dfopt.documents.zoo import find, is_path, one, zoo
+from dfopt.documents.zoo import Kind, find, is_path, one, zoo
 from dfopt.errors import DocumentError, Issue, NotInZoo, close_matches
 from dfopt.machines.compose import expand_system
+from dfopt.machines.stacks import expand_stack
 from dfopt.workloads import expand, load_graph
 
 
@@ -24,7 +26,8 @@ def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Docu
     Parameters
     ----------
     name_or_path : str
-        What to load; an existing file wins over the zoo.
+        What to load; an existing file wins over the zoo. A name that is on several shelves of the zoo can have its
+        shelf before it: ``stacks/hbm3``.
     overrides : dict, optional
         Workload parameters of a graph.
 
@@ -38,7 +41,10 @@ def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Docu
     >>> load_any("sn10-8-ring").chips
     8
     """
-    if is_path(name_or_path):
+    shelf = _shelf_of(name_or_path)
+    if shelf is not None:
+        name_or_path = name_or_path.partition("/")[2]
+    elif is_path(name_or_path):
         path = find("graphs", name_or_path)
         data = load_strict(path)  # once: it may be a pipe
         kind = kind_of(data, str(path))
@@ -51,6 +57,7 @@ def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Docu
         if shelf is None:
             everything = [*(name for each in ZOOS for name in zoo(each)), *PROFILES]
             raise NotInZoo(name_or_path, close_matches(name_or_path, everything, 0.5), "|".join([*ZOOS, "assumptions"]))
+    if shelf is not None:
         kind, path = one(shelf), find(shelf, name_or_path)
     if kind == "graph":
         return load_graph(name_or_path, **(overrides or {}))
@@ -60,12 +67,20 @@ def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Docu
     return _of_kind(kind, load_strict(path), path)
 
 
+def _shelf_of(text: str) -> Kind | None:
+    """The shelf that a text such as ``stacks/hbm3`` names, if it is no file and the zoo has it."""
+    shelf, _, name = text.partition("/")
+    return next((kind for kind in ZOOS if kind == shelf and not os.path.exists(text) and name in zoo(kind)), None)
+
+
 def _of_kind(kind: str, data: dict[str, Any], path: Path) -> Document:
-    """A parsed file as a document; graphs and systems may be written in terms of a workload, or of parts."""
+    """A parsed file as a document; graphs, systems and stacks may be written in terms of others."""
     if kind == "graph":
         return expand(data, path)
     if kind == "system":
         return expand_system(data, path)
+    if kind == "stack":
+        return expand_stack(data, path)
     return KINDS[kind].from_data(data, str(path))
 
 

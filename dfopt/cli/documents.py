@@ -15,7 +15,8 @@ from dfopt.cli.common import JsonFlag, ParamOpt, app, emit, errors, importer
 @app.command("list")
 def list_zoo(
     kind: Annotated[
-        str, typer.Argument(metavar="KIND", help="graphs, systems, chips, memories, links, topologies, assumptions")
+        str,
+        typer.Argument(metavar="KIND", help="graphs, systems, chips, memories, links, topologies, stacks, assumptions"),
     ],
     as_json: JsonFlag = False,
 ) -> None:
@@ -40,7 +41,7 @@ def show(
     param: ParamOpt = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Show a graph, system, result or any other document."""
+    """Show a graph, system, stack, result or any other document; `stacks/hbm3` names the shelf of the zoo too."""
     with errors():
         from dfopt.library import load_any
         from dfopt.physics.ops import flop
@@ -93,7 +94,7 @@ def check(
 def schema(
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND", help="graph, system, plan, mapping, result, study, ..."),
+        typer.Argument(metavar="KIND", help="graph, system, stack, plan, mapping, result, study, ..."),
     ],
 ) -> None:
     """Print the JSON Schema of a document kind."""
@@ -105,10 +106,12 @@ def schema(
         if kind not in KINDS:
             raise PlanError(f"schema: expected one of {', '.join(KINDS)}, found {kind!r}")
         from dfopt.machines.compose import system_schema
+        from dfopt.machines.stacks import stack_schema
         from dfopt.workloads import graph_schema
 
-        whole = {"graph": graph_schema, "system": system_schema}.get(kind, lambda: schema_json(KINDS[kind]))
-        typer.echo(json.dumps(whole(), indent=1))
+        own = {"graph": graph_schema, "system": system_schema, "stack": stack_schema}
+        whole = own[kind]() if kind in own else schema_json(KINDS[kind])
+        typer.echo(json.dumps(whole, indent=1))
 
 
 @importer.command("dfmodel")

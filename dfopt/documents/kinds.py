@@ -14,6 +14,7 @@ from dfopt.documents.pins import Pins
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
+from dfopt.documents.stack import Stack
 from dfopt.documents.study import Study
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
@@ -25,6 +26,7 @@ KINDS: dict[str, type[Document]] = {
     "memory": MemoryPart,
     "link": LinkPart,
     "topology": TopologyPart,
+    "stack": Stack,
     "assumptions": Assumptions,
     "pins": Pins,
     "plan": Plan,

@@ -7,7 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from dfopt.documents.base import Part
-from dfopt.units import Bandwidth, Seconds
+from dfopt.units import Bandwidth, Bytes, Seconds
 
 
 class Link(Part):
@@ -22,6 +22,10 @@ class Link(Part):
     bandwidth: Bandwidth = Field(gt=0, description="per link and direction")
     latency: Seconds = Field(default=0.0, ge=0, description="of one hop; through a switch: chip to chip")
     tier: Literal["package", "node", "rack", "cluster"] | None = Field(default=None, description="where the link runs")
+    packet_payload: Bytes | None = Field(
+        default=None, gt=0, description="most bytes of a message in one packet, for collective_model: two_stage"
+    )
+    packet_header: Bytes | None = Field(default=None, ge=0, description="bytes that each packet carries beside them")
     usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of the link in USD per GB/s")
     w_per_gb_s: float | None = Field(default=None, ge=0, description="power of the link in W per GB/s")
     switch_usd_per_gb_s: float | None = Field(

@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Document, Part
 from dfopt.documents.plan import Plan
+from dfopt.units import Ratio, Seconds
 
 Sharding = Literal["outer", "m", "k", "n", "none", "even"]
 
@@ -27,6 +28,21 @@ class KernelMapping(Part):
     tiles: int = Field(default=1, ge=1, description="compute tiles of the chip given to it")
 
 
+class Clock(Part):
+    """A partition that runs below the nominal frequency, to keep the chip cool."""
+
+    stage: int = Field(default=0, ge=0)
+    partition: int = Field(ge=0)
+    frequency: Ratio = Field(gt=0, le=1, description="share of the nominal frequency of compute; memory keeps its own")
+
+
+class Pause(Part):
+    """Idle time at the end of every evaluation of a stage's kernels."""
+
+    stage: int = Field(default=0, ge=0)
+    time: Seconds = Field(gt=0)
+
+
 class Mapping(Document):
     """A complete two-level mapping of a graph onto a system: a plan, and a place for each kernel."""
 
@@ -37,6 +53,8 @@ class Mapping(Document):
     plan: Plan
     kernels: tuple[KernelMapping, ...] = Field(min_length=1)
     tile_count: int = Field(default=1, ge=1, description="tiles that the streamed axis is cut into")
+    clocks: tuple[Clock, ...] | None = Field(default=None, description="partitions below the nominal frequency")
+    pauses: tuple[Pause, ...] | None = Field(default=None, description="stages that wait to cool")
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Self:

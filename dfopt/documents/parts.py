@@ -1,4 +1,4 @@
-"""Parts of systems as documents of their own: a chip, a memory, a link, a topology.
+"""Parts of systems as documents of their own: a chip, a memory, a link, a topology, a stack of dies.
 
 A system file names them, see :mod:`dfopt.machines`; the zoo's are in ``systems/chips`` and so on. A part says
 what it is (``name``, ``description``, ``source``) and has the fields that it has inside a system.
@@ -12,6 +12,7 @@ from pydantic import Field
 
 from dfopt.documents.base import Document
 from dfopt.documents.link import Link
+from dfopt.documents.stack import Stack
 from dfopt.documents.system import ChipBody, Dram
 from dfopt.documents.zoo import Kind
 
@@ -71,9 +72,10 @@ class TopologyPart(Document):
     roles: tuple[str, ...] | None = Field(default=None, description="which link each dim takes, such as scale_up")
 
 
-PARTS: Final[dict[Kind, type[ChipPart] | type[MemoryPart] | type[LinkPart] | type[TopologyPart]]] = {
+PARTS: Final[dict[Kind, type[ChipPart | MemoryPart | LinkPart | TopologyPart | Stack]]] = {
     "chips": ChipPart,
     "memories": MemoryPart,
     "links": LinkPart,
     "topologies": TopologyPart,
+    "stacks": Stack,
 }

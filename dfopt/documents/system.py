@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator
-from typing import ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
 from dfopt.documents.base import Document, Part
 from dfopt.documents.graph import CollectiveKind
+from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.units import Bandwidth, Bytes, Flop, FlopRate, Hertz, Ratio, Seconds
 
@@ -153,6 +154,16 @@ class NetworkDim(Part):
     factors: dict[CollectiveKind, CollectiveFactor] = Field(
         default_factory=dict, description="measured figures of collectives on this dim; none = the formula's own"
     )
+    packet_payload: Bytes | None = Field(
+        default=None,
+        gt=0,
+        description="of collective_model: two_stage only: most bytes of a message in one packet; none = no packets",
+    )
+    packet_header: Bytes | None = Field(
+        default=None,
+        ge=0,
+        description="of collective_model: two_stage only: bytes that each packet carries beside its payload",
+    )
 
     link_usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of a link in USD per GB/s")
     link_w_per_gb_s: float | None = Field(default=None, ge=0, description="power of a link in W per GB/s")
@@ -168,6 +179,15 @@ class NetworkDim(Part):
         if self.in_network_reduction and self.topology != "switch":
             raise ValueError(
                 f"in_network_reduction is a feature of switches, found topology {self.topology}: leave it out"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _headers_need_packets(self) -> Self:
+        if self.packet_header and self.packet_payload is None:
+            raise ValueError(
+                f"packet_header: found {self.packet_header:g} B per packet, but no packet_payload: give it, or leave"
+                " packet_header out"
             )
         return self
 
@@ -243,6 +263,18 @@ def split_part_name(name: str) -> tuple[str, int | None, int]:
     return dim, int(size) if size else None, int(stride) if stride else 1
 
 
+def _at_stack(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
+    """A stack whose issues are told at its place in the system."""
+    try:
+        return handler(value)
+    except SystemSpecError as error:
+        issues = [Issue("$.stack" + issue.where[1:], issue.message, issue.remedy) for issue in error.issues]
+        raise SystemSpecError(error.path, issues) from None
+
+
+ChipStack = Annotated[Stack, WrapValidator(_at_stack)]
+
+
 class System(Document):
     """A machine of ``chips`` equal chips on a product of network dimensions."""
 
@@ -255,6 +287,9 @@ class System(Document):
     network: tuple[NetworkDim, ...] = Field(default=(), max_length=8)
     collective_overhead: Seconds = Field(
         default=0.0, ge=0, description="software cost of starting one collective, whatever its size"
+    )
+    stack: ChipStack | None = Field(
+        default=None, description="the chip as a stack of dies; none = the judge has no physics of it"
     )
 
     @property

@@ -8,7 +8,7 @@ from typing import Final, Literal, NoReturn, get_args
 
 from dfopt.errors import DocumentError, Issue, NotInZoo, close_matches
 
-Kind = Literal["graphs", "systems", "chips", "memories", "links", "topologies"]
+Kind = Literal["graphs", "systems", "chips", "memories", "links", "topologies", "stacks"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 PART_KINDS: Final[tuple[Kind, ...]] = KINDS[2:]  # what systems are made of; in folders of systems/
 _PACKAGE: Final = Path(__file__).resolve().parents[1]

@@ -7,6 +7,7 @@ A composed system file::
     chip: sn30                          # or {part: sn30, compute_utilization: 0.8}, a path, or a chip's own fields
     memory: ddr4                        # or {part: hbm3-stack, count: 5}; may be left out if the chip has a dram
     network: {topology: torus, sizes: [4, 2], links: pcie-4}
+    stack: hybrid-vault                 # or {part: hybrid-vault, ambient: 35 degC}; its memory, if none is given here
 
 ``network`` is a topology, or the part of one (``{part: torus-2d-1024, links: pcie-4}``), or a list of dims, each
 with its fields or with a ``link``. ``links`` is one for all dims, a list with one for each, or, for a topology
@@ -26,12 +27,14 @@ from pydantic import BaseModel, Field, create_model
 from dfopt.documents.base import Document, Part, schema_json
 from dfopt.documents.link import Link
 from dfopt.documents.parts import Size
+from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.system import Chip, ChipBody, Dram, NetworkDim, System
+from dfopt.documents.system import Chip, ChipBody, ChipStack, Dram, NetworkDim, System
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, SystemSpecError, json_path
 from dfopt.machines.fields import with_fields
 from dfopt.machines.references import Resolver, folder_of
+from dfopt.machines.stacks import memory_issues, memory_of, stack_data
 from dfopt.machines.topologies import expand
 from dfopt.units import Seconds
 
@@ -126,13 +129,12 @@ def expand_system(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data
     for key, resolve in (("chip", resolver.chip), ("memory", resolver.memory), ("network", resolver.network)):
         if key in whole:
             whole[key] = resolve(whole[key], f"$.{key}")
+    if "stack" in whole:
+        whole["stack"] = stack_data(resolver, whole["stack"], "$.stack", file)
     if resolver.issues:
         raise DocumentError(file, resolver.issues)
     form: Any = _form_of(whole).from_data(whole, file)
-    dram = form.memory or form.chip.dram
-    if dram is None:
-        message = f"the key is missing, and chip {form.chip.name!r} comes without a memory"
-        raise DocumentError(file, [Issue("$.memory", message, "name one: `dfopt list memories`")])
+    dram = _memory(form, data, file)
     try:
         return System(
             name=form.name,
@@ -141,6 +143,7 @@ def expand_system(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data
             chip=Chip(**{**dict(form.chip), "dram": dram}),
             network=_dims(form.network, file),
             collective_overhead=form.collective_overhead,
+            stack=form.stack,
         )
     except SystemSpecError as error:  # a check of the whole, which does not know the file
         raise SystemSpecError(file, error.issues) from None
@@ -152,6 +155,7 @@ def compose(
     chip: str | Mapping[str, Any] | Chip,
     memory: str | Mapping[str, Any] | Dram | None = None,
     network: str | Mapping[str, Any] | Sequence[Mapping[str, Any] | NetworkDim] = (),
+    stack: str | Mapping[str, Any] | Stack | None = None,
     overrides: Mapping[str, Any] | None = None,
 ) -> System:
     """A system from parts, as a system file names them; see the top of this module.
@@ -162,6 +166,8 @@ def compose(
         Of the system; made of the parts' names if not given.
     chip, memory, network
         A part's name, a path, or data with units as in a file; or a model. ``memory`` goes before the chip's own.
+    stack
+        The chip as a stack of dies, named in the same ways; its memory is the chip's if no ``memory`` is given.
     overrides
         See `with_fields`.
 
@@ -176,8 +182,10 @@ def compose(
     >>> made.name, made.chips, made.chip.dram.bandwidth
     ('sn30-ddr4-torus-2d-1024-pcie-4', 1024, 200000000000.0)
     """
-    parts = {"chip": _data(chip), "network": _data(network)} | ({} if memory is None else {"memory": _data(memory)})
-    named = name or "-".join(_words(parts.get("chip"), parts.get("memory"), parts["network"])) or "composed"
+    parts = {"chip": _data(chip), "network": _data(network)}
+    parts |= {key: _data(value) for key, value in (("memory", memory), ("stack", stack)) if value is not None}
+    words = _words(*(parts.get(key) for key in ("chip", "memory", "stack", "network")))
+    named = name or "-".join(words) or "composed"
     system = expand_system({"schema": System.SCHEMA, "name": named, **parts}, named)
     return with_fields(system, overrides, named) if overrides else system
 
@@ -191,6 +199,7 @@ def system_schema() -> dict[str, Any]:
         chip=(reference, ...),
         memory=(reference | None, None),
         network=(reference | list[dict[str, Any]], []),
+        stack=(reference | None, None),
     )
     forms = [schema_json(System), schema_json(composed)]
     whole: dict[str, Any] = {"title": "System", "anyOf": forms, "$defs": {}}
@@ -202,15 +211,33 @@ def system_schema() -> dict[str, Any]:
 
 def _is_composed(data: Mapping[str, Any]) -> bool:
     """Whether anything is named; all else is an explicit system, and wrong if it is none."""
-    chip, network = data.get("chip"), data.get("network")
+    chip, network, stack = data.get("chip"), data.get("network"), data.get("stack")
     dims = network if isinstance(network, list | tuple) else []
     return (
         isinstance(chip, str)
         or (isinstance(chip, Mapping) and "part" in chip)
+        or isinstance(stack, str)
+        or (isinstance(stack, Mapping) and ("part" in stack or (isinstance(chip, Mapping) and "dram" not in chip)))
         or "memory" in data
         or isinstance(network, str | Mapping)
         or any(isinstance(dim, Mapping) and "link" in dim for dim in dims)
     )
+
+
+def _memory(form: Any, data: Mapping[str, Any], file: str) -> Dram:
+    """The memory of the chip: the system's, or the stack's, or what the chip's part comes with."""
+    chip, stack = data.get("chip"), form.stack
+    written = isinstance(chip, Mapping) and chip.get("dram") is not None  # here, and not in the file of a part
+    given: Dram | None = form.memory or (form.chip.dram if written or stack is None else None)
+    if given is None:
+        if stack is None:
+            message = f"the key is missing, and chip {form.chip.name!r} comes without a memory"
+            raise DocumentError(file, [Issue("$.memory", message, "name one: `dfopt list memories`")])
+        return memory_of(stack, form.chip.dram)
+    issues = memory_issues(given, stack, "$.memory" if form.memory else "$.chip.dram") if stack else []
+    if issues:
+        raise SystemSpecError(file, issues)
+    return given
 
 
 def _form_of(data: Mapping[str, Any]) -> type[_Composed]:
@@ -229,6 +256,7 @@ def _form_of(data: Mapping[str, Any]) -> type[_Composed]:
         __base__=_Composed,
         chip=(_ChipForm, ...),
         memory=(Dram | None, None),
+        stack=(ChipStack | None, None),
         network=(wiring if isinstance(network, Mapping) else tuple[NetworkDim, ...], ()),
     )
 
@@ -316,6 +344,8 @@ def _product(network: Any, links: tuple[Link, ...], file: str) -> tuple[NetworkD
             "link_bandwidth": link.bandwidth,
             "latency": link.latency,
             "tier": link.tier,
+            "packet_payload": link.packet_payload,
+            "packet_header": link.packet_header,
         }
         for name, kind, size, link in zip(names, kinds, network.sizes, links, strict=True)
     ]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from typing import Any, NoReturn
+from collections.abc import Mapping
+from typing import Any
 
 from dfopt.documents.system import System
-from dfopt.errors import DocumentError, Issue, did_you_mean, json_path
+from dfopt.machines.replace import replaced
+from dfopt.machines.stacks import stack_at, with_stack
 
 __all__ = ["with_fields"]
 
@@ -20,7 +21,9 @@ def with_fields(system: System, fields: Mapping[str, Any], name: str | None = No
         What to start from.
     fields
         ``chip.sram.capacity`` -> value with its unit, as in a file; a dim is meant by its name or position:
-        ``network.x.size``. Nothing takes an optional field away.
+        ``network.x.size``, and so is a die: ``stack.dies.dram.count``. ``stack`` -> a stack's name, or what else a
+        system file may say there, replaces the stack and, with its bandwidth and capacity, the memory; nothing
+        (``None``) takes the stack away. Else nothing takes an optional field away.
     name
         What errors call it; the system's own name if not given.
 
@@ -35,37 +38,18 @@ def with_fields(system: System, fields: Mapping[str, Any], name: str | None = No
     >>> faster = with_fields(load_system("sn10-8-ring"), {"network.ring.link_bandwidth": "50 GB/s"})
     >>> faster.network[0].link_bandwidth
     50000000000.0
+    >>> with_fields(faster, {"stack": "hbm2"}).chip.dram.bandwidth
+    1024000000000.0
     """
     file = name or system.name
-    data = system.to_data()
-    for field, value in fields.items():
-        here: Any = data
-        path: list[str | int] = []
-        *above, last = field.split(".")
-        for step in above:
-            path.append(_key(here, step, path, file))
-            if isinstance(here, dict) and step not in here:
-                remedy = did_you_mean(step, [key for key, item in here.items() if isinstance(item, dict | list)])
-                _fail(file, path, "there is no such part", remedy)
-            here = here[path[-1]]
-        here[_key(here, last, path, file)] = value  # an unknown key at the end is found by the validation below
-    return System.from_data(data, file)
+    rest = dict(fields)
+    if "stack" in rest:
+        system = _stacked(system, rest.pop("stack"), file)
+    return System.from_data(replaced(system.to_data(), rest, file), file) if rest else system
 
 
-def _key(here: Any, step: str, above: Sequence[str | int], file: str) -> str | int:
-    """The key or the position that a step means."""
-    if isinstance(here, list):
-        names = [dim["name"] for dim in here]
-        if step in names:
-            return names.index(step)
-        if step.isdigit() and int(step) < len(here):
-            return int(step)
-        remedy = did_you_mean(step, names, f"dims: {', '.join(names) or 'none'}")
-        _fail(file, [*above, step], "there is no such network dim", remedy)
-    if not isinstance(here, dict):
-        _fail(file, [*above, step], f"{json_path(*above)} has no fields of its own", "check the spelling")
-    return step
-
-
-def _fail(file: str, steps: Sequence[str | int], message: str, remedy: str) -> NoReturn:
-    raise DocumentError(file, [Issue(json_path(*steps), message, remedy)])
+def _stacked(system: System, stack: Any, file: str) -> System:
+    """The system with another stack, or with none."""
+    if stack is None:
+        return system.model_copy(update={"stack": None})
+    return with_stack(system, stack_at(stack, "$.stack", file))

@@ -17,7 +17,7 @@ from dfopt.documents.zoo import PART_KINDS, Kind, find, is_path, one, zoo
 from dfopt.errors import DocumentError, Issue, close_matches, shown
 from dfopt.units import exact, parse
 
-__all__ = ["Resolver", "folder_of"]
+__all__ = ["Resolver", "folder_of", "merged"]
 
 # What a part file says about itself and a system has no field for.
 _ABOUT: Final = {kind: ("schema", "description", "source", *(["name"] if kind != "chips" else [])) for kind in PARTS}
@@ -58,7 +58,7 @@ class Resolver:
             count = value.pop("count")
             if isinstance(count, bool) or not isinstance(count, int) or count < 1:
                 remedy = "how many of the part make up the memory of one chip"
-                self._wrong(f"{where}.count", f"found {shown(count)}, expected a whole number of 1 or more", remedy)
+                self.wrong(f"{where}.count", f"found {shown(count)}, expected a whole number of 1 or more", remedy)
                 count = 1
         data = self._part("memories", value, where)
         if count > 1 and isinstance(data, dict):
@@ -89,7 +89,7 @@ class Resolver:
             return value
         link = self.link(value["link"], f"{where}.link")
         if not isinstance(link, Mapping):
-            self._wrong(f"{where}.link", f"found {shown(link)}, expected a link", "name one, or give its fields")
+            self.wrong(f"{where}.link", f"found {shown(link)}, expected a link", "name one, or give its fields")
             return value
         renamed = {_IN_A_DIM.get(key, key): item for key, item in link.items()}
         return {**renamed, **{key: item for key, item in value.items() if key != "link"}}
@@ -109,21 +109,22 @@ class Resolver:
             return value
         name = value["part"]
         if not isinstance(name, str):
-            self._wrong(f"{where}.part", f"found {shown(name)}, expected the name of a {one(kind)}", "see `dfopt list`")
+            self.wrong(f"{where}.part", f"found {shown(name)}, expected the name of a {one(kind)}", "see `dfopt list`")
             return value
         data = self._load(kind, name, f"{where}.part")
         changes = {key: item for key, item in value.items() if key != "part"}
-        return _merged(data, changes) if isinstance(data, dict) else data
+        return merged(data, changes) if isinstance(data, dict) else data
 
     def _load(self, kind: Kind, name: str, where: str) -> Any:
-        path = self._find(kind, name, where)
+        path = self.find(kind, name, where)
         if path is None:
             return None
         data = load_strict(path)
         PARTS[kind].from_data(data, str(path))  # what is wrong in the part's file is told with that file's name
         return {key: item for key, item in data.items() if key not in _ABOUT[kind]}
 
-    def _find(self, kind: Kind, name: str, where: str) -> Path | None:
+    def find(self, kind: Kind, name: str, where: str) -> Path | None:
+        """The file of a part's name or path; none if there is none, which is then among the issues."""
         beside = self.folder / name if self.folder is not None and is_path(name) else None
         if beside is not None and beside.is_file():
             return beside
@@ -136,23 +137,30 @@ class Resolver:
                 self.issues += [Issue(where, f"{issue.message}: {name!r}", issue.remedy) for issue in error.issues]
             elif elsewhere is not None:
                 message = f"found the name of a {one(elsewhere)}, expected a {one(kind)}"
-                self._wrong(where, f"{message}: {name!r}", f"{kind}: {_listed(here)}")
+                self.wrong(where, f"{message}: {name!r}", f"{kind}: {_listed(here)}")
             else:
                 close = " or ".join(map(repr, close_matches(name, here, 0.5)))
                 message = f"no {one(kind)} of this name and no file: {name!r}"
-                self._wrong(where, message, f"did you mean {close}?" if close else f"{kind}: {_listed(here)}")
+                self.wrong(where, message, f"did you mean {close}?" if close else f"{kind}: {_listed(here)}")
             return None
 
-    def _wrong(self, where: str, message: str, remedy: str) -> None:
+    def wrong(self, where: str, message: str, remedy: str) -> None:
+        """Take down an issue."""
         self.issues.append(Issue(where, message, remedy))
 
 
-def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
-    """The changes over the base, mapping into mapping."""
+def merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> dict[str, Any]:
+    """The changes over the base, mapping into mapping.
+
+    Examples
+    --------
+    >>> merged({"a": {"b": 1, "c": 2}}, {"a": {"c": 3}})
+    {'a': {'b': 1, 'c': 3}}
+    """
     made = deepcopy(dict(base))
     for key, value in changes.items():
         inner = made.get(key)
-        made[key] = _merged(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
+        made[key] = merged(inner, value) if isinstance(inner, dict) and isinstance(value, Mapping) else value
     return made
 
 

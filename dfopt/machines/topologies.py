@@ -211,7 +211,16 @@ def expand(
     build = _BUILD.get(topology, _product)
     figures = build(tuple(sizes), each, tuple(taper))
     return tuple(
-        NetworkDim(name=name, topology=wiring, size=size, link_bandwidth=bandwidth, latency=latency, tier=link.tier)
+        NetworkDim(
+            name=name,
+            topology=wiring,
+            size=size,
+            link_bandwidth=bandwidth,
+            latency=latency,
+            tier=link.tier,
+            packet_payload=link.packet_payload,
+            packet_header=link.packet_header,
+        )
         for name, wiring, size, link, (bandwidth, latency) in zip(
             names or known.names, known.wirings, sizes, each, figures, strict=False
         )

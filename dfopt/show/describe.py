@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from rich.console import RenderableType
+from rich.console import Group, RenderableType
 
 from dfopt.documents.base import Document
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
+from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.documents.system import System
+from dfopt.show.stacks import stack_report
 from dfopt.show.tables import graph_report, result_report, score_report, system_report
 
 
@@ -21,7 +23,11 @@ def report(document: Document, flop: list[float] | None = None) -> RenderableTyp
     if isinstance(document, Graph):
         return graph_report(document, flop or [0.0] * len(document.kernels))
     if isinstance(document, System):
+        if document.stack is not None:
+            return Group(system_report(document), "", stack_report(document.stack))
         return system_report(document)
+    if isinstance(document, Stack):
+        return stack_report(document)
     if isinstance(document, Result):
         return result_report(document)
     if isinstance(document, Score):

@@ -234,7 +234,13 @@ def documents() -> dict[str, Data]:
         },
         **{
             kind: json.loads(call("show", name, "--json").out)
-            for kind, name in (("chip", "sn30"), ("memory", "ddr4"), ("link", "pcie-4"), ("topology", "torus-2d-1024"))
+            for kind, name in (
+                ("chip", "sn30"),
+                ("memory", "ddr4"),
+                ("link", "pcie-4"),
+                ("topology", "torus-2d-1024"),
+                ("stack", "hybrid-vault"),
+            )
         },
     }
 
@@ -246,7 +252,7 @@ def test_schema_accepts_the_dumped_document(kind: str, documents: dict[str, Data
     schema = json.loads(answer.out)
     document = documents[kind]
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
-    form = schema["anyOf"][0] if kind in ("graph", "system") else schema
+    form = schema["anyOf"][0] if kind in ("graph", "system", "stack") else schema
     assert form["properties"]["schema"]["const"] == document["schema"]
     accept(document, form, schema)
     with pytest.raises(AssertionError):

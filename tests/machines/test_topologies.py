@@ -21,7 +21,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.link import Link
 from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import SystemSpecError
-from dfopt.machines.compose import load_system
+from dfopt.machines.compose import compose, load_system
 from dfopt.machines.topologies import TOPOLOGIES, expand
 from dfopt.physics.collectives import Collective, Dim, affine_cost, bisection_bound
 from dfopt.physics.network import communication_seconds, dim_of
@@ -278,3 +278,11 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
         expand("dgx_2", (0, 2, 3), [ONE, ONE], ["a"], taper=[0.5])
     places = [issue.where for issue in caught.value.issues]
     assert places == ["$.sizes", "$.sizes[0]", "$.links", "$.names", "$.taper", "$.taper[0]"]
+
+
+@pytest.mark.parametrize("topology", ["torus", ["ring", "switch"]])
+def test_the_packets_of_a_link_are_those_of_its_dims(topology: object) -> None:
+    """Named topologies and plain products alike."""
+    link = {"bandwidth": "25 GB/s", "packet_payload": "256 B", "packet_header": "32 B"}
+    made = compose(chip="sn30", memory="ddr4", network={"topology": topology, "sizes": [4, 2], "links": link})
+    assert [(dim.packet_payload, dim.packet_header) for dim in made.network] == [(256.0, 32.0)] * 2

@@ -12,6 +12,7 @@ from dfopt.documents.parts import PARTS, ChipPart
 from dfopt.documents.system import System
 from dfopt.documents.zoo import KINDS, PART_KINDS, find, one, zoo
 from dfopt.machines.compose import compose, load_system
+from dfopt.machines.stacks import load_stack
 from dfopt.machines.topologies import TOPOLOGIES
 from dfopt.machines.trends import STUDY_CHIPS, trend
 from dfopt.physics.cost import FIG9, power_of_compute, price_of_compute, system_cost
@@ -21,7 +22,7 @@ ALL_PARTS = [(kind, name) for kind in PART_KINDS for name in zoo(kind)]
 
 @pytest.mark.parametrize("kind, name", ALL_PARTS)
 def test_every_part_loads(kind: str, name: str, tmp_path: Path) -> None:
-    part = PARTS[kind].load(find(kind, name))
+    part = load_stack(name) if kind == "stacks" else PARTS[kind].load(find(kind, name))  # stacks may be derived
     assert part.source and part.description
     if kind != "chips":  # the name of a chip is the product's
         assert part.name == name
@@ -74,7 +75,7 @@ def test_topologies_are_named_ones_or_plain_products(name: str) -> None:
 
 def test_kinds_of_the_zoo() -> None:
     assert zoo("systems") == sorted(path.stem for path in find("systems", "sn10-8-ring").parent.glob("*.yaml"))
-    assert [one(kind) for kind in KINDS] == ["graph", "system", "chip", "memory", "link", "topology"]
+    assert [one(kind) for kind in KINDS] == ["graph", "system", "chip", "memory", "link", "topology", "stack"]
     assert not set(zoo("chips")) & set(zoo("systems"))
 
 

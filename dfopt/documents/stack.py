@@ -1,0 +1,222 @@
+"""A chip as a stack of dies: what the judge needs to say how fast the memory really is and how hot it gets."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import Document, Part
+from dfopt.documents.stack_dram import DramStack
+from dfopt.documents.stack_parts import Bond, Die, Package, SinkPackage, Tile
+from dfopt.errors import Issue, SystemSpecError
+from dfopt.units import Joules, JoulesPerByte, Kelvin, Metres, Ratio, Watts
+
+__all__ = ["Level", "Limits", "LogicEnergies", "Stack"]
+
+
+class LogicEnergies(Part):
+    """Energy on the logic die at nominal voltage; what is dynamic goes with the square of the voltage."""
+
+    flop: Joules = Field(ge=0, description="one FLOP, operands from the nearest registers")
+    sram: JoulesPerByte = Field(ge=0, description="one byte read from or written to SRAM")
+    noc: JoulesPerByte = Field(default=0.0, ge=0, description="one byte across the on-chip network")
+    network: JoulesPerByte = Field(default=0.0, ge=0, description="one byte sent to another chip")
+    idle: Watts = Field(default=0.0, ge=0, description="clock and all else that does not stop, at nominal frequency")
+
+
+class Level(Part):
+    """One operating point: frequency and voltage as shares of the nominal ones."""
+
+    frequency: Ratio = Field(gt=0, le=1)
+    voltage: Ratio = Field(gt=0, le=1)
+
+
+class Limits(Part):
+    """What must not be exceeded."""
+
+    logic: Kelvin | None = Field(default=None, gt=0, description="hottest point of the logic die")
+    dram: Kelvin | None = Field(default=None, gt=0, description="hottest point of the DRAM dies")
+    power: Watts | None = Field(default=None, gt=0, description="of the whole stack")
+
+
+class Stack(Document):
+    """One chip as a stack of dies on a package, with the DRAM that belongs to it."""
+
+    SCHEMA: ClassVar[str] = "dfopt/stack/1"
+
+    name: str = Field(min_length=1, max_length=200)
+    description: str = ""
+    source: str = ""
+    side_x: Metres = Field(gt=0, le=1)
+    side_y: Metres = Field(gt=0, le=1)
+    dies: tuple[Die, ...] = Field(min_length=1, max_length=64, description="from the far face to the sink")
+    package: Package
+    ambient: Kelvin = Field(gt=0)
+    far_htc_w_per_m2k: float = Field(
+        default=0.0, ge=0, le=1e6, description="second path of the heat, through bumps and board, in W/(m2 K)"
+    )
+    dram: DramStack
+    logic: LogicEnergies
+    levels: tuple[Level, ...] = Field(
+        default=(Level(frequency=1.0, voltage=1.0),), min_length=1, max_length=32, description="nominal first"
+    )
+    limits: Limits = Limits()
+    placement: Literal["contiguous", "interleaved"] = Field(
+        default="contiguous",
+        description="of a kernel's compute tiles: side by side along a snake over the floorplan, or spread over it",
+    )
+    cells: int = Field(default=16, ge=4, le=256, description="cells of the thermal grid along each side")
+
+    @property
+    def layers(self) -> tuple[Die, ...]:
+        """The dies one by one, from the far face to the sink."""
+        return _layers(self.dies)
+
+    @property
+    def logic_die(self) -> Die:
+        """The die with the compute tiles."""
+        return next(die for die in self.layers if die.kind == "logic")
+
+    @property
+    def dram_dies(self) -> tuple[Die, ...]:
+        """The DRAM dies of the stack; none if the memory is beside it."""
+        return tuple(die for die in self.layers if die.kind == "dram")
+
+    @property
+    def tiles(self) -> tuple[tuple[str, Tile], ...]:
+        """All tiles with the name of their die, in the order of dies and floorplans: the order of every power map."""
+        return _tiles(self.dies, self.side_x, self.side_y)
+
+    @property
+    def connections_needed(self) -> int:
+        """Data connections between the logic die and the DRAM dies: one for each bit of each channel; 0 without any."""
+        return self.dram.channels * self.dram.io_bits if self.dram_dies else 0
+
+    @property
+    def connections_available(self) -> float | None:
+        """Room for data connections next to the logic die: ``side_x * side_y * signal_share / pitch^2``.
+
+        Of the bond towards the DRAM dies, or of both bonds if there are some on either side. None if there are no DRAM
+        dies, or if a bond says no pitch: then nothing is known.
+        """
+        bonds = self._logic_bonds()
+        if not bonds or any(bond is None or bond.pitch is None for _, bond in bonds):
+            return None
+        area = self.side_x * self.side_y
+        return sum(area * bond.signal_share / bond.pitch**2 for _, bond in bonds if bond is not None and bond.pitch)
+
+    def _logic_bonds(self) -> list[tuple[int, Bond | None]]:
+        """Index and bond of the entries next to the logic die, on the sides that have DRAM dies."""
+        at = next(i for i, die in enumerate(self.dies) if die.kind == "logic")
+        below, above = self.dies[:at], self.dies[at + 1 :]
+        found = []
+        if any(die.kind == "dram" for die in below):
+            found.append((at - 1, below[-1].bond))
+        if any(die.kind == "dram" for die in above):
+            found.append((at, self.dies[at].bond))
+        return found
+
+    @model_validator(mode="after")
+    def _fits_together(self) -> Self:
+        issues = [*self._layer_issues()]
+        if not any(issue.where == "$.dies" for issue in issues):
+            issues += self._connection_issues()
+        issues += [*self._floorplan_issues(), *self._limit_issues()]
+        if issues:
+            raise SystemSpecError(self.name, issues)
+        return self
+
+    def _layer_issues(self) -> Iterator[Issue]:
+        logic = [i for i, die in enumerate(self.dies) if die.kind == "logic" for _ in range(die.count)]
+        if len(logic) != 1:
+            remedy = "add the die with the compute tiles" if not logic else "of one chip only one can compute"
+            yield Issue("$.dies", f"found {len(logic)} dies of kind logic, expected one", remedy)
+        seen: dict[str, int] = {}
+        for i, die in enumerate(self.dies):
+            for layer in die.layers():
+                if layer.name in seen:
+                    message = f"die {layer.name!r} is named twice, first by $.dies[{seen[layer.name]}]"
+                    yield Issue(f"$.dies[{i}].name", message, "each needs a name of its own")
+                    break
+                seen[layer.name] = i
+        if isinstance(self.package, SinkPackage):
+            widest = max(self.side_x, self.side_y)
+            if self.package.spreader.side < widest * (1 - 1e-9):
+                mm = f"{self.package.spreader.side * 1e3:.6g} mm, expected {widest * 1e3:.6g} mm or more"
+                yield Issue("$.package.spreader.side", f"found {mm}", "the spreader covers the die: make it larger")
+
+    def _connection_issues(self) -> Iterator[Issue]:
+        have, need = self.connections_available, self.connections_needed
+        if have is not None and need > have * (1 + 1e-9):
+            i, bond = self._logic_bonds()[0]
+            pitch = bond.pitch if bond is not None and bond.pitch is not None else 0.0
+            room = f"found a pitch of {pitch * 1e6:.6g} um, which has room for {have:,.0f} data connections"
+            wanted = f"expected {need:,} ({self.dram.channels} channels of {self.dram.io_bits} bits)"
+            remedy = "a finer pitch, a larger signal_share, or fewer or narrower channels"
+            yield Issue(f"$.dies[{i}].bond.pitch", f"{room}, {wanted}", remedy)
+
+    def _floorplan_issues(self) -> Iterator[Issue]:
+        slack = 1e-9 * max(self.side_x, self.side_y)
+        for i, die in enumerate(self.dies):
+            where = f"$.dies[{i}].floorplan"
+            if die.kind == "passive" or not isinstance(die.floorplan, tuple):
+                continue
+            names = [tile.name for tile in die.floorplan]
+            wanted = "compute" if die.kind == "logic" else "dram"
+            if not any(tile.kind == wanted for tile in die.floorplan):
+                yield Issue(where, f"no tile of kind {wanted} for the power of this {die.kind} die", "add one")
+            for j, tile in enumerate(die.floorplan):
+                if names.index(tile.name) != j:
+                    yield Issue(f"{where}[{j}].name", f"tile {tile.name!r} is named twice", "give each its own name")
+                if (die.kind == "dram") != (tile.kind == "dram"):
+                    fitting = "dram" if die.kind == "dram" else "compute, sram, noc or io"
+                    message = f"found {tile.kind!r} on a {die.kind} die, expected {fitting}"
+                    yield Issue(f"{where}[{j}].kind", message, "move it to a die of its kind, or rename its kind")
+                if tile.x + tile.width > self.side_x + slack or tile.y + tile.height > self.side_y + slack:
+                    corner = f"{(tile.x + tile.width) * 1e3:.6g} x {(tile.y + tile.height) * 1e3:.6g} mm"
+                    die_size = f"{self.side_x * 1e3:.6g} x {self.side_y * 1e3:.6g} mm"
+                    message = f"tile {tile.name!r} reaches to {corner}, outside the die of {die_size}"
+                    yield Issue(f"{where}[{j}]", message, "power can only be where the die is")
+            yield from _overlaps(die.floorplan, where, slack)
+
+    def _limit_issues(self) -> Iterator[Issue]:
+        first = self.levels[0]
+        if first.frequency != 1 or first.voltage != 1:
+            found = f"found frequency {first.frequency:.6g} and voltage {first.voltage:.6g}, expected 1 and 1"
+            yield Issue("$.levels[0]", found, "levels are shares of the nominal one, which comes first")
+        for i, (fast, slow) in enumerate(zip(self.levels, self.levels[1:], strict=False), start=1):
+            if slow.frequency >= fast.frequency or slow.voltage > fast.voltage:
+                found = f"found frequency {slow.frequency:.6g} at voltage {slow.voltage:.6g}"
+                most = (
+                    f"expected less than {fast.frequency:.6g} at {fast.voltage:.6g} or less, as of the level before it"
+                )
+                yield Issue(f"$.levels[{i}]", f"{found}, {most}", "list levels from fast to slow")
+        for key, limit in (("logic", self.limits.logic), ("dram", self.limits.dram)):
+            if limit is not None and limit <= self.ambient:
+                ambient = f"{self.ambient - 273.15:.6g} degC"
+                message = f"found {limit - 273.15:.6g} degC, expected more than the ambient of {ambient}"
+                yield Issue(f"$.limits.{key}", message, "raise the limit or cool the ambient; nothing could ever run")
+
+
+# Not kept by the stack itself: pydantic copies what a model keeps into models with other figures.
+@lru_cache(maxsize=64)
+def _layers(dies: tuple[Die, ...]) -> tuple[Die, ...]:
+    return tuple(layer for die in dies for layer in die.layers())
+
+
+@lru_cache(maxsize=64)
+def _tiles(dies: tuple[Die, ...], side_x: float, side_y: float) -> tuple[tuple[str, Tile], ...]:
+    return tuple((die.name, tile) for die in _layers(dies) for tile in die.tiles(side_x, side_y))
+
+
+def _overlaps(tiles: tuple[Tile, ...], where: str, slack: float) -> Iterator[Issue]:
+    for j, one in enumerate(tiles):
+        for other in tiles[:j]:
+            across = min(one.x + one.width, other.x + other.width) - max(one.x, other.x)
+            along = min(one.y + one.height, other.y + other.height) - max(one.y, other.y)
+            if across > slack and along > slack:
+                yield Issue(f"{where}[{j}]", f"tile {one.name!r} overlaps tile {other.name!r}", "move or shrink one")
+                return

@@ -1,0 +1,261 @@
+"""Stacks of dies from files, and systems whose chip is one.
+
+A stack is written out, or derived from another one::
+
+    schema: dfopt/stack/1
+    name: hybrid-4
+    part: hybrid-vault                  # a name of the zoo, or a path
+    set: {dies.dram.count: 3}           # paths as in overrides
+    ambient: 45 degC                    # other keys replace those of the part
+
+A system file says ``stack: hybrid-4``, or ``{part: hybrid-4, ambient: 45 degC}``, or has the stack's own fields.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dfopt.documents.base import schema_json
+from dfopt.documents.stack import Stack
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.system import Dram, System
+from dfopt.documents.zoo import find
+from dfopt.errors import DocumentError, Issue, SystemSpecError, shown
+from dfopt.machines.references import Resolver, folder_of, merged
+from dfopt.machines.replace import replaced
+from dfopt.units import format as show_unit
+
+__all__ = ["expand_stack", "load_stack", "memory_issues", "memory_of", "stack_at", "stack_schema", "with_stack"]
+
+
+def load_stack(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> Stack:
+    """Load a stack of dies from the zoo or a file, written out or derived from another one.
+
+    Parameters
+    ----------
+    name_or_path
+        A name in the zoo, or a path; an existing file wins.
+    overrides
+        Path -> value with its unit, as in a file: ``dies.dram.count`` or ``dies[1].count``, ``dram.channels``.
+
+    Raises
+    ------
+    DocumentError
+        With every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo;
+        `SystemSpecError` (beside it) for dies, tiles or limits that do not fit each other.
+
+    Examples
+    --------
+    >>> stack = load_stack("hybrid-vault")
+    >>> len(stack.dram_dies), stack.dram.peak
+    (8, 16384000000000.0)
+    >>> len(load_stack("hybrid-vault", {"dies[1].count": 3}).dram_dies)
+    4
+    """
+    path = find("stacks", name_or_path)
+    stack = expand_stack(load_strict(path), path)
+    return Stack.from_data(replaced(stack.to_data(), overrides, str(path)), str(path)) if overrides else stack
+
+
+def expand_stack(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> Stack:
+    """The stack of a stack file's parsed data, written out or derived.
+
+    Parameters
+    ----------
+    data
+        Of the file.
+    path
+        The file, for errors and for paths relative to it.
+
+    Raises
+    ------
+    DocumentError
+        With every issue; `SystemSpecError` as for `load_stack`.
+
+    Examples
+    --------
+    >>> made = expand_stack({"schema": "dfopt/stack/1", "name": "warm", "part": "hbm2", "ambient": "45 degC"})
+    >>> made.name, made.ambient
+    ('warm', 318.15)
+    """
+    return _expanded(data, os.fspath(path), ())
+
+
+def _expanded(data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> Stack:
+    if not isinstance(data, Mapping) or "part" not in data:
+        return Stack.from_data(data, file)
+    resolver = Resolver(folder_of(file))
+    whole = _resolved(resolver, data, "$", file, (*above, os.path.realpath(file)))
+    if resolver.issues:
+        raise DocumentError(file, resolver.issues)
+    # What a file says about itself is its own: the part's name and description would be of another stack.
+    for key in ("schema", "name", "description"):
+        if key not in data:
+            whole.pop(key, None)
+    return Stack.from_data(whole, file)
+
+
+def stack_data(resolver: Resolver, value: Any, where: str, file: str) -> Any:
+    """The data of the stack that a value in a system file names; inline data as it is.
+
+    Examples
+    --------
+    >>> stack_data(Resolver(), {"part": "hbm2", "cells": 8}, "$.stack", "mine")["cells"]
+    8
+    """
+    return _resolved(resolver, value, where, file, ())
+
+
+def stack_at(value: Any, where: str, file: str) -> Stack:
+    """The stack that a value at a place of a system's data means: a name, a part with changes, or its own fields.
+
+    Raises
+    ------
+    DocumentError
+        At that place, such as ``$.stack.part``.
+
+    Examples
+    --------
+    >>> stack_at({"part": "hbm2", "set": {"dram.channels": 40}}, "$.stack", "mine").dram.peak
+    1280000000000.0
+    """
+    resolver = Resolver(folder_of(file))
+    data = stack_data(resolver, value, where, file)
+    if resolver.issues:
+        raise DocumentError(file, resolver.issues)
+    try:
+        return Stack.from_data(data, file)
+    except (DocumentError, SystemSpecError) as error:
+        issues = [Issue(where + issue.where[1:], issue.message, issue.remedy) for issue in error.issues]
+        raise type(error)(file, issues) from None
+
+
+def _resolved(resolver: Resolver, value: Any, where: str, file: str, above: tuple[str, ...]) -> Any:
+    """The data of a stack; what is wrong is left with the resolver. ``above``: files that are made of this one."""
+    if isinstance(value, str):
+        return _part(resolver, value, where, above)
+    if not isinstance(value, Mapping) or "part" not in value:
+        return value
+    name = value["part"]
+    if not isinstance(name, str):
+        resolver.wrong(f"{where}.part", f"found {shown(name)}, expected the name of a stack", "see `dfopt list stacks`")
+        return value
+    data = _part(resolver, name, f"{where}.part", above)
+    if data is None:
+        return None
+    data = merged(data, {key: item for key, item in value.items() if key not in ("part", "set")})
+    fields = value.get("set", {})
+    if not isinstance(fields, Mapping):
+        remedy = "write {dies.dram.count: 4}, or leave it out"
+        resolver.wrong(f"{where}.set", f"found {shown(fields)}, expected a mapping of paths to values", remedy)
+        return data
+    try:
+        return replaced(data, fields, file)
+    except DocumentError as error:
+        for issue in error.issues:
+            resolver.wrong(f"{where}.set", f"{issue.where}: {issue.message}", issue.remedy)
+        return data
+
+
+def _part(resolver: Resolver, name: str, where: str, above: tuple[str, ...]) -> dict[str, Any] | None:
+    path = resolver.find("stacks", name, where)
+    if path is None:
+        return None
+    file = os.path.realpath(path)
+    if file in above:
+        chain = " -> ".join(Path(one).name for one in (*above[above.index(file) :], file))
+        resolver.wrong(where, f"a stack cannot be derived from itself: {chain}", "name another stack")
+        return None
+    return _expanded(load_strict(path), str(path), above).to_data()
+
+
+def memory_of(stack: Stack, priced: Dram | None = None) -> Dram:
+    """The memory of a chip that is this stack: the peak rate of its buses, and its capacity.
+
+    Parameters
+    ----------
+    stack
+        Of the chip.
+    priced
+        A memory whose price and power per GB/s it keeps.
+
+    Examples
+    --------
+    >>> memory_of(load_stack("hbm2")).bandwidth
+    1024000000000.0
+    """
+    figures = {"bandwidth": stack.dram.peak, "capacity": stack.dram.capacity}
+    return Dram(**figures) if priced is None else priced.model_copy(update=figures)
+
+
+def memory_issues(dram: Dram, stack: Stack, where: str) -> list[Issue]:
+    """What a memory has that the stack cannot give: the optimiser would count on it, and the judge not find it."""
+    remedy = f"leave the memory to stack {stack.name!r}, lower the figure, or take another stack"
+    pairs = (
+        ("bandwidth", dram.bandwidth, stack.dram.peak, "bandwidth"),
+        ("capacity", dram.capacity, stack.dram.capacity, "bytes"),
+    )
+    return [
+        Issue(
+            f"{where}.{key}",
+            f"found {show_unit(ours, unit)}, expected at most the {show_unit(most, unit)} of stack {stack.name!r}",  # type: ignore[arg-type]
+            remedy,
+        )
+        for key, ours, most, unit in pairs
+        if ours is not None and ours > most * (1 + 1e-9)
+    ]
+
+
+def with_stack(system: System, stack: Stack | str | os.PathLike[str], memory: bool = True) -> System:
+    """The system with its chip as a stack of dies.
+
+    Parameters
+    ----------
+    system
+        Any system; a stack that it has is replaced.
+    stack
+        The stack, or what `load_stack` takes.
+    memory
+        Whether the chip's memory becomes the stack's: its peak bandwidth and its capacity; prices stay.
+
+    Raises
+    ------
+    SystemSpecError
+        If the memory is to stay and has more bandwidth or capacity than the stack.
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> made = with_stack(load_system("sn30-8"), "hybrid-vault")
+    >>> made.stack.name, made.chip.dram.bandwidth
+    ('hybrid-vault', 16384000000000.0)
+    """
+    found = stack if isinstance(stack, Stack) else load_stack(stack)
+    if not memory:
+        issues = memory_issues(system.chip.dram, found, "$.chip.dram")
+        if issues:
+            raise SystemSpecError(system.name, issues)
+        return system.model_copy(update={"stack": found})
+    chip = system.chip.model_copy(update={"dram": memory_of(found, system.chip.dram)})
+    return system.model_copy(update={"stack": found, "chip": chip})
+
+
+def stack_schema() -> dict[str, Any]:
+    """JSON Schema of a stack file: written out, or derived from another stack.
+
+    Examples
+    --------
+    >>> [form["required"] for form in stack_schema()["anyOf"]][1]
+    ['schema', 'name', 'part']
+    """
+    whole = schema_json(Stack)
+    top = {key: whole.pop(key) for key in ("$schema", "$id", "$defs")}
+    derived = {
+        "part": {"type": "string", "description": "the stack that it is derived from: a zoo name or a path"},
+        "set": {"type": "object", "description": "path such as dies.dram.count -> value"},
+    }
+    loose = {**whole, "properties": {**whole["properties"], **derived}, "required": ["schema", "name", "part"]}
+    return {"title": "Stack", **top, "anyOf": [whole, loose]}
