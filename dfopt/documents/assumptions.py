@@ -49,9 +49,10 @@ class Assumptions(Document):
     sharding_rules: Literal["exact", "dfmodel"] = Field(
         default="exact", description="which layouts a sharding needs and whether normalisations may be split"
     )
-    collective_model: Literal["exact", "dfmodel"] = Field(
+    collective_model: Literal["exact", "two_stage", "dfmodel"] = Field(
         default="exact",
-        description="exact: alpha-beta time of the best algorithm per topology; dfmodel: its table",
+        description="exact: alpha-beta time of the best algorithm per topology; two_stage: the same algorithms, but a"
+        " round waits for its acknowledgement (two latencies) and packet headers take bandwidth; dfmodel: its table",
     )
     all_reduce_passes: Literal[1, 2] = Field(default=2, description="of the dfmodel table only")
     all_to_all_messages: Literal["crossing", "all"] = Field(

@@ -42,9 +42,12 @@ point_to_point  V/b + hops a           V/b + hops a             V/b + a         
 `dfopt.physics.collectives_exact` says by which algorithms, and which of them no other can beat. Measured figures
 (`Factor`) take the place of a dim's terms: the bandwidth term is divided by the share, the fixed term replaced.
 
+`CollectiveModel.TWO_STAGE`: the same algorithms with two latencies per round and the headers of packets, for small
+messages; see `dfopt.physics.two_stage`.
+
 `CollectiveModel.DFMODEL`: the table of the DFModel authors, see `dfopt.physics.collectives_dfmodel`.
 
-Several dimensions (both models) are used one after the other; see `affine_cost`. An algorithm that keeps the links of
+Several dimensions (all models) are used one after the other; see `affine_cost`. An algorithm that keeps the links of
 all dimensions busy at once could be up to as many times faster as there are dimensions, and is that many times faster
 where they are equal, as in a torus with equal sides: for an all-to-all see `dfopt.physics.collectives_bounds`; an
 all-gather takes (N-1)/N V/(2b) there, while the links of a chip, 2b in each of k dimensions, could bring its bytes
@@ -63,6 +66,7 @@ from dfopt.physics.collectives_bounds import bisection_bound
 from dfopt.physics.collectives_dfmodel import Messages, dfmodel_cost
 from dfopt.physics.collectives_exact import exact_cost, farthest
 from dfopt.physics.collectives_types import Affine, Collective, CollectiveModel, Dim, Factor, Topology
+from dfopt.physics.two_stage import charged
 
 __all__ = [
     "Affine", "Collective", "CollectiveModel", "Dim", "Factor", "Topology", "affine_cost", "bisection_bound", "seconds"
@@ -128,15 +132,16 @@ def affine_cost(
     if all_reduce_passes not in (1, 2):
         raise ValueError(f"all_reduce_passes must be 1 or 2, got {all_reduce_passes}")
     ways = _hops_per_dim(dims, hops)
+    charge = charged if model is CollectiveModel.TWO_STAGE else None
     if kind is not Collective.POINT_TO_POINT:
-        if model is CollectiveModel.EXACT:
-            return exact_cost(kind, dims)
+        if model is not CollectiveModel.DFMODEL:
+            return exact_cost(kind, dims, charge=charge)
         return dfmodel_cost(kind, dims, all_reduce_passes, messages)
     for dim, count in zip(dims, ways, strict=True):
         if not 0 <= count <= farthest(dim):
             raise ValueError(f"dimension {dim.name!r}: hops must be in 0..{farthest(dim)}, got {count}")
-    if model is CollectiveModel.EXACT:
-        return exact_cost(kind, dims, ways)
+    if model is not CollectiveModel.DFMODEL:
+        return exact_cost(kind, dims, ways, charge)
     crossed = [dim for dim, count in zip(dims, ways, strict=True) if count]
     return dfmodel_cost(kind, [min(crossed, key=lambda dim: dim.bandwidth)]) if crossed else Affine(0.0, 0.0)
 

@@ -26,7 +26,7 @@ derived in the docstrings.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from dfopt.physics.collectives_types import Affine, Collective, Dim, Topology
 
@@ -165,25 +165,33 @@ def _chain(kind: Collective, dims: Sequence[Dim]) -> Affine:
     return Affine(per_byte, fixed)
 
 
-def _nested(kind: Collective, dims: Sequence[Dim]) -> Affine:
+def _ways(kind: Collective, dim: Dim, rest: Affine) -> list[Affine]:
+    """An all-reduce or broadcast along one dimension and then the rest: first split, then whole if there is a way."""
+    if kind is Collective.ALL_REDUCE:
+        halves, whole = (_all_gather(dim), _all_gather(dim)), _all_reduce_whole(dim)
+    else:
+        halves, whole = (_scatter(dim), _all_gather(dim)), _broadcast_whole(dim)
+    ways = [_plus(_measured(kind, dim, _plus(*halves)), Affine(rest.per_byte / dim.size, rest.fixed))]
+    if whole is not None:
+        ways.append(_plus(_measured(kind, dim, whole), rest))
+    return ways
+
+
+def _nested(kind: Collective, dims: Sequence[Dim], priced: Sequence[Dim]) -> Affine:
     """All-reduce or broadcast: each dimension either splits the tensor for those after it, or works on it whole.
 
     Split: scatter along the dimension (an all-reduce: reduce-scatter), the rest on 1/n of the bytes in each of its
     n groups, all-gather along it. Whole: the collective along the dimension, then the rest on the same bytes. Of
     the two, from the last dimension to the first, the one with less time per byte is taken, on a tie the
     one with less latency: the best of all 2^k choices for large tensors, since the rest enters both linearly.
+    The choice is made for `dims`; what it costs is that of `priced`.
     """
-    best = Affine(0.0, 0.0)
-    for dim in reversed(dims):
-        if kind is Collective.ALL_REDUCE:
-            halves, whole = (_all_gather(dim), _all_gather(dim)), _all_reduce_whole(dim)
-        else:
-            halves, whole = (_scatter(dim), _all_gather(dim)), _broadcast_whole(dim)
-        choices = [_plus(_measured(kind, dim, _plus(*halves)), Affine(best.per_byte / dim.size, best.fixed))]
-        if whole is not None:
-            choices.append(_plus(_measured(kind, dim, whole), best))
-        best = min(choices)
-    return best
+    best = price = Affine(0.0, 0.0)
+    for dim, paid in zip(reversed(dims), reversed(priced), strict=True):
+        ways, prices = _ways(kind, dim, best), _ways(kind, paid, price)
+        chosen = min(range(len(ways)), key=ways.__getitem__)
+        best, price = ways[chosen], prices[chosen]
+    return price
 
 
 def farthest(dim: Dim) -> int:
@@ -206,7 +214,12 @@ def _point_to_point(dims: Sequence[Dim], hops: Sequence[int]) -> Affine:
     return Affine(max(cost.per_byte for cost in costs), sum(cost.fixed for cost in costs))
 
 
-def exact_cost(kind: Collective, dims: Sequence[Dim], hops: Sequence[int] = ()) -> Affine:
+def exact_cost(
+    kind: Collective,
+    dims: Sequence[Dim],
+    hops: Sequence[int] = (),
+    charge: Callable[[Dim], Dim] | None = None,
+) -> Affine:
     """Coefficients of the time of a collective over the group spanned by `dims`, by the algorithms of this module.
 
     Parameters
@@ -217,6 +230,9 @@ def exact_cost(kind: Collective, dims: Sequence[Dim], hops: Sequence[int] = ()) 
         Dims the group spans, in the order a reduce-scatter uses them; those of size 1 are ignored.
     hops : sequence of int
         Of a point-to-point message: links it crosses in each of the dims, none = one in the first with two chips.
+    charge : callable, optional
+        Gives for a dim the one to price in its place, with other figures and the same wiring: the algorithms remain
+        those that are best on `dims`.
 
     Returns
     -------
@@ -229,19 +245,21 @@ def exact_cost(kind: Collective, dims: Sequence[Dim], hops: Sequence[int] = ()) 
     >>> f"{exact_cost(Collective.ALL_REDUCE, chain).per_byte * 1e9:.4g} s per GB"
     '0.04 s per GB'
     """
+    price = charge or (lambda dim: dim)
     if kind is Collective.POINT_TO_POINT and hops:
-        crossed = [(dim, h) for dim, h in zip(dims, hops, strict=True) if h]
+        crossed = [(price(dim), h) for dim, h in zip(dims, hops, strict=True) if h]
         return _point_to_point(*zip(*crossed, strict=True)) if crossed else Affine(0.0, 0.0)
     used = [dim for dim in dims if dim.size > 1]
     if not used:
         return Affine(0.0, 0.0)
+    priced = [price(dim) for dim in used]
     if kind is Collective.POINT_TO_POINT:
-        return _point_to_point(used[:1], (1,))
+        return _point_to_point(priced[:1], (1,))
     if kind is Collective.ALL_TO_ALL:
-        chips = math.prod(dim.size for dim in used)
-        costs = [_measured(kind, dim, _all_to_all(dim)) for dim in used]
-        per_byte = sum(dim.size / chips * cost.per_byte for dim, cost in zip(used, costs, strict=True))
+        chips = math.prod(dim.size for dim in priced)
+        costs = [_measured(kind, dim, _all_to_all(dim)) for dim in priced]
+        per_byte = sum(dim.size / chips * cost.per_byte for dim, cost in zip(priced, costs, strict=True))
         return Affine(per_byte, sum(cost.fixed for cost in costs))
     if kind in (Collective.ALL_REDUCE, Collective.BROADCAST):
-        return _nested(kind, used)
-    return _chain(kind, used)
+        return _nested(kind, used, priced)
+    return _chain(kind, priced)

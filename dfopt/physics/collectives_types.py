@@ -32,9 +32,12 @@ class Collective(str, Enum):
 
 
 class CollectiveModel(str, Enum):
-    """Alpha-beta cost of real algorithms (`EXACT`) or the DFModel authors' ratios (`DFMODEL`)."""
+    """Alpha-beta cost of real algorithms (`EXACT`), the same with acknowledgements and packets (`TWO_STAGE`), or
+    the DFModel authors' ratios (`DFMODEL`).
+    """
 
     EXACT = "exact"
+    TWO_STAGE = "two_stage"
     DFMODEL = "dfmodel"
 
 
@@ -70,6 +73,9 @@ class Dim:
         Of a switch: it adds and multicasts.
     factors : tuple of Factor
         Measured figures, at most one per kind.
+    packet_payload, packet_header : float
+        `CollectiveModel.TWO_STAGE` only: most bytes of a message in a packet (None: no packets), and bytes that each
+        packet carries beside them.
 
     Values outside these ranges raise `ValueError`.
     """
@@ -81,6 +87,8 @@ class Dim:
     latency: float = 0.0
     in_network_reduction: bool = False
     factors: tuple[Factor, ...] = ()
+    packet_payload: float | None = None
+    packet_header: float = 0.0
 
     def __post_init__(self) -> None:
         """Reject values no formula is defined for (`not >` also catches NaN)."""
@@ -92,6 +100,10 @@ class Dim:
             raise ValueError(f"dimension {self.name!r}: bandwidth must be > 0, got {self.bandwidth}")
         if not 0 <= self.latency < math.inf:
             raise ValueError(f"dimension {self.name!r}: latency must be finite and >= 0, got {self.latency}")
+        if self.packet_payload is not None and not 0 < self.packet_payload < math.inf:
+            raise ValueError(f"dimension {self.name!r}: packet_payload must be above 0, got {self.packet_payload}")
+        if not 0 <= self.packet_header < math.inf:
+            raise ValueError(f"dimension {self.name!r}: packet_header must be >= 0, got {self.packet_header}")
         if self.in_network_reduction and self.topology is not Topology.SWITCH:
             raise ValueError(f"dimension {self.name!r}: only switches reduce, got topology {self.topology.value}")
         object.__setattr__(self, "factors", tuple(Factor(Collective(f[0]), *f[1:]) for f in self.factors))

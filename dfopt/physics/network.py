@@ -22,15 +22,24 @@ def dim_of(dim: NetworkDim) -> Dim:
     """
     factors = tuple(Factor(Collective(kind), f.bandwidth_share, f.latency) for kind, f in dim.factors.items())
     return Dim(
-        dim.name, Topology(dim.topology), dim.size, dim.link_bandwidth, dim.latency, dim.in_network_reduction, factors
+        dim.name,
+        Topology(dim.topology),
+        dim.size,
+        dim.link_bandwidth,
+        dim.latency,
+        dim.in_network_reduction,
+        factors,
+        dim.packet_payload,
+        dim.packet_header or 0.0,
     )
 
 
 def dims_of(system: System, names: Sequence[str]) -> tuple[Dim, ...]:
     """Network dims of a system, or parts of them, as the collective formulas want them.
 
-    Their measured factors and reductions in the network count under the collective model ``exact`` only: the
-    ``dfmodel`` table has neither, so it ignores them. A part of a dim keeps the measured shares, not the latencies.
+    Their measured factors and reductions in the network count under the collective models ``exact`` and ``two_stage``:
+    the ``dfmodel`` table has neither, so it ignores them. Packets count under ``two_stage`` only. A part of a dim keeps
+    packets and measured shares, not measured latencies.
 
     Parameters
     ----------

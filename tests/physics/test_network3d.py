@@ -1,0 +1,132 @@
+"""``benchmarks/reference/network3d.py``: the published NS-3 times of ``tests/golden/network3d``, and bad rows."""
+
+from __future__ import annotations
+
+import csv
+import importlib.util
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+RUNNER = ROOT / "benchmarks" / "reference" / "network3d.py"
+DATA = ROOT / "tests" / "golden" / "network3d" / "network_ns3.csv"
+
+_spec = importlib.util.spec_from_file_location("network3d", RUNNER)
+assert _spec is not None and _spec.loader is not None
+network3d = importlib.util.module_from_spec(_spec)
+sys.modules["network3d"] = network3d  # dataclasses look their module up
+_spec.loader.exec_module(network3d)
+
+
+def rows() -> list[dict[str, Any]]:
+    with DATA.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+RESULTS = network3d.compare(rows())
+
+
+def test_every_row_has_a_status_and_a_name() -> None:
+    assert len({r["case"] for r in RESULTS}) == len(RESULTS) == 277
+    assert {r["status"] for r in RESULTS} == {"ok", "skipped"}
+    assert all((r["ours"] is None) == (r["status"] == "skipped") for r in RESULTS)
+    assert "switch/all_gather/s5/1096/8x1" in {r["case"] for r in RESULTS}
+
+
+@pytest.mark.parametrize("panel", ["/".join(panel) for panel in network3d._PANELS])
+def test_a_panel_is_within_its_limit(panel: str) -> None:
+    mine = [r for r in RESULTS if r["panel"] == panel and r["status"] == "ok"]
+    found, theirs = network3d.errors(mine), network3d.errors(mine, "deepstack")
+    mean = sum(found) / len(found)
+    assert len(found) > 30
+    assert mean < (0.001 if panel.startswith("torus") else 0.015)
+    assert max(found) < 0.06
+    assert mean < sum(theirs) / len(theirs) / 10
+
+
+def test_larger_rings_are_met_to_the_nanosecond() -> None:
+    exact = [r for r in RESULTS if r["case"].startswith("torus") and not r["case"].endswith("2x2") and r["ours"]]
+    assert len(exact) == 94
+    assert max(abs(r["ours"] - r["reported"]) / r["reported"] for r in exact) < 1e-9
+
+
+def test_the_constants_are_what_the_data_give() -> None:
+    systems = network3d.systems_of(rows())
+    points = [p for row in rows() if (p := network3d.point(row, systems))]
+    lines = network3d.fit(points).splitlines()
+    assert [line.split()[0] for line in lines] == ["payload", "header", "acknowledgement", "overlap"]
+    assert all("(in it)" in line for line in lines), lines
+
+
+ROW = {"topology": "switch", "collective": "all_reduce", "case": "a", "dim1": "8", "dim2": "1", "bytes": "548"}
+SYSTEM = {"inferred_L1_link_GBs": "32", "inferred_L1_hop_ns": "32"}
+
+
+def test_a_system_is_taken_from_another_row_of_the_case() -> None:
+    data = [
+        {**ROW, "ns3_ns": "848"},
+        {**ROW, **SYSTEM, "bytes": "1024", "ns3_ns": ""},
+        {**ROW, "case": "b", "ns3_ns": "9"},
+    ]
+    one, two, three = network3d.compare(data)
+    assert one["status"] == "ok" and one["ours"] == pytest.approx(848)
+    assert two["status"] == "skipped"
+    assert three["status"] == "error" and "inferred_L1_link_GBs" in three["note"]
+
+
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ({"bytes": "many"}, "bytes: found 'many'"),
+        ({"bytes": "-5"}, "bytes"),
+        ({"bytes": ""}, "bytes"),
+        ({"dim1": "2.5"}, "dim1"),
+        ({"topology": "mesh"}, "mesh"),
+        ({"collective": "broadcast"}, "broadcast"),
+        ({"ns3_ns": "nan"}, "ns3_ns"),
+        ({"inferred_L1_link_GBs": "fast"}, "inferred_L1_link_GBs"),
+        ({"dim2": "8"}, "inferred_L2_link_GBs"),
+    ],
+)
+def test_a_bad_row_is_an_error_of_its_own(change: dict[str, str], words: str) -> None:
+    good = {**ROW, **SYSTEM, "ns3_ns": "848"}
+    bad, fine = network3d.compare([{**good, **change}, good])
+    assert bad["status"] == "error" and words in bad["note"] and bad["ours"] is None
+    assert fine["status"] == "ok"
+
+
+def test_rows_that_come_twice_have_names_of_their_own() -> None:
+    assert [r["case"] for r in network3d.compare([ROW, ROW])] == [
+        "switch/all_reduce/a/548/8x1",
+        "switch/all_reduce/a/548/8x1#2",
+    ]
+
+
+def test_missing_columns_are_left_out() -> None:
+    short = {key: value for key, value in {**ROW, **SYSTEM, "ns3_ns": "848"}.items() if key not in ("dim2", "case")}
+    (found,) = network3d.compare([short])
+    assert found["status"] == "ok" and found["deepstack"] is None
+
+
+def test_the_command_writes_json(tmp_path: Path) -> None:
+    out = tmp_path / "rows.json"
+    run = subprocess.run(
+        [sys.executable, str(RUNNER), str(DATA), "--json", str(out)], capture_output=True, text=True, check=True
+    )
+    assert "torus/all_to_all" in run.stdout and "16 without an NS-3 time" in run.stdout
+    written = json.loads(out.read_text())
+    assert len(written) == 277
+    assert {"case", "quantity", "reported", "ours", "ratio", "gap", "seconds", "status", "note"} <= set(written[0])
+
+
+def test_a_file_that_is_none_ends_with_a_word(tmp_path: Path) -> None:
+    empty = tmp_path / "empty.csv"
+    empty.write_text("a,b\n1,2\n")
+    for file in (empty, tmp_path / "absent.csv"):
+        run = subprocess.run([sys.executable, str(RUNNER), str(file)], capture_output=True, text=True)
+        assert run.returncode == 3 and str(file) in run.stderr
