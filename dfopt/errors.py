@@ -16,6 +16,8 @@
         SolverFailure                       the solver broke                                        exit 6
       ScoreMismatch(term, milp, judge)    MILP and judge disagree: a bug in dfopt                   exit 6
 
+Exit status 7 is no error: a mapping was judged, and the stack of dies it would run on breaks a limit.
+
 All of them can be pickled, because sweeps send them between processes. That is why every constructor sets
 ``args`` to exactly what it was called with: unpickling calls the class with ``args``.
 """

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
@@ -23,11 +23,21 @@ from dfopt.cli.common import (
     graph_of,
 )
 
+if TYPE_CHECKING:
+    from dfopt.documents.result import Result
+
+StackOpt = Annotated[
+    str | None, typer.Option("--stack", metavar="STACK", help="judge it on a stack of dies: zoo name or file")
+]
+LIMIT_BROKEN = 7
+"""Exit status when a stack of dies is too hot, draws too much power, or is too small."""
+
 
 @app.command()
 def solve(
     graph: GraphArg,
     system: SystemArg,
+    stack: StackOpt = None,
     tp: Annotated[int | None, typer.Option(help="tensor parallelism", min=1)] = None,
     pp: Annotated[int | None, typer.Option(help="pipeline parallelism", min=1)] = None,
     dp: Annotated[int | None, typer.Option(help="data parallelism", min=1)] = None,
@@ -62,6 +72,7 @@ def solve(
     dump: Annotated[
         Path | None, typer.Option("--dump", metavar="FILE.mps|FILE.lp", help="write the MILPs of the best plan")
     ] = None,
+    top: Annotated[int, typer.Option(metavar="K", help="best mappings to keep, of different plans", min=1)] = 1,
     sensitivity: Annotated[bool, typer.Option(help="what 10 % more of each resource brings")] = True,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="write the result document")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="no progress on stderr")] = False,
@@ -72,15 +83,17 @@ def solve(
         from dfopt.documents.pins import Pins
         from dfopt.errors import PlanError
         from dfopt.machines.compose import load_system
+        from dfopt.machines.stacks import load_stack, with_stack
         from dfopt.optimizer import dump_models, optimize
         from dfopt.show.progress import ProgressLine
-        from dfopt.show.tables import result_report
 
         check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it
         check_output("--dump", dump, (".mps", ".lp"))
         sizes: list[int | None] = [*arguments.sizes("--microbatch", microbatch)]
         workload, *variants = [graph_of(graph, param, batch, size) for size in sizes or [None]]
         machine, assumptions = load_system(system), assumptions_of(assume, set_)
+        if stack is not None:
+            machine = with_stack(machine, load_stack(stack))
         if kernel_by_kernel:
             if pin or p_max is not None:
                 given = "--pin" if pin else "--p-max"
@@ -113,6 +126,7 @@ def solve(
                 progress=line,
                 seed=seed,
                 solver=solver,
+                top=top,
             )
         finally:
             line.close()
@@ -121,14 +135,40 @@ def solve(
         if dump is not None:
             for written in dump_models(result, dump):
                 typer.echo(f"dfopt: wrote {written}", err=True)
-        emit(as_json, result.to_data, lambda: result_report(result))
+        emit(as_json, result.to_data, lambda: _solved(result))
+        if result.score.physical is not None and result.score.physical.violations:
+            raise typer.Exit(LIMIT_BROKEN)
+
+
+def _solved(result: Result) -> Any:
+    """What a solve prints: the result, its physics, and the mappings that were kept beside it."""
+    from rich.console import Group
+
+    from dfopt.cli.judging import by_physics, judged_mappings
+    from dfopt.show.physical import ranking_report, with_physics
+    from dfopt.show.tables import result_report
+
+    whole = with_physics(result_report(result), result.score)
+    if not result.alternatives:
+        return whole
+    ranked = judged_mappings("", result, result.assumptions, result.system.stack)
+    return Group(whole, "", ranking_report(by_physics(ranked)))
 
 
 @app.command()
 def score(
-    mapping: Annotated[str, typer.Argument(metavar="MAPPING", help="a mapping or result document")],
-    graph: GraphArg,
-    system: SystemArg,
+    documents: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RESULT... | MAPPING GRAPH SYSTEM",
+            help="results, judged on their own graphs and systems and ranked; or a mapping (or result) on others",
+        ),
+    ],
+    stack: StackOpt = None,
+    top: Annotated[int, typer.Option(metavar="N", help="hottest tiles to list", min=0)] = 5,
+    throttle: Annotated[
+        bool, typer.Option("--throttle/--no-throttle", help="lower the clock of a stack that gets too hot")
+    ] = True,
     batch: Annotated[int | None, typer.Option(help="samples per step", min=1)] = None,
     param: ParamOpt = None,
     assume: Annotated[
@@ -138,23 +178,27 @@ def score(
     set_: SetOpt = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """Judge a mapping: recompute every figure of it."""
+    """Judge a mapping: recompute every figure of it; on a stack of dies also its heat, energy and real memory.
+
+    Exit status 7 if the stack breaks a limit.
+    """
     with errors():
-        from dfopt.judge import evaluate
-        from dfopt.library import load_mapping
-        from dfopt.machines.compose import load_system
+        from dfopt.cli.judging import judged_results, judged_with, on_their_own
+        from dfopt.show.physical import ranking_report, with_physics
         from dfopt.show.tables import score_report
 
-        chosen, result = load_mapping(mapping)
-        own = result.assumptions if result is not None and assume is None else None
-        assumptions = assumptions_of(assume or "default", set_, own)
-        workload, machine = graph_of(graph, param, batch), load_system(system)
-        judged = evaluate(chosen, workload, machine, assumptions)
-        if result is not None:
-            for what, now, then in (
-                ("graph", workload, result.provenance.graph_digest),
-                ("system", machine, result.provenance.system_digest),
-            ):
-                if now.digest() != then:
-                    typer.echo(f"dfopt: note: {now.name} is not the {what} that the result was found for", err=True)
-        emit(as_json, judged.to_data, lambda: score_report(judged))
+        if not on_their_own(documents):
+            judged = judged_with(documents, stack, throttle, batch, param, assume, set_)
+            emit(as_json, judged.to_data, lambda: with_physics(score_report(judged), judged, top))
+            broken = judged.physical is not None and bool(judged.physical.violations)
+        else:
+            ranked = judged_results(documents, stack, throttle, batch, param, assume, set_)
+            if len(ranked) == 1:
+                one = ranked[0].score
+                emit(as_json, one.to_data, lambda: with_physics(score_report(one), one, top))
+            else:
+                rows = [{"result": each.file, "score": each.score.to_data()} for each in ranked]
+                emit(as_json, lambda: rows, lambda: ranking_report(ranked))
+            broken = any(each.score.physical is not None and each.score.physical.violations for each in ranked)
+        if broken:
+            raise typer.Exit(LIMIT_BROKEN)

@@ -7,6 +7,7 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dfopt.documents.base import Document, Part
+from dfopt.documents.physical import PhysicalScore
 
 Bound = Literal["compute", "memory", "network"]
 
@@ -86,6 +87,7 @@ class Score(Document):
     power_w: float | None = Field(default=None, description="of the system; none if a part has no power")
     energy_per_step_j: float | None = Field(default=None, description="power of the system x time of a step")
     violations: tuple[str, ...] = ()
+    physical: PhysicalScore | None = Field(default=None, description="on a stack of dies; none without a stack")
 
     @property
     def has_pieces(self) -> bool:

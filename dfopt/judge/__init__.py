@@ -10,13 +10,23 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.score import Score
+from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.judge import case, fit, timing
 
 __all__ = ["evaluate"]
 
 
-def evaluate(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions | None = None) -> Score:
+def evaluate(
+    mapping: Mapping,
+    graph: Graph,
+    system: System,
+    assumptions: Assumptions | None = None,
+    stack: Stack | None = None,
+    *,
+    physical: bool = True,
+    throttle: bool = True,
+) -> Score:
     """Judge a mapping.
 
     Parameters
@@ -29,19 +39,26 @@ def evaluate(mapping: Mapping, graph: Graph, system: System, assumptions: Assump
         The machine.
     assumptions : Assumptions, optional
         Conventions; the default profile if left out.
+    stack : Stack, optional
+        The chip as a stack of dies; the system's own if left out.
+    physical : bool
+        False: leave the stack aside, whether given or the system's.
+    throttle : bool
+        False: on a stack that gets too hot, stay at the nominal frequency and only say so.
 
     Returns
     -------
     Score
         Times, bytes and what binds. Limits that the mapping breaks are sentences in ``violations``;
-        the times are then those it would have if it could run.
+        the times are then those it would have if it could run. With a stack, ``physical`` says what it does there.
 
     Raises
     ------
     PlanError
         If the plan does not fit the system or the graph's batch and layers.
     DocumentError
-        If the mapping does not fit the graph: missing or unknown kernels, illegal shardings or stages.
+        If the mapping does not fit the graph: missing or unknown kernels, illegal shardings or stages, clocks or
+        pauses of places without kernels, a clock at a frequency that the stack cannot run at.
     SystemSpecError
         If the chip lacks what the compute model needs: lanes, stages and frequency, or a table of shares of peak.
 
@@ -59,7 +76,22 @@ def evaluate(mapping: Mapping, graph: Graph, system: System, assumptions: Assump
     >>> score = evaluate(mapping, graph, System(name="s", chip=chip))
     >>> score.step_time_s, score.bound_by, score.utilization
     (4.0, 'compute', 0.5)
+
+    On a stack of dies, with 16 TB/s where the chip above has 1 MB/s:
+
+    >>> from dfopt.documents.zoo import find
+    >>> on = Stack.load(find("stacks", "hybrid-vault"))
+    >>> physical = evaluate(mapping, graph, System(name="s", chip=chip), stack=on).physical
+    >>> physical.step_time_s, physical.throttled, physical.partitions[0].dram_binding
+    (4.0, False, 'port')
     """
     conventions = assumptions if assumptions is not None else Assumptions()
-    fit.check(mapping, graph, system, conventions)
-    return timing.score(case.build(mapping, graph, system, conventions))
+    chosen = stack if stack is not None else system.stack
+    fit.check(mapping, graph, system, conventions, chosen)
+    looked_up = case.build(mapping, graph, system, conventions)
+    score = timing.score(looked_up)
+    if chosen is None or not physical:
+        return score
+    from dfopt.judge.physical import physical_score  # numpy: not for those who never ask
+
+    return score.model_copy(update={"physical": physical_score(looked_up, score, chosen, throttle)})

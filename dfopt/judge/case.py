@@ -84,7 +84,11 @@ class Rank:
 
 @dataclass(frozen=True)
 class Case:
-    """A mapping, its documents and the lookups that the judge needs; assumptions are resolved."""
+    """A mapping, its documents and the lookups that the judge needs; assumptions are resolved.
+
+    ``clocks``: share of the nominal frequency of the partitions that run below it. ``pauses``: seconds that a stage of
+    the mapping waits after every evaluation.
+    """
 
     graph: Graph
     system: System
@@ -95,6 +99,8 @@ class Case:
     fans: tuple[Fan, ...]
     carried: tuple[Fan, ...]
     members: dict[Place, list[int]]
+    clocks: dict[Place, float]
+    pauses: dict[int, float]
 
     @property
     def ranks(self) -> tuple[Rank, ...]:
@@ -120,6 +126,10 @@ class Case:
     def has_pieces(self) -> bool:
         """Whether some kernels run before the first or after the last layer only."""
         return self.graph.repeat > 1 and any(one.kernel.runs != "every_layer" for one in self.kernels)
+
+    def clock(self, place: Place) -> float:
+        """Share of the nominal frequency that a partition runs at."""
+        return self.clocks.get(place, 1.0)
 
     def place(self, kernel: int) -> Place:
         """Stage and partition of a kernel."""
@@ -191,6 +201,8 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         fans=tuple(fan([stated[p] for p in group], map(consumer, group)) for group in fans.values()),
         carried=tuple(fan([t], [Consumer(index[t.dst], 1, 2)]) for t in graph.carried),
         members=dict(sorted(members.items())),
+        clocks={(one.stage, one.partition): one.frequency for one in mapping.clocks or ()},
+        pauses={one.stage: one.time for one in mapping.pauses or ()},
     )
 
 

@@ -13,13 +13,14 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
+from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System, part_name, split_part_name
 from dfopt.errors import DocumentError, Issue, PlanError, SystemSpecError
 from dfopt.physics import ops, pipeline
 
 
-def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions) -> None:
-    """Raise everything that keeps a mapping from being timed, all at once.
+def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions, stack: Stack | None = None) -> None:
+    """Raise everything that keeps a mapping from being timed, all at once; a stack says which clocks there are.
 
     Raises
     ------
@@ -31,7 +32,7 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         If the chip lacks what the compute model needs: how its tiles are built, or a table of shares of peak.
     """
     plan = list(_plan_issues(mapping.plan, graph, system))
-    kernels = list(_kernel_issues(mapping, graph, assumptions))
+    kernels = [*_kernel_issues(mapping, graph, assumptions), *_rate_issues(mapping, stack)]
     if plan:
         count = len(plan) + len(kernels)
         head = f"{mapping.graph} on {mapping.system}: {count} problem{'' if count == 1 else 's'}"
@@ -204,3 +205,31 @@ def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> 
                 f"found {one.stage}, but the plan has {plan.pp} stage{'' if plan.pp == 1 else 's'}",
                 f"use 0 to {plan.pp - 1}, or a plan with more pipeline stages",
             )
+
+
+def _rate_issues(mapping: Mapping, stack: Stack | None) -> Iterator[Issue]:
+    """Clocks and pauses of places that do not exist, given twice, or at a frequency that the stack cannot run at."""
+    places = {(one.stage, one.partition) for one in mapping.kernels}
+    seen: dict[object, int] = {}
+    for position, clock in enumerate(mapping.clocks or ()):
+        where, place = f"$.clocks[{position}]", (clock.stage, clock.partition)
+        if place not in places:
+            message = f"partition {clock.partition} of stage {clock.stage} holds no kernel"
+            yield Issue(where, message, "leave the clock out")
+        if place in seen:
+            message = f"partition {clock.partition} of stage {clock.stage} has a clock already"
+            yield Issue(where, f"{message}, $.clocks[{seen[place]}]", "give each partition one clock at most")
+        seen.setdefault(place, position)
+        if stack is not None and not any(abs(level.frequency - clock.frequency) <= 1e-9 for level in stack.levels):
+            levels = ", ".join(f"{level.frequency:.6g}" for level in stack.levels)
+            message = f"found {clock.frequency:.6g}, which is no level of stack {stack.name}"
+            yield Issue(f"{where}.frequency", message, f"its levels: {levels}")
+    seen = {}
+    for position, pause in enumerate(mapping.pauses or ()):
+        where = f"$.pauses[{position}]"
+        if pause.stage not in {stage for stage, _ in places}:
+            yield Issue(where, f"stage {pause.stage} holds no kernel", "leave the pause out")
+        if pause.stage in seen:
+            message = f"stage {pause.stage} has a pause already, $.pauses[{seen[pause.stage]}]"
+            yield Issue(where, message, "give each stage one pause at most")
+        seen.setdefault(pause.stage, position)

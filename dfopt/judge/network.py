@@ -141,3 +141,37 @@ def point_to_point_per_step_s(case: Case, price: Price) -> float:
         return 0.0
     volume = case.graph.repeat * math.fsum(fan.whole for fan in case.carried)
     return price(Collective.POINT_TO_POINT, volume, case.plan.pp_dims)
+
+
+def sent_bytes(case: Case) -> Price:
+    """Bytes that a chip of a group sends, on average over the group, for (kind, bytes of the whole tensor, dims).
+
+    No algorithm sends less where switches do not reduce (Chan et al., "Collective communication: theory, practice and
+    experience", 2007, table 1); what is relayed on the way to a chip far off is not counted again.
+    """
+
+    def sent(kind: Collective, volume: float, dims: tuple[str, ...]) -> float:
+        chips = math.prod(case.system.dim(dim).size for dim in dims)
+        if kind is Collective.POINT_TO_POINT:
+            return volume
+        share = (chips - 1) / chips
+        if kind is Collective.ALL_REDUCE:
+            return 2 * share * volume
+        return share * volume / chips if kind is Collective.ALL_TO_ALL else share * volume
+
+    return sent
+
+
+def bytes_by_kernel(case: Case, paid: Sequence[Paid], sent: Price) -> Iterator[tuple[int, float]]:
+    """(kernel, bytes sent by a chip) of everything that counts as network time of a partition."""
+    for one in paid:
+        yield one.kernel, sent(one.kind, one.whole, case.plan.tp_dims)
+    for number, placed in enumerate(case.kernels):
+        for own in placed.kernel.communications:
+            dims = communications.group_dims(own, case.plan)
+            group = math.prod(case.system.dim(dim).size for dim in dims)
+            if group > 1:
+                volume = communications.group_volume(own, case.plan, group)
+                yield number, sent(Collective(own.kind), volume, dims)
+        if case.assume.gradients == "dfmodel" and case.plan.dp > 1 and placed.gradient:
+            yield number, sent(Collective.ALL_REDUCE, placed.gradient, case.plan.dp_dims) / case.plan.microbatches

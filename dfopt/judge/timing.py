@@ -82,7 +82,7 @@ def _partitions(
         members = [case.kernels[number] for number in numbers]
         flop = math.fsum(one.flop for one in members)
         seconds: dict[Term, float] = {
-            "compute": _compute_s(case, members, flop),
+            "compute": _compute_s(case, members, flop) / case.clock(place),
             "memory": moved.get(place, 0.0) / chip.dram.bandwidth,
             "network": talk.get(place, 0.0),
         }
@@ -160,7 +160,8 @@ def _stages(
     hops: dict[int, float],
     held: dict[int, traffic.DramHeld],
 ) -> list[StageScore]:
-    layer_s = totals(((one.stage, 0), one.time_s) for one in partitions)
+    waits = (((stage, 0), wait) for stage, wait in case.pauses.items())
+    layer_s = totals([*(((one.stage, 0), one.time_s) for one in partitions), *waits])
     found = []
     for rank in case.ranks:
         (drawn, layers), *ends = rank.runs.items()

@@ -11,6 +11,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.documents.system import System
+from dfopt.show.physical import with_physics
 from dfopt.show.stacks import stack_report
 from dfopt.show.tables import graph_report, result_report, score_report, system_report
 
@@ -29,7 +30,7 @@ def report(document: Document, flop: list[float] | None = None) -> RenderableTyp
     if isinstance(document, Stack):
         return stack_report(document)
     if isinstance(document, Result):
-        return result_report(document)
+        return with_physics(result_report(document), document.score)
     if isinstance(document, Score):
-        return score_report(document)
+        return with_physics(score_report(document), document)
     return dump_yaml(document.to_data()).rstrip()

@@ -49,7 +49,7 @@ CHOICES: dict[str, list[Any]] = {
     "execution": ["auto", "dataflow"],
     "overlap": ["auto", "perfect", "none", "compute_memory"],
     "sharding_rules": ["exact", "dfmodel"],
-    "collective_model": ["exact", "dfmodel"],
+    "collective_model": ["exact", "dfmodel", "two_stage"],
     "weights_from_dram": [True, False],
     "layer_boundary": ["dram", "free"],
     "forward_backward": ["separate", "halves", "shared"],

@@ -1,0 +1,292 @@
+"""A mapping on a real stack of dies: times with the memory's effective bandwidth, energy, heat, throttling.
+
+The chips of a distinct pipeline stage are alike. Each spends the energy of one microbatch in the time of the slowest
+stage, plus what flows as time goes by; in that steady state it must keep its limits. If it does not, all chips take
+the highest frequency level at which every one does. Temperature limits are checked at the hottest cell of the thermal
+grid. A step then takes what `dfopt.judge.timing` would say of these times.
+
+While a chip waits (for a slower stage, a message, in a pause, in the fill of the pipeline) its clock runs on at the
+level of the whole chip, and all that flows as time goes by is paid for the whole step. Memory beside the stack is taken
+to be as warm as the air, and heats nothing but the interface on the logic die; its energy counts.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from dfopt.documents.physical import ChipHeat, DieHeat, PartitionPhysics, PhysicalScore, TileHeat
+from dfopt.documents.score import Score
+from dfopt.documents.stack import Stack
+from dfopt.judge import activity, network, streams, traffic
+from dfopt.judge.case import TERMS, Case, Place, Rank, Term
+from dfopt.physics import pipeline
+from dfopt.physics.coupling import ChipWork, State, StepWork, solve
+from dfopt.physics.power import COMPONENTS, Activity, PowerModel
+from dfopt.physics.stack_models import heat_of
+
+_ZERO_C = 273.15
+
+
+@dataclass(frozen=True)
+class _Setting:
+    """What does not change while times and temperatures are sought; lists follow ``case.members``."""
+
+    case: Case
+    score: Score
+    stack: Stack
+    model: PowerModel
+    memory: streams.Memory
+    prepared: tuple[streams.Prepared, ...]
+    served: dict[float, list[streams.Served]]
+    commands: tuple[streams.Commands, ...]
+    activity: Activity
+    places: tuple[Place, ...]
+
+    def serve(self, refresh_rate: float) -> list[streams.Served]:
+        """What the memory gives to each partition."""
+        if refresh_rate not in self.served:
+            self.served[refresh_rate] = [self.memory.serve_prepared(each, refresh_rate) for each in self.prepared]
+        return self.served[refresh_rate]
+
+
+def physical_score(case: Case, score: Score, stack: Stack, throttle: bool = True) -> PhysicalScore:
+    """Judge a mapping on a stack of dies.
+
+    Parameters
+    ----------
+    case, score
+        The mapping, looked up, and what the plain judge says of it.
+    stack
+        The chip as a stack, with its memory.
+    throttle
+        False: stay at the nominal frequency, and only report what that exceeds.
+    """
+    here = _setting(case, score, stack)
+    work = _work(here)
+    state, rounds = solve(work, here.model, heat_of(stack), throttle)
+    step = pipeline.step_time(
+        case.plan,
+        case.assume,
+        state.interval_s,
+        point_to_point_per_step_s=score.point_to_point_s,
+        gradient_reduction_s=score.gradient_reduction_s,
+    ).total
+    energy = _energy(here, work, state, step)
+    whole, moved = math.fsum(energy.values()), [part.dram_bytes for part in score.partitions]
+    partitions = tuple(_partitions(here, state))
+    waiting = math.fsum(part.memory_s for part in partitions)
+    chips = tuple(_chips(here, state))
+    broken, violations = _violations(here, state, throttle)
+    dram = [die.max_c for chip in chips for die in chip.dies if die.kind == "dram"]
+    return PhysicalScore(
+        stack=stack.name,
+        step_time_s=step,
+        modelled_step_time_s=score.step_time_s,
+        slowdown=step / score.step_time_s,
+        interval_s=state.interval_s,
+        frequency=state.level.frequency,
+        throttled=state.level.frequency < 1.0,
+        iterations=rounds,
+        loop_gain=state.gain,
+        energy_per_step_j=whole,
+        energy_per_token_j=whole / (case.graph.batch * case.graph.tokens_per_sample),
+        energy_j=energy,
+        power_w=max(chip.power_w for chip in chips),
+        logic_max_c=max(die.max_c for chip in chips for die in chip.dies if die.kind == "logic"),
+        dram_max_c=max(dram) if dram else None,
+        dram_bandwidth_b_per_s=math.fsum(moved) / waiting if waiting > 0 else None,
+        refresh_rate=max(state.refresh_rates),
+        partitions=partitions,
+        chips=chips,
+        runaway=state.runaway,
+        limits_broken=tuple(broken),
+        violations=tuple(violations),
+    )
+
+
+def _setting(case: Case, score: Score, stack: Stack) -> _Setting:
+    sorted_flows: dict[Place, list[streams.Flow]] = defaultdict(list)
+    for flow in streams.flows(case, traffic.weight_parts(case)):
+        sorted_flows[flow.place].append(flow)
+    memory, places = streams.Memory(stack), tuple(case.members)
+    commands = {place: memory.commands(sorted_flows[place]) for place in places}
+    model = PowerModel.from_stack(stack, case.system.chip.tiles)
+    return _Setting(
+        case=case,
+        score=score,
+        stack=stack,
+        model=model,
+        memory=memory,
+        prepared=tuple(memory.prepared(sorted_flows[place]) for place in places),
+        served={},
+        commands=tuple(commands[place] for place in places),
+        activity=model.activity(activity.blocks(case, network.tensor_parallel(case), commands)),
+        places=places,
+    )
+
+
+def _work(here: _Setting) -> StepWork:
+    case, model = here.case, here.model
+    sent = network.hops(case, network.sent_bytes(case))
+    hop_s = {stage.stage: stage.point_to_point_s for stage in here.score.stages}
+    chips = []
+    for rank in case.ranks:
+        waits = math.fsum(times * case.pauses.get(stage, 0.0) for stage, times in rank.runs.items())
+        chips.append(
+            ChipWork(
+                runs=model.vector(float(rank.runs.get(stage, 0)) for stage, _ in here.places),
+                once_j=sent[rank.number] * here.stack.logic.network * model.io_tiles,
+                pause_s=waits,
+                hop_s=hop_s[rank.number] if case.plan.pp > 1 else None,
+            )
+        )
+    clocks = [case.clock(place) for place in here.places]
+    scores = here.score.partitions
+    return StepWork(
+        compute_s=model.vector(part.compute_s * clock for part, clock in zip(scores, clocks, strict=True)),
+        network_s=model.vector(part.network_s for part in scores),
+        clocks=model.vector(clocks),
+        memory_s=lambda rate: model.vector(one.seconds for one in here.serve(rate)),
+        logic_j=model.logic_dynamic(here.activity),
+        dram_j=model.dram_dynamic(here.activity),
+        overlap=case.assume.overlap,
+        chips=tuple(chips),
+    )
+
+
+def _alike(case: Case, rank: Rank) -> int:
+    """How many pipeline stages a distinct one stands for."""
+    if case.graph.repeat == 1 or case.plan.pp == 1:
+        return 1
+    if not case.has_pieces:
+        return case.plan.pp
+    return 1 if rank.number in (0, case.plan.pp - 1) else case.plan.pp - 2
+
+
+def _energy(here: _Setting, work: StepWork, state: State, step_s: float) -> dict[str, float]:
+    """Joules of a step by component, all chips."""
+    case, plan = here.case, here.case.plan
+    split = here.model.dynamic_split(here.activity, state.voltages)
+    group = plan.tp * plan.dp
+    evaluations = plan.tp * case.graph.batch / case.graph.microbatch
+    repeats = [case.graph.repeat if stage == 0 else 1 for stage, _ in here.places]  # of a graph drawn once, 1
+    parts: dict[str, list[float]] = {name: [] for name in COMPONENTS}
+    for name, joules in split.items():
+        each = zip(repeats, joules.tolist(), strict=True)
+        parts[name].append(evaluations * math.fsum(times * one for times, one in each))
+    sent, square = network.sent_bytes(case), state.level.voltage**2
+    hops = network.hops(case, sent)
+    bytes_sent = [plan.dp * network.point_to_point_per_step_s(case, sent)]
+    for c, rank in enumerate(case.ranks):
+        alike = _alike(case, rank)
+        reduced = network.gradient_reduction_s(case, rank, sent)
+        bytes_sent.append(alike * group * (plan.microbatches * hops[rank.number] + reduced))
+        constant = here.model.constant_split(
+            state.tiles_k[c], state.refresh_rates[c], float(state.idle_share[c]), float(state.leak_voltage[c])
+        )
+        for name, watts in constant.items():
+            parts[name].append(alike * group * watts * step_s)
+    parts["network"].append(here.stack.logic.network * square * math.fsum(bytes_sent))
+    return {name: math.fsum(values) for name, values in parts.items()}
+
+
+def _partitions(here: _Setting, state: State) -> Iterator[PartitionPhysics]:
+    runs = [rank.runs for rank in here.case.ranks]
+    energy = {name: joules.tolist() for name, joules in here.model.dynamic_split(here.activity, state.voltages).items()}
+    for p, ((stage, partition), part) in enumerate(zip(here.places, here.score.partitions, strict=True)):
+        chips = [c for c in range(len(runs)) if runs[c].get(stage)] or [0]
+        slowest = max(chips, key=lambda c: state.partition_s[c, p])
+        clock = here.case.clock((stage, partition))
+        frequency = min(clock, state.level.frequency)
+        served = here.serve(state.refresh_rates[slowest])[p]
+        seconds: dict[Term, float] = {
+            "compute": part.compute_s * clock / frequency,
+            "memory": float(state.memory_s[slowest, p]),
+            "network": part.network_s,
+        }
+        commands = here.commands[p]
+        bursts = commands.reads + commands.writes
+        yield PartitionPhysics(
+            stage=stage,
+            partition=partition,
+            frequency=frequency,
+            compute_s=seconds["compute"],
+            memory_s=seconds["memory"],
+            network_s=seconds["network"],
+            time_s=float(state.partition_s[slowest, p]),
+            bound_by=max(TERMS, key=lambda term: seconds[term]),
+            dram_bandwidth_b_per_s=served.bandwidth,
+            dram_binding=served.binding,
+            bursts_per_activate=commands.bursts_per_activate,
+            read_share=commands.reads / bursts if bursts else 1.0,
+            energy_j=math.fsum(joules[p] for joules in energy.values()),
+        )
+
+
+def _chips(here: _Setting, state: State) -> Iterator[ChipHeat]:
+    stack, heat = here.stack, heat_of(here.stack)
+    kinds = {die.name: die.kind for die in stack.layers}
+    for c, rank in enumerate(here.case.ranks):
+        watts = state.tiles_w[c].tolist()
+        tiles = [
+            TileHeat.model_construct(die=die, tile=tile.name, power_w=power, mean_c=mean - _ZERO_C)
+            for (die, tile), power, mean in zip(stack.tiles, watts, state.tiles_k[c].tolist(), strict=True)
+        ]
+        dies = [
+            DieHeat(
+                die=die,
+                kind=kinds[die],
+                power_w=math.fsum(tile.power_w for tile in tiles if tile.die == die),
+                max_c=float(state.die_max_k[c, d]) - _ZERO_C,
+                mean_c=float(state.die_mean_k[c, d]) - _ZERO_C,
+            )
+            for d, die in enumerate(heat.dies)
+        ]
+        yield ChipHeat(
+            stage=rank.number,
+            stage_time_s=float(state.stage_s[c]),
+            power_w=math.fsum(watts),
+            refresh_rate=state.refresh_rates[c],
+            refresh_kept=state.refresh_kept[c],
+            dies=tuple(dies),
+            tiles=tuple(tiles),
+        )
+
+
+_NAMES = {"logic": "the logic die", "dram": "the hottest DRAM die", "power": "the stack"}
+
+
+def _violations(here: _Setting, state: State, throttle: bool) -> tuple[Sequence[str], Sequence[str]]:
+    """Kinds of the limits that are broken, and a sentence on each."""
+    stack = here.stack
+    share = f"{100 * state.level.frequency:.4g} % of the nominal frequency"
+    even = f" even at the lowest level ({share})" if throttle and len(stack.levels) > 1 else f" at {share}"
+    kinds, found = [], []
+    if state.runaway:
+        kinds.append("runaway")
+        hot = float(state.tiles_k.max()) - _ZERO_C
+        found.append(
+            f"thermal runaway{even}: past {hot:.0f} degC leakage grows faster than the package takes the heat away"
+            f" (loop gain {state.gain:.3g})"
+        )
+    elif not state.converged:
+        kinds.append("convergence")
+        found.append(f"temperatures do not settle{even}: the last change was {state.change_k:.3g} K")
+    for one in state.broken:
+        kinds.append(one.what)
+        if one.what == "power":
+            found.append(f"the stack takes {one.found:.4g} W{even}, the limit is {one.limit:.4g} W")
+        else:
+            celsius, limit = one.found - _ZERO_C, one.limit - _ZERO_C
+            found.append(f"{_NAMES[one.what]} reaches {celsius:.2f} degC{even}, the limit is {limit:.4g} degC")
+    fullest = max(here.score.stages, key=lambda stage: stage.dram_bytes)
+    if fullest.dram_bytes > stack.dram.capacity * (1 + 1e-6):
+        kinds.append("capacity")
+        found.append(
+            f"stage {fullest.stage} needs {fullest.dram_bytes / 1e9:.4g} GB of DRAM per chip,"
+            f" the stack has {stack.dram.capacity / 1e9:.4g} GB"
+        )
+    return kinds, found

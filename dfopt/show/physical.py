@@ -1,0 +1,178 @@
+"""What the terminal shows of a mapping on a stack of dies: times, memory, energy, heat."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from rich.console import Group, RenderableType
+from rich.table import Table
+
+from dfopt.documents.physical import PhysicalScore
+from dfopt.documents.score import Score
+from dfopt.show.tables import _facts, _table, percent, seconds
+from dfopt.units import format as show_unit
+
+__all__ = ["Ranked", "physical_report", "ranking_report", "with_physics"]
+
+
+def physical_report(physical: PhysicalScore, top: int = 5) -> RenderableType:
+    """A mapping on a stack: step time, memory of each partition, energy by component, temperatures, broken limits.
+
+    Parameters
+    ----------
+    physical
+        What the judge found.
+    top
+        How many of the hottest tiles to list.
+    """
+    facts = [
+        ("on stack", physical.stack),
+        (
+            "step time",
+            f"{seconds(physical.step_time_s)}, modelled {seconds(physical.modelled_step_time_s)}"
+            f" ({physical.slowdown:.4g} x)",
+        ),
+        ("frequency", _frequency(physical)),
+        ("DRAM", _memory(physical)),
+        (
+            "energy",
+            f"{show_unit(physical.energy_per_step_j, 'energy')} per step,"
+            f" {show_unit(physical.energy_per_token_j, 'energy')} per token",
+        ),
+        ("heat", f"{physical.power_w:.4g} W in the hottest stack, loop gain of leakage {physical.loop_gain:.3g}"),
+    ]
+    facts += [("limit broken", sentence) for sentence in physical.violations]
+    parts: list[RenderableType] = [_facts(facts), "", _partitions(physical), "", _energy(physical), "", _dies(physical)]
+    if top > 0:
+        parts += ["", _tiles(physical, top)]
+    return Group(*parts)
+
+
+def _frequency(physical: PhysicalScore) -> str:
+    if physical.throttled:
+        return f"throttled to {percent(physical.frequency)} of nominal"
+    return "nominal, above its limits" if physical.violations else "nominal, within its limits"
+
+
+def _memory(physical: PhysicalScore) -> str:
+    rate = f"refreshed {physical.refresh_rate:.4g} x as often as normal" if physical.refresh_rate != 1 else "cool"
+    if physical.dram_bandwidth_b_per_s is None:
+        return f"no traffic, {rate}"
+    return f"{show_unit(physical.dram_bandwidth_b_per_s, 'bandwidth')} effective, {rate}"
+
+
+def _partitions(physical: PhysicalScore) -> Table:
+    table = _table("Partitions on the stack (times in ms)", gap=2)
+    several = len({part.stage for part in physical.partitions}) > 1
+    for name in (*(("stage",) if several else ()), "#", "clock", "compute", "memory", "network", "time"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("bound by")
+    table.add_column("DRAM", justify="right", no_wrap=True)
+    table.add_column("limited by")
+    for name in ("bursts/act", "energy"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for part in physical.partitions:
+        times = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
+        row = [str(part.stage)] if several else []
+        row += [str(part.partition), percent(part.frequency), *times, part.bound_by]
+        moved = part.dram_binding != "none"
+        row += [show_unit(part.dram_bandwidth_b_per_s, "bandwidth") if moved else "-"]
+        row += [part.dram_binding.replace("_", " "), f"{part.bursts_per_activate:.3g}" if moved else "-"]
+        table.add_row(*row, show_unit(part.energy_j, "energy"))
+    return table
+
+
+def _energy(physical: PhysicalScore) -> Table:
+    table = _table("Energy", gap=2)
+    table.add_column("component")
+    for name in ("per step", "per token", "share"):
+        table.add_column(name, justify="right", no_wrap=True)
+    whole = physical.energy_per_step_j
+    for name, joules in sorted(physical.energy_j.items(), key=lambda item: -item[1]):
+        if joules > 0:
+            share = joules / whole
+            cells = (show_unit(joules, "energy"), show_unit(share * physical.energy_per_token_j, "energy"))
+            table.add_row(name.replace("dram_", "DRAM ").replace("_", " "), *cells, percent(share))
+    return table
+
+
+def _dies(physical: PhysicalScore) -> Table:
+    several = len(physical.chips) > 1
+    table = _table("Dies, from the far face to the heat sink", gap=2)
+    if several:
+        table.add_column("stage", justify="right")
+    table.add_column("die")
+    for name in ("power W", "hottest degC", "mean degC"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for chip in physical.chips:
+        for die in chip.dies:
+            row = [str(chip.stage)] if several else []
+            table.add_row(*row, die.die, f"{die.power_w:.2f}", f"{die.max_c:.2f}", f"{die.mean_c:.2f}")
+    return table
+
+
+def _tiles(physical: PhysicalScore, top: int) -> Table:
+    hottest = physical.hottest_tiles(top)
+    table = _table(
+        f"Hottest {len(hottest)} tiles" + (f" of stage {physical.hottest_chip.stage}" * (len(physical.chips) > 1))
+    )
+    for name in ("die", "tile"):
+        table.add_column(name)
+    for name in ("power W", "mean degC"):
+        table.add_column(name, justify="right", no_wrap=True)
+    for tile in hottest:
+        table.add_row(tile.die, tile.tile, f"{tile.power_w:.3f}", f"{tile.mean_c:.2f}")
+    return table
+
+
+def with_physics(report: RenderableType, score: Score, top: int = 5) -> RenderableType:
+    """A report, followed by what the judge says of the stack of dies, if there is one."""
+    return report if score.physical is None else Group(report, "", physical_report(score.physical, top))
+
+
+@dataclass(frozen=True)
+class Ranked:
+    """One of several judged mappings: the file that it came from, what it is, and its score."""
+
+    file: str
+    what: str
+    score: Score
+
+    @property
+    def step_time_s(self) -> float:
+        """Seconds of a step: on the stack if there is one, else as modelled."""
+        physical = self.score.physical
+        return self.score.step_time_s if physical is None else physical.step_time_s
+
+    @property
+    def violations(self) -> tuple[str, ...]:
+        """All limits that it breaks."""
+        physical = self.score.physical
+        return (*self.score.violations, *(() if physical is None else physical.violations))
+
+
+def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
+    """Several mappings beside each other, in the order given."""
+    table = _table("By step time; those that break a limit come last", gap=2)
+    table.add_column("#", justify="right")
+    for name in ("result", "mapping"):
+        table.add_column(name, overflow="fold")
+    for name in ("step time", "modelled", "clock", "logic degC", "DRAM degC", "J/token"):
+        table.add_column(name, justify="right", no_wrap=True)
+    table.add_column("limit")
+    for place, one in enumerate(ranked, start=1):
+        physical = one.score.physical
+        row = [str(place), one.file, one.what, seconds(one.step_time_s), seconds(one.score.step_time_s)]
+        if physical is None:
+            row += ["-"] * 4
+        else:
+            dram = "-" if physical.dram_max_c is None else f"{physical.dram_max_c:.2f}"
+            row += [percent(physical.frequency), f"{physical.logic_max_c:.2f}", dram]
+            row += [f"{physical.energy_per_token_j:.4g}"]
+        table.add_row(*row, "broken" if one.violations else "kept")
+    sentences = [(one.file, sentence) for one in ranked for sentence in one.violations]
+    parts: list[RenderableType] = [table]
+    if sentences:
+        parts += ["", _facts(sentences)]
+    return Group(*parts)
