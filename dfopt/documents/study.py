@@ -53,10 +53,13 @@ Choice = Label | PartChoice
 
 
 class PartsEntry(Part):
-    """All systems that a choice of parts makes: chips x memories x links x topologies."""
+    """All systems that a choice of parts makes: chips x memories x stacks x links x topologies."""
 
     chips: tuple[Choice, ...]
     memories: tuple[Choice, ...] = Field(default=(), description="none = every chip's own")
+    stacks: tuple[Choice, ...] = Field(
+        default=(), description="chips as stacks of dies; their memory is the chip's where no memory is given"
+    )
     links: tuple[Choice, ...] = Field(default=(), description="none = those that the topologies name")
     topologies: tuple[Choice, ...]
     set: dict[str, Any] = Field(default_factory=dict, description="field such as chip.sram.capacity -> value")

@@ -11,6 +11,7 @@ AXIS_COLUMNS: Final[dict[str, str]] = {
     "system": "label of the system",
     "chip": "label of the chip, or its name where the system is given as a whole",
     "memory": "label of the memory; none where the system is given as a whole",
+    "stack": "label of the stack of dies; none where the judge has no physics of the chip",
     "link": "label of the links; none where the system is given as a whole",
     "topology": "label of the topology, or of the dims of a system given as a whole, such as ring 8 x ring 128",
     "assumptions": "label of the assumptions",
@@ -57,10 +58,22 @@ COLUMNS: Final[dict[str, str]] = {
     "perf_per_dollar": "achieved rate over price, FLOP/s per USD",
     "perf_per_watt": "achieved rate over power, FLOP/s per W",
     "energy_per_step_j": "power of the system times step_time_s",
+    "physical_step_time_s": "seconds per step on the stack: its memory's real rate, and clocks that keep it cool",
+    "physical_flop_per_s": "achieved rate of the whole system at that step time, FLOP/s",
+    "physical_tokens_per_s": "tokens per second at that step time",
+    "frequency_share": "clock that keeps the stack's limits, as a share of the nominal one",
+    "logic_max_c": "hottest point of the logic die, degrees Celsius",
+    "dram_max_c": "hottest point of the DRAM dies, degrees Celsius; none if the memory is beside the stack",
+    "stack_power_w": "heat of the hottest chip's stack",
+    "stack_bandwidth_bytes_per_s": "DRAM bandwidth of a chip that the traffic of this mapping gets from the stack",
+    "refresh_rate": "DRAM refresh, as a multiple of the normal rate",
+    "stack_energy_per_step_j": "energy of one step, all chips, from commands, FLOP, bytes and leakage",
+    "stack_energy_per_token_j": "the same per token",
+    "limits_broken": "logic, dram, power, runaway, convergence or capacity, where no clock keeps the stack's limits",
     "solve_s": "seconds that the solve took",
     "note": "the message of a cell without a mapping, and prices that are missing",
     "cell": "digest of all that the cell depends on: its key in the store",
     "dfopt": "version of dfopt that solved the cell",
 }
 
-TEXT_COLUMNS: Final = frozenset({*AXIS_COLUMNS, "status", "plan", "bound_by", "note", "cell", "dfopt"})
+TEXT_COLUMNS: Final = frozenset({*AXIS_COLUMNS, "status", "plan", "bound_by", "limits_broken", "note", "cell", "dfopt"})

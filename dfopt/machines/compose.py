@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from functools import cache
 from typing import Any, ClassVar, Final, get_args
 
 from pydantic import BaseModel, Field, create_model
@@ -250,6 +251,12 @@ def _form_of(data: Mapping[str, Any]) -> type[_Composed]:
         by_shape = tuple[Link, ...]
     elif isinstance(links, Mapping) and isinstance(network.get("roles"), list | tuple) and "bandwidth" not in links:
         by_shape = dict[str, Link]
+    return _form(by_shape, isinstance(network, Mapping))
+
+
+@cache
+def _form(by_shape: Any, wired: bool) -> type[_Composed]:
+    """A model per shape, made once: a study composes hundreds of systems of the same few shapes."""
     wiring = create_model("Wiring", __base__=_Wiring, links=(by_shape, ...))
     return create_model(
         "Composed",
@@ -257,7 +264,7 @@ def _form_of(data: Mapping[str, Any]) -> type[_Composed]:
         chip=(_ChipForm, ...),
         memory=(Dram | None, None),
         stack=(ChipStack | None, None),
-        network=(wiring if isinstance(network, Mapping) else tuple[NetworkDim, ...], ()),
+        network=(wiring if wired else tuple[NetworkDim, ...], ()),
     )
 
 

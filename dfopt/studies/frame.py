@@ -43,7 +43,7 @@ def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) ->
 
 
 _INTEGERS = {*_PLAN, "partitions", "chips", "tiles"}
-_TEXTS = {"status", "plan", "bound_by", "note", "cell", "dfopt"}
+_TEXTS = {"status", "plan", "bound_by", "limits_broken", "note", "cell", "dfopt"}
 
 
 def row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
@@ -76,6 +76,10 @@ def row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
     step = figures["step_time_s"]
     rate = figures["flop_per_step"] / step
     found["flop_per_s"] = rate
+    if "physical_step_time_s" in figures:
+        slower = step / figures["physical_step_time_s"]
+        found["physical_flop_per_s"] = rate * slower
+        found["physical_tokens_per_s"] = figures["tokens_per_s"] * slower
     if cost.total_usd:
         found["perf_per_dollar"] = perf_per_dollar(rate, cost.total_usd)
     if cost.total_w:

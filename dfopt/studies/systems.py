@@ -18,7 +18,7 @@ __all__ = ["Machine", "machines"]
 
 @dataclass(frozen=True)
 class Machine:
-    """A system with its labels by column (system, chip, memory, link, topology), and the graphs that it is for."""
+    """A system with its labels by column (system, chip, memory, stack and so on), and the graphs that it is for."""
 
     system: System
     labels: Mapping[str, str | None]
@@ -69,22 +69,31 @@ def _whole(entry: SystemEntry, folder: Path, path: str, where: str) -> Machine:
     label = entry.label or entry.system
     system = _made(path, where, label, lambda: load_system(source, entry.set))
     shape = " x ".join(f"{dim.topology} {dim.size}" for dim in system.network) or "one chip"
-    labels = {"system": label, "chip": system.chip.name, "memory": None, "link": None, "topology": shape}
+    labels = {
+        "system": label,
+        "chip": system.chip.name,
+        "memory": None,
+        "stack": None if system.stack is None else system.stack.name,
+        "link": None,
+        "topology": shape,
+    }
     return Machine(system, labels, entry.graphs)
 
 
 def _composed(entry: PartsEntry, path: str, where: str) -> Iterator[Machine]:
-    for chip, memory, link, topology in product(
-        entry.chips, entry.memories or (None,), entry.links or (None,), entry.topologies
+    for chip, memory, stack, link, topology in product(
+        entry.chips, entry.memories or (None,), entry.stacks or (None,), entry.links or (None,), entry.topologies
     ):
         labels = {
             "chip": label_of(chip),
             "memory": None if memory is None else label_of(memory),
+            "stack": None if stack is None else label_of(stack),
             "link": None if link is None else label_of(link),
             "topology": label_of(topology),
         }
         name = "-".join(label for label in labels.values() if label is not None)
         parts = {"chip": _use(chip), "memory": None if memory is None else _use(memory)}
+        parts |= {} if stack is None else {"stack": _use(stack)}
         network = _network(topology, link)
 
         def make(name: str = name, parts: dict[str, Any] = parts, network: Any = network) -> System:

@@ -17,6 +17,7 @@ from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
+from dfopt.documents.physical import PhysicalScore
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible, NoSolution
@@ -94,6 +95,25 @@ def _figures(result: Result) -> dict[str, Any]:
         "layer_network_s": sum(part.network_s for part in mine),
         "dram_used_bytes": max(stage.dram_bytes for stage in score.stages),
         **{name: getattr(score, name) for name in _FIGURES},
+        **_physical(score.physical),
+    }
+
+
+def _physical(score: PhysicalScore | None) -> dict[str, Any]:
+    """The figures of a chip that is a stack of dies; those of a system without one have no such keys."""
+    if score is None:
+        return {}
+    return {
+        "physical_step_time_s": score.step_time_s,
+        "frequency_share": score.frequency,
+        "logic_max_c": score.logic_max_c,
+        "dram_max_c": score.dram_max_c,
+        "stack_power_w": score.power_w,
+        "stack_bandwidth_bytes_per_s": score.dram_bandwidth_b_per_s,
+        "refresh_rate": score.refresh_rate,
+        "stack_energy_per_step_j": score.energy_per_step_j,
+        "stack_energy_per_token_j": score.energy_per_token_j,
+        "limits_broken": ", ".join(score.limits_broken) or None,
     }
 
 
