@@ -6,7 +6,12 @@ import io
 import os
 import sys
 
-from dfopt.cli import documents, mappings, sweeps  # noqa: F401 - they register their commands
+from dfopt.cli import (  # noqa: F401 - they register their commands
+    documents,
+    mappings,
+    runs_command,
+    sweeps,
+)
 from dfopt.cli.common import app
 
 __all__ = ["app", "run"]

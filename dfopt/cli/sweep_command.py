@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import sys
 import time
 from collections.abc import Sequence
@@ -12,6 +13,7 @@ from typing import Any, TextIO
 from dfopt.errors import PlanError
 from dfopt.studies.claims import Verdict
 from dfopt.studies.runs import Runs, check_writable
+from dfopt.studies.shard import Shard
 from dfopt.studies.store import Record
 
 __all__ = ["Progress", "run_sweep"]
@@ -23,6 +25,8 @@ def run_sweep(
     study: str,
     *,
     jobs: int | None = None,
+    cluster: str | None = None,
+    shard: str | None = None,
     store: str | None = None,
     results: str | None = None,
     csv: str | None = None,
@@ -43,8 +47,13 @@ def run_sweep(
         The study's file.
     jobs : int, optional
         Processes at once; the cores of this machine by default.
+    cluster : str, optional
+        Address of the scheduler of a Dask cluster that solves instead.
+    shard : str, optional
+        ``i/n``: only this share of the cells.
     store : str, optional
-        The file of record; ``NAME.runs.jsonl`` in the working directory by default, after the study's file.
+        The file of record; ``NAME.runs.jsonl`` in the working directory by default, after the study's file, and
+        ``NAME.runs.1-of-4.jsonl`` for a share.
     results : str, optional
         Folder for the whole result of every cell.
     csv, parquet : str, optional
@@ -67,7 +76,8 @@ def run_sweep(
     Returns
     -------
     int
-        Exit code: 0 done; 1 a claim does not hold or cannot be told (with ``check``); 5 interrupted by Ctrl-C.
+        Exit code: 0 done; 1 a claim does not hold or cannot be told (with ``check``); 5 ended early, by Ctrl-C or
+        because the cluster is lost.
 
     Raises
     ------
@@ -77,7 +87,8 @@ def run_sweep(
     from dfopt.studies.sweep import collect, sweep
 
     stream = out if out is not None else sys.stdout
-    path = store or f"{Path(study).stem}.runs.jsonl"
+    part = "" if shard is None else f".{Shard.parse(shard).suffix}"
+    path = store or f"{Path(study).stem}.runs{part}.jsonl"
     maps = [_heat_map(text) for text in heat_maps]
     for file in (csv, parquet):
         if file is not None:
@@ -87,7 +98,9 @@ def run_sweep(
         runs = collect(study, path)
     else:
         try:
-            runs = sweep(study, jobs=jobs, store=path, results=results, retry=retry, progress=line)
+            runs = sweep(
+                study, jobs=jobs, cluster=cluster, shard=shard, store=path, results=results, retry=retry, progress=line
+            )
         finally:
             line.close()
     if csv is not None:
@@ -155,22 +168,36 @@ class Progress:
         self._began = time.perf_counter()
         self._start = 0
         self._lost = 0
+        self._worst = 0.0
         self._width = 0
 
     def __call__(self, done: int, whole: int, record: Record | None) -> None:
         """Take how many cells are done, of all, and the record that just came."""
         if record is None:
-            self._start = done
+            self._began, self._start = time.perf_counter(), done
         else:
             self._lost += "figures" not in record
-        if self._quiet:
-            return
-        spent = time.perf_counter() - self._began
-        text = f"{done}/{whole} cells, {spent:.0f} s"
+            self._worst = max(self._worst, (record.get("figures") or {}).get("gap") or 0.0)
+        if not self._quiet:
+            self._show(self._text(done, whole, time.perf_counter() - self._began))
+
+    def _text(self, done: int, whole: int, spent: float) -> str:
+        parts = [f"{done}/{whole} cells"]
         if self._lost:
-            text += f", {self._lost} without a mapping"
-        if done > self._start and done < whole:
-            text += f", about {spent / (done - self._start) * (whole - done):.0f} s left"
+            parts.append(f"{self._lost} without a mapping")
+        if self._worst:
+            parts.append(f"worst gap {100 * self._worst:.2g} %")
+        parts.append(_time(spent))
+        new = done - self._start
+        if new and spent > 0:
+            parts.append(f"{new / spent:.3g} cells/s" if new >= spent else f"{_time(spent / new)} per cell")
+            if done < whole:
+                parts.append(f"about {_time(spent / new * (whole - done))} left")
+        return ", ".join(parts)
+
+    def _show(self, text: str) -> None:
+        # a line that is as wide as the terminal wraps, and cannot be rewritten
+        text = text[: max(shutil.get_terminal_size().columns - 1, 20)]
         self._stream.write("\r" + text.ljust(self._width))
         self._stream.flush()
         self._width = len(text)
@@ -181,3 +208,10 @@ class Progress:
             self._stream.write("\r" + " " * self._width + "\r")
             self._stream.flush()
             self._width = 0
+
+
+def _time(seconds: float) -> str:
+    """Seconds in words a person reads at a glance."""
+    if seconds < 120:
+        return f"{seconds:.3g} s" if seconds < 10 else f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"

@@ -14,6 +14,12 @@ from dfopt.cli.common import JsonFlag, app, errors
 def sweep(
     study: Annotated[str, typer.Argument(metavar="STUDY", help="a study document")],
     jobs: Annotated[int | None, typer.Option(help="processes at once; the cores of this machine", min=1)] = None,
+    cluster: Annotated[
+        str | None, typer.Option(metavar="ADDRESS", help="scheduler of a Dask cluster, such as tcp://10.0.0.1:8786")
+    ] = None,
+    shard: Annotated[
+        str | None, typer.Option(metavar="I/N", help="only the I-th of N shares, such as of a Slurm array")
+    ] = None,
     store: Annotated[
         Path | None, typer.Option(metavar="FILE", help="file of record; what it has is not solved again")
     ] = None,
@@ -38,6 +44,8 @@ def sweep(
         code = run_sweep(
             study,
             jobs=jobs,
+            cluster=cluster,
+            shard=shard,
             store=None if store is None else str(store),
             results=None if results is None else str(results),
             csv=None if csv is None else str(csv),

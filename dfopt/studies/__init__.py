@@ -1,7 +1,5 @@
-"""Sweeps: a study document, solved cell by cell on this machine into a resumable store and a tidy frame."""
+"""Sweeps: a study document, solved cell by cell into a resumable store and a tidy frame.
 
-from dfopt.studies.claims import Verdict
-from dfopt.studies.runs import Runs
-from dfopt.studies.sweep import collect, sweep
-
-__all__ = ["Runs", "Verdict", "collect", "sweep"]
+`dfopt.studies.sweep` has ``sweep`` and ``collect``, `dfopt.studies.runs` what they return. Nothing is imported here:
+the processes that solve need little of it.
+"""

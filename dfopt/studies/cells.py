@@ -18,7 +18,7 @@ from dfopt.documents.study import AssumptionsEntry, AxisValue, GraphEntry, Solve
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, GraphError, Issue, SystemSpecError, json_path, shown
 from dfopt.machines.fields import with_fields
-from dfopt.studies.selection import select
+from dfopt.studies.selection import Labels
 from dfopt.studies.systems import Machine, machines
 from dfopt.workloads import load_graph
 
@@ -248,8 +248,9 @@ def _sha(content: object) -> str:
 
 def _filtered(study: Study, cells: tuple[Cell, ...], path: str) -> tuple[Cell, ...]:
     kept = list(cells)
+    table = Labels([cell.axes for cell in cells])
     for i, rule in enumerate(study.filters):
-        dropped = select([cell.axes for cell in cells], rule.drop)
+        dropped = table.select(rule.drop)
         if not any(dropped):
             raise DocumentError(path, [_selects_nothing(json_path("filters", i, "drop"), rule.drop, study, cells)])
         gone = {id(cell) for cell, drop in zip(cells, dropped, strict=True) if drop}
@@ -261,12 +262,13 @@ def _check_conditions(study: Study, cells: tuple[Cell, ...], path: str) -> None:
     """A claim's condition over axes alone can be checked before anything is solved."""
     from dfopt.documents.study_expressions import names_in
 
+    table = Labels([cell.axes for cell in cells])
     for i, claim in enumerate(study.claims):
         for key in ("over", "against"):
             text = getattr(claim, key)
             if text is None or not set(names_in(text)) <= set(study.axis_columns):
                 continue
-            if not any(select([cell.axes for cell in cells], text)):
+            if not any(table.select(text)):
                 raise DocumentError(path, [_selects_nothing(json_path("claims", i, key), text, study, cells)])
 
 

@@ -17,7 +17,7 @@ from dfopt.studies.claims import Verdict, verdicts
 from dfopt.studies.frame import frame
 from dfopt.studies.store import Record
 
-__all__ = ["Runs", "check_writable"]
+__all__ = ["Runs", "check_writable", "write_parquet"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -108,13 +108,7 @@ class Runs:
         PlanError
             If pandas finds no library that writes Parquet.
         """
-        target = check_writable(path)
-        try:
-            self.frame().to_parquet(target, index=False)
-        except ImportError:
-            raise PlanError(
-                f"{path}: pandas has no library that writes Parquet; pip install pyarrow, or write CSV"
-            ) from None
+        write_parquet(self.frame(), check_writable(path))
 
     def __repr__(self) -> str:
         said = ", ".join(f"{count} {status}" for status, count in self.counts().items())
@@ -136,3 +130,13 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
     if target.is_dir() or not target.absolute().parent.is_dir():
         raise PlanError(f"{target}: no file can be written there; name a file in an existing folder")
     return target
+
+
+def write_parquet(frame: Any, path: str | os.PathLike[str]) -> None:
+    """Write a frame as Parquet, or raise a `PlanError` if pandas finds no library for it."""
+    try:
+        frame.to_parquet(path, index=False)
+    except ImportError:
+        raise PlanError(
+            f"{path}: pandas has no library that writes Parquet; pip install pyarrow, or write CSV"
+        ) from None

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-__all__ = ["numbers", "select", "selected"]
+__all__ = ["Labels", "numbers", "selected"]
 
 
 def selected(frame: Any, condition: str | None) -> Any:
@@ -16,19 +16,35 @@ def selected(frame: Any, condition: str | None) -> Any:
     return frame.query(" ".join(condition.split()), engine="python")
 
 
-def select(rows: Sequence[Mapping[str, Any]], condition: str) -> list[bool]:
-    """Whether a condition holds, row by row.
+class Labels:
+    """Rows of labels on which many conditions are asked; each of them is looked at once.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Label by column.
 
     Examples
     --------
-    >>> select([{"chip": "h100", "tp": 8}, {"chip": "tpu", "tp": 16}], "chip in ['tpu'] and tp > 8")
+    >>> Labels([{"chip": "h100", "tp": 8}, {"chip": "tpu", "tp": 16}]).select("chip in ['tpu'] and tp > 8")
     [False, True]
     """
-    import pandas as pd
 
-    frame = pd.DataFrame(list(rows))
-    chosen = set(selected(frame, condition).index)
-    return [number in chosen for number in range(len(rows))]
+    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        self._rows = rows
+        self._frame: Any = None
+        self._known: dict[str, list[bool]] = {}
+
+    def select(self, condition: str) -> list[bool]:
+        """Whether a condition holds, row by row."""
+        if condition not in self._known:
+            if self._frame is None:
+                import pandas as pd
+
+                self._frame = pd.DataFrame(list(self._rows))
+            chosen = set(selected(self._frame, condition).index)
+            self._known[condition] = [number in chosen for number in range(len(self._rows))]
+        return self._known[condition]
 
 
 def numbers(frame: Any, value: str) -> Any:

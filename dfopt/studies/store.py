@@ -1,26 +1,34 @@
 """The file of record of a sweep: JSON Lines, one line per solved cell, appended as the cells end.
 
-A line is written with one call and reaches the disk before the sweep goes on, so a sweep that is killed loses no
-cell that it has reported. What a kill in the middle of a write leaves is a last line without its end: it is moved
-to a file beside the store, and its cell is solved again. Of two lines with the same key the later one counts.
+What is guaranteed: a line is written with one call and is on the disk (``fsync``) before the sweep counts its cell
+as done, so that a sweep that is killed, at any point, loses no cell that it has reported. Each line ends with a
+checksum. A line that is cut or damaged, wherever it stands, is moved to ``NAME.damaged`` beside the store, and its
+cell is solved again; the store is replaced in one step then. One sweep writes at a time, see `dfopt.studies.lock`.
+Of two lines with the same key the later one counts.
 """
 
 from __future__ import annotations
 
 import json
 import os
-from collections.abc import Mapping
+import re
+import secrets
+import zlib
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 from dfopt.errors import DocumentError, Issue, shown
+from dfopt.studies.lock import Held, lock, release
 
-__all__ = ["SCHEMA", "Record", "Store", "read_records"]
+__all__ = ["SCHEMA", "Record", "Store", "line_of", "read_records", "write_new"]
 
 SCHEMA = "dfopt/run/1"
 Record = Mapping[str, Any]
-_NEEDED = {"cell": str, "status": str}
+_START = f'{{"schema":"{SCHEMA}"'.encode()
+# CRC-32 of the line without it. Lines of before there was one are read too.
+_CHECKSUM = re.compile(rb',"crc32":"([0-9a-f]{8})"\}$')
 
 
 class Store:
@@ -34,7 +42,7 @@ class Store:
     Raises
     ------
     DocumentError
-        If it is no store, has a broken line before the last one, or another sweep writes to it.
+        If it is no store, has lines of another version, or another sweep writes to it.
 
     Examples
     --------
@@ -48,37 +56,41 @@ class Store:
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
-        self.path = Path(path)
+        self.path = Path(os.path.realpath(path))  # a link stays a link when the store is replaced
         self.set_aside = ""
         self.records: dict[str, Record] = {}
+        self._file, self._lock = self._open()
         try:
-            self._file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        except OSError as error:
-            what = f"cannot be opened: {error.strerror or error}"
-            raise _refused(self.path, what, "name a file in an existing folder that you may write to") from None
-        try:
-            self._lock()
-            whole, tail = _split(self.path.read_bytes())
-            self.records = _parse(whole, self.path)
-            if tail:
-                self._set_aside(len(whole), tail)
+            data = self.path.read_bytes()
+            self.records, kept, damaged = _parse(data, path)
+            if damaged:
+                self._replace(kept, damaged)
         except BaseException:
-            os.close(self._file)
+            self.close()
             raise
 
-    def append(self, record: Record) -> None:
-        """Write one line, and wait until the disk has it."""
-        line = json.dumps({"schema": SCHEMA, **record}, separators=(",", ":"), allow_nan=False).encode() + b"\n"
-        written = os.write(self._file, line)
-        if written != len(line):  # a full disk may take a part: do not let the next line start in the middle
+    def append(self, *records: Record) -> None:
+        """Write a line for each record with one call, and wait until the disk has them."""
+        lines = b"".join(line_of(record) for record in records)
+        try:
+            written = os.write(self._file, lines)
+        except OSError as error:
+            what = f"cannot be written: {error.strerror or error}"
+            raise _refused(self.path, what, "make room; the sweep goes on where it stopped") from None
+        if written != len(lines):  # a full disk may take a part: do not let the next line start in the middle
             os.ftruncate(self._file, os.fstat(self._file).st_size - written)
             raise _refused(self.path, "the disk is full", "make room; the sweep goes on where it stopped")
         os.fsync(self._file)
-        self.records[str(record["cell"])] = record
+        for record in records:
+            self.records[str(record["cell"])] = record
 
     def close(self) -> None:
         """Close the file; another sweep may have it."""
-        os.close(self._file)
+        release(self._lock)
+        self._lock = None
+        if self._file >= 0:
+            os.close(self._file)
+            self._file = -1
 
     def __enter__(self) -> Self:
         return self
@@ -88,65 +100,168 @@ class Store:
     ) -> None:
         self.close()
 
-    def _lock(self) -> None:
-        try:
-            import fcntl
-        except ImportError:  # no such lock on Windows: two sweeps at once on one store are the user's to avoid there
-            return
-        try:
-            fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise _refused(self.path, "another sweep writes to it", "wait for it, or name another store") from None
+    def _open(self) -> tuple[int, Path | None]:
+        while True:
+            try:
+                file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+            except OSError as error:
+                what = f"cannot be opened: {error.strerror or error}"
+                raise _refused(self.path, what, "name a file in an existing folder that you may write to") from None
+            made = None
+            try:
+                made = lock(file, self.path)
+                if os.path.samestat(os.fstat(file), os.stat(self.path)):
+                    return file, made
+            except FileNotFoundError:  # somebody moved it away
+                pass
+            except Held as error:
+                os.close(file)
+                raise _refused(self.path, str(error), "wait for it, or name another store") from None
+            except BaseException:
+                os.close(file)
+                raise
+            release(made)
+            os.close(file)  # another sweep has replaced the file since it was opened
 
-    def _set_aside(self, end: int, tail: bytes) -> None:
+    def _replace(self, kept: list[bytes], damaged: list[bytes]) -> None:
+        """Put the good lines in place of the file in one step, after the others are safe beside it."""
         beside = self.path.with_name(self.path.name + ".damaged")
-        with beside.open("ab") as file:
-            file.write(tail + b"\n")
-            file.flush()
-            os.fsync(file.fileno())
-        os.ftruncate(self._file, end)
-        self.set_aside = f"the last line of {self.path} had no end: moved to {beside}, its cell is solved again"
+        part = self.path.with_name(f".{self.path.name[:60]}.{secrets.token_hex(6)}.part")
+        try:
+            _write(beside, b"".join(line + b"\n" for line in damaged), os.O_APPEND)
+            _write(part, b"".join(kept), os.O_EXCL)
+            file = os.open(part, os.O_RDWR | os.O_APPEND)
+            made = self._lock
+            try:
+                if made is None:  # the new file is locked before anybody can see it
+                    lock(file, part)
+                os.replace(part, self.path)
+            except BaseException:
+                os.close(file)
+                raise
+            os.close(self._file)
+            self._file = file
+        except OSError as error:
+            what = f"damaged lines cannot be moved to {beside}: {error.strerror or error}"
+            raise _refused(self.path, what, "make room in this folder, or make it writable") from None
+        finally:
+            part.unlink(missing_ok=True)
+        self.set_aside = _note(self.path, beside, len(damaged))
 
 
-def read_records(path: str | os.PathLike[str]) -> dict[str, Record]:
-    """The records of a store by cell, without changing it: also while a sweep writes to it.
+def _note(path: Path, beside: Path, count: int) -> str:
+    lines, cells = ("1 line", "its cell is") if count == 1 else (f"{count} lines", "their cells are")
+    return f"{lines} of {path} had no end or were damaged: moved to {beside}, {cells} solved again"
+
+
+def _write(path: Path, data: bytes, how: int) -> None:
+    file = os.open(path, os.O_WRONLY | os.O_CREAT | how, 0o644)
+    with os.fdopen(file, "wb") as opened:
+        opened.write(data)
+        opened.flush()
+        os.fsync(opened.fileno())
+
+
+def line_of(record: Record) -> bytes:
+    """A record as a line of a store, with its checksum.
+
+    Examples
+    --------
+    >>> line_of({"cell": "c0ffee", "status": "optimal"})
+    b'{"schema":"dfopt/run/1","cell":"c0ffee","status":"optimal","crc32":"09323f8d"}\\n'
+    """
+    text = json.dumps({"schema": SCHEMA, **record}, separators=(",", ":"), allow_nan=False).encode()
+    return text[:-1] + b',"crc32":"%08x"}\n' % zlib.crc32(text)
+
+
+def read_records(*paths: str | os.PathLike[str]) -> dict[str, Record]:
+    """The records of stores by cell, without changing a file: also while a sweep writes to it.
+
+    Damaged lines are left out; a sweep sets them aside. Of several records of one cell, one with figures goes before
+    one without, and then the later one.
 
     Raises
     ------
     DocumentError
         If there is no such file, or it is no store.
     """
-    try:
-        whole, _ = _split(Path(path).read_bytes())
-    except OSError as error:
-        raise _refused(path, f"cannot be read: {error.strerror or error}", "name a store that a sweep wrote") from None
-    return _parse(whole, path)
-
-
-def _split(data: bytes) -> tuple[bytes, bytes]:
-    """Whole lines, and what follows the last end of a line."""
-    end = data.rfind(b"\n") + 1
-    return data[:end], data[end:]
-
-
-def _parse(whole: bytes, path: str | os.PathLike[str]) -> dict[str, Record]:
     found: dict[str, Record] = {}
-    for number, line in enumerate(whole.splitlines(), start=1):
+    for path in paths:
         try:
-            record = json.loads(line)
-        except ValueError:
-            record = None
-        if not isinstance(record, dict) or record.get("schema") != SCHEMA:
-            said = record.get("schema") if isinstance(record, dict) else line.decode(errors="replace")
-            message = f"found {shown(said)}, expected a record with schema {SCHEMA!r}"
-            raise _refused(path, f"line {number}: {message}", "name a store that a sweep wrote, or remove this line")
-        for key, kind in _NEEDED.items():
-            if not isinstance(record.get(key), kind):
-                message = f"line {number}: found {shown(record.get(key))} for {key!r}, expected text"
-                raise _refused(path, message, "remove this line: its cell is solved again")
-        found[record["cell"]] = record
+            data = Path(path).read_bytes()
+        except OSError as error:
+            what = f"cannot be read: {error.strerror or error}"
+            raise _refused(path, what, "name a store that a sweep wrote") from None
+        for key, record in _parse(data, path)[0].items():
+            if key not in found or "figures" in record or "figures" not in found[key]:
+                found[key] = record
     return found
+
+
+def _parse(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Record], list[bytes], list[bytes]]:
+    """The records by cell, the lines that hold them, and those that are damaged."""
+    found: dict[str, Record] = {}
+    kept, damaged = [], []
+    lines = data.split(b"\n")
+    tail = lines.pop()
+    for number, line in enumerate(lines, start=1):
+        record = _record(line, path, number)
+        if record is None:
+            damaged.append(line)
+        else:
+            kept.append(line + b"\n")
+            found[record["cell"]] = record
+    if tail:
+        damaged.append(tail)
+    # A file that has damaged lines only may be anything: a person's notes must not be moved out of their file.
+    if damaged and not kept and not any(_may_be_cut(line) for line in damaged):
+        message = f"line 1: found {shown(damaged[0].decode(errors='replace'))}, expected a record of schema {SCHEMA!r}"
+        raise _refused(path, message, "name a store that a sweep wrote, or a file that does not exist yet")
+    return found, kept, damaged
+
+
+def _may_be_cut(line: bytes) -> bool:
+    """Whether it starts as a record does; a file system may fill what was not written with zeros."""
+    return line.startswith(_START) or _START.startswith(line) or not line.strip(b"\0")
+
+
+def _record(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str, Any] | None:
+    """The record of a line; none if it is damaged."""
+    checked = _CHECKSUM.search(line)
+    if checked is not None:
+        line = line[: checked.start()] + b"}"
+        if zlib.crc32(line) != int(checked[1], 16):
+            return None
+    try:
+        record = json.loads(line)
+    except ValueError:
+        return None
+    if not isinstance(record, dict):
+        return None
+    schema = record.get("schema")
+    if isinstance(schema, str) and schema != SCHEMA:  # of a newer dfopt, or of no sweep: not ours to move
+        message = f"line {number}: found {shown(schema)}, expected a record with schema {SCHEMA!r}"
+        raise _refused(path, message, "name a store that this version of dfopt wrote")
+    whole = schema == SCHEMA and all(isinstance(record.get(key), str) for key in ("cell", "status"))
+    return record if whole and "crc32" not in record else None
 
 
 def _refused(path: str | os.PathLike[str], message: str, remedy: str) -> DocumentError:
     return DocumentError(os.fspath(path), [Issue("$", message, remedy)])
+
+
+def write_new(path: str | os.PathLike[str], records: Iterable[Record]) -> None:
+    """Write records to a store that does not exist yet.
+
+    Raises
+    ------
+    DocumentError
+        If the file exists, or cannot be written.
+    """
+    try:
+        _write(Path(path), b"".join(map(line_of, records)), os.O_EXCL)
+    except FileExistsError:
+        raise _refused(path, "the file exists", "name a new one") from None
+    except OSError as error:
+        what = f"cannot be written: {error.strerror or error}"
+        raise _refused(path, what, "name a file in an existing folder that you may write to") from None

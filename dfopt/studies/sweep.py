@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from dfopt.documents.study import Study
+from dfopt.documents.result import Result
+from dfopt.documents.study import Study, SystemEntry
 from dfopt.errors import PlanError
 from dfopt.studies.cells import Cell, expand
-from dfopt.studies.executor import run
+from dfopt.studies.executor import INTERRUPTED, Executor, Processes
+from dfopt.studies.packing import Tasks
 from dfopt.studies.runs import Runs
+from dfopt.studies.shard import Shard
 from dfopt.studies.store import Record, Store, read_records
 
 __all__ = ["collect", "load_study", "sweep"]
@@ -32,12 +36,15 @@ def sweep(
     study: str | os.PathLike[str] | Study,
     *,
     jobs: int | None = None,
+    cluster: str | None = None,
+    shard: str | None = None,
     store: str | os.PathLike[str] | None = None,
     results: str | os.PathLike[str] | None = None,
     retry: bool = False,
     progress: Told | None = None,
+    executor: Executor | None = None,
 ) -> Runs:
-    """Solve all cells of a study on this machine.
+    """Solve all cells of a study, on this machine or on a cluster.
 
     Parameters
     ----------
@@ -45,27 +52,36 @@ def sweep(
         The study, or the file it is in.
     jobs : int, optional
         Processes at once, of one solver thread each; the cores of this machine by default.
+    cluster : str, optional
+        Address of the scheduler of a Dask cluster, such as ``tcp://10.0.0.1:8786``, instead of processes here.
+    shard : str, optional
+        ``i/n``: only the i-th of n shares of the cells, the same whoever asks; the others stay pending. Each share
+        needs a store of its own, and `collect` takes several.
     store : str or Path, optional
         The file of record, JSON Lines. What it has of this study is not solved again, so a sweep that was ended
         goes on where it stopped; the store of another study may be shared. Without one, records live in memory.
     results : str or Path, optional
-        Folder in which the whole result of every cell is written as ``CELL.json``.
+        Folder in which the whole result of every cell is written as ``CELL.json``, before the cell counts as done.
+        Cells of the store whose file is missing there are solved again.
     retry : bool
         Solve cells again that the store has as ``failed`` or ``no_solution``.
     progress : callable, optional
         Called with the number of cells done, of all, and the record that just came (none at the start).
+    executor : Executor, optional
+        What solves the cells, instead of ``jobs`` and ``cluster``.
 
     Returns
     -------
     Runs
-        With ``interrupted`` set where Ctrl-C ended it; the cells that were being solved are pending then.
+        With ``interrupted`` set where Ctrl-C or a lost cluster ended it; the cells that were being solved are
+        pending then.
 
     Raises
     ------
     DocumentError
         If the study or the store is not what it must be. What goes wrong in a cell is in its record instead.
     PlanError
-        If ``jobs`` or ``results`` cannot be.
+        If ``jobs``, ``cluster``, ``shard`` or ``results`` cannot be.
 
     Examples
     --------
@@ -79,62 +95,109 @@ def sweep(
     {'graph': 'gpt2-small', 'tp': 8, 'bound_by': 'network'}
     """
     document, folder, path = load_study(study)
-    cells = expand(document, folder, path)
-    kept = _folder(results)
-    if store is None:
-        return _run(document, cells, {}, lambda record: None, jobs, kept, retry, progress, ())
-    with Store(store) as opened:
-        notes = (opened.set_aside,) if opened.set_aside else ()
-        runs = _run(document, cells, opened.records, opened.append, jobs, kept, retry, progress, notes)
+    share = None if shard is None else Shard.parse(shard)
+    chosen = executor or _executor(jobs, cluster)
+    opened = None
+    try:
+        kept = _folder(results)
+        opened = None if store is None else Store(store)
+        if opened is None or not opened.records:  # a new sweep: import there while the study is expanded here
+            chosen.prepare(_at_most(document))
+        cells = expand(document, folder, path)
+        runs = _run(document, cells, opened, chosen, share, kept, retry, progress)
+    finally:
+        chosen.close()
+        if opened is not None:
+            opened.close()
     # Ctrl-C may come between the writing of a record and its entry in the table: the file knows
-    return replace(runs, records=read_records(store)) if runs.interrupted else runs
+    return replace(runs, records=read_records(store)) if runs.interrupted and store is not None else runs
 
 
-def collect(study: str | os.PathLike[str] | Study, store: str | os.PathLike[str]) -> Runs:
-    """What a store has of a study, without solving anything; also while a sweep writes to the store.
+def collect(study: str | os.PathLike[str] | Study, *stores: str | os.PathLike[str]) -> Runs:
+    """What stores have of a study, without solving anything; also while sweeps write to them.
 
     Raises
     ------
     DocumentError
-        If the study or the store is not what it must be.
+        If the study or a store is not what it must be.
     """
     document, folder, path = load_study(study)
-    records = read_records(store)
+    records = read_records(*stores)
     cells = expand(document, folder, path)
     mine = (records[key] for key in {cell.key for cell in cells} if key in records)
     return Runs(document, cells, records, notes=tuple(_other_versions(mine)))
 
 
+def _executor(jobs: int | None, cluster: str | None) -> Executor:
+    if cluster is None:
+        return Processes(jobs)
+    if jobs is not None:
+        raise PlanError("--jobs is for processes of this machine; with --cluster its workers decide: leave one out")
+    from dfopt.studies.cluster import Cluster
+
+    return Cluster(cluster)
+
+
+def _at_most(study: Study) -> int:
+    """Cells that a study cannot have more of, known before it is expanded."""
+    systems = 0
+    for entry in study.systems:
+        # a list of parts that is left out or empty is one system, of the chip's own
+        parts = () if isinstance(entry, SystemEntry) else [part for _, part in entry if isinstance(part, tuple)]
+        systems += math.prod(len(part) or 1 for part in parts)
+    axes = math.prod(len(points) for points in study.axes.values())
+    return len(study.graphs) * systems * len(study.assumptions) * axes
+
+
 def _run(
     study: Study,
     cells: tuple[Cell, ...],
-    known: Mapping[str, Record],
-    keep: Callable[[Record], None],
-    jobs: int | None,
+    store: Store | None,
+    executor: Executor,
+    share: Shard | None,
     results: Path | None,
     retry: bool,
     progress: Told | None,
-    notes: tuple[str, ...],
 ) -> Runs:
-    records = dict(known)
-    again = ("failed", "no_solution") if retry else ()
+    records = {} if store is None else dict(store.records)
     wanted = {cell.key: cell for cell in cells}
-    notes = (*notes, *_other_versions(record for key, record in records.items() if key in wanted))
-    todo = [cell for key, cell in wanted.items() if key not in records or records[key]["status"] in again]
+    notes = [store.set_aside] if store is not None and store.set_aside else []
+    notes += _other_versions(record for key, record in records.items() if key in wanted)
+    if share is not None:
+        mine = share.share(wanted)
+        wanted = {key: cell for key, cell in wanted.items() if key in mine}
+    todo = [cell for key, cell in wanted.items() if _is_open(key, records.get(key), retry, results)]
     done = len(wanted) - len(todo)
     if progress is not None:
         progress(done, len(wanted), None)
+    left = {cell.key for cell in todo}
 
-    def take(record: dict[str, Any]) -> None:
+    def take(answer: dict[str, Any]) -> None:
         nonlocal done
-        keep(record)
+        if answer["cell"] not in left:  # an executor may be told twice; a cell is done once
+            return
+        record = {**answer, "study": study.name, "axes": dict(wanted[answer["cell"]].axes)}
+        result = record.pop("result", None)
+        if results is not None and result is not None:
+            Result.from_data(result).dump(results / f"{record['cell']}.json")
+        if store is not None:
+            store.append(record)
+        left.remove(record["cell"])
         records[record["cell"]] = record
         done += 1
         if progress is not None:
             progress(done, len(wanted), record)
 
-    finished = run([_task(cell, results) for cell in todo], take, jobs)
-    return Runs(study, cells, records, interrupted=not finished, notes=notes)
+    ended = executor.run(Tasks(todo, keep=results is not None), take) if todo else ""
+    if ended and ended != INTERRUPTED:
+        notes.append(ended)
+    return Runs(study, cells, records, interrupted=bool(ended), notes=tuple(notes))
+
+
+def _is_open(key: str, record: Record | None, retry: bool, results: Path | None) -> bool:
+    if record is None or (retry and record["status"] in ("failed", "no_solution")):
+        return True
+    return results is not None and "figures" in record and not (results / f"{key}.json").exists()
 
 
 def _other_versions(known: Iterable[Record]) -> Iterator[str]:
@@ -144,18 +207,6 @@ def _other_versions(known: Iterable[Record]) -> Iterator[str]:
     others = Counter(str(record.get("dfopt")) for record in known if record.get("dfopt") != __version__)
     for version, count in others.items():
         yield f"{count} cells are from dfopt {version}, this is {__version__}: another store solves them again"
-
-
-def _task(cell: Cell, results: Path | None) -> dict[str, Any]:
-    return {
-        "cell": cell.key,
-        "graph": cell.graph.to_data(),
-        "system": cell.system.to_data(),
-        "assumptions": cell.assumptions.to_data(),
-        "options": cell.options.model_dump(),
-        "seed": cell.seed,
-        "save": None if results is None else str(results / f"{cell.key}.json"),
-    }
 
 
 def _folder(results: str | os.PathLike[str] | None) -> Path | None:

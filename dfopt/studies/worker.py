@@ -21,6 +21,7 @@ from dfopt.documents.physical import PhysicalScore
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible, NoSolution
+from dfopt.studies.packing import unpack
 
 __all__ = ["main", "solve"]
 
@@ -37,13 +38,13 @@ def solve(task: Mapping[str, Any]) -> dict[str, Any]:
     Parameters
     ----------
     task : mapping
-        ``cell`` (its key), ``graph``, ``system`` and ``assumptions`` as the data of documents, ``options`` and
-        ``seed`` for :func:`dfopt.optimize`, and ``save``: where to write the whole result, or none.
+        ``cell`` (its key), ``graph``, ``system`` and ``assumptions``, packed or as the data of documents, ``options``
+        and ``seed`` for :func:`dfopt.optimize`, and ``keep``: whether the record has the whole ``result`` as data.
 
     Returns
     -------
     dict
-        ``cell``, ``status``, ``seconds``, ``dfopt``, and either ``figures`` or ``message``.
+        ``cell``, ``status``, ``seconds``, ``dfopt``, and either ``figures`` or ``message``; ``result`` if asked for.
 
     Examples
     --------
@@ -61,15 +62,15 @@ def solve(task: Mapping[str, Any]) -> dict[str, Any]:
             name: tuple(value) if isinstance(value, list) else value for name, value in task["options"].items()
         }
         result = optimize(
-            Graph.from_data(task["graph"], "graph"),
-            System.from_data(task["system"], "system"),
-            assumptions=Assumptions.from_data(task["assumptions"], "assumptions"),
+            unpack(Graph, task["graph"], "graph"),
+            unpack(System, task["system"], "system"),
+            assumptions=unpack(Assumptions, task["assumptions"], "assumptions"),
             seed=task["seed"],
             **options,
         )
         record |= {"status": result.status, "figures": _figures(result)}
-        if task.get("save"):
-            result.dump(task["save"])
+        if task.get("keep"):
+            record["result"] = result.to_data()
     except Infeasible as error:
         record |= {"status": "infeasible", "message": str(error)}
     except NoSolution as error:
@@ -130,6 +131,8 @@ def main() -> None:
         os._exit(0)  # the sweep has ended or was killed: nobody wants the answer
 
     threading.Thread(target=listen, daemon=True).start()
+    import dfopt.optimizer  # noqa: F401 - a second of work that need not wait for the first task
+
     while True:
         answer = solve(json.loads(tasks.get()))
         answers.write(json.dumps(answer, allow_nan=False) + "\n")

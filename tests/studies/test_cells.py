@@ -47,7 +47,7 @@ def test_the_product_in_the_order_of_the_document() -> None:
     assert len(cells) == 2 * 2 * 2 * 2
     first, last = cells[0], cells[-1]
     assert list(first.axes.values()) == [
-        "gpt2-small", "ring", "SambaNova SN10 RDU", None, None, "ring 8", "default", 1, 8,
+        "gpt2-small", "ring", "SambaNova SN10 RDU", None, None, None, "ring 8", "default", 1, 8,
     ]  # fmt: skip
     assert (last.graph.batch, last.system.chip.sram.capacity) == (16, 2 * 2**20)
     assert (last.assumptions.execution, last.options.tp) == ("kernel_by_kernel", 8)

@@ -12,6 +12,7 @@ from study_cases import study
 
 from dfopt.cli.sweep_command import Progress, run_sweep
 from dfopt.errors import DfoptError, DocumentError, PlanError
+from dfopt.studies.store import line_of, read_records
 
 CLAIMS = [
     {"name": "network binds", "value": "network_share", "at_least": 0.5, "figure": "Fig. 0", "paper": 0.9},
@@ -68,7 +69,8 @@ def test_json(words: Any) -> None:
 def test_another_version_is_told(words: Any, tmp_path: Path) -> None:
     words()
     store = tmp_path / "mine.runs.jsonl"
-    store.write_text(store.read_text().replace('"dfopt":"', '"dfopt":"9.'))
+    records = read_records(store).values()
+    store.write_bytes(b"".join(line_of({**record, "dfopt": "9.0"}) for record in records))
     out = words()[1]
     assert "2 cells are from dfopt 9." in out
     assert "another store solves them again" in words(no_solve=True)[1]
@@ -98,18 +100,44 @@ class Terminal(io.StringIO):
         return True
 
 
-def test_progress_on_a_terminal_is_one_line_that_goes_away() -> None:
+def test_progress_on_a_terminal_is_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "200")
+    clock = iter([100.0, 100.0, 100.0, 102.0, 104.0])  # made, told of what there is, and each second record
+    monkeypatch.setattr("dfopt.cli.sweep_command.time.perf_counter", lambda: next(clock))
     stream = Terminal()
     line = Progress(stream)
-    line(2, 4, None)
-    line(3, 4, {"cell": "a", "status": "failed"})
-    line(4, 4, {"cell": "b", "status": "optimal", "figures": {}})
+    line(2, 6, None)
+    line(3, 6, {"cell": "a", "status": "failed"})
+    line(6, 6, {"cell": "b", "status": "gap_reached", "figures": {"gap": 0.034}})
     line.close()
-    shown = stream.getvalue().split("\r")
-    assert "2/4 cells" in shown[1]
-    assert "3/4 cells" in shown[2] and "1 without a mapping" in shown[2] and "s left" in shown[2]
-    assert "4/4 cells" in shown[3] and "left" not in shown[3]
-    assert shown[-2].strip() == "" and shown[-1] == ""
+    shown = [text.strip() for text in stream.getvalue().split("\r")]
+    assert shown[1] == "2/6 cells, 0 s"
+    assert shown[2] == "3/6 cells, 1 without a mapping, 2 s, 2 s per cell, about 6 s left"
+    assert shown[3] == "6/6 cells, 1 without a mapping, worst gap 3.4 %, 4 s, 1 cells/s"
+    assert stream.getvalue().split("\r")[-2].strip() == "" and stream.getvalue().endswith("\r")
+
+
+def test_progress_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("COLUMNS", "30")
+    stream = Terminal()
+    line = Progress(stream)
+    for done in range(1, 100):
+        line(done, 100, {"cell": "a", "status": "failed"})
+    assert max(map(len, stream.getvalue().split("\r"))) < 30
+
+
+def test_a_lost_cluster_is_told_with_the_way_on(words: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    class Lost:
+        def prepare(self, most: int) -> None: ...
+
+        def run(self, tasks: Any, take: Any) -> str:
+            return "no scheduler answers at tcp://x"
+
+        def close(self) -> None: ...
+
+    monkeypatch.setattr("dfopt.studies.sweep._executor", lambda jobs, cluster: Lost())
+    code, out = words(quiet=True)
+    assert code == 5 and "no scheduler answers at tcp://x" in out and "2 pending" in out
 
 
 @pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])

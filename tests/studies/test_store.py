@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import errno
 import json
+import os
+import socket
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -10,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.errors import DocumentError
-from dfopt.studies.store import SCHEMA, Store, read_records
+from dfopt.studies.store import SCHEMA, Store, read_records, write_new
 
 FIGURES = {"step_time_s": 0.1, "plan": {"tp": 8}}
 
@@ -68,26 +73,138 @@ def test_a_cut_at_any_byte_loses_only_the_last_record(
 
 
 @pytest.mark.parametrize(
-    ("line", "words"),
+    "line",
     [
-        (b"{", "line 2: found '{', expected a record with schema 'dfopt/run/1'"),
-        (b"\x00\xff\n", "line 2: found"),
-        (b"[1]", "line 2: found"),
-        (b'{"schema": "dfopt/run/2"}', "line 2: found 'dfopt/run/2'"),
-        (b'{"schema": "dfopt/run/1", "status": "optimal"}', "line 2: found nothing for 'cell', expected text"),
-        (b'{"schema": "dfopt/run/1", "cell": "a", "status": 1}', "line 2: found 1 for 'status', expected text"),
+        b"{",
+        b"\x00\xff",
+        b"",
+        b"[1]",
+        b'{"schema":"dfopt/run/1","status":"optimal"}',
+        b'{"schema":"dfopt/run/1","cell":"a","status":1}',
+        b'{"schema":"dfopt/run/1","cell":"a","status":"optimal","crc32":"00000000"}',
+        b'{"schema":"dfopt/run/1","cell":"a","status":"optimal","crc32":"zz"}',
+        b'{"cell":"a","status":"optimal"}',
     ],
 )
-def test_a_broken_line_before_the_last_is_an_error(path: Path, line: bytes, words: str) -> None:
+def test_a_broken_line_in_the_middle_is_set_aside(path: Path, line: bytes) -> None:
+    fill(path, 3)
+    first, *rest = path.read_bytes().splitlines(keepends=True)
+    path.write_bytes(first + line + b"\n" + b"".join(rest))
+    before = path.read_bytes()
+    assert len(read_records(path)) == 3 and path.read_bytes() == before  # reading changes nothing
+    with Store(path) as store:
+        assert len(store.records) == 3
+        assert f"1 line of {path} had no end or were damaged" in store.set_aside
+        store.append({"cell": "last", "status": "infeasible"})
+        with pytest.raises(DocumentError, match="another sweep writes to it"):
+            Store(path)  # the file that took its place is locked too
+    assert path.read_bytes().startswith(first + b"".join(rest)) and len(read_records(path)) == 4
+    assert path.with_name("runs.jsonl.damaged").read_bytes() == line + b"\n"
+    assert sorted(one.name for one in path.parent.iterdir()) == ["runs.jsonl", "runs.jsonl.damaged"]
+
+
+@given(data=st.data())
+def test_a_flipped_bit_anywhere_is_noticed(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
+    path = tmp_path_factory.mktemp("flip") / "runs.jsonl"
+    records = {str(record["cell"]): {"schema": SCHEMA, **record} for record in fill(path, 4)}
+    whole = bytearray(path.read_bytes())
+    spot, bit = data.draw(st.integers(0, len(whole) - 1)), data.draw(st.integers(0, 7))
+    whole[spot] ^= 1 << bit
+    path.write_bytes(whole)
+    with Store(path) as store:
+        assert len(store.records) in (2, 3, 4)  # two if two lines became one; four if it is still a line of the same
+        assert all(records[key] == record for key, record in store.records.items())
+        for key, record in records.items():
+            if key not in store.records:
+                store.append(record)
+    assert read_records(path) == records
+
+
+@pytest.mark.parametrize("text", ["schema: dfopt/study/1\nname: mine\n", "notes", '{"a": 1}\n', "[1]\n[2]\n"])
+def test_what_is_no_store_is_left_alone(path: Path, text: str) -> None:
+    path.write_text(text)
+    for read in (Store, read_records):
+        with pytest.raises(DocumentError, match="expected a record of schema 'dfopt/run/1'"):
+            read(path)
+    assert path.read_text() == text and len(list(path.parent.iterdir())) == 1
+
+
+def test_lines_of_a_newer_version_are_not_ours_to_move(path: Path) -> None:
     fill(path, 1)
-    with path.open("ab") as file:
-        file.write(line.rstrip(b"\n") + b"\n")
+    with path.open("a") as file:
+        file.write('{"schema": "dfopt/run/2"}\n')
     before = path.read_bytes()
     for read in (Store, read_records):
-        with pytest.raises(DocumentError) as caught:
+        with pytest.raises(DocumentError, match="line 2: found 'dfopt/run/2', expected a record with schema"):
             read(path)
-        assert words in str(caught.value)
     assert path.read_bytes() == before
+
+
+def test_records_of_before_there_were_checksums(path: Path) -> None:
+    path.write_text('{"schema":"dfopt/run/1","cell":"a","status":"optimal","figures":{"x":1}}\n')
+    with Store(path) as store:
+        assert store.records["a"]["figures"] == {"x": 1} and not store.set_aside
+
+
+def test_several_stores_are_read_as_one(tmp_path: Path) -> None:
+    one, two, both = (tmp_path / name for name in ("one", "two", "both"))
+    with Store(one) as store:
+        store.append({"cell": "a", "status": "optimal", "figures": {"x": 1}}, {"cell": "b", "status": "failed"})
+    with Store(two) as store:
+        store.append({"cell": "a", "status": "failed"}, {"cell": "b", "status": "infeasible"})
+        store.append({"cell": "c", "status": "optimal", "figures": {"x": 2}})
+    found = read_records(one, two)
+    assert [found[key]["status"] for key in "abc"] == ["optimal", "infeasible", "optimal"]
+    write_new(both, found.values())
+    assert read_records(both) == found
+    with pytest.raises(DocumentError, match="the file exists"):
+        write_new(both, [])
+
+
+class TestWithoutFlock:
+    """A file system that has no lock of the operating system: a file beside the store stands for it."""
+
+    @pytest.fixture(autouse=True)
+    def _no_flock(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        fcntl = pytest.importorskip("fcntl")
+
+        def unsupported(*_: object) -> None:
+            raise OSError(errno.ENOTSUP, "Operation not supported")
+
+        monkeypatch.setattr(fcntl, "flock", unsupported)
+
+    def test_two_sweeps_at_once_are_refused(self, path: Path) -> None:
+        with Store(path):
+            with pytest.raises(DocumentError, match=f"process {os.getpid()} on .* writes to it"):
+                Store(path)
+            assert path.with_name("runs.jsonl.lock").exists()
+        assert not path.with_name("runs.jsonl.lock").exists()
+        Store(path).close()
+
+    def test_damaged_lines_are_set_aside_under_the_same_lock(self, path: Path) -> None:
+        fill(path, 2)
+        path.write_bytes(path.read_bytes() + b"half")
+        with Store(path) as store:
+            assert store.set_aside
+            with pytest.raises(DocumentError, match="writes to it"):
+                Store(path)
+        assert sorted(one.name for one in path.parent.iterdir()) == ["runs.jsonl", "runs.jsonl.damaged"]
+
+    def test_the_lock_of_a_killed_sweep_is_taken_over(self, path: Path) -> None:
+        gone = subprocess.Popen([sys.executable, "-c", ""])
+        gone.wait()
+        beside = path.with_name("runs.jsonl.lock")
+        beside.write_text(json.dumps({"host": socket.gethostname(), "pid": gone.pid}))
+        with Store(path):
+            assert json.loads(beside.read_text())["pid"] == os.getpid()
+
+    @pytest.mark.parametrize("said", ['{"host": "another", "pid": 1}', "", "[]"])
+    def test_a_lock_of_which_nobody_can_tell_is_respected(self, path: Path, said: str) -> None:
+        beside = path.with_name("runs.jsonl.lock")
+        beside.write_text(said)
+        with pytest.raises(DocumentError, match=f"remove (it|{beside})"):
+            Store(path)
+        assert beside.read_text() == said
 
 
 def test_two_sweeps_at_once_are_refused(path: Path) -> None:

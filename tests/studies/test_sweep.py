@@ -17,16 +17,14 @@ from study_cases import SMALL, study
 
 import dfopt
 from dfopt.errors import PlanError
-from dfopt.studies import collect, executor, sweep
-from dfopt.studies.cells import Cell, expand
-from dfopt.studies.sweep import _task
+from dfopt.studies import process
+from dfopt.studies.cells import expand
+from dfopt.studies.executor import Processes
+from dfopt.studies.packing import Tasks
+from dfopt.studies.sweep import collect, sweep
 
 # Eight cells of which two cannot be: no plan has a degree of 3 on eight chips.
 AXES = {"degree": [{"label": n, "set": {"options.tp": n}} for n in (1, 2, 3, 8)]}
-
-
-def tasks(cells: tuple[Cell, ...]) -> list[dict[str, Any]]:
-    return [_task(cell, None) for cell in cells]
 
 
 def test_a_sweep_is_as_many_single_solves(tmp_path: Path) -> None:
@@ -87,13 +85,13 @@ def test_equal_cells_are_solved_once() -> None:
 
 def test_a_dead_process_costs_one_cell() -> None:
     """The first cell's process is ended at once, as if it heard no time limit; the others are solved."""
-    todo = tasks(expand(study(axes={"degree": AXES["degree"][:2]})))
+    todo = Tasks(expand(study(axes={"degree": AXES["degree"][:2]})))
     found: dict[str, Any] = {}
 
     def limit(task: Any) -> float:
         return 0.01 if task["cell"] == todo[0]["cell"] else 60.0
 
-    assert executor.run(todo, lambda record: found.__setitem__(record["cell"], record), jobs=1, hard_limit=limit)
+    assert Processes(1, hard_limit=limit).run(todo, lambda record: found.__setitem__(record["cell"], record)) == ""
     assert [found[task["cell"]]["status"] for task in todo] == ["failed", "optimal", "optimal", "optimal"]
     assert "it heard no time limit" in found[todo[0]["cell"]]["message"]
 
@@ -102,7 +100,7 @@ def test_a_process_that_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch, tmp
     broken = tmp_path / "python"
     broken.write_text("#!/bin/sh\necho no such library >&2\nexit 3\n")
     broken.chmod(0o755)
-    monkeypatch.setattr(executor.sys, "executable", str(broken))
+    monkeypatch.setattr(process.sys, "executable", str(broken))
     runs = sweep(study(), jobs=2)
     assert runs.counts() == {"failed": 2}
     assert "ended with exit code 3: no such library" in runs.frame().loc[0, "note"]
@@ -128,7 +126,7 @@ def test_jobs_below_one_are_refused() -> None:
 def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     """Processes that import the script again would start sweeps without end."""
     script = tmp_path / "script.py"
-    script.write_text(f"import dfopt.studies\nprint(dfopt.studies.sweep({str(file(tmp_path))!r}, jobs=2))\n")
+    script.write_text(f"import dfopt\nprint(dfopt.sweep({str(file(tmp_path))!r}, jobs=2))\n")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
     assert done.stdout == "Runs(small: 2 cells, 2 optimal)\n", done.stderr
 

@@ -1,0 +1,96 @@
+"""``dfopt runs``: what the stores of sweeps have."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from dfopt.cli.common import JsonFlag, app, check_output, errors
+
+# Of a table on the terminal where no columns were asked for: what tells cells apart, and what they are compared by.
+_SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "solve_s", "note")
+
+
+@app.command()
+def runs(
+    stores: Annotated[list[str], typer.Argument(metavar="STORE...", help="files of record, such as those of shards")],
+    study: Annotated[
+        str | None, typer.Option(metavar="STUDY", help="only the cells of this study, with all its columns")
+    ] = None,
+    where: Annotated[
+        str | None, typer.Option(metavar="CONDITION", help="rows, such as \"chip == 'h100' and tp >= 8\"")
+    ] = None,
+    columns: Annotated[str | None, typer.Option(metavar="A,B,C", help="columns, in this order")] = None,
+    sort: Annotated[str | None, typer.Option(metavar="[-]COLUMN", help="the smallest first; - for the largest")] = None,
+    csv: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write the rows")] = None,
+    parquet: Annotated[Path | None, typer.Option(metavar="FILE.parquet", help="write the rows")] = None,
+    merge: Annotated[
+        Path | None, typer.Option(metavar="FILE", help="write the records of all stores to a new one")
+    ] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """List what the STOREs of sweeps have; also while a sweep writes to them."""
+    with errors():
+        import sys
+
+        from dfopt.errors import PlanError
+        from dfopt.studies.listing import listing, narrowed
+        from dfopt.studies.store import read_records, write_new
+
+        check_output("--csv", csv, (".csv", ".txt"))
+        check_output("--parquet", parquet, (".parquet", ".pq"))
+        if merge is not None:
+            write_new(merge, read_records(*stores).values())
+        wanted = [name.strip() for name in columns.split(",")] if columns is not None else []
+        if columns is not None and not all(wanted):
+            raise PlanError(f"--columns: found {columns!r}, expected names with commas between them, such as tp,pp")
+        frame = narrowed(listing(stores, study), where, wanted, sort)
+        if csv is not None:
+            frame.to_csv(csv, index=False)
+        if parquet is not None:
+            from dfopt.studies.runs import write_parquet
+
+            write_parquet(frame, parquet)
+        if as_json:
+            import json
+
+            rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
+            json.dump({"stores": stores, "cells": rows}, sys.stdout, indent=1, allow_nan=False)
+            sys.stdout.write("\n")
+        elif csv is None and parquet is None and merge is None:
+            from dfopt.show.tables import print_to
+
+            print_to(sys.stdout, _table(frame if wanted else _brief(frame)), max(160, 40 * len(wanted)))
+
+
+def _brief(frame: Any) -> Any:
+    """The axes with more than one label, and the figures that are looked at first; no column without a value."""
+    from dfopt.documents.study_columns import COLUMNS
+
+    axes = [name for name in frame.columns if name not in COLUMNS and frame[name].nunique(dropna=False) > 1]
+    known = [name for name in _SHOWN if name in frame.columns and frame[name].notna().any()]
+    return frame[[*axes, *known]]
+
+
+def _table(frame: Any) -> Any:
+    from rich import box
+    from rich.table import Table
+
+    table = Table(
+        title=f"{len(frame)} record{'' if len(frame) == 1 else 's'}", title_justify="left", box=box.SIMPLE_HEAD,
+        show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
+    )  # fmt: skip
+    for name in frame.columns:
+        figures = frame[name].dtype.kind in "iuf"
+        table.add_column(str(name), justify="right" if figures else "left", overflow="fold")
+    for line in frame.astype(object).where(frame.notna(), None).itertuples(index=False):
+        table.add_row(*map(_cell, line))
+    return table
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,39 @@
+"""Which dfopt this is: processes on other machines must be the same, or their figures would not be comparable."""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cache
+from importlib.metadata import PackageNotFoundError, version
+from pathlib import Path
+
+__all__ = ["identity"]
+
+_DECIDES = ("highspy", "numpy", "scipy")  # a solve's figures may depend on these
+
+
+@cache
+def identity() -> dict[str, str]:
+    """The version of dfopt, a digest of its program text, and the versions of the libraries that figures depend on.
+
+    The digest tells two working copies apart, which share a version.
+
+    Examples
+    --------
+    >>> sorted(identity())
+    ['dfopt', 'highspy', 'numpy', 'program', 'scipy']
+    """
+    import dfopt
+
+    root = Path(dfopt.__file__).parent
+    said = hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        said.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes() + b"\0")
+    return {"dfopt": dfopt.__version__, "program": said.hexdigest()[:12], **{name: _version(name) for name in _DECIDES}}
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"

@@ -1,0 +1,128 @@
+"""What stores have, as a frame: with the study's file all its columns, without it what the records themselves say."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from pydantic_core import PydanticCustomError
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS
+from dfopt.documents.study_expressions import check_expression
+from dfopt.errors import PlanError, did_you_mean
+from dfopt.studies.selection import selected
+from dfopt.studies.store import Record, read_records
+
+__all__ = ["listing", "narrowed", "records_frame"]
+
+_PLAN = ("tp", "pp", "dp", "microbatches", "layers_per_stage", "interleave")
+
+
+def listing(stores: Sequence[str | os.PathLike[str]], study: str | None = None) -> Any:
+    """The records of stores as a :class:`pandas.DataFrame`, one row each.
+
+    Parameters
+    ----------
+    stores : sequence of paths
+        Each a file of record; a cell that several have is there once.
+    study : str, optional
+        A study's file: only its cells, in its order, with all columns of its frame. Without one the columns are
+        those that follow from the records alone: no prices, and nothing about the chips.
+
+    Raises
+    ------
+    DocumentError
+        If a file is no store, or the study is not what it must be.
+    """
+    if study is None:
+        return records_frame(read_records(*stores).values())
+    from dfopt.studies.sweep import collect
+
+    whole = collect(study, *stores).frame()
+    return whole[whole["status"] != "pending"].reset_index(drop=True)
+
+
+def records_frame(records: Iterable[Record]) -> Any:
+    """Records as a frame: labels of the axes, the study they were solved for, and the figures of the solve.
+
+    Columns are those of `dfopt.documents.study_columns`, and ``study``. Records of an earlier dfopt have no labels.
+
+    Examples
+    --------
+    >>> record = {"cell": "c0ffee", "status": "infeasible", "study": "mine", "axes": {"graph": "gpt", "degree": 8}}
+    >>> records_frame([record])[["study", "graph", "degree", "status"]].to_dict("records")
+    [{'study': 'mine', 'graph': 'gpt', 'degree': 8, 'status': 'infeasible'}]
+    """
+    import pandas as pd
+
+    rows = [_row(record) for record in records]
+    named = dict.fromkeys(name for row in rows for name in row)
+    axes = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)
+    order = ["study", *AXIS_COLUMNS, *(name for name in axes if name not in AXIS_COLUMNS and name != "study")]
+    columns = [name for name in (*order, *COLUMNS) if name in named or name == "study"]
+    whole = pd.DataFrame(rows, columns=columns)
+    for name in (*_PLAN, "partitions"):  # whole numbers stay so where some cells have none
+        if name in named:
+            whole[name] = whole[name].astype("Int64")
+    return whole
+
+
+def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), sort: str | None = None) -> Any:
+    """The rows in which a condition holds, some columns of them, sorted by one.
+
+    Parameters
+    ----------
+    frame : pandas.DataFrame
+        Of `listing`, or a study's.
+    where : str, optional
+        Condition over the columns, as in a study's claims: ``chip == 'h100' and tp >= 8``.
+    columns : sequence of str
+        Those to keep, in this order; all by default.
+    sort : str, optional
+        Column to sort by, the smallest first; ``-COLUMN`` for the largest. What has no value comes last.
+
+    Raises
+    ------
+    PlanError
+        If a column does not exist, or the condition is none.
+    """
+    known = [str(name) for name in frame.columns]
+    if where is not None:
+        try:
+            check_expression(where, "condition", known)
+        except PydanticCustomError as error:
+            said = error.context or {}
+            raise PlanError(f"--where: {said['message']} ({said['remedy']})") from None
+        try:
+            frame = selected(frame, where)
+        except (TypeError, ValueError) as error:  # text compared with a number
+            raise PlanError(f"--where: {where!r} cannot be told: {error}") from None
+    if sort is not None:
+        name = sort.removeprefix("-")
+        _check_column("--sort", name, known)
+        frame = frame.sort_values(name, ascending=name == sort, kind="stable", na_position="last")
+    for name in columns:
+        _check_column("--columns", name, known)
+    return (frame[list(columns)] if columns else frame).reset_index(drop=True)
+
+
+def _check_column(option: str, name: str, known: Sequence[str]) -> None:
+    if name not in known:
+        raise PlanError(f"{option}: found {name!r}; {did_you_mean(name, known, 'columns: ' + ', '.join(known))}")
+
+
+def _row(record: Record) -> dict[str, Any]:
+    axes: Mapping[str, Any] = record.get("axes") or {}
+    found: dict[str, Any] = {"study": record.get("study"), **axes}
+    found |= {"status": record["status"], "cell": record["cell"], "dfopt": record.get("dfopt")}
+    found |= {"solve_s": record.get("seconds"), "note": record.get("message")}
+    figures = record.get("figures")
+    if figures is None:
+        return found
+    plan = Plan.from_data(figures["plan"], "plan")
+    found |= {name: value for name, value in figures.items() if name != "plan" and name in COLUMNS}
+    found |= {"plan": plan.label, **{name: getattr(plan, name) for name in _PLAN}}
+    found["flop_per_s"] = figures["flop_per_step"] / figures["step_time_s"]
+    return found

@@ -1,0 +1,160 @@
+"""One process that solves cells, and what is done when it dies or hears no time limit."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import time
+from typing import IO, TYPE_CHECKING, Any
+
+if TYPE_CHECKING:  # a Dask scheduler that is shown a task loads this module, and needs nothing of ours
+    from dfopt.studies.packing import Task
+
+__all__ = ["SolverProcess", "failed", "time_to_kill"]
+
+_GRACE = 60.0  # seconds beyond twice the time limit that a solve may take before its process is ended
+_TAIL = 400  # characters of a dead process's last words
+
+
+class SolverProcess:
+    """A process of `dfopt.studies.worker` that is started when it is needed, and again after it has died.
+
+    Not for two threads at once, but for ``end``, which may come from any thread.
+
+    Examples
+    --------
+    >>> process = SolverProcess()
+    >>> process.end()
+    >>> process.answer({"cell": "c0ffee"}, 60.0)["message"]
+    'the sweep has ended'
+    """
+
+    def __init__(self) -> None:
+        self.ended = False
+        self._process: subprocess.Popen[str] | None = None
+        self._words: IO[str] | None = None
+        self._lock = threading.Lock()
+
+    def start(self) -> None:
+        """Start it before there is a task, so that it has imported what it needs by then."""
+        try:
+            self._alive()
+        except OSError:
+            return  # the first task says so
+
+    def answer(self, task: Task, limit: float) -> dict[str, Any]:
+        """The record of a task, or one that says how its process died; after ``limit`` seconds it is ended."""
+        began = time.perf_counter()
+        try:
+            process = self._alive()
+        except OSError as error:
+            return failed(task, began, f"no process can be started: {error}")
+        if process is None:
+            return failed(task, began, "the sweep has ended")
+        late = threading.Event()
+
+        def overdue() -> None:
+            late.set()
+            process.kill()
+
+        timer = threading.Timer(limit, overdue)
+        timer.daemon = True
+        timer.start()
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            process.stdin.write(json.dumps(task) + "\n")
+            process.stdin.flush()
+            line = process.stdout.readline()
+        except (OSError, ValueError):  # it died before it could read; ValueError: its pipes are closed
+            line = ""
+        finally:
+            timer.cancel()
+        if line.endswith("\n"):
+            record: dict[str, Any] = json.loads(line)
+            return record
+        code = process.wait()
+        how = f"ended after {limit:.0f} s, it heard no time limit" if late.is_set() else _how(code)
+        words = self._last_words()
+        self.bury()
+        return failed(task, began, f"the process of this cell {how}" + (f": {words}" if words else ""))
+
+    def end(self) -> None:
+        """End it, whatever it does; it is not started again."""
+        with self._lock:
+            self.ended = True
+            if self._process is not None:
+                self._process.kill()
+                self._process.wait()
+
+    def bury(self) -> None:
+        """End it and free its pipes; the next task starts another."""
+        with self._lock:
+            process, self._process = self._process, None
+            if process is not None:
+                process.kill()
+                process.wait()
+                for pipe in (process.stdin, process.stdout):
+                    try:
+                        if pipe is not None:
+                            pipe.close()
+                    except OSError:  # what could not be written to a dead process
+                        pass
+            if self._words is not None:
+                self._words.close()
+                self._words = None
+
+    def _alive(self) -> subprocess.Popen[str] | None:
+        with self._lock:
+            if self.ended:
+                return None
+            if self._process is None:
+                self._words = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
+                self._process = subprocess.Popen(
+                    [sys.executable, "-m", "dfopt.studies.worker"],
+                    stdin=subprocess.PIPE,
+                    stdout=subprocess.PIPE,
+                    stderr=self._words,
+                    text=True,
+                    encoding="utf-8",
+                    start_new_session=True,  # Ctrl-C is for the sweep, which then ends its processes
+                    env=_environment(),
+                )
+            return self._process
+
+    def _last_words(self) -> str:
+        if self._words is None:
+            return ""
+        self._words.seek(0)
+        return " ".join(self._words.read()[-_TAIL:].split())
+
+
+def time_to_kill(task: Task) -> float:
+    """Seconds after which the process of a task is ended: twice its time limit and a minute."""
+    return 2.0 * float(task["options"]["time_limit"]) + _GRACE
+
+
+def failed(task: Task, began: float, message: str) -> dict[str, Any]:
+    """The record of a task that no process could answer; ``began`` is of ``time.perf_counter``."""
+    from dfopt import __version__
+
+    return {
+        "cell": task["cell"],
+        "status": "failed",
+        "message": message,
+        "seconds": time.perf_counter() - began,
+        "dfopt": __version__,
+    }
+
+
+def _environment() -> dict[str, str]:
+    """One thread each for the solver and for linear algebra: the processes share the cores among them."""
+    threads = ("DFOPT_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
+    return {**os.environ, **dict.fromkeys(threads, "1")}
+
+
+def _how(code: int) -> str:
+    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

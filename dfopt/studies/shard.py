@@ -1,0 +1,50 @@
+"""A share of a study's cells for one of several sweeps that run apart, such as the tasks of a Slurm array."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Self
+
+from dfopt.errors import PlanError
+
+__all__ = ["Shard"]
+
+
+@dataclass(frozen=True)
+class Shard:
+    """The ``number``-th of ``of`` shares, the first being 1.
+
+    Examples
+    --------
+    >>> keys = ["b", "d", "a", "c", "e"]
+    >>> sorted(Shard.parse("1/2").share(keys)), sorted(Shard.parse("2/2").share(keys))
+    (['a', 'c', 'e'], ['b', 'd'])
+    """
+
+    number: int
+    of: int
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read ``i/n``.
+
+        Raises
+        ------
+        PlanError
+            If it is not of this form, or not 1 <= i <= n.
+        """
+        found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
+        if found is None or not 1 <= int(found[1]) <= int(found[2]):
+            raise PlanError(f"--shard: found {text!r}, expected i/n with i from 1 to n, such as 1/4, 2/4, 3/4 and 4/4")
+        return cls(int(found[1]), int(found[2]))
+
+    def share(self, keys: Iterable[str]) -> frozenset[str]:
+        """The keys of this share. It depends on nothing but the keys, and shares differ by one cell at most."""
+        return frozenset(sorted(set(keys))[self.number - 1 :: self.of])
+
+    @property
+    def suffix(self) -> str:
+        """Part of a file name, such as ``1-of-4``: each share writes a store of its own."""
+        return f"{self.number}-of-{self.of}"

@@ -1,0 +1,243 @@
+"""Sweeps on a Dask cluster: real processes on loopback, which are killed while they solve."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from study_cases import study
+
+from dfopt.errors import PlanError
+from dfopt.studies.sweep import collect, sweep
+
+pytest.importorskip("distributed")
+from dask_cluster import LoopbackCluster, cluster_in, free_port
+
+from dfopt.studies.cluster import Cluster
+from dfopt.studies.identity import identity
+from dfopt.studies.remote import solve_on_worker
+
+
+def grid(count: int) -> Any:
+    """Twice as many cells of a tenth of a second."""
+    points = [{"label": n, "set": {"options.time_limit": f"{20 + n} s"}} for n in range(count)]
+    return study(axes={"limit": points})
+
+
+@pytest.fixture(scope="module")
+def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackCluster]:
+    with cluster_in(tmp_path_factory.mktemp("dask") / "cluster") as one:
+        yield one
+
+
+@pytest.fixture(scope="module")
+def alone() -> Any:
+    """The frame of the grid of nine, solved on this machine."""
+    return figures(sweep(grid(9), jobs=2).frame())
+
+
+def figures(frame: Any) -> Any:
+    """The frame without what may differ between two solves of the same cell."""
+    return frame.drop(columns="solve_s")
+
+
+def counted(store: Path) -> Counter[str]:
+    return Counter(json.loads(line)["cell"] for line in store.read_text().splitlines())
+
+
+def when(store: Path, lines: int, act: Any) -> threading.Thread:
+    """Do something as soon as the store has so many lines."""
+
+    def watch() -> None:
+        until = time.monotonic() + 60
+        while time.monotonic() < until:
+            if store.exists() and store.read_bytes().count(b"\n") >= lines:
+                act()
+                return
+            time.sleep(0.01)
+
+    thread = threading.Thread(target=watch, daemon=True)
+    thread.start()
+    return thread
+
+
+def test_the_same_frame_as_on_this_machine(cluster: LoopbackCluster, tmp_path: Path) -> None:
+    whole = study(axes={"degree": [{"label": n, "set": {"options.tp": n}} for n in (1, 3, 8)]})
+    here = sweep(whole, jobs=2, store=tmp_path / "here.jsonl", results=tmp_path / "here")
+    told: list[int] = []
+    there = sweep(
+        whole, cluster=cluster.address, store=tmp_path / "there.jsonl", results=tmp_path / "there",
+        progress=lambda done, of, record: told.append(done),
+    )  # fmt: skip
+    assert told == list(range(7)) and not there.interrupted
+    assert figures(there.frame()).equals(figures(here.frame()))
+    assert (
+        {path.name for path in (tmp_path / "here").iterdir()}
+        == {path.name for path in (tmp_path / "there").iterdir()}
+        != set()
+    )
+    assert set(counted(tmp_path / "there.jsonl").values()) == {1}
+
+
+def test_a_worker_that_is_killed_costs_nothing(alone: Any, tmp_path: Path) -> None:
+    whole, store = grid(9), tmp_path / "runs.jsonl"
+    with cluster_in(tmp_path / "cluster", 3) as mine:
+        killer = when(store, 4, mine.kill_worker)
+        runs = sweep(whole, cluster=mine.address, store=store)
+        killer.join()
+        assert len(mine.workers) == 2
+    assert runs.counts() == {"optimal": 18} and not runs.interrupted
+    assert len(counted(store)) == 18 and set(counted(store).values()) == {1}
+    assert figures(runs.frame()).equals(alone)
+
+
+def test_a_scheduler_that_is_restarted_costs_nothing(
+    alone: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    whole, store = grid(9), tmp_path / "runs.jsonl"
+    with cluster_in(tmp_path / "cluster", 2) as mine:
+
+        def restart() -> None:
+            mine.kill_scheduler()
+            time.sleep(1.0)
+            mine.start_scheduler()
+            mine.start_worker()  # workers end when their scheduler is gone
+
+        killer = when(store, 3, restart)
+        runs = sweep(whole, store=store, executor=Cluster(mine.address, patience=30))
+        killer.join()
+    assert "is lost" in caplog.text
+    assert not runs.interrupted and figures(runs.frame()).equals(alone)
+    assert len(counted(store)) == 18 and set(counted(store).values()) == {1}
+
+
+def test_a_scheduler_that_is_gone_ends_the_sweep_and_the_same_command_resumes(tmp_path: Path) -> None:
+    whole, store = grid(12), tmp_path / "runs.jsonl"
+    with cluster_in(tmp_path / "cluster", 2) as mine:
+        killer = when(store, 3, mine.kill_scheduler)
+        runs = sweep(whole, store=store, executor=Cluster(mine.address, patience=1))
+        killer.join()
+    assert runs.interrupted
+    assert any("no scheduler answers" in note for note in runs.notes)
+    done = runs.counts()
+    assert done["optimal"] >= 3 and done["optimal"] + done["pending"] == 24
+    with cluster_in(tmp_path / "next", 1) as mine:
+        again = sweep(whole, store=store, cluster=mine.address)
+    assert again.counts() == {"optimal": 24}
+    assert set(counted(store).values()) == {1}
+
+
+CHILD = (
+    "import signal, sys\n"
+    "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell ignores it
+    "from dfopt.cli.sweep_command import run_sweep\n"
+    "sys.exit(run_sweep(sys.argv[1], store=sys.argv[2], cluster=sys.argv[3]))"
+)
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_client_that_is_killed_goes_on_where_it_stopped(
+    cluster: LoopbackCluster, tmp_path: Path, how: signal.Signals
+) -> None:
+    path, store = tmp_path / "study.yaml", tmp_path / "runs.jsonl"
+    grid(10).dump(path)
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(path), str(store), cluster.address],
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+    when(store, 2, lambda: child.send_signal(how)).join()
+    _, err = child.communicate(timeout=20)
+    assert "Traceback" not in err
+    if how == signal.SIGINT:
+        assert child.returncode == 5, err
+        assert f"the same command goes on from {store}" in err
+    before = store.read_bytes()
+    assert 2 <= before.count(b"\n") < 20
+    runs = sweep(path, store=store, cluster=cluster.address)
+    assert runs.counts() == {"optimal": 20}
+    assert store.read_bytes().startswith(before)
+    assert set(counted(store).values()) == {1}
+
+
+def test_another_dfopt_on_the_workers_is_refused(cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> None:
+    other = {**identity(), "program": "0" * 12}
+    monkeypatch.setattr("dfopt.studies.cluster.identity", lambda: other)
+    with pytest.raises(PlanError, match=r"worker tcp://.* has another dfopt than this client: program here"):
+        sweep(study(), cluster=cluster.address)
+    assert "program here" in solve_on_worker({"cell": "a"}, {"program": "other"})["refused"]
+
+
+def test_a_worker_that_comes_late_with_another_dfopt_is_refused(
+    cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(Cluster, "_compare", lambda self: None)  # as if it came after
+    monkeypatch.setattr("dfopt.studies.cluster.identity", lambda: {**identity(), "program": "0" * 12})
+    with pytest.raises(PlanError, match="a worker has another dfopt than this client: program here"):
+        sweep(study(), cluster=cluster.address)
+
+
+def test_where_there_is_no_cluster(tmp_path: Path) -> None:
+    address = f"tcp://127.0.0.1:{free_port()}"
+    with pytest.raises(PlanError, match=f"--cluster: no scheduler answers at {address} within 1 s"):
+        sweep(study(), store=tmp_path / "runs.jsonl", executor=Cluster(address, patience=1))
+    with pytest.raises(PlanError, match="expected an address such as"):
+        sweep(study(), cluster="no such://thing")
+    with pytest.raises(PlanError, match="leave one out"):
+        sweep(study(), cluster=address, jobs=2)
+
+
+def test_without_dask_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(PlanError, match=r"pip install \"dfopt\[cluster\]\""):
+        Cluster("tcp://127.0.0.1:1")
+
+
+@pytest.mark.nightly
+@pytest.mark.parametrize("seed", range(3))
+def test_long_with_everything_killed_at_random(tmp_path: Path, seed: int) -> None:
+    """Workers die and come every second, the scheduler twice, the client once."""
+    import random
+
+    drawn = random.Random(seed)
+    whole, store = grid(60), tmp_path / "runs.jsonl"
+    whole.dump(tmp_path / "study.yaml")
+    with cluster_in(tmp_path / "cluster", 3) as mine:
+        over = threading.Event()
+
+        def havoc() -> None:
+            turn = 0
+            while not over.wait(drawn.uniform(0.5, 2.0)):
+                turn += 1
+                mine.kill_worker(drawn.randrange(len(mine.workers)))
+                if turn in (3, 7):
+                    mine.kill_scheduler()
+                    mine.start_scheduler()
+                while len([one for one in mine.workers if one.poll() is None]) < 3:
+                    mine.start_worker()
+
+        thread = threading.Thread(target=havoc, daemon=True)
+        child = subprocess.Popen(
+            [sys.executable, "-c", CHILD, str(tmp_path / "study.yaml"), str(store), mine.address],
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL,
+        )  # fmt: skip
+        when(store, 10, child.kill).join()
+        child.wait()
+        thread.start()
+        try:
+            runs = sweep(tmp_path / "study.yaml", store=store, cluster=mine.address, retry=True)
+            again = sweep(tmp_path / "study.yaml", store=store, cluster=mine.address, retry=True)
+        finally:
+            over.set()
+            thread.join()
+    assert not runs.interrupted
+    assert again.counts() == {"optimal": 120}
+    assert figures(collect(whole, store).frame()).equals(figures(sweep(whole, jobs=2).frame()))
