@@ -232,7 +232,8 @@ def _settle(work: StepWork, model: PowerModel, heat: Heat, level: Level) -> Stat
         wanted = list(rates)
         if dram.any():
             wanted = [stack.dram.refresh_rate(float(hot)) for hot in die_max[:, dram].max(axis=1)]
-        higher = [max(pair) for pair in zip(rates, wanted, strict=True)]
+        # one step at a time: at the next rate the memory is slower, and may be cool enough to stay there
+        higher = [_next_rate(stack, rate) if more > rate else rate for rate, more in zip(rates, wanted, strict=True)]
         if higher == rates:
             break
         rates = higher
@@ -259,6 +260,11 @@ def _settle(work: StepWork, model: PowerModel, heat: Heat, level: Level) -> Stat
         iterations=iterations,
         broken=tuple(_broken(stack, die_max[:, logic], die_max[:, dram], power)),
     )
+
+
+def _next_rate(stack: Stack, rate: float) -> float:
+    """The refresh rate that follows on one; there is one, because a hotter DRAM asked for more."""
+    return min(step.rate for step in stack.dram.refresh if step.rate > rate)
 
 
 def _times(work: StepWork, compute_s: Floats, chip: ChipWork, rate: float) -> tuple[Floats, Floats, float]:

@@ -175,6 +175,18 @@ def test_refresh_that_would_alternate_stays_at_the_higher_rate() -> None:
     assert found.step_time_s / calm.step_time_s == pytest.approx((1 - lost / 20) / (1 - 8 * lost / 20), rel=0.05)
 
 
+def test_refresh_rises_one_step_at_a_time() -> None:
+    """At the normal rate hot enough for eight refreshes, but at four, where the memory is slower, cool enough to stay."""
+    edge = one(stack(dram=memory(refresh=()))).dram_max_c
+    at_four = one(stack(dram=memory(refresh=(RefreshStep(above=1.0, rate=4.0),)))).dram_max_c
+    assert edge is not None and at_four is not None and at_four < edge
+    between = T0 + (edge + at_four) / 2
+    steps = (RefreshStep(above=T0 + at_four - 1.0, rate=4.0), RefreshStep(above=between, rate=8.0))
+    found = one(stack(dram=memory(refresh=steps)))
+    assert (found.refresh_rate, found.chips[0].refresh_kept) == (4.0, False)
+    assert found.dram_max_c == pytest.approx(at_four, abs=1e-6)
+
+
 def test_a_clock_and_a_pause_in_the_plain_and_the_physical_judge() -> None:
     mapping = place(ONE, {"a": 0}, Plan(microbatches=4)).model_copy(
         update={"clocks": (Clock(partition=0, frequency=0.8),), "pauses": (Pause(time=1.5),)}
