@@ -9,6 +9,7 @@ __version__ = "0.1.0"
 if TYPE_CHECKING:
     from dfopt.documents.assumptions import Assumptions, profile
     from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
+    from dfopt.documents.heat import HeatReport
     from dfopt.documents.mapping import KernelMapping, Mapping
     from dfopt.documents.plan import Plan
     from dfopt.documents.result import Result
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from dfopt.machines.fields import with_fields
     from dfopt.machines.stacks import load_stack, with_stack
     from dfopt.optimizer import Progress, dump_models, optimize
+    from dfopt.optimizer.heat import heat_answers
     from dfopt.physics.cost import system_cost
     from dfopt.studies.runs import Runs
     from dfopt.studies.sweep import sweep
@@ -34,6 +36,7 @@ _HOME = {
     "Communication": "documents.graph",
     "Dram": "documents.system",
     "Graph": "documents.graph",
+    "HeatReport": "documents.heat",
     "Kernel": "documents.graph",
     "KernelMapping": "documents.mapping",
     "Mapping": "documents.mapping",
@@ -51,6 +54,7 @@ _HOME = {
     "compose": "machines.compose",
     "dump_models": "optimizer",
     "evaluate": "judge",
+    "heat_answers": "optimizer.heat",
     "load_graph": "workloads",
     "load_stack": "machines.stacks",
     "load_system": "machines.compose",
@@ -69,6 +73,7 @@ __all__ = [
     "Communication",
     "Dram",
     "Graph",
+    "HeatReport",
     "Kernel",
     "KernelMapping",
     "Mapping",
@@ -86,6 +91,7 @@ __all__ = [
     "compose",
     "dump_models",
     "evaluate",
+    "heat_answers",
     "load_graph",
     "load_stack",
     "load_system",

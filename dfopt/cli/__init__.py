@@ -8,6 +8,7 @@ import sys
 
 from dfopt.cli import (  # noqa: F401 - they register their commands
     documents,
+    heat_command,
     mappings,
     runs_command,
     sweeps,

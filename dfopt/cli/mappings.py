@@ -38,6 +38,9 @@ def solve(
     graph: GraphArg,
     system: SystemArg,
     stack: StackOpt = None,
+    heat: Annotated[
+        str, typer.Option(metavar="ignore|aware", help="aware: partitions, clocks and pauses that keep a stack cool")
+    ] = "ignore",
     tp: Annotated[int | None, typer.Option(help="tensor parallelism", min=1)] = None,
     pp: Annotated[int | None, typer.Option(help="pipeline parallelism", min=1)] = None,
     dp: Annotated[int | None, typer.Option(help="data parallelism", min=1)] = None,
@@ -127,6 +130,7 @@ def solve(
                 seed=seed,
                 solver=solver,
                 top=top,
+                heat=arguments.choice("--heat", heat, ("ignore", "aware")),
             )
         finally:
             line.close()

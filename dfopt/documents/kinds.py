@@ -8,6 +8,7 @@ from typing import Any
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document
 from dfopt.documents.graph import Graph
+from dfopt.documents.heat import HeatReport
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.parts import ChipPart, LinkPart, MemoryPart, TopologyPart
 from dfopt.documents.pins import Pins
@@ -34,6 +35,7 @@ KINDS: dict[str, type[Document]] = {
     "score": Score,
     "result": Result,
     "study": Study,
+    "heat": HeatReport,
 }
 
 

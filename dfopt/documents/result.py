@@ -10,6 +10,7 @@ from pydantic import Field
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document, Part
 from dfopt.documents.graph import Graph
+from dfopt.documents.heat import HeatProof
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
@@ -166,6 +167,9 @@ class Result(Document):
     proof: str
     mapping: Mapping
     score: Score
+    heat: HeatProof | None = Field(
+        default=None, description="of a heat-aware mapping; gap and bound of the result are those without heat"
+    )
     alternatives: tuple[Alternative, ...] | None = Field(default=None, description="the next best mappings asked for")
     plans: tuple[PlanRecord, ...]
     space: Space | None = None

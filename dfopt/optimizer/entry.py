@@ -4,22 +4,27 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.result import PlanRecord, Request, Result, Space
+from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
+from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.optimizer.one_plan import Solved
-from dfopt.optimizer.options import Formulation, Options, Progress
+from dfopt.optimizer.options import Formulation, Heat, Options, Progress
 from dfopt.optimizer.outcome import assemble
 from dfopt.optimizer.search import Search
 from dfopt.optimizer.sensitivity import sensitivities
 from dfopt.physics.pipeline import resolve
 from dfopt.problems.plans import asked_plans
 from dfopt.problems.space import search_space, together
+
+_SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat
 
 
 def optimize(
@@ -46,6 +51,8 @@ def optimize(
     progress: Callable[[Progress], None] | None = None,
     seed: int = 0,
     top: int = 1,
+    stack: Stack | None = None,
+    heat: Heat = "ignore",
 ) -> Result:
     """Find, prove and judge the fastest mapping of a graph onto a system.
 
@@ -85,6 +92,11 @@ def optimize(
         than HiGHS the intra-chip problem is solved as a MILP in any case, as a cross-check of the shortest path.
     seed : int
         Seed of the solver.
+    stack : Stack, optional
+        The chip as a stack of dies with its memory; the system's own if left out.
+    heat : str
+        ``ignore``: the judge says how hot the best mapping is, and throttles it. ``aware``: partitions of the best
+        plan, an operating point for each of them and pauses are chosen anew, so that the stack keeps its limits.
     top : int
         How many mappings to keep: beside the best, those of the next best plans (or tile counts, or microbatch sizes),
         proven to be these, in ``result.alternatives``.
@@ -107,6 +119,16 @@ def optimize(
     ('optimal', 0.0)
     """
     began = time.perf_counter()
+    if stack is not None:
+        system = with_stack(system, stack)
+    if heat == "aware":
+        from dfopt.optimizer.heat import made_aware, needs_stack  # scipy: not for those who never ask
+
+        system = needs_stack(system, None)
+        if top > 1:
+            raise PlanError(f"top: found {top}, but heat='aware' makes one mapping of the best plan; leave one out")
+    elif heat != "ignore":
+        raise PlanError(f"heat: found {heat!r}, expected 'ignore' or 'aware'")
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
     _check_variants(graph, variants)
@@ -130,7 +152,7 @@ def optimize(
         p_max=p_max,
         formulation=formulation,
         gap=gap,
-        deadline=began + time_limit,
+        deadline=began + time_limit * (_SEARCH if heat == "aware" else 1.0),
         pin_sharding=pin_sharding or {},
         pin_partition=pin_partition or {},
         progress=progress,
@@ -165,7 +187,17 @@ def optimize(
     stopped = any(search.stopped for search in searches)
     extra = sensitivities(best.graph, system, best, options) if sensitivity and not stopped else ()
     others = tuple(one for one in drawn if one is not best.graph)
-    return assemble(system, found, others, records, options, began, stopped, extra, together(spaces))
+    shown, note = None, ""
+    if heat == "aware":
+        best, shown, note = made_aware(
+            best, system, replace(options, deadline=max(options.deadline, began + time_limit))
+        )
+        found = [best]
+    result = assemble(system, found, others, records, options, began, stopped, extra, together(spaces))
+    if shown is not None:
+        result = result.model_copy(update={"proof": result.proof + note, "heat": shown})
+        result = result.model_copy(update={"seal": result.unsealed_digest()})
+    return result
 
 
 def _check_variants(graph: Graph, variants: Sequence[Graph]) -> None:

@@ -17,6 +17,7 @@ from dfopt.milp import Solution, TracePoint
 from dfopt.problems.certificates import Certificate
 
 Formulation = Literal["auto", "assignment", "columns"]
+Heat = Literal["ignore", "aware"]
 
 
 @dataclass(frozen=True)

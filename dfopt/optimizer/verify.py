@@ -86,7 +86,8 @@ def verify(result: Result, time_limit: float = 60.0) -> Verification:
         problems.append(f"$.status: optimal, but the gap is {result.gap:.3g}")
     if problems:
         return Verification("wrong", gap, tuple(problems))
-    return Verification("verified optimal" if gap == 0.0 else f"verified within {100 * gap:.2g} %", gap, ())
+    what = " of the bound without heat" if result.heat is not None else ""
+    return Verification("verified optimal" if gap == 0.0 else f"verified within {100 * gap:.2g} %{what}", gap, ())
 
 
 def verdict(result: Result, name: str) -> str:

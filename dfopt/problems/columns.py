@@ -41,9 +41,7 @@ class Columns:
     def __init__(self, search: ShortestPath) -> None:
         self.search = search
         limits, lattice = search.limits, search.lattice
-        i, j, seconds = search.blocks()
-        keep = search.dist.min(axis=0)[i] + seconds + _to_go(search)[j] <= search.upper
-        self.before, self.after, self.seconds = i[keep], j[keep], seconds[keep]
+        self.before, self.after, self.seconds = near_blocks(search)
         self.unit_s = max(float(self.seconds.max(initial=0.0)), 1e-30)
         # pins and halves give the number of a partition a meaning: then a node is a down-set and a count
         self.numbered = bool(limits.pins) or (limits.forward_backward == "halves" and search.counted)
@@ -66,48 +64,17 @@ class Columns:
 
     def _layers(self, last: int) -> None:
         """One copy of the lattice per partition number; a step without a block leaves that partition empty."""
-        search, layers = self.search, self.search.layers
-        sets = last + 1
-        block, number = [], []
-        for layer in range(layers):
-            fits = np.flatnonzero(search.allowed(self.member, layer)) if len(self.seconds) else np.zeros(0, int)
-            block.append(fits)
-            number.append(np.full(len(fits), layer))
-        self.block, self.number = np.concatenate(block), np.concatenate(number)
-        tail = self.before[self.block] + self.number * sets
-        head = self.after[self.block] + (self.number + 1) * sets
-        cost = self.seconds[self.block]
-        if not search.limits.exactly:
-            # partitions behind the last used one are empty; under halves others may be as well
-            where = np.arange(sets) if search.may_skip else np.array([last])
-            skip = np.concatenate([where + layer * sets for layer in range(layers)])
-            tail, head = np.concatenate([tail, skip]), np.concatenate([head, skip + sets])
-            cost = np.concatenate([cost, np.zeros(len(skip))])
-        self._flow(tail, head, cost, 0, last + layers * sets)
+        arcs = layered_arcs(self.search, self.before, self.after)
+        real = arcs.block >= 0
+        self.block, self.number = arcs.block[real], arcs.number[real]
+        cost = np.concatenate([self.seconds[self.block], np.zeros(len(real) - len(self.block))])
+        self._flow(arcs.tail, arcs.head, cost, 0, last + self.search.layers * (last + 1))
 
     def _flow(self, tail: Ints, head: Ints, cost: Floats, source: int, sink: int) -> None:
         """A path from source to sink over the given arcs."""
-        model = self.model
-        self.x = model.binary("x", (len(tail),))
-        nodes, place = np.unique(np.concatenate([[source, sink], tail, head]), return_inverse=True)
-        ends = place[2:]
-        order = np.argsort(ends, kind="stable")
-        arc = np.tile(self.x, 2)[order]
-        sign = np.repeat([1.0, -1.0], len(tail))[order]
-        first = np.searchsorted(ends[order], np.arange(len(nodes)))
-        degree = np.bincount(ends, minlength=len(nodes))
-        balance = np.zeros(len(nodes))
-        balance[place[0]], balance[place[1]] = 1.0, -1.0
-        # rows of like length together: a few nodes have thousands of arcs, most have ten
-        size = np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64)
-        for bits in np.unique(size).tolist():
-            rows = np.flatnonzero(size == bits)
-            at = first[rows, None] + np.arange(int(degree[rows].max()))
-            used = at < (first + degree)[rows, None]
-            at = np.where(used, at, 0)
-            terms = (np.where(used, arc[at], -1), np.where(used, sign[at], 0.0))
-            model.rows(f"flow_{bits}", [terms], balance[rows], balance[rows])
-        model.minimize([(self.x, cost / self.unit_s)])
+        self.x = self.model.binary("x", (len(tail),))
+        flow_rows(self.model, self.x, tail, head, source, sink)
+        self.model.minimize([(self.x, cost / self.unit_s)])
 
     def add(self, row: SideRow) -> None:
         """Add a row over the blocks, scaled to numbers near 1."""
@@ -146,6 +113,100 @@ class Columns:
         if self.search.counted and not self.numbered:
             path = [(a, b, number) for number, (a, b, _) in enumerate(path)]
         return self.search.partition_of(path)
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Arcs between copies of the lattice, one copy per partition number; blocks first, then empty partitions.
+
+    ``block`` is the number of the block, -1 where a partition stays empty; nodes are down-sets, counted on from copy
+    to copy.
+    """
+
+    tail: Ints
+    head: Ints
+    block: Ints
+    number: Ints
+
+
+def layered_arcs(search: ShortestPath, before: Ints, after: Ints) -> Arcs:
+    """All ways to number blocks: arc from a down-set in the copy of a number to another in the copy of the next.
+
+    Parameters
+    ----------
+    search : ShortestPath
+        One that counts partitions.
+    before, after : int array
+        Down-sets of the blocks.
+    """
+    layers, sets = search.layers, len(search.lattice.size)
+    member = search.lattice.member[after] & ~search.lattice.member[before]
+    block, number = [], []
+    for layer in range(layers):
+        fits = np.flatnonzero(search.allowed(member, layer)) if len(before) else np.zeros(0, int)
+        block.append(fits)
+        number.append(np.full(len(fits), layer))
+    chosen, at = np.concatenate(block), np.concatenate(number)
+    tail = before[chosen] + at * sets
+    head = after[chosen] + (at + 1) * sets
+    if search.limits.exactly:
+        return Arcs(tail, head, chosen, at)
+    # partitions behind the last used one are empty; under halves others may be as well
+    where = np.arange(sets) if search.may_skip else np.array([sets - 1])
+    skip = np.concatenate([where + layer * sets for layer in range(layers)])
+    return Arcs(
+        np.concatenate([tail, skip]),
+        np.concatenate([head, skip + sets]),
+        np.concatenate([chosen, np.full(len(skip), -1)]),
+        np.concatenate([at, np.repeat(np.arange(layers), len(where))]),
+    )
+
+
+def flow_rows(model: Model, x: Ints, tail: Ints, head: Ints, source: int, sink: int, name: str = "flow") -> None:
+    """Rows that make the chosen arcs a path from source to sink.
+
+    Parameters
+    ----------
+    model : Model
+        Gets the rows.
+    x : int array
+        Columns of the arcs.
+    tail, head : int array
+        Nodes of the arcs.
+    name : str
+        What the rows are called.
+    """
+    nodes, place = np.unique(np.concatenate([[source, sink], tail, head]), return_inverse=True)
+    ends = place[2:]
+    order = np.argsort(ends, kind="stable")
+    arc = np.tile(x, 2)[order]
+    sign = np.repeat([1.0, -1.0], len(tail))[order]
+    first = np.searchsorted(ends[order], np.arange(len(nodes)))
+    degree = np.bincount(ends, minlength=len(nodes))
+    balance = np.zeros(len(nodes))
+    balance[place[0]], balance[place[1]] = 1.0, -1.0
+    # rows of like length together: a few nodes have thousands of arcs, most have ten
+    size = np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64)
+    for bits in np.unique(size).tolist():
+        rows = np.flatnonzero(size == bits)
+        at = first[rows, None] + np.arange(int(degree[rows].max()))
+        used = at < (first + degree)[rows, None]
+        at = np.where(used, at, 0)
+        terms = (np.where(used, arc[at], -1), np.where(used, sign[at], 0.0))
+        model.rows(f"{name}_{bits}", [terms], balance[rows], balance[rows])
+
+
+def near_blocks(search: ShortestPath, most: int | None = None) -> tuple[Ints, Ints, Floats]:
+    """Blocks through which some path is no slower than what was best known: down-sets before, after, seconds.
+
+    With ``most`` only so many of them, those on the fastest paths.
+    """
+    i, j, seconds = search.blocks()
+    through = search.dist.min(axis=0)[i] + seconds + _to_go(search)[j]
+    keep = np.flatnonzero(through <= search.upper)
+    if most is not None and len(keep) > most:
+        keep = np.sort(keep[np.argsort(through[keep], kind="stable")[:most]])
+    return i[keep], j[keep], seconds[keep]
 
 
 def _to_go(search: ShortestPath) -> Floats:

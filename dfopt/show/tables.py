@@ -32,6 +32,15 @@ _STATUS = {
 }
 
 
+def _status(result: Result) -> str:
+    if result.heat is None:
+        return f"{_STATUS[result.status]}, gap {percent(result.gap)}"
+    return (
+        f"heat-aware: {_STATUS[result.heat.status]} for this plan, its sharding and the stack's limits, gap"
+        f" {percent(result.heat.gap)}; {percent(result.gap)} above the bound without heat"
+    )
+
+
 def seconds(value: float) -> str:
     """A time with a unit that suits it."""
     return show_unit(value, "time")
@@ -114,7 +123,7 @@ def result_report(result: Result) -> RenderableType:
                 ),
                 ("throughput", f"{score.samples_per_s:.4g} samples/s, {score.tokens_per_s:.4g} tokens/s"),
                 ("utilization", f"{percent(result.utilization)} of peak"),
-                ("status", f"{_STATUS[result.status]}, gap {percent(result.gap)}"),
+                ("status", _status(result)),
                 ("proof", result.proof),
                 *([("space", str(result.space))] if result.space is not None else []),
             ]

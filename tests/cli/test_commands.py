@@ -17,7 +17,9 @@ from cli_tools import GRAPH, ONE_CHIP_MAPPING, RECIPE, SYSTEM, Data, call, chang
 
 import dfopt
 from dfopt.documents.assumptions import PROFILES
+from dfopt.documents.heat import HeatAnswer, HeatProof, HeatReport, ShadowPrice, SlowedPartition
 from dfopt.documents.kinds import KINDS
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
@@ -226,6 +228,7 @@ def documents() -> dict[str, Data]:
         "mapping": result["mapping"],
         "score": result["score"],
         "result": result,
+        "heat": heat_report(Mapping.from_data(result["mapping"])).to_data(),
         "study": {
             "schema": "dfopt/study/1",
             "name": "one",
@@ -245,6 +248,22 @@ def documents() -> dict[str, Data]:
     }
 
 
+def heat_report(mapping: Mapping) -> HeatReport:
+    """A report with every kind of part."""
+    answer = HeatAnswer(
+        name="aware", mapping=mapping, step_time_s=2.0, interval_s=1.0, pause_s=0.0, lowest_frequency=0.9, partitions=3,
+        logic_max_c=90.0, refresh_rate=1.0, power_w=200.0, energy_per_step_j=400.0, keeps_limits=True,
+    )  # fmt: skip
+    proof = HeatProof(
+        status="optimal", bound_s=1.0, interval_s=1.0, gap=0.0, blocks=9, levels=8, columns=3, rounds=2, seconds=1.0
+    )
+    price = ShadowPrice(lp_logic_s_per_k=0.1, lp_dram_s_per_k=0.0, binding=("tile 0,0 of die logic",))
+    slowed = (SlowedPartition(stage=0, partition=1, frequency=0.9, kernels=("FFN0",)),)
+    return HeatReport(
+        graph="a", system="b", stack="c", plan="TP8", answers=(answer,), proof=proof, price=price, slowed=slowed
+    )
+
+
 @pytest.mark.parametrize("kind", KINDS)
 def test_schema_accepts_the_dumped_document(kind: str, documents: dict[str, Data]) -> None:
     answer = call("schema", kind)
@@ -252,6 +271,7 @@ def test_schema_accepts_the_dumped_document(kind: str, documents: dict[str, Data
     schema = json.loads(answer.out)
     document = documents[kind]
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
+    check_schema(schema)
     form = schema["anyOf"][0] if kind in ("graph", "system", "stack") else schema
     assert form["properties"]["schema"]["const"] == document["schema"]
     accept(document, form, schema)
@@ -261,6 +281,7 @@ def test_schema_accepts_the_dumped_document(kind: str, documents: dict[str, Data
 
 def test_the_graph_schema_accepts_the_zoo_as_it_is_written() -> None:
     schema = json.loads(call("schema", "graph").out)
+    check_schema(schema)
     recipes = [form for form in schema["anyOf"] if "workload" in form["properties"]]
     for name in zoo("graphs"):
         data = load_strict(find("graphs", name))
@@ -270,14 +291,17 @@ def test_the_graph_schema_accepts_the_zoo_as_it_is_written() -> None:
             accept({**data, "parameters": {**data["parameters"], "hiden": 8}}, recipe, schema)
 
 
-def accept(value: Any, schema: Data, root: Data) -> None:
-    """A validator of the part of JSON Schema that pydantic writes; jsonschema too, where it is installed."""
+def check_schema(schema: Data) -> None:
+    """Whether it is a schema at all, where jsonschema is installed."""
     try:
         import jsonschema  # type: ignore[import-untyped, unused-ignore]
     except ImportError:
-        pass
-    else:
-        jsonschema.Draft202012Validator.check_schema(root)
+        return
+    jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def accept(value: Any, schema: Data, root: Data) -> None:
+    """A validator of the part of JSON Schema that pydantic writes."""
     if "$ref" in schema:
         accept(value, root["$defs"][schema["$ref"].rpartition("/")[2]], root)
     for one in schema.get("allOf", ()):

@@ -1,0 +1,50 @@
+"""The command about heat: three answers for the plan of a result, side by side."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dfopt.cli.common import JsonFlag, app, check_output, emit, errors
+
+
+@app.command()
+def heat(
+    result: Annotated[str, typer.Argument(metavar="RESULT", help="a result document of dfopt solve")],
+    stack: Annotated[
+        str | None, typer.Option("--stack", metavar="STACK", help="zoo name or file; default: that of the result")
+    ] = None,
+    time_limit: Annotated[float, typer.Option(help="seconds for everything", min=0.1)] = 60.0,
+    gap: Annotated[float, typer.Option(help="relative gap at which to stop; 0 proves", min=0.0, max=1.0)] = 1e-4,
+    one_kelvin: Annotated[bool, typer.Option(help="solve once more with limits 1 K higher")] = True,
+    seed: Annotated[int, typer.Option(help="seed of the solver", min=0)] = 0,
+    solver: Annotated[str, typer.Option(metavar="highs|pulp:NAME", help="of the MILPs, such as pulp:CBC")] = "highs",
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="write the report document")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare ways to deal with heat for RESULT: ignore it, throttle after the fact, optimise with it."""
+    with errors():
+        from dfopt.errors import PlanError
+        from dfopt.library import load_mapping
+        from dfopt.machines.stacks import load_stack
+        from dfopt.optimizer.heat import heat_answers
+        from dfopt.show.heat import heat_report
+
+        check_output("--output", output, (".json", ".yaml", ".yml"))
+        _, found = load_mapping(result)
+        if found is None:
+            raise PlanError(f"heat: {result} is a mapping, expected a result of `dfopt solve -o`, which has its graph")
+        report = heat_answers(
+            found,
+            load_stack(stack) if stack is not None else None,
+            gap=gap,
+            time_limit=time_limit,
+            finite_difference=one_kelvin,
+            solver=solver,
+            seed=seed,
+        )
+        if output is not None:
+            report.dump(output)
+        emit(as_json, report.to_data, lambda: heat_report(report))

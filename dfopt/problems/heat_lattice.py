@@ -1,0 +1,120 @@
+"""Blocks that a better choice may use, out of all blocks of a stage: a shortest path under prices of time and heat.
+
+The time of a throttled mapping excludes few blocks: at nominal speed most of them are faster. With the prices of a
+relaxation over some blocks (:mod:`dfopt.problems.heat_bound`) a block costs what its seconds and joules are worth at
+its cheapest level, and what no path below a given cost uses is left out, exactly (Lagrangian bound).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.problems.blocks import StageTables, Terms3, combine, part_of, price_blocks
+from dfopt.problems.downsets import Lattice
+from dfopt.problems.heat_blocks import KernelHeat, Placement, block_energy, seconds_at
+from dfopt.problems.lattice import ShortestPath
+from dfopt.problems.partitioning import IntraChipLimits
+from dfopt.problems.tables import Floats, Ints
+
+
+@dataclass(frozen=True)
+class HeatPrices:
+    """What a second at every level and a joule of every component at every level are worth, nothing below zero."""
+
+    second_l: Floats
+    joule_lk: Floats
+
+
+class PricedPath(ShortestPath):
+    """The search of :class:`ShortestPath` with the cost of a block at its cheapest level instead of its seconds.
+
+    Parameters
+    ----------
+    tables, limits, lattice
+        The stage; its memory no slower than any mix of streams.
+    upper : float
+        Cost above which a path is of no interest.
+    prices : HeatPrices
+        Of seconds and joules.
+    frequency_l, heat, place
+        See :func:`dfopt.problems.heat_blocks.stage_blocks`.
+    """
+
+    def __init__(
+        self,
+        tables: StageTables,
+        limits: IntraChipLimits,
+        lattice: Lattice,
+        upper: float,
+        prices: HeatPrices,
+        frequency_l: Floats,
+        heat: KernelHeat,
+        place: Placement,
+    ) -> None:
+        super().__init__(tables, limits, lattice, upper)
+        self.prices, self.frequency_l, self.heat, self.place = prices, frequency_l, heat, place
+        # what a kernel costs at least, wherever it is: the cheapest second, and its own joules at the cheapest level
+        least = float(prices.second_l.min())
+        tiles = prices.joule_lk.shape[1] - heat.own_kx.shape[1]
+        joule_k = prices.joule_lk.min(axis=0)
+        own_k = heat.local_k * joule_k[:tiles].min(initial=np.inf) + heat.own_kx @ joule_k[tiles:]
+        self.spent = lattice.member @ own_k
+        self.terms = Terms3(*(least * term for term in self.terms))
+        self.rest = least * self.rest + self.spent[-1] - self.spent
+
+    def _extend(self, level: Ints, last: int, end: int) -> None:
+        """As in the plain search; a block's own joules count before it is priced."""
+        lattice, chip, limits = self.lattice, self.tables.chip, self.limits
+        words = lattice.words
+        inside = np.ones((len(level), max(end - last, 0)), dtype=bool)
+        for word in range(words.shape[1]):
+            inside &= (words[level, word][:, None] & ~words[last:end, word][None, :]) == 0
+        row, column = np.nonzero(inside)
+        i, j = level[row], column + last
+        self.pairs += len(i)
+        nearest = self.dist[:, i].min(axis=0)
+        block = combine(Terms3(*(term[j] - term[i] for term in self.terms)), chip) + self.spent[j] - self.spent[i]
+        count = lattice.size[j] - lattice.size[i]
+        keep = nearest + block + self.rest[j] <= self.upper
+        keep &= self.stationary[j] - self.stationary[i] <= chip.sram * (1 + 1e-9)
+        keep &= (count <= chip.tiles) & ((self.tiled[j] == self.tiled[i]) | (count == 1))
+        if limits.forward_backward == "separate":
+            ahead = self.ahead[j] - self.ahead[i]
+            keep &= (ahead == 0) | (ahead == count)
+        i, j, nearest = i[keep], j[keep], nearest[keep]
+        for start in range(0, len(i), _CHUNK):
+            self._price(i[start : start + _CHUNK], j[start : start + _CHUNK], nearest[start : start + _CHUNK])
+
+    def _price(self, i: Ints, j: Ints, nearest: Floats) -> None:
+        if not len(i):
+            return
+        member = self.lattice.member[j] & ~self.lattice.member[i]
+        here = np.flatnonzero(member.any(axis=0)).astype(np.int64)
+        exact = price_blocks(part_of(self.tables, here), member[:, here])
+        # before the joules are placed: legal, and cheap enough with the seconds alone
+        floor = float(self.prices.second_l.min()) * exact.time + self.spent[j] - self.spent[i]
+        keep = exact.legal & (nearest + floor + self.rest[j] <= self.upper)
+        i, j, nearest, member = i[keep], j[keep], nearest[keep], member[keep]
+        if not len(i):
+            return
+        seconds = seconds_at(self.tables, member, self.frequency_l, self.heat)
+        energy = block_energy(self.tables, member, self.heat, self.place)
+        cost = (seconds * self.prices.second_l + energy @ self.prices.joule_lk.T).min(axis=1)
+        keep = nearest + cost + self.rest[j] <= self.upper
+        if self.tables.bytes_g.sum() > self.limits.dram_left:
+            keep &= self._alive(i, j, member) <= self.limits.dram_left
+        i, j, cost, member = i[keep], j[keep], cost[keep], member[keep]
+        if not len(i):
+            return
+        self.kept.append((i, j, cost))
+        if not self.counted:
+            np.minimum.at(self.dist[0], j, self.dist[0, i] + cost)
+            return
+        for layer in range(self.layers):
+            allowed = self.allowed(member, layer)
+            np.minimum.at(self.dist[layer + 1], j, np.where(allowed, self.dist[layer, i] + cost, np.inf))
+
+
+_CHUNK = 50_000  # pairs priced at once; fewer than without heat: each has a power map
