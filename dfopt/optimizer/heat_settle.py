@@ -8,15 +8,15 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.documents.mapping import Clock, KernelMapping, Mapping, Pause
+from dfopt.documents.mapping import Clock, Mapping, Pause
 from dfopt.documents.physical import PhysicalScore
 from dfopt.documents.score import Score
 from dfopt.errors import Infeasible
 from dfopt.judge import evaluate
 from dfopt.optimizer.heat_model import HeatModel, Operating, Rate
+from dfopt.optimizer.one_plan import mapping_of
 from dfopt.optimizer.options import Options
 from dfopt.optimizer.prepared import Prepared
-from dfopt.problems.blocks import tiles_of
 from dfopt.problems.heat import HeatChoice, HeatProblem, HeatRows
 from dfopt.problems.heat_blocks import KernelHeat, StageBlocks, chain_blocks
 from dfopt.problems.heat_search import HeatAnswer
@@ -190,40 +190,18 @@ class HeatSettler:
         """The mapping of a choice, with clocks and the pause that makes its period."""
         ready = self.ready
         count = len(ready.sharded.names)
-        partition_k, level_k, tiles_k = np.zeros(count, int), np.zeros(count, int), np.ones(count, int)
+        partition_k, level_k = np.zeros(count, np.int64), np.zeros(count, np.int64)
         for s, number in enumerate(self.used):
-            stage = ready.stages[number]
-            assert stage.tables is not None
-            mine, levels = blocks[s].partition_of(choice, s)
-            partition_k[stage.members], level_k[stage.members] = mine, levels
-            for partition in np.unique(mine):
-                block = np.flatnonzero(mine == partition).astype(np.int64)
-                tiles_k[stage.members[block]] = tiles_of(stage.tables, block)
-        kernels = tuple(
-            KernelMapping(
-                name=name,
-                sharding=ready.inter.sharding[name],
-                stage=int(ready.stage_k[k]),
-                partition=int(partition_k[k]),
-                tiles=int(tiles_k[k]),
-            )
-            for k, name in enumerate(ready.sharded.names)
-        )
+            members = ready.stages[number].members
+            partition_k[members], level_k[members] = blocks[s].partition_of(choice, s)
         places = {(int(ready.stage_k[k]), int(partition_k[k])): int(level_k[k]) for k in range(count)}
         clocks = tuple(
             Clock(stage=stage, partition=partition, frequency=float(self.model.frequency_l[level]))
             for (stage, partition), level in sorted(places.items())
             if level > 0
         )
-        return Mapping(
-            graph=ready.graph.name,
-            system=ready.system.name,
-            plan=ready.plan,
-            kernels=kernels,
-            tile_count=ready.sharded.tile_count,
-            clocks=clocks or None,
-            pauses=self._pauses(problem, choice, period_s) or None,
-        )
+        pauses = self._pauses(problem, choice, period_s)
+        return mapping_of(ready, partition_k).model_copy(update={"clocks": clocks or None, "pauses": pauses or None})
 
     def _pauses(self, problem: HeatProblem, choice: HeatChoice, period_s: float) -> tuple[Pause, ...]:
         """One stage waits: of the slowest rank, one that no other rank runs if there is such a stage."""

@@ -96,7 +96,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
                 found.certificate,
             )
         )
-    mapping = _mapping(ready, partition_k)
+    mapping = mapping_of(ready, partition_k)
     score = evaluate(mapping, ready.graph, ready.system, assumptions)
     expected = ready.step_of(times)
     if abs(score.step_time_s - expected) > _AGREE * max(expected, 1e-30):
@@ -133,7 +133,8 @@ def _compress(partition_k: Ints) -> Ints:
     return np.unique(partition_k, return_inverse=True)[1].astype(np.int64)
 
 
-def _mapping(ready: Prepared, partition_k: Ints) -> Mapping:
+def mapping_of(ready: Prepared, partition_k: Ints) -> Mapping:
+    """The mapping that these partitions make, with the tiles that every kernel gets."""
     tiles_k = np.ones(len(ready.sharded.names), dtype=np.int64)
     for stage in ready.stages:
         if stage.tables is None:

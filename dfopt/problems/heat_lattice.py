@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.problems.blocks import StageTables, Terms3, combine, part_of, price_blocks
+from dfopt.problems.blocks import StageTables, Terms3, part_of, price_blocks
 from dfopt.problems.downsets import Lattice
 from dfopt.problems.heat_blocks import KernelHeat, Placement, block_energy, seconds_at
 from dfopt.problems.lattice import ShortestPath
@@ -42,6 +42,8 @@ class PricedPath(ShortestPath):
         See :func:`dfopt.problems.heat_blocks.stage_blocks`.
     """
 
+    chunk = 50_000  # fewer than without heat: each has a power map
+
     def __init__(
         self,
         tables: StageTables,
@@ -64,28 +66,10 @@ class PricedPath(ShortestPath):
         self.terms = Terms3(*(least * term for term in self.terms))
         self.rest = least * self.rest + self.spent[-1] - self.spent
 
-    def _extend(self, level: Ints, last: int, end: int) -> None:
+    def _least(self, i: Ints, j: Ints) -> Floats:
         """As in the plain search; a block's own joules count before it is priced."""
-        lattice, chip, limits = self.lattice, self.tables.chip, self.limits
-        words = lattice.words
-        inside = np.ones((len(level), max(end - last, 0)), dtype=bool)
-        for word in range(words.shape[1]):
-            inside &= (words[level, word][:, None] & ~words[last:end, word][None, :]) == 0
-        row, column = np.nonzero(inside)
-        i, j = level[row], column + last
-        self.pairs += len(i)
-        nearest = self.dist[:, i].min(axis=0)
-        block = combine(Terms3(*(term[j] - term[i] for term in self.terms)), chip) + self.spent[j] - self.spent[i]
-        count = lattice.size[j] - lattice.size[i]
-        keep = nearest + block + self.rest[j] <= self.upper
-        keep &= self.stationary[j] - self.stationary[i] <= chip.sram * (1 + 1e-9)
-        keep &= (count <= chip.tiles) & ((self.tiled[j] == self.tiled[i]) | (count == 1))
-        if limits.forward_backward == "separate":
-            ahead = self.ahead[j] - self.ahead[i]
-            keep &= (ahead == 0) | (ahead == count)
-        i, j, nearest = i[keep], j[keep], nearest[keep]
-        for start in range(0, len(i), _CHUNK):
-            self._price(i[start : start + _CHUNK], j[start : start + _CHUNK], nearest[start : start + _CHUNK])
+        least: Floats = super()._least(i, j) + self.spent[j] - self.spent[i]
+        return least
 
     def _price(self, i: Ints, j: Ints, nearest: Floats) -> None:
         if not len(i):
@@ -108,13 +92,4 @@ class PricedPath(ShortestPath):
         i, j, cost, member = i[keep], j[keep], cost[keep], member[keep]
         if not len(i):
             return
-        self.kept.append((i, j, cost))
-        if not self.counted:
-            np.minimum.at(self.dist[0], j, self.dist[0, i] + cost)
-            return
-        for layer in range(self.layers):
-            allowed = self.allowed(member, layer)
-            np.minimum.at(self.dist[layer + 1], j, np.where(allowed, self.dist[layer, i] + cost, np.inf))
-
-
-_CHUNK = 50_000  # pairs priced at once; fewer than without heat: each has a power map
+        self._take(i, j, cost, member)

@@ -23,8 +23,6 @@ from dfopt.problems.downsets import Lattice
 from dfopt.problems.partitioning import IntraChipLimits, additive_terms, unsaved
 from dfopt.problems.tables import Bools, Floats, Ints
 
-_CHUNK = 200_000  # pairs priced at once: some 100 MB of intermediate arrays for 50 tensors
-
 
 @dataclass(frozen=True)
 class PathResult:
@@ -46,6 +44,8 @@ class PathResult:
 
 class ShortestPath:
     """Exact search for the cheapest path through a lattice under the limits of a stage."""
+
+    chunk = 200_000  # pairs priced at once: some 100 MB of intermediate arrays for 50 tensors
 
     def __init__(self, tables: StageTables, limits: IntraChipLimits, lattice: Lattice, best_known: float) -> None:
         self.tables, self.limits, self.lattice = tables, limits, lattice
@@ -89,7 +89,7 @@ class ShortestPath:
             nearest = self.dist[:, level].min(axis=0)
             level = level[nearest + self.rest[level] <= self.upper]
             end = self._reach(level, size)
-            step = max(_CHUNK // max(end - last, 1), 1)
+            step = max(self.chunk // max(end - last, 1), 1)
             for start in range(0, len(level), step):
                 if deadline is not None and time.perf_counter() > deadline:
                     complete = False
@@ -122,8 +122,8 @@ class ShortestPath:
 
     def _extend(self, level: Ints, last: int, end: int) -> None:
         """Price the blocks that leave these down-sets, and shorten the distances behind them."""
-        lattice, tables, limits = self.lattice, self.tables, self.limits
-        words, chip = lattice.words, tables.chip
+        lattice, limits = self.lattice, self.limits
+        words, chip = lattice.words, self.tables.chip
         inside = np.ones((len(level), max(end - last, 0)), dtype=bool)
         for word in range(words.shape[1]):
             inside &= (words[level, word][:, None] & ~words[last:end, word][None, :]) == 0
@@ -131,7 +131,7 @@ class ShortestPath:
         i, j = level[row], column + last
         self.pairs += len(i)
         nearest = self.dist[:, i].min(axis=0)
-        block = combine(Terms3(*(term[j] - term[i] for term in self.terms)), chip)
+        block = self._least(i, j)
         count = lattice.size[j] - lattice.size[i]
         keep = nearest + block + self.rest[j] <= self.upper
         keep &= self.stationary[j] - self.stationary[i] <= chip.sram * (1 + 1e-9)
@@ -140,8 +140,13 @@ class ShortestPath:
             ahead = self.ahead[j] - self.ahead[i]
             keep &= (ahead == 0) | (ahead == count)
         i, j, nearest = i[keep], j[keep], nearest[keep]
-        for start in range(0, len(i), _CHUNK):
-            self._price(i[start : start + _CHUNK], j[start : start + _CHUNK], nearest[start : start + _CHUNK])
+        for start in range(0, len(i), self.chunk):
+            part = slice(start, start + self.chunk)
+            self._price(i[part], j[part], nearest[part])
+
+    def _least(self, i: Ints, j: Ints) -> Floats:
+        """What the blocks between these down-sets cost at least."""
+        return combine(Terms3(*(term[j] - term[i] for term in self.terms)), self.tables.chip)
 
     def _price(self, i: Ints, j: Ints, nearest: Floats) -> None:
         if not len(i):
@@ -156,13 +161,17 @@ class ShortestPath:
         i, j, seconds, member = i[keep], j[keep], prices.time[keep], member[keep]
         if not len(i):
             return
-        self.kept.append((i, j, seconds))
+        self._take(i, j, seconds, member)
+
+    def _take(self, i: Ints, j: Ints, cost: Floats, member: Bools) -> None:
+        """Keep blocks, and shorten the distances behind them."""
+        self.kept.append((i, j, cost))
         if not self.counted:
-            np.minimum.at(self.dist[0], j, self.dist[0, i] + seconds)
+            np.minimum.at(self.dist[0], j, self.dist[0, i] + cost)
             return
         for layer in range(self.layers):
             allowed = self.allowed(member, layer)
-            np.minimum.at(self.dist[layer + 1], j, np.where(allowed, self.dist[layer, i] + seconds, np.inf))
+            np.minimum.at(self.dist[layer + 1], j, np.where(allowed, self.dist[layer, i] + cost, np.inf))
 
     def allowed(self, member: Bools, layer: int) -> Bools:
         """Whether blocks may be partition number ``layer``: pins and the halves rule."""
