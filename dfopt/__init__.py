@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     from dfopt.optimizer import Progress, dump_models, optimize
     from dfopt.optimizer.heat import heat_answers
     from dfopt.physics.cost import system_cost
+    from dfopt.show import plots as plot
     from dfopt.studies.runs import Runs
     from dfopt.studies.sweep import sweep
     from dfopt.workloads import load_graph
@@ -59,6 +60,7 @@ _HOME = {
     "load_stack": "machines.stacks",
     "load_system": "machines.compose",
     "optimize": "optimizer",
+    "plot": "show.plots",
     "profile": "documents.assumptions",
     "sweep": "studies.sweep",
     "system_cost": "physics.cost",
@@ -96,6 +98,7 @@ __all__ = [
     "load_stack",
     "load_system",
     "optimize",
+    "plot",
     "profile",
     "sweep",
     "system_cost",
@@ -110,7 +113,8 @@ def __getattr__(name: str) -> Any:
         raise AttributeError(f"module 'dfopt' has no attribute {name!r}")
     import importlib
 
-    return getattr(importlib.import_module(f"dfopt.{_HOME[name]}"), name)
+    module = importlib.import_module(f"dfopt.{_HOME[name]}")
+    return module if name == "plot" else getattr(module, name)
 
 
 def __dir__() -> list[str]:

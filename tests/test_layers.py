@@ -38,7 +38,7 @@ BESIDE = {
 }
 OUTSIDE = {
     "judge": (),
-    "show": ("rich", "numpy"),
+    "show": ("rich", "numpy", "matplotlib"),
 }
 SOLVERS = {"highspy", "pulp"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_zoo" not in path.parts)

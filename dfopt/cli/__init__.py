@@ -10,6 +10,7 @@ from dfopt.cli import (  # noqa: F401 - they register their commands
     documents,
     heat_command,
     mappings,
+    plot_command,
     runs_command,
     sweeps,
 )

@@ -1,0 +1,35 @@
+"""Pictures of results and sweeps: each function takes a document and, if you like, the axes to draw on.
+
+``df.plot.roofline(result)`` and its kin return Matplotlib axes; ``df.plot.save(ax, "fig.svg")`` writes them as SVG,
+PNG or PDF, the same bytes each time. All need ``pip install 'dfopt[plot]'``. Colours are those of Okabe and Ito, and
+hatches or labels say the same in grey.
+"""
+
+from __future__ import annotations
+
+from dfopt.show.plots.breakdown import latency_breakdown
+from dfopt.show.plots.dataflow import dataflow
+from dfopt.show.plots.pipeline import schedule
+from dfopt.show.plots.progress import progress
+from dfopt.show.plots.roofline import roofline
+from dfopt.show.plots.style import save
+from dfopt.show.plots.sweeps import heat_map, heat_maps, pareto
+from dfopt.show.plots.temperature import stack_temperature
+from dfopt.show.plots.timeline import timeline
+from dfopt.show.trace import save_trace, trace
+
+__all__ = [
+    "dataflow",
+    "heat_map",
+    "heat_maps",
+    "latency_breakdown",
+    "pareto",
+    "progress",
+    "roofline",
+    "save",
+    "save_trace",
+    "schedule",
+    "stack_temperature",
+    "timeline",
+    "trace",
+]

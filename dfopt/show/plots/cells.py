@@ -1,0 +1,166 @@
+"""The frame of a sweep as plain columns: from runs, a pandas frame, or rows that came from a CSV file."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
+
+from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
+from dfopt.errors import PlanError, did_you_mean
+
+__all__ = ["Row", "axis_columns", "figure_of", "label_of", "named", "rows_of", "smaller_is_better", "varying"]
+
+Row = Mapping[str, Any]
+_LOWER: Final = frozenset(
+    {"step_time_s", "bound_s", "gap", "pipeline_fill_s", "point_to_point_s", "gradient_reduction_s", "layer_time_s",
+     "layer_compute_s", "layer_memory_s", "layer_network_s", "dram_used_bytes", "chips", "tiles", "sram_bytes",
+     "dram_bandwidth_bytes_per_s", "peak_flop_per_s", "price_usd", "power_w", "energy_per_step_j", "solve_s"}
+)  # fmt: skip
+_UNITS: Final = (  # by the end of a column's name: what it is in, and the factor to it
+    ("_bytes_per_s", "bytes/s", 1.0), ("_flop_per_s", "FLOP/s", 1.0), ("flop_per_s", "FLOP/s", 1.0),
+    ("samples_per_s", "samples/s", 1.0), ("tokens_per_s", "tokens/s", 1.0), ("_bytes", "bytes", 1.0),
+    ("_per_dollar", "FLOP/s/USD", 1.0), ("_per_watt", "FLOP/s/W", 1.0), ("flop_per_step", "FLOP", 1.0),
+    ("_usd", "USD", 1.0), ("_w", "W", 1.0), ("_j", "J", 1.0), ("_s", "s", 1.0), ("utilization", "% of peak", 100.0),
+    ("_share", "%", 100.0), ("gap", "%", 100.0),
+)  # fmt: skip
+
+
+def rows_of(runs: Any) -> list[Row]:
+    """One mapping of column to value per cell.
+
+    Parameters
+    ----------
+    runs
+        What ``df.sweep`` returned, its frame, or a list of mappings.
+
+    Raises
+    ------
+    PlanError
+        If it is something else, or empty.
+
+    Examples
+    --------
+    >>> rows_of([{"graph": "gpt3-175b", "utilization": 0.5}])
+    [{'graph': 'gpt3-175b', 'utilization': 0.5}]
+    """
+    table = runs.frame() if callable(getattr(runs, "frame", None)) else runs
+    if hasattr(table, "to_dict") and hasattr(table, "columns"):
+        table = table.to_dict("records")
+    if not isinstance(table, Sequence) or not all(isinstance(row, Mapping) for row in table):
+        raise PlanError(f"found {type(runs).__name__}, expected what sweep returns, its frame, or a list of rows")
+    if not table:
+        raise PlanError("found a frame without rows, expected the cells of a sweep")
+    return list(table)
+
+
+def figure_of(row: Row, name: str) -> float | None:
+    """A figure of a row; none where the cell does not have it.
+
+    Examples
+    --------
+    >>> figure_of({"gap": 0.5}, "gap"), figure_of({"gap": float("nan")}, "gap"), figure_of({"gap": None}, "gap")
+    (0.5, None, None)
+    """
+    value = row.get(name)
+    if isinstance(value, str):
+        try:
+            value = float(value)
+        except ValueError:
+            return None
+    try:
+        number = float(value)  # type: ignore[arg-type]
+    except (TypeError, ValueError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def text_of(row: Row, name: str) -> str:
+    """A label of a row as text; empty where there is none."""
+    value = row.get(name)
+    if value is None or value != value or str(value) in ("", "<NA>"):
+        return ""
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) -> str:
+    """The column of this name.
+
+    Raises
+    ------
+    PlanError
+        If there is none, or it has no figure where one is wanted.
+
+    Examples
+    --------
+    >>> named([{"gap": 0.1}], "gapp", "--value")
+    Traceback (most recent call last):
+    dfopt.errors.PlanError: --value: found 'gapp', no column of the frame; did you mean 'gap'?
+    """
+    if name not in rows[0]:
+        raise PlanError(
+            f"{option}: found {name!r}, no column of the frame;"
+            f" {did_you_mean(name, list(rows[0]), 'one of ' + ', '.join(map(str, rows[0])))}"
+        )
+    if figures and (name in TEXT_COLUMNS or all(figure_of(row, name) is None for row in rows)):
+        have = [
+            str(key)
+            for key in rows[0]
+            if key not in TEXT_COLUMNS and any(figure_of(r, str(key)) is not None for r in rows)
+        ]
+        raise PlanError(f"{option}: found {name!r}, a column without figures; expected one of {', '.join(have)}")
+    return name
+
+
+def axis_columns(rows: Sequence[Row]) -> list[str]:
+    """Columns that name a cell: the study's axes, and parameters, which come before the first figure.
+
+    Examples
+    --------
+    >>> axis_columns([{"graph": "g", "system": "s", "batch": 4, "status": "optimal", "gap": 0.0}])
+    ['graph', 'system', 'batch']
+    """
+    return [str(name) for name in rows[0] if name in AXIS_COLUMNS or name not in COLUMNS]
+
+
+def varying(rows: Sequence[Row], apart: Sequence[str] = ()) -> list[str]:
+    """Axes with more than one label, but those ``apart``; not the system where its parts tell it."""
+    found = [name for name in axis_columns(rows) if name not in apart and len({text_of(row, name) for row in rows}) > 1]
+    parts = [name for name in (*found, *apart) if name in ("chip", "memory", "link", "topology")]
+    if "system" in found and parts:
+        rest = [name for name in (*found, *apart) if name != "system"]
+        without = {tuple(text_of(row, name) for name in rest) for row in rows}
+        if len(without) == len({(*(text_of(row, name) for name in rest), text_of(row, "system")) for row in rows}):
+            found.remove("system")
+    return found
+
+
+def label_of(name: str) -> tuple[str, float]:
+    """What to write at an axis for a column, with its unit, and the factor to that unit.
+
+    Examples
+    --------
+    >>> label_of("utilization"), label_of("step_time_s"), label_of("partitions")
+    (('utilization (% of peak)', 100.0), ('step time (s)', 1.0), ('partitions (count)', 1.0))
+    """
+    for end, unit, factor in _UNITS:
+        if name.endswith(end):
+            stem = name.removesuffix(end) if end in ("_bytes_per_s", "_bytes", "_usd", "_w", "_j", "_s") else name
+            words = {"flop_per_s": "achieved rate", "perf_per_dollar": "performance per dollar",
+                     "perf_per_watt": "performance per watt"}.get(name, stem)  # fmt: skip
+            words = words.removesuffix("_flop_per_s") + " rate" if name == "peak_flop_per_s" else words
+            return f"{words.replace('_', ' ')} ({unit})", factor
+    return f"{name.replace('_', ' ')} (count)", 1.0
+
+
+def smaller_is_better(name: str) -> bool:
+    """Whether less of a figure is better: times, costs, what is used up. Of a column of one's own more is better.
+
+    Examples
+    --------
+    >>> smaller_is_better("price_usd"), smaller_is_better("utilization")
+    (True, False)
+    """
+    return name in _LOWER

@@ -1,0 +1,215 @@
+"""The graph of a workload, with the partitions that its kernels are fused into and the tensors that are cut."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final, Literal
+
+from dfopt.documents.graph import Graph
+from dfopt.documents.result import Result
+from dfopt.errors import PlanError
+from dfopt.show.plots.layout import Layout, by_dot, layered
+from dfopt.show.plots.style import CYCLE, axes, drawn, head
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["Sketch", "dataflow", "sketch"]
+
+_LETTER: Final = 0.062  # inches that a letter of 6.5 points takes, at most
+_TALL: Final = 0.27
+
+
+@dataclass(frozen=True)
+class Sketch:
+    """What is drawn: boxes with their text and the number of their colour, arrows and whether they are cut."""
+
+    labels: tuple[str, ...]
+    groups: tuple[int | None, ...]
+    edges: tuple[tuple[int, int], ...]
+    cut: tuple[bool, ...]
+    note: str = ""
+
+
+def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
+    """Boxes and arrows of a result or a graph; of a large one partitions as a whole, or the first kernels.
+
+    Parameters
+    ----------
+    what : Result or Graph
+        What to draw.
+    limit : int
+        Boxes at most.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> made = sketch(df.load_graph("gpt2-small"))
+    >>> len(made.labels), any(made.cut)
+    (18, False)
+    """
+    graph = what.graph if isinstance(what, Result) else what
+    index = graph.index()
+    pairs = dict.fromkeys((index[tensor.src], index[tensor.dst]) for tensor in graph.tensors)
+    place: list[tuple[int, int]] | None = None
+    if isinstance(what, Result):
+        known = {kernel.name: (kernel.stage, kernel.partition) for kernel in what.mapping.kernels}
+        place = [known[kernel.name] for kernel in graph.kernels]
+    number = {key: i for i, key in enumerate(sorted(set(place or [])))}
+    if len(graph.kernels) <= limit:
+        labels = [kernel.name for kernel in graph.kernels]
+        if place is None:
+            return Sketch(tuple(labels), (None,) * len(labels), tuple(pairs), (False,) * len(pairs))
+        marks = [f"{_where(key, place)} {name}" for key, name in zip(place, labels, strict=True)]
+        cut = tuple(place[src] != place[dst] for src, dst in pairs)
+        return Sketch(tuple(marks), tuple(number[key] for key in place), tuple(pairs), cut)
+    if place is not None and len(number) <= limit:
+        sizes = [place.count(key) for key in number]
+        texts = [
+            f"{_where(key, place)}: {size} kernel{'' if size == 1 else 's'}"
+            for key, size in zip(number, sizes, strict=True)
+        ]
+        joined = dict.fromkeys((number[place[s]], number[place[d]]) for s, d in pairs if place[s] != place[d])
+        note = f"{len(graph.kernels)} kernels: each box is a partition"
+        return Sketch(tuple(texts), tuple(number.values()), tuple(joined), (True,) * len(joined), note)
+    kept = _first(len(graph.kernels), list(pairs), limit)
+    new = {old: i for i, old in enumerate(kept)}
+    inside = [(src, dst) for src, dst in pairs if src in new and dst in new]
+    note = f"the first {len(kept)} of {len(graph.kernels)} kernels"
+    return Sketch(
+        tuple(graph.kernels[old].name if place is None else f"{_where(place[old], place)} {graph.kernels[old].name}"
+              for old in kept),
+        tuple(None if place is None else number[place[old]] for old in kept),
+        tuple((new[src], new[dst]) for src, dst in inside),
+        tuple(place is not None and place[src] != place[dst] for src, dst in inside),
+        note,
+    )  # fmt: skip
+
+
+def _where(key: tuple[int, int], place: Sequence[tuple[int, int]]) -> str:
+    several = any(stage != place[0][0] for stage, _ in place)
+    return f"{key[0]}.{key[1]}" if several else str(key[1])
+
+
+def _first(count: int, edges: list[tuple[int, int]], limit: int) -> list[int]:
+    """The first kernels in an order that respects the arrows, in graph order where it does not say."""
+    import heapq
+
+    waits = [0] * count
+    out: list[list[int]] = [[] for _ in range(count)]
+    for src, dst in edges:
+        waits[dst] += 1
+        out[src].append(dst)
+    ready = [node for node in range(count) if not waits[node]]
+    found: list[int] = []
+    while ready and len(found) < limit:
+        found.append(heapq.heappop(ready))
+        for dst in out[found[-1]]:
+            waits[dst] -= 1
+            if not waits[dst]:
+                heapq.heappush(ready, dst)
+    return found
+
+
+@drawn
+def dataflow(
+    what: Result | Graph,
+    ax: Axes | None = None,
+    layout: Literal["auto", "dot", "layered"] = "auto",
+    limit: int = 150,
+) -> Axes:
+    """Draw the kernels of a graph and the tensors between them; of a result with its partitions and what they cut.
+
+    The number in front of a kernel and the colour of its box are its partition. Tensors inside a partition are thin;
+    those cut, which pass through DRAM, are thick and dashed.
+
+    Parameters
+    ----------
+    what : Result or Graph
+        What to draw.
+    ax : matplotlib.axes.Axes, optional
+        Where; by default in a new figure of the size that the graph takes.
+    layout : {"auto", "dot", "layered"}
+        ``dot`` is Graphviz, ``layered`` our own; ``auto`` takes Graphviz where it is installed.
+    limit : int
+        Boxes at most: of a larger graph each partition is one box, or else only the first kernels are drawn, and a
+        note says so.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    PlanError
+        If ``layout`` or ``limit`` cannot be, or Matplotlib is missing.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> len(df.plot.dataflow(df.load_graph("gpt2-small"), layout="layered").texts)
+    18
+    """
+    from matplotlib.lines import Line2D
+    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+    from matplotlib.path import Path
+
+    if layout not in ("auto", "dot", "layered"):
+        raise PlanError(f"dataflow: layout: found {layout!r}, expected one of auto, dot, layered")
+    if limit < 2:
+        raise PlanError(f"dataflow: limit: found {limit}, expected 2 or more boxes")
+    made = sketch(what, limit)
+    widths = [_LETTER * len(label) + 0.16 for label in made.labels]
+    use_dot = layout == "dot" or (layout == "auto" and shutil.which("dot") is not None)
+    spots: Layout = by_dot(widths, made.edges) if use_dot else layered(widths, made.edges)
+    ax = axes(ax, max(5.0, spots.width + 0.4), max(1.2, spots.height + 0.3))
+    thick = 1.8 if sum(made.cut) <= 40 else 1.1
+    for (src, dst), way, cut in zip(made.edges, spots.ways, made.cut, strict=True):
+        points = list(way)
+        if not spots.curved:  # from edge to edge of the boxes
+            points[0] = (points[0][0], points[0][1] - _TALL / 2)
+            points[-1] = (points[-1][0], points[-1][1] + _TALL / 2)
+        codes = [Path.MOVETO, *[Path.CURVE4 if spots.curved else Path.LINETO] * (len(points) - 1)]
+        ax.add_patch(
+            FancyArrowPatch(
+                path=Path(points, codes), arrowstyle="-|>", mutation_scale=7, color="black" if cut else "#7F7F7F",
+                linewidth=thick if cut else 0.7, linestyle=(0, (3, 1.5)) if cut else "-", zorder=1,
+                joinstyle="round", capstyle="butt", gid=f"tensor-{src}-{dst}",
+            )
+        )  # fmt: skip
+    for label, group, (x, y), wide in zip(made.labels, made.groups, spots.centres, widths, strict=True):
+        ax.add_patch(
+            FancyBboxPatch(
+                (x - wide / 2, y - _TALL / 2), wide, _TALL, boxstyle="round,pad=0,rounding_size=0.06",
+                facecolor="white" if group is None else CYCLE[group % len(CYCLE)], edgecolor="black", linewidth=0.7,
+                zorder=2,
+            )
+        )  # fmt: skip
+        dark = group is not None and CYCLE[group % len(CYCLE)] in ("#0072B2", "#D55E00")
+        ax.text(
+            x, y, label, ha="center", va="center", fontsize=6.5, zorder=3, color="white" if dark else "black",
+            parse_math=False,
+        )  # fmt: skip
+    ax.set_xlim(-0.1, max(spots.width, 1e-3) + 0.1)
+    ax.set_ylim(-0.1, spots.height + 0.1)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    handles = []
+    if isinstance(what, Result):
+        handles = [
+            Line2D([], [], color="#7F7F7F", linewidth=0.7, label="tensor in a partition (SRAM)"),
+            Line2D([], [], color="black", linewidth=thick, linestyle=(0, (3, 1.5)), label="cut tensor (DRAM)"),
+        ]
+    head(ax, _title(what, made), handles)
+    return ax
+
+
+def _title(what: Result | Graph, made: Sketch) -> str:
+    if isinstance(what, Result):
+        parts = len({(kernel.stage, kernel.partition) for kernel in what.mapping.kernels})
+        text = f"{what.mapping.graph}: {parts} partition{'' if parts == 1 else 's'}, {sum(made.cut)} cuts"
+    else:
+        text = f"{what.name}: {len(what.kernels)} kernels, {len(what.tensors)} tensors"
+    return f"{text}\n{made.note}" if made.note else text

@@ -1,0 +1,335 @@
+"""What all pictures share: palette, resources and their looks, axes of one's own or a caller's, saving, free labels.
+
+Matplotlib is optional (``pip install 'dfopt[plot]'``) and imported inside functions only: ``import dfopt`` and the
+command line start without it.
+"""
+
+from __future__ import annotations
+
+import functools
+import os
+import textwrap
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar, cast
+
+from dfopt.errors import PlanError
+from dfopt.units import Dimension
+from dfopt.units import format as show_unit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = [
+    "BLACK", "CYCLE", "GREY", "LOOKS", "PALETTE", "SUFFIXES", "Look", "axes", "drawn", "free_labels", "head", "panels",
+    "patch", "save", "scale", "short", "with_unit",
+]  # fmt: skip
+
+# Okabe & Ito, "Color Universal Design" (2008): eight colours told apart under all common kinds of colour blindness.
+# Values as in Wong, "Points of view: Color blindness", Nature Methods 8 (2011), p. 441.
+PALETTE: Final = {
+    "black": "#000000",
+    "orange": "#E69F00",
+    "sky": "#56B4E9",
+    "green": "#009E73",
+    "yellow": "#F0E442",
+    "blue": "#0072B2",
+    "vermillion": "#D55E00",
+    "purple": "#CC79A7",
+}
+BLACK: Final = PALETTE["black"]
+_OWN: Final = "dfopt"  # the id of figures that these functions make
+GREY: Final = "#D9D9D9"  # what is idle or missing: no colour
+CYCLE: Final = tuple(PALETTE[name] for name in ("sky", "orange", "green", "yellow", "purple", "blue", "vermillion"))
+SUFFIXES: Final = (".svg", ".png", ".pdf")
+
+
+class Look(NamedTuple):
+    """How a kind of time is drawn: a colour, and a hatch that tells it apart in grey."""
+
+    label: str
+    colour: str
+    hatch: str
+
+
+LOOKS: Final = {
+    "compute": Look("compute", PALETTE["blue"], ""),
+    "memory": Look("DRAM", PALETTE["orange"], "////"),
+    "network": Look("network", PALETTE["green"], "...."),
+    "pause": Look("pause to cool", PALETTE["yellow"], "----"),
+    "point_to_point": Look("point to point", PALETTE["purple"], "\\\\\\\\"),
+    "fill": Look("pipeline fill", PALETTE["sky"], "xxxx"),
+    "gradient": Look("gradient reduction", PALETTE["vermillion"], "++++"),
+}
+_STYLE: Final[dict[str, Any]] = {
+    "font.size": 8.0,
+    "axes.titlesize": 9.0,
+    "axes.labelsize": 8.0,
+    "xtick.labelsize": 7.5,
+    "ytick.labelsize": 7.5,
+    "legend.fontsize": 7.5,
+    "axes.spines.top": False,
+    "axes.spines.right": False,
+    "axes.titlelocation": "left",
+    "hatch.linewidth": 0.4,
+    "figure.dpi": 100,
+}
+_P = ParamSpec("_P")
+_T = TypeVar("_T")
+
+
+def drawn(function: Callable[_P, _T]) -> Callable[_P, _T]:
+    """A function that draws, under the common style; one clear error where Matplotlib is missing."""
+
+    @functools.wraps(function)
+    def styled(*args: _P.args, **kwargs: _P.kwargs) -> _T:
+        try:
+            import matplotlib as mpl
+        except ImportError:
+            raise PlanError(
+                f"{function.__name__}: found no matplotlib, which pictures need; pip install 'dfopt[plot]'"
+            ) from None
+        with mpl.rc_context(cast(Any, _STYLE)):
+            return function(*args, **kwargs)
+
+    return styled
+
+
+def axes(ax: Axes | None, width: float, height: float) -> Axes:
+    """The caller's axes, or those of a new figure of this size in inches, to which `head` adds."""
+    return ax if ax is not None else panels(width, [height])[0]
+
+
+def panels(width: float, heights: Sequence[float]) -> list[Axes]:
+    """Axes one below the other in a new figure of one's own."""
+    import matplotlib.pyplot as plt
+
+    figure, grid = plt.subplots(
+        len(heights), 1, figsize=(width, sum(heights)), layout="constrained", height_ratios=list(heights), squeeze=False
+    )
+    figure.set_gid(_OWN)
+    return [line[0] for line in grid]
+
+
+def patch(look: Look, label: str | None = None) -> Any:
+    """A legend entry for a kind of time."""
+    from matplotlib.patches import Patch
+
+    return Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="black", linewidth=0.4, label=label or look.label)
+
+
+def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
+    """A title, and below it a legend outside of the plot, where it covers nothing.
+
+    Both go above the axes; in a figure of one's own they start at its left edge, and the figure grows by their height.
+    """
+    from matplotlib.figure import Figure
+
+    figure = ax.get_figure(root=True)
+    assert isinstance(figure, Figure)
+    own = figure.get_gid() == _OWN
+    inches = figure.get_figwidth() * (1.0 if own else ax.get_position().width)
+    letters = max(16, int(inches * 14.0))  # letters of 9 points that an inch takes
+    lines = [line for part in title.split("\n") for line in (textwrap.wrap(part, letters) or [""])]
+    longest = max((len(str(handle.get_label())) for handle in handles), default=0) + 7
+    across = max(1, min(len(handles), int(letters * 1.25 / longest)))
+    rows = -(-len(handles) // across)
+    style: dict[str, Any] = {
+        "handles": list(handles), "ncols": across, "frameon": False, "borderaxespad": 0.3, "columnspacing": 1.2,
+        "handlelength": 1.6, "borderpad": 0.2,
+    }  # fmt: skip
+    if not own:
+        if handles:
+            ax.legend(loc="lower left", bbox_to_anchor=(0.0, 1.0), **style)
+        ax.set_title("\n".join(lines), pad=8 + 13.5 * rows)
+        return
+    below = figure.get_figheight()
+    words, boxes = 0.16 * len(lines) + 0.06, 0.175 * rows + (0.06 if rows else 0.0)
+    whole = below + words + boxes
+    figure.set_figheight(whole)
+    figure.set_layout_engine("constrained", rect=(0.0, 0.0, 1.0, below / whole))
+    figure.text(0.08 / inches, 1.0, "\n".join(lines), ha="left", va="top", fontsize=9)
+    if handles:
+        figure.legend(loc="upper left", bbox_to_anchor=(0.0, 1.0 - words / whole), **style)
+
+
+@drawn
+def save(ax: Any, path: str | os.PathLike[str]) -> None:
+    """Write the figure of some axes as SVG, PNG or PDF, the same bytes each time.
+
+    In SVG text stays text, so it can be searched and edited.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes or matplotlib.figure.Figure
+        What to write.
+    path : str or Path
+        The file; its suffix decides: ``.svg``, ``.png`` (160 dots per inch) or ``.pdf``.
+
+    Raises
+    ------
+    PlanError
+        If the suffix is another one, or the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from matplotlib.figure import Figure
+    >>> path = Path(tempfile.mkdtemp()) / "empty.svg"
+    >>> save(Figure().subplots(), path)
+    >>> path.read_text()[:5]
+    '<?xml'
+    """
+    import matplotlib as mpl
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+
+    target = Path(path)
+    suffix = target.suffix.lower()
+    if suffix not in SUFFIXES:
+        raise PlanError(f"save: found {str(path)!r}, expected a name that ends in {', '.join(SUFFIXES)}")
+    figure = ax.get_figure(root=True) if hasattr(ax, "get_figure") else ax
+    if figure is None:
+        figure = ax
+    if figure.canvas is None:
+        FigureCanvasAgg(figure)
+    # no dates, and ids from a fixed salt: the same picture is the same file
+    metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix, {})
+    try:
+        with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dfopt", "pdf.fonttype": 42}):
+            figure.savefig(target, format=suffix[1:], dpi=160, metadata=metadata, bbox_inches="tight", pad_inches=0.08)
+    except OSError as error:
+        raise PlanError(
+            f"save: {str(path)!r} cannot be written: {error.strerror or error}; name a file in a folder that exists"
+        ) from None
+
+
+_STEPS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
+
+
+def scale(largest_s: float) -> tuple[float, str]:
+    """Seconds per unit, and the unit, that suit an axis of times up to ``largest_s``.
+
+    Examples
+    --------
+    >>> scale(0.0069)
+    (0.001, 'ms')
+    """
+    return next(((size, unit) for size, unit in _STEPS if largest_s >= size), _STEPS[-1] if largest_s > 0 else (1, "s"))
+
+
+def with_unit(value: float, dimension: Dimension) -> str:
+    """A figure with a unit that suits it, of three digits.
+
+    Examples
+    --------
+    >>> with_unit(6.92644e-3, "time"), with_unit(1.5e12, "flop_rate")
+    ('6.93 ms', '1.5 TFLOP/s')
+    """
+    return show_unit(float(f"{value:.3g}"), dimension)
+
+
+def short(names: Iterable[str], letters: int = 46) -> str:
+    """Names in a row, with the middle ones counted where they do not fit.
+
+    Examples
+    --------
+    >>> short(["Q", "K", "V"]), short(["Norm", "Q", "K", "V", "Project"], 21)
+    ('Q, K, V', 'Norm, ... 3 more, Project')
+    """
+    listed = list(names)
+    whole = ", ".join(listed)
+    if len(whole) <= letters or len(listed) < 3:
+        return whole if len(whole) <= letters or len(listed) == 2 else whole[: letters - 3] + "..."
+    for kept in range(len(listed) - 2, 0, -1):
+        left = len(listed) - kept - 1
+        text = ", ".join([*listed[:kept], f"... {left} more", listed[-1]])
+        if len(text) <= letters or kept == 1:
+            break
+    return text
+
+
+def free_labels(
+    ax: Axes,
+    points: Sequence[tuple[float, float, str]],
+    size: float = 7.0,
+    radius: float = 4.0,
+    most: int = 3,
+    others: Sequence[tuple[float, float]] = (),
+) -> int:
+    """Write a label beside each point where none covers another or a point; the first ones have the first choice.
+
+    Points that lie on each other share one label, of at most ``most`` texts.
+
+    Parameters
+    ----------
+    ax : matplotlib.axes.Axes
+        With its limits set.
+    points : sequence of (float, float, str)
+        Place in data coordinates and text, the most important first.
+    size, radius : float
+        Points of the letters, and of the marks that are to stay free.
+    most : int
+        Texts in a shared label.
+    others : sequence of (float, float)
+        More places that are to stay free.
+
+    Returns
+    -------
+    int
+        How many points have no label: they share one that is full, or found no free place.
+    """
+    from matplotlib.text import Text
+    from matplotlib.transforms import Bbox
+
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    figure.canvas.draw()
+    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    frame = ax.get_window_extent(renderer)
+    pixel = figure.dpi / 72
+    spots: list[tuple[float, float, float, float, list[str]]] = []
+    for x, y, words in points:
+        left, low = ax.transData.transform((x, y))
+        same = next((s for s in spots if abs(s[0] - left) + abs(s[1] - low) < 1.2 * radius * pixel), None)
+        if same is None:
+            spots.append((left, low, x, y, [words]))
+        elif words not in same[4]:
+            same[4].append(words)
+    half = radius * pixel * 0.8
+    middles = [(s[0], s[1]) for s in spots] + [tuple(ax.transData.transform(other)) for other in others]
+    marks = [Bbox.from_extents(a - half, b - half, a + half, b + half) for a, b in middles]
+    taken = [text.get_window_extent(renderer) for text in ax.texts if text.get_text()] + marks
+    lost = 0
+    for *_, x, y, texts in spots:
+        more = len(texts) - most
+        text = ", ".join(texts[:most]) + (f" +{more}" if more > 0 else "")
+        lost += max(more, 0)
+        for across, down, side, base in _PLACES:
+            shift = (across * (radius + 2), down * (radius + 2))
+            far = abs(across) + abs(down) > 2
+            note = ax.annotate(
+                text, (x, y), xytext=shift, textcoords="offset points", ha=side, va=base, fontsize=size, zorder=5,
+                annotation_clip=False, arrowprops={"arrowstyle": "-", "linewidth": 0.4} if far else None,
+                bbox={"boxstyle": "square,pad=0.05", "fc": "white", "ec": "none", "alpha": 0.7},
+            )  # fmt: skip
+            note.update_positions(renderer)
+            # without the line to the point, which may pass over anything
+            box = Text.get_window_extent(note, renderer)
+            inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
+            if inside and not any(box.overlaps(other) for other in taken):
+                taken.append(box)
+                break
+            note.remove()
+        else:
+            lost += min(len(texts), most)
+    return lost
+
+
+_PLACES: Final = (
+    (0, 1, "center", "bottom"), (0, -1, "center", "top"), (1, 0, "left", "center"), (-1, 0, "right", "center"),
+    (1, 1, "left", "bottom"), (1, -1, "left", "top"), (-1, 1, "right", "bottom"), (-1, -1, "right", "top"),
+    (0, 2.6, "center", "bottom"), (0, -2.6, "center", "top"), (2, 2, "left", "bottom"), (2, -2, "left", "top"),
+    (-2, 2, "right", "bottom"), (-2, -2, "right", "top"), (4, 5, "left", "bottom"), (4, -5, "left", "top"),
+    (-4, 5, "right", "bottom"), (-4, -5, "right", "top"), (0, 9, "center", "bottom"), (0, -9, "center", "top"),
+    (4, 13, "left", "bottom"), (4, -13, "left", "top"), (-6, 13, "right", "bottom"), (-6, -13, "right", "top"),
+)  # fmt: skip

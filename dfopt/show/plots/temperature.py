@@ -1,0 +1,146 @@
+"""The temperature of every tile of a stack of dies."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING, Final
+
+from dfopt.documents.physical import ChipHeat, PhysicalScore, TileHeat
+from dfopt.documents.result import Result
+from dfopt.documents.stack import Stack
+from dfopt.errors import PlanError
+from dfopt.show.plots.style import axes, drawn, head, with_unit
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["stack_temperature"]
+
+_COLOURS: Final = "inferno"  # of even lightness, so that it reads in grey and with any colour vision
+_SIDE: Final = 1.9  # inches of a die's longer side
+_ACROSS: Final = 5
+
+
+@drawn
+def stack_temperature(
+    what: PhysicalScore | Result, ax: Axes | None = None, stack: Stack | None = None, stage: int | None = None
+) -> Axes:
+    """Draw a map of every die of a chip, from the far face to the sink, with the mean temperature of each tile.
+
+    Parameters
+    ----------
+    what : PhysicalScore or Result
+        The judge's figures on a stack, or a result that has them.
+    ax : matplotlib.axes.Axes, optional
+        Where; by default in a new figure.
+    stack : Stack, optional
+        Whose floorplans say where tiles are; by default that of the result's system.
+    stage : int, optional
+        Pipeline stage whose chip is drawn; by default the hottest one.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    PlanError
+        If there are no figures on a stack, no stack, or no such stage or tile, or Matplotlib is missing.
+
+    Examples
+    --------
+    >>> from dfopt.documents.physical import TileHeat
+    >>> from dfopt.machines.stacks import load_stack
+    >>> stack = load_stack("ddr5")
+    >>> tiles = [TileHeat(die=die, tile=tile.name, power_w=1.0, mean_c=60.0) for die, tile in stack.tiles]
+    >>> sorted(_places(stack, tiles))[0]
+    ('logic', '0,0')
+    """
+    import matplotlib as mpl
+    from matplotlib.cm import ScalarMappable
+    from matplotlib.colors import Normalize
+    from matplotlib.patches import Rectangle
+
+    physical, stack = _inputs(what, stack)
+    heat = _chip(physical, stage)
+    places = _places(stack, heat.tiles)
+    dies = [die for die in stack.layers if any(name == die.name for name, _ in places)]
+    known = [tile.mean_c for tile in heat.tiles]
+    low, high = min(known), max(known)
+    shades = Normalize(low, high if high > low else low + 1.0)
+    colours = mpl.colormaps[_COLOURS]
+    across = min(_ACROSS, len(dies))
+    deep = -(-len(dies) // across)
+    wide, tall = 1.12 * stack.side_x, 1.2 * stack.side_y
+    inch = _SIDE / max(stack.side_x, stack.side_y)
+    ax = axes(ax, across * wide * inch + 1.3, deep * tall * inch + 0.45)
+    hottest = max(heat.tiles, key=lambda tile: tile.mean_c)
+    corners = {die.name: ((i % across) * wide, (deep - 1 - i // across) * tall) for i, die in enumerate(dies)}
+    for tile in heat.tiles:
+        (left, base), (x, y, width, height) = corners[tile.die], places[tile.die, tile.tile]
+        red, green, blue, _ = colour = colours(shades(tile.mean_c))
+        ax.add_patch(Rectangle((left + x, base + y), width, height, facecolor=colour, edgecolor="white", linewidth=0.3))
+        words = f"{tile.mean_c:.1f}" if width * inch > 0.33 else f"{tile.mean_c:.0f}"
+        if width * inch > 0.062 * len(words) and height * inch > 0.11:
+            light = 0.2126 * red + 0.7152 * green + 0.0722 * blue  # luminance, ITU-R BT.709
+            ax.text(
+                left + x + width / 2, base + y + height / 2, words, ha="center", va="center", fontsize=6,
+                color="black" if light > 0.45 else "white",
+            )  # fmt: skip
+    (left, base), (x, y, width, height) = corners[hottest.die], places[hottest.die, hottest.tile]
+    ax.add_patch(Rectangle((left + x, base + y), width, height, fill=False, edgecolor="black", linewidth=3.2, zorder=4))
+    mark = Rectangle((left + x, base + y), width, height, fill=False, edgecolor="white", linewidth=1.4, zorder=5)
+    ax.add_patch(mark)
+    peaks = {die.die: die for die in heat.dies}
+    for die in dies:
+        left, base = corners[die.name]
+        said = f"{die.name}  {with_unit(peaks[die.name].power_w, 'power')}" if die.name in peaks else die.name
+        ax.text(left, base + stack.side_y * 1.02, said, ha="left", va="bottom", fontsize=7)
+    ax.set_xlim(-0.02 * wide, across * wide)
+    ax.set_ylim(-0.04 * tall, deep * tall)
+    ax.set_aspect("equal")
+    ax.set_axis_off()
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    bar = figure.colorbar(ScalarMappable(norm=shades, cmap=colours), ax=ax, pad=0.02, shrink=0.9)
+    bar.set_label("mean temperature of a tile (°C)")
+    bar.outline.set_visible(False)
+    size = f"{stack.side_x * 1e3:.3g} x {stack.side_y * 1e3:.3g} mm"
+    title = f"{stack.name}: dies of {size}, from the far face to the sink; chip of stage {heat.stage}"
+    title += f", {with_unit(heat.power_w, 'power')}"
+    head(ax, f"{title}\nhottest tile (framed): {hottest.tile} of {hottest.die}, {hottest.mean_c:.1f} °C")
+    return ax
+
+
+def _inputs(what: PhysicalScore | Result, stack: Stack | None) -> tuple[PhysicalScore, Stack]:
+    physical = what.score.physical if isinstance(what, Result) else what
+    if physical is None:
+        raise PlanError(
+            "stack_temperature: found a result without figures on a stack, expected some;"
+            " solve or score on a system that has a stack, see `dfopt list stacks`"
+        )
+    stack = stack or (what.system.stack if isinstance(what, Result) else None)
+    if stack is None:
+        raise PlanError("stack_temperature: found no stack, expected the one that was judged; give it as stack=")
+    return physical, stack
+
+
+def _chip(physical: PhysicalScore, stage: int | None) -> ChipHeat:
+    if stage is None:
+        return physical.hottest_chip
+    known = {chip.stage: chip for chip in physical.chips}
+    if stage not in known:
+        raise PlanError(f"stack_temperature: found stage {stage}, expected one of {', '.join(map(str, known))}")
+    return known[stage]
+
+
+def _places(stack: Stack, tiles: Iterable[TileHeat]) -> dict[tuple[str, str], tuple[float, float, float, float]]:
+    """Where each tile is: left, base, width and height in metres, by die and tile."""
+    found = {(die, tile.name): (tile.x, tile.y, tile.width, tile.height) for die, tile in stack.tiles}
+    missing = [(one.die, one.tile) for one in tiles if (one.die, one.tile) not in found]
+    if missing:
+        raise PlanError(
+            f"stack_temperature: found tile {missing[0][1]!r} of die {missing[0][0]!r}, which stack {stack.name} does"
+            " not have; give the stack that was judged"
+        )
+    return found

@@ -1,0 +1,106 @@
+"""One layer on one chip: when each partition runs, and which resource is busy."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from dfopt.documents.result import Result
+from dfopt.documents.score import PartitionScore
+from dfopt.errors import PlanError
+from dfopt.show.plots.style import GREY, LOOKS, axes, drawn, head, patch, scale, short, with_unit
+from dfopt.show.schedule import TERMS, busy_intervals, overlap_of
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+
+__all__ = ["timeline"]
+
+_MOST = 60
+
+
+@drawn
+def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
+    """Draw the partitions of one layer and microbatch on one chip: a row each, with what it keeps busy, and when.
+
+    Parameters
+    ----------
+    result : Result
+        What to draw.
+    ax : matplotlib.axes.Axes, optional
+        Where; by default in a new figure.
+    stage : int
+        Stage of the mapping.
+
+    Returns
+    -------
+    matplotlib.axes.Axes
+
+    Raises
+    ------
+    PlanError
+        If the mapping has no such stage, or Matplotlib is missing.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> df.plot.timeline(result).get_xlabel()
+    'time (us)'
+    """
+    parts = sorted((p for p in result.score.partitions if p.stage == stage), key=lambda part: part.partition)
+    if not parts:
+        known = sorted({part.stage for part in result.score.partitions})
+        raise PlanError(f"timeline: found stage {stage}, expected one of {', '.join(map(str, known))}")
+    lines, merged = _lines(parts)
+    whole = sum(part.time_s for part in parts)
+    unit_s, unit = scale(whole)
+    names = [_label(line) for line in lines]
+    ax = axes(ax, 6.0 + 0.065 * max(map(len, names)), 0.7 + 0.26 * max(3, len(lines)))
+    overlap = overlap_of(result)
+    start = 0.0
+    for row, line in enumerate(lines):
+        taken = sum(part.time_s for part in line)
+        ax.barh([row], [taken / unit_s], left=[start / unit_s], height=0.9, color=GREY)
+        for part in line:
+            for term, (begin, until) in busy_intervals(part, overlap).items():
+                look, slot = LOOKS[term], TERMS.index(term)
+                ax.barh(
+                    [row - 0.27 + 0.27 * slot], [(until - begin) / unit_s], left=[(start + begin) / unit_s],
+                    height=0.27, color=look.colour, hatch=look.hatch, edgecolor="black", linewidth=0.3,
+                )  # fmt: skip
+            start += part.time_s
+    ax.set_yticks(range(len(lines)), names)
+    ax.set_ylim(len(lines) - 0.4, -0.6)
+    ax.set_xlim(0, whole / unit_s * 1.01)
+    ax.set_ylabel("partition")
+    ax.set_xlabel(f"time ({unit})")
+    ax.grid(True, axis="x", color="#E6E6E6", linewidth=0.5)
+    ax.set_axisbelow(True)
+    title = f"{result.mapping.graph} on a chip of {result.mapping.system}: one layer and microbatch, "
+    title += f"{len(parts)} partition{'' if len(parts) == 1 else 's'}, {with_unit(whole, 'time')}"
+    if merged:
+        title += f"\n{merged} short partitions share a row with their neighbours"
+    from matplotlib.patches import Patch
+
+    head(ax, title, [*(patch(LOOKS[term]) for term in TERMS), Patch(facecolor=GREY, label="partition runs")])
+    return ax
+
+
+def _lines(parts: list[PartitionScore]) -> tuple[list[list[PartitionScore]], int]:
+    """Rows of partitions in order: one each, or, of very many, a row for short ones that follow each other."""
+    if len(parts) <= _MOST:
+        return [[part] for part in parts], 0
+    long = {id(part) for part in sorted(parts, key=lambda part: -part.time_s)[: _MOST // 2]}
+    lines: list[list[PartitionScore]] = []
+    for part in parts:
+        if lines and id(part) not in long and id(lines[-1][-1]) not in long:
+            lines[-1].append(part)
+        else:
+            lines.append([part])
+    return lines, sum(len(line) for line in lines if len(line) > 1)
+
+
+def _label(line: list[PartitionScore]) -> str:
+    kernels = short([name for part in line for name in part.kernels], 52)
+    first, last = line[0].partition, line[-1].partition
+    return f"{first}  {kernels}" if first == last else f"{first}-{last}  {kernels}"

@@ -1,0 +1,295 @@
+"""When each stage of a pipeline works on which microbatch: 1F1B, interleaved 1F1B, GPipe, from a result alone.
+
+Sources: the order of forward and backward passes of 1F1B and its interleaved form is that of Narayanan et al.,
+SC'21 (Megatron-LM), section 2.2, figures 3 and 4; GPipe is Huang et al., NeurIPS 2019, figure 2.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import Result
+from dfopt.documents.score import PartitionScore, StageScore
+from dfopt.errors import PlanError
+
+__all__ = [
+    "TERMS",
+    "Block", "Content", "Pass", "blocks", "contents", "forward_shares", "order", "overlap_of", "passes",
+    "score_of_stage", "trains",
+]  # fmt: skip
+
+Pass = Literal["forward", "backward"]
+TERMS = ("compute", "memory", "network")
+Step = tuple[Pass, int, int]  # pass, chunk of layers, microbatch
+
+
+@dataclass(frozen=True)
+class Block:
+    """One pass of one microbatch through one chunk of a stage's layers; times in seconds."""
+
+    stage: int
+    kind: Pass
+    chunk: int
+    microbatch: int
+    start: float
+    end: float
+
+
+def order(plan: Plan, schedule: str, trains: bool, stage: int, microbatches: int) -> list[Step]:
+    """What a stage does, one after the other.
+
+    Parameters
+    ----------
+    plan : Plan
+        Gives the number of stages and of chunks per stage.
+    schedule : str
+        ``one_f_one_b`` or ``gpipe``.
+    trains : bool
+        Whether there are backward passes.
+    stage, microbatches : int
+        Which stage, and how many microbatches there are.
+
+    Examples
+    --------
+    >>> [f"{kind[0]}{microbatch}" for kind, _, microbatch in order(Plan(pp=2), "one_f_one_b", True, 0, 3)]
+    ['f0', 'f1', 'b0', 'f2', 'b1', 'b2']
+    """
+    pp, chunks = plan.pp, plan.interleave
+    ahead: list[Step] = []
+    back: list[Step] = []
+    for first in range(0, microbatches, pp):  # one round: pp microbatches through the first chunk, then the next one
+        group = range(first, min(first + pp, microbatches))
+        ahead += [("forward", chunk, one) for chunk in range(chunks) for one in group]
+        back += [("backward", chunk, one) for chunk in reversed(range(chunks)) for one in group]
+    if not trains:
+        return ahead
+    if schedule == "gpipe":
+        return ahead + back
+    warm = pp - stage - 1 if chunks == 1 else 2 * (pp - stage - 1) + (chunks - 1) * pp
+    warm = min(warm, len(ahead))
+    steady = [step for pair in zip(ahead[warm:], back, strict=False) for step in pair]
+    return [*ahead[:warm], *steady, *back[len(ahead) - warm :]]
+
+
+def blocks(
+    plan: Plan, schedule: str, times: Sequence[Sequence[tuple[float, float]]], trains: bool, microbatches: int
+) -> list[list[Block]]:
+    """The passes of every stage, each as early as its order and the passes before it allow.
+
+    Parameters
+    ----------
+    plan : Plan
+        Gives the number of stages and of chunks per stage.
+    schedule : str
+        ``one_f_one_b`` or ``gpipe``.
+    times : list of list of (float, float)
+        Seconds of a microbatch's forward and backward pass through each chunk of each stage.
+    trains : bool
+        Whether there are backward passes.
+    microbatches : int
+        How many.
+
+    Returns
+    -------
+    list of list of Block
+        By stage, in order of time.
+
+    Raises
+    ------
+    PlanError
+        If the order cannot be kept: interleaved stages need microbatches that the stages divide.
+
+    Examples
+    --------
+    >>> made = blocks(Plan(pp=4), "one_f_one_b", [[(1.0, 2.0)]] * 4, True, 8)
+    >>> max(block.end for stage in made for block in stage)  # (8 + 4 - 1) x 3 s
+    33.0
+    """
+    todo = [order(plan, schedule, trains, stage, microbatches) for stage in range(plan.pp)]
+    ended: dict[tuple[int, Pass, int, int], float] = {}
+    made: list[list[Block]] = [[] for _ in todo]
+    left = sum(map(len, todo))
+    while left:
+        before = left
+        for stage, steps in enumerate(todo):
+            clock = made[stage][-1].end if made[stage] else 0.0
+            for kind, chunk, one in steps[len(made[stage]) :]:
+                needs = _needs(plan, stage, kind, chunk)
+                if needs is not None and (*needs, one) not in ended:
+                    break
+                start = max(clock, ended[(*needs, one)] if needs is not None else 0.0)
+                clock = start + times[stage][chunk][kind == "backward"]
+                ended[stage, kind, chunk, one] = clock
+                made[stage].append(Block(stage, kind, chunk, one, start, clock))
+                left -= 1
+        if left == before:
+            raise PlanError(
+                f"schedule: {microbatches} microbatches do not run through {plan.pp} stages of {plan.interleave}"
+                f" chunks; the interleaved order needs a multiple of {plan.pp} of them"
+            )
+    return made
+
+
+def _needs(plan: Plan, stage: int, kind: Pass, chunk: int) -> tuple[int, Pass, int] | None:
+    """What must have ended for the same microbatch: stage, pass and chunk; none at the very start."""
+    last = plan.pp - 1
+    if kind == "forward":
+        if stage > 0:
+            return stage - 1, "forward", chunk
+        return (last, "forward", chunk - 1) if chunk else None
+    if stage < last:
+        return stage + 1, "backward", chunk
+    return (0, "backward", chunk + 1) if chunk < plan.interleave - 1 else (last, "forward", chunk)
+
+
+def score_of_stage(result: Result, stage: int) -> StageScore:
+    """The score that stands for a stage: its own, or that of the stages in the middle, or of all."""
+    known = {one.stage: one for one in result.score.stages}
+    if stage in known:
+        return known[stage]
+    return known[1] if 1 in known and len(known) > 2 else result.score.stages[0]
+
+
+def trains(result: Result) -> bool:
+    """Whether the workload has a backward pass."""
+    return any(kernel.phase != "forward" for kernel in result.graph.kernels)
+
+
+def overlap_of(result: Result) -> str:
+    """``perfect``, ``none`` or ``compute_memory``: what ``auto`` means on the result's chip."""
+    assume = result.assumptions
+    if assume.overlap != "auto":
+        return assume.overlap
+    execution = result.system.chip.execution if assume.execution == "auto" else assume.execution
+    return "perfect" if execution == "dataflow" else "compute_memory"
+
+
+def busy_intervals(part: PartitionScore, overlap: str) -> dict[str, tuple[float, float]]:
+    """When each resource is busy, in seconds from the start of the partition; without those that are not.
+
+    Examples
+    --------
+    >>> part = PartitionScore(
+    ...     stage=0, partition=0, kernels=("Q",), tiles=(8,), compute_s=2.0, memory_s=1.0, network_s=0.5, time_s=2.5,
+    ...     bound_by="compute", flop=1e12, dram_bytes=1e11, sram_bytes=0.0,
+    ... )
+    >>> busy_intervals(part, "compute_memory")
+    {'compute': (0.0, 2.0), 'memory': (0.0, 1.0), 'network': (2.0, 2.5)}
+    """
+    compute, memory, network = part.compute_s, part.memory_s, part.network_s
+    starts = {
+        "perfect": (0.0, 0.0, 0.0),
+        "none": (0.0, compute, compute + memory),
+        "compute_memory": (0.0, 0.0, max(compute, memory)),
+    }[overlap]
+    times = (compute, memory, network)
+    return {term: (at, at + time) for term, at, time in zip(TERMS, starts, times, strict=True) if time > 0}
+
+
+def forward_shares(result: Result) -> dict[tuple[int, int], float]:
+    """How much of each partition's time belongs to the forward pass, by stage and partition.
+
+    Nearly every partition is of one pass. Of one that mixes them, time is split by multiply-adds, for which
+    ``outer x m x n x k`` of each kernel is enough.
+    """
+    index, kernels = result.graph.index(), result.graph.kernels
+    found = {}
+    for part in result.score.partitions:
+        work = {True: 0.0, False: 0.0}
+        for name in part.kernels:
+            one = kernels[index[name]]
+            work[one.phase == "forward"] += float(one.outer) * one.m * one.n * one.k
+        whole = work[True] + work[False]
+        found[part.stage, part.partition] = work[True] / whole if whole else 1.0
+    return found
+
+
+@dataclass(frozen=True)
+class Content:
+    """What a stage works through for one microbatch in one pass of one chunk; times in seconds.
+
+    ``runs``: partitions in order with how often they run after each other (once per layer), each with the share of its
+    time that belongs to this pass. ``wait_s``: what the stage waits for its neighbours beyond that work; ``hop_s``: how
+    long it sends.
+    """
+
+    runs: tuple[tuple[int, tuple[tuple[PartitionScore, float], ...]], ...]
+    wait_s: float
+    hop_s: float
+
+    @property
+    def time_s(self) -> float:
+        """The whole pass."""
+        return self.wait_s + sum(n * sum(part.time_s * share for part, share in parts) for n, parts in self.runs)
+
+
+def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
+    """The forward and backward pass of each chunk of a stage.
+
+    Raises
+    ------
+    PlanError
+        If the layers of the stage do not divide into its chunks.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> [(ahead, back)] = contents(result, 0)
+    >>> abs(ahead.time_s + back.time_s - result.score.stages[0].time_s) < 1e-12
+    True
+    """
+    score, shares, chunks = score_of_stage(result, stage), forward_shares(result), result.plan.interleave
+    held = score.holds or (score.stage,)
+    if score.layers % chunks:
+        raise PlanError(
+            f"schedule: found {score.layers} layers in stage {stage}, expected a multiple of {chunks} chunks"
+        )
+    pieces: dict[int, tuple[list[tuple[PartitionScore, float]], list[tuple[PartitionScore, float]]]] = {}
+    for piece in held:
+        mine = sorted((p for p in result.score.partitions if p.stage == piece), key=lambda part: part.partition)
+        mixed = [(part, shares[part.stage, part.partition]) for part in mine]
+        pieces[piece] = [(p, s) for p, s in mixed if s > 0], [(p, 1 - s) for p, s in mixed if s < 1]
+    # of the layers a chunk has its part; what runs once is in the first or the last one
+    found = []
+    for chunk in range(chunks):
+        both = []
+        for back in (0, 1):
+            runs = [(score.layers // chunks, tuple(pieces[held[0]][back]))]
+            for piece in held[1:]:
+                if chunk == (0 if piece == 1 else chunks - 1):
+                    at_start = (piece == 1) != bool(back)  # an embedding comes first, and last on the way back
+                    runs.insert(0 if at_start else len(runs), (1, tuple(pieces[piece][back])))
+            both.append([run for run in runs if run[1]])
+        found.append(both)
+    work = [[sum(n * sum(p.time_s * s for p, s in parts) for n, parts in runs) for runs in both] for both in found]
+    whole = sum(map(sum, work))
+    wait, passes = max(score.time_s - whole, 0.0), 2 if trains(result) else 1
+
+    def share(chunk: int, back: int) -> float:
+        if whole:
+            return work[chunk][back] / whole
+        return 0.0 if back >= passes else 1 / (passes * chunks)
+
+    return [
+        (
+            Content(tuple(ahead), wait * share(chunk, 0), score.point_to_point_s * share(chunk, 0)),
+            Content(tuple(behind), wait * share(chunk, 1), score.point_to_point_s * share(chunk, 1)),
+        )
+        for chunk, (ahead, behind) in enumerate(found)
+    ]
+
+
+def passes(result: Result) -> list[list[tuple[float, float]]]:
+    """Seconds of a microbatch's forward and backward pass through each chunk of each stage, hops included."""
+    known: dict[int, list[tuple[float, float]]] = {}
+    found = []
+    for stage in range(result.plan.pp):
+        key = score_of_stage(result, stage).stage
+        if key not in known:
+            known[key] = [(ahead.time_s, back.time_s) for ahead, back in contents(result, stage)]
+        found.append(known[key])
+    return found

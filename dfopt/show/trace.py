@@ -1,0 +1,210 @@
+"""A result as a trace that Perfetto (https://ui.perfetto.dev) and chrome://tracing open.
+
+The format is Chrome's trace events as JSON: Duarte, Nat, "Trace Event Format" (Google, 2016), the complete (``X``) and
+metadata (``M``) events of its JSON object form. Times are in microseconds.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any, Final
+
+from dfopt.documents.result import Result
+from dfopt.errors import PlanError
+from dfopt.show.schedule import (
+    Block,
+    Content,
+    blocks,
+    busy_intervals,
+    contents,
+    overlap_of,
+    passes,
+    score_of_stage,
+    trains,
+)
+
+__all__ = ["TRACKS", "save_trace", "trace"]
+
+Event = dict[str, Any]
+TRACKS: Final = ("passes, layers, partitions", "compute", "DRAM", "network", "links between stages")
+_OF_TERM: Final = {"compute": 1, "memory": 2, "network": 3}
+_LINKS: Final = 4
+_MOST: Final = 16  # microbatches
+_BUDGET: Final = 60_000  # events: about 8 MB, which a browser opens in a second
+
+
+def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET) -> dict[str, Any]:
+    """The start of a step: a process for a chip of every pipeline stage, with a track for each of its resources.
+
+    The first track has the passes of microbatches, in them the layers, in these the partitions; the others say when
+    compute, DRAM, network and the links to the neighbours are busy. Gradient reduction comes at the end.
+
+    Parameters
+    ----------
+    result : Result
+        What to trace.
+    microbatches : int, optional
+        How many; by default as many as fit, 16 at most. The trace says so.
+    events : int
+        About how many at most: passes beyond that have no layers and partitions in them, which the trace says too.
+
+    Returns
+    -------
+    dict
+        JSON-able, ``traceEvents`` and ``otherData``.
+
+    Raises
+    ------
+    PlanError
+        If ``microbatches`` is below 1, or the interleaved order does not work with so many.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> made = df.plot.trace(result, microbatches=2)
+    >>> sorted({event["ph"] for event in made["traceEvents"]})
+    ['M', 'X']
+    """
+    plan = result.plan
+    if microbatches is not None and microbatches < 1:
+        raise PlanError(f"trace: microbatches: found {microbatches}, expected 1 or more")
+    distinct = {score_of_stage(result, stage).stage: stage for stage in reversed(range(plan.pp))}
+    known = {key: contents(result, stage) for key, stage in distinct.items()}
+    inside = [known[score_of_stage(result, stage).stage] for stage in range(plan.pp)]
+    each = sum(_size(content) for chunks in inside for both in chunks for content in both)
+    count = min(microbatches or _fitting(result, events // max(each, 1)), plan.microbatches)
+    made = blocks(plan, result.assumptions.schedule, passes(result), trains(result), count)
+    overlap = overlap_of(result)
+    found: list[Event] = []
+    left, detailed = events, 0
+    whole = sum(map(len, made))
+    for block in sorted((one for stage in made for one in stage), key=lambda one: (one.microbatch, one.start)):
+        content = inside[block.stage][block.chunk][block.kind == "backward"]
+        name = f"{block.kind} {block.microbatch}" + (f", chunk {block.chunk}" if plan.interleave > 1 else "")
+        found.append(_event(block.stage, 0, name, "pass", block.start, block.end))
+        if left >= _size(content):
+            inner = list(_inside(block, content, overlap))
+            found += inner
+            left -= len(inner)
+            detailed += 1
+        elif content.hop_s > 0:
+            found.append(_hop(block, content))
+    found += _end_of_step(result, made)
+    found.sort(key=lambda one: (one["pid"], one["tid"], one["ts"], -one["dur"]))
+    said = f"{count} of {plan.microbatches} microbatches"
+    if detailed < whole:
+        said += f", {detailed} of {whole} passes with their partitions"
+    return {
+        "traceEvents": [*_names(result, said), *found],
+        "displayTimeUnit": "ns" if result.score.layer_time_s < 1e-4 else "ms",
+        "otherData": {
+            "graph": result.mapping.graph,
+            "system": result.mapping.system,
+            "plan": plan.label,
+            "drawn": said,
+            "step_time_s": result.step_time_s,
+        },
+    }
+
+
+def _fitting(result: Result, most: int) -> int:
+    """Microbatches that the number of events allows; interleaved stages take them in whole rounds."""
+    count = max(1, min(most, _MOST))
+    return count if result.plan.interleave == 1 else max(result.plan.pp, count - count % result.plan.pp)
+
+
+def _size(content: Content) -> int:
+    """Events of one pass: itself, its layers, their partitions and what these keep busy."""
+    return 2 + sum(times * (1 + 4 * len(parts)) for times, parts in content.runs)
+
+
+def _event(stage: int, track: int, name: str, kind: str, start: float, end: float) -> Event:
+    # ends are rounded, not lengths: what follows starts where this ends
+    begin, until = round(1e6 * start, 4), round(1e6 * end, 4)
+    duration = max(round(until - begin, 4), 0.0)
+    return {"name": name, "cat": kind, "ph": "X", "pid": stage, "tid": track, "ts": begin, "dur": duration}
+
+
+def _inside(block: Block, content: Content, overlap: str) -> Iterator[Event]:
+    stage, clock = block.stage, block.start
+    for times, parts in content.runs:
+        for layer in range(times):
+            end = min(clock + sum(part.time_s * share for part, share in parts), block.end)
+            if times > 1:
+                yield _event(stage, 0, f"layer {layer}", "layer", clock, end)
+            for part, share in parts:
+                until = min(clock + part.time_s * share, end)
+                name = f"partition {part.partition}"
+                one = _event(stage, 0, name, "partition", clock, until)
+                one["args"] = {"kernels": ", ".join(part.kernels), "bound_by": part.bound_by}
+                yield one
+                for term, (begin, done) in busy_intervals(part, overlap).items():
+                    stop = min(clock + done * share, until)
+                    yield _event(stage, _OF_TERM[term], name, term, min(clock + begin * share, stop), stop)
+                clock = until
+    if content.hop_s > 0:
+        yield _hop(block, content)
+
+
+def _hop(block: Block, content: Content) -> Event:
+    """To the neighbour: at the end of the pass, whether work hides it or not."""
+    start = max(block.start, block.end - content.hop_s)
+    return _event(block.stage, _LINKS, f"send {block.kind} {block.microbatch}", "point_to_point", start, block.end)
+
+
+def _end_of_step(result: Result, made: list[list[Block]]) -> Iterator[Event]:
+    score = result.score
+    for stage, line in enumerate(made):
+        end = line[-1].end
+        if score.point_to_point_s > 0:
+            until = end + score.point_to_point_s
+            yield _event(stage, _LINKS, "point to point of the step", "point_to_point", end, until)
+            end = until
+        if score.gradient_reduction_s > 0:
+            yield _event(stage, 3, "gradient reduction", "gradient", end, end + score.gradient_reduction_s)
+
+
+def _names(result: Result, said: str) -> Iterator[Event]:
+    for stage in range(result.plan.pp):
+        yield _meta(stage, 0, "process_name", name=f"stage {stage}: a chip of {result.mapping.system}")
+        yield _meta(stage, 0, "process_labels", labels=said)
+        yield _meta(stage, 0, "process_sort_index", sort_index=stage)
+        for track, name in enumerate(TRACKS):
+            yield _meta(stage, track, "thread_name", name=name)
+            yield _meta(stage, track, "thread_sort_index", sort_index=track)
+
+
+def _meta(stage: int, track: int, what: str, **args: Any) -> Event:
+    return {"name": what, "ph": "M", "pid": stage, "tid": track, "args": args}
+
+
+def save_trace(result: Result, path: str | os.PathLike[str], microbatches: int | None = None) -> None:
+    """Write the trace of a result as JSON.
+
+    Raises
+    ------
+    PlanError
+        As of `trace`; or if the file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> import dfopt as df
+    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> path = Path(tempfile.mkdtemp()) / "trace.json"
+    >>> df.plot.save_trace(result, path)
+    >>> json.loads(path.read_text())["otherData"]["plan"]
+    'TP8(ring) PP1 DP1'
+    """
+    text = json.dumps(trace(result, microbatches), separators=(",", ":"), allow_nan=False)
+    try:
+        Path(path).write_text(text + "\n", encoding="utf-8")
+    except OSError as error:
+        raise PlanError(
+            f"save_trace: {str(path)!r} cannot be written: {error.strerror or error};"
+            " name a file in a folder that exists"
+        ) from None

@@ -1,0 +1,123 @@
+"""Drawn graphs: layouts without overlap, cut tensors, large graphs, Graphviz."""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+import matplotlib as mpl
+
+mpl.use("Agg")
+import itertools
+
+import matplotlib.pyplot as plt
+from hypothesis import given
+from hypothesis import strategies as st
+from plot_cases import result
+
+import dfopt as df
+from dfopt.errors import PlanError
+from dfopt.show.plots.dataflow import sketch
+from dfopt.show.plots.layout import by_dot, layered
+
+dags = st.integers(1, 14).flatmap(
+    lambda n: st.tuples(
+        st.lists(st.floats(0.3, 3.0), min_size=n, max_size=n),
+        st.sets(st.tuples(st.integers(0, n - 1), st.integers(0, n - 1)).filter(lambda e: e[0] < e[1]), max_size=30),
+    )
+)
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@given(dags)
+def test_boxes_lie_apart_inside_the_picture_and_arrows_go_down(
+    dag: tuple[list[float], set[tuple[int, int]]],
+) -> None:
+    widths, edges = dag[0], sorted(dag[1])
+    made = layered(widths, edges)
+    spots = list(zip(made.centres, widths, strict=True))
+    for i, ((x, y), wide) in enumerate(spots):
+        assert x - wide / 2 >= -1e-9 and x + wide / 2 <= made.width + 1e-9 and 0 < y < made.height
+        for (other, level), width in spots[:i]:
+            assert level != y or abs(other - x) >= (wide + width) / 2 + 0.1
+    for (src, dst), way in zip(edges, made.ways, strict=True):
+        assert way[0] == made.centres[src] and way[-1] == made.centres[dst]
+        assert all(before[1] > after[1] for before, after in itertools.pairwise(way))
+
+
+def test_a_layout_is_the_same_each_time() -> None:
+    widths, edges = [1.0] * 6, [(0, 2), (0, 5), (1, 2), (2, 3), (2, 4), (1, 5), (3, 5)]
+    assert layered(widths, edges) == layered(widths, edges)
+
+
+def test_cut_tensors_are_those_between_partitions() -> None:
+    one = result("fused")
+    made = sketch(one)
+    place = {kernel.name: kernel.partition for kernel in one.mapping.kernels}
+    cut = {(t.src, t.dst) for t in one.graph.tensors if place[t.src] != place[t.dst]}
+    names = [label.split(" ", 1)[1] for label in made.labels]
+    assert {(names[a], names[b]) for (a, b), c in zip(made.edges, made.cut, strict=True) if c} == cut
+    ax = df.plot.dataflow(one, layout="layered")
+    thick = [patch for patch in ax.patches if patch.get_gid() and patch.get_linewidth() > 1]
+    assert len(thick) == len(cut) > 0
+    assert all(patch.get_linestyle() != "-" for patch in thick)
+
+
+def test_of_a_large_result_each_partition_is_a_box() -> None:
+    one = result("fused")
+    made = sketch(one, limit=5)
+    assert made.labels == tuple(
+        f"{part.partition}: {len(part.kernels)} kernel{'s' * (len(part.kernels) > 1)}" for part in one.score.partitions
+    )
+    assert "each box is a partition" in made.note and all(made.cut)
+    assert made.note in df.plot.dataflow(one, layout="layered", limit=5).figure.texts[0].get_text()
+
+
+def test_of_a_large_graph_the_first_kernels_are_drawn_and_a_note_says_so() -> None:
+    graph = result("fused").graph
+    made = sketch(graph, limit=4)
+    assert len(made.labels) == 4 and made.note == f"the first 4 of {len(graph.kernels)} kernels"
+    assert set(made.labels) <= {kernel.name for kernel in graph.kernels}
+
+
+def fake(folder: Path, script: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A program called dot."""
+    program = folder / "dot"
+    program.write_text(f"#!/bin/sh\n{script}\n")
+    program.chmod(program.stat().st_mode | stat.S_IXUSR)
+    monkeypatch.setenv("PATH", f"{folder}{os.pathsep}{os.environ['PATH']}")
+
+
+def test_graphviz_places_the_boxes_where_it_is_installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    plain = "\n".join(
+        [
+            "graph 1 3 2", "node n0 1 1.8 1 0.3 '' solid box black lightgrey",
+            "node n1 2 0.2 1 0.3 '' solid box black lightgrey",
+            "edge n0 n1 4 1 1.65 1.2 1.2 1.8 0.8 2 0.35 solid black", "stop",
+        ]
+    )  # fmt: skip
+    fake(tmp_path, f"cat > /dev/null; cat <<'END'\n{plain}\nEND", monkeypatch)
+    made = by_dot([1.0, 1.0], [(0, 1)])
+    assert made.centres == ((1.0, 1.8), (2.0, 0.2)) and made.curved
+    assert made.ways == (((1.0, 1.65), (1.2, 1.2), (1.8, 0.8), (2.0, 0.35)),)
+    with pytest.raises(PlanError, match="answered with another graph"):
+        by_dot([1.0, 1.0, 1.0], [(0, 1)])
+
+
+def test_graphviz_that_fails_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake(tmp_path, "echo broken >&2; exit 3", monkeypatch)
+    with pytest.raises(PlanError, match="'dot' failed: broken; take layout='layered'"):
+        df.plot.dataflow(result("fused"))
+    monkeypatch.setenv("PATH", "")
+    with pytest.raises(PlanError, match="found no program 'dot'"):
+        df.plot.dataflow(result("fused"), layout="dot")

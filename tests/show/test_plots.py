@@ -1,0 +1,229 @@
+"""Pictures of results: units on axes, texts that do not overlap, the palette, the same bytes each time, errors."""
+
+from __future__ import annotations
+
+import builtins
+import re
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib")
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+from plot_cases import CASES, colours, overlapping, result, texts, with_plan
+
+import dfopt as df
+from dfopt.documents.mapping import Pause
+from dfopt.errors import PlanError
+from dfopt.show.plots.breakdown import step_parts
+from dfopt.show.plots.roofline import injection_bandwidth, network_bandwidth
+from dfopt.show.plots.style import PALETTE, SUFFIXES
+from dfopt.show.plots.timeline import timeline
+from dfopt.show.schedule import overlap_of
+
+KINDS: dict[str, Callable[..., Any]] = {
+    "roofline": df.plot.roofline,
+    "breakdown": df.plot.latency_breakdown,
+    "timeline": df.plot.timeline,
+    "schedule": df.plot.schedule,
+    "dataflow": lambda one: df.plot.dataflow(one, layout="layered"),
+}
+ALLOWED = {colour.lower() for colour in PALETTE.values()}
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+PAIRS = [
+    *((kind, name) for kind in KINDS for name in ("fused", "ends", "one-by-one")),
+    *(("schedule", name) for name in ("pipeline", "chunks")),
+    ("breakdown", "pipeline"),
+    ("timeline", "many"),
+    ("dataflow", "many"),
+]
+
+
+@pytest.mark.parametrize("kind, name", PAIRS)
+def test_texts_do_not_overlap_and_colours_are_of_the_palette(kind: str, name: str) -> None:
+    ax = KINDS[kind](result(name))
+    assert texts(ax)
+    assert overlapping(ax) == []
+    assert colours(ax) <= ALLOWED
+
+
+def test_the_check_of_overlaps_sees_one() -> None:
+    _, ax = plt.subplots()
+    ax.text(0.5, 0.5, "one")
+    ax.text(0.5, 0.5, "other")
+    assert ("one", "other") in overlapping(ax)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "dataflow"])
+def test_axes_have_units(kind: str) -> None:
+    ax = KINDS[kind](result("pipeline"))
+    for one in ax.figure.axes:
+        assert re.search(r"\((s|ms|us|ns|FLOP/byte.*)\)$", one.get_xlabel()), one.get_xlabel()
+    wanted = r"\(FLOP/s\)$" if kind == "roofline" else r"^(partition|pipeline stage)$"
+    assert re.search(wanted, ax.get_ylabel())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_picture_is_the_same_file_each_time_and_its_text_stays_text(kind: str, tmp_path: Path) -> None:
+    for name in ("one.svg", "two.svg"):
+        df.plot.save(KINDS[kind](result("pipeline")), tmp_path / name)
+    one = (tmp_path / "one.svg").read_bytes()
+    assert one == (tmp_path / "two.svg").read_bytes()
+    assert b"gpt2-small" in one and b"<text" in one and b"<dc:date" not in one
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_the_suffix_decides(suffix: str, tmp_path: Path) -> None:
+    path = tmp_path / f"figure{suffix}"
+    df.plot.save(df.plot.timeline(result("fused")), path)
+    assert path.read_bytes()[:5] in (b"<?xml", b"\x89PNG\r", b"%PDF-")
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_axes_may_be_the_callers(kind: str) -> None:
+    function = df.plot.latency_breakdown if kind == "breakdown" else getattr(df.plot, kind)
+    _, ax = plt.subplots()
+    assert function(result("pipeline"), ax=ax) is ax
+    assert ax.get_title(loc="left")
+    assert len(plt.get_fignums()) == 1
+
+
+# --- what they show -------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_step_is_the_sum_of_its_parts(name: str) -> None:
+    one = result(name)
+    assert sum(step_parts(one).values()) == pytest.approx(one.step_time_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_points_lie_under_the_roofs(name: str) -> None:
+    one = result(name)
+    peak, dram, sends = one.system.chip.peak_flops, one.system.chip.dram.bandwidth, network_bandwidth(one)
+    ax = df.plot.roofline(one)
+    points = [tuple(offset) for dots in ax.collections for offset in dots.get_offsets()]
+    assert points
+    for x, y in points:
+        assert y <= peak * (1 + 1e-9)
+        assert y <= x * max(dram, sends or 0.0) * (1 + 1e-9)
+
+
+def test_a_chip_sends_over_all_its_links() -> None:
+    ring = df.NetworkDim(name="x", topology="ring", size=4, link_bandwidth=1e9)
+    kinds = ("ring", "line", "switch", "fully_connected")
+    found = [injection_bandwidth(ring.model_copy(update={"topology": kind})) for kind in kinds]
+    assert found == [2e9, 2e9, 1e9, 3e9]
+
+
+def test_bars_of_the_timeline_end_with_the_layer() -> None:
+    one = result("fused")
+    ax = timeline(one)
+    ends = [(bar.get_x() + bar.get_width(), bar) for bar in ax.patches]
+    assert max(end for end, _ in ends) == pytest.approx(one.score.layer_time_s * 1e3, rel=1e-9)
+    assert overlap_of(one) == "perfect"
+    assert len(ax.get_yticklabels()) == len(one.score.partitions)
+
+
+def test_very_many_partitions_share_rows_but_none_is_lost() -> None:
+    one = result("many")
+    assert len(one.score.partitions) > 60
+    ax = df.plot.timeline(one)
+    assert len(ax.get_yticks()) <= 61
+    assert "share a row" in ax.figure.texts[0].get_text()
+    whole = sum(part.time_s for part in one.score.partitions)
+    assert max(bar.get_x() + bar.get_width() for bar in ax.patches) == pytest.approx(whole * 1e3, rel=1e-6)
+
+
+def test_a_schedule_says_how_much_of_the_step_it_shows() -> None:
+    said = df.plot.schedule(result("pipeline")).figure.texts[0].get_text()
+    assert "1F1B, 4 stages" in said and "8 of the step's 32 microbatches" in said
+    assert "interleaved over 3 chunks" in df.plot.schedule(result("chunks")).figure.texts[0].get_text()
+    one = result("pipeline")
+    gpipe = one.model_copy(update={"assumptions": one.assumptions.with_(schedule="gpipe")})
+    assert "GPipe" in df.plot.schedule(gpipe).figure.texts[0].get_text()
+    assert "all 32 microbatches" in df.plot.schedule(one, microbatches=99).figure.texts[0].get_text()
+
+
+def test_several_results_are_compared_by_their_steps() -> None:
+    ax = df.plot.latency_breakdown(result("pipeline"), result("chunks"))
+    assert [label.get_text().split("\n")[0] for label in ax.get_yticklabels()] == ["gpt2-small on sn10-8-ring"] * 2
+    assert overlapping(ax) == []
+
+
+def test_progress_ends_where_best_and_bound_meet() -> None:
+    ax = df.plot.progress(result("fused"))
+    best, bound = (line.get_ydata() for line in ax.lines[:2])
+    assert best[-1] == pytest.approx(1.0)
+    assert bound[-1] == pytest.approx(1.0)
+    assert overlapping(ax) == []
+    assert ax.get_xlabel().endswith("s)") and colours(ax) <= ALLOWED
+
+
+# --- errors ---------------------------------------------------------------------------------------
+
+
+def test_without_matplotlib_one_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = builtins.__import__
+
+    def without(name: str, *args: Any, **kwargs: Any) -> Any:
+        if name.split(".")[0] == "matplotlib":
+            raise ImportError(name)
+        return whole(name, *args, **kwargs)
+
+    monkeypatch.setattr(builtins, "__import__", without)
+    for kind in KINDS.values():
+        with pytest.raises(PlanError, match=r"found no matplotlib.*pip install 'dfopt\[plot\]'"):
+            kind(result("fused"))
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda: df.plot.latency_breakdown(), "found no result, expected one or more"),
+        (lambda: df.plot.latency_breakdown(result("fused"), result("fused"), of="partitions"), "found 2 results"),
+        (lambda: df.plot.timeline(result("fused"), stage=3), "found stage 3, expected one of 0"),
+        (lambda: df.plot.schedule(result("fused"), microbatches=0), "found 0, expected 1 or more"),
+        (lambda: df.plot.schedule(with_plan(result("chunks"), interleave=2)), "multiple of 2 chunks"),
+        (lambda: df.plot.progress(result("one-by-one"), problem="intrachip"), "no solve of the intrachip problem"),
+        (lambda: df.plot.dataflow(result("fused"), layout="circle"), "expected one of auto, dot, layered"),  # type: ignore[arg-type]
+        (lambda: df.plot.dataflow(result("fused"), limit=1), "expected 2 or more boxes"),
+        (lambda: df.plot.stack_temperature(result("fused")), "without figures on a stack"),
+        (lambda: df.plot.save(df.plot.timeline(result("fused")), "figure.gif"), "ends in .svg, .png, .pdf"),
+        (lambda: df.plot.save(df.plot.timeline(result("fused")), "/no/such/folder/f.svg"), "cannot be written"),
+    ],
+)
+def test_errors_say_what_was_found_and_expected(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(PlanError, match=re.escape(said)):
+        call()
+
+
+def test_a_pause_to_cool_is_a_part_of_the_step_of_its_own() -> None:
+    one = result("fused")
+    slow = one.mapping.model_copy(update={"pauses": (Pause(stage=0, time=1e-3),)})
+    score = df.evaluate(slow, one.graph, one.system, one.assumptions)
+    cooled = one.model_copy(update={"mapping": slow, "score": score, "step_time_s": score.step_time_s})
+    parts = step_parts(cooled)
+    assert parts["pause"] == pytest.approx(one.plan.microbatches * one.plan.layers_per_stage * 1e-3)
+    assert sum(parts.values()) == pytest.approx(score.step_time_s, rel=1e-9)
+    assert score.step_time_s - one.step_time_s == pytest.approx(parts["pause"], rel=1e-9)
+
+
+def test_naming_the_plots_loads_no_matplotlib() -> None:
+    code = "import sys, dfopt; dfopt.plot.roofline; print('matplotlib' in sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout == "False\n"

@@ -1,0 +1,137 @@
+"""Heat maps and Pareto fronts from frames."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib")
+import matplotlib as mpl
+
+mpl.use("Agg")
+import matplotlib.pyplot as plt
+import pandas as pd
+from hypothesis import given
+from hypothesis import strategies as st
+from plot_cases import colours, overlapping
+
+import dfopt as df
+from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
+from dfopt.errors import PlanError
+from dfopt.show.plots.cells import label_of, smaller_is_better, varying
+from dfopt.show.plots.style import PALETTE
+from dfopt.show.plots.sweeps import front
+
+ROWS: list[dict[str, Any]] = [
+    {
+        "graph": graph, "system": f"{chip}-{memory}-{topology}", "chip": chip, "memory": memory, "topology": topology,
+        "status": "optimal", "utilization": 0.01 * (3 * i + 5 * j + 7 * k + 11 * g) + 0.05,
+        "price_usd": 1e6 * (1 + i + 2 * j), "flop_per_s": 1e15 * (1 + k + i * j), "step_time_s": 1.0 + i,
+    }
+    for g, graph in enumerate(("gpt3-175b", "dlrm-793b"))
+    for i, chip in enumerate(("h100", "sn30", "tpu-v4"))
+    for j, memory in enumerate(("ddr", "hbm"))
+    for k, topology in enumerate(("torus-2d", "dragonfly", "dgx-2"))
+]  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def _closed() -> Iterator[None]:
+    yield
+    plt.close("all")
+
+
+@given(st.lists(st.tuples(st.integers(0, 6), st.integers(0, 6)), min_size=1, max_size=25))
+def test_the_front_is_what_no_point_beats(points: list[tuple[int, int]]) -> None:
+    found = front([(float(a), float(b)) for a, b in points])
+    beaten = {(a, b) for a, b in points if any((c <= a and d <= b) and (c, d) != (a, b) for c, d in points)}
+    assert {points[i] for i in found} == set(points) - beaten
+    assert len({points[i] for i in found}) == len(found)
+    assert [points[i] for i in found] == sorted(points[i] for i in found)
+
+
+def test_a_heat_map_has_every_cell_and_its_mean() -> None:
+    frame = pd.DataFrame(ROWS)
+    ax = df.plot.heat_map(frame, "utilization", x="topology", y=["chip", "memory"])
+    wanted = frame.groupby(["chip", "memory", "topology"])["utilization"].mean() * 100
+    lines = [label.get_text() for label in ax.get_yticklabels()]
+    columns = [label.get_text() for label in ax.get_xticklabels()]
+    found = {
+        (*lines[round(text.get_position()[1])].split(" / "), columns[round(text.get_position()[0])]): text.get_text()
+        for text in ax.texts
+    }
+    assert len(found) == len(wanted) == 18
+    for key, text in found.items():
+        assert float(text) == pytest.approx(wanted[key], rel=0.01)
+    assert overlapping(ax) == []
+    assert any(one.get_ylabel() == "utilization (% of peak)" for one in ax.figure.axes)
+
+
+def test_axes_are_chosen_and_the_system_left_out_where_parts_tell_it() -> None:
+    assert varying(ROWS) == ["graph", "chip", "memory", "topology"]
+    ax = df.plot.heat_map(ROWS)
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("topology", "graph / chip / memory")
+
+
+def test_a_cell_without_a_mapping_is_hatched() -> None:
+    rows = [dict(row) for row in ROWS if row["graph"] == "gpt3-175b"]
+    rows[0] |= {"utilization": math.nan, "status": "infeasible"}
+    ax = df.plot.heat_map(rows, "utilization", x="topology", y=["chip", "memory"])
+    hatched = [patch for patch in ax.patches if patch.get_hatch()]
+    assert len(hatched) == 1 and len(ax.texts) == 17
+
+
+def test_small_multiples_share_their_scale() -> None:
+    figure = df.plot.heat_maps(ROWS, "graph", "utilization")
+    maps = [ax for ax in figure.axes if ax.images]
+    assert [ax.get_title(loc="left") for ax in maps] == ["graph: gpt3-175b", "graph: dlrm-793b"]
+    assert len({ax.images[0].get_clim() for ax in maps}) == 1
+    assert overlapping(figure) == []
+
+
+def test_a_pareto_picture_names_its_front_and_what_is_better() -> None:
+    ax = df.plot.pareto(ROWS, "price_usd", "flop_per_s")
+    line = next(one for one in ax.lines if one.get_label() == "Pareto front")
+    y = list(line.get_ydata())
+    assert y == sorted(y) and list(line.get_xdata()) == sorted(line.get_xdata())
+    assert ax.get_xlabel() == "price (USD), less is better"
+    assert ax.get_ylabel() == "achieved rate (FLOP/s), more is better"
+    assert overlapping(ax) == []
+    assert colours(ax) <= {colour.lower() for colour in PALETTE.values()}
+
+
+def test_figures_may_come_as_text_from_a_file() -> None:
+    text = [{key: str(one) for key, one in row.items()} for row in ROWS]
+    same = [[t.get_text() for t in df.plot.heat_map(rows, "utilization").texts] for rows in (ROWS, text)]
+    assert same[0] == same[1]
+
+
+@pytest.mark.parametrize("name", [name for name in COLUMNS if name not in TEXT_COLUMNS])
+def test_every_figure_of_a_frame_has_a_unit(name: str) -> None:
+    words, factor = label_of(name)
+    assert re.fullmatch(r"[a-z].* \(\S.*\)", words) and factor > 0
+    assert smaller_is_better(name) in (True, False)
+
+
+@pytest.mark.parametrize(
+    "call, said",
+    [
+        (lambda: df.plot.heat_map(ROWS, "utilisation"), "did you mean 'utilization'?"),
+        (lambda: df.plot.heat_map(ROWS, "status"), "a column without figures; expected one of utilization, price_usd"),
+        (lambda: df.plot.heat_map(ROWS, x="chips"), "x: found 'chips', no column of the frame"),
+        (lambda: df.plot.heat_map(ROWS[:1]), "found no axis with more than one label"),
+        (lambda: df.plot.heat_map([]), "found a frame without rows"),
+        (lambda: df.plot.heat_map(3), "found int, expected what sweep returns"),
+        (lambda: df.plot.heat_maps(ROWS, "flavour"), "by: found 'flavour'"),
+        (lambda: df.plot.pareto(ROWS, "price", "flop_per_s"), "x: found 'price'"),
+        (lambda: df.plot.pareto(ROWS, by="system"), "found 18 labels of 'system', expected at most 7"),
+        (lambda: df.plot.heat_map([{"a": i, "b": 0, "gap": 1} for i in range(200)], "gap", "a", "b"), "at most 120 a"),
+    ],
+)  # fmt: skip
+def test_errors_name_the_column(call: Callable[[], Any], said: str) -> None:
+    with pytest.raises(PlanError, match=re.escape(said)):
+        call()

@@ -1,0 +1,164 @@
+"""Traces: the rules of the format, and that they say what the judge says."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from plot_cases import CASES, result
+
+import dfopt as df
+from dfopt.errors import PlanError
+from dfopt.show.trace import TRACKS
+
+METADATA = {"process_name": "name", "process_labels": "labels", "process_sort_index": "sort_index",
+            "thread_name": "name", "thread_sort_index": "sort_index"}  # fmt: skip
+TICK = 1e-3  # microseconds: Perfetto counts whole nanoseconds
+
+
+def problems(made: Any) -> list[str]:
+    """What breaks the rules of the trace event format (Google, 2016), as far as complete and metadata events go."""
+    found: list[str] = []
+    if not isinstance(made, dict) or not isinstance(made.get("traceEvents"), list):
+        return ["no list traceEvents"]
+    if made.get("displayTimeUnit") not in ("ms", "ns"):
+        found.append("displayTimeUnit")
+    tracks: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    names: set[tuple[int, int]] = set()
+    processes: set[int] = set()
+    for event in made["traceEvents"]:
+        missing = {"name", "ph", "pid", "tid"} - event.keys()
+        if missing or not isinstance(event["name"], str):
+            found.append(f"keys {sorted(missing)}")
+            continue
+        if event["ph"] == "M":
+            key = METADATA.get(event["name"])
+            if key is None or set(event.get("args", ())) != {key}:
+                found.append(f"metadata {event['name']}")
+            if event["name"] == "thread_name":
+                names.add((event["pid"], event["tid"]))
+            if event["name"] == "process_name":
+                processes.add(event["pid"])
+            continue
+        if event["ph"] != "X":
+            found.append(f"phase {event['ph']}")
+            continue
+        for key in ("ts", "dur"):
+            if type(event.get(key)) not in (int, float) or event[key] < 0:
+                found.append(f"{key} of {event['name']}: {event.get(key)!r}")
+                break
+        else:
+            tracks.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["ts"] + event["dur"]))
+    for track, spans in tracks.items():
+        if track not in names:
+            found.append(f"track {track} has no name")
+        if track[0] not in processes:
+            found.append(f"process {track[0]} has no name")
+        open_ends: list[float] = []
+        for start, end in sorted(spans, key=lambda span: (span[0], -span[1])):
+            while open_ends and open_ends[-1] <= start + TICK:
+                open_ends.pop()
+            if open_ends and end > open_ends[-1] + TICK:
+                found.append(f"track {track}: overlap at {start}")
+            open_ends.append(end)
+    return found
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_trace_keeps_the_rules(name: str) -> None:
+    made = df.plot.trace(result(name))
+    assert problems(json.loads(json.dumps(made, allow_nan=False))) == []
+    assert len(json.dumps(made)) < 20e6
+
+
+@pytest.mark.parametrize("name", ["pipeline", "ends"])
+def test_resources_do_one_thing_at_a_time(name: str) -> None:
+    """Only the first track nests; the others are busy with one partition at a time."""
+    made = df.plot.trace(result(name))
+    lines: dict[tuple[int, int], list[tuple[float, float]]] = {}
+    for event in made["traceEvents"]:
+        if event["ph"] == "X" and event["tid"] > 0:
+            lines.setdefault((event["pid"], event["tid"]), []).append((event["ts"], event["dur"]))
+    assert len(lines) >= 3
+    for spans in lines.values():
+        ordered = sorted(spans)
+        assert all(a + d <= b + TICK for (a, d), (b, _) in itertools.pairwise(ordered))
+
+
+def break_name(events: list[Any]) -> None:
+    events[:] = [event for event in events if event["name"] != "thread_name"]
+
+
+def break_overlap(events: list[Any]) -> None:
+    first = next(event for event in events if event.get("cat") == "compute")
+    events.append({**first, "ts": first["ts"] + first["dur"] / 2})
+
+
+def break_number(events: list[Any]) -> None:
+    next(event for event in events if event["ph"] == "X")["dur"] = "1"
+
+
+def break_key(events: list[Any]) -> None:
+    del events[-1]["pid"]
+
+
+def break_phase(events: list[Any]) -> None:
+    events[-1]["ph"] = "Q"
+
+
+@pytest.mark.parametrize("broken", [break_name, break_overlap, break_number, break_key, break_phase])
+def test_the_check_of_the_rules_sees_what_breaks_them(broken: Any) -> None:
+    made = json.loads(json.dumps(df.plot.trace(result("pipeline"), microbatches=2)))
+    broken(made["traceEvents"])
+    assert problems(made)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_busy_times_are_those_of_the_judge(name: str) -> None:
+    """Of a microbatch, summed over layers and stages: compute, DRAM and network time."""
+    one = result(name)
+    made = df.plot.trace(one, microbatches=one.plan.pp)
+    pieces: dict[int, int] = {}
+    for stage in range(one.plan.pp):
+        ends = {s.stage: s for s in one.score.stages}
+        mine = ends.get(stage, ends.get(1, ends[0]) if len(ends) > 2 else ends[0])
+        for piece in mine.holds or (mine.stage,):
+            layers = mine.layers if piece == (mine.holds or (mine.stage,))[0] else 1
+            pieces[piece] = pieces.get(piece, 0) + layers
+    count = min(one.plan.pp, one.plan.microbatches)
+    for kind, track in (("compute", 1), ("memory", 2), ("network", 3)):
+        wanted = sum(getattr(part, f"{kind}_s") * pieces[part.stage] for part in one.score.partitions) * count
+        found = sum(e["dur"] for e in made["traceEvents"] if e["ph"] == "X" and e["tid"] == track and e["cat"] == kind)
+        assert found == pytest.approx(1e6 * wanted, rel=1e-3, abs=0.01)
+
+
+def test_it_says_what_it_shows() -> None:
+    one = result("pipeline")
+    made = df.plot.trace(one, microbatches=3)
+    labels = {e["args"]["labels"] for e in made["traceEvents"] if e["name"] == "process_labels"}
+    assert labels == {"3 of 32 microbatches"} == {made["otherData"]["drawn"]}
+    threads = {e["args"]["name"] for e in made["traceEvents"] if e["name"] == "thread_name"}
+    assert threads == set(TRACKS)
+    assert {e["pid"] for e in made["traceEvents"]} == set(range(4))
+    reduction = [e["dur"] for e in made["traceEvents"] if e.get("cat") == "gradient"]
+    assert len(reduction) == (4 if one.score.gradient_reduction_s > 0 else 0)
+
+
+def test_a_budget_of_events_leaves_partitions_out_and_says_so() -> None:
+    one = result("pipeline")
+    made = df.plot.trace(one, microbatches=8, events=200)
+    assert problems(made) == []
+    assert "passes with their partitions" in made["otherData"]["drawn"]
+    assert len(made["traceEvents"]) < len(df.plot.trace(one, microbatches=8)["traceEvents"])
+    passes = [e for e in made["traceEvents"] if e.get("cat") == "pass"]
+    assert len(passes) == 8 * 4 * 2
+
+
+def test_errors(tmp_path: Path) -> None:
+    with pytest.raises(PlanError, match="found 0, expected 1 or more"):
+        df.plot.trace(result("fused"), microbatches=0)
+    with pytest.raises(PlanError, match="cannot be written"):
+        df.plot.save_trace(result("fused"), tmp_path / "none" / "trace.json")
