@@ -11,6 +11,7 @@ from dfopt.cli import (  # noqa: F401 - they register their commands
     heat_command,
     mappings,
     plot_command,
+    report_command,
     runs_command,
     sweeps,
 )

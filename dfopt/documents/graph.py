@@ -18,6 +18,7 @@ import networkx as nx
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Document, Part
+from dfopt.documents.html import facts_html, table_html
 from dfopt.errors import GraphError, Issue
 from dfopt.units import Bytes
 
@@ -214,6 +215,15 @@ class Graph(Document):
     def trains(self) -> bool:
         """Whether the graph has a backward pass or weight updates."""
         return any(kernel.phase != "forward" for kernel in self.kernels)
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("graph", f"{self.name}: {self.description}" if self.description else self.name),
+            ("size", f"{len(self.kernels)} kernels, {len(self.tensors)} tensors, repeated {self.repeat} times"),
+            ("batch", f"{self.batch} samples of {self.tokens_per_sample} tokens, {self.microbatch} per evaluation"),
+        ]
+        rows = [[k.name, k.op, k.phase, *(str(size) for size in (k.outer, k.m, k.k, k.n))] for k in self.kernels]
+        return facts_html(facts) + table_html("Kernels", ("kernel", "op", "phase", "outer", "m", "k", "n"), rows)
 
 
 def _structure_issues(graph: Graph) -> Iterable[Issue]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from html import escape
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -11,6 +10,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document, Part
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatProof
+from dfopt.documents.html import facts_html
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
@@ -213,8 +213,7 @@ class Result(Document):
     __str__ = __repr__  # of a pydantic model it would be every field of every part
 
     def _repr_html_(self) -> str:
-        rows = "".join(f"<tr><th>{escape(name)}</th><td>{escape(value)}</td></tr>" for name, value in self._facts())
-        return f"<table>{rows}</table>"
+        return facts_html(self._facts()) + self.score._partitions_html()
 
     def frame(self) -> Any:
         """One row per kernel: stage, partition, sharding, tiles, and its partition's times.

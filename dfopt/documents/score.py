@@ -7,7 +7,9 @@ from typing import ClassVar, Literal
 from pydantic import Field
 
 from dfopt.documents.base import Document, Part
+from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.physical import PhysicalScore
+from dfopt.units import format as show_unit
 
 Bound = Literal["compute", "memory", "network"]
 
@@ -98,3 +100,22 @@ class Score(Document):
     def feasible(self) -> bool:
         """Whether every limit (SRAM, DRAM, tiles, order) is kept."""
         return not self.violations
+
+    def _partitions_html(self) -> str:
+        columns = ("stage", "partition", "kernels", "compute", "DRAM", "network", "time", "bound by")
+        rows = []
+        for part in self.partitions:
+            times = (part.compute_s, part.memory_s, part.network_s, part.time_s)
+            names = ", ".join(part.kernels[:6]) + (f", ... {len(part.kernels) - 6} more" * (len(part.kernels) > 6))
+            shown = [show_unit(value, "time") for value in times]
+            rows.append([str(part.stage), str(part.partition), names, *shown, part.bound_by])
+        return table_html("Partitions, for one layer and one microbatch", columns, rows)
+
+    def _repr_html_(self) -> str:
+        facts = [
+            ("step time", show_unit(self.step_time_s, "time")),
+            ("utilization", f"{100 * self.utilization:.2f} %"),
+            ("bound by", self.bound_by),
+            *(("limit broken", sentence) for sentence in self.violations),
+        ]
+        return facts_html(facts) + self._partitions_html()

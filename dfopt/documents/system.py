@@ -11,9 +11,11 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_v
 
 from dfopt.documents.base import Document, Part
 from dfopt.documents.graph import CollectiveKind
+from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.units import Bandwidth, Bytes, Flop, FlopRate, Hertz, Ratio, Seconds
+from dfopt.units import format as show_unit
 
 
 class Sram(Part):
@@ -305,6 +307,24 @@ class System(Document):
             have = ", ".join(dim.name for dim in self.network) or "none"
             raise ValueError(f"{self.name} has no network dim {whole!r}; it has {have}")
         return found if size is None else found.part(size, stride)
+
+    def _repr_html_(self) -> str:
+        chip, dram = self.chip, self.chip.dram
+        capacity = [] if dram.capacity is None else [show_unit(dram.capacity, "bytes")]
+        facts = [
+            ("system", f"{self.name}: {self.description}" if self.description else self.name),
+            ("chips", f"{self.chips} x {chip.name} ({chip.execution.replace('_', ' ')})"),
+            ("compute", f"{show_unit(chip.peak_flops, 'flop_rate')} peak per chip, {chip.tiles} tiles"),
+            ("SRAM", show_unit(chip.sram.capacity, "bytes")),
+            ("DRAM", ", ".join([show_unit(dram.bandwidth, "bandwidth"), *capacity])),
+            *([("stack", self.stack.name)] if self.stack is not None else []),
+        ]
+        rows = [
+            [dim.name, dim.topology.replace("_", " "), str(dim.size), show_unit(dim.link_bandwidth, "bandwidth"),
+             show_unit(dim.latency, "time")]
+            for dim in self.network
+        ]  # fmt: skip
+        return facts_html(facts) + table_html("Network", ("dim", "topology", "size", "link", "latency"), rows)
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:

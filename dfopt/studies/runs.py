@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.study import Study
 from dfopt.documents.study_columns import TEXT_COLUMNS
 from dfopt.errors import PlanError, did_you_mean
@@ -116,6 +117,17 @@ class Runs:
         return f"Runs({self.study.name}: {len(self.cells)} cell{plural}, {said})"
 
     __str__ = __repr__
+
+    def _repr_html_(self) -> str:
+        counts = ((status.replace("_", " "), str(count)) for status, count in self.counts().items())
+        facts = [("study", self.study.name), ("cells", str(len(self.cells))), *counts]
+        words = {True: "yes", False: "no", None: "open"}
+        rows = [
+            [one.claim.name, "-" if one.ours is None else f"{one.ours:.4g}", one.expected, words[one.holds], one.why]
+            for one in self.claims()
+        ]
+        claims = table_html("Claims", ("claim", "ours", "holds if", "holds", "why"), rows, 50) if rows else ""
+        return facts_html(facts) + claims
 
 
 def _one_of(option: str, name: str, known: Sequence[str]) -> None:

@@ -1,0 +1,144 @@
+"""Pieces of an HTML page: tables that sort, lists of facts, sections. Every text is escaped here and nowhere else."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from html import escape
+from typing import Final, NamedTuple
+
+__all__ = ["Cell", "Html", "facts", "join", "mark", "paragraph", "section", "table", "text"]
+
+_SHORT: Final = 36  # letters that a cell has on one line
+_TALL: Final = 40  # rows of a table that scrolls in a box of its own
+_PRINTED: Final = 13  # columns that a sheet of paper takes; report.css leaves out the others
+
+
+@dataclass(frozen=True)
+class Html:
+    """Markup that is safe to put in a page as it stands; everything else is escaped by `text`."""
+
+    code: str
+
+    def __str__(self) -> str:
+        return self.code
+
+
+class Cell(NamedTuple):
+    """What a cell of a table shows, and the number it sorts by; without one it sorts by its text."""
+
+    shown: str | Html
+    value: float | None = None
+
+
+def text(value: object) -> str:
+    """Any value as markup.
+
+    Examples
+    --------
+    >>> text("<b>"), text(Html("<b>"))
+    ('&lt;b&gt;', '<b>')
+    """
+    return value.code if isinstance(value, Html) else escape(str(value), quote=True)
+
+
+def join(*parts: Html | None) -> Html:
+    """Pieces one after the other, without those that are none."""
+    return Html("\n".join(part.code for part in parts if part is not None))
+
+
+def mark(words: str, kind: str) -> Html:
+    """Words in a frame that sets them off; ``kind`` is good, bad, open or note."""
+    return Html(f'<span class="mark {escape(kind, quote=True)}">{escape(words)}</span>')
+
+
+def paragraph(*parts: object, kind: str = "") -> Html:
+    """A paragraph of texts and pieces of markup."""
+    attribute = f' class="{escape(kind, quote=True)}"' if kind else ""
+    return Html(f"<p{attribute}>{''.join(map(text, parts))}</p>")
+
+
+def facts(rows: Iterable[tuple[str, object]], kind: str = "facts") -> Html:
+    """Names and what they are, as a description list.
+
+    Examples
+    --------
+    >>> facts([("plan", "a & b")]).code
+    '<dl class="facts"><div><dt>plan</dt><dd>a &amp; b</dd></div></dl>'
+    """
+    lines = "".join(f"<div><dt>{escape(name)}</dt><dd>{text(value)}</dd></div>" for name, value in rows)
+    return Html(f'<dl class="{escape(kind, quote=True)}">{lines}</dl>')
+
+
+def section(name: str, title: str, *parts: Html | None) -> Html:
+    """A section with a heading that can be linked to; subsections start with `subtitle`."""
+    inner = join(*parts).code
+    anchor = escape(name, quote=True)
+    return Html(
+        f'<section id="{anchor}" aria-labelledby="{anchor}-title">\n<h2 id="{anchor}-title">{escape(title)}</h2>\n'
+        f"{inner}\n</section>"
+    )
+
+
+def subtitle(title: str) -> Html:
+    """A heading inside of a section."""
+    return Html(f"<h3>{escape(title)}</h3>")
+
+
+def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], note: str = "") -> Html:
+    """A table that scrolls inside its box and sorts by its headers.
+
+    Parameters
+    ----------
+    title : str
+        Its caption.
+    columns : sequence of str
+        Headers.
+    rows : iterable of sequences
+        Texts, `Html` or `Cell`; columns whose cells all have a number or nothing are set to the right.
+    note : str
+        Said below it, such as how many rows are left out.
+
+    Examples
+    --------
+    >>> made = table("Two", ["name", "s"], [["a", Cell("1 ms", 1e-3)], ["<b>", Cell("2 s", 2.0)]]).code
+    >>> '<td class="n" data-v="0.001">1 ms</td>' in made, "<b>" in made
+    (True, False)
+    """
+    lines = [[cell if isinstance(cell, Cell) else _plain(cell) for cell in row] for row in rows]
+    right = [
+        any(row[i].value is not None for row in lines)
+        and all(row[i].value is not None or row[i].shown in ("", "-") for row in lines)
+        for i in range(len(columns))
+    ]
+    head = "".join(
+        f'<th scope="col"{kind}>{escape(name)}</th>'
+        for name, kind in zip(columns, (' class="n"' if one else "" for one in right), strict=True)
+    )
+    body = "".join(f"<tr>{''.join(map(_cell, row, right))}</tr>\n" for row in lines)
+    size = (" tall" if len(lines) > _TALL else "") + (" wide" if len(columns) > _PRINTED else "")
+    below = f'<p class="note">{escape(note)}</p>' if note else ""
+    if len(columns) > _PRINTED:
+        below += f'<p class="note cut">On paper: the first {_PRINTED} of {len(columns)} columns.</p>'
+    label = escape(title, quote=True)
+    return Html(
+        f'<div class="box{size}" role="region" tabindex="0" aria-label="{label}"><table class="sorts">'
+        f"<caption>{escape(title)}</caption><thead><tr>{head}</tr></thead><tbody>\n{body}</tbody></table></div>{below}"
+    )
+
+
+def _plain(value: object) -> Cell:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return Cell("-" if value is None else value if isinstance(value, Html) else str(value))
+    return Cell(f"{value:.6g}" if isinstance(value, float) else str(value), float(value))
+
+
+def _cell(cell: Cell, right: bool) -> str:
+    number = ""
+    if cell.value is not None and math.isfinite(cell.value):
+        number = f' data-v="{cell.value:.8g}"'
+    # short texts stay on one line, and the box scrolls; long ones are set in lines
+    long = not isinstance(cell.shown, Html) and len(cell.shown) > _SHORT
+    kind = ' class="n"' if right else ' class="l"' if long else ""
+    return f"<td{kind}{number}>{text(cell.shown)}</td>"

@@ -1,0 +1,108 @@
+"""Where the inputs of a result come from: what documents and the files of the zoo say of their own numbers.
+
+Remarks in a YAML file are lost when it is read, so that a result cannot know them. Those of files in the zoo are read
+again from there: the lines that say ``unconfirmed``, ``estimate`` or ``assumption`` of a number.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.zoo import PART_KINDS, Kind, find, zoo
+
+__all__ = ["Remark", "remarks"]
+
+_WORDS: Final = re.compile(r"\b(unconfirmed|assum(?:ed|es|ption|ptions)|estimated?|from memory)\b", re.IGNORECASE)
+# Keys of a system under which a part's name stands, and the shelf that has it.
+_SHELVES: Final[dict[str, Kind]] = {
+    "chip": "chips", "memory": "memories", "network": "topologies", "links": "links", "link": "links",
+    "stack": "stacks",
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Remark:
+    """A number of a zoo file that the file itself does not take for confirmed.
+
+    ``kind`` is the word it uses, ``line`` what is set there, and ``said`` the remark.
+    """
+
+    file: str
+    number: int
+    kind: str
+    line: str
+    said: str
+
+
+def remarks(kind: Kind, name: str) -> tuple[Remark, ...]:
+    """What a file of the zoo, and the parts it names, say of numbers that nobody has confirmed.
+
+    Parameters
+    ----------
+    kind : str
+        Shelf of the zoo, such as ``systems``.
+    name : str
+        Name on that shelf; nothing is found for other names.
+
+    Examples
+    --------
+    >>> found = remarks("systems", "sn10-8-ring")
+    >>> found[-1].line, found[-1].kind
+    ('collective_overhead: 5 us', 'unconfirmed')
+    >>> remarks("systems", "no-such-system")
+    ()
+    """
+    if name not in zoo(kind):
+        return ()
+    return tuple(remark for path, label in _files(kind, name, set()) for remark in _of_file(path, label))
+
+
+def _files(kind: Kind, name: str, seen: set[tuple[Kind, str]]) -> Iterator[tuple[Path, str]]:
+    """A file of the zoo and, after it, those that it names."""
+    if (kind, name) in seen:
+        return
+    seen.add((kind, name))
+    path = find(kind, name)  # as loading does: an existing file of this name wins
+    shelf = f"systems/{kind}" if kind in PART_KINDS else kind
+    yield path, f"{shelf}/{name}.yaml"
+    for part_kind, part in _named(load_strict(path), kind):
+        if part in zoo(part_kind):
+            yield from _files(part_kind, part, seen)
+
+
+def _named(data: Any, shelf: Kind) -> Iterator[tuple[Kind, str]]:
+    """Parts that a file names: ``key: NAME``, or ``part: NAME`` under such a key or at the top of a part."""
+    if isinstance(data, list | tuple):
+        for item in data:
+            yield from _named(item, shelf)
+        return
+    if not isinstance(data, dict):
+        return
+    for key, value in data.items():
+        if key == "part" and isinstance(value, str):
+            yield shelf, value
+        inner = _SHELVES.get(key, shelf)
+        if key in _SHELVES and isinstance(value, str):
+            yield inner, value
+        elif isinstance(value, dict | list | tuple):
+            yield from _named(value, inner)
+            if key == "links":  # a role for each
+                yield from (("links", one) for one in _texts(value))
+
+
+def _texts(value: Any) -> Iterator[str]:
+    inner = value.values() if isinstance(value, dict) else value
+    yield from (one for one in inner if isinstance(one, str))
+
+
+def _of_file(path: Path, label: str) -> Iterator[Remark]:
+    for number, raw in enumerate(path.read_text(encoding="utf-8").splitlines(), start=1):
+        before, sharp, said = raw.partition(" #" if not raw.startswith("#") else "#")
+        word = _WORDS.search(said) if sharp else None
+        if word is not None:
+            yield Remark(label, number, word[1].lower(), before.strip(), said.strip())

@@ -1,0 +1,164 @@
+"""How a result was found and proven: plans, solves, matrices, alternatives; and what more of a resource would give."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from typing import Final
+
+from dfopt.documents.result import PlanRecord, Result
+from dfopt.show.html import Cell, Html, facts, mark, paragraph, section, table
+from dfopt.show.tables import _RESOURCE, percent
+from dfopt.units import format as show_unit
+
+__all__ = ["MOST_PLANS", "search_section", "sensitivity_section"]
+
+MOST_PLANS: Final = 200
+_MOST_SOLVES: Final = 200
+_STATUS: Final = {
+    "solved": "solved", "pruned_by_bound": "pruned by its bound", "infeasible": "infeasible", "limit": "time limit",
+    "not_reached": "not reached",
+}  # fmt: skip
+
+
+def search_section(result: Result, drawn: dict[str, Html]) -> Html:
+    """Proof, plans, solves, progress, matrices, alternatives."""
+    counts = Counter(_STATUS[plan.status] for plan in result.plans)
+    listed = ", ".join(f"{count} {status}" for status, count in counts.most_common())
+    rows: list[tuple[str, object]] = [
+        ("proof", result.proof),
+        ("plans", f"{len(result.plans)}: {listed}"),
+        ("no step is shorter than", show_unit(result.bound_s, "time", 6)),
+        ("gap", percent(result.gap)),
+        *([("space", str(result.space))] if result.space is not None else []),
+        ("partitions allowed", result.p_max),
+    ]
+    return section(
+        "search",
+        "Search and proof",
+        facts(rows),
+        _plans(result),
+        _solves(result),
+        drawn["progress"],
+        _matrices(result),
+        _alternatives(result),
+    )
+
+
+def _order(plan: PlanRecord) -> tuple[bool, float, bool, float]:
+    """By step time; then, of what was not solved, by what it cannot beat."""
+    none = float("inf")
+    return (
+        plan.step_time_s is None,
+        plan.step_time_s if plan.step_time_s is not None else none,
+        plan.bound_s is None,
+        plan.bound_s if plan.bound_s is not None else none,
+    )
+
+
+def _time(value: float | None) -> Cell:
+    return Cell("-") if value is None else Cell(show_unit(value, "time", 5), value)
+
+
+def _gap(value: float | None) -> Cell:
+    # what is left of two equal floats is no gap
+    return Cell("-") if value is None else Cell(percent(value if value > 1e-12 else 0.0), value)
+
+
+def _plans(result: Result) -> Html:
+    ordered = sorted(result.plans, key=_order)
+    tiled = any(plan.tile_count is not None for plan in ordered)
+    columns = ["plan", "microbatches", *(["tiles of the stream"] if tiled else []), "status", "step time", "bound",
+               "against the best", "gap", "solved in", "note"]  # fmt: skip
+    best = result.step_time_s
+    rows: list[Sequence[object]] = []
+    for plan in ordered[:MOST_PLANS]:
+        known = plan.step_time_s if plan.step_time_s is not None else plan.bound_s
+        ratio = Cell("-") if known is None else Cell(
+            f"{'>= ' if plan.step_time_s is None else ''}{known / best:.4g} x", known / best
+        )  # fmt: skip
+        chosen = plan.plan == result.plan and plan.status == "solved" and plan.step_time_s == best
+        rows.append(
+            [
+                plan.plan.label,
+                plan.plan.microbatches,
+                *([plan.tile_count] if tiled else []),
+                mark("chosen", "good") if chosen else _STATUS[plan.status],
+                _time(plan.step_time_s),
+                _time(plan.bound_s),
+                ratio,
+                _gap(plan.gap),
+                Cell(show_unit(plan.seconds, "time", 3), plan.seconds),
+                plan.note,
+            ]
+        )
+    left = Counter(_STATUS[plan.status] for plan in ordered[MOST_PLANS:])
+    words = ", ".join(f"{count} {status}" for status, count in left.most_common())
+    note = f"The best {MOST_PLANS} of {len(ordered)} plans; left out: {words}." if left else ""
+    return table("Plans considered, the best first", columns, rows, note)
+
+
+def _solves(result: Result) -> Html:
+    found = [(plan, solve) for plan in sorted(result.plans, key=_order) for solve in plan.solves]
+    if not found:
+        return paragraph("No plan needed a solver: bounds and closed forms decided.", kind="note")
+    columns = ["plan", "problem", "stage", "formulation", "ended", "objective", "bound", "gap", "time", "nodes",
+               "rows", "columns", "nonzeros", "note"]  # fmt: skip
+    rows = [
+        [
+            plan.plan.label, solve.problem, solve.stage, solve.formulation, solve.termination.replace("_", " "),
+            _time(solve.objective), _time(solve.bound), _gap(solve.gap),
+            Cell(show_unit(solve.seconds, "time", 3), solve.seconds), solve.nodes, solve.rows, solve.columns,
+            solve.nonzeros, solve.note,
+        ]
+        for plan, solve in found[:_MOST_SOLVES]
+    ]  # fmt: skip
+    total = sum(solve.seconds for _, solve in found)
+    note = f"{len(found)} solves, {total:.3g} s together."
+    if len(found) > _MOST_SOLVES:
+        note += f" Those of the best plans are shown, {len(found) - _MOST_SOLVES} are left out."
+    return table("Solver records", columns, rows, note)
+
+
+def _matrices(result: Result) -> Html | None:
+    if not result.matrices:
+        return None
+    rows = [
+        [one.stage, one.partitions, len(one.kernels), len(one.tensors),
+         *(len(getattr(one, name)) for name in ("A", "B", "D", "L", "H"))]
+        for one in result.matrices[:MOST_PLANS]
+    ]  # fmt: skip
+    columns = ["stage", "partitions", "kernels", "tensors", "A", "B", "D", "L", "H"]
+    note = (
+        "A: kernel in a partition; B: tensor inside of one; D: cut tensor, at both ends; L: lifetime of a cut tensor;"
+    )
+    note += " H: source partition of every tensor. The result's own file has them in full."
+    return table("Matrices of the mapping: how many ones", columns, rows, note)
+
+
+def _alternatives(result: Result) -> Html | None:
+    if not result.alternatives:
+        return None
+    rows = [
+        [one.mapping.plan.label, one.microbatch, one.mapping.tile_count, _time(one.step_time_s),
+         Cell(f"{one.step_time_s / result.step_time_s:.4g} x", one.step_time_s / result.step_time_s)]
+        for one in result.alternatives
+    ]  # fmt: skip
+    columns = ["plan", "microbatch", "tiles of the stream", "step time", "against the best"]
+    return table("The next best mappings", columns, rows)
+
+
+def sensitivity_section(result: Result) -> Html:
+    """Step time with 10 % more of each resource."""
+    rows = [
+        [
+            _RESOURCE[one.resource],
+            _time(one.step_time_s),
+            Cell(f"{'' if one.proven else '>= '}{one.speedup:.4f} x", one.speedup),
+            "proven" if one.proven else "at least",
+        ]
+        for one in result.sensitivity
+    ]
+    words = "With the mapping of the winning plan optimised anew each time."
+    made = table("With 10 % more of one resource", ["resource", "step time", "speedup", "known"], rows)
+    return section("sensitivity", "Sensitivity", paragraph(words), made)

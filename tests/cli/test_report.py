@@ -1,0 +1,122 @@
+"""``dfopt report``: a page from a result, a study with its store, or a store; one clear error for each wrong use."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("matplotlib")
+from cli_tools import call, spawn
+
+STUDY = """\
+schema: dfopt/study/1
+name: small
+description: two chips <and> two memories
+graphs: [{graph: gpt2-small}]
+systems:
+  - chips: [h100, sn30]
+    memories: [{label: hbm, use: hbm3}, {label: ddr, use: ddr4-300}]
+    links: [{label: nvlink, use: nvlink-4-450}]
+    topologies: [{label: ring, use: {topology: ring, sizes: [4]}}]
+options: {tp: 4}
+claims:
+  - {name: all are found, value: utilization, aggregate: min, at_least: 0.0}
+"""
+
+
+@pytest.fixture(scope="module")
+def solved(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a result and a sweep."""
+    folder = tmp_path_factory.mktemp("reports")
+    words = ("solve", "gpt2-small", "sn10-8-ring", "--tp", 8, "--no-sensitivity", "-q", "-o")
+    assert call(*words, folder / "one.json").code == 0
+    (folder / "small.yaml").write_text(STUDY)
+    store = folder / "small.runs.jsonl"
+    assert call("sweep", folder / "small.yaml", "--jobs", 1, "-q", "--store", store).code == 0
+    return folder
+
+
+def test_a_result_becomes_a_page(solved: Path, tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    answer = call("report", solved / "one.json", "-o", target)
+    assert (answer.code, answer.out, answer.err) == (0, "", f"dfopt: wrote {target}\n")
+    page = target.read_text(encoding="utf-8")
+    assert page.startswith("<!DOCTYPE html>") and "<h1>gpt2-small on sn10-8-ring</h1>" in page
+    assert "The system is sn10-8-ring of the zoo, unchanged" in page
+    assert "systems/sn10-8-ring.yaml:" in page and "no published number" in page
+
+
+def test_changed_and_unknown_inputs_are_told_apart(solved: Path, tmp_path: Path) -> None:
+    from dfopt.documents.result import Result
+
+    one = Result.load(solved / "one.json")
+    changed = one.system.model_copy(update={"collective_overhead": 1e-6})
+    one.model_copy(update={"system": changed}).dump(tmp_path / "changed.json")
+    renamed = one.system.model_copy(update={"name": "mine", "source": "my own measurements"})
+    one.model_copy(update={"system": renamed}).dump(tmp_path / "unknown.json")
+    pages = {}
+    for name in ("changed", "unknown"):
+        assert call("report", tmp_path / f"{name}.json", "-o", tmp_path / "page.html").code == 0
+        pages[name] = (tmp_path / "page.html").read_text(encoding="utf-8")
+        assert "broken: this result was edited" in pages[name]
+    assert "calls itself sn10-8-ring" in pages["changed"] and "is not equal to it" in pages["changed"]
+    assert "The system mine is not of the zoo" in pages["unknown"] and "my own measurements" in pages["unknown"]
+    assert "systems/sn10-8-ring.yaml:" not in pages["unknown"]
+
+
+def test_a_study_and_its_store_become_a_page(solved: Path, tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    store = solved / "small.runs.jsonl"
+    answer = call("report", solved / "small.yaml", "--store", store, "--value", "step_time_s", "-o", target)
+    assert answer.code == 0, answer.err
+    page = target.read_text(encoding="utf-8")
+    assert "all are found" in page and "Heat map of step time (s)" in page
+    assert "two chips &lt;and&gt; two memories" in page
+    assert "systems/memories/hbm3.yaml" in page or "systems/chips/h100.yaml" in page
+    assert page.count("<svg") == 2
+
+
+def test_a_store_alone_becomes_a_page_without_claims(solved: Path, tmp_path: Path) -> None:
+    target = tmp_path / "page.html"
+    assert call("report", solved / "small.runs.jsonl", "-o", target).code == 0
+    page = target.read_text(encoding="utf-8")
+    assert "4 cells" in page and "What the source claims" not in page
+
+
+def test_the_store_of_a_study_is_found_beside(solved: Path) -> None:
+    answer = spawn("report", "small.yaml", cwd=solved)
+    assert answer.code == 0, answer.err
+    assert (solved / "report.html").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "code", "said"),
+    [
+        (("gpt2-small",), 2, "found a graph, expected a result, a study or a store of runs"),
+        (("one.json", "-o", "page.pdf"), 2, "expected a name that ends in .html or .htm"),
+        (("one.json", "-o", "nowhere/page.html"), 2, "lies in a folder that does not exist"),
+        (("one.json", "--value", "gap"), 2, "--value: belongs to a sweep, found the result"),
+        (("small.runs.jsonl", "--store", "x"), 2, "--store: belongs to a study"),
+        (("small.yaml", "--x", "prise_usd", "--store", "small.runs.jsonl"), 2, "did you mean 'price_usd'"),
+        (("small.yaml", "--store", "missing.jsonl"), 3, "missing.jsonl"),
+        (("missing.json",), 3, "no such file"),
+    ],
+)
+def test_wrong_uses(
+    words: tuple[str, ...], code: int, said: str, solved: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("one.json", "small.yaml", "small.runs.jsonl"):
+        (tmp_path / name).write_bytes((solved / name).read_bytes())
+    monkeypatch.chdir(tmp_path)
+    answer = call("report", *words)
+    assert (answer.code, answer.out) == (code, "")
+    assert said in answer.err
+    assert not list(tmp_path.glob("*.html"))
+
+
+def test_runs_show_themselves_in_a_notebook(solved: Path) -> None:
+    from dfopt.studies.sweep import collect
+
+    code = collect(solved / "small.yaml", solved / "small.runs.jsonl")._repr_html_()
+    assert code.count("<table") == 2 and "all are found" in code and ">4<" in code

@@ -1,0 +1,284 @@
+"""Reports of results: one whole file, every text escaped, what the result says and nothing else."""
+
+from __future__ import annotations
+
+import sys
+from functools import cache
+from html import unescape
+from itertools import pairwise
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib")
+import matplotlib.pyplot as plt
+from hypothesis import given
+from hypothesis import strategies as st
+from pages import check, elements, facts, of, table
+from plot_cases import result
+
+import dfopt as df
+from dfopt.documents.result import Result
+from dfopt.errors import PlanError
+from dfopt.show import html
+from dfopt.show.report import Remark, remarks, result_report
+from dfopt.show.report.page import draw
+from dfopt.show.report.svg import inline_svg, minified
+
+CASES = ["fused", "pipeline", "ends", "many"]
+
+
+@cache
+def report(name: str) -> str:
+    """The page of a case."""
+    return result_report(result(name))
+
+
+@pytest.fixture(scope="module")
+def stacked() -> Result:
+    return df.optimize(df.load_graph("gpt3-175b"), df.load_system("sn40l-8-3d"), tp=8)
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_a_page_is_whole_and_small(name: str) -> None:
+    page = check(report(name))
+    drawn = [one.attributes["aria-label"].split(":")[0] for one in of(page, "svg")]
+    assert len(drawn) >= 4
+    assert any(one.startswith("Pipeline schedule") for one in drawn) == (result(name).plan.pp > 1)
+
+
+def test_the_same_result_is_the_same_page() -> None:
+    assert result_report(result("pipeline")) == report("pipeline")
+
+
+def test_the_headline_says_what_was_found() -> None:
+    one = result("fused")
+    said = facts(check(report("fused")))
+    assert said["proof"] == one.proof
+    assert said["status"] == "proven optimal" and said["gap"] == "0 %"
+    assert said["plan"].startswith(one.plan.label)
+    assert said["digest of the graph"] == one.provenance.graph_digest
+    assert said["seal of the result"] == "intact"
+    assert said["asked for"] == "tp=8"
+
+
+def test_an_edited_result_says_so() -> None:
+    edited = result("fused").model_copy(update={"seconds": 1e-9})
+    assert facts(elements(result_report(edited)))["seal of the result"].startswith("broken")
+
+
+def test_broken_limits_are_at_the_top() -> None:
+    one = result("fused")
+    score = one.score.model_copy(update={"violations": ("SRAM short by 12 MB",)})
+    page = result_report(one.model_copy(update={"score": score}))
+    assert page.index("SRAM short by 12 MB") < page.index("<nav")
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_partitions_are_those_of_the_score(name: str) -> None:
+    one = result(name)
+    head, *rows = table(elements(report(name)), "Partitions of a chip")
+    assert len(rows) == len(one.score.partitions)
+    bound = head.index("bound by")
+    assert [row[bound] for row in rows] == [part.bound_by for part in one.score.partitions]
+
+
+def test_every_assumption_is_listed_and_the_changed_ones_are_marked() -> None:
+    system, graph = df.load_system("sn10-8-ring"), df.load_graph("gpt2-small")
+    plain = df.optimize(graph, system, tp=8, sensitivity=False)
+    own = plain.assumptions.with_(all_reduce_passes=1, fanout="per_consumer")
+    other = plain.model_copy(update={"assumptions": own})
+    for one, changed in ((plain, set()), (other, {"all_reduce_passes", "fanout"})):
+        page = elements(result_report(one))
+        head, *rows = table(page, "What the model takes for granted")
+        assert head[:3] == ["field", "here", "how"]
+        fields = set(df.Assumptions.model_fields) - {"schema_", "profile"}
+        assert {row[0] for row in rows} == fields
+        assert {row[0] for row in rows if not row[2].startswith("default")} == changed
+        assert any(f"{len(changed)} of {len(fields)} fields" in paragraph.text for paragraph in of(page, "p"))
+        assert {row[0] for row in rows if row[2] == "default: as the chip says"} == {
+            "execution", "overlap", "compute_utilization"
+        }  # fmt: skip
+
+
+def test_a_profile_is_told_from_a_change_of_it() -> None:
+    one = result("fused")
+    own = df.profile("dfmodel").with_(all_reduce_passes=1)
+    rows = table(elements(result_report(one.model_copy(update={"assumptions": own}))), "What the model takes")[1:]
+    how = {row[0]: row[2] for row in rows}
+    assert how["collective_model"] == "of the profile" and how["all_reduce_passes"] == "changed"
+    assert how["stage_time"] == "default"
+
+
+def test_only_the_best_plans_are_listed_and_the_others_counted() -> None:
+    one = result("fused")
+    lost = one.plans[0].model_copy(update={"status": "pruned_by_bound", "step_time_s": None, "bound_s": 1e9})
+    many = one.model_copy(update={"plans": (*one.plans, *([lost] * 300))})
+    page = elements(result_report(many))
+    assert len(table(page, "Plans considered")) == 201
+    assert any(f"The best 200 of {len(many.plans)} plans" in paragraph.text for paragraph in of(page, "p"))
+    first = table(page, "Plans considered")[1]
+    assert first[2] == "chosen" and first[0] == one.plan.label
+
+
+def test_a_stack_has_its_own_section(stacked: Result) -> None:
+    physical = stacked.score.physical
+    assert physical is not None
+    page = check(result_report(stacked))
+    dies = table(page, "Dies, from the far face")[1:]
+    assert [row[1] for row in dies] == [die.die for chip in physical.chips for die in chip.dies]
+    assert [row[0] for row in table(page, "Hottest")[1:]] == [tile.die for tile in physical.hottest_tiles(20)]
+    assert any(one.attributes["aria-label"].startswith("Mean temperature") for one in of(page, "svg"))
+    assert not any("On the stack" in one.text for one in of(elements(report("fused")), "h2"))
+
+
+NAMES = ["<script>alert(1)</script>", '$x$ & "q"', r"$\bad{$ ]]> -->", "</svg><img src=x onerror=alert(2)>"]
+
+
+@pytest.fixture(scope="module")
+def hostile() -> Result:
+    graph = df.Graph(
+        name="<b>g</b> $1$", description="</style><script>alert(3)</script>", source="https://example.org/<x>",
+        batch=8, kernels=[{"name": name, "op": "gemm", "m": 256, "k": 256, "n": 256} for name in NAMES],
+        tensors=[{"src": a, "dst": b} for a, b in pairwise(NAMES)],
+    )  # fmt: skip
+    system = df.load_system("sn10-8-ring").model_copy(update={"name": "<i>s</i>"})
+    return df.optimize(graph, system, tp=8)
+
+
+def test_names_are_words_and_no_markup(hostile: Result) -> None:
+    page = check(result_report(hostile, [Remark("<u>", 1, "<u>", "<u>", "<u>")], ["<u>note</u>"]))
+    assert not of(page, "img") + of(page, "u") + of(page, "b") + of(page, "i")
+    assert [row[0] for row in table(page, "Where every kernel runs")[1:]] == NAMES
+    assert of(page, "h1")[0].text == "<b>g</b> $1$ on <i>s</i>"
+    drawn = "".join(one.text for one in of(page, "svg"))
+    assert all(name in drawn for name in NAMES)
+
+
+def test_figures_that_do_not_fit_are_left_out_and_named() -> None:
+    one = result("pipeline")
+    whole = report("pipeline")
+    limit = int(0.75 * len(whole.encode()))
+    page = result_report(one, limit=limit)
+    assert len(page.encode()) < limit
+    left = len(of(elements(page), "svg"))
+    assert 0 < left < len(of(elements(whole), "svg"))
+    assert page.count("Not shown: its ") == len(of(elements(whole), "svg")) - left
+    with pytest.raises(PlanError, match="bytes of tables, expected less than 9000"):
+        result_report(one, limit=9000)
+
+
+def test_without_matplotlib_one_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    with pytest.raises(PlanError, match=r"pip install 'dfopt\[plot\]'"):
+        result_report(result("fused"))
+
+
+def test_what_cannot_be_drawn_says_why_and_other_figures_stay_open() -> None:
+    mine = plt.figure()
+
+    def refuse() -> Any:
+        plt.figure()
+        raise PlanError("found <nothing>, expected more.")
+
+    found = draw("x", "A figure.", refuse)
+    assert found.svg == "" and found.html.code == (
+        '<p class="note">A figure. Not shown: found &lt;nothing&gt;, expected more.</p>'
+    )
+    assert plt.get_fignums() == [mine.number]
+    plt.close(mine)
+
+
+# --- remarks of the zoo -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", df.zoo("systems"))
+def test_remarks_are_lines_of_their_files(name: str) -> None:
+    from pathlib import Path
+
+    root = Path(__file__).resolve().parents[2]
+    for one in remarks("systems", name):
+        line = (root / one.file).read_text(encoding="utf-8").splitlines()[one.number - 1]
+        assert one.line in line and one.said in line and one.kind in line.lower()
+
+
+def test_remarks_follow_the_parts_that_a_file_names() -> None:
+    own = {one.file for one in remarks("systems", "sn40l-8-3d")}
+    assert {"systems/sn40l-8-3d.yaml", "systems/chips/sn40l.yaml", "systems/stacks/3d-100tbps.yaml"} <= own
+    text = "latency: 900 ns               # unconfirmed: PCIe Gen 4, no published number"
+    found = [one for one in remarks("systems", "sn10-8-ring") if one.line == "latency: 900 ns"]
+    assert [one.said for one in found] == [text.partition("# ")[2]]
+    assert remarks("graphs", "sn10-8-ring") == ()
+
+
+def test_remarks_and_notes_are_in_the_page() -> None:
+    found = remarks("systems", "sn10-8-ring")
+    page = elements(result_report(result("fused"), found, ["Nothing is known of the rest."]))
+    rows = table(page, "Lines of zoo files")[1:]
+    assert [row[2] for row in rows] == [one.line for one in found]
+    assert any(one.text == "Nothing is known of the rest." for one in of(page, "p"))
+
+
+# --- pieces -----------------------------------------------------------------------------------------
+
+WORDS = st.text(st.characters(codec="utf-8", exclude_categories=("Cc", "Cs")), max_size=60)
+
+
+@given(title=WORDS.filter(str.strip), columns=st.lists(WORDS, min_size=1, max_size=3), data=st.data())
+def test_tables_say_exactly_what_they_are_given(title: str, columns: list[str], data: Any) -> None:
+    rows = data.draw(st.lists(st.lists(WORDS, min_size=len(columns), max_size=len(columns)), max_size=3))
+    found = elements(html.table(title, columns, rows, note=title).code)
+    tags = {"div", "table", "caption", "thead", "tbody", "tr", "th", "p"}
+    assert {one.tag for one in found} == tags | ({"td"} if rows else set())
+    assert [one.text for one in of(found, "th")] == columns
+    assert [one.text for one in of(found, "td")] == [text for row in rows for text in row]
+    assert of(found, "caption")[0].text == title == of(found, "div")[0].attributes["aria-label"]
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_numbers_sort_by_their_value(value: float) -> None:
+    (cell,) = of(elements(html.table("t", ["a"], [[html.Cell("shown", value)]]).code), "td")
+    assert float(cell.attributes["data-v"]) == pytest.approx(value, rel=1e-7)
+    assert cell.attributes["class"] == "n"
+
+
+def test_small_svg_keeps_texts_colours_and_references() -> None:
+    figure, ax = plt.subplots(figsize=(3, 2))
+    ax.bar([0, 1], [1, 2], color="#0072B2", hatch="....", edgecolor="black")
+    ax.plot([0, 1], [0, 3], marker="o", label="a < b & c")
+    ax.legend()
+    ax.set_xlabel("time (ms)")
+    made = inline_svg(figure, "one", "bars")
+    whole = elements(made)
+    used = inline_svg(figure, "two", "bars")
+    plt.close(figure)
+    assert {"time (ms)", "a < b & c"} <= {one.text for one in of(whole, "text")}
+    assert "#0072b2" in made and "xmlns" not in made and "<!--" not in made
+    ids = {one.attributes["id"] for one in whole if "id" in one.attributes}
+    assert ids and not ids & {one.attributes["id"] for one in elements(used) if "id" in one.attributes}
+    assert len(made) < 20_000  # Matplotlib's dots alone are 170 kB
+
+
+def test_only_periodic_hatches_are_cut_to_a_tile() -> None:
+    def drawn(places: list[tuple[float, float]]) -> str:
+        marks = " ".join(f"M {x} {y} L {x + 1} {y} L {x} {y + 1} z" for x, y in places)
+        source = f'<svg viewBox="0 0 9 9"><defs><pattern id="h" width="72" height="72"><path d="{marks}"/></pattern>'
+        return minified(f'{source}</defs><rect style="fill: url(#h)"/></svg>', "p", "x")
+
+    grid = [(x, y) for x in range(0, 72, 3) for y in range(0, 72, 6)]
+    (tile,) = of(elements(drawn(grid)), "pattern")
+    assert tile.attributes["width"] == tile.attributes["height"] == "6"
+    scattered = [((7 * i) % 71, (11 * i) % 67) for i in range(40)]
+    (kept,) = of(elements(drawn(scattered)), "pattern")
+    assert kept.attributes["width"] == "72" and kept.children[0].attributes["d"].count("z") == 40
+
+
+def test_texts_of_notebooks_are_escaped_and_short(hostile: Result) -> None:
+    for shown in (hostile, hostile.graph, hostile.system, hostile.score):
+        code = shown._repr_html_()
+        found = elements(code)
+        assert {one.tag for one in found} <= {"table", "caption", "thead", "tbody", "tr", "th", "td"}
+        assert "<script" not in code and "<img" not in code
+    assert all(name in unescape(hostile.graph._repr_html_()) for name in NAMES)
+    many = df.Graph(name="g", kernels=[{"name": f"k{i}", "op": "elementwise", "m": 2, "n": 2} for i in range(500)])
+    assert len(of(elements(many._repr_html_()), "tr")) < 40 and "480 more" in many._repr_html_()

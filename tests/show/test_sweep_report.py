@@ -1,0 +1,90 @@
+"""Reports of sweeps: claims, cells, figures, and errors for wrong columns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+
+pytest.importorskip("matplotlib")
+from pages import check, elements, facts, of, table
+
+from dfopt.documents.study import Claim
+from dfopt.errors import PlanError
+from dfopt.show.report import sweep_report
+
+
+@dataclass
+class Verdict:
+    claim: Claim
+    ours: float | None
+    holds: bool | None
+    cells: str = "2"
+    why: str = ""
+    expected: str = ">= 1"
+
+
+def rows(chips: int = 3, topologies: int = 2) -> list[dict[str, Any]]:
+    return [
+        {
+            "graph": "g", "chip": f"c{i}", "topology": f"t{k}", "status": "optimal", "step_time_s": 1.0 + i * k,
+            "utilization": 0.1 + 0.01 * i * k, "flop_per_s": 1e12 * (i + 1), "price_usd": 100.0 * (i + k + 1),
+            "gap": 0.0, "note": None,
+        }
+        for i in range(chips)
+        for k in range(topologies)
+    ]  # fmt: skip
+
+
+def claim(name: str) -> Claim:
+    return Claim(name=name, value="utilization", at_least=0.1)
+
+
+def test_a_page_has_claims_cells_and_figures() -> None:
+    verdicts = [Verdict(claim("a"), 0.5, True), Verdict(claim("<b>"), 0.05, False, why="too <small>"),
+                Verdict(claim("c"), None, None)]  # fmt: skip
+    page = check(sweep_report("mine", rows(), claims=verdicts, about=[("description", "a <study>")]))
+    found = table(page, "What the source claims")
+    holds = found[0].index("holds")
+    assert [(row[0], row[holds]) for row in found[1:]] == [("a", "yes"), ("<b>", "no"), ("c", "open")]
+    assert facts(page)["claims that hold"] == "1 of 3"
+    assert len(of(page, "svg")) == 2
+    cells = table(page, "Every cell")
+    assert len(cells) == 7 and cells[0][:2] == ["chip", "topology"]
+    assert "graph" not in cells[0] and facts(page)["graph"] == "g"  # the same everywhere
+    assert "note" not in cells[0]  # of no cell
+
+
+def test_cells_without_a_mapping_are_counted_by_message() -> None:
+    some = rows()
+    for row in some[:2]:
+        row |= {"status": "infeasible", "note": "SRAM <short>\nmore", "utilization": None, "flop_per_s": None}
+    page = check(sweep_report("mine", some))
+    assert table(page, "Cells without a mapping")[1:] == [["infeasible", "2", "SRAM <short>"]]
+
+
+def test_many_cells_are_cut_and_the_page_says_so() -> None:
+    page = check(sweep_report("mine", rows(chips=1200)))
+    kept = len(table(page, "Every cell")) - 1
+    assert 20 <= kept < 2400
+    assert any(f"The first {kept} of 2400 cells" in one.text for one in of(page, "p"))
+
+
+def test_a_figure_that_cannot_be_drawn_says_why() -> None:
+    one = rows(chips=1, topologies=1)
+    page = elements(sweep_report("mine", one))
+    assert any("Not shown: heat map: found no axis with more than one label" in p.text for p in of(page, "p"))
+
+
+@pytest.mark.parametrize("option", ["value", "x", "y"])
+def test_a_column_that_is_asked_for_must_be_there(option: str) -> None:
+    with pytest.raises(PlanError, match=f"--{option}: found 'utilisation'.*did you mean 'utilization'"):
+        sweep_report("mine", rows(), **{option: "utilisation"})
+    with pytest.raises(PlanError, match="a column without figures"):
+        sweep_report("mine", rows(), **{option: "status"})
+
+
+def test_no_rows_are_an_error() -> None:
+    with pytest.raises(PlanError, match="without rows"):
+        sweep_report("mine", [])
