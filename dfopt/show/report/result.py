@@ -84,12 +84,15 @@ def result_report(
 
 def _head(result: Result) -> Html:
     score = result.score
-    proven = result.status == "optimal" or (result.gap == 0 and result.status == "gap_reached")
+    # a heat-aware mapping has a proof of its own; the gap of the result is to mappings that ignore heat
+    shown = result if result.heat is None else result.heat
+    proven = shown.status == "optimal" or (shown.gap == 0 and shown.status == "gap_reached")
+    status = ("" if result.heat is None else "heat-aware, ") + _STATUS[shown.status]
     boxes: list[tuple[str, object]] = [
         ("step time", show_unit(result.step_time_s, "time", 6)),
         ("utilization of peak", percent(result.utilization)),
-        ("gap", percent(result.gap)),
-        ("status", mark(_STATUS[result.status], "good" if proven else "open")),
+        ("gap", percent(shown.gap)),
+        ("status", mark(status, "good" if proven else "open")),
         ("bound by", score.bound_by),
         ("tokens per second", _rate(score.tokens_per_s)),
     ]
