@@ -216,9 +216,21 @@ class Result(Document):
         return facts_html(self._facts()) + self.score._partitions_html()
 
     def frame(self) -> Any:
-        """One row per kernel: stage, partition, sharding, tiles, and its partition's times.
+        """One row per kernel, in graph order.
 
-        Returns a :class:`pandas.DataFrame` when pandas is installed, else a list of dicts.
+        Returns
+        -------
+        pandas.DataFrame, or list of dict without pandas
+            ``kernel``; where it runs: ``stage``, ``partition``, ``sharding``, compute ``tiles``; and of its whole
+            partition, for one layer and one microbatch on one chip: ``partition_compute_s``, ``partition_memory_s``,
+            ``partition_network_s``, ``partition_time_s`` (seconds) and ``bound_by``.
+
+        Examples
+        --------
+        >>> import dfopt as df
+        >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+        >>> result.frame()[["kernel", "partition", "sharding", "tiles"]].iloc[0].to_dict()
+        {'kernel': 'Add_Prev_Layer', 'partition': 0, 'sharding': 'none', 'tiles': 1}
         """
         rows = list(self.rows())
         try:
