@@ -29,6 +29,7 @@ Record = Mapping[str, Any]
 _START = f'{{"schema":"{SCHEMA}"'.encode()
 # CRC-32 of the line without it. Lines of before there was one are read too.
 _CHECKSUM = re.compile(rb',"crc32":"([0-9a-f]{8})"\}$')
+_BEFORE = {"schema", "cell", "status", "seconds", "dfopt", "figures", "message"}  # the keys that those may have
 
 
 class Store:
@@ -243,7 +244,8 @@ def _record(line: bytes, path: str | os.PathLike[str], number: int) -> dict[str,
         message = f"line {number}: found {shown(schema)}, expected a record with schema {SCHEMA!r}"
         raise _refused(path, message, "name a store that this version of dfopt wrote")
     whole = schema == SCHEMA and all(isinstance(record.get(key), str) for key in ("cell", "status"))
-    return record if whole and "crc32" not in record else None
+    # without a checksum only what never had one: else its key may be what was damaged
+    return record if whole and (checked is not None or set(record) <= _BEFORE) else None
 
 
 def _refused(path: str | os.PathLike[str], message: str, remedy: str) -> DocumentError:

@@ -103,6 +103,13 @@ def test_a_broken_line_in_the_middle_is_set_aside(path: Path, line: bytes) -> No
     assert sorted(one.name for one in path.parent.iterdir()) == ["runs.jsonl", "runs.jsonl.damaged"]
 
 
+def test_a_flip_in_the_name_of_the_checksum_is_noticed(path: Path) -> None:
+    fill(path, 2)
+    path.write_bytes(path.read_bytes().replace(b'"crc32"', b'"brc32"', 1))
+    with Store(path) as store:
+        assert len(store.records) == 1 and store.set_aside
+
+
 @given(data=st.data())
 def test_a_flipped_bit_anywhere_is_noticed(data: st.DataObject, tmp_path_factory: pytest.TempPathFactory) -> None:
     path = tmp_path_factory.mktemp("flip") / "runs.jsonl"
