@@ -146,7 +146,8 @@ def bounds_of_many(
     refresh = np.full(len(u), refresh_factor(timing, refresh_rate))
     mixed = (reads > 0) & (reads < 1)
     lost = np.maximum(0.0, timing.tRTW + timing.CWL + timing.tBL + timing.tWTR_L - 2 * across)
-    turnaround = np.where(mixed, turn * column / (turn * column + lost), 1.0) if mixed.any() else np.ones(len(u))
+    turned = np.where(mixed, turn, 1.0) * column  # of pure streams the bus turns never: inf / inf
+    turnaround = np.where(mixed, turned / (turned + lost), 1.0)
     busy = limits[:5].min(axis=0) * refresh * turnaround
     limits[5] = np.inf
     bandwidth = busy
@@ -158,7 +159,10 @@ def bounds_of_many(
         bandwidth = busy.copy()
         with np.errstate(divide="ignore"):  # nothing to combine is a bandwidth of 0
             bandwidth[held] = (busy[held] ** -_KNEE + limits[5, held] ** -_KNEE) ** (-1 / _KNEE)
-    binding = np.argmin(np.vstack([limits[:5] * refresh * turnaround, limits[5:]]), axis=0)
+    # what is no limit is none either when refreshes leave no time at all
+    finite = np.isfinite(limits[:5])
+    scaled = np.where(finite, np.where(finite, limits[:5], 0.0) * refresh * turnaround, np.inf)
+    binding = np.argmin(np.vstack([scaled, limits[5:]]), axis=0)
     return ManyBounds(limits, refresh, turnaround, bandwidth, binding)
 
 
