@@ -23,7 +23,9 @@ if TYPE_CHECKING:
     from dfopt.machines.fields import with_fields
     from dfopt.machines.stacks import load_stack, with_stack
     from dfopt.optimizer import Progress, dump_models, optimize
+    from dfopt.optimizer.budgets import Budget, optimize_within
     from dfopt.optimizer.heat import heat_answers
+    from dfopt.optimizer.verify import verify
     from dfopt.physics.cost import system_cost
     from dfopt.show import plots as plot
     from dfopt.studies.runs import Runs
@@ -33,6 +35,7 @@ if TYPE_CHECKING:
 # Name -> module that defines it. Loaded on first use, so that `dfopt --help` does not wait for numpy and HiGHS.
 _HOME = {
     "Assumptions": "documents.assumptions",
+    "Budget": "optimizer.budgets",
     "Chip": "documents.system",
     "Communication": "documents.graph",
     "Dram": "documents.system",
@@ -60,10 +63,12 @@ _HOME = {
     "load_stack": "machines.stacks",
     "load_system": "machines.compose",
     "optimize": "optimizer",
+    "optimize_within": "optimizer.budgets",
     "plot": "show.plots",
     "profile": "documents.assumptions",
     "sweep": "studies.sweep",
     "system_cost": "physics.cost",
+    "verify": "optimizer.verify",
     "with_fields": "machines.fields",
     "with_stack": "machines.stacks",
     "zoo": "documents.zoo",
@@ -71,6 +76,7 @@ _HOME = {
 
 __all__ = [
     "Assumptions",
+    "Budget",
     "Chip",
     "Communication",
     "Dram",
@@ -98,10 +104,12 @@ __all__ = [
     "load_stack",
     "load_system",
     "optimize",
+    "optimize_within",
     "plot",
     "profile",
     "sweep",
     "system_cost",
+    "verify",
     "with_fields",
     "with_stack",
     "zoo",
