@@ -216,6 +216,12 @@ class Graph(Document):
         """Whether the graph has a backward pass or weight updates."""
         return any(kernel.phase != "forward" for kernel in self.kernels)
 
+    def __repr__(self) -> str:
+        times = f", {self.repeat} times" if self.repeat > 1 else ""
+        return f"Graph({self.name}: {len(self.kernels)} kernels{times}, batch {self.batch})"
+
+    __str__ = __repr__  # of a pydantic model it would be every field of every part
+
     def _repr_html_(self) -> str:
         facts = [
             ("graph", f"{self.name}: {self.description}" if self.description else self.name),

@@ -308,6 +308,12 @@ class System(Document):
             raise ValueError(f"{self.name} has no network dim {whole!r}; it has {have}")
         return found if size is None else found.part(size, stride)
 
+    def __repr__(self) -> str:
+        dims = " x ".join(f"{dim.topology} {dim.size}" for dim in self.network) or "no network"
+        return f"System({self.name}: {self.chips} x {self.chip.name}, {dims})"
+
+    __str__ = __repr__  # of a pydantic model it would be every field of every part
+
     def _repr_html_(self) -> str:
         chip, dram = self.chip, self.chip.dram
         capacity = [] if dram.capacity is None else [show_unit(dram.capacity, "bytes")]

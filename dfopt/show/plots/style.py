@@ -55,7 +55,7 @@ class Look(NamedTuple):
 LOOKS: Final = {
     "compute": Look("compute", PALETTE["blue"], ""),
     "memory": Look("DRAM", PALETTE["orange"], "////"),
-    "network": Look("network", PALETTE["green"], "...."),
+    "network": Look("network", PALETTE["green"], "||||"),
     "pause": Look("pause to cool", PALETTE["yellow"], "----"),
     "point_to_point": Look("point to point", PALETTE["purple"], "\\\\\\\\"),
     "fill": Look("pipeline fill", PALETTE["sky"], "xxxx"),
@@ -90,7 +90,11 @@ def drawn(function: Callable[_P, _T]) -> Callable[_P, _T]:
                 f"{function.__name__}: found no matplotlib, which pictures need; pip install 'dfopt[plot]'"
             ) from None
         with mpl.rc_context(cast(Any, _STYLE)):
-            return function(*args, **kwargs)
+            made = function(*args, **kwargs)
+            interactive = mpl.is_interactive()
+        # the first figure of a notebook turns it on, and the end of the context would turn it off again
+        mpl.interactive(interactive)
+        return made
 
     return styled
 
