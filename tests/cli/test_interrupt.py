@@ -114,4 +114,5 @@ def test_the_time_limit_holds(long: tuple[str, ...]) -> None:
 def test_the_time_limit_holds_with_sensitivities(long: tuple[str, ...]) -> None:
     began = time.perf_counter()
     assert spawn(*long, "--time-limit", 3).code == 0
-    assert time.perf_counter() - began < 7
+    # without the limit on them the four re-solves would take 12 s more; on two busy cores it is 9 s with it
+    assert time.perf_counter() - began < 12

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar, cast
 
+import numpy as np
+
 from dfopt.errors import PlanError
 from dfopt.units import Dimension
 from dfopt.units import format as show_unit
@@ -283,7 +285,6 @@ def free_labels(
         How many points have no label: they share one that is full, or found no free place.
     """
     from matplotlib.text import Text
-    from matplotlib.transforms import Bbox
 
     figure = ax.get_figure(root=True)
     assert figure is not None
@@ -301,10 +302,10 @@ def free_labels(
             same[4].append(words)
     half = radius * pixel * 0.8
     middles = [(s[0], s[1]) for s in spots] + [tuple(ax.transData.transform(other)) for other in others]
-    marks = [Bbox.from_extents(a - half, b - half, a + half, b + half) for a, b in middles]
-    taken = [text.get_window_extent(renderer) for text in ax.texts if text.get_text()] + marks
-    lost = 0
-    for *_, x, y, texts in spots:
+    written = [text.get_window_extent(renderer).extents for text in ax.texts if text.get_text()]
+    taken = np.array(written + [(a - half, b - half, a + half, b + half) for a, b in middles]).reshape(-1, 4)
+    lost = sum(min(len(spot[4]), most) for spot in spots[_TRIED:])
+    for *_, x, y, texts in spots[:_TRIED]:
         more = len(texts) - most
         text = ", ".join(texts[:most]) + (f" +{more}" if more > 0 else "")
         lost += max(more, 0)
@@ -320,8 +321,10 @@ def free_labels(
             # without the line to the point, which may pass over anything
             box = Text.get_window_extent(note, renderer)
             inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
-            if inside and not any(box.overlaps(other) for other in taken):
-                taken.append(box)
+            x0, y0, x1, y1 = box.extents
+            apart = (taken[:, 0] > x1) | (taken[:, 2] < x0) | (taken[:, 1] > y1) | (taken[:, 3] < y0)
+            if inside and apart.all():
+                taken = np.vstack([taken, box.extents])
                 break
             note.remove()
         else:
@@ -329,6 +332,7 @@ def free_labels(
     return lost
 
 
+_TRIED: Final = 60  # labels that are tried at most: more are no help to anyone
 _PLACES: Final = (
     (0, 1, "center", "bottom"), (0, -1, "center", "top"), (1, 0, "left", "center"), (-1, 0, "right", "center"),
     (1, 1, "left", "bottom"), (1, -1, "left", "top"), (-1, 1, "right", "bottom"), (-1, -1, "right", "top"),
