@@ -176,7 +176,7 @@ def test_refresh_that_would_alternate_stays_at_the_higher_rate() -> None:
 
 
 def test_refresh_rises_one_step_at_a_time() -> None:
-    """At the normal rate hot enough for eight refreshes, but at four, where the memory is slower, cool enough to stay."""
+    """At the normal rate hot enough for eight refreshes; at four the memory is slower, and cool enough to stay."""
     edge = one(stack(dram=memory(refresh=()))).dram_max_c
     at_four = one(stack(dram=memory(refresh=(RefreshStep(above=1.0, rate=4.0),)))).dram_max_c
     assert edge is not None and at_four is not None and at_four < edge
