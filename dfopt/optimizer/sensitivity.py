@@ -32,7 +32,7 @@ def sensitivities(graph: Graph, system: System, best: Solved, options: Options) 
         if search.best is None:
             continue
         # the winning mapping runs on the better machine too: a search cut short is never below it
-        same = evaluate(best.mapping, graph, changed, options.assumptions)
+        same = evaluate(best.mapping, graph, changed, options.assumptions, physical=False)
         time_s = min(search.best.score.step_time_s, same.step_time_s if same.feasible else float("inf"))
         proven = not any(record.status in ("limit", "not_reached") for record in search.records)
         found.append(

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-
 from rich import box
 from rich.console import Group, RenderableType
 from rich.table import Table
 
 from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import Bond, HtcPackage, TileGrid
+from dfopt.show.tables import _facts
 from dfopt.units import format as show_unit
 
 __all__ = ["stack_report"]
@@ -20,15 +19,6 @@ def stack_report(stack: Stack) -> RenderableType:
     return Group(
         _facts(_head(stack)), "", _dies(stack), "", _facts([*_memory(stack), *_cooling(stack), *_power(stack)])
     )
-
-
-def _facts(rows: Iterable[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, value in rows:
-        table.add_row(name, value)
-    return table
 
 
 def _head(stack: Stack) -> list[tuple[str, str]]:
