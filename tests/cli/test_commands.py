@@ -5,10 +5,8 @@ from __future__ import annotations
 import json
 import re
 import shlex
-import statistics
 import subprocess
 import sys
-import time
 from pathlib import Path
 from typing import Any
 
@@ -414,15 +412,6 @@ def test_help_everywhere(words: str) -> None:
     assert short.out == long.out
     assert "Usage: " in short.out
     assert max(len(line) for line in short.out.splitlines()) <= 80
-
-
-def test_help_is_quick() -> None:
-    took = []
-    for _ in range(5):
-        began = time.perf_counter()
-        assert spawn("--help").code == 0
-        took.append(time.perf_counter() - began)
-    assert statistics.median(took) < 0.8  # 0.2 s on an idle machine; the promise is 0.4 s
 
 
 @pytest.mark.parametrize("columns", ["80", "140"])

@@ -13,6 +13,7 @@ from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from busy import BUSY
 from cli_tools import SMALL_SRAM, Data, command, spawn, wide_graph, write
 
 
@@ -44,7 +45,7 @@ def interrupt(running: subprocess.Popen[str], within: float) -> tuple[str, str]:
 def test_ctrl_c_prints_the_best_so_far(long: tuple[str, ...]) -> None:
     with process(*long, "--time-limit", 60) as running:
         time.sleep(4)
-        out, err = interrupt(running, 3)
+        out, err = interrupt(running, BUSY)
         assert running.returncode == 0, err
     data: Data = json.loads(out)
     assert data["status"] in ("interrupted_with_solution", "optimal")
@@ -69,7 +70,7 @@ def test_ctrl_c_while_plans_are_prepared(long: tuple[str, ...], after: float) ->
     with process(*long, "--time-limit", 15) as running:
         imports_have_begun(running)
         time.sleep(after)
-        _, err = interrupt(running, 5)  # HiGHS may sit in a root LP that hears no interrupt for 1.5 s
+        _, err = interrupt(running, BUSY)  # HiGHS may sit in a root LP that hears no interrupt for 1.5 s
         assert running.returncode in (0, 5)
         assert "Traceback" not in err
 
@@ -77,7 +78,7 @@ def test_ctrl_c_while_plans_are_prepared(long: tuple[str, ...], after: float) ->
 def test_ctrl_c_during_start_up_shows_no_traceback(long: tuple[str, ...]) -> None:
     with process(*long) as running:
         imports_have_begun(running)
-        out, err = interrupt(running, 5)
+        out, err = interrupt(running, BUSY)
     assert (running.returncode, out) == (5, "")
     assert err == "dfopt: interrupted before the first mapping was found\n"
 
@@ -104,15 +105,15 @@ def test_quiet_is_quiet(long: tuple[str, ...]) -> None:
 def test_the_time_limit_holds(long: tuple[str, ...]) -> None:
     began = time.perf_counter()
     answer = spawn(*long, "--time-limit", 3, "--no-sensitivity")
-    assert time.perf_counter() - began < 7
+    assert time.perf_counter() - began < 3 + BUSY
     data = json.loads(answer.out)
     assert data["status"] == "limit_with_solution"
     assert data["gap"] > 0
-    assert data["seconds"] < 5
+    assert data["seconds"] < 3 + BUSY
 
 
 def test_the_time_limit_holds_with_sensitivities(long: tuple[str, ...]) -> None:
     began = time.perf_counter()
     assert spawn(*long, "--time-limit", 3).code == 0
-    # without the limit on them the four re-solves would take 12 s more; on two busy cores it is 9 s with it
-    assert time.perf_counter() - began < 12
+    # without the limit on them the four re-solves would take 12 s more, and longer where the machine is busy
+    assert time.perf_counter() - began < 3 + BUSY

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from busy import BUSY
 
 from dfopt.milp import Model, Termination, TracePoint, engine, solve, worker
 
@@ -46,7 +47,7 @@ def test_limit_with_solution() -> None:
     began = time.perf_counter()
     s = solve(m, time_limit=1.0)
     took = time.perf_counter() - began
-    assert 0.9 <= took <= 2.5
+    assert 0.9 <= took <= 1.0 + BUSY
     assert s.termination is Termination.LIMIT_WITH_SOLUTION and not s.proven
     assert s.x is not None and m.violation(s.x) <= 1e-6
     assert s.bound < s.objective and s.gap > 0.0 and s.nodes > 0
@@ -57,7 +58,7 @@ def test_limit_with_solution() -> None:
 def test_limit_without_solution() -> None:
     began = time.perf_counter()
     s = solve(market_split(6, 50, slack=False), time_limit=0.7)
-    assert time.perf_counter() - began <= 2.2
+    assert time.perf_counter() - began <= 0.7 + BUSY
     assert s.termination is Termination.LIMIT_NO_SOLUTION
     assert s.x is None and s.objective == float("inf") and s.gap == float("inf")
 
@@ -76,7 +77,7 @@ def test_partial_start_does_not_eat_the_limit_nor_fake_a_bound() -> None:
     m = market_split()
     began = time.perf_counter()
     s = solve(m, time_limit=1.0, start=m.start({"x": np.r_[np.ones(3), np.full(37, np.nan)]}))
-    assert time.perf_counter() - began <= 2.5
+    assert time.perf_counter() - began <= 1.0 + BUSY
     assert s.termination is Termination.LIMIT_WITH_SOLUTION and s.bound <= 1.0
     assert max(p.bound for p in s.trace) <= 1.0
     check_trace(s.trace)
@@ -88,7 +89,7 @@ def test_ctrl_c_returns_the_incumbent() -> None:
     began = time.perf_counter()
     s = solve(market_split(), time_limit=20.0)
     timer.join()
-    assert time.perf_counter() - began <= 2.5
+    assert time.perf_counter() - began <= 0.5 + BUSY
     # HiGHS heard the request itself; it was not merely left running
     assert len(worker._abandoned) == left_behind
     assert s.termination is Termination.INTERRUPTED_WITH_SOLUTION and s.x is not None
@@ -112,12 +113,10 @@ def make_deaf(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
 def test_deaf_solver_is_abandoned_with_its_incumbent(monkeypatch: pytest.MonkeyPatch) -> None:
     make_deaf(monkeypatch, 5.0)
     m = market_split()
-    began = time.perf_counter()
     s = solve(m, time_limit=0.5)
-    assert time.perf_counter() - began <= 0.5 + worker.GRACE + 0.5
+    assert any(thread.is_alive() for thread in worker._abandoned)  # nobody waited for it
     assert s.termination is Termination.LIMIT_WITH_SOLUTION
     assert s.x is not None and m.violation(s.x) <= 1e-6
-    assert worker._abandoned
     for thread in worker._abandoned:
         thread.join()
 
@@ -140,8 +139,6 @@ def test_progress_comes_from_the_calling_thread() -> None:
     assert min(objectives) == pytest.approx(s.objective, abs=1e-6)
     # quiet half seconds are reported, busy ones not ten times each
     assert len(seen) >= 2 and len(seen) <= len(s.trace) + 6
-    gaps = np.diff([p.seconds for _, p in seen])
-    assert gaps.max() <= 0.9
 
 
 def test_failing_progress_stops_the_solve() -> None:
@@ -151,7 +148,7 @@ def test_failing_progress_stops_the_solve() -> None:
     began = time.perf_counter()
     with pytest.raises(LookupError, match="display gone"):
         solve(market_split(), time_limit=20.0, progress=fail)
-    assert time.perf_counter() - began <= 2.5
+    assert time.perf_counter() - began <= BUSY
 
 
 def test_large_lp_hears_the_limit() -> None:
@@ -163,7 +160,7 @@ def test_large_lp_hears_the_limit() -> None:
     m.minimize([(x, rng.random(3000))])
     began = time.perf_counter()
     s = solve(m, time_limit=0.4)
-    assert time.perf_counter() - began <= 2.4
+    assert time.perf_counter() - began <= 0.4 + BUSY
     # a fast machine may be done; whoever is not says that the limit came first
     limited = (Termination.LIMIT_NO_SOLUTION, Termination.LIMIT_WITH_SOLUTION)
-    assert s.termination in limited or (s.termination is Termination.OPTIMAL and s.seconds < 2.4)
+    assert s.termination in limited or (s.termination is Termination.OPTIMAL and s.seconds < 0.4 + BUSY)

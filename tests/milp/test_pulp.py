@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from busy import BUSY
 from test_limits import check_trace, market_split, press_ctrl_c
 from test_solve import cover
 
@@ -47,7 +48,7 @@ def at_work(folder: Path) -> list[int]:
 def assert_nothing_left(folder: Path) -> None:
     assert list(folder.iterdir()) == []
     if sys.platform == "linux":
-        until = time.perf_counter() + 2.0  # what was killed is gone when the kernel gets round to it
+        until = time.perf_counter() + BUSY  # what was killed is gone when the kernel gets round to it
         while at_work(folder) and time.perf_counter() < until:
             time.sleep(0.02)
         assert at_work(folder) == []
@@ -222,7 +223,7 @@ def test_limit_with_solution(solver: str, place: Path) -> None:
     start = m.start({"x": np.zeros(40)})
     began = time.perf_counter()
     s = solve(m, solver=solver, time_limit=1.0, start=start)
-    assert time.perf_counter() - began <= 3.0
+    assert time.perf_counter() - began <= 1.0 + BUSY
     # both call it optimal in PuLP's words
     assert s.termination is Termination.LIMIT_WITH_SOLUTION and s.x is not None and m.violation(s.x) <= 1e-6
     assert s.trace[0].objective == pytest.approx(m.arrays().row_lower.sum())
@@ -232,13 +233,13 @@ def test_limit_with_solution(solver: str, place: Path) -> None:
 
 def test_limit_without_solution() -> None:
     s = solve(market_split(6, 50, slack=False), solver=CBC, time_limit=0.7)
-    assert s.seconds <= 2.7 and s.termination is Termination.LIMIT_NO_SOLUTION and s.x is None
+    assert s.seconds <= 0.7 + BUSY and s.termination is Termination.LIMIT_NO_SOLUTION and s.x is None
 
 
 def test_no_time_at_all() -> None:
     m = cover()
     s = solve(m, solver=CBC, time_limit=0.0, start=np.ones(30))
-    assert s.seconds <= 2.0
+    assert s.seconds <= BUSY
     if s.termination is not Termination.OPTIMAL:  # on a busy machine it is done before anyone looks
         assert s.termination is Termination.LIMIT_WITH_SOLUTION and s.bound == -np.inf
     assert s.objective >= 25.0  # what it was given, or the optimum
@@ -252,7 +253,7 @@ def test_deaf_solver_is_killed_with_all_it_started(
     for start in (m.start({"x": np.zeros(40)}), None):
         began = time.perf_counter()
         s = solve(m, solver=CBC, time_limit=0.5, start=start)
-        assert time.perf_counter() - began <= 2.5
+        assert time.perf_counter() - began <= 0.5 + BUSY
         kept = Termination.LIMIT_NO_SOLUTION if start is None else Termination.LIMIT_WITH_SOLUTION
         assert s.termination is kept and s.bound == -np.inf
         assert_nothing_left(place)
@@ -264,7 +265,7 @@ def test_ctrl_c(place: Path) -> None:
     began = time.perf_counter()
     s = solve(m, solver=CBC, time_limit=30.0, start=m.start({"x": np.zeros(40)}))
     timer.join()
-    assert time.perf_counter() - began <= 3.0
+    assert time.perf_counter() - began <= 1.0 + BUSY
     assert s.termination is Termination.INTERRUPTED_WITH_SOLUTION and s.x is not None and m.violation(s.x) <= 1e-6
     check_trace(s.trace)
     assert_nothing_left(place)
@@ -300,16 +301,19 @@ def test_failing_progress_stops_the_solve(place: Path) -> None:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="looks into /proc")
 def test_nothing_outlives_a_killed_parent(tmp_path: Path) -> None:
-    code = "import sys; sys.path.insert(0, sys.argv[1])\nfrom test_limits import market_split\n"
+    code = "import sys; sys.path[:0] = sys.argv[1:]\nfrom test_limits import market_split\n"
     code += "from dfopt.milp import solve\nsolve(market_split(), solver='pulp:CBC')"
-    here = str(Path(__file__).parent)
-    parent = subprocess.Popen([sys.executable, "-c", code, here], env=os.environ | {"TMPDIR": str(tmp_path)})
+    here = Path(__file__).parent
+    parent = subprocess.Popen(
+        [sys.executable, "-c", code, here, here.parent], env=os.environ | {"TMPDIR": str(tmp_path)}
+    )
     until = time.monotonic() + 20.0
     while len(at_work(tmp_path)) < 2 and time.monotonic() < until:  # PuLP and CBC
         time.sleep(0.05)
     assert len(at_work(tmp_path)) == 2
     parent.send_signal(signal.SIGKILL)
     parent.wait()
+    until = time.monotonic() + 20.0
     while (at_work(tmp_path) or any(tmp_path.iterdir())) and time.monotonic() < until:
         time.sleep(0.05)
     assert_nothing_left(tmp_path)
