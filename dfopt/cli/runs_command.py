@@ -36,7 +36,7 @@ def runs(
         import sys
 
         from dfopt.errors import PlanError
-        from dfopt.studies.listing import listing, narrowed
+        from dfopt.studies.listing import damage, listing, narrowed
         from dfopt.studies.store import read_records, write_new
 
         check_output("--csv", csv, (".csv", ".txt"))
@@ -47,6 +47,8 @@ def runs(
         if columns is not None and not all(wanted):
             raise PlanError(f"--columns: found {columns!r}, expected names with commas between them, such as tp,pp")
         frame = narrowed(listing(stores, study), where, wanted, sort)
+        if said := damage(stores):
+            typer.echo(f"dfopt: {said}", err=True)
         if csv is not None:
             frame.to_csv(csv, index=False)
         if parquet is not None:
@@ -62,24 +64,28 @@ def runs(
         elif csv is None and parquet is None and merge is None:
             from dfopt.show.tables import print_to
 
-            print_to(sys.stdout, _table(frame if wanted else _brief(frame)), max(160, 40 * len(wanted)))
+            title = f"{len(frame)} record{'' if len(frame) == 1 else 's'}"
+            print_to(sys.stdout, frame_table(frame if wanted else _brief(frame), title), max(160, 40 * len(wanted)))
 
 
 def _brief(frame: Any) -> Any:
     """The axes with more than one label, and the figures that are looked at first; no column without a value."""
     from dfopt.documents.study_columns import COLUMNS
 
+    if not len(frame):
+        return frame[[name for name in ("graph", "system", "status") if name in frame.columns]]
     axes = [name for name in frame.columns if name not in COLUMNS and frame[name].nunique(dropna=False) > 1]
     known = [name for name in _SHOWN if name in frame.columns and frame[name].notna().any()]
     return frame[[*axes, *known]]
 
 
-def _table(frame: Any) -> Any:
+def frame_table(frame: Any, title: str) -> Any:
+    """A frame as a table for the terminal."""
     from rich import box
     from rich.table import Table
 
     table = Table(
-        title=f"{len(frame)} record{'' if len(frame) == 1 else 's'}", title_justify="left", box=box.SIMPLE_HEAD,
+        title=title, title_justify="left", box=box.SIMPLE_HEAD,
         show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
     )  # fmt: skip
     for name in frame.columns:

@@ -3,20 +3,19 @@
 from __future__ import annotations
 
 import json
-import shutil
 import sys
-import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any, TextIO
 
-from dfopt.errors import PlanError
+from dfopt.cli.sweep_progress import SweepProgress
+from dfopt.documents.study import Study
+from dfopt.errors import PlanError, did_you_mean
 from dfopt.studies.claims import Verdict
 from dfopt.studies.runs import Runs, check_writable
 from dfopt.studies.shard import Shard
-from dfopt.studies.store import Record
 
-__all__ = ["Progress", "run_sweep"]
+__all__ = ["run_sweep"]
 
 _PLAIN_WIDTH = 160  # of tables that go to a file or a pipe: claims say why in a column of their own
 
@@ -34,6 +33,7 @@ def run_sweep(
     heat_maps: Sequence[str] = (),
     retry: bool = False,
     no_solve: bool = False,
+    dry_run: bool = False,
     check: bool = False,
     as_json: bool = False,
     quiet: bool = False,
@@ -64,6 +64,8 @@ def run_sweep(
         Solve failed cells again.
     no_solve : bool
         Report only what the store has.
+    dry_run : bool
+        List the cells, and what the store has of them if there is one; solve and write nothing.
     check : bool
         Exit with 1 unless every claim holds.
     as_json : bool
@@ -84,25 +86,32 @@ def run_sweep(
     DfoptError
         If the study, the store or an option is not what it must be.
     """
-    from dfopt.studies.sweep import collect, sweep
+    from dfopt.studies.sweep import collect, load_study, sweep
 
     stream = out if out is not None else sys.stdout
     part = "" if shard is None else f".{Shard.parse(shard).suffix}"
     path = store or f"{Path(study).stem}.runs{part}.jsonl"
-    maps = [_heat_map(text) for text in heat_maps]
+    document = load_study(study)[0]
+    maps = [_heat_map(text, document) for text in heat_maps]
+    if dry_run:
+        beside = {"--csv": csv, "--parquet": parquet, "--results": results, "--heat-map": maps, "--check": check}
+        if others := [option for option, given in beside.items() if given]:
+            raise PlanError(f"--dry-run: it only lists cells, leave out {', '.join(others)}, or use --no-solve instead")
+        runs = collect(study, *([path] if store is not None or Path(path).exists() else []))
+        return _list(runs, Shard.parse(shard) if shard is not None else None, as_json, stream)
     for file in (csv, parquet):
         if file is not None:
             check_writable(file)
-    line = Progress(quiet=quiet)
+    view = SweepProgress(quiet=quiet)
     if no_solve:
         runs = collect(study, path)
     else:
         try:
             runs = sweep(
-                study, jobs=jobs, cluster=cluster, shard=shard, store=path, results=results, retry=retry, progress=line
+                study, jobs=jobs, cluster=cluster, shard=shard, store=path, results=results, retry=retry, progress=view
             )
         finally:
-            line.close()
+            view.close()
     if csv is not None:
         runs.to_csv(csv)
     if parquet is not None:
@@ -146,72 +155,36 @@ def _claim(one: Verdict) -> dict[str, Any]:
     }
 
 
-def _heat_map(text: str) -> tuple[str, str]:
-    value, colon, columns = text.partition(":")
-    if not value or (colon and not columns):
+def _list(runs: Runs, share: Shard | None, as_json: bool, stream: TextIO) -> int:
+    """The cells of a study, or of a share of it: their labels, and the status of each."""
+    frame = runs.frame()
+    axes = [name for name in runs.study.axis_columns if frame[name].nunique(dropna=False) > 1 or name == "graph"]
+    if share is not None:
+        frame = frame[frame["cell"].isin(share.share(cell.key for cell in runs.cells))]
+    listed = frame[[*axes, "status", "cell"]]
+    if as_json:
+        rows = listed.astype(object).where(listed.notna(), None).to_dict("records")
+        json.dump({"study": runs.study.name, "notes": list(runs.notes), "cells": rows}, stream, indent=1)
+        stream.write("\n")
+        return 0
+    from dfopt.cli.runs_command import frame_table
+    from dfopt.show.tables import print_to
+
+    of_share = "" if share is None else f", {len(listed)} of them in this share"
+    print_to(stream, frame_table(listed, f"{runs}{of_share}"), _PLAIN_WIDTH)
+    for note in runs.notes:
+        print(note, file=stream)
+    return 0
+
+
+def _heat_map(text: str, study: Study) -> tuple[str, str]:
+    """Figure and axis of a heat map, checked before the work and not after it."""
+    value, colon, axis = text.partition(":")
+    if not value or (colon and not axis):
         raise PlanError(f"--heat-map: found {text!r}, expected FIGURE or FIGURE:AXIS, such as utilization:topology")
-    return value, columns or "topology"
-
-
-class Progress:
-    """One line on stderr, rewritten as cells end; nothing where stderr is no terminal.
-
-    Examples
-    --------
-    >>> import io
-    >>> Progress(stream=io.StringIO())(0, 8, None)  # no terminal: it says nothing
-    """
-
-    def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
-        self._stream = stream if stream is not None else sys.stderr
-        self._quiet = quiet or not self._stream.isatty()
-        self._began = time.perf_counter()
-        self._start = 0
-        self._lost = 0
-        self._worst = 0.0
-        self._width = 0
-
-    def __call__(self, done: int, whole: int, record: Record | None) -> None:
-        """Take how many cells are done, of all, and the record that just came."""
-        if record is None:
-            self._began, self._start = time.perf_counter(), done
-        else:
-            self._lost += "figures" not in record
-            self._worst = max(self._worst, (record.get("figures") or {}).get("gap") or 0.0)
-        if not self._quiet:
-            self._show(self._text(done, whole, time.perf_counter() - self._began))
-
-    def _text(self, done: int, whole: int, spent: float) -> str:
-        parts = [f"{done}/{whole} cells"]
-        if self._lost:
-            parts.append(f"{self._lost} without a mapping")
-        if self._worst:
-            parts.append(f"worst gap {100 * self._worst:.2g} %")
-        parts.append(_time(spent))
-        new = done - self._start
-        if new and spent > 0:
-            parts.append(f"{new / spent:.3g} cells/s" if new >= spent else f"{_time(spent / new)} per cell")
-            if done < whole:
-                parts.append(f"about {_time(spent / new * (whole - done))} left")
-        return ", ".join(parts)
-
-    def _show(self, text: str) -> None:
-        # a line that is as wide as the terminal wraps, and cannot be rewritten
-        text = text[: max(shutil.get_terminal_size().columns - 1, 20)]
-        self._stream.write("\r" + text.ljust(self._width))
-        self._stream.flush()
-        self._width = len(text)
-
-    def close(self) -> None:
-        """Clear the line."""
-        if self._width:
-            self._stream.write("\r" + " " * self._width + "\r")
-            self._stream.flush()
-            self._width = 0
-
-
-def _time(seconds: float) -> str:
-    """Seconds in words a person reads at a glance."""
-    if seconds < 120:
-        return f"{seconds:.3g} s" if seconds < 10 else f"{seconds:.0f} s"
-    return f"{seconds / 60:.0f} min" if seconds < 7200 else f"{seconds / 3600:.1f} h"
+    axis = axis or "topology"
+    for found, what, known in ((value, "figure", study.figure_columns), (axis, "axis", study.axis_columns)):
+        if found not in known:
+            remedy = did_you_mean(found, known, f"one of {', '.join(known)}")
+            raise PlanError(f"--heat-map: found {found!r}, no {what} of the study's frame; {remedy}")
+    return value, axis

@@ -1,4 +1,4 @@
-"""A study: a grid of graphs, systems, assumptions and options, and the claims to be checked on its results."""
+"""A study: a grid of graphs, systems, parameters, assumptions and limits, and the claims to be checked on it."""
 
 from __future__ import annotations
 
@@ -6,22 +6,21 @@ import keyword
 from collections.abc import Iterable, Iterator
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
 from dfopt.documents.base import Document, Part, problem
-from dfopt.documents.mapping import Sharding
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.documents.study_expressions import check_expression
+from dfopt.documents.study_options import Label, LimitsEntry, SolveOptions
 from dfopt.errors import did_you_mean, json_path
-from dfopt.units import Seconds
 
-Label = Annotated[str, Field(min_length=1, max_length=200)]
 Aggregate = Literal[
     "mean", "geometric_mean", "median", "min", "max",
     "mean_of_ratios", "geometric_mean_of_ratios", "min_of_ratios", "max_of_ratios", "argmax", "argmin",
 ]  # fmt: skip
 TARGETS = ("graph", "system", "assumptions", "options")
+Value = str | bool | int | float
 
 
 class GraphEntry(Part):
@@ -89,24 +88,6 @@ class AssumptionsEntry(Part):
     graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
 
 
-class SolveOptions(Part):
-    """What every cell is solved with; the same as the keyword arguments of ``dfopt.optimize``."""
-
-    tp: int | None = Field(default=None, ge=1)
-    pp: int | None = Field(default=None, ge=1)
-    dp: int | None = Field(default=None, ge=1)
-    tp_dims: tuple[str, ...] | None = None
-    pp_dims: tuple[str, ...] | None = None
-    dp_dims: tuple[str, ...] | None = None
-    p_max: int | None = Field(default=None, ge=1)
-    formulation: Literal["auto", "assignment", "columns"] = "auto"
-    gap: float = Field(default=0.0, ge=0.0, le=1.0)
-    time_limit: Seconds = Field(default=60.0, ge=0.1)
-    solver: str = "highs"
-    pin_partition: dict[str, int] = Field(default_factory=dict)
-    pin_sharding: dict[str, Sharding] = Field(default_factory=dict)
-
-
 class AxisValue(Part):
     """One value of a named axis: what the frame shows, and the fields it sets."""
 
@@ -168,8 +149,9 @@ class Claim(Part):
 class Study(Document):
     """A grid of cells to solve, and claims to check on the frame of their results.
 
-    The cells are the product graphs x systems x assumptions x axes, less what the filters drop, and less systems and
-    assumptions that are for other graphs.
+    The cells are the product graphs x systems x parameters x assumptions x limits x axes, less what the filters
+    drop, and less systems, assumptions and limits that are for other graphs. Each parameter is an axis of its own;
+    a named axis sets several fields at once, or fields of systems, assumptions and options.
 
     Examples
     --------
@@ -177,10 +159,12 @@ class Study(Document):
     ...     name="ring",
     ...     graphs=[{"graph": "gpt2-small"}],
     ...     systems=[{"system": "sn10-8-ring"}],
+    ...     parameters={"batch": [8, 64]},
+    ...     limits=[{"time_limit": "1 s", "label": "quick"}, {"time_limit": "60 s", "gap": 1e-3}],
     ...     axes={"degree": [{"label": 8, "set": {"options.tp": 8}}, {"label": 4, "set": {"options.tp": 4}}]},
     ... )
-    >>> study.columns[:3], study.axes["degree"][1].label
-    (('graph', 'system', 'chip'), 4)
+    >>> study.axis_columns[-4:], study.limits[1].name
+    (('assumptions', 'batch', 'limits', 'degree'), '60 s, gap 0.1 %')
     """
 
     SCHEMA: ClassVar[str] = "dfopt/study/1"
@@ -190,7 +174,11 @@ class Study(Document):
     source: str = ""
     graphs: tuple[GraphEntry, ...]
     systems: tuple[Systems, ...]
+    parameters: dict[str, tuple[Value, ...]] = Field(
+        default_factory=dict, description="parameter of the graphs' workloads -> its values"
+    )
     assumptions: tuple[AssumptionsEntry, ...] = (AssumptionsEntry(),)
+    limits: tuple[LimitsEntry, ...] = Field(default=(), description="none = as the options say")
     options: SolveOptions = SolveOptions()
     axes: dict[str, tuple[AxisValue, ...]] = Field(default_factory=dict)
     filters: tuple[Filter, ...] = ()
@@ -202,42 +190,61 @@ class Study(Document):
 
     @property
     def axis_columns(self) -> tuple[str, ...]:
-        """Columns that tell the cells apart: the built-in ones and the named axes."""
-        return (*AXIS_COLUMNS, *self.axes)
+        """Columns that tell the cells apart: the built-in ones, parameters, limits if given, and the named axes."""
+        return (*AXIS_COLUMNS, *self.parameters, *(("limits",) if self.limits else ()), *self.axes)
 
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns of the frame."""
         return (*self.axis_columns, *COLUMNS)
 
+    @property
+    def figure_columns(self) -> tuple[str, ...]:
+        """Columns that are numbers, found by the solves."""
+        return tuple(name for name in COLUMNS if name not in TEXT_COLUMNS)
+
+    @field_validator("graphs", "systems", "assumptions", mode="before")
+    @classmethod
+    def _no_bare_names(cls, value: Any, info: ValidationInfo) -> Any:
+        key = {"graphs": "graph", "systems": "system", "assumptions": "profile"}[str(info.field_name)]
+        for i, entry in enumerate(value if isinstance(value, list | tuple) else ()):
+            if isinstance(entry, str):
+                raise problem(f"found {entry!r}, expected a mapping", f"write {{{key}: {entry}}}", f"$[{i}]")
+        return value
+
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
         for place, values in self._sets():
             _check_targets(place, values)
-        for name, points in self.axes.items():
-            where = json_path("axes", name)
+        texts = set(TEXT_COLUMNS) | ({"limits"} if self.limits else set())
+        for key, name, labels in self._named():
+            where = json_path(key, name)
+            remedy = "choose another name" if key == "axes" else f"make it an axis that sets graph.{name}"
             if not name.isidentifier() or keyword.iskeyword(name):
                 raise problem(f"found the axis {name!r}, expected a word", "use letters, digits and _", where)
-            if name in AXIS_COLUMNS or name in COLUMNS:
-                raise problem(f"the frame has a column {name!r} already", "choose another name", where)
-            if not points:
+            if self.columns.count(name) > 1:
+                raise problem(f"the frame has a column {name!r} already", remedy, where)
+            if not labels:
                 raise problem("an axis without values", "give one or more values, or leave it out", where)
-            _check_distinct(where, (point.label for point in points))
-            if len({isinstance(point.label, str) for point in points}) > 1:
+            _check_distinct(where, labels)
+            if len({isinstance(label, str) for label in labels}) > 1:
                 raise problem("labels are text and numbers mixed", "use one kind, so that they sort", where)
+            if isinstance(labels[0], str):
+                texts.add(name)
+        for where, by in self._given_twice():
+            raise problem(f"{by} give it too", "leave it out here, or there", where)
         for where, group, may_be_empty in self._labelled():
             if not group and not may_be_empty:
                 raise problem("found an empty list, expected one or more entries", "each list is multiplied", where)
             _check_distinct(where, group)
         known = {entry.label or entry.graph for entry in self.graphs}
-        for key, entries in (("systems", self.systems), ("assumptions", self.assumptions)):
+        for key, entries in (("systems", self.systems), ("assumptions", self.assumptions), ("limits", self.limits)):
             for i, entry in enumerate(entries):
                 for name in entry.graphs:
                     if name not in known:
                         where = json_path(key, i, "graphs")
                         remedy = did_you_mean(name, known, f"labels: {', '.join(sorted(known))}")
                         raise problem(f"found {name!r}, expected the label of a graph", remedy, where)
-        texts = {*TEXT_COLUMNS, *(name for name, points in self.axes.items() if isinstance(points[0].label, str))}
         for i, rule in enumerate(self.filters):
             _check(json_path("filters", i, "drop"), rule.drop, "condition", self.axis_columns)
         for i, claim in enumerate(self.claims):
@@ -254,6 +261,31 @@ class Study(Document):
         _check_distinct("$.claims", (claim.name for claim in self.claims))
         return self
 
+    def _named(self) -> Iterator[tuple[str, str, list[str | int | float]]]:
+        """Parameters and axes: the key of the document, the name, and the labels."""
+        for name, values in self.parameters.items():
+            yield "parameters", name, [label_of_value(value) for value in values]
+        for name, points in self.axes.items():
+            yield "axes", name, [point.label for point in points]
+
+    def _given_twice(self) -> Iterator[tuple[str, str]]:
+        """Places of what parameters or limits give too: which of them counts would be a guess."""
+        limits = dict.fromkeys(name for entry in self.limits for name in entry.given)
+        for name in limits:
+            # a value as the default is what a file says that was written by dump
+            if getattr(self.options, name) != SolveOptions.model_fields[name].default:
+                yield json_path("options", name), "$.limits"
+        for i, graph in enumerate(self.graphs):
+            yield from (
+                (json_path("graphs", i, "options", name), "$.limits") for name in limits if name in graph.options
+            )
+            both = (name for name in self.parameters if name in graph.parameters)
+            yield from ((json_path("graphs", i, "parameters", name), "$.parameters") for name in both)
+        taken = {f"options.{name}": "$.limits" for name in limits}
+        taken |= {f"graph.{name}": "$.parameters" for name in self.parameters}
+        for place, values in self._sets():
+            yield from ((f"{place}[{key!r}]", taken[key]) for key in values if key in taken)
+
     def _sets(self) -> Iterator[tuple[str, dict[str, Any]]]:
         for name, points in self.axes.items():
             for i, point in enumerate(points):
@@ -267,6 +299,8 @@ class Study(Document):
         for graph in (entry.label or entry.graph for entry in self.graphs):
             mine = [entry for entry in self.assumptions if not entry.graphs or graph in entry.graphs]
             yield "$.assumptions", [entry.label or entry.profile for entry in mine], True
+            bounds = [entry for entry in self.limits if not entry.graphs or graph in entry.graphs]
+            yield "$.limits", [entry.name for entry in bounds], True
             given = [entry for entry in self.systems if not entry.graphs or graph in entry.graphs]
             yield "$.systems", [entry.label or entry.system for entry in given if isinstance(entry, SystemEntry)], True
         for i, entry in enumerate(self.systems):
@@ -279,6 +313,11 @@ class Study(Document):
 def label_of(choice: str | PartChoice) -> str:
     """What the frame calls a part: its label, or its name."""
     return choice if isinstance(choice, str) else choice.label
+
+
+def label_of_value(value: Value) -> str | int | float:
+    """What the frame calls a value of a parameter: itself, and true and false in words."""
+    return str(value).lower() if isinstance(value, bool) else value
 
 
 def _check_targets(where: str, values: dict[str, Any]) -> None:

@@ -14,7 +14,8 @@ from pydantic import ValidationError
 
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Graph
-from dfopt.documents.study import AssumptionsEntry, AxisValue, GraphEntry, SolveOptions, Study
+from dfopt.documents.study import AssumptionsEntry, GraphEntry, Study, label_of_value
+from dfopt.documents.study_options import SolveOptions
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, GraphError, Issue, SystemSpecError, json_path, shown
 from dfopt.machines.fields import with_fields
@@ -87,7 +88,7 @@ def expand(study: Study, folder: Path | None = None, path: str = "") -> tuple[Ce
     for i, entry in enumerate(study.graphs):
         label = entry.label or entry.graph
         if not any(cell.axes["graph"] == label for cell in cells):
-            message = f"no system or no assumptions are for the graph {label!r}"
+            message = f"no system, no assumptions or no limits are for the graph {label!r}"
             raise DocumentError(
                 name, [Issue(json_path("graphs", i), message, "add it to their graphs, or leave it out")]
             )
@@ -109,13 +110,15 @@ class _Grid:
     def cells(self) -> Iterator[Cell]:
         study = self.study
         listed = machines(study.systems, self.folder, self.path)
-        points = [[(name, i, point) for i, point in enumerate(values)] for name, values in study.axes.items()]
-        for (g, graph), machine, (a, assumed) in product(enumerate(study.graphs), listed, enumerate(study.assumptions)):
+        for (g, graph), machine in product(enumerate(study.graphs), listed):
             label = graph.label or graph.graph
-            if any(only and label not in only for only in (machine.graphs, assumed.graphs)):
+            if machine.graphs and label not in machine.graphs:
                 continue
-            for chosen in product(*points):
-                yield self._cell(g, graph, machine, a, assumed, chosen)
+            ways = _ways(study, label)
+            for a, assumed in enumerate(study.assumptions):
+                if not assumed.graphs or label in assumed.graphs:
+                    for chosen in product(*ways):
+                        yield self._cell(g, graph, machine, a, assumed, chosen)
 
     def _cell(
         self,
@@ -124,18 +127,17 @@ class _Grid:
         machine: Machine,
         a: int,
         assumed: AssumptionsEntry,
-        chosen: Sequence[tuple[str, int, AxisValue]],
+        chosen: Sequence[_Point],
     ) -> Cell:
-        sets = _by_target(chosen)
-        graph = self._graph(g, entry, sets["graph"])
-        system = self._system(machine, sets["system"])
-        assumptions = self._assumptions(a, assumed, sets["assumptions"])
-        options = self._options(g, entry, sets["options"])
+        graph = self._graph(g, entry, _together(chosen, "graph"))
+        system = self._system(machine, _together(chosen, "system"))
+        assumptions = self._assumptions(a, assumed, _together(chosen, "assumptions"))
+        options = self._options(g, entry, _together(chosen, "options"))
         axes: dict[str, str | int | float | None] = {
             "graph": entry.label or entry.graph,
             **machine.labels,
             "assumptions": assumed.label or assumed.profile,
-            **{name: point.label for name, _, point in chosen},
+            **{point.axis: point.label for point in chosen},
         }
         key = self._key(graph, system, assumptions, options)
         return Cell(axes, graph, system, assumptions, options, self.study.seed, key)
@@ -230,15 +232,50 @@ class _Sets:
     where: str
 
 
-def _by_target(chosen: Sequence[tuple[str, int, AxisValue]]) -> dict[str, _Sets]:
-    found: dict[str, dict[str, Any]] = {"graph": {}, "system": {}, "assumptions": {}, "options": {}}
-    places: dict[str, str] = {}
-    for name, index, point in chosen:
-        for key, value in point.set.items():
-            target, _, field = key.partition(".")
-            found[target][field] = value
-            places.setdefault(target, json_path("axes", name, index, "set", key))
-    return {target: _Sets(values, places.get(target, "")) for target, values in found.items()}
+@dataclass(frozen=True)
+class _Point:
+    """A value of a parameter, of the limits or of a named axis: what it is called, and what it sets, by target."""
+
+    axis: str
+    label: str | int | float
+    sets: Mapping[str, _Sets]
+
+
+def _ways(study: Study, graph: str) -> list[list[_Point]]:
+    """The axes of a graph beside system and assumptions; cells are the product of their points."""
+    found = [
+        [
+            _Point(name, label_of_value(value), {"graph": _Sets({name: value}, json_path("parameters", name, i))})
+            for i, value in enumerate(values)
+        ]
+        for name, values in study.parameters.items()
+    ]
+    if study.limits:
+        found.append([
+            _Point("limits", entry.name, {"options": _Sets(entry.given, json_path("limits", i))})
+            for i, entry in enumerate(study.limits)
+            if not entry.graphs or graph in entry.graphs
+        ])  # fmt: skip
+    found += [
+        [_Point(name, point.label, _by_target(name, i, point.set)) for i, point in enumerate(values)]
+        for name, values in study.axes.items()
+    ]
+    return found
+
+
+def _by_target(name: str, index: int, fields: Mapping[str, Any]) -> dict[str, _Sets]:
+    found: dict[str, _Sets] = {}
+    for key, value in fields.items():
+        target, _, field = key.partition(".")
+        known = found.setdefault(target, _Sets({}, json_path("axes", name, index, "set", key)))
+        known.values[field] = value
+    return found
+
+
+def _together(chosen: Sequence[_Point], target: str) -> _Sets:
+    """What all points set of one target, the later ones first; the place is the first that says so."""
+    mine = [point.sets[target] for point in chosen if target in point.sets]
+    return _Sets({key: value for sets in mine for key, value in sets.values.items()}, mine[0].where if mine else "")
 
 
 def _sha(content: object) -> str:

@@ -11,7 +11,6 @@ from typing import Any
 
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.study import Study
-from dfopt.documents.study_columns import TEXT_COLUMNS
 from dfopt.errors import PlanError, did_you_mean
 from dfopt.studies.cells import Cell
 from dfopt.studies.claims import Verdict, verdicts
@@ -75,8 +74,7 @@ class Runs:
         PlanError
             If a name is no column of that kind.
         """
-        figures = [name for name in self.study.columns if name not in TEXT_COLUMNS and name not in self.study.axes]
-        _one_of("value", value, figures)
+        _one_of("value", value, self.study.figure_columns)
         for option, name in [("columns", columns), *(("rows", name) for name in rows)]:
             _one_of(option, name, self.study.axis_columns)
         whole = self.frame()

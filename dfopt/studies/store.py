@@ -63,7 +63,7 @@ class Store:
         self._file, self._lock = self._open()
         try:
             data = self.path.read_bytes()
-            self.records, kept, damaged = _parse(data, path)
+            self.records, kept, damaged = parse(data, path)
             if damaged:
                 self._replace(kept, damaged)
         except BaseException:
@@ -151,8 +151,10 @@ class Store:
 
 
 def _note(path: Path, beside: Path, count: int) -> str:
-    lines, cells = ("1 line", "its cell is") if count == 1 else (f"{count} lines", "their cells are")
-    return f"{lines} of {path} had no end or were damaged: moved to {beside}, {cells} solved again"
+    lines, were, cells = f"{count} lines", "were", "their cells are"
+    if count == 1:
+        lines, were, cells = "1 line", "was", "its cell is"
+    return f"{lines} of {path} had no end or {were} damaged: moved to {beside}, {cells} solved again"
 
 
 def _write(path: Path, data: bytes, how: int) -> None:
@@ -193,13 +195,13 @@ def read_records(*paths: str | os.PathLike[str]) -> dict[str, Record]:
         except OSError as error:
             what = f"cannot be read: {error.strerror or error}"
             raise _refused(path, what, "name a store that a sweep wrote") from None
-        for key, record in _parse(data, path)[0].items():
+        for key, record in parse(data, path)[0].items():
             if key not in found or "figures" in record or "figures" not in found[key]:
                 found[key] = record
     return found
 
 
-def _parse(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Record], list[bytes], list[bytes]]:
+def parse(data: bytes, path: str | os.PathLike[str]) -> tuple[dict[str, Record], list[bytes], list[bytes]]:
     """The records by cell, the lines that hold them, and those that are damaged."""
     found: dict[str, Record] = {}
     kept, damaged = [], []

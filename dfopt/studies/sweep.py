@@ -15,6 +15,7 @@ from dfopt.documents.study import Study, SystemEntry
 from dfopt.errors import PlanError
 from dfopt.studies.cells import Cell, expand
 from dfopt.studies.executor import INTERRUPTED, Executor, Processes
+from dfopt.studies.listing import damage
 from dfopt.studies.packing import Tasks
 from dfopt.studies.runs import Runs
 from dfopt.studies.shard import Shard
@@ -66,7 +67,8 @@ def sweep(
     retry : bool
         Solve cells again that the store has as ``failed`` or ``no_solution``.
     progress : callable, optional
-        Called with the number of cells done, of all, and the record that just came (none at the start).
+        Called with the number of cells done, of all, and the record that just came (none at the start). If it has
+        a method ``resumed``, that is called before with the records that the store has of these cells.
     executor : Executor, optional
         What solves the cells, instead of ``jobs`` and ``cluster``.
 
@@ -125,7 +127,8 @@ def collect(study: str | os.PathLike[str] | Study, *stores: str | os.PathLike[st
     records = read_records(*stores)
     cells = expand(document, folder, path)
     mine = (records[key] for key in {cell.key for cell in cells} if key in records)
-    return Runs(document, cells, records, notes=tuple(_other_versions(mine)))
+    notes = [said] if (said := damage(stores)) else []
+    return Runs(document, cells, records, notes=(*notes, *_other_versions(mine)))
 
 
 def _executor(jobs: int | None, cluster: str | None) -> Executor:
@@ -145,8 +148,8 @@ def _at_most(study: Study) -> int:
         # a list of parts that is left out or empty is one system, of the chip's own
         parts = () if isinstance(entry, SystemEntry) else [part for _, part in entry if isinstance(part, tuple)]
         systems += math.prod(len(part) or 1 for part in parts)
-    axes = math.prod(len(points) for points in study.axes.values())
-    return len(study.graphs) * systems * len(study.assumptions) * axes
+    axes = math.prod(len(points) for points in (*study.parameters.values(), *study.axes.values()))
+    return len(study.graphs) * systems * len(study.assumptions) * (len(study.limits) or 1) * axes
 
 
 def _run(
@@ -168,9 +171,11 @@ def _run(
         wanted = {key: cell for key, cell in wanted.items() if key in mine}
     todo = [cell for key, cell in wanted.items() if _is_open(key, records.get(key), retry, results)]
     done = len(wanted) - len(todo)
-    if progress is not None:
-        progress(done, len(wanted), None)
     left = {cell.key for cell in todo}
+    if progress is not None:
+        if hasattr(progress, "resumed"):
+            progress.resumed([records[key] for key in wanted if key not in left])
+        progress(done, len(wanted), None)
 
     def take(answer: dict[str, Any]) -> None:
         nonlocal done

@@ -109,7 +109,54 @@ def test_options_of_a_graph_and_of_an_axis_go_before_the_study_s() -> None:
     assert [(cell.options.tp, cell.options.gap) for cell in cells] == [(8, 0.0), (2, 0.0), (4, 0.5), (2, 0.5)]
 
 
+def test_parameters_and_limits_are_axes() -> None:
+    small = {"graph": "gpt2-small"}
+    whole = study(
+        graphs=[small, {**small, "label": "training", "parameters": {"mode": "training"}}],
+        systems=[{"system": "sn10-8-ring"}],
+        parameters={"batch": [8, 16]},
+        limits=[{"time_limit": "5 s", "p_max": 4}, {"label": "proof", "gap": 0.01, "graphs": ["training"]}],
+        options={"tp": 8},
+    )
+    found = [
+        (*(cell.axes[name] for name in ("graph", "batch", "limits")), cell.graph.batch, cell.options.time_limit,
+         cell.options.gap, cell.options.p_max, cell.options.tp)
+        for cell in expand(whole)
+    ]  # fmt: skip
+    quick = "5 s, p_max 4"
+    assert found == [
+        ("gpt2-small", 8, quick, 8, 5.0, 0.0, 4, 8),
+        ("gpt2-small", 16, quick, 16, 5.0, 0.0, 4, 8),
+        ("training", 8, quick, 8, 5.0, 0.0, 4, 8),
+        ("training", 8, "proof", 8, 60.0, 0.01, None, 8),
+        ("training", 16, quick, 16, 5.0, 0.0, 4, 8),
+        ("training", 16, "proof", 16, 60.0, 0.01, None, 8),
+    ]
+    assert list(expand(whole)[0].axes)[-3:] == ["assumptions", "batch", "limits"]
+
+
+def test_another_spelling_is_the_same_cell() -> None:
+    """What a store has must not be solved again because a study says it otherwise."""
+    old = study(
+        graphs=[{"graph": "gpt2-small", "parameters": {"batch": 16}}],
+        options={"tp": 8, "time_limit": "20 s", "gap": 0.01, "p_max": 4},
+    )
+    axes = {"one": [{"label": 1, "set": {"graph.batch": 16, "options.gap": 0.01, "options.p_max": 4}}]}
+    graphs = [{"graph": "gpt2-small"}]
+    limits = [{"time_limit": "20000 ms", "gap": 0.01, "p_max": 4}]
+    by_axis = study(graphs=graphs, axes=axes)
+    by_key = study(graphs=graphs, parameters={"batch": [16]}, limits=limits, options={"tp": 8})
+    keys = [[cell.key for cell in expand(whole)] for whole in (old, by_axis, by_key)]
+    assert keys[0] == keys[1] == keys[2]
+
+
 def test_filters_drop_cells() -> None:
+    some = study(
+        graphs=[{"graph": "gpt2-small"}], parameters={"batch": [8, 16]}, options={"tp": 8},
+        limits=[{"gap": 0.1, "label": "a"}, {"gap": 0.2, "label": "b"}],
+        filters=[{"drop": "limits == 'a' and batch > 8 or system == 'ring'"}],
+    )  # fmt: skip
+    assert [(cell.axes["batch"], cell.axes["limits"]) for cell in expand(some)] == [(8, "a"), (8, "b"), (16, "b")]
     whole = study(axes=SRAM, filters=[{"drop": "sram == 1 and system == 'torus'"}, {"drop": "system in ['ring']"}])
     assert [cell.label for cell in expand(whole)] == [
         "gpt2-small | torus | SambaNova SN10 RDU | ring 4 x ring 2 | default | 2"
@@ -180,7 +227,19 @@ def test_systems_from_parts() -> None:
             {"systems": [{"system": "sn10-8-ring", "graphs": ["a"]}], "graphs": [
                 {"graph": "gpt2-small", "label": "a"}, {"graph": "gpt2-small", "label": "b"}]},
             "$.graphs[1]",
-            "no system or no assumptions are for the graph 'b'",
+            "no system, no assumptions or no limits are for the graph 'b'",
+        ),
+        ({"parameters": {"bach": [8]}}, "$.parameters.bach[0]", "did you mean 'batch'?"),
+        (
+            {"parameters": {"seq": [512, -1]}},
+            "$.parameters.seq[1]",
+            "1 or more",
+        ),
+        (
+            {"limits": [{"gap": 0.1, "graphs": ["a"]}], "graphs": [
+                {"graph": "gpt2-small", "label": "a"}, {"graph": "gpt2-small", "label": "b"}]},
+            "$.graphs[1]",
+            "no limits are for the graph 'b'",
         ),
         ({"filters": [{"drop": "system == 'rnig'"}]}, "$.filters[0].drop", "system: ring, torus"),
         ({"filters": [{"drop": "system in ['ring', 'torus']"}]}, "$.filters", "no cell is left"),

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from study_cases import study
 
-from dfopt.cli.sweep_command import Progress, run_sweep
+from dfopt.cli.sweep_command import run_sweep
 from dfopt.errors import DfoptError, DocumentError, PlanError
 from dfopt.studies.store import line_of, read_records
 
@@ -51,6 +51,28 @@ def test_a_report_with_claims_and_heat_maps(words: Any, tmp_path: Path) -> None:
     assert words(no_solve=True)[1] == words()[1]
 
 
+def test_a_dry_run_lists_the_cells(words: Any, tmp_path: Path) -> None:
+    code, out = words(dry_run=True)
+    lines = [line.split() for line in out.splitlines()]
+    assert code == 0 and out.startswith("Runs(small: 2 cells, 2 pending)\n")
+    assert [line[:2] for line in lines if "pending" in line] == [["gpt2-small", "ring"], ["gpt2-small", "torus"]]
+    assert not list(tmp_path.glob("*.jsonl"))
+    words(shard="1/2")
+    part = json.loads(words(shard="1/2", dry_run=True, as_json=True)[1])["cells"]
+    both = json.loads(words(store="mine.runs.1-of-2.jsonl", dry_run=True, as_json=True)[1])["cells"]
+    assert [cell["status"] for cell in part] == ["optimal"] and len(both) == 2 and part[0] in both
+    with pytest.raises(DocumentError, match="cannot be read"):  # a store that was named and is not there
+        words(store="no.jsonl", dry_run=True)
+
+
+def test_damaged_lines_are_told(words: Any, tmp_path: Path) -> None:
+    words()
+    with (tmp_path / "mine.runs.jsonl").open("a") as store:
+        store.write('{"schema":"dfopt/ru')
+    for how in ({"no_solve": True}, {"dry_run": True}):
+        assert "1 cut or damaged line is left out (mine.runs.jsonl)" in words(**how)[1]
+
+
 def test_check_asks_for_every_claim(words: Any) -> None:
     assert words(check=True)[0] == 1
     assert words(check=True, claims=CLAIMS[:1])[0] == 0
@@ -81,6 +103,10 @@ def test_another_version_is_told(words: Any, tmp_path: Path) -> None:
     [
         ({"heat_maps": [":topology"]}, PlanError, "--heat-map: found ':topology'"),
         ({"heat_maps": ["utilization:"]}, PlanError, "expected FIGURE or FIGURE:AXIS"),
+        ({"heat_maps": ["utilisation"]}, PlanError, "did you mean 'utilization'?"),
+        ({"heat_maps": ["chip"]}, PlanError, "found 'chip', no figure of the study's frame"),
+        ({"heat_maps": ["gap:chp"]}, PlanError, "found 'chp', no axis of the study's frame; did you mean 'chip'?"),
+        ({"dry_run": True, "csv": "a.csv", "check": True}, PlanError, "leave out --csv, --check, or use --no-solve"),
         ({"csv": "no/frame.csv"}, PlanError, "no file can be written there"),
         ({"store": "no/runs.jsonl"}, DocumentError, "cannot be opened"),
         ({"no_solve": True}, DocumentError, "cannot be read"),
@@ -95,37 +121,6 @@ def test_bad_options_are_told_before_the_work(
     assert not (tmp_path / "mine.runs.jsonl").exists()
 
 
-class Terminal(io.StringIO):
-    def isatty(self) -> bool:
-        return True
-
-
-def test_progress_on_a_terminal_is_one_line_that_goes_away(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "200")
-    clock = iter([100.0, 100.0, 100.0, 102.0, 104.0])  # made, told of what there is, and each second record
-    monkeypatch.setattr("dfopt.cli.sweep_command.time.perf_counter", lambda: next(clock))
-    stream = Terminal()
-    line = Progress(stream)
-    line(2, 6, None)
-    line(3, 6, {"cell": "a", "status": "failed"})
-    line(6, 6, {"cell": "b", "status": "gap_reached", "figures": {"gap": 0.034}})
-    line.close()
-    shown = [text.strip() for text in stream.getvalue().split("\r")]
-    assert shown[1] == "2/6 cells, 0 s"
-    assert shown[2] == "3/6 cells, 1 without a mapping, 2 s, 2 s per cell, about 6 s left"
-    assert shown[3] == "6/6 cells, 1 without a mapping, worst gap 3.4 %, 4 s, 1 cells/s"
-    assert stream.getvalue().split("\r")[-2].strip() == "" and stream.getvalue().endswith("\r")
-
-
-def test_progress_fits_the_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("COLUMNS", "30")
-    stream = Terminal()
-    line = Progress(stream)
-    for done in range(1, 100):
-        line(done, 100, {"cell": "a", "status": "failed"})
-    assert max(map(len, stream.getvalue().split("\r"))) < 30
-
-
 def test_a_lost_cluster_is_told_with_the_way_on(words: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     class Lost:
         def prepare(self, most: int) -> None: ...
@@ -138,11 +133,3 @@ def test_a_lost_cluster_is_told_with_the_way_on(words: Any, monkeypatch: pytest.
     monkeypatch.setattr("dfopt.studies.sweep._executor", lambda jobs, cluster: Lost())
     code, out = words(quiet=True)
     assert code == 5 and "no scheduler answers at tcp://x" in out and "2 pending" in out
-
-
-@pytest.mark.parametrize("stream", [io.StringIO(), Terminal()])
-def test_progress_may_be_quiet(stream: io.StringIO) -> None:
-    line = Progress(stream, quiet=True)
-    line(0, 1, None)
-    line.close()
-    assert stream.getvalue() == ""

@@ -15,7 +15,7 @@ from dfopt.documents.study_columns import COLUMNS
 from dfopt.errors import DocumentError, PlanError
 from dfopt.studies.listing import listing, narrowed
 from dfopt.studies.runs import Runs
-from dfopt.studies.store import read_records
+from dfopt.studies.store import line_of, read_records
 from dfopt.studies.sweep import sweep
 
 AXES = {"degree": [{"label": n, "set": {"options.tp": n}} for n in (1, 3, 8)]}
@@ -149,3 +149,30 @@ def test_parquet_of_a_sweep(runs: Runs, tmp_path: Path) -> None:
     again = pandas.read_parquet(tmp_path / "frame.parquet")
     assert list(again.columns) == list(runs.study.columns)
     assert again["step_time_s"].equals(runs.frame()["step_time_s"]) and str(again["tp"].dtype) == "Int64"
+
+
+def test_damaged_lines_are_told(folder: Path, tmp_path: Path) -> None:
+    lines = (folder / "runs.jsonl").read_bytes().splitlines(keepends=True)
+    whole, cut, torn = tmp_path / "whole.jsonl", tmp_path / "cut.jsonl", tmp_path / "torn.jsonl"
+    whole.write_bytes(b"".join(lines))
+    cut.write_bytes(b"".join(lines)[:-20])
+    torn.write_bytes(lines[0] + lines[1].replace(b"status", b"statsu") + lines[2][:40] + b"\n")
+    assert command(whole).stderr == ""
+    found = command(cut)
+    assert found.exit_code == 0 and f"{len(lines) - 1} records" in found.stdout
+    assert found.stderr.count("\n") == 1 and "1 cut or damaged line is left out" in found.stderr
+    both = command(whole, cut, torn, "--json")
+    assert len(json.loads(both.stdout)["cells"]) == len(lines)
+    assert f"3 cut or damaged lines are left out ({cut}: 1, {torn}: 2)" in both.stderr
+
+
+def test_a_store_without_figures_may_be_asked_for_them(folder: Path, tmp_path: Path) -> None:
+    empty, lost = tmp_path / "empty.jsonl", tmp_path / "lost.jsonl"
+    empty.touch()
+    lost.write_bytes(line_of({"cell": "c0ffee", "status": "infeasible", "axes": {"graph": "a"}}))
+    for store in (empty, lost):
+        found = command(store, "--where", "gap > 0", "--sort=-gap")
+        assert found.exit_code == 0 and "0 records" in found.stdout, found.output
+    assert "0 records" in command(empty).stdout
+    assert "0 records" in command(empty, "--study", folder / "study.yaml").stdout
+    assert "infeasible" in command(lost).stdout and "0 records" not in command(lost).stdout

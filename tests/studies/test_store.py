@@ -94,7 +94,7 @@ def test_a_broken_line_in_the_middle_is_set_aside(path: Path, line: bytes) -> No
     assert len(read_records(path)) == 3 and path.read_bytes() == before  # reading changes nothing
     with Store(path) as store:
         assert len(store.records) == 3
-        assert f"1 line of {path} had no end or were damaged" in store.set_aside
+        assert f"1 line of {path} had no end or was damaged" in store.set_aside
         store.append({"cell": "last", "status": "infeasible"})
         with pytest.raises(DocumentError, match="another sweep writes to it"):
             Store(path)  # the file that took its place is locked too

@@ -1,0 +1,190 @@
+"""The live view of a running sweep on stderr: a bar, and what became of the cells so far.
+
+A cell costs a few counters; what is seen is drawn four times a second at most, by a thread of rich's.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Iterable
+from typing import Any, TextIO
+
+from dfopt.studies.store import Record
+
+__all__ = ["SweepProgress"]
+
+_PER_SECOND = 4.0  # drawings of the view
+_PLAIN = 10.0  # seconds between lines on a terminal that cannot rewrite any
+_BAR = (10, 40)  # characters of the bar, at least and at most
+_APART = 2  # blanks between two facts
+
+
+class SweepProgress:
+    """Shows how far a sweep is; nothing where stderr is no terminal, or with ``quiet``.
+
+    It is the ``progress`` of `dfopt.sweep`. Cells of the store count as done from the start, and as failed if they
+    have no mapping, but not in the rate.
+
+    Parameters
+    ----------
+    stream : text stream, optional
+        Standard error by default.
+    quiet : bool
+        Show nothing.
+
+    Examples
+    --------
+    >>> import io
+    >>> SweepProgress(io.StringIO())(0, 8, None)  # no terminal: it says nothing
+    >>> view = SweepProgress(quiet=True)
+    >>> view(0, 8, None)
+    >>> view(1, 8, {"cell": "c0ffee", "status": "infeasible"})
+    >>> view.facts()[:2]
+    ['1/8 cells', '1 without a mapping']
+    """
+
+    def __init__(self, stream: TextIO | None = None, quiet: bool = False) -> None:
+        self._stream = stream if stream is not None else sys.stderr
+        self._quiet = quiet or not self._stream.isatty()
+        self._began = self._told = time.perf_counter()
+        self._start = self._done = self._whole = 0
+        self._unmapped = self._errors = 0
+        self._gap: float | None = None
+        self._console: Any = None
+        self._live: Any = None
+
+    def resumed(self, records: Iterable[Record]) -> None:
+        """Take the records that the store has, before the first call."""
+        for record in records:
+            self._count(record)
+
+    def __call__(self, done: int, whole: int, record: Record | None) -> None:
+        """Take how many cells are done, of all, and the record that just came; none at the start."""
+        self._done, self._whole = done, whole
+        if record is not None:
+            self._count(record)
+            if self._console is not None and self._live is None:
+                self._say()
+            return
+        self._began, self._start = time.perf_counter(), done
+        if not self._quiet and done < whole:
+            self._show()
+
+    def close(self) -> None:
+        """Take the view away."""
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+
+    def facts(self) -> list[str]:
+        """What the view says beside the bar, the most important first."""
+        spent, new = time.perf_counter() - self._began, self._done - self._start
+        said = [f"{self._done}/{self._whole} cells"]
+        if self._unmapped:
+            said.append(f"{self._unmapped} without a mapping")
+        if self._errors:
+            said.append(f"{self._errors} with an error")
+        if not self._unmapped and not self._errors:
+            said.append("none failed")
+        # each fact has its place from the start, so that the view does not jump
+        if new and spent > 0:
+            said += [_rate(new / spent), f"ETA {_clock(spent / new * (self._whole - self._done))}"]
+        else:
+            said += ["- cells/s", "ETA -"]
+        gap = "-" if self._gap is None else f"{100 * self._gap:.2g} %"
+        return [*said, f"worst gap {gap}", f"{_clock(spent)} elapsed"]
+
+    def __rich_console__(self, console: Any, options: Any) -> Any:
+        """The bar and the facts in as many lines as they need, none of which wraps."""
+        from rich.progress_bar import ProgressBar
+        from rich.table import Table
+        from rich.text import Text
+
+        width = options.max_width - 1  # a full line puts the cursor of some terminals on the next one
+        first, *others = _lines(self.facts(), width)
+        room = min(width - len(first) - _APART, _BAR[1])
+        line = Table.grid(padding=(0, _APART, 0, 0))
+        bar = [ProgressBar(total=self._whole, completed=self._done, width=room)] if room >= _BAR[0] else []
+        line.add_row(*bar, Text(first, no_wrap=True, overflow="ellipsis"))
+        yield line
+        for other in others:
+            yield Text(other, no_wrap=True, overflow="ellipsis")
+
+    def _count(self, record: Record) -> None:
+        figures = record.get("figures")
+        if figures is not None:
+            self._gap = max(self._gap or 0.0, figures.get("gap") or 0.0)
+        elif record["status"] == "failed":
+            self._errors += 1
+        else:
+            self._unmapped += 1
+
+    def _show(self) -> None:
+        from rich.console import Console
+        from rich.live import Live
+
+        class Cursor(Console):
+            def show_cursor(self, show: bool = True) -> bool:
+                return False  # a cursor that is hidden stays so if the sweep is killed
+
+        self._console = Cursor(file=self._stream)
+        if self._console.is_dumb_terminal:
+            return
+        self._live = Live(
+            self, console=self._console, refresh_per_second=_PER_SECOND, transient=True, redirect_stdout=False,
+            redirect_stderr=False,
+        )  # fmt: skip
+        self._live.start(refresh=True)
+
+    def _say(self) -> None:
+        """A plain line now and then, where no line can be rewritten."""
+        now = time.perf_counter()
+        if now - self._told >= _PLAIN:
+            self._told = now
+            print("  ".join(self.facts()), file=self._stream, flush=True)
+
+
+def _lines(facts: list[str], width: int) -> list[str]:
+    """Facts in lines of so many characters; the first leaves room for the bar.
+
+    Examples
+    --------
+    >>> _lines(["8/80 cells", "none failed", "ETA 0:02:12"], 30)
+    ['8/80 cells', 'none failed  ETA 0:02:12']
+    """
+    found: list[str] = []
+    room = width - _BAR[0] - _APART
+    for fact in facts:
+        if found and len(found[-1]) + _APART + len(fact) <= room:
+            found[-1] += " " * _APART + fact
+        else:
+            room = width if found else room
+            found.append(fact)
+    return found
+
+
+def _clock(seconds: float) -> str:
+    """Seconds as h:mm:ss.
+
+    Examples
+    --------
+    >>> _clock(0.4), _clock(4000)
+    ('0:00:00', '1:06:40')
+    """
+    whole = round(seconds)
+    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+
+
+def _rate(per_second: float) -> str:
+    """Cells per second, per minute or per hour, whichever is a number that can be read.
+
+    Examples
+    --------
+    >>> _rate(12.34), _rate(0.05), _rate(0.001)
+    ('12 cells/s', '3 cells/min', '3.6 cells/h')
+    """
+    unit, count = "s", per_second
+    if count < 0.1:
+        unit, count = ("min", 60 * per_second) if 60 * per_second >= 1 else ("h", 3600 * per_second)
+    return f"{count:.0f} cells/{unit}" if count >= 10 else f"{count:.2g} cells/{unit}"
