@@ -5,8 +5,8 @@
 CSV has a row for each collective: ``topology`` (switch or torus), ``collective`` (all_gather, all_reduce or
 all_to_all), ``case``, ``dim1``, ``dim2``, ``bytes``, ``ns3_ns`` (what NS-3 says), ``deepstack_ns`` (another model, only
 for comparison) and the system: ``inferred_L1_link_GBs``, ``inferred_L1_hop_ns``, and the same of ``L2``. Columns may be
-missing. A row without ``ns3_ns`` is ``skipped``; one without a system takes that of another row of its case, or is
-an ``error``.
+missing. A row without ``ns3_ns`` is priced all the same; one without a system takes that of another row of its case,
+or is an ``error``. Exit code 0, 1 if a row is an error, 3 if CSV is no such file.
 
 Systems: a switch over dim1 chips, and, with dim2 > 1, one over dim2 such switches, whose link (L2) the dim1 chips
 share; a torus of dim1 x dim2 chips with L1 links. A hop is one link, so chip-switch-chip is two.
@@ -23,8 +23,8 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import math
+import re
 import statistics
 import sys
 import time
@@ -33,6 +33,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from report import finished, write_rows
 from rich.console import Console
 from rich.table import Table
 
@@ -66,7 +67,7 @@ class Point:
     kind: Collective
     volume: float
     levels: tuple[Level, ...]
-    ns3: float
+    ns3: float | None
     deepstack: float | None
 
     def ours(self, packets: Packets = NS3) -> float:
@@ -74,7 +75,8 @@ class Point:
         return packet_seconds(self.kind, self.volume, self.levels, packets) * 1e9
 
     def error(self, packets: Packets = NS3) -> float:
-        """Our relative error."""
+        """Our relative error against NS-3, which must be there."""
+        assert self.ns3 is not None
         return self.ours(packets) / self.ns3 - 1
 
 
@@ -93,8 +95,10 @@ def number(row: dict[str, Any], key: str) -> float | None:
 
 
 def count(row: dict[str, Any], key: str) -> int:
-    """A number of chips; 1 where it is missing."""
+    """A number of chips; of dims after the first 1 where it is missing."""
     value = number(row, key)
+    if value is None and key == "dim1":
+        raise BadRow("dim1: missing, expected the number of chips")
     if value is not None and value != int(value):
         raise BadRow(f"{key}: found {row[key]!r}, expected a whole number")
     return 1 if value is None else int(value)
@@ -125,14 +129,15 @@ def levels_of(topology: str, sizes: tuple[int, int], rates: tuple[float | None, 
     return (inner, Level(Topology.SWITCH, sizes[1], (port, up, up, port)))
 
 
-def point(row: dict[str, Any], systems: dict[str, tuple[float | None, ...]]) -> Point | None:
-    """A row, or None where NS-3 says nothing."""
+def point(row: dict[str, Any], systems: dict[str, tuple[float | None, ...]]) -> Point:
+    """What a row says."""
     topology, name = str(row.get("topology") or ""), str(row.get("collective") or "")
     if (topology, name) not in _PANELS:
         raise BadRow(f"topology {topology!r}, collective {name!r}: expected one of {', '.join(map('/'.join, _PANELS))}")
     ns3, deepstack = number(row, "ns3_ns"), number(row, "deepstack_ns")
-    if ns3 is None:
-        return None
+    more = [key for key in row if re.fullmatch(r"dim([3-9]|\d\d+)", str(key)) and count(row, key) > 1]
+    if more:
+        raise BadRow(f"{more[0]}: found {row[more[0]]!r}, expected two dims at most")
     size = number(row, "bytes")
     if size is None or size != int(size):
         raise BadRow(f"bytes: found {row.get('bytes')!r}, expected a whole number above 0")
@@ -162,10 +167,10 @@ def systems_of(rows: Iterable[dict[str, Any]]) -> dict[str, tuple[float | None, 
 
 
 def named(rows: list[dict[str, Any]]) -> Iterator[tuple[str, dict[str, Any]]]:
-    """The rows, named topology/collective/case/bytes/dim1xdim2, with a number where that comes again."""
+    """The rows, named case/topology/collective/bytes/dim1xdim2, with a number where that comes again."""
     seen: dict[str, int] = {}
     for row in rows:
-        parts = [str(row.get(key) or "?") for key in ("topology", "collective", "case", "bytes")]
+        parts = [str(row.get(key) or "?") for key in ("case", "topology", "collective", "bytes")]
         name = "/".join([*parts, f"{row.get('dim1') or 1}x{row.get('dim2') or 1}"])
         seen[name] = seen.get(name, 0) + 1
         yield name if seen[name] == 1 else f"{name}#{seen[name]}", row
@@ -183,30 +188,32 @@ def compare(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
     systems, found = systems_of(rows), []
     for name, row in named(rows):
         began = time.perf_counter()
-        known: Point | None = None
-        status, note = "ok", ""
+        known, ours, status, note = None, None, "ok", ""
         try:
             known = point(row, systems)
-            status, note = ("ok", "") if known else ("skipped", "no NS-3 time")
-        except ValueError as refusal:  # BadRow, and what the model itself refuses
+            ours = known.ours()
+            note = "" if known.ns3 else "no NS-3 time"
+        except (ValueError, OverflowError) as refusal:  # BadRow, and what the model itself refuses
             status, note = "error", str(refusal)
-        error = known.error() if known else None
+        ratio = ours / known.ns3 if ours is not None and known and known.ns3 else None
         found.append(
-            {
-                "case": name,
-                "panel": "/".join(name.split("/")[:2]),
-                "quantity": "time",
-                "unit": "ns",
-                "reported": known.ns3 if known else None,
-                "ours": known.ours() if known else None,
-                "ratio": 1 + error if error is not None else None,
-                "ours_is": comparison(error) if error is not None else "",
-                "deepstack": known.deepstack if known else None,
-                "gap": None,
-                "seconds": round(time.perf_counter() - began, 6),
-                "status": status,
-                "note": note,
-            }
+            finished(
+                {
+                    "case": name,
+                    "panel": "/".join(str(row.get(key) or "?") for key in ("topology", "collective")),
+                    "quantity": "time",
+                    "unit": "ns",
+                    "reported": known.ns3 if known else None,
+                    "ours": ours,
+                    "ratio": ratio,
+                    "ours_is": comparison(ratio - 1) if ratio is not None else "",
+                    "deepstack": known.deepstack if known else None,
+                    "seconds": round(time.perf_counter() - began, 6),
+                    "status": status,
+                    "note": note,
+                    "formulation": "packets",
+                }
+            )
         )
     return found
 
@@ -223,7 +230,7 @@ def table(rows: list[dict[str, Any]]) -> Table:
         shown.add_column(name, justify="left" if name == "panel" else "right", no_wrap=True)
     panels: dict[str, list[dict[str, Any]]] = {}
     for row in rows:
-        if row["status"] == "ok":
+        if row["ratio"] is not None:
             panels.setdefault(row["panel"], []).append(row)
             panels.setdefault("~all", []).append(row)
     for name, members in sorted(panels.items()):
@@ -250,7 +257,7 @@ def fit(points: list[Point]) -> str:
     rings = [p for p in points if p.topology == "torus" and min(level.size for level in p.levels) > 2]
     shared = [p for p in points if p.kind is Collective.ALL_REDUCE and len(p.levels) == 2 and p.topology == "switch"]
     # Large messages: in small ones acknowledgements come when all is sent, and are in nobody's way.
-    pairs = [p for p in points if p not in rings and p.ns3 > 20 * replace(p, volume=1e-9).ours()]
+    pairs = [p for p in points if p not in rings and (p.ns3 or 0.0) > 20 * replace(p, volume=1e-9).ours()]
     if not (rings and pairs and shared):
         raise BadRow(
             "--fit needs rows on rings of more than two chips, of exchanges in pairs, and all-reduces on two levels"
@@ -282,7 +289,7 @@ def main() -> int:
     parser.add_argument("--fit", action="store_true", help="print the constants that the rows give")
     options = parser.parse_args()
     try:
-        with options.file.open(encoding="utf-8", newline="") as file:
+        with options.file.open(encoding="utf-8-sig", newline="") as file:
             rows = list(csv.DictReader(file))
     except (OSError, UnicodeDecodeError, csv.Error) as error:
         print(f"{options.file}: {error}; give a CSV file of collectives", file=sys.stderr)
@@ -293,23 +300,22 @@ def main() -> int:
     results = compare(rows)
     console = Console(width=None if sys.stdout.isatty() else 200)
     console.print(table(results))
-    told = [r for r in results if r["status"] != "ok"]
-    skipped = sum(r["status"] == "skipped" for r in told)
-    console.print(f"\n{len(results)} rows, {skipped} without an NS-3 time", highlight=False)
-    for r in told:
-        if r["status"] == "error":
-            console.print(f"{r['case']}: {r['note']}", highlight=False, markup=False)
+    failed = [r for r in results if r["status"] == "error"]
+    alone = sum(r["ratio"] is None for r in results) - len(failed)
+    console.print(f"\n{len(results)} rows, {alone} without an NS-3 time", highlight=False)
+    for r in failed:
+        print(f"{r['case']}: error: {r['note']}", file=sys.stderr)
     if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+        write_rows(results, options.json)
     if options.fit:
         systems = systems_of(rows)
         good = [row for (_, row), r in zip(named(rows), results, strict=True) if r["status"] == "ok"]
         try:
-            print(fit([p for row in good if (p := point(row, systems))]))
+            print(fit([p for row in good if (p := point(row, systems)).ns3]))
         except BadRow as error:
             print(f"{options.file}: {error}", file=sys.stderr)
             return 3
-    return 0
+    return int(bool(failed))
 
 
 if __name__ == "__main__":

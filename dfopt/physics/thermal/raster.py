@@ -19,6 +19,8 @@ def _shares(low: float, size: float, side: float, cells: int) -> Floats:
     """The share of the interval [low, low + size] that falls into each of ``cells`` equal cells of [0, side]."""
     edges = np.linspace(0.0, side, cells + 1)
     covered = np.diff(np.clip(edges, low, low + size))
+    # a cell that only rounding puts under the tile would lend it its temperature
+    covered[covered <= _SLACK * covered.sum()] = 0.0
     return np.asarray(covered / covered.sum())
 
 

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.errors import SystemSpecError
-from dfopt.physics.thermal import Rect, rasterise, tile_weights
+from dfopt.physics.thermal import Body, Field, HtcPackage, Rect, Slab, rasterise, tile_weights
 
 SX, SY = 0.012, 0.007
 
@@ -77,3 +77,16 @@ def test_powers_that_do_not_fit() -> None:
         rasterise([whole], [1.0, 2.0], 4, 4, SX, SY)
     with pytest.raises(SystemSpecError, match=r"\$\.powers\[1\]: found nan"):
         rasterise([whole, whole], [1.0, float("nan")], 4, 4, SX, SY)
+
+
+@pytest.mark.parametrize("side", [0.004, 0.008, 0.01, 0.012, 0.02, 0.026])
+@pytest.mark.parametrize("tiles, cells", [(3, 12), (4, 20), (5, 20), (5, 25), (8, 16), (8, 40)])
+def test_the_maximum_of_a_tile_is_not_that_of_its_neighbour(side: float, tiles: int, cells: int) -> None:
+    """Edges of tiles and cells differ in the last bit: a tile must not have cells that it only seems to touch."""
+    size, per = side / tiles, cells // tiles
+    rects = [Rect(i * size, j * size, size, size) for j in range(tiles) for i in range(tiles)]
+    body = Body(side, side, (Slab("die", 1e-4, 100.0, 1.75e6),), HtcPackage(1e4), 300.0)
+    owner = np.add.outer(np.arange(cells) // per * tiles, np.arange(cells) // per)
+    for kelvin in (owner, -owner):
+        field = Field(body, kelvin[None].astype(float), {}, np.zeros(0), 0.0, 0.0)
+        assert np.abs(field.tile_maxima("die", rects)).tolist() == list(range(tiles * tiles))

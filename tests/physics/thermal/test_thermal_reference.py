@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import shutil
 import subprocess
@@ -58,7 +59,7 @@ def test_the_rows_name_cases_layers_tiles_and_slots(golden: tuple[int, str, str,
     assert known["I15/dram3/2,3", "T_max"]["reported"] is not None
     assert known["TR1/logic/0.0010", "T_max"]["reported"] == 46.926
     assert known["C1D/logic", "T_max"]["ours"] == pytest.approx(85.254, abs=5e-4)
-    assert {row["quantity"] for row in rows} == {"T_max", "T_mean", "T_min"}
+    assert {row["quantity"] for row in rows} == {"T_max", "T_mean"}
     assert all("energy balance" in row["check"] for row in rows if row["group"] == "hotspot layers" and row["check"])
     # slots that the data leave out are there too
     assert known["TR1/logic/0.0030", "T_max"]["reported"] is None
@@ -110,6 +111,12 @@ def spoilt(tmp_path: Path, change: Any) -> tuple[int, str, str, list[dict[str, A
         (lambda case: case["package"].pop("ambient"), "ambient: missing"),
         (lambda case: case["layers"][2].update(k_W_per_mK=-1.0), "$.slabs[2].conductivity: found -1.0"),
         (lambda case: case.update(grid="fine"), "found 'fine', expected the cells"),
+        (lambda case: case.update(grid="0x4"), "found '0x4', expected at least one cell"),
+        (lambda case: case.update(package=5), "$.cases[0].package: found 5, expected a mapping"),
+        (lambda case: case.update(package=None), "$.cases[0].package: found nothing, expected a mapping"),
+        (lambda case: case.update(layers=[7]), "$.cases[0].layers[0].t_m: missing"),
+        (lambda case: case["layers"][0].update(tiles_per_side=0, p_W=[]), "found 0 powers"),
+        (lambda case: case["layers"][0]["p_W"].__setitem__(3, float("nan")), "$.powers[3]: found nan"),
     ],
 )
 def test_a_broken_case_is_a_row_and_a_line(tmp_path: Path, change: Any, words: str) -> None:
@@ -129,6 +136,8 @@ def test_a_broken_case_is_a_row_and_a_line(tmp_path: Path, change: Any, words: s
         ("hotspot_results.csv", "case,layer,Tmax_C\nH07,logic,hot\n", "could not convert string to float: 'hot'"),
         ("hotspot_results.csv", "case,Tmax_C\nH07,1\n", "line 2: no column 'layer'"),
         ("hotspot_results.csv", "case,layer,Tmax_C\nH07,cover,1\n", "names the layer 'cover'"),
+        ("hotspot_blocks.csv", "case,layer,tile_ix,tile_iy,T_C\nH07,logic,7,0,1\n", "tile 7,0 of 'logic'"),
+        ("hotspot_grid_refinement.csv", "case,grid,logic_Tmax_C\nH07,fine,1\n", "found 'fine'"),
     ],
 )
 def test_a_broken_file_is_one_line(tmp_path: Path, name: str, text: str, words: str) -> None:
@@ -140,6 +149,134 @@ def test_a_broken_file_is_one_line(tmp_path: Path, name: str, text: str, words: 
     assert code == 1
     assert "Traceback" not in errors
     assert len([line for line in errors.splitlines() if words in line]) == 1
+
+
+def htc_folder(folder: Path, ids: set[str], **changes: Any) -> dict[str, Any]:
+    """A folder with some cases of 3D-ICE, changed, and what is reported of all; the content of the case file."""
+    folder.mkdir(exist_ok=True)
+    data: dict[str, Any] = json.loads((GOLDEN / "threedice_cases.json").read_text())
+    data["cases"] = [{**case, **changes} for case in data["cases"] if case["id"] in ids]
+    (folder / "threedice_cases.json").write_text(json.dumps(data))
+    shutil.copy(GOLDEN / "threedice_results.csv", folder)
+    return data
+
+
+def test_rows_have_the_keys_of_the_other_runners(golden: tuple[int, str, str, list[dict[str, Any]]]) -> None:
+    keys = {"case", "quantity", "reported", "ours", "ratio", "ours_is", "gap", "seconds", "status", "note",
+            "formulation", "check"}  # fmt: skip
+    assert all(keys <= set(row) for row in golden[3])
+    assert all(row["formulation"] for row in golden[3])
+
+
+def test_what_one_file_leaves_out_comes_from_another_or_is_null(tmp_path: Path) -> None:
+    """Only a layer's maximum, only the summary, keys that may be missing, keys that nobody knows."""
+    data = json.loads((GOLDEN / "hotspot_cases.json").read_text())
+    case = next(case for case in data["cases"] if case["id"] == "H07")
+    for key in ("c_convec", "k_sink", "k_spreader", "cv_sink", "cv_spreader"):
+        case["package"].pop(key)
+    for layer in case["layers"]:
+        layer.pop("tiles_per_side", None)
+        layer.pop("power")
+    case["package"]["comment"] = "as in the tool"
+    case |= {"leakage": {"a": 1}, "remark": "none"}
+    data.pop("grid")
+    data["cases"] = [case]
+    (tmp_path / "hotspot_cases.json").write_text(json.dumps(data), encoding="utf-8-sig")
+    (tmp_path / "hotspot_summary.csv").write_text("case,logic_Tmean_C,dram_Tmax_C\nH07,71.28,70.82\n")
+    lines = "case,layer,Tmax_C\r\n\r\n H07 ,logic,72.06\r\nH07,dram0,warm\r\nH07,dram1,\r\n"
+    (tmp_path / "hotspot_results.csv").write_text(lines, encoding="utf-8-sig")
+    code, _, errors, rows = run(tmp_path, tmp_path / "rows.json")
+    known = {(row["case"], row["quantity"]): row for row in rows}
+    assert len(known) == len(rows) and {row["status"] for row in rows} == {"ok"}
+    assert code == 1 and errors.count("'warm'") == 1  # told, and the lines after it count
+    for place, value in {
+        ("H07/logic", "T_max"): 72.06,
+        ("H07/logic", "T_mean"): 71.28,
+        ("H07/dram", "T_max"): 70.82,
+    }.items():
+        assert known[place]["reported"] == value and known[place]["met"]
+    assert known["H07/dram0", "T_mean"]["ours"] == pytest.approx(70.03, abs=0.05)
+    assert known["H07/dram0", "T_max"]["reported"] is None
+    note = known["H07/logic", "T_max"]["note"]
+    assert "not read: $.cases[0].leakage" in note and "32x32" in note and "remark" not in note
+
+
+def test_a_reported_case_without_description_is_looked_up_or_unsupported(tmp_path: Path) -> None:
+    folder = tmp_path / "folder"
+    htc_folder(folder, set())
+    with (folder / "threedice_results.csv").open("a") as file:
+        file.write("I99,logic,50,50,50\n")
+    shutil.copy(GOLDEN / "threedice_transient.csv", folder)
+    code, _, _, rows = run(folder, tmp_path / "rows.json", "--base", str(GOLDEN))
+    assert code == 0
+    assert [(row["case"], row["status"]) for row in rows if row["status"] != "ok"] == [("I99", "unsupported")]
+    assert any(row["case"] == "I15/logic" and row["met"] for row in rows)
+    assert any(row["case"].startswith("TR1/logic/") and row["met"] for row in rows)
+
+
+@pytest.mark.parametrize(
+    ("name", "wanted"),
+    [
+        ("hotspot_grid_refinement.csv", "H23/logic/grid 16"),
+        ("package_plate_fv.csv", "H07/plates/dram0"),
+        ("hotspot_solver_checks.csv", "C1D/logic"),
+        ("threedice_summary.csv", "I15/dram"),
+    ],
+)
+def test_figures_alone_will_do(tmp_path: Path, name: str, wanted: str) -> None:
+    shutil.copy(GOLDEN / name, tmp_path)
+    code, _, _, rows = run(tmp_path, tmp_path / "rows.json", "--base", str(GOLDEN))
+    (row,) = [row for row in rows if row["case"] == wanted and row["quantity"] == "T_max"]
+    assert code == 0 and abs(row["error_K"]) < 1
+
+
+def test_slots_shorter_than_the_printed_digits(tmp_path: Path) -> None:
+    """Each slot has a name of its own, and times that end no slot are errors."""
+    folder = tmp_path / "folder"
+    (ident, *_) = [case["id"] for case in json.loads((GOLDEN / "threedice_cases.json").read_text())["cases"]]
+    htc_folder(folder, {ident})
+    pulse = {"base_case": ident, "step_s": 1e-5, "slot_s": 2e-5, "power_scale_per_slot": [1, 0, 0.5], "boost": 2}
+    (folder / "threedice_transient_cases.json").write_text(
+        json.dumps({"TR9": pulse, "TR8": 3, "TR7": {**pulse, "base_case": 1}})
+    )
+    (folder / "threedice_transient.csv").write_text(
+        "case,layer,t_s,Tmax_C\nTR9,logic,0.00002,45.5\nTR9,logic,0.00003,45\nTR9,lid,0.00004,45\n"
+    )
+    code, _, _, rows = run(folder, tmp_path / "rows.json")
+    mine = [row for row in rows if row["case"].startswith("TR")]
+    good = [row for row in mine if row["case"].startswith("TR9/logic/") and row["status"] == "ok"]
+    assert code == 1
+    assert [row["case"] for row in good[::2]] == [f"TR9/logic/{t}" for t in ("0.00002", "0.00004", "0.00006")]
+    assert good[0]["reported"] == 45.5 and "boost" in good[0]["note"] and "20x20" in good[0]["note"]
+    broken = {row["case"]: row["note"] for row in mine if row["status"] == "error"}
+    assert set(broken) == {"TR9/logic/0.00003", "TR9/lid/0.00004", "TR8", "TR7"}
+    assert "no end of a slot" in broken["TR9/logic/0.00003"] and "base_case" in broken["TR8"]
+
+
+def test_a_case_that_comes_twice(tmp_path: Path) -> None:
+    data = htc_folder(tmp_path, {"I15"})
+    data["cases"].append({**data["cases"][0], "T_fluid_K": 400.0})
+    (tmp_path / "threedice_cases.json").write_text(json.dumps(data))
+    code, _, _, rows = run(tmp_path, tmp_path / "rows.json", "--base", str(tmp_path))
+    (row,) = [row for row in rows if row["status"] == "error"]
+    assert code == 1 and "a second time" in row["note"]
+    assert max(row["ours"] for row in rows if row["ours"]) < 120
+
+
+def test_rows_in_any_order_are_the_same_rows(tmp_path: Path) -> None:
+    found = []
+    for turn in (False, True):
+        folder = tmp_path / str(turn)
+        data = htc_folder(folder, {"I15"})
+        with (GOLDEN / "threedice_blocks.csv").open(newline="") as file:
+            head, *lines = [line for line in csv.reader(file) if line[0] in ("case", "I15")]
+        with (folder / "threedice_blocks.csv").open("w", newline="") as file:
+            csv.writer(file).writerows([head, *(reversed(lines) if turn else lines)])
+        data["cases"].reverse()
+        code, _, _, rows = run(folder, tmp_path / "rows.json", "--base", str(GOLDEN))
+        found.append({(row["case"], row["quantity"]): (row["ours"], row["reported"]) for row in rows})
+        assert code == 0 and len(lines) > 100
+    assert found[0] == found[1]
 
 
 def test_an_empty_folder(tmp_path: Path) -> None:
