@@ -1,21 +1,24 @@
 """Run DRAM cases of DRAMsim3 and Ramulator 2 through our formula and our simulator, and compare.
 
     python benchmarks/reference/memory3d.py DIR [--json OUT] [--base DIR] [--model rule|formula|simulator]
-        [--cycles N]
+        [--cycles N] [--jobs N]
 
 DIR holds any of dramsim3_cases.json with dramsim3_results.csv (ids D...: one channel of HBM2, or a port of stacked
 banks), dramsim3_closed_loop.csv (L...: requests in flight and an extra round trip) and ramulator_hbm3_cases.json with
 ramulator_hbm3_results.csv (R...). A configuration that is not in DIR is taken from ``--base``.
 
-Which model gives a bandwidth follows one rule for every case, that of `dfopt.physics.dram.why_simulate`: the formula,
-unless the stream has fewer than four banks, mixes reads and writes, comes at intervals, or meets queues that hold
-fewer than four of its visits or fewer than two bursts for each bank, or visits banks at random that have less than
-twice the rate they need; then the simulator. Every row shows both. Latency and our own command counts are always
+Which model gives a bandwidth follows one rule for every case, `Case.why_simulate`: the formula, unless the stream has
+fewer than four banks, mixes reads and writes, comes at intervals, or meets queues that hold fewer than four of its
+visits or fewer than two bursts for each bank, or visits banks at random that have less than twice the rate they need,
+or has fewer than eight banks with about the rate of the next limit, queues that see too few of the banks, or pages
+closed while the next burst wants the same row (`dfopt.physics.dram.why_simulate`); then the simulator. A closed loop
+takes the formula. Every row shows both. Latency and our own command counts are always
 those of the simulator. Energies are given twice: from the reported command counts (``energy_act``), and from our own
 (``energy_act_predicted``), scaled to the reported clocks.
 
-A case that the rule gives to the simulator runs for all the clocks that its file says, from a cold start as there;
-the others for ``--cycles`` in the steady state.
+A case runs in the simulator for all the clocks that its file says, from a cold start as there; where it says none, for
+``--cycles`` in the steady state, or four refresh intervals (R). Cases that are reported in a DIR without their case
+file are looked up in ``--base``.
 
 R cases are compared with Ramulator where it has a value (with one shared read buffer, as it has), else with DRAMsim3
 (with its queues per bank and its times). The exit status is 1 if a case failed.
@@ -27,18 +30,22 @@ import argparse
 import csv
 import json
 import math
+import os
 import sys
 import time
 from collections.abc import Callable
+from concurrent.futures import ProcessPoolExecutor
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 from memory3d_cases import Case, Unsupported, closed_loop_case, dramsim_case, ramulator_case
+from report import finished, write_rows
 from rich.console import Console
 from rich.table import Table
 
 from dfopt.errors import DfoptError
-from dfopt.physics.dram import SimResult, bounds, energy, simulate, why_simulate
+from dfopt.physics.dram import SimResult, bounds, energy, simulate
 
 BASE = Path(__file__).parents[2] / "tests" / "golden" / "memory3d"
 DRAMSIM, LOOPS, RAMULATOR = "dramsim3_cases.json", "dramsim3_closed_loop.csv", "ramulator_hbm3_cases.json"
@@ -68,7 +75,7 @@ def run_length(case: Case, cycles: int) -> tuple[int, int]:
     interval = case.timing.clocks("tREFI") if case.policy.refresh else 4000
     if case.policy.structure == "shared":
         return 4 * interval + interval // 2, interval // 2
-    if cycles >= case.clocks > 0:
+    if case.clocks > 0:
         return case.clocks, 0  # the run of the case itself, from its cold start
     return max(3, cycles // interval) * interval + interval // 2, interval // 2
 
@@ -78,8 +85,8 @@ def rows_of(case: Case, options: argparse.Namespace) -> list[dict[str, Any]]:
     began = time.perf_counter()
     rate = 1.0 if case.policy.refresh else 0.0
     formula = bounds(case.stream, case.timing, case.organisation, rate)
-    why = why_simulate(case.stream, case.policy, formula)
-    clocks, warmup = run_length(case, max(options.cycles, case.clocks if why else 0))
+    why = case.why_simulate(formula)
+    clocks, warmup = run_length(case, options.cycles)
     found = simulate(case.requests(), case.timing, case.organisation, case.policy, clocks, warmup)
     model = options.model if options.model != "rule" else "simulator" if why else "formula"
     both = {"formula": formula.bandwidth / 1e9, "simulator": found.bandwidth / 1e9}
@@ -94,9 +101,10 @@ def rows_of(case: Case, options: argparse.Namespace) -> list[dict[str, Any]]:
             "ratio": ours / theirs if theirs else None, "error_percent": error,
             "ours_is": "" if error is None else "equal" if abs(error) < 1e-4 else f"{error:+.3g} %",
             "gap": None, "seconds": round(seconds, 3), "status": "ok", "note": note, "groups": list(groups),
-            "model": model, "binding": formula.binding, "check": "",
+            "model": model, "binding": formula.binding,
         }  # fmt: skip
-        return {**same, **more}
+        found = finished({**same, **more})
+        return {**found, "formulation": found["model"]}
 
     errors = {f"{name}_error_percent": 100 * (v / reported - 1) if reported else None for name, v in both.items()}
     rule = "simulator" if why else "formula"
@@ -136,11 +144,12 @@ def energy_rows(case: Case, found: SimResult, row: Callable[..., Any]) -> list[d
 
 def failed(case: str, status: str, word: str) -> dict[str, Any]:
     """The row of a case that gave no figure."""
-    return {
-        "case": case, "quantity": "bandwidth", "unit": "GB/s", "reported": None, "ours": None, "ratio": None,
-        "error_percent": None, "ours_is": "", "gap": None, "seconds": 0.0, "status": status, "note": word,
-        "groups": [], "model": "", "binding": "", "check": "",
-    }  # fmt: skip
+    return finished(
+        {
+            "case": case, "quantity": "bandwidth", "unit": "GB/s", "ours": None, "error_percent": None,
+            "status": status, "note": word, "groups": [], "model": "", "binding": "",
+        }
+    )  # fmt: skip
 
 
 # --- folders ----------------------------------------------------------------------------------------------------
@@ -158,7 +167,7 @@ def read_json(folder: Path, name: str) -> dict[str, Any]:
     if not path.is_file():
         return {}
     try:
-        data = json.loads(path.read_text(encoding="utf-8"))
+        data = json.loads(path.read_text(encoding="utf-8-sig"))
     except ValueError as error:
         raise ValueError(f"{path}: not JSON: {error}") from error
     if not isinstance(data, dict):
@@ -171,34 +180,46 @@ def read_table(folder: Path, name: str) -> dict[str, dict[str, str]]:
     path = folder / name
     if not path.is_file():
         return {}
-    with path.open(encoding="utf-8", newline="") as file:
+    with path.open(encoding="utf-8-sig", newline="") as file:
         reader = csv.DictReader(file)
         if "case" not in (reader.fieldnames or ()):
             raise ValueError(f"{path}: no column 'case'")
-        return {line["case"]: {k: v for k, v in line.items() if k and v is not None} for line in reader}
+        return {line["case"].strip(): {k: v.strip() for k, v in line.items() if k and v is not None} for line in reader}
 
 
-def jobs(folder: Path, base: Path) -> list[tuple[str, Callable[[], Case]]]:
+Job = tuple[str, Callable[[], Case]]
+
+
+def jobs(folder: Path, base: Path) -> list[Job]:
     """Every case of a folder by its id, with the function that reads it."""
-    dramsim, ramulator = read_json(folder, DRAMSIM), read_json(folder, RAMULATOR)
-    config = dramsim.get("base_config") or read_json(base, DRAMSIM).get("base_config")
-    hbm3 = {**{k: v for k, v in read_json(base, RAMULATOR).items() if k != "cases"}, **ramulator}
-    if not config:
+    dramsim, known = read_json(folder, DRAMSIM), read_json(base, DRAMSIM)
+    config = dramsim.get("base_config") or known.get("base_config")
+    if not isinstance(config, dict) or not config:
         raise ValueError(f"no base_config in {folder / DRAMSIM} or {base / DRAMSIM}; give --base")
-    clocks = int(dramsim.get("cycles") or 0)
-    found: list[tuple[str, Callable[[], Case]]] = []
-    results = read_table(folder, "dramsim3_results.csv")
-    for each in dramsim.get("cases") or []:
-        line = results.pop(str(each["id"]), {})
-        found.append((each["id"], lambda each=each, line=line: dramsim_case(each, config, line, clocks)))
+    clocks = int(dramsim.get("cycles") or known.get("cycles") or 0)
+    others, hbm3 = read_json(folder, RAMULATOR), read_json(base, RAMULATOR)
+    hbm3_config = {**{k: v for k, v in hbm3.items() if k != "cases"}, **others}
+    found = described(dramsim, known, read_table(folder, "dramsim3_results.csv"), config=config, clocks=clocks)
     loops = read_table(folder, LOOPS)
-    found += [(name, lambda line=line: closed_loop_case(line, config, 0)) for name, line in loops.items()]
-    others = read_table(folder, "ramulator_hbm3_results.csv")
-    for each in ramulator.get("cases") or []:
-        line = others.pop(str(each["id"]), {})
-        found.append((each["id"], lambda each=each, line=line: ramulator_case(each, hbm3, config, line)))
-    for name in (*results, *others):
-        found.append((name, lambda: undefined()))
+    found += [(name, partial(closed_loop_case, line, config, 0)) for name, line in loops.items()]
+    reported = read_table(folder, "ramulator_hbm3_results.csv")
+    return found + described(others, hbm3, reported, config=config, file=hbm3_config)
+
+
+def described(here: dict[str, Any], base: dict[str, Any], reported: dict[str, dict[str, str]], **how: Any) -> list[Job]:
+    """The cases of a file, and those that are reported and stand in the base."""
+    cases = here.get("cases") or []
+    if not isinstance(cases, list):
+        raise ValueError(f"$.cases: found {cases!r:.40}, expected a list of cases")
+    found: list[Job] = []
+    for index, each in enumerate(cases):
+        name = str(each.get("id", f"$.cases[{index}]")) if isinstance(each, dict) else f"$.cases[{index}]"
+        found.append((name, partial(read_case, each, reported.get(name, {}), **how)))
+    # Of another configuration than this folder's, a case of the base would be another one.
+    cases = [] if here else base.get("cases") or []
+    there = {str(each.get("id")): each for each in cases if isinstance(each, dict)}
+    for name in [name for name in reported if name not in {name for name, _ in found}]:
+        found.append((name, partial(read_case, there[name], reported[name], **how) if name in there else undefined))
     return found
 
 
@@ -207,7 +228,18 @@ def undefined() -> Case:
     raise Unsupported("reported, but no case file describes it")
 
 
-def run(job: tuple[str, Callable[[], Case]], options: argparse.Namespace) -> list[dict[str, Any]]:
+def read_case(
+    each: Any, line: dict[str, str], *, config: dict[str, Any], clocks: int = 0, file: dict[str, Any] | None = None
+) -> Case:
+    """A case of DRAMsim3, or, with the ``file`` of Ramulator, one of those."""
+    if not isinstance(each, dict):
+        raise ValueError(f"found {each!r:.40}, expected a mapping with id and pattern")
+    if file is None:
+        return dramsim_case(each, config, line, clocks)
+    return ramulator_case(each, file, config, line)
+
+
+def run(job: Job, options: argparse.Namespace) -> list[dict[str, Any]]:
     """The rows of one case, whatever happens in it."""
     name, read = job
     try:
@@ -266,7 +298,8 @@ def main() -> int:
     parser.add_argument("--json", type=Path, metavar="OUT", help="also write the rows as JSON")
     parser.add_argument("--base", type=Path, default=BASE, metavar="DIR", help="configurations that DIR leaves out")
     parser.add_argument("--model", choices=("rule", "formula", "simulator"), default="rule", help="see above")
-    parser.add_argument("--cycles", type=int, default=40_000, help="clocks to simulate (default 40000)")
+    parser.add_argument("--cycles", type=int, default=40_000, help="clocks where a case says none (default 40000)")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, metavar="N", help="processes")
     options = parser.parse_args()
     try:
         work = jobs(options.folder, options.base)
@@ -276,7 +309,12 @@ def main() -> int:
     if not work:
         print(f"{options.folder}: none of {DRAMSIM}, {LOOPS}, {RAMULATOR} with a case found", file=sys.stderr)
         return 3
-    rows = [row for job in work for row in run(job, options)]
+    one = partial(run, options=options)
+    if min(options.jobs, len(work)) > 1:
+        with ProcessPoolExecutor(min(options.jobs, len(work))) as pool:
+            rows = [row for found in pool.map(one, work) for row in found]
+    else:
+        rows = [row for job in work for row in one(job)]
     console = Console(width=None if sys.stdout.isatty() else 320)
     columns = ("case", "quantity", "unit", "reported", "ours", "ours_is", "model", "binding", "formula", "simulator",
                "status", "note")  # fmt: skip
@@ -284,7 +322,7 @@ def main() -> int:
     columns = ("group", "of", "cases", "mean", "p95", "max", "worst", "limit", "met")
     console.print(show("Absolute errors in percent; limits: mean / 95 % / max", summary(rows), columns))
     if options.json:
-        options.json.write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
+        write_rows(rows, options.json)
     return int(any(row["status"] == "error" for row in rows))
 
 

@@ -5,9 +5,9 @@ stage, plus what flows as time goes by; in that steady state it must keep its li
 the highest frequency level at which every one does. Temperature limits are checked at the hottest cell of the thermal
 grid. A step then takes what `dfopt.judge.timing` would say of these times.
 
-While a chip waits (for a slower stage, a message, in a pause, in the fill of the pipeline) its clock runs on at the
-level of the whole chip, and all that flows as time goes by is paid for the whole step. Memory beside the stack is taken
-to be as warm as the air, and heats nothing but the interface on the logic die; its energy counts.
+While a chip waits (for a slower stage, a message, in a pause, in the fill of the pipeline) it takes the lowest level,
+and all that flows as time goes by is paid for the whole step. Memory beside the stack is taken to be as warm as the
+air, and heats nothing but the interface on the logic die; its energy counts.
 """
 
 from __future__ import annotations
@@ -16,16 +16,18 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 
-from dfopt.documents.physical import ChipHeat, DieHeat, PartitionPhysics, PhysicalScore, TileHeat
+from dfopt.documents.physical import ChipHeat, PartitionPhysics, PhysicalScore
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.judge import activity, network, streams, traffic
 from dfopt.judge.case import TERMS, Case, Place, Rank, Term
 from dfopt.physics import pipeline
 from dfopt.physics.coupling import ChipWork, State, StepWork, solve
+from dfopt.physics.placement import Floats
 from dfopt.physics.power import COMPONENTS, Activity, PowerModel
-from dfopt.physics.stack_models import heat_of
+from dfopt.physics.stack_models import heat_of, power_of
 
 _ZERO_C = 273.15
 
@@ -40,15 +42,15 @@ class _Setting:
     model: PowerModel
     memory: streams.Memory
     prepared: tuple[streams.Prepared, ...]
-    served: dict[float, list[streams.Served]]
-    commands: tuple[streams.Commands, ...]
+    served: dict[float, tuple[list[streams.Served], Floats]]
     activity: Activity
     places: tuple[Place, ...]
 
-    def serve(self, refresh_rate: float) -> list[streams.Served]:
-        """What the memory gives to each partition."""
+    def serve(self, refresh_rate: float) -> tuple[list[streams.Served], Floats]:
+        """What the memory gives to each partition, and the seconds of that as an array."""
         if refresh_rate not in self.served:
-            self.served[refresh_rate] = [self.memory.serve_prepared(each, refresh_rate) for each in self.prepared]
+            served = [self.memory.serve_prepared(each, refresh_rate) for each in self.prepared]
+            self.served[refresh_rate] = served, self.model.vector(one.seconds for one in served)
         return self.served[refresh_rate]
 
 
@@ -74,9 +76,10 @@ def physical_score(case: Case, score: Score, stack: Stack, throttle: bool = True
         point_to_point_per_step_s=score.point_to_point_s,
         gradient_reduction_s=score.gradient_reduction_s,
     ).total
-    energy = _energy(here, work, state, step)
+    split = {name: joules.tolist() for name, joules in here.model.dynamic_split(here.activity, state.voltages).items()}
+    energy = _energy(here, state, split, step)
     whole, moved = math.fsum(energy.values()), [part.dram_bytes for part in score.partitions]
-    partitions = tuple(_partitions(here, state))
+    partitions = tuple(_partitions(here, state, split))
     waiting = math.fsum(part.memory_s for part in partitions)
     chips = tuple(_chips(here, state))
     broken, violations = _violations(here, state, throttle)
@@ -112,17 +115,17 @@ def _setting(case: Case, score: Score, stack: Stack) -> _Setting:
     for flow in streams.flows(case, traffic.weight_parts(case)):
         sorted_flows[flow.place].append(flow)
     memory, places = streams.Memory(stack), tuple(case.members)
-    commands = {place: memory.commands(sorted_flows[place]) for place in places}
-    model = PowerModel.from_stack(stack, case.system.chip.tiles)
+    prepared = {place: memory.prepared(sorted_flows[place]) for place in places}
+    commands = {place: streams_of.commands for place, streams_of in prepared.items()}
+    model = power_of(stack, case.system.chip.tiles)
     return _Setting(
         case=case,
         score=score,
         stack=stack,
         model=model,
         memory=memory,
-        prepared=tuple(memory.prepared(sorted_flows[place]) for place in places),
+        prepared=tuple(prepared.values()),
         served={},
-        commands=tuple(commands[place] for place in places),
         activity=model.activity(activity.blocks(case, network.tensor_parallel(case), commands)),
         places=places,
     )
@@ -149,9 +152,9 @@ def _work(here: _Setting) -> StepWork:
         compute_s=model.vector(part.compute_s * clock for part, clock in zip(scores, clocks, strict=True)),
         network_s=model.vector(part.network_s for part in scores),
         clocks=model.vector(clocks),
-        memory_s=lambda rate: model.vector(one.seconds for one in here.serve(rate)),
+        memory_s=lambda rate: here.serve(rate)[1],
         logic_j=model.logic_dynamic(here.activity),
-        dram_j=model.dram_dynamic(here.activity),
+        outward_j=model.outward_dynamic(here.activity),
         overlap=case.assume.overlap,
         chips=tuple(chips),
     )
@@ -166,18 +169,17 @@ def _alike(case: Case, rank: Rank) -> int:
     return 1 if rank.number in (0, case.plan.pp - 1) else case.plan.pp - 2
 
 
-def _energy(here: _Setting, work: StepWork, state: State, step_s: float) -> dict[str, float]:
+def _energy(here: _Setting, state: State, split: dict[str, list[float]], step_s: float) -> dict[str, float]:
     """Joules of a step by component, all chips."""
     case, plan = here.case, here.case.plan
-    split = here.model.dynamic_split(here.activity, state.voltages)
     group = plan.tp * plan.dp
     evaluations = plan.tp * case.graph.batch / case.graph.microbatch
     repeats = [case.graph.repeat if stage == 0 else 1 for stage, _ in here.places]  # of a graph drawn once, 1
     parts: dict[str, list[float]] = {name: [] for name in COMPONENTS}
     for name, joules in split.items():
-        each = zip(repeats, joules.tolist(), strict=True)
+        each = zip(repeats, joules, strict=True)
         parts[name].append(evaluations * math.fsum(times * one for times, one in each))
-    sent, square = network.sent_bytes(case), state.level.voltage**2
+    sent = network.sent_bytes(case)
     hops = network.hops(case, sent)
     bytes_sent = [plan.dp * network.point_to_point_per_step_s(case, sent)]
     for c, rank in enumerate(case.ranks):
@@ -189,25 +191,24 @@ def _energy(here: _Setting, work: StepWork, state: State, step_s: float) -> dict
         )
         for name, watts in constant.items():
             parts[name].append(alike * group * watts * step_s)
-    parts["network"].append(here.stack.logic.network * square * math.fsum(bytes_sent))
+    parts["network"].append(here.stack.logic.network * math.fsum(bytes_sent))
     return {name: math.fsum(values) for name, values in parts.items()}
 
 
-def _partitions(here: _Setting, state: State) -> Iterator[PartitionPhysics]:
+def _partitions(here: _Setting, state: State, split: dict[str, list[float]]) -> Iterator[PartitionPhysics]:
     runs = [rank.runs for rank in here.case.ranks]
-    energy = {name: joules.tolist() for name, joules in here.model.dynamic_split(here.activity, state.voltages).items()}
     for p, ((stage, partition), part) in enumerate(zip(here.places, here.score.partitions, strict=True)):
         chips = [c for c in range(len(runs)) if runs[c].get(stage)] or [0]
         slowest = max(chips, key=lambda c: state.partition_s[c, p])
         clock = here.case.clock((stage, partition))
         frequency = min(clock, state.level.frequency)
-        served = here.serve(state.refresh_rates[slowest])[p]
+        served = here.serve(state.refresh_rates[slowest])[0][p]
         seconds: dict[Term, float] = {
             "compute": part.compute_s * clock / frequency,
             "memory": float(state.memory_s[slowest, p]),
             "network": part.network_s,
         }
-        commands = here.commands[p]
+        commands = here.prepared[p].commands
         bursts = commands.reads + commands.writes
         yield PartitionPhysics(
             stage=stage,
@@ -222,7 +223,7 @@ def _partitions(here: _Setting, state: State) -> Iterator[PartitionPhysics]:
             dram_binding=served.binding,
             bursts_per_activate=commands.bursts_per_activate,
             read_share=commands.reads / bursts if bursts else 1.0,
-            energy_j=math.fsum(joules[p] for joules in energy.values()),
+            energy_j=math.fsum(joules[p] for joules in split.values()),
         )
 
 
@@ -231,28 +232,29 @@ def _chips(here: _Setting, state: State) -> Iterator[ChipHeat]:
     kinds = {die.name: die.kind for die in stack.layers}
     for c, rank in enumerate(here.case.ranks):
         watts = state.tiles_w[c].tolist()
+        kelvin = state.tiles_k[c].tolist()
+        # Hundreds of small parts: pydantic makes them faster of plain data than by a call for each.
         tiles = [
-            TileHeat.model_construct(die=die, tile=tile.name, power_w=power, mean_c=mean - _ZERO_C)
-            for (die, tile), power, mean in zip(stack.tiles, watts, state.tiles_k[c].tolist(), strict=True)
+            {"die": die, "tile": tile.name, "power_w": power, "mean_c": mean - _ZERO_C}
+            for (die, tile), power, mean in zip(stack.tiles, watts, kelvin, strict=True)
         ]
+        power = {die: math.fsum(each["power_w"] for each in of) for die, of in groupby(tiles, lambda each: each["die"])}
         dies = [
-            DieHeat(
-                die=die,
-                kind=kinds[die],
-                power_w=math.fsum(tile.power_w for tile in tiles if tile.die == die),
-                max_c=float(state.die_max_k[c, d]) - _ZERO_C,
-                mean_c=float(state.die_mean_k[c, d]) - _ZERO_C,
+            {"die": die, "kind": kinds[die], "power_w": power[die], "max_c": most - _ZERO_C, "mean_c": mean - _ZERO_C}
+            for die, most, mean in zip(
+                heat.dies, state.die_max_k[c].tolist(), state.die_mean_k[c].tolist(), strict=True
             )
-            for d, die in enumerate(heat.dies)
         ]
-        yield ChipHeat(
-            stage=rank.number,
-            stage_time_s=float(state.stage_s[c]),
-            power_w=math.fsum(watts),
-            refresh_rate=state.refresh_rates[c],
-            refresh_kept=state.refresh_kept[c],
-            dies=tuple(dies),
-            tiles=tuple(tiles),
+        yield ChipHeat.model_validate(
+            {
+                "stage": rank.number,
+                "stage_time_s": float(state.stage_s[c]),
+                "power_w": math.fsum(watts),
+                "refresh_rate": state.refresh_rates[c],
+                "refresh_kept": state.refresh_kept[c],
+                "dies": dies,
+                "tiles": tiles,
+            }
         )
 
 

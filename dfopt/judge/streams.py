@@ -24,13 +24,11 @@ from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.judge.case import Case, Fan, Place
 from dfopt.judge.traffic import WeightParts
-from dfopt.physics.dram.bounds import LIMITS, bounds_of_many
-from dfopt.physics.dram.types import Organisation, Stream, Timing
+from dfopt.physics.dram.bounds import LIMITS, bounds_of_table
 from dfopt.physics.stack_models import organisation_of, timing_of
 
 
-@dataclass(frozen=True)
-class Flow:
+class Flow(NamedTuple):
     """Bytes that a partition moves in one pattern, for one microbatch and one layer.
 
     ``run`` is how many of them are contiguous; ``scattered`` says that each run is somewhere else.
@@ -65,14 +63,17 @@ def _flows(case: Case, tiling: WeightParts) -> Iterator[Flow]:
         kernel = one.kernel
         if case.assume.weights_from_dram:
             yield Flow(one.place, "weights", one.weight, one.weight, write=False)
-        own = kernel.dram_bytes_per_chip
-        yield Flow(one.place, "own data", own, own, write=False)
-        moved, row = kernel.dram_bytes / case.plan.tp, float(kernel.m * case.graph.word_bytes)
-        written = 0.0 if one.forward else moved / 2
-        yield Flow(one.place, "lookups", moved - written, min(row, moved), write=False, scattered=True)
-        yield Flow(one.place, "lookups", written, min(row, moved), write=True, scattered=True)
-        for write in (False, True):
-            yield Flow(one.place, "gradients", one.accumulator, one.accumulator, write=write)
+        own, moved = kernel.dram_bytes_per_chip, kernel.dram_bytes / case.plan.tp
+        if own:
+            yield Flow(one.place, "own data", own, own, write=False)
+        if moved:
+            row = float(kernel.m * case.graph.word_bytes)
+            written = 0.0 if one.forward else moved / 2
+            yield Flow(one.place, "lookups", moved - written, min(row, moved), write=False, scattered=True)
+            yield Flow(one.place, "lookups", written, min(row, moved), write=True, scattered=True)
+        if one.accumulator:
+            yield Flow(one.place, "gradients", one.accumulator, one.accumulator, write=False)
+            yield Flow(one.place, "gradients", one.accumulator, one.accumulator, write=True)
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
         for fan in (*case.fans, *case.written_between_layers):
             for number in sorted({reader.kernel for reader in fan.consumers} & tiling.parts.keys()):
@@ -137,10 +138,14 @@ class _Channel(NamedTuple):
 
 
 class Prepared(NamedTuple):
-    """Streams as the channels see them: the mix that turns the bus round, and each pattern with its bytes."""
+    """Streams as the channels see them, by the numbers of their patterns in the `Memory` that prepared them.
 
-    turning: _Pattern | None
-    parts: tuple[tuple[_Pattern, float], ...]
+    ``turning`` is the mix that turns the bus round, ``parts`` each stream's pattern and bytes.
+    """
+
+    turning: int | None
+    parts: tuple[tuple[int, float], ...]
+    commands: Commands
 
 
 class Memory:
@@ -153,25 +158,25 @@ class Memory:
 
     def __init__(self, stack: Stack) -> None:
         self._name, self._dram = stack.name, stack.dram
-        self._timing: Timing = timing_of(stack)
-        self._organisation: Organisation = organisation_of(stack)
-        self._patterns: set[_Pattern] = set()
-        self._known: dict[tuple[_Pattern, float], _Channel] = {}
+        self._timing, self._organisation = timing_of(stack), organisation_of(stack)
+        self._peak, self._row_bursts = stack.dram.peak, float(self._organisation.bursts_per_row)
+        self._patterns: dict[_Pattern, int] = {}  # and their numbers, from 0
+        self._known: dict[float, list[_Channel]] = {}  # of each refresh rate, by number
 
     def prepared(self, streams: Sequence[Flow]) -> Prepared:
         """The streams of a partition, ready to be served; all that are prepared are looked at together."""
         if not streams:
-            return Prepared(None, ())
+            return Prepared(None, (), Commands(0.0, 0.0, 0.0))
         whole = math.fsum(flow.bytes for flow in streams)
         reads = math.fsum(flow.bytes for flow in streams if not flow.write) / whole
         # What turning the bus round costs does not depend on rows.
-        turning = _Pattern(float(self._organisation.bursts_per_row), reads, scattered=False)
+        turning = self._number(_Pattern(self._row_bursts, reads, scattered=False))
+        bursts = [self.bursts_per_activate(flow) for flow in streams]
         parts = tuple(
-            (_Pattern(self.bursts_per_activate(flow), 0.0 if flow.write else 1.0, flow.scattered), flow.bytes)
-            for flow in streams
+            (self._number(_Pattern(burst, 0.0 if flow.write else 1.0, flow.scattered)), flow.bytes)
+            for burst, flow in zip(bursts, streams, strict=True)
         )
-        self._patterns.update((turning, *(pattern for pattern, _ in parts)))
-        return Prepared(turning, parts)
+        return Prepared(turning, parts, self._commands(streams, bursts))
 
     def bursts_per_activate(self, flow: Flow) -> float:
         """Bursts that a stream takes from a row each time it is opened, between 1 and all of the row."""
@@ -179,15 +184,18 @@ class Memory:
         local = flow.run
         if flow.run > dram.interleave:
             local = max(dram.interleave, flow.run / dram.channels)
-        return min(max(local / dram.burst, 1.0), float(self._organisation.bursts_per_row))
+        return min(max(local / dram.burst, 1.0), self._row_bursts)
 
     def commands(self, streams: Sequence[Flow]) -> Commands:
         """Activates and bursts of one evaluation."""
-        burst = self._dram.burst
+        return self._commands(streams, [self.bursts_per_activate(flow) for flow in streams])
+
+    def _commands(self, streams: Sequence[Flow], bursts: Sequence[float]) -> Commands:
+        size = self._dram.burst
         return Commands(
-            activates=math.fsum(flow.bytes / (burst * self.bursts_per_activate(flow)) for flow in streams),
-            reads=math.fsum(flow.bytes / burst for flow in streams if not flow.write),
-            writes=math.fsum(flow.bytes / burst for flow in streams if flow.write),
+            activates=math.fsum(flow.bytes / (size * burst) for burst, flow in zip(bursts, streams, strict=True)),
+            reads=math.fsum(flow.bytes / size for flow in streams if not flow.write),
+            writes=math.fsum(flow.bytes / size for flow in streams if flow.write),
         )
 
     def serve(self, streams: Sequence[Flow], refresh_rate: float) -> Served:
@@ -197,43 +205,38 @@ class Memory:
     def serve_prepared(self, streams: Prepared, refresh_rate: float) -> Served:
         """`serve` for streams that are asked for again and again."""
         if streams.turning is None:
-            return Served(0.0, self._dram.peak, "none")
-        turn = self._channel(streams.turning, refresh_rate).turnaround
+            return Served(0.0, self._peak, "none")
+        channels = self._channels(refresh_rate)
+        turn, count = channels[streams.turning].turnaround, self._dram.channels
         spent: dict[str, list[float]] = defaultdict(list)
-        for pattern, count in streams.parts:
-            channel = self._channel(pattern, refresh_rate)
-            spent[channel.binding].append(count / (channel.bandwidth * self._dram.channels * turn))
+        for number, size in streams.parts:
+            channel = channels[number]
+            spent[channel.binding].append(size / (channel.bandwidth * count * turn))
         seconds = math.fsum(time for times in spent.values() for time in times)
         longest = max(spent, key=lambda name: math.fsum(spent[name]))
-        return Served(seconds, math.fsum(count for _, count in streams.parts) / seconds, longest)
+        return Served(seconds, math.fsum(size for _, size in streams.parts) / seconds, longest)
 
-    def _channel(self, pattern: _Pattern, rate: float) -> _Channel:
-        if (pattern, rate) not in self._known:
-            self._patterns.add(pattern)
-            missing = [each for each in self._patterns if (each, rate) not in self._known]
-            found = bounds_of_many([self._stream(each) for each in missing], self._timing, self._organisation, rate)
-            for i, each in enumerate(missing):
-                limits = dict(zip(LIMITS, found.limits[:, i].tolist(), strict=True))
-                binding = LIMITS[int(found.binding[i])]
-                # Where column commands come as fast as the bus can take their data, it is the bus that binds.
-                if binding == "column" and limits["column"] >= limits["port"] * (1 - 1e-12):
-                    binding = "port"
-                if not found.bandwidth[i] > 0:
-                    message = f"at {rate:.6g} times the normal refresh rate the DRAM does nothing but refresh"
-                    raise SystemSpecError(self._name, [Issue("$.dram.refresh", message, "lower the rate, or tRFC")])
-                self._known[each, rate] = _Channel(float(found.bandwidth[i]), binding, float(found.turnaround[i]))
-        return self._known[pattern, rate]
+    def _number(self, pattern: _Pattern) -> int:
+        return self._patterns.setdefault(pattern, len(self._patterns))
 
-    def _stream(self, pattern: _Pattern) -> Stream:
-        buffers, organisation = self._dram.buffers, self._organisation
-        return Stream(
-            bytes=self._dram.burst,
-            bursts_per_activation=pattern.bursts,
-            banks=organisation.banks,
-            groups=organisation.bank_groups,
-            random=pattern.scattered,
-            read_share=pattern.reads,
-            bursts_per_turnaround=float(buffers.requests),
-            outstanding=buffers.requests,
-            extra_latency=buffers.round_trip,
-        )
+    def _channels(self, rate: float) -> list[_Channel]:
+        """What every pattern so far gets at a refresh rate; those not known yet are looked at together."""
+        known = self._known.setdefault(rate, [])
+        missing = list(self._patterns)[len(known) :] if len(known) < len(self._patterns) else []
+        if missing:
+            dram, organisation = self._dram, self._organisation
+            alike = (dram.buffers.round_trip, dram.buffers.requests, dram.buffers.requests)
+            banks = (organisation.banks, organisation.bank_groups)
+            rows = [(one.bursts, *banks, one.scattered, one.reads, *alike) for one in missing]
+            found = bounds_of_table(rows, self._timing, organisation, rate)
+            bandwidth, turnaround = found.bandwidth.tolist(), found.turnaround.tolist()
+            if not min(bandwidth) > 0:
+                message = f"at {rate:.6g} times the normal refresh rate the DRAM does nothing but refresh"
+                raise SystemSpecError(self._name, [Issue("$.dram.refresh", message, "lower the rate, or tRFC")])
+            # Where column commands come as fast as the bus can take their data, it is the bus that binds.
+            limits = dict(zip(LIMITS, found.limits.tolist(), strict=True))
+            as_fast = [one >= bus * (1 - 1e-12) for one, bus in zip(limits["column"], limits["port"], strict=True)]
+            names = [LIMITS[each] for each in found.binding.tolist()]
+            names = ["port" if name == "column" and fast else name for name, fast in zip(names, as_fast, strict=True)]
+            known.extend(map(_Channel, bandwidth, names, turnaround))
+        return known

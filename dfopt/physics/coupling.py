@@ -9,6 +9,10 @@ lowest solution, and so do Newton's steps (Ortega and Rheinboldt, "Iterative Sol
 section 13.3). Once the loop gain, the spectral radius of ``R diag(leak')``, reaches 1 below a solution, there is none:
 thermal runaway.
 
+A chip that waits takes the lowest level, whatever the level of its work: nothing is made later by that, and of all
+levels the lowest leaks and clocks the least. What is handed to the next stage is paid at nominal voltage, because the
+links keep their rate at every level.
+
 Refresh rates only ever rise while a solution is sought, so that two of them cannot alternate: where the hotter one
 cools the DRAM (it slows the memory) below its own threshold, the hotter one is kept.
 """
@@ -17,6 +21,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Self
 
 import numpy as np
 from numpy.typing import NDArray
@@ -49,7 +54,7 @@ class ChipWork:
     runs : array (P,)
         How often it evaluates each partition; 0 for those of other stages.
     once_j : array (I,)
-        Joules spent on each tile at nominal voltage beside the partitions: what is sent to the next stage.
+        Joules spent on each tile beside the partitions, at any level: what is sent to the next stage.
     pause_s : float
         Idle seconds of all its evaluations.
     hop_s : float or None
@@ -74,8 +79,8 @@ class StepWork:
         Share of the nominal frequency that the mapping gives to each partition.
     memory_s : callable
         Refresh rate -> seconds of memory (P,).
-    logic_j, dram_j : array (P, I)
-        Joules of one evaluation on each tile: of the logic at nominal voltage, and of the memory.
+    logic_j, outward_j : array (P, I)
+        Joules of one evaluation on each tile: of the logic at nominal voltage, and of memory and links at any.
     overlap : str
         As in `dfopt.physics.pipeline.partition_time`.
     chips : tuple of ChipWork
@@ -87,7 +92,7 @@ class StepWork:
     clocks: Floats
     memory_s: Callable[[float], Floats]
     logic_j: Floats
-    dram_j: Floats
+    outward_j: Floats
     overlap: str
     chips: tuple[ChipWork, ...]
 
@@ -158,7 +163,9 @@ def voltage_at(stack: Stack, frequency: float) -> float:
 def solve(work: StepWork, model: PowerModel, heat: Heat, throttle: bool = True) -> tuple[State, int]:
     """Find the highest level of the whole chip that keeps the limits, and the solution there.
 
-    A level caps the frequency of every partition; one that the mapping has put below the cap stays there.
+    A level caps the frequency of every partition; one that the mapping has put below the cap stays there. A chip that
+    waits is at the lowest level in any case, so a mapping whose clocks are all at a level is as warm as one throttled
+    to it.
 
     Parameters
     ----------
@@ -189,46 +196,50 @@ def solve(work: StepWork, model: PowerModel, heat: Heat, throttle: bool = True) 
     """
     rounds = 0
     levels: Sequence[Level] = model.stack.levels if throttle else model.stack.levels[:1]
-    state = None
+    state, feedback = None, _Feedback.of(model, heat)
     for level in levels:
-        state = _settle(work, model, heat, level)
+        state = _settle(work, model, heat, feedback, level)
         rounds += state.iterations
         if state.keeps_limits:
             break
     assert state is not None  # a stack has a level
+    leaky = feedback.leaky
     gains = (
-        _gain(heat.means_k_per_w, model.leakage_slope(tiles_k, float(voltage)))
+        _gain(feedback.all_tiles, model.leakage_slope(tiles_k, float(voltage))[leaky], leaky)
         for tiles_k, voltage in zip(state.tiles_k, state.leak_voltage, strict=True)
     )
     return replace(state, gain=max(gains)), rounds
 
 
-def _settle(work: StepWork, model: PowerModel, heat: Heat, level: Level) -> State:
+def _settle(work: StepWork, model: PowerModel, heat: Heat, feedback: _Feedback, level: Level) -> State:
     stack, chips = model.stack, work.chips
+    lowest = stack.levels[-1]
     clocks = np.minimum(work.clocks, level.frequency)
-    voltages = np.array([voltage_at(stack, clock) for clock in clocks])
+    voltage_of = {clock: voltage_at(stack, clock) for clock in set(clocks.tolist())}
+    voltages = np.array([voltage_of[clock] for clock in clocks.tolist()])
     compute_s = work.compute_s / clocks
-    logic_j = np.square(voltages)[:, None] * work.logic_j + work.dram_j
-    dynamic_j = np.array([chip.runs @ logic_j + level.voltage**2 * chip.once_j for chip in chips])
+    logic_j = np.square(voltages)[:, None] * work.logic_j + work.outward_j
+    dynamic_j = np.array([chip.runs @ logic_j + chip.once_j for chip in chips])
     kinds = {die.name: die.kind for die in stack.layers}
     dram, logic = (np.array([kinds[die] == kind for die in heat.dies]) for kind in ("dram", "logic"))
     rates = [stack.dram.refresh_rate(stack.ambient)] * len(chips)
-    iterations = 0
+    iterations, times = 0, dict[float, tuple[Floats, Floats]]()
     while True:
-        timed = [_times(work, compute_s, chip, rate) for chip, rate in zip(chips, rates, strict=True)]
-        memory_s, partition_s = (np.array([one[i] for one in timed]) for i in (0, 1))
-        stage_s = np.array([one[2] for one in timed])
+        times |= {rate: _times(work, compute_s, rate) for rate in set(rates) - times.keys()}
+        memory_s, partition_s = (np.array([times[rate][i] for rate in rates]) for i in (0, 1))
+        stage_s = np.array([_stage_s(work, *both) for both in zip(chips, partition_s, strict=True)])
         interval = float(stage_s.max())
         found, idle, leak = [], np.empty(len(chips)), np.empty(len(chips))
         for c, (chip, rate) in enumerate(zip(chips, rates, strict=True)):
             busy = chip.runs * partition_s[c] / interval
-            rest = max(1.0 - float(busy.sum()), 0.0)  # waiting: at the level of the whole chip
-            idle[c] = busy @ (clocks * np.square(voltages)) + rest * level.frequency * level.voltage**2
-            leak[c] = busy @ voltages + rest * level.voltage
+            rest = max(1.0 - float(busy.sum()), 0.0)
+            idle[c] = busy @ (clocks * np.square(voltages)) + rest * lowest.frequency * lowest.voltage**2
+            leak[c] = busy @ voltages + rest * lowest.voltage
             watts = dynamic_j[c] / interval + model.steady_power(rate, idle[c])
-            found.append(_leaking(model, heat, watts, leak[c]))
+            found.append(_leaking(heat, feedback, watts, leak[c]))
             iterations += found[-1].rounds
-        die_max = np.array([heat.die_max(one.watts) for one in found])
+        tiles_w = np.array([one.watts for one in found])
+        die_max = heat.die_max(tiles_w)
         wanted = list(rates)
         if dram.any():
             wanted = [stack.dram.refresh_rate(float(hot)) for hot in die_max[:, dram].max(axis=1)]
@@ -237,7 +248,6 @@ def _settle(work: StepWork, model: PowerModel, heat: Heat, level: Level) -> Stat
         if higher == rates:
             break
         rates = higher
-    power = np.array([one.watts.sum() for one in found])
     return State(
         level=level,
         partition_s=partition_s,
@@ -245,10 +255,10 @@ def _settle(work: StepWork, model: PowerModel, heat: Heat, level: Level) -> Stat
         stage_s=stage_s,
         interval_s=interval,
         dynamic_j=dynamic_j,
-        tiles_w=np.array([one.watts for one in found]),
+        tiles_w=tiles_w,
         tiles_k=np.array([one.temperature for one in found]),
         die_max_k=die_max,
-        die_mean_k=np.array([heat.die_mean(one.watts) for one in found]),
+        die_mean_k=heat.die_mean(tiles_w),
         refresh_rates=tuple(rates),
         refresh_kept=tuple(low < rate for low, rate in zip(wanted, rates, strict=True)),
         idle_share=idle,
@@ -258,7 +268,7 @@ def _settle(work: StepWork, model: PowerModel, heat: Heat, level: Level) -> Stat
         runaway=any(one.runaway for one in found),
         change_k=max(one.change for one in found),
         iterations=iterations,
-        broken=tuple(_broken(stack, die_max[:, logic], die_max[:, dram], power)),
+        broken=tuple(_broken(stack, die_max[:, logic], die_max[:, dram], tiles_w.sum(axis=1))),
     )
 
 
@@ -267,15 +277,40 @@ def _next_rate(stack: Stack, rate: float) -> float:
     return min(step.rate for step in stack.dram.refresh if step.rate > rate)
 
 
-def _times(work: StepWork, compute_s: Floats, chip: ChipWork, rate: float) -> tuple[Floats, Floats, float]:
-    """Seconds of memory and of everything for each partition, and of one microbatch of the stage."""
+def _times(work: StepWork, compute_s: Floats, rate: float) -> tuple[Floats, Floats]:
+    """Seconds of memory and of everything for each partition."""
     memory_s = work.memory_s(rate)
     terms = zip(compute_s.tolist(), memory_s.tolist(), work.network_s.tolist(), strict=True)
-    partition_s = np.array([pipeline.partition_time(*three, work.overlap) for three in terms])
+    return memory_s, np.array([pipeline.partition_time(*three, work.overlap) for three in terms])
+
+
+def _stage_s(work: StepWork, chip: ChipWork, partition_s: Floats) -> float:
+    """Seconds of one microbatch of a stage."""
     stage = float(chip.runs @ partition_s) + chip.pause_s
-    if chip.hop_s is not None:
-        stage = pipeline.with_point_to_point(stage, chip.hop_s, work.overlap)
-    return memory_s, partition_s, stage
+    return stage if chip.hop_s is None else pipeline.with_point_to_point(stage, chip.hop_s, work.overlap)
+
+
+@dataclass(frozen=True, eq=False)
+class _Feedback:
+    """The tiles that leak, with the responses to their watts: what feeds back. The others only follow.
+
+    ``matrix`` (L, L) is how they warm each other, ``all_tiles`` (I, L) how they warm all tiles.
+    """
+
+    leaky: NDArray[np.int64]
+    matrix: Floats
+    all_tiles: Floats
+    beta: Floats
+    at: Floats
+    nominal: Floats
+    on_logic: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, model: PowerModel, heat: Heat) -> Self:
+        leaky = model.leaky
+        columns = np.ascontiguousarray(heat.means_k_per_w[:, leaky])
+        own = (model.leakage_beta[leaky], model.leakage_at_k[leaky], model.leakage_w[leaky])
+        return cls(leaky, columns[leaky], columns, *own, model.on_logic[leaky])
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,48 +324,53 @@ class _Leaking:
     rounds: int
 
 
-def _leaking(model: PowerModel, heat: Heat, watts: Floats, voltage: float) -> _Leaking:
+def _leaking(heat: Heat, feedback: _Feedback, watts: Floats, voltage: float) -> _Leaking:
     """Solve T = T_a + R (watts + leak(T)) for the lowest temperatures, or notice that there are none."""
-    base, leaky = heat.ambient_k + heat.means_k_per_w @ watts, model.leaky
+    base, leaky = heat.ambient_k + heat.means_k_per_w @ watts, feedback.leaky
     if not len(leaky):
         return _Leaking(base, watts, False, 0.0, 1)
-    # Only tiles that leak feed back; the others follow at the end.
-    matrix, start = heat.means_k_per_w[np.ix_(leaky, leaky)], base[leaky]
-    beta, at, nominal = model.leakage_beta[leaky], model.leakage_at_k[leaky], model.leakage_w[leaky]
-    nominal = np.where(model.on_logic[leaky], voltage, 1.0) * nominal
+    matrix, start, beta, at = feedback.matrix, base[leaky], feedback.beta, feedback.at
+    nominal = np.where(feedback.on_logic, voltage, 1.0) * feedback.nominal
+    steepest, rises = float(beta.max()), bool(beta.any())
     now, leak, change, rounds, runaway = start, np.zeros(len(leaky)), 0.0, 0, False
     for rounds in range(1, _PLAIN + _NEWTON + 1):
         after = nominal * np.exp(np.minimum(beta * (now - at), HOTTEST_EXPONENT))
-        slope = beta * after
-        step = start + matrix @ after - now
+        warmed = matrix @ after
+        step = start + warmed - now
         change = float(np.abs(step).max())
-        # A row sum is at least the spectral radius, which is looked for only where it may be 1.
-        if float((matrix @ slope).max()) >= 1 and change > CONVERGED_K and _gain(matrix, slope) >= 1:
-            runaway = True
-            break
+        # A row sum is at least the spectral radius, which is looked for only where it may be 1; and no row sum of
+        # R diag(beta leak) is more than the largest beta times that of R diag(leak).
+        if change > CONVERGED_K and steepest * float(warmed.max()) > 1 - 1e-9:
+            slope = beta * after
+            if float((matrix @ slope).max()) >= 1 and _gain(matrix, slope, np.arange(len(leaky))) >= 1:
+                runaway = True
+                break
         if rounds > _PLAIN:  # close to runaway the plain steps become too small to wait for
-            step = np.asarray(np.linalg.solve(np.eye(len(now)) - matrix * slope, step), dtype=np.float64)
-        if slope.any() and float((now + step).max()) > SANE_K:
+            solved = np.linalg.solve(np.eye(len(now)) - matrix * (beta * after), step)
+            step = np.asarray(solved, dtype=np.float64)
+        then = now + step
+        if rises and float(then.max()) > SANE_K:
             runaway = True
             break
-        now, leak = now + step, after  # `leak` is what brings `now` about
+        now, leak = then, after  # `leak` is what brings `now` about
         if change < CONVERGED_K:
             break
     whole = watts.copy()
     whole[leaky] += leak
-    return _Leaking(heat.ambient_k + heat.means_k_per_w @ whole, whole, runaway, change, rounds)
+    return _Leaking(base + feedback.all_tiles @ leak, whole, runaway, change, rounds)
 
 
-def _gain(matrix: Floats, slope: Floats) -> float:
+def _gain(columns: Floats, slope: Floats, leaky: NDArray[np.int64]) -> float:
     """Loop gain: the spectral radius of the positive matrix R diag(slope), between the bounds of Collatz and Wielandt.
 
+    The ``columns`` of R and the ``slope`` are those of the ``leaky`` tiles; the slope of the others is 0.
     Source: Varga, "Matrix Iterative Analysis", theorem 2.2; the vector is that of the power method.
     """
     if not slope.any():
         return 0.0
-    vector, most = np.ones(len(slope)), 0.0
+    vector, most = np.ones(len(columns)), 0.0
     for _ in range(100):
-        after = matrix @ (slope * vector)
+        after = columns @ (slope * vector[leaky])
         ratio = after / vector
         most = float(ratio.max())
         if most - float(ratio.min()) <= 1e-7 * most:

@@ -5,12 +5,13 @@ stack in the order of ``Stack.tiles``.
 
 Dynamic energy of the logic die goes with the square of the voltage, its clock power with frequency x voltage squared,
 its leakage with the voltage (Rabaey, Chandrakasan, Nikolic, "Digital Integrated Circuits", 2nd ed., chapter 5:
-E = C V^2, P_clock = C V^2 f, P_leak = V I_leak). DRAM runs at its own voltage. Energy of DRAM commands: Micron
-TN-46-03 and DRAMPower, as `dfopt.documents.stack_dram.DramEnergies` takes them.
+E = C V^2, P_clock = C V^2 f, P_leak = V I_leak). DRAM and the links to other chips run at voltages of their own. Energy
+of DRAM commands: Micron TN-46-03 and DRAMPower, as `dfopt.documents.stack_dram.DramEnergies` takes them.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -89,6 +90,14 @@ class Block:
     activates: float = 0.0
     read_bursts: float = 0.0
     write_bursts: float = 0.0
+
+
+def _padded(rows: Sequence[Sequence[float]]) -> Floats:
+    """Rows as an array, shorter ones with zeros at the end."""
+    found = np.zeros((len(rows), max(map(len, rows), default=0)))
+    for position, row in enumerate(rows):
+        found[position, : len(row)] = row
+    return found
 
 
 @dataclass(frozen=True, eq=False)
@@ -215,47 +224,39 @@ class PowerModel:
 
     def activity(self, blocks: Sequence[Block]) -> Activity:
         """What blocks of kernels do, with the kernels placed on the floorplan."""
-        most = max((len(block.tiles) for block in blocks), default=0)
-
-        def padded(rows: Iterable[Sequence[float]]) -> Floats:
-            found = np.zeros((len(blocks), most))
-            for position, row in enumerate(rows):
-                found[position, : len(row)] = row
-            return found
-
-        tiles = padded(block.tiles for block in blocks)
-        of = np.array([0.0 if block.chip_tiles is None else block.chip_tiles for block in blocks])
-        shares = self.shares(tiles, of)
-
-        def placed(rows: Iterable[Sequence[float]]) -> Floats:
-            return np.asarray(np.einsum("bk,bkf->bf", padded(rows), shares))
-
+        placed = np.zeros((3, len(blocks), len(self.compute)))
+        # Blocks of about one size together: padded to the largest of all, one large block would cost as much for each.
+        sizes: dict[int, list[int]] = defaultdict(list)
+        for position, block in enumerate(blocks):
+            sizes[len(block.tiles).bit_length()].append(position)
+        for positions in sizes.values():
+            some = [blocks[position] for position in positions]
+            of = np.array([0.0 if block.chip_tiles is None else block.chip_tiles for block in some])
+            shares = self.shares(_padded([block.tiles for block in some]), of)
+            done = (
+                _padded([block.flop for block in some]),
+                _padded([block.sram_bytes for block in some]),
+                _padded([block.noc_bytes for block in some]),
+            )
+            placed[:, positions] = np.einsum("abk,bkf->abf", np.array(done), shares)
         return Activity(
-            flop=placed(block.flop for block in blocks),
-            sram_bytes=placed(block.sram_bytes for block in blocks),
-            noc_bytes=placed(block.noc_bytes for block in blocks),
+            flop=placed[0],
+            sram_bytes=placed[1],
+            noc_bytes=placed[2],
             network_bytes=self.vector(block.network_bytes for block in blocks),
             activates=self.vector(block.activates for block in blocks),
             read_bursts=self.vector(block.read_bursts for block in blocks),
             write_bursts=self.vector(block.write_bursts for block in blocks),
         )
 
-    def logic_energy(self, shares_bf: ArrayLike, energy_b: ArrayLike) -> Floats:
-        """Joules (B,) spent on compute tiles in these shares (B, F), on all tiles: (B, I)."""
-        shares = np.asarray(shares_bf, dtype=np.float64)
-        found = np.zeros((len(shares), self.count))
-        found[:, self.compute] = shares * np.asarray(energy_b, dtype=np.float64)[:, None]
-        return found
-
     def logic_dynamic(self, activity: Activity) -> Floats:
         """Joules of the logic's own work at nominal voltage, (B, I).
 
         SRAM energy is on SRAM tiles if there are any, else where the kernel is; that of the on-chip network likewise.
-        What is sent to other chips is spent on IO tiles, or all over the logic die.
         """
         energies = self.stack.logic
         local = energies.flop * activity.flop
-        spread = energies.network * activity.network_bytes[:, None] * self.io_tiles
+        spread = np.zeros((len(local), self.count))
         for joules, bytes_bf, tiles in (
             (energies.sram, activity.sram_bytes, self.sram_tiles),
             (energies.noc, activity.noc_bytes, self.noc_tiles),
@@ -267,8 +268,12 @@ class PowerModel:
         spread[:, self.compute] += local
         return spread
 
-    def dram_dynamic(self, activity: Activity) -> Floats:
-        """Joules of DRAM commands and of the way to the logic die that heat the stack, (B, I)."""
+    def outward_dynamic(self, activity: Activity) -> Floats:
+        """Joules at any voltage of the logic that heat the stack, (B, I).
+
+        Of DRAM commands, of the way to the logic die, and of what is sent to other chips: on IO tiles, or all over the
+        logic die.
+        """
         energies = self.stack.dram.energies
         commands = (
             energies.activate * activity.activates
@@ -276,7 +281,8 @@ class PowerModel:
             + energies.write_burst * activity.write_bursts
         )
         way = energies.io * self.stack.dram.burst * (activity.read_bursts + activity.write_bursts)
-        return commands[:, None] * self.dram_tiles + way[:, None] * self.io_heat
+        sent = self.stack.logic.network * activity.network_bytes
+        return commands[:, None] * self.dram_tiles + way[:, None] * self.io_heat + sent[:, None] * self.io_tiles
 
     def dynamic_energy(self, activity: Activity, voltage: ArrayLike = 1.0) -> Floats:
         """Joules of each evaluation that heat each tile, (B, I).
@@ -289,7 +295,7 @@ class PowerModel:
             Of the logic, as a share of the nominal one.
         """
         square = np.square(np.broadcast_to(np.asarray(voltage, dtype=np.float64), activity.activates.shape))
-        return self.logic_dynamic(activity) * square[:, None] + self.dram_dynamic(activity)
+        return self.logic_dynamic(activity) * square[:, None] + self.outward_dynamic(activity)
 
     def dynamic_split(self, activity: Activity, voltage: ArrayLike = 1.0) -> dict[str, Floats]:
         """Joules of each evaluation by component, (B,) each; with what is spent in memory beside the stack."""
@@ -300,7 +306,7 @@ class PowerModel:
             "compute": logic.flop * activity.flop.sum(axis=1) * square,
             "sram": logic.sram * activity.sram_bytes.sum(axis=1) * square,
             "noc": logic.noc * activity.noc_bytes.sum(axis=1) * square,
-            "network": logic.network * activity.network_bytes * square,
+            "network": logic.network * activity.network_bytes,
             "dram_activate": dram.activate * activity.activates,
             "dram_read": dram.read_burst * activity.read_bursts,
             "dram_write": dram.write_burst * activity.write_bursts,

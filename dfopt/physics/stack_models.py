@@ -13,11 +13,12 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import HtcPackage
 from dfopt.physics.dram.types import Organisation, Timing
 from dfopt.physics.placement import Floats
+from dfopt.physics.power import PowerModel
 
 if TYPE_CHECKING:
     from dfopt.physics.thermal import Body, ThermalModel, Tile
 
-__all__ = ["Heat", "body_of", "heat_of", "organisation_of", "thermal_model", "tiles_of", "timing_of"]
+__all__ = ["Heat", "body_of", "heat_of", "organisation_of", "power_of", "thermal_model", "tiles_of", "timing_of"]
 
 # Entries of a response matrix that is worth a file: 32 MB. A larger one (a fine grid) is computed in every process.
 _LARGEST_KEPT = 4_000_000
@@ -129,12 +130,14 @@ class Heat:
     ambient_k: float
 
     def cells(self, watts: Floats) -> Floats:
-        """Kelvin of every cell, (dies, cells)."""
-        return (self.ambient_k + self.cells_k_per_w @ watts).reshape(len(self.dies), -1)
+        """Kelvin of every cell, (..., dies, cells), for the watts of the tiles, (..., I)."""
+        # One product for all cases: the matrix is read once, which takes most of the time.
+        rise = watts @ self.cells_k_per_w.T
+        return np.asarray((self.ambient_k + rise).reshape(*watts.shape[:-1], len(self.dies), -1))
 
     def die_max(self, watts: Floats) -> NDArray[np.float64]:
-        """Kelvin of the hottest cell of each die."""
-        return np.asarray(self.cells(watts).max(axis=1))
+        """Kelvin of the hottest cell of each die, (..., dies)."""
+        return np.asarray(self.cells(watts).max(axis=-1))
 
     @cached_property
     def _of_dies(self) -> Floats:
@@ -142,8 +145,8 @@ class Heat:
         return np.asarray(cells.mean(axis=1))
 
     def die_mean(self, watts: Floats) -> NDArray[np.float64]:
-        """Kelvin, mean over each die."""
-        return np.asarray(self.ambient_k + self._of_dies @ watts)
+        """Kelvin, mean over each die, (..., dies)."""
+        return np.asarray(self.ambient_k + watts @ self._of_dies.T)
 
 
 class _Same:
@@ -159,6 +162,16 @@ class _Same:
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _Same) and other.stack is self.stack
+
+
+def power_of(stack: Stack, chip_tiles: int) -> PowerModel:
+    """The floorplans and energies of a stack, kept in memory: `PowerModel.from_stack`."""
+    return _power(_Same(stack), chip_tiles)
+
+
+@lru_cache(maxsize=16)
+def _power(key: _Same, chip_tiles: int) -> PowerModel:
+    return PowerModel.from_stack(key.stack, chip_tiles)
 
 
 def heat_of(stack: Stack) -> Heat:

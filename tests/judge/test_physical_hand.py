@@ -199,8 +199,8 @@ def test_a_clock_and_a_pause_in_the_plain_and_the_physical_judge() -> None:
     assert found.step_time_s == pytest.approx(16.0, rel=1e-12)
     assert found.partitions[0].frequency == 0.8
     voltage = 0.4 + 0.6 * 0.8
-    # The pause is at the level of the chip, the partition at its own.
-    idle = 5.0 * (2.5 * 0.8 * voltage**2 + 1.5) / 4.0
+    # The pause is at the lowest level, the partition at its own.
+    idle = 5.0 * (2.5 * 0.8 * voltage**2 + 1.5 * 0.5 * 0.7**2) / 4.0
     watts = (102.0 * voltage**2 + 2.0) / 4.0 + idle
     assert found.power_w == pytest.approx(watts, rel=1e-9)
     assert found.energy_j["compute"] == pytest.approx(4 * 100.0 * voltage**2, rel=1e-9)

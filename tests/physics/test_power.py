@@ -15,6 +15,7 @@ from dfopt.documents.stack_parts import Bond, Die, Leakage, Tile
 from dfopt.errors import SystemSpecError
 from dfopt.physics.placement import placement_shares, snake
 from dfopt.physics.power import COMPONENTS, CONSTANT, DYNAMIC, Activity, Block, PowerModel
+from dfopt.physics.stack_models import heat_of
 
 AREAS = st.lists(st.floats(0.1, 10.0), min_size=1, max_size=9)
 TILES = st.lists(st.integers(0, 12), min_size=1, max_size=8)
@@ -51,6 +52,27 @@ def test_many_blocks_at_once_are_the_blocks_one_by_one(blocks: list[list[int]], 
     for b, block in enumerate(blocks):
         alone = placement_shares(block, chips[b], areas, "contiguous")
         np.testing.assert_allclose(together[b, : len(block)], alone, rtol=1e-12)
+
+
+@given(st.lists(TILES, min_size=1, max_size=6), st.integers(0, 1000))
+def test_the_activity_of_many_blocks_is_that_of_each_alone(tiles: list[list[int]], seed: int) -> None:
+    """Blocks of like size are placed together: none gets what another does."""
+    model, draw = PowerModel.from_stack(stack(dies=dies(0)), 8), np.random.default_rng(seed)
+    blocks = [Block(tuple(map(float, each)), *map(tuple, draw.random((3, len(each))).tolist())) for each in tiles]
+    together = model.activity(blocks)
+    for b, block in enumerate(blocks):
+        alone = model.activity([block])
+        for name in ("flop", "sram_bytes", "noc_bytes"):
+            np.testing.assert_allclose(getattr(together, name)[b], getattr(alone, name)[0], rtol=1e-12)
+        assert together.flop[b].sum() == pytest.approx(sum(block.flop), rel=1e-12)
+
+
+def test_the_heat_of_several_chips_is_that_of_each_alone() -> None:
+    heat = heat_of(stack(dies=dies(2)))
+    watts = np.random.default_rng(7).random((3, heat.means_k_per_w.shape[0]))
+    for c, alone in enumerate(watts):
+        np.testing.assert_allclose(heat.die_max(watts)[c], heat.die_max(alone), rtol=1e-12)
+        np.testing.assert_allclose(heat.die_mean(watts)[c], heat.die_mean(alone), rtol=1e-12)
 
 
 def test_kernels_take_consecutive_tiles() -> None:
@@ -104,7 +126,7 @@ def test_components_and_tiles_hold_the_same_energy(floorplan: Any, seed: int, vo
     np.testing.assert_allclose(tiles.sum(axis=1) + outside, sum(split.values()), rtol=1e-12)
     nominal = model.dynamic_split(done)
     for name in DYNAMIC:
-        square = voltage**2 if name in ("compute", "sram", "noc", "network") else 1.0
+        square = voltage**2 if name in ("compute", "sram", "noc") else 1.0
         np.testing.assert_allclose(split[name], square * nominal[name], rtol=1e-12)
     temperature = np.full(model.count, T0 + 70)
     watts, parts = model.constant_power(temperature, 2.0, 0.8, 0.9), model.constant_split(temperature, 2.0, 0.648, 0.9)
@@ -136,8 +158,6 @@ def test_blocks_are_placed_where_their_kernels_are() -> None:
     along = list(model.order)
     assert found.flop[:, along].tolist() == [[4.0, 4.0, 0.0, 0.0], [1.0] * 4]
     assert found.sram_bytes[0, along].tolist() == [0.0, 0.0, 3.0, 3.0]
-    energy = model.logic_energy([[0.25, 0.25, 0.5, 0.0]], [8.0])
-    assert energy[0, model.compute].tolist() == [2.0, 2.0, 4.0, 0.0] and energy.sum() == 8.0
 
 
 def test_leakage_grows_with_heat_on_the_die_that_leaks() -> None:

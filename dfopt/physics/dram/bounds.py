@@ -31,7 +31,7 @@ from numpy.typing import NDArray
 
 from dfopt.physics.dram.types import BandwidthBounds, Organisation, Stream, Timing, refuse
 
-__all__ = ["LIMITS", "ManyBounds", "bounds", "bounds_of_many"]
+__all__ = ["LIMITS", "ManyBounds", "bounds", "bounds_of_many", "bounds_of_table"]
 
 LIMITS = ("activation", "row_to_row", "four_activate", "column", "port", "buffering")
 
@@ -110,20 +110,37 @@ def bounds_of_many(
     >>> (many.bandwidth / 1e9).round(2).tolist(), [LIMITS[b] for b in many.binding]
     ([7.87, 29.52, 29.52], ['four_activate', 'column', 'column'])
     """
+    rows = [
+        (
+            s.bursts_per_activation, s.banks, s.groups, s.random, s.read_share, s.extra_latency,
+            np.inf if s.bursts_per_turnaround is None else s.bursts_per_turnaround,
+            np.inf if s.outstanding is None else s.outstanding,
+        )
+        for s in streams
+    ]  # fmt: skip
+    return bounds_of_table(rows, timing, organisation, refresh_rate)
+
+
+def bounds_of_table(
+    rows: Sequence[Sequence[float]], timing: Timing, organisation: Organisation, refresh_rate: float = 1.0
+) -> ManyBounds:
+    """`bounds_of_many` for streams that are known to be in range, as rows of numbers.
+
+    Parameters
+    ----------
+    rows : (streams, 8)
+        What `Stream` has: bursts_per_activation, banks, groups, random, read_share, extra_latency in seconds,
+        bursts_per_turnaround, outstanding; the last two infinite for None.
+
+    Examples
+    --------
+    >>> row = [1, 16, 4, False, 1.0, 0.0, np.inf, np.inf]
+    >>> round(float(bounds_of_table([row], Timing(), Organisation()).bandwidth[0]) / 1e9, 2)
+    7.87
+    """
     if not 0 <= refresh_rate < float("inf"):
         refuse("refresh_rate", "value", refresh_rate, "a finite number >= 0")
-    table = np.array(
-        [
-            (
-                s.bursts_per_activation, s.banks, s.groups, s.random, s.read_share, s.extra_latency,
-                np.inf if s.bursts_per_turnaround is None else s.bursts_per_turnaround,
-                np.inf if s.outstanding is None else s.outstanding,
-            )
-            for s in streams
-        ],
-        dtype=float,
-    ).reshape(-1, 8)  # fmt: skip
-    u, banks, groups, random, reads, extra, turn, outstanding = table.T
+    u, banks, groups, random, reads, extra, turn, outstanding = np.array(rows, dtype=float).reshape(-1, 8).T
     if np.any(banks > organisation.banks) or np.any(groups > organisation.bank_groups):
         index = int(np.argmax((banks > organisation.banks) | (groups > organisation.bank_groups)))
         found = f"{banks[index]:g} banks in {groups[index]:g} groups"

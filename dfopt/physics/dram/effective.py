@@ -16,6 +16,9 @@ __all__ = ["Effective", "effective", "why_simulate"]
 
 # With fewer banks, whether their rows close together or in turn depends on the scheduler: up to 40 % either way.
 _FEW_BANKS = 4
+# Banks that are few, with about the rate of the next limit: their rows recharge together or in turn, as it happens.
+# Against the simulator, 107 random streams: 41 % off inside these bounds, at most 5 % outside them.
+_SOME_BANKS, _CLOSE = 8, (0.67, 2.0)
 # The lookahead of the controller has to hold the visits of this many banks for the bounds to be reached.
 _VISITS_IN_QUEUE = 4
 # Random visits are uneven: banks that could do this many times what the next limit allows do not bind.
@@ -65,12 +68,20 @@ def why_simulate(stream: Stream, policy: Policy, limits: BandwidthBounds) -> str
         return f"queues of {entries} bursts hold fewer than {_VISITS_IN_QUEUE} visits"
     if policy.trans_queue_size + per_bank < 2 * banks:
         return "queues too short to keep the banks busy"
+    share = limits.limits["activation"] / min(value for name, value in limits.limits.items() if name != "activation")
     if stream.random:
         # Visits that meet in one bank leave others idle, which only shows where the banks have little to spare.
         busy = 1 - (1 - 1 / banks) ** (entries / u)
-        others = min(value for name, value in limits.limits.items() if name != "activation")
-        if limits.limits["activation"] * busy < _SPARE * others:
+        if share * busy < _SPARE:
             return "random visits that meet in the same banks, with little to spare"
+    if stream.outstanding is not None:  # what is in flight keeps the banks apart
+        return ""
+    if policy.page == "closed" and u > 1:
+        return "pages closed after each burst, while the next one wants the same row"
+    if banks < _SOME_BANKS and _CLOSE[0] < share < _CLOSE[1]:
+        return f"{banks} banks with little to spare"
+    if entries < banks * u and share * entries / u < banks:
+        return f"queues that see {entries / u:g} visits, too few for {banks} banks"
     return ""
 
 

@@ -66,14 +66,15 @@ class PerBank:
         draining = pointer = queued = opened = 0
         refreshing, next_refresh = False, refi if policy.refresh else _NEVER
         blocked = False  # no waiting transaction fits its command queue
+        line, looked = reads, 0  # the transactions that may move, and how many of the first ones meet full queues
         done: list[int] = []  # completion clocks of reads, a heap
         waiting = [1] * (policy.outstanding or 0)
         open_loop = policy.outstanding is None
         offered: tuple[int, int, int, bool] | None = None
         next_offer, ended, mixed = 1, False, False
 
-        n_act = n_rd = n_wr = n_ref = n_hit = accepted = finished = idle = latency = lat_n = 0
-        mark: tuple[int, ...] = (0,) * 10
+        n_act = n_rd = n_wr = n_ref = n_hit = accepted = finished = idle = latency = 0
+        mark: tuple[int, ...] = (0,) * 9
         clk, last, ready_at = 0, 0, 0
         marked = warmup == 0
         while clk < cycles:
@@ -82,7 +83,7 @@ class PerBank:
             last = clk
             if not marked and clk >= warmup:
                 marked = True
-                mark = (n_act, n_rd, n_wr, n_ref, n_hit, finished, idle, latency, lat_n, clk)
+                mark = (n_act, n_rd, n_wr, n_ref, n_hit, finished, idle, latency, clk)
             # 1. Requests that end; in a closed loop each frees a place.
             while done and done[0] <= clk:
                 heapq.heappop(done)
@@ -211,12 +212,11 @@ class PerBank:
                         hits[b] += 1
                         _, _, since = queue[b].pop(chosen)
                         queued -= 1
-                        blocked = False
+                        blocked, looked = False, 0
                         if found == 3:
                             n_rd += 1
                             heapq.heappush(done, clk + t_cl + t_bl)
                             latency += clk + t_cl + t_bl - since
-                            lat_n += 1
                             rd_all, wr_all = max(rd_all, clk + ccd_s), max(wr_all, clk + rtw)
                             rd_g[g] = max(rd_g[g], clk + ccd_l)
                             pre_at[b] = max(pre_at[b], clk + rtp)
@@ -254,8 +254,10 @@ class PerBank:
             if not blocked:
                 if draining == 0 and (len(writes) >= room or (len(writes) > _IDLE_DRAIN and queued == 0)):
                     draining = len(writes)
-                line = writes if draining > 0 else reads
-                for place, (bank, row, write, since) in enumerate(line):
+                if line is not (writes if draining > 0 else reads):
+                    line, looked = (writes if draining > 0 else reads), 0
+                for place in range(looked, len(line)):
+                    bank, row, write, since = line[place]
                     held = queue[bank]
                     if len(held) < depth:
                         del line[place]
@@ -272,9 +274,10 @@ class PerBank:
                             may_pre[bank] = held[0][0] != row and hits[bank] >= _ROW_HIT_LIMIT
                         elif len(held) == 1:
                             may_pre[bank] = True
-                        ready_at = min(ready_at, clk + 1)
+                        ready_at, looked = min(ready_at, clk + 1), place
                         break
-                blocked = not moved
+                else:
+                    blocked, looked = True, len(line)
             # 5. The next clock in which anything can happen.
             if moved or issued:
                 clk += 1
@@ -294,19 +297,9 @@ class PerBank:
         while done and done[0] < end:
             heapq.heappop(done)
             finished += 1
-        now = (n_act, n_rd, n_wr, n_ref, n_hit, finished, idle, latency, lat_n, end)
-        act, rd, wr, ref, hit, fin, still, lat, lats, clocks = (a - b for a, b in zip(now, mark, strict=True))
-        seconds = clocks * t.tCK
-        return SimResult(
-            bandwidth=fin * self.bytes / seconds if seconds else 0.0,
-            latency=lat / lats * t.tCK if lats else 0.0,
-            n_act=act,
-            n_rd=rd,
-            n_wr=wr,
-            n_ref=ref,
-            row_hits=hit,
-            seconds=seconds,
-            idle_seconds=still * t.tCK,
-            accepted=accepted,
-            in_flight=accepted - finished,
-        )
+        now = (n_act, n_rd, n_wr, n_ref, n_hit, finished, idle, latency, end)
+        act, rd, wr, ref, hit, fin, still, lat, clocks = (a - b for a, b in zip(now, mark, strict=True))
+        return SimResult.of_clocks(
+            t.tCK, self.bytes, clocks=clocks, finished=fin, latency=lat, idle=still, n_act=act, n_rd=rd, n_wr=wr,
+            n_ref=ref, row_hits=hit, accepted=accepted, in_flight=accepted - finished,
+        )  # fmt: skip

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
-from typing import Literal, NamedTuple
+from typing import Literal, NamedTuple, Self
 
 from dfopt.physics.dram.types import refuse
 
@@ -92,3 +92,27 @@ class SimResult:
     idle_seconds: float  # with every bank closed
     accepted: int  # bursts taken from the client; those not done yet are in flight
     in_flight: int
+
+    @classmethod
+    def of_clocks(
+        cls,
+        tCK: float,
+        burst_bytes: int,
+        *,
+        clocks: int,
+        finished: int,
+        latency: int,
+        idle: int,
+        n_rd: int,
+        **counts: int,
+    ) -> Self:
+        """From what was counted in ``clocks``: bursts that ended, the latencies of all reads together, idle clocks."""
+        seconds = clocks * tCK
+        return cls(
+            bandwidth=finished * burst_bytes / seconds if seconds else 0.0,
+            latency=latency / n_rd * tCK if n_rd else 0.0,
+            seconds=seconds,
+            idle_seconds=idle * tCK,
+            n_rd=n_rd,
+            **counts,
+        )

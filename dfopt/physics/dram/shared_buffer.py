@@ -104,7 +104,7 @@ class SharedBuffer:
                     soon = min(soon, at)
             elif not chosen:
                 line, seen, wanted = buffer, set(), set()
-                window_at = window[0] + faw
+                act_any = max(act_all, window[0] + faw)  # no bank can be activated before
                 for i, (bank, row, _) in enumerate(buffer):
                     # Requests of one bank and row are alike, and only the oldest of them can be the choice.
                     key = (bank, row)
@@ -119,7 +119,8 @@ class SharedBuffer:
                             chosen, place = 1, i
                             break
                     elif open_row[bank] < 0:
-                        at = max(act_at[bank], act_all, act_g[g], window_at)
+                        at = act_at[bank] if act_at[bank] > act_g[g] else act_g[g]
+                        at = at if at > act_any else act_any
                         if at <= clk and not chosen:
                             chosen, place = 2, i
                     elif claims[bank] or bank in wanted:
@@ -128,7 +129,8 @@ class SharedBuffer:
                         at = pre_at[bank]
                         if at <= clk and not chosen:
                             chosen, place = 3, i
-                    soon = min(soon, at)
+                    if at < soon:  # `min` would be a call for each request of the buffer
+                        soon = at
             if chosen:
                 bank, row, since = line[place]
                 g = bank // each
@@ -168,17 +170,7 @@ class SharedBuffer:
         end = min(clk, cycles)
         now = (n_act, n_rd, n_ref, n_hit, finished, latency, idle, end)
         act, rd, ref, hit, fin, lat, still, clocks = (a - b for a, b in zip(now, mark, strict=True))
-        seconds = clocks * t.tCK
-        return SimResult(
-            bandwidth=fin * self.bytes / seconds if seconds else 0.0,
-            latency=lat / rd * t.tCK if rd else 0.0,
-            n_act=act,
-            n_rd=rd,
-            n_wr=0,
-            n_ref=ref,
-            row_hits=hit,
-            seconds=seconds,
-            idle_seconds=still * t.tCK,
-            accepted=accepted,
-            in_flight=accepted - finished,
-        )
+        return SimResult.of_clocks(
+            t.tCK, self.bytes, clocks=clocks, finished=fin, latency=lat, idle=still, n_act=act, n_rd=rd, n_wr=0,
+            n_ref=ref, row_hits=hit, accepted=accepted, in_flight=accepted - finished,
+        )  # fmt: skip

@@ -148,6 +148,9 @@ def test_effective_says_which_model() -> None:
         (Stream(1, 1), Policy(interval=4), "intervals"),
         (Stream(1, 4, random=True), Policy("shared", trans_queue_size=32), "meet in the same banks"),
         (Stream(1, 32), Policy(), ""),
+        (Stream(1, 32), Policy(page="closed"), "wants the same row"),
+        (Stream(1, 6, banks=4, groups=4), Policy(), "little to spare"),
+        (Stream(1, 32, outstanding=64), Policy(page="closed"), ""),
     ],
 )
 def test_why_simulate(stream: Stream, policy: Policy, word: str) -> None:
