@@ -99,7 +99,8 @@ def optimize(
         plan, an operating point for each of them and pauses are chosen anew, so that the stack keeps its limits.
     top : int
         How many mappings to keep: beside the best, those of the next best plans (or tile counts, or microbatch sizes),
-        proven to be these, in ``result.alternatives``.
+        proven to be these, in ``result.alternatives``. With ``heat="aware"`` so many of the fastest plans are
+        optimised again, and the fastest answer is kept.
 
     Returns
     -------
@@ -125,8 +126,6 @@ def optimize(
         from dfopt.optimizer.heat import made_aware, needs_stack  # scipy: not for those who never ask
 
         system = needs_stack(system, None)
-        if top > 1:
-            raise PlanError(f"top: found {top}, but heat='aware' makes one mapping of the best plan; leave one out")
     elif heat != "ignore":
         raise PlanError(f"heat: found {heat!r}, expected 'ignore' or 'aware'")
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
@@ -189,9 +188,8 @@ def optimize(
     others = tuple(one for one in drawn if one is not best.graph)
     shown, note = None, ""
     if heat == "aware":
-        best, shown, note = made_aware(
-            best, system, replace(options, deadline=max(options.deadline, began + time_limit))
-        )
+        within = replace(options, deadline=max(options.deadline, began + time_limit))
+        best, shown, note = made_aware(best, system, within, found[1:])
         found = [best]
     result = assemble(system, found, others, records, options, began, stopped, extra, together(spaces))
     if shown is not None:

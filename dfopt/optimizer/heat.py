@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 from dfopt.documents.heat import HeatProof, HeatReport
 from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
-from dfopt.errors import Issue, PlanError, SystemSpecError
+from dfopt.errors import Infeasible, Issue, PlanError, SystemSpecError
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
@@ -106,31 +107,119 @@ def needs_stack(system: System, stack: Stack | None) -> System:
     return system
 
 
-def made_aware(best: Solved, system: System, options: Options) -> tuple[Solved, HeatProof, str]:
+def made_aware(
+    best: Solved, system: System, options: Options, others: Sequence[Solved] = ()
+) -> tuple[Solved, HeatProof, str]:
     """The best mapping of a search, re-optimised under the limits on heat of its system's stack.
+
+    Parameters
+    ----------
+    best, others : Solved
+        The mappings of the fastest plans without heat. Another plan is left out where no mapping of its plan and
+        sharding is faster even without heat, which only ever slows.
+    system : System
+        With a stack.
+    options : Options
+        As of the search, with the deadline for all plans together.
 
     Returns
     -------
     Solved, HeatProof, str
-        Its plan and sharding with other partitions, clocks and pauses; what was shown, as figures and as a sentence.
+        The fastest of the answers: a plan and its sharding with other partitions, clocks and pauses; what was shown,
+        as figures and as a sentence.
 
     Raises
     ------
     PlanError
-        If the blocks of kernels cannot be listed.
+        If the blocks of kernels cannot be listed, of any plan.
     Infeasible
         If no mapping keeps the limits.
     """
-    study = Study(best.graph, system, best.mapping, replace(options, gap=max(options.gap, HEAT_GAP)))
+    made = _Made([], 0, [])
+    plans = [best, *others]
+    for number, one in enumerate(plans):
+        if made.answers and _at_least(one, system) >= made.fastest.step_s:
+            made.skipped += 1
+            continue
+        left = max(options.deadline - time.perf_counter(), 0.0) / (len(plans) - number)
+        mine = replace(options, gap=max(options.gap, HEAT_GAP), deadline=time.perf_counter() + left)
+        try:
+            made.answers.append(_aware(one, system, mine))
+        except (Infeasible, PlanError) as error:
+            made.refused.append(error)
+    if not made.answers:
+        raise made.refused[0]
+    found = made.fastest
+    return found.solved, found.proof, made.note(system, len(plans))
+
+
+@dataclass(frozen=True)
+class _Aware:
+    """A plan's heat-aware mapping, its seconds per step, a bound on those, and those of the throttled mapping."""
+
+    solved: Solved
+    proof: HeatProof
+    step_s: float
+    bound_s: float
+    throttled_s: float
+
+
+@dataclass
+class _Made:
+    """What came of the plans: answers, those that could not be faster, and why others have none."""
+
+    answers: list[_Aware]
+    skipped: int
+    refused: list[Infeasible | PlanError]
+
+    @property
+    def fastest(self) -> _Aware:
+        return min(self.answers, key=lambda one: one.step_s)
+
+    def note(self, system: System, plans: int) -> str:
+        """What was done, and over which set the answer is the best."""
+        assert system.stack is not None
+        found = self.fastest
+        gap = max(0.0, 1 - min(one.bound_s for one in self.answers) / found.step_s)
+        which, over = "the best plan", "that plan and sharding allow"
+        if plans > 1:
+            which = f"{len(self.answers)} of the {plans} fastest plans"
+            over = "these plans allow, each with its sharding"
+        note = (
+            f"; then partitions, levels and pauses of {which} were chosen anew under the limits on heat of the stack"
+            f" {system.stack.name}: {found.step_s:.6g} s per step there, within {100 * gap:.2g} % of what {over},"
+            f" throttled {found.throttled_s:.6g} s"
+        )
+        if self.skipped:
+            note += f"; {self.skipped} of the plans are no faster even without heat"
+        if self.refused:
+            note += f"; no answer for {len(self.refused)} of the plans: {self.refused[0]}"
+        return note
+
+
+def _at_least(one: Solved, system: System) -> float:
+    """Seconds of a step that no mapping of a plan and its sharding beats, on the stack or without it.
+
+    Without heat the memory is taken to give its full bandwidth. A memory that is slower than the stack's says nothing.
+    """
+    assert system.stack is not None
+    return one.bound_s if system.chip.dram.bandwidth >= system.stack.dram.peak * (1 - 1e-9) else 0.0
+
+
+def _aware(one: Solved, system: System, options: Options) -> _Aware:
+    """The heat-aware mapping of one plan."""
+    study = Study(one.graph, system, one.mapping, options)
     if study.why:
         raise PlanError(study.why)
     found = study.aware()
     mapping, _ = study.best_of(found)
-    score = evaluate(mapping, best.graph, system, options.assumptions)
-    answer = found.answer
-    note = (
-        f"; then partitions, levels and pauses of the best plan were chosen anew under the limits on heat of the stack"
-        f" {study.stack.name}: {physical(score).step_time_s:.6g} s per step there, within {100 * answer.gap:.2g} % of"
-        f" what that plan and sharding allow, throttled {study.throttle.step_s:.6g} s"
+    score = evaluate(mapping, one.graph, system, options.assumptions)
+    seconds = physical(score).step_time_s
+    return _Aware(
+        solved=replace(one, mapping=mapping, score=score),
+        proof=study.proof(found),
+        step_s=seconds,
+        # a step is a multiple of the interval, and what does not depend on it
+        bound_s=min(seconds, found.physical.step_time_s * (1 - found.answer.gap)),
+        throttled_s=study.throttle.step_s,
     )
-    return replace(best, mapping=mapping, score=score), study.proof(found), note

@@ -2,13 +2,14 @@
 
 Traffic, streams and energies of single kernels are looked up once, in a mapping that gives every kernel a partition
 of its own; blocks of kernels are sums of them. Temperatures of the hottest cell of every die are linear in power, and
-leakage is linear in temperature around the last known one (a Newton step: at the answer it is exact).
+leakage is linear in temperature around the last known one (a Newton step: at the answer it is exact). A chip rests at
+its lowest level, as the judge has it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -72,6 +73,7 @@ class HeatModel:
         self.memory = streams.Memory(stack)
         self.frequency_l = np.array([level.frequency for level in stack.levels])
         self.voltage_l = np.array([level.voltage for level in stack.levels])
+        self.clock_l = self.frequency_l * np.square(self.voltage_l)  # what the clock draws, as a share of the nominal
         self.case = cases.build(_each_alone(ready), ready.graph, ready.system, ready.assumptions)
         nothing = traffic.WeightParts({}, {}, {})
         tiling = traffic.weight_parts(self.case)
@@ -127,9 +129,10 @@ class HeatModel:
         start = 2.0 * np.arange(len(tiles_bk))[:, None]
         zero = np.zeros((len(tiles_bk), 1))
         known = np.concatenate([zero, np.cumsum(joules_bk, axis=1)], axis=1)
-        at = start + np.concatenate([zero, ends], axis=1)
+        at = start + np.concatenate([zero, ends, zero + 1.0], axis=1)  # past the last kernel nothing is added
+        known = np.concatenate([known, known[:, -1:]], axis=1)
         so_far = np.interp((start + edges).ravel(), at.ravel(), known.ravel()).reshape(len(tiles_bk), -1)
-        so_far[:, -1] = known[:, -1]  # between two blocks there is nothing
+        so_far[:, -1] = known[:, -1]  # whatever rounding did to the last edge
         found = np.zeros((len(tiles_bk), len(size)))
         found[:, line] = np.diff(so_far, axis=1)
         return found
@@ -221,7 +224,7 @@ class HeatModel:
     def scale(self) -> Floats:
         """Energy of every component at every level, as a share of that at nominal voltage."""
         dynamic = np.ones(len(self.power.compute) + 5)
-        dynamic[-2:] = 0.0  # DRAM, and the way to it
+        dynamic[-3:] = 0.0  # links, DRAM, and the way to it
         scale: Floats = 1 - dynamic + dynamic * np.square(self.voltage_l)[:, None]
         return scale
 
@@ -276,7 +279,8 @@ class HeatModel:
     ) -> tuple[Floats, Floats, Floats, Floats]:
         """Rise by component, rise of a level above rest, budget and load of the hop, all by row."""
         power, heat = self.power, self.heat
-        leak = power.leakage(tiles_k, 1.0)
+        level, clock, rest = self.voltage_l, self.clock_l, float(self.voltage_l[-1])
+        leak = power.leakage(tiles_k, rest)
         slope = power.leakage_slope(tiles_k, voltage)
         # T = T_a + R (P + leak + slope (T - T_0))  =>  T - T_a = (1 - R slope)^-1 R (P + leak - slope (T_0 - T_a))
         loop = heat.means_k_per_w * slope
@@ -292,10 +296,9 @@ class HeatModel:
         rise = np.concatenate(
             [heat.cells_k_per_w[cells[~is_power]] @ whole, whole.sum(axis=0)[None, :][: is_power.sum()]]
         )
-        constant = power.steady_power(rate.rate, 1.0) + leak - slope * (tiles_k - heat.ambient_k)
-        idle = self.stack.logic.idle * (self.frequency_l * np.square(self.voltage_l) - 1)
-        extra = power.logic_tiles[:, None] * idle
-        extra += np.where(power.on_logic, leak, 0.0)[:, None] * (self.voltage_l - 1)
+        constant = power.steady_power(rate.rate, float(clock[-1])) + leak - slope * (tiles_k - heat.ambient_k)
+        extra = power.logic_tiles[:, None] * self.stack.logic.idle * (clock - clock[-1])
+        extra += np.where(power.on_logic, leak / rest, 0.0)[:, None] * (level - rest)
         start = np.where(is_power, 0.0, heat.ambient_k)
         hop = self.hop_j[rank] * power.io_tiles
         return rise @ basis.T, rise @ extra, limit - start - rise @ constant, rise @ hop
@@ -306,7 +309,7 @@ class HeatModel:
         The judge would move on to the next rate, whose slower memory is cooler: that does not say how much too hot
         the choice is.
         """
-        power, heat, level = self.power, self.heat, self.voltage_l
+        power, heat, level, clock = self.power, self.heat, self.voltage_l, self.clock_l
         ranks = len(problem.wait_r)
         tiles_k, voltage_r, over = np.zeros((ranks, power.count)), np.ones(ranks), -np.inf
         _, cells, limit = self._limits(rate, 0.0)
@@ -322,8 +325,8 @@ class HeatModel:
                 times = np.bincount(levels, weights=stage.seconds_cl[block, levels], minlength=len(level))
                 seconds_l += problem.runs_rs[r, s] * times
             busy = seconds_l / period_s
-            voltage_r[r] = 1 + float(busy @ (level - 1))
-            idle = 1 + float(busy @ (self.frequency_l * np.square(level) - 1))
+            voltage_r[r] = level[-1] + float(busy @ (level - level[-1]))
+            idle = float(clock[-1] + busy @ (clock - clock[-1]))
             watts = joules / period_s + power.steady_power(rate.rate, idle)
             now = heat.ambient_k + heat.means_k_per_w @ watts
             for _ in range(_WARMING):
@@ -339,8 +342,6 @@ class HeatModel:
 
     def stage_tables(self, number: int, rate: float) -> StageTables | None:
         """Tables of a stage whose memory is faster than any mix of its streams: its prices bound the real ones."""
-        from dataclasses import replace
-
         tables = self.ready.stages[number].tables
         if tables is None:
             return None

@@ -99,8 +99,10 @@ class BlockPool:
 
     # ------------------------------------------------------------ solve
 
-    def choose(self, rows: HeatRows, final: bool) -> tuple[list[StageBlocks], HeatProblem, HeatAnswer]:
-        """The best choice of all blocks under some rows; a rough one until ``final``."""
+    def choose(
+        self, rows: HeatRows, final: bool, beat: float = np.inf
+    ) -> tuple[list[StageBlocks], HeatProblem, HeatAnswer]:
+        """The best choice of all blocks under some rows; a rough one until ``final``, if any is below ``beat``."""
         settler, options = self.settler, self.settler.options
         self.note = ""
         blocks = self._generated(rows)
@@ -109,16 +111,19 @@ class BlockPool:
 
         def solve(problem: HeatProblem, starts: list[HeatChoice], gap: float) -> HeatAnswer:
             left = options.left() if np.isfinite(options.deadline) else None
-            return shortest_period(problem, starts, gap=gap, time_limit=left, seed=options.seed, solver=options.solver)
+            return shortest_period(
+                problem, starts, gap=gap, time_limit=left, beat=beat, seed=options.seed, solver=options.solver
+            )
 
         answer = solve(problem, starts, max(options.gap, _ROUGH))
         if not self.fused or not final:
             if final:
                 answer = solve(problem, [answer.choice], options.gap)
             return blocks, problem, answer
-        if answer.proven and self.closed:  # by a bound that holds for all blocks
+        # The relaxation bounds the choices of all blocks, a MILP those of its own: a split block may have finer levels.
+        if self.closed and answer.columns == 0 and (answer.proven or answer.bound_s >= beat):
             return blocks, problem, answer
-        every = self._every(problem, answer)
+        every = self._every(problem, answer, beat)
         if every is None:
             return blocks, problem, replace(answer, bound_s=self.floor_s(), note=f"{answer.note}; {self.note}")
         known = settler.mapping(blocks, problem, answer.choice, answer.period_s)
@@ -138,9 +143,7 @@ class BlockPool:
             costs = self._least(problem, paths, relaxed.time_r, relaxed.row_ri)
             new, self.closed = False, True
             for s in range(len(self.pairs)):
-                found = self._priced(
-                    problem, s, relaxed.time_r, relaxed.row_ri, costs[s] * (1 - _LOWER), relaxed.period_s
-                )
+                found = self._priced(problem, s, relaxed.time_r, relaxed.row_ri, costs[s] * (1 - _LOWER))
                 if found is None:
                     self.closed = False
                 elif np.isfinite(found.dist[:, -1].min()):
@@ -161,16 +164,16 @@ class BlockPool:
             found.append(float(one.to_go(cost)[0]))
         return found
 
-    def _every(self, problem: HeatProblem, answer: HeatAnswer) -> list[Pairs] | None:
-        """All blocks that a better choice may use; None if the time does not suffice to say."""
+    def _every(self, problem: HeatProblem, answer: HeatAnswer, beat: float) -> list[Pairs] | None:
+        """All blocks that a choice below ``beat`` and the answer may use; None if the time does not suffice to say."""
         paths = [Paths(stage) for stage in problem.stages]
         relaxed = bound(problem, paths, [answer.choice], self.settler.options.deadline)
         costs = self._least(problem, paths, relaxed.time_r, relaxed.row_ri)
         _, total = cheapest(problem, paths, relaxed.time_r, relaxed.row_ri)
-        slack = max(answer.period_s - relaxed.bound_s, 0.0) + 2 * _LOWER * (abs(total) + answer.period_s)
+        slack = max(min(answer.period_s, beat) - relaxed.bound_s, 0.0) + 2 * _LOWER * (abs(total) + answer.period_s)
         pairs = []
         for s, cost in enumerate(costs):
-            found = self._priced(problem, s, relaxed.time_r, relaxed.row_ri, cost + slack, answer.period_s)
+            found = self._priced(problem, s, relaxed.time_r, relaxed.row_ri, cost + slack)
             if found is None:
                 return None
             i, j, _ = near_blocks(found)
@@ -179,23 +182,16 @@ class BlockPool:
             pairs.append((every[0], every[1]))
         return pairs
 
-    def _priced(
-        self, problem: HeatProblem, s: int, time_r: Floats, row_ri: Floats, upper: float, period_s: float
-    ) -> PricedPath | None:
+    def _priced(self, problem: HeatProblem, s: int, time_r: Floats, row_ri: Floats, upper: float) -> PricedPath | None:
         """The search for paths of a stage that cost no more than ``upper``; None if the time did not suffice.
 
-        Where time at a low level is worth less than nothing (it leaks less than rest), the prices of all seconds are
-        raised to nothing or more, and the bound by what a choice with that period can spend on them.
+        No second has a price below zero: rest is the coolest that a chip can do.
         """
         settler, options = self.settler, self.settler.options
         runs, rows = problem.runs_rs[:, s], problem.rows
         weight_ri = runs[:, None] * row_ri
         second_l = float(runs @ time_r) + np.tensordot(weight_ri, rows.above_ril, axes=2)
         joule_lk = np.tensordot(weight_ri, rows.rise_rik, axes=2) * rows.scale_lk
-        raised = max(0.0, -float(second_l.min()))
-        if raised > 0:
-            used = runs > 0
-            upper += raised * float(((period_s - problem.wait_r[used]) / runs[used]).min())
         search = self.searches[s]
         stage = settler.ready.stages[settler.used[s]]
         assert stage.limits is not None
@@ -204,7 +200,7 @@ class BlockPool:
             stage.limits,
             search.lattice,
             upper,
-            HeatPrices(second_l + raised, np.maximum(joule_lk, 0.0)),
+            HeatPrices(np.maximum(second_l, 0.0), np.maximum(joule_lk, 0.0)),
             self.model.frequency_l,
             settler.kernels(settler.used[s], self.rate),
             self.model.place,

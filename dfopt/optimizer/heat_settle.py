@@ -216,15 +216,17 @@ class HeatSettler:
         return (Pause(stage=self.used[stage], time=idle / float(self.runs_rs[slowest, stage])),)
 
     def voltage(self, problem: HeatProblem, choice: HeatChoice, period_s: float) -> Floats:
-        """Mean voltage of the logic over time, by rank; at rest it is the nominal one."""
-        less = np.zeros(len(self.runs_rs))
+        """Mean voltage of the logic over time, by rank; at rest it is that of the lowest level."""
+        level = self.model.voltage_l
+        more = np.zeros(len(self.runs_rs))
         for s, stage in enumerate(problem.stages):
             block = stage.block[choice.arcs[s]]
             real = block >= 0
             levels = choice.levels[s][real]
-            lost = stage.seconds_cl[block[real], levels] @ (1 - self.model.voltage_l[levels])
-            less += self.runs_rs[:, s] * float(lost)
-        return 1 - less / period_s
+            gained = stage.seconds_cl[block[real], levels] @ (level[levels] - level[-1])
+            more += self.runs_rs[:, s] * float(gained)
+        found: Floats = level[-1] + more / period_s
+        return found
 
     # ------------------------------------------------------------ the loop
 

@@ -127,9 +127,10 @@ class Study:
         return best
 
     def _slower(self, pool: BlockPool, rate: Rate, where: Operating, best: Settled) -> bool:
-        """Whether a rough solve at another refresh rate is no faster than the best mapping."""
-        _, _, answer = pool.choose(self.settler.model.rows(where, rate), False)
-        return answer.bound_s >= best.physical.interval_s * (1 - _SAME)
+        """Whether no choice at another refresh rate is faster than the best mapping, with leakage as at ``where``."""
+        beat = best.physical.interval_s * (1 - _SAME)
+        _, _, answer = pool.choose(self.settler.model.rows(where, rate), True, beat)
+        return answer.bound_s >= beat * (1 - _SAME)
 
     # ------------------------------------------------------------ report
 

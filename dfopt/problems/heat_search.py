@@ -71,6 +71,7 @@ def shortest_period(
     *,
     gap: float = 0.0,
     time_limit: float | None = None,
+    beat: float = np.inf,
     seed: int = 0,
     solver: str = "highs",
 ) -> HeatAnswer:
@@ -86,6 +87,8 @@ def shortest_period(
         Relative gap at which to stop; 0 asks for a proof.
     time_limit : float, optional
         Seconds.
+    beat : float
+        Seconds of a period that is reached elsewhere: only shorter ones are looked for, and the bound is at most that.
     seed, solver
         Of the MILP, see :func:`dfopt.milp.solve`.
 
@@ -108,7 +111,8 @@ def shortest_period(
     deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
     paths = [Paths(stage) for stage in problem.stages]
     relaxed = bound(problem, paths, starts, deadline, gap)
-    task = _Task(problem, paths, relaxed, relaxed.choice, relaxed.period_s, deadline, gap, seed, solver)
+    wanted = min(relaxed.period_s, beat)
+    task = _Task(problem, paths, relaxed, relaxed.choice, wanted, deadline, gap, seed, solver)
     note = f"{relaxed.rounds} shortest paths"
     solution: Solution | None = None
     least, columns = relaxed.bound_s, 0
@@ -129,7 +133,7 @@ def shortest_period(
     budget = problem.rows.budget_ri
     return HeatAnswer(
         choice=task.best,
-        period_s=task.period,
+        period_s=problem.period(task.best),
         bound_s=min(least, task.period),
         busy_r=problem.busy(task.best),
         demand_ri=problem.loads(task.best) / budget,
@@ -143,7 +147,7 @@ def shortest_period(
 
 @dataclass(frozen=True)
 class _Task:
-    """One search, with the best choice so far."""
+    """One search, with the best choice so far; the period is what others must be below, of that choice or given."""
 
     problem: HeatProblem
     paths: list[Paths]

@@ -176,6 +176,17 @@ def test_without_a_limit_it_is_the_shortest_path_at_nominal_speed(problem: HeatP
     assert not answer.price_ri.any()
 
 
+@given(problems, st.sampled_from([0.8, 0.99, 1.01, 1.5]))
+def test_only_what_beats_a_known_period_is_looked_for(problem: HeatProblem, times: float) -> None:
+    best = brute_force(problem)
+    answer = solved(problem, beat=best * times)
+    assert answer.bound_s <= best * (1 + NEAR)
+    if times > 1:
+        assert close(answer.period_s, best) and answer.proven
+    else:
+        assert answer.period_s >= best * (1 - NEAR) and answer.bound_s >= best * times * (1 - NEAR)
+
+
 @share(0.5)
 @given(problems)
 def test_the_price_of_a_kelvin_is_the_slope_of_the_relaxation(problem: HeatProblem) -> None:
