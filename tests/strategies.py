@@ -6,8 +6,9 @@ FLOP/s, bytes in the tens at 100 B/s, so that every term decides something now a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, get_args
+from typing import Any, TypeVar, get_args
 
 from hypothesis import assume, settings
 from hypothesis import strategies as st
@@ -22,6 +23,8 @@ from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 from dfopt.problems.plans import asked_plans
+
+T = TypeVar("T")
 
 WORD = 2
 SIZES = (1, 2, 3, 4, 6, 8)
@@ -61,51 +64,76 @@ def share(part: float) -> settings:
     return settings(max_examples=max(5, int(settings().max_examples * part)))
 
 
-def assumptions(**fixed: Any) -> st.SearchStrategy[Assumptions]:
+class Dice:
+    """Many small choices out of a few draws: hypothesis takes 0.2 ms for a draw, and a world is 150 choices.
+
+    The first option is the simplest: what fails is shrunk towards it.
+    """
+
+    def __init__(self, draw: st.DrawFn) -> None:
+        self._draw = draw
+        self._left = iter(b"")
+
+    def _byte(self) -> int:
+        for byte in self._left:
+            return byte
+        self._left = iter(self._draw(st.binary(min_size=64, max_size=64)))
+        return next(self._left)
+
+    def __call__(self, options: Sequence[T]) -> T:
+        """One of some options."""
+        return options[self._byte() % len(options)]
+
+    def some(self, options: Sequence[T], most: int) -> list[T]:
+        """Up to ``most`` of some options, each any number of times."""
+        return [self(options) for _ in range(self(range(most + 1)))]
+
+    def shuffled(self, items: Sequence[T]) -> tuple[T, ...]:
+        """The items in any order."""
+        left = list(items)
+        return tuple(left.pop(self(range(len(left)))) for _ in items)
+
+
+@st.composite
+def assumptions(draw: st.DrawFn, **fixed: Any) -> Assumptions:
     """Any assumptions, some fields fixed (a list is a choice)."""
-    fields = {
-        name: st.sampled_from(fixed[name] if isinstance(fixed.get(name), list) else [fixed[name]])
-        if name in fixed
-        else st.sampled_from(values)
-        for name, values in CHOICES.items()
-    }
-    return st.fixed_dictionaries(fields).map(lambda values: Assumptions(profile="random", **values))
+    dice = Dice(draw)
+    lists = {name: value if isinstance(value, list) else [value] for name, value in fixed.items()}
+    return Assumptions(profile="random", **{name: dice(lists.get(name, values)) for name, values in CHOICES.items()})
 
 
-def _consumer(draw: st.DrawFn, op: str, number: int, made: list[Kernel]) -> tuple[dict[str, Any], list[Tensor]]:
+def _consumer(dice: Dice, op: str, number: int, made: list[Kernel]) -> tuple[dict[str, Any], list[Tensor]]:
     """Shapes of a kernel of some op and tensors from earlier kernels that agree with them."""
-    size = st.sampled_from(SIZES)
     name = f"k{number}"
-    if not made or draw(st.integers(0, 5)) == 0:  # a source of its own
-        return {"m": draw(size), "n": draw(size), "outer": draw(st.sampled_from([1, 1, 1, 2, 3]))}, []
-    first = made[draw(st.integers(max(0, len(made) - 3), len(made) - 1))]
+    if not made or dice(range(6)) == 0:  # a source of its own
+        return {"m": dice(SIZES), "n": dice(SIZES), "outer": dice([1, 1, 1, 2, 3])}, []
+    first = dice(made[-3:])
     elements = first.outer * first.m * first.n
-    bytes_ = float(draw(st.sampled_from([elements * WORD] * 3 + [elements]))) if op != "gemm" else None
-    stated = bytes_ if bytes_ != elements * WORD else draw(st.sampled_from([None, bytes_]))
+    bytes_ = float(dice([elements * WORD] * 3 + [elements])) if op != "gemm" else None
+    stated = bytes_ if bytes_ != elements * WORD else dice([None, bytes_])
     tensors = [Tensor(src=first.name, dst=name, bytes=stated, operand=1)]
     if op == "elementwise":
         shape = {"outer": first.outer, "m": first.m, "n": first.n}
-        for other in draw(st.lists(st.sampled_from(made), max_size=2)):
+        for other in dice.some(made, 2):
             tensors.append(Tensor(src=other.name, dst=name))
         return shape, tensors
     if op == "gemm":
-        if draw(st.booleans()):
-            return {"outer": first.outer, "m": draw(size), "k": first.m, "n": first.n}, tensors
-        shape = {"outer": draw(st.sampled_from([1, 1, 2])), "m": draw(size), "k": first.outer * first.m, "n": first.n}
+        if dice([False, True]):
+            return {"outer": first.outer, "m": dice(SIZES), "k": first.m, "n": first.n}, tensors
+        shape = {"outer": dice([1, 1, 2]), "m": dice(SIZES), "k": first.outer * first.m, "n": first.n}
         return shape, tensors
-    shape = {"outer": first.outer, "m": draw(size), "k": first.m, "n": first.n}
+    shape = {"outer": first.outer, "m": dice(SIZES), "k": first.m, "n": first.n}
     fits = [k for k in made if k.outer * k.m * k.n % (shape["outer"] * shape["k"]) == 0]
-    if fits and draw(st.integers(0, 3)):
-        second = draw(st.sampled_from(fits))
+    if fits and dice(range(4)):
+        second = dice(fits)
         shape["m"] = second.outer * second.m * second.n // (shape["outer"] * shape["k"])
         tensors.append(Tensor(src=second.name, dst=name, operand=2))
     return shape, tensors
 
 
-@st.composite
-def extras(draw: st.DrawFn) -> dict[str, Any]:
-    """What most kernels do not have, one at a time: a draw for each of them would take longer than the tests."""
-    which = draw(st.integers(0, 11))
+def _extras(dice: Dice) -> dict[str, Any]:
+    """What most kernels do not have, one at a time."""
+    which = dice([5, 0, 1, 2, 3, 4, *range(6, 12)])
     if which == 0:
         return {"dram_bytes": 36.0}
     if which == 1:
@@ -116,13 +144,13 @@ def extras(draw: st.DrawFn) -> dict[str, Any]:
         return {}
     found = tuple(
         Communication(
-            kind=draw(st.sampled_from(get_args(CollectiveKind))),
-            bytes=draw(st.sampled_from([8.0, 24.0])),
-            over=draw(st.sampled_from(get_args(Group))),
+            kind=dice(get_args(CollectiveKind)),
+            bytes=dice([8.0, 24.0]),
+            over=dice(get_args(Group)),
         )
         for _ in range(which - 2)
     )
-    return {"communications": found, "distributed": draw(st.booleans())}
+    return {"communications": found, "distributed": dice([False, True])}
 
 
 @st.composite
@@ -135,16 +163,17 @@ def graphs(
     pieces: bool = True,
 ) -> Graph:
     """A DAG of kernels whose shapes agree, listed in any order; half of the repeated ones with pieces, if wanted."""
-    repeat = draw(st.sampled_from(repeats))
-    runs = [*(["first"] * 2), *(["last"] * 2)] if pieces and draw(st.booleans()) else []
-    graph = _in_one_piece(draw, most, least, trains, repeat)
-    return _with_pieces(draw, graph, runs) if runs and len(graph.kernels) > 1 else graph
+    dice = Dice(draw)
+    repeat = dice(repeats)
+    runs = [*(["first"] * 2), *(["last"] * 2)] if pieces and dice([False, True]) else []
+    graph = _in_one_piece(dice, most, least, trains, repeat)
+    return _with_pieces(dice, graph, runs) if runs and len(graph.kernels) > 1 else graph
 
 
-def _with_pieces(draw: st.DrawFn, graph: Graph, runs: list[str]) -> Graph:
+def _with_pieces(dice: Dice, graph: Graph, runs: list[str]) -> Graph:
     """Kernels of a graph shared out among pieces, without what would connect those."""
-    here = {kernel.name: draw(st.sampled_from(["every_layer", *runs])) for kernel in graph.kernels}
-    here[draw(st.sampled_from(sorted(here)))] = "every_layer"
+    here = {kernel.name: dice(["every_layer", *runs]) for kernel in graph.kernels}
+    here[dice(sorted(here))] = "every_layer"
     kernels = [
         kernel.model_copy(
             update={
@@ -168,20 +197,20 @@ def _with_pieces(draw: st.DrawFn, graph: Graph, runs: list[str]) -> Graph:
     )
 
 
-def _in_one_piece(draw: st.DrawFn, most: int, least: int, trains: bool | None, repeat: int) -> Graph:
-    count = draw(st.integers(least, most))
-    trains = draw(st.booleans()) if trains is None else trains
-    forward = draw(st.integers(0, count)) if trains else count
+def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat: int) -> Graph:
+    count = dice(range(least, most + 1))
+    trains = dice([False, True]) if trains is None else trains
+    forward = dice(range(count + 1)) if trains else count
     kernels: list[Kernel] = []
     tensors: list[Tensor] = []
     for number in range(count):
         later = number >= forward
-        op = draw(st.sampled_from(["gemm", "gemm", "matmul", "elementwise", *(["weight_update"] * 2 if later else [])]))
-        shape, mine = _consumer(draw, op, number, kernels)
+        op = dice(["gemm", "gemm", "matmul", "elementwise", *(["weight_update"] * 2 if later else [])])
+        shape, mine = _consumer(dice, op, number, kernels)
         if op == "elementwise":
             shape["k"] = 1
         elif "k" not in shape:
-            shape["k"] = draw(st.sampled_from(SIZES))
+            shape["k"] = dice(SIZES)
         phase = "forward" if not later else "update" if op == "weight_update" else "backward"
         gemms = [k.name for k in kernels if k.op == "gemm"]
         kernels.append(
@@ -190,26 +219,26 @@ def _in_one_piece(draw: st.DrawFn, most: int, least: int, trains: bool | None, r
                 op=op,
                 **shape,
                 phase=phase,
-                stream=draw(st.sampled_from([None, None, None, "n", "none", *([] if op == "elementwise" else ["k"])])),
-                flop_per_element=draw(st.sampled_from([1, 1, 5])) if op == "elementwise" else 1,
-                normalizes=op == "elementwise" and draw(st.booleans()),
-                accumulates_into=draw(st.sampled_from([None, None, *gemms])) if op == "gemm" else None,
-                stage_with=draw(st.sampled_from([None] * 5 + [k.name for k in kernels])) if kernels else None,
-                dram_bytes_per_chip=draw(st.sampled_from([0.0, 0.0, 0.0, 24.0])),
-                **draw(extras()),
+                stream=dice([None, None, None, "n", "none", *([] if op == "elementwise" else ["k"])]),
+                flop_per_element=dice([1, 1, 5]) if op == "elementwise" else 1,
+                normalizes=op == "elementwise" and dice([False, True]),
+                accumulates_into=dice([None, None, *gemms]) if op == "gemm" else None,
+                stage_with=dice([None] * 5 + [k.name for k in kernels]) if kernels else None,
+                dram_bytes_per_chip=dice([0.0, 0.0, 0.0, 24.0]),
+                **_extras(dice),
             )
         )
         tensors += mine
-    names = st.sampled_from([k.name for k in kernels])
-    carried = draw(st.lists(st.builds(Tensor, src=names, dst=names), max_size=2))
+    names = [k.name for k in kernels]
+    carried = [Tensor(src=dice(names), dst=dice(names)) for _ in range(dice(range(3)))]
     return Graph(
         name="random",
         repeat=repeat,
         word_bytes=WORD,
-        batch=draw(st.sampled_from([4, 12])),
-        microbatch=draw(st.sampled_from([1, 1, 2])),
-        kernels=tuple(draw(st.permutations(kernels))),
-        tensors=tuple(draw(st.permutations(tensors))),
+        batch=dice([4, 12]),
+        microbatch=dice([1, 1, 2]),
+        kernels=dice.shuffled(kernels),
+        tensors=dice.shuffled(tensors),
         carried=tuple(carried),
     )
 
@@ -223,15 +252,16 @@ def footprint(graph: Graph) -> float:
 @st.composite
 def efficiency_tables(draw: st.DrawFn) -> tuple[EfficiencyRow, ...]:
     """Shares of peak, whose limits lie among the FLOP and extents of these graphs and are often met exactly."""
+    dice = Dice(draw)
     rows: list[EfficiencyRow] = []
-    shares = st.sampled_from([0.1, 0.3, 0.6, 1.0])
+    shares = [0.1, 0.3, 0.6, 1.0]
     for unit, limits in (("matrix", [None, 16.0, 64.0, 256.0]), ("vector", [None, 8.0, 32.0])):
-        for _ in range(draw(st.integers(0, 3))):
-            flop, extent = draw(st.sampled_from(limits)), draw(st.sampled_from([None, 2, 3, 6]))
-            row = EfficiencyRow(unit=unit, flop=flop, extent=extent, share=draw(shares))
+        for _ in range(dice(range(4))):
+            flop, extent = dice(limits), dice([None, 2, 3, 6])
+            row = EfficiencyRow(unit=unit, flop=flop, extent=extent, share=dice(shares))
             if (flop or extent) and not any(earlier.covers(row) for earlier in rows):
                 rows.append(row)
-        rows.append(EfficiencyRow(unit=unit, share=draw(shares)))
+        rows.append(EfficiencyRow(unit=unit, share=dice(shares)))
     return tuple(rows)
 
 
@@ -240,25 +270,26 @@ def systems(
     draw: st.DrawFn, graph: Graph, dims: int = 2, cycle: bool = True, roomy: bool = False, efficiency: bool = False
 ) -> System:
     """A small machine; memories are sometimes tight for this graph."""
-    tiles = draw(st.sampled_from([2, 4, 5] if not roomy else [8]))
+    dice = Dice(draw)
+    tiles = dice([2, 4, 5] if not roomy else [8])
     size = footprint(graph)
-    sram = 1e9 if roomy else draw(st.sampled_from([1e9, 4.0, 2.0, 1.0, 0.7, 0.5])) * size
-    dram = None if roomy else draw(st.sampled_from([None, None, 20.0, 8.0, 3.0, 1.0, 0.5]))
+    sram = 1e9 if roomy else dice([1e9, 4.0, 2.0, 1.0, 0.7, 0.5]) * size
+    dram = None if roomy else dice([None, None, 20.0, 8.0, 3.0, 1.0, 0.5])
     network = [
         NetworkDim(
             name="xyz"[i],
-            topology=draw(st.sampled_from(["ring", "line", "switch", "fully_connected"])),
-            size=draw(st.sampled_from([1, 2, 2, 3, 4])),
-            link_bandwidth=draw(st.sampled_from([20.0, 100.0, 500.0])),
-            latency=draw(st.sampled_from([0.0, 0.01])),
+            topology=dice(["ring", "line", "switch", "fully_connected"]),
+            size=dice([1, 2, 2, 3, 4]),
+            link_bandwidth=dice([20.0, 100.0, 500.0]),
+            latency=dice([0.0, 0.01]),
         )
-        for i in range(draw(st.integers(0, dims)))
+        for i in range(dice(range(dims + 1)))
     ]
-    chip: dict[str, Any] = {"peak": draw(st.sampled_from([300.0, 3000.0]))}
+    chip: dict[str, Any] = {"peak": dice([300.0, 3000.0])}
     if cycle:
-        lanes, stages, frequency = draw(st.sampled_from([(2, 1, 100.0), (1, 2, 40.0), (2, 2, 30.0)]))
+        lanes, stages, frequency = dice([(2, 1, 100.0), (1, 2, 40.0), (2, 2, 30.0)])
         chip = {"lanes": lanes, "stages": stages, "frequency": frequency}
-        chip["peak"] = draw(st.sampled_from([None, 0.99 * 2 * lanes * stages * tiles * frequency]))
+        chip["peak"] = dice([None, 0.99 * 2 * lanes * stages * tiles * frequency])
     if efficiency:
         chip["efficiency"] = draw(efficiency_tables())
     return System(
@@ -267,12 +298,12 @@ def systems(
             name="toy",
             tiles=tiles,
             sram=Sram(capacity=sram),
-            dram=Dram(bandwidth=draw(st.sampled_from([40.0, 100.0, 1000.0])), capacity=dram and dram * size),
-            compute_utilization=draw(st.sampled_from([0.5, 0.9])),
+            dram=Dram(bandwidth=dice([40.0, 100.0, 1000.0]), capacity=dram and dram * size),
+            compute_utilization=dice([0.5, 0.9]),
             **chip,
         ),
         network=tuple(network),
-        collective_overhead=draw(st.sampled_from([0.0, 0.02])),
+        collective_overhead=dice([0.0, 0.02]),
     )
 
 
