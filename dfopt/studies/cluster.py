@@ -1,16 +1,18 @@
-"""Solves cells on a Dask cluster: the client hands out tasks, takes records, and is the only one that writes.
+"""Solves cells on a Dask cluster: the client hands out batches, takes records, and is the only one that writes.
 
-A task is a pure function of what it holds, under a key made of the cell's: Dask solves it again when a worker is lost,
-and hands the same answer to whoever asks twice. Only a few tasks per worker thread are on their way at any time, so
-that the client holds neither ten thousand tasks nor their answers. When the scheduler is lost, the client connects
-to the next one at the same address and hands out again what it has no record of.
+A task of Dask is a batch of cells, about a second of work, under a key made of theirs: Dask solves it again when a
+worker is lost, and hands the same answer to whoever asks twice. Only a few batches per worker thread are on their way
+at any time, so that the client holds neither ten thousand cells nor their answers. When the scheduler is lost, the
+client connects to the next one at the same address and hands out again what it has no record of.
 
 What the workers run is in `dfopt.studies.remote`.
 """
 
 from __future__ import annotations
 
+import hashlib
 import logging
+import pickle
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -18,6 +20,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from dfopt.errors import PlanError
+from dfopt.studies.batches import Batches
 from dfopt.studies.executor import INTERRUPTED, Take
 from dfopt.studies.identity import identity
 from dfopt.studies.packing import Task
@@ -26,8 +29,8 @@ from dfopt.studies.remote import difference, greet, solve_on_worker
 
 __all__ = ["Cluster"]
 
-_AHEAD = 3  # tasks on their way per worker thread: one is solved, two wait, so that no worker waits for the client
-_FEWEST = 8  # on their way with few workers or none yet: those to come find work
+_AHEAD = 2  # batches on their way per worker thread: one is solved, one waits, so that no worker waits for the client
+_FEWEST = 4  # on their way with few workers or none yet: those to come find work
 _LOOK = 1.0  # seconds between two looks at how many workers there are
 _log = logging.getLogger("dfopt.studies")
 
@@ -155,14 +158,14 @@ class _NoScheduler(Exception):
 
 
 class _Session:
-    """What happens between connecting and losing the scheduler: tasks out, records in."""
+    """What happens between connecting and losing the scheduler: batches out, records in."""
 
     def __init__(self, client: Any, tasks: Sequence[Task], todo: dict[int, None], take: Take) -> None:
         self.client, self.tasks, self.todo, self.take = client, tasks, todo, take
-        self._waiting: Iterator[int] = iter(list(todo))
-        self._out: dict[str, tuple[int, Any]] = {}
+        self._batches = Batches(todo)
+        self._out: dict[str, tuple[list[int], Any]] = {}
         self._ended: SimpleQueue[Any] = SimpleQueue()
-        self._room = _FEWEST
+        self._threads = 0
         self._looked = float("-inf")
 
     def run(self) -> None:
@@ -176,30 +179,34 @@ class _Session:
                     raise _Lost(f"the client is {self.client.status}") from None
                 self._fill()
                 continue
-            number, _ = self._out.pop(future.key, (None, None))
-            if number is None:
+            numbers, _ = self._out.pop(future.key, (None, None))
+            if numbers is None:
                 continue
-            record = self._record(number, future)
+            records = self._records(numbers, future)
             future.release()
-            self._fill()  # before writing, so that the workers have work meanwhile
-            self.take(record)
-            del self.todo[number]
+            for number, record in zip(numbers, records, strict=False):  # the workers have the next batch meanwhile
+                self.take(record)
+                del self.todo[number]
+            self._fill()
 
     def _fill(self) -> None:
         if time.monotonic() - self._looked > _LOOK:
             self._looked = time.monotonic()
             with self._connected():
-                self._room = max(_FEWEST, _AHEAD * sum(self.client.nthreads().values()))
-        while len(self._out) < self._room and (number := next(self._waiting, None)) is not None:
-            task = self.tasks[number]
+                self._threads = sum(self.client.nthreads().values())
+        while len(self._out) < max(_FEWEST, _AHEAD * self._threads) and (numbers := self._batches.next(self._threads)):
+            batch = [self.tasks[number] for number in numbers]
             # what is kept with the record is another answer of the same cell
-            key = f"dfopt-{task['cell']}-{identity()['program']}-{int(bool(task.get('keep')))}"
+            names = [*(task["cell"] for task in batch), identity()["program"], str(bool(batch[0].get("keep")))]
+            key = f"dfopt-{hashlib.sha256(' '.join(names).encode()).hexdigest()}"
             with self._connected():
-                future = self.client.submit(solve_on_worker, task, dict(identity()), key=key, pure=False)
-            self._out[future.key] = (number, future)
+                # as bytes, which Dask hands through; pickle writes what the tasks share once
+                future = self.client.submit(solve_on_worker, pickle.dumps(batch), identity(), key=key, pure=False)
+            self._out[future.key] = (numbers, future)
             future.add_done_callback(self._ended.put)
 
-    def _record(self, number: int, future: Any) -> dict[str, Any]:
+    def _records(self, numbers: list[int], future: Any) -> list[dict[str, Any]]:
+        """The records of the first of these tasks; the others wait again."""
         from distributed.scheduler import KilledWorker
 
         began = time.perf_counter()
@@ -208,18 +215,25 @@ class _Session:
         with self._connected():
             error = future.exception(timeout=60) if future.status == "error" else None
             if error is None:
-                record: dict[str, Any] = future.result(timeout=60)
+                answer: dict[str, Any] = future.result(timeout=60)
         if isinstance(error, KilledWorker):
-            return failed(self.tasks[number], began, f"every worker that had this cell died: {error}".split("\n")[0])
+            if len(numbers) > 1:
+                self._batches.put_back_alone(numbers)
+                return []
+            died = f"every worker that had this cell died: {error}".split("\n")[0]
+            return [failed(self.tasks[numbers[0]], began, died)]
         if error is not None:
             raise PlanError(
                 f"--cluster: a worker cannot solve cells: {type(error).__name__}: {error}; install the same dfopt there"
             )
-        if refused := record.get("refused"):
+        if refused := answer.get("refused"):
             raise PlanError(
                 f"--cluster: a worker has another dfopt than this client: {refused}; install the same there"
             )
-        return record
+        records: list[dict[str, Any]] = answer["records"]
+        self._batches.put_back(numbers[len(records) :])
+        self._batches.learn(sum(record["seconds"] for record in records), len(records))
+        return records
 
     @contextmanager
     def _connected(self) -> Iterator[None]:

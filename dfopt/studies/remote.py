@@ -1,4 +1,4 @@
-"""What the workers of a cluster run: each task in a process of its own, with one solver thread.
+"""What the workers of a cluster run: the cells of a batch in a process of their own, with one solver thread.
 
 So a solver that crashes or hears no limit costs one cell and no worker, as on one machine. The scheduler loads this
 module too, which is why it imports little.
@@ -6,10 +6,13 @@ module too, which is why it imports little.
 
 from __future__ import annotations
 
+import pickle
 import threading
+import time
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dfopt.studies.batches import SECONDS
 from dfopt.studies.identity import identity
 from dfopt.studies.process import SolverProcess, time_to_kill
 
@@ -18,28 +21,39 @@ if TYPE_CHECKING:
 
 __all__ = ["difference", "greet", "solve_on_worker"]
 
+_LONGEST = 2 * SECONDS  # after which a batch starts no further cell
 # Processes that solve nothing at the moment, as many as the worker has threads.
 _pool: list[SolverProcess] = []
 _pool_lock = threading.Lock()
 
 
-def solve_on_worker(task: Task, expected: Mapping[str, str]) -> dict[str, Any]:
-    """What a worker runs: the record of a task, or ``refused`` where this is another dfopt than the client's.
+def solve_on_worker(batch: bytes, expected: Mapping[str, str]) -> dict[str, Any]:
+    """What a worker runs: ``records`` of a batch of tasks, or ``refused`` because the client has another dfopt.
+
+    Cells that take longer than expected must not keep their batch for long: those that it could not start in time
+    have no record. The first always has one.
 
     Examples
     --------
-    >>> solve_on_worker({"cell": "c0ffee"}, {"dfopt": "9.9"})["refused"].split(", ")[1]
+    >>> solve_on_worker(pickle.dumps([{"cell": "c0ffee"}]), {"dfopt": "9.9"})["refused"].split(", ")[1]
     'client 9.9'
     """
     if wrong := difference(identity(), expected):
-        return {"cell": task["cell"], "refused": wrong}
+        return {"refused": wrong}
+    tasks: list[Task] = pickle.loads(batch)
+    until = time.monotonic() + _LONGEST
+    records: list[dict[str, Any]] = []
     with _pool_lock:
         process = _pool.pop() if _pool else SolverProcess()
     try:
-        return process.answer(task, time_to_kill(task))
+        for task in tasks:
+            if records and time.monotonic() > until:
+                break
+            records.append(process.answer(task, time_to_kill(task)))
     finally:
         with _pool_lock:
             _pool.append(process)
+    return {"records": records}
 
 
 def greet(dask_worker: Any) -> dict[str, str]:

@@ -49,6 +49,15 @@ class LoopbackCluster:
         worker.send_signal(signal.SIGKILL)
         worker.wait()
 
+    def heal(self, workers: int) -> None:
+        """Start what was killed, without waiting until it has come."""
+        if self.scheduler.poll() is not None:
+            while self.workers:  # they end without a scheduler, but not at once
+                self.kill_worker()
+            self.start_scheduler()
+        while len(self.workers) < workers:
+            self.start_worker()
+
     def end(self) -> None:
         for one in (*self.workers, self.scheduler):
             one.kill()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import pickle
+import random
 import signal
 import subprocess
 import sys
@@ -11,9 +13,12 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from study_cases import study
 
 from dfopt.errors import PlanError
@@ -21,8 +26,10 @@ from dfopt.studies.sweep import collect, sweep
 
 pytest.importorskip("distributed")
 from dask_cluster import LoopbackCluster, cluster_in, free_port
+from distributed.scheduler import KilledWorker
 
-from dfopt.studies.cluster import Cluster
+from dfopt.studies import remote
+from dfopt.studies.cluster import Cluster, _Session
 from dfopt.studies.identity import identity
 from dfopt.studies.remote import solve_on_worker
 
@@ -34,9 +41,16 @@ def grid(count: int) -> Any:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackCluster]:
-    with cluster_in(tmp_path_factory.mktemp("dask") / "cluster") as one:
+def shared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LoopbackCluster]:
+    with cluster_in(tmp_path_factory.mktemp("dask") / "cluster", 2) as one:
         yield one
+
+
+@pytest.fixture
+def cluster(shared: LoopbackCluster) -> LoopbackCluster:
+    """A scheduler and two workers; those that the test before has killed are on their way."""
+    shared.heal(2)
+    return shared
 
 
 @pytest.fixture(scope="module")
@@ -88,50 +102,48 @@ def test_the_same_frame_as_on_this_machine(cluster: LoopbackCluster, tmp_path: P
     assert set(counted(tmp_path / "there.jsonl").values()) == {1}
 
 
-def test_a_worker_that_is_killed_costs_nothing(alone: Any, tmp_path: Path) -> None:
+def test_a_worker_that_is_killed_costs_nothing(cluster: LoopbackCluster, alone: Any, tmp_path: Path) -> None:
     whole, store = grid(9), tmp_path / "runs.jsonl"
-    with cluster_in(tmp_path / "cluster", 3) as mine:
-        killer = when(store, 4, mine.kill_worker)
-        runs = sweep(whole, cluster=mine.address, store=store)
-        killer.join()
-        assert len(mine.workers) == 2
+    killer = when(store, 4, cluster.kill_worker)
+    runs = sweep(whole, cluster=cluster.address, store=store)
+    killer.join()
+    assert len(cluster.workers) == 1
     assert runs.counts() == {"optimal": 18} and not runs.interrupted
     assert len(counted(store)) == 18 and set(counted(store).values()) == {1}
     assert figures(runs.frame()).equals(alone)
 
 
 def test_a_scheduler_that_is_restarted_costs_nothing(
-    alone: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
+    cluster: LoopbackCluster, alone: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     whole, store = grid(9), tmp_path / "runs.jsonl"
-    with cluster_in(tmp_path / "cluster", 2) as mine:
 
-        def restart() -> None:
-            mine.kill_scheduler()
-            time.sleep(1.0)
-            mine.start_scheduler()
-            mine.start_worker()  # workers end when their scheduler is gone
+    def restart() -> None:
+        cluster.kill_scheduler()
+        time.sleep(1.0)
+        cluster.heal(2)
 
-        killer = when(store, 3, restart)
-        runs = sweep(whole, store=store, executor=Cluster(mine.address, patience=30))
-        killer.join()
+    killer = when(store, 3, restart)
+    runs = sweep(whole, store=store, executor=Cluster(cluster.address, patience=30))
+    killer.join()
     assert "is lost" in caplog.text
     assert not runs.interrupted and figures(runs.frame()).equals(alone)
     assert len(counted(store)) == 18 and set(counted(store).values()) == {1}
 
 
-def test_a_scheduler_that_is_gone_ends_the_sweep_and_the_same_command_resumes(tmp_path: Path) -> None:
+def test_a_scheduler_that_is_gone_ends_the_sweep_and_the_same_command_resumes(
+    cluster: LoopbackCluster, tmp_path: Path
+) -> None:
     whole, store = grid(12), tmp_path / "runs.jsonl"
-    with cluster_in(tmp_path / "cluster", 2) as mine:
-        killer = when(store, 3, mine.kill_scheduler)
-        runs = sweep(whole, store=store, executor=Cluster(mine.address, patience=1))
-        killer.join()
+    killer = when(store, 3, cluster.kill_scheduler)
+    runs = sweep(whole, store=store, executor=Cluster(cluster.address, patience=1))
+    killer.join()
     assert runs.interrupted
     assert any("no scheduler answers" in note for note in runs.notes)
     done = runs.counts()
     assert done["optimal"] >= 3 and done["optimal"] + done["pending"] == 24
-    with cluster_in(tmp_path / "next", 1) as mine:
-        again = sweep(whole, store=store, cluster=mine.address)
+    cluster.heal(1)
+    again = sweep(whole, store=store, cluster=cluster.address)
     assert again.counts() == {"optimal": 24}
     assert set(counted(store).values()) == {1}
 
@@ -173,7 +185,7 @@ def test_another_dfopt_on_the_workers_is_refused(cluster: LoopbackCluster, monke
     monkeypatch.setattr("dfopt.studies.cluster.identity", lambda: other)
     with pytest.raises(PlanError, match=r"worker tcp://.* has another dfopt than this client: program here"):
         sweep(study(), cluster=cluster.address)
-    assert "program here" in solve_on_worker({"cell": "a"}, {"program": "other"})["refused"]
+    assert "program here" in solve_on_worker(b"", {"program": "other"})["refused"]
 
 
 def test_a_worker_that_comes_late_with_another_dfopt_is_refused(
@@ -183,6 +195,77 @@ def test_a_worker_that_comes_late_with_another_dfopt_is_refused(
     monkeypatch.setattr("dfopt.studies.cluster.identity", lambda: {**identity(), "program": "0" * 12})
     with pytest.raises(PlanError, match="a worker has another dfopt than this client: program here"):
         sweep(study(), cluster=cluster.address)
+
+
+class NoCluster:
+    """A client of Dask whose tasks are drawn: some cells kill every worker, and batches may come back in part."""
+
+    status = "running"
+
+    def __init__(self, deadly: set[str], drawn: random.Random) -> None:
+        self.deadly, self.drawn = deadly, drawn
+
+    def nthreads(self) -> dict[str, int]:
+        return {"one": self.drawn.randint(0, 3)}
+
+    def submit(self, run: Any, batch: bytes, expected: Any, *, key: str, pure: bool) -> Any:
+        cells = [task["cell"] for task in pickle.loads(batch)]
+        one = NoFuture(key)
+        if self.deadly & set(cells):
+            one.error = KilledWorker(key, SimpleNamespace(address="tcp://10.0.0.1:1"), 3)
+        else:
+            solved = cells[: self.drawn.randint(1, len(cells))]
+            one.answer = {"records": [{"cell": cell, "status": "optimal", "seconds": 1e-3} for cell in solved]}
+        return one
+
+
+class NoFuture:
+    """What `NoCluster` answers."""
+
+    def __init__(self, key: str) -> None:
+        self.key, self.answer, self.error = key, {}, None
+
+    @property
+    def status(self) -> str:
+        return "finished" if self.error is None else "error"
+
+    def add_done_callback(self, act: Any) -> None:
+        act(self)
+
+    def cancelled(self) -> bool:
+        return False
+
+    def exception(self, timeout: float) -> Any:
+        return self.error
+
+    def result(self, timeout: float) -> Any:
+        return self.answer
+
+    def release(self) -> None:
+        pass
+
+
+@given(st.integers(0, 60), st.integers(0, 2**32))
+def test_a_cell_that_kills_every_worker_fails_alone(count: int, seed: int) -> None:
+    cells, drawn = [f"{number:016x}" for number in range(count)], random.Random(seed)
+    deadly = {cell for cell in cells if drawn.random() < 0.1}
+    taken: list[dict[str, Any]] = []
+    todo = dict.fromkeys(range(count))
+    _Session(NoCluster(deadly, drawn), [{"cell": cell} for cell in cells], todo, taken.append).run()
+    assert sorted(record["cell"] for record in taken) == cells and not todo
+    assert {record["cell"] for record in taken if record["status"] == "failed"} == deadly
+    assert all("every worker that had this cell died" in record["message"] for record in taken if "message" in record)
+
+
+def test_a_batch_of_slow_cells_gives_back_what_it_cannot_start_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+    slow = SimpleNamespace(answer=lambda task, limit: {"cell": task["cell"]})
+    monkeypatch.setattr("dfopt.studies.remote._pool", [slow])
+    clock = iter([0.0, 1.5, 3.0, 4.5])  # a second and a half per cell
+    monkeypatch.setattr("dfopt.studies.remote.time", SimpleNamespace(monotonic=lambda: next(clock)))
+    batch = [{"cell": name, "options": {"time_limit": 60.0}} for name in ("a", "b", "c", "d")]
+    answer = solve_on_worker(pickle.dumps(batch), identity())
+    assert [record["cell"] for record in answer["records"]] == ["a", "b"]
+    assert remote._pool == [slow]  # for the next batch
 
 
 def test_where_there_is_no_cluster(tmp_path: Path) -> None:
@@ -205,8 +288,6 @@ def test_without_dask_the_message_says_what_to_install(monkeypatch: pytest.Monke
 @pytest.mark.parametrize("seed", range(3))
 def test_long_with_everything_killed_at_random(tmp_path: Path, seed: int) -> None:
     """Workers die and come every second, the scheduler twice, the client once."""
-    import random
-
     drawn = random.Random(seed)
     whole, store = grid(60), tmp_path / "runs.jsonl"
     whole.dump(tmp_path / "study.yaml")
