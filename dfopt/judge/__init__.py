@@ -12,7 +12,7 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
-from dfopt.judge import case, fit, timing
+from dfopt.judge import case, fit, network, timing, traffic
 
 __all__ = ["evaluate"]
 
@@ -89,9 +89,10 @@ def evaluate(
     chosen = stack if stack is not None else system.stack
     fit.check(mapping, graph, system, conventions, chosen)
     looked_up = case.build(mapping, graph, system, conventions)
-    score = timing.score(looked_up)
+    tiling, paid = traffic.weight_parts(looked_up), network.tensor_parallel(looked_up)
+    score = timing.score(looked_up, tiling, paid)
     if chosen is None or not physical:
         return score
     from dfopt.judge.physical import physical_score  # numpy: not for those who never ask
 
-    return score.model_copy(update={"physical": physical_score(looked_up, score, chosen, throttle)})
+    return score.model_copy(update={"physical": physical_score(looked_up, score, tiling, paid, chosen, throttle)})

@@ -27,7 +27,7 @@ def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Comma
     read: dict[int, list[float]] = defaultdict(list)
     for fan in (*case.fans, *case.written_between_layers):
         wrote[fan.src].append(fan.chip)
-        for kernel in {reader.kernel for reader in fan.consumers}:
+        for kernel in fan.readers:
             read[kernel].append(fan.chip)
     sent = network.sent_bytes(case)
     leaving = totals((case.place(kernel), count) for kernel, count in network.bytes_by_kernel(case, paid, sent))

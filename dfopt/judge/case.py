@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from functools import cache, cached_property
 from typing import Literal
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
@@ -25,12 +26,16 @@ Place = tuple[int, int]
 
 @dataclass(frozen=True)
 class Placed:
-    """A kernel in its place, with what one chip does of it for one microbatch and one layer."""
+    """A kernel in its place, with what one chip does of it for one microbatch and one layer.
+
+    ``forward``: whether it belongs to the forward pass.
+    """
 
     kernel: Kernel
     sharding: Sharding
     place: Place
     tiles: int
+    forward: bool
     flop: float
     weight: float
     accumulator: float
@@ -40,11 +45,6 @@ class Placed:
     def stationary(self) -> float:
         """Bytes that stay on the chip while the kernel streams: its weights and its gradient accumulator."""
         return self.weight + self.accumulator
-
-    @property
-    def forward(self) -> bool:
-        """Whether it belongs to the forward pass."""
-        return self.kernel.phase == "forward"
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,8 @@ class Consumer:
 class Fan:
     """What is stored once: one tensor, or under shared fan-out all tensors that carry the same output.
 
-    Every rule is written for fans; a tensor of its own is a fan with one consumer.
+    Every rule is written for fans; a tensor of its own is a fan with one consumer. ``home`` is where its source runs,
+    ``readers`` are the kernels of its consumers and ``away`` their places other than home, both without repeats.
     """
 
     src: int
@@ -68,6 +69,9 @@ class Fan:
     chip: float
     tile: float
     consumers: tuple[Consumer, ...]
+    home: Place
+    readers: tuple[int, ...]
+    away: tuple[Place, ...]
 
 
 @dataclass(frozen=True)
@@ -102,7 +106,7 @@ class Case:
     clocks: dict[Place, float]
     pauses: dict[int, float]
 
-    @property
+    @cached_property
     def ranks(self) -> tuple[Rank, ...]:
         """The distinct stages: one per pipeline rank, or one when a repeated layer stands for all of them.
 
@@ -122,10 +126,42 @@ class Case:
             return ends
         return ends[0], Rank(1, "a stage in the middle", {0: plan.layers_per_stage}), ends[1]
 
-    @property
+    @cached_property
     def has_pieces(self) -> bool:
         """Whether some kernels run before the first or after the last layer only."""
-        return self.graph.repeat > 1 and any(one.kernel.runs != "every_layer" for one in self.kernels)
+        return self.graph.has_pieces
+
+    @cached_property
+    def trains(self) -> bool:
+        """Whether the graph has a backward pass or weight updates."""
+        return not all(one.forward for one in self.kernels)
+
+    @cached_property
+    def chips_along(self) -> Callable[[str], int]:
+        """Name of a network dim, or of a part of one -> its chips; every communication of every kernel asks for it."""
+        return cache(lambda dim: self.system.dim(dim).size)
+
+    @cached_property
+    def forward_weights(self) -> bool:
+        """Whether kernels of the forward pass have weights."""
+        return any(one.forward and one.weight for one in self.kernels)
+
+    @cached_property
+    def of_stage(self) -> dict[int, list[Placed]]:
+        """The kernels of each stage of the mapping."""
+        found: dict[int, list[Placed]] = defaultdict(list)
+        for one in self.kernels:
+            found[one.place[0]].append(one)
+        return found
+
+    @cached_property
+    def touching(self) -> dict[int, list[Fan]]:
+        """The fans that start or end in each stage of the mapping."""
+        found: dict[int, list[Fan]] = defaultdict(list)
+        for fan in self.fans:
+            for stage in {fan.home[0], *(stage for stage, _ in fan.away)}:
+                found[stage].append(fan)
+        return found
 
     def clock(self, place: Place) -> float:
         """Share of the nominal frequency that a partition runs at."""
@@ -151,42 +187,38 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         here = given[kernel.name]
         share = ops.output_share(kernel, here.sharding, degree, rules)
         gradient = ops.gradient_elements(kernel) * share * word
+        weights = ops.weight_elements(kernel)
         placed.append(
             Placed(
                 kernel=kernel,
                 sharding=here.sharding,
                 place=(here.stage, here.partition),
                 tiles=here.tiles,
+                forward=kernel.phase == "forward",
                 flop=ops.flop(kernel) * ops.split_share(kernel, here.sharding, degree, rules),
-                weight=ops.weight_elements(kernel) * ops.weight_share(kernel, here.sharding, degree, rules) * word,
+                weight=weights * ops.weight_share(kernel, here.sharding, degree, rules) * word if weights else 0.0,
                 accumulator=gradient if assume.gradients == "exact" else 0.0,
                 gradient=gradient,
             )
         )
         produced.append(share)
 
-    index = graph.index()
-    # With the bytes filled in, `ops.operands` need not search the kernel of every tensor anew.
-    stated = tuple(_stated(tensor, graph, index) for tensor in graph.tensors)
-    operands = ops.operands(graph.model_copy(update={"tensors": stated}))
+    index, operands = graph.index(), ops.operands(graph)
     level = graph.levels() if assume.skew_buffers == "depth" else {}
 
-    def fan(tensors: list[Tensor], consumers: Iterable[Consumer]) -> Fan:
-        src = index[tensors[0].src]
-        whole = _bytes(tensors[0], graph, index)
-        chip = whole * produced[src]
+    def fan(src: int, whole: float, consumers: tuple[Consumer, ...]) -> Fan:
+        chip, home = whole * produced[src], placed[src].place
         tile = chip * ops.tile_share(graph.kernels[src], mapping.tile_count)
-        return Fan(src, whole, chip, tile, tuple(consumers))
+        readers = tuple({reader.kernel: None for reader in consumers})
+        away = tuple({place: None for kernel in readers if (place := placed[kernel].place) != home})
+        return Fan(src, whole, chip, tile, consumers, home, readers, away)
 
-    fans: dict[object, list[int]] = defaultdict(list)
-    for position, tensor in enumerate(stated):
-        shared = assume.fanout == "shared"
-        fans[(tensor.src, tensor.bytes) if shared else position].append(position)
-
-    def consumer(position: int) -> Consumer:
-        tensor = stated[position]
+    fans: dict[object, tuple[int, float, list[Consumer]]] = {}
+    for position, (tensor, operand) in enumerate(zip(graph.tensors, operands, strict=True)):
+        src, whole = index[tensor.src], graph.bytes_of(tensor)
         depth = level[tensor.dst] - level[tensor.src] + 1 if level else 2
-        return Consumer(index[tensor.dst], operands[position], depth)
+        key = (src, whole) if assume.fanout == "shared" else position
+        fans.setdefault(key, (src, whole, []))[2].append(Consumer(index[tensor.dst], operand, depth))
 
     members: dict[Place, list[int]] = defaultdict(list)
     for number, one in enumerate(placed):
@@ -198,8 +230,8 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         assume=assume,
         tile_count=mapping.tile_count,
         kernels=tuple(placed),
-        fans=tuple(fan([stated[p] for p in group], map(consumer, group)) for group in fans.values()),
-        carried=tuple(fan([t], [Consumer(index[t.dst], 1, 2)]) for t in graph.carried),
+        fans=tuple(fan(src, whole, tuple(consumers)) for src, whole, consumers in fans.values()),
+        carried=tuple(fan(index[t.src], graph.bytes_of(t), (Consumer(index[t.dst], 1, 2),)) for t in graph.carried),
         members=dict(sorted(members.items())),
         clocks={(one.stage, one.partition): one.frequency for one in mapping.clocks or ()},
         pauses={one.stage: one.time for one in mapping.pauses or ()},
@@ -212,14 +244,6 @@ def totals(parts: Iterable[tuple[Place, float]]) -> dict[Place, float]:
     for place, value in parts:
         found[place].append(value)
     return {place: math.fsum(values) for place, values in found.items()}
-
-
-def _bytes(tensor: Tensor, graph: Graph, index: dict[str, int]) -> float:
-    return tensor.bytes if tensor.bytes is not None else graph.output_bytes(index[tensor.src])
-
-
-def _stated(tensor: Tensor, graph: Graph, index: dict[str, int]) -> Tensor:
-    return tensor.model_copy(update={"bytes": _bytes(tensor, graph, index)})
 
 
 Term = Literal["compute", "memory", "network"]

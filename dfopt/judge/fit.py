@@ -179,17 +179,16 @@ def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> 
         yield Issue("$.kernels", f"kernel {name!r} of the graph has no place", "add an entry for it")
     plan, rules = mapping.plan, assumptions.sharding_rules
     for position, one in enumerate(mapping.kernels):
-        where = f"$.kernels[{position}]"
         kernel = known.get(one.name)
         if kernel is None:
             near = difflib.get_close_matches(one.name, missing or list(known), 2)
             meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "remove the entry"
-            yield Issue(f"{where}.name", f"the graph has no kernel {one.name!r}", meant)
+            yield Issue(f"$.kernels[{position}].name", f"the graph has no kernel {one.name!r}", meant)
             continue
         legal = ops.legal_schemes(kernel, plan.tp, rules)
         if one.sharding not in legal:
             yield Issue(
-                f"{where}.sharding",
+                f"$.kernels[{position}].sharding",
                 f"{kernel.op} kernel {one.name!r} cannot be split by {one.sharding!r} over {plan.tp} chips",
                 f"choose {' or '.join(legal)}",
             )
@@ -198,10 +197,10 @@ def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> 
             if one.stage != place:
                 stands = f"one drawn layer stands for all {graph.repeat}, whatever their stage"
                 stands = f"kernel {one.name!r} runs {kernel.runs}" if place else stands
-                yield Issue(f"{where}.stage", f"found {one.stage}, but {stands}", f"write {place}")
+                yield Issue(f"$.kernels[{position}].stage", f"found {one.stage}, but {stands}", f"write {place}")
         elif one.stage >= plan.pp:
             yield Issue(
-                f"{where}.stage",
+                f"$.kernels[{position}].stage",
                 f"found {one.stage}, but the plan has {plan.pp} stage{'' if plan.pp == 1 else 's'}",
                 f"use 0 to {plan.pp - 1}, or a plan with more pipeline stages",
             )

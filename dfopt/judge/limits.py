@@ -90,16 +90,19 @@ def _tiles(case: Case) -> Iterator[str]:
 
 def _order(case: Case) -> Iterator[str]:
     for fan in case.fans:
+        if not fan.away:
+            continue
         src = case.kernels[fan.src]
         for dst in (case.kernels[reader.kernel] for reader in fan.consumers):
-            tensor = f"tensor {src.kernel.name} -> {dst.kernel.name}"
             (from_stage, from_partition), (to_stage, to_partition) = src.place, dst.place
+            if from_stage == to_stage and from_partition <= to_partition:
+                continue
+            tensor = f"tensor {src.kernel.name} -> {dst.kernel.name}"
             if from_stage == to_stage:
-                if from_partition > to_partition:
-                    yield (
-                        f"{tensor} goes back from partition {from_partition} to partition {to_partition}"
-                        f" of stage {from_stage}"
-                    )
+                yield (
+                    f"{tensor} goes back from partition {from_partition} to partition {to_partition}"
+                    f" of stage {from_stage}"
+                )
             elif src.forward or dst.forward:
                 if from_stage > to_stage:
                     yield f"{tensor} goes back from stage {from_stage} to stage {to_stage}"

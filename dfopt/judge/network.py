@@ -55,6 +55,8 @@ def tensor_parallel(case: Case) -> list[Paid]:
 
 def _conversions(case: Case, fan: Fan) -> Iterator[Paid]:
     produced = ops.PRODUCED[case.kernels[fan.src].sharding]
+    if produced == "RR":  # cut for free, whatever is wanted
+        return
     elements = fan.whole / case.graph.word_bytes
     required = {
         ops.required_layout(
@@ -77,7 +79,7 @@ def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
     names = Counter(f"{one.kind.value}.{case.kernels[one.kernel].kernel.phase}" for one in paid)
     for placed in case.kernels:
         for own in placed.kernel.communications:
-            if any(case.system.dim(dim).size > 1 for dim in communications.group_dims(own, case.plan)):
+            if any(case.chips_along(dim) > 1 for dim in communications.group_dims(own, case.plan)):
                 names[f"{own.kind}.{placed.kernel.phase}"] += 1
     return dict(sorted(names.items()))
 
@@ -88,7 +90,7 @@ def seconds_by_kernel(case: Case, paid: Sequence[Paid], price: Price) -> Iterato
         yield one.kernel, price(one.kind, one.whole, case.plan.tp_dims)
     for number, placed in enumerate(case.kernels):
         if placed.kernel.communications:
-            own = communications.kernel_seconds(placed.kernel, case.plan, price, lambda dim: case.system.dim(dim).size)
+            own = communications.kernel_seconds(placed.kernel, case.plan, price, case.chips_along)
             yield number, own
     if case.assume.gradients == "dfmodel" and case.plan.dp > 1:  # spread over the microbatches by the authors
         for number, placed in enumerate(case.kernels):
@@ -126,17 +128,16 @@ def hops(case: Case, price: Price) -> dict[int, float]:
             sent = dict.fromkeys(sent, once * case.plan.interleave)
     else:
         for fan in case.fans:
-            here = case.place(fan.src)[0]
-            ends = [case.place(reader.kernel)[0] for reader in fan.consumers]
-            senders = [*range(here, max(ends)), *range(here, min(ends), -1)]
-            for stage in senders:
+            here = fan.home[0]
+            ends = [here, *(stage for stage, _ in fan.away)]
+            for stage in (*range(here, max(ends)), *range(here, min(ends), -1)):
                 sent[stage].append(price(Collective.POINT_TO_POINT, fan.chip, dims))
     return {stage: math.fsum(times) for stage, times in sent.items()}
 
 
 def point_to_point_per_step_s(case: Case, price: Price) -> float:
     """Seconds that the authors' program charges once per step: one hop of whole tensors per layer."""
-    once = case.graph.repeat > 1 and case.assume.point_to_point == "per_step" and case.graph.trains
+    once = case.graph.repeat > 1 and case.assume.point_to_point == "per_step" and case.trains
     if case.plan.pp == 1 or not once:
         return 0.0
     volume = case.graph.repeat * math.fsum(fan.whole for fan in case.carried)
@@ -151,7 +152,7 @@ def sent_bytes(case: Case) -> Price:
     """
 
     def sent(kind: Collective, volume: float, dims: tuple[str, ...]) -> float:
-        chips = math.prod(case.system.dim(dim).size for dim in dims)
+        chips = math.prod(map(case.chips_along, dims))
         if kind is Collective.POINT_TO_POINT:
             return volume
         share = (chips - 1) / chips
@@ -169,7 +170,7 @@ def bytes_by_kernel(case: Case, paid: Sequence[Paid], sent: Price) -> Iterator[t
     for number, placed in enumerate(case.kernels):
         for own in placed.kernel.communications:
             dims = communications.group_dims(own, case.plan)
-            group = math.prod(case.system.dim(dim).size for dim in dims)
+            group = math.prod(map(case.chips_along, dims))
             if group > 1:
                 volume = communications.group_volume(own, case.plan, group)
                 yield number, sent(Collective(own.kind), volume, dims)

@@ -45,6 +45,7 @@ class _Setting:
     served: dict[float, tuple[list[streams.Served], Floats]]
     activity: Activity
     places: tuple[Place, ...]
+    hop_bytes: dict[int, float]
 
     def serve(self, refresh_rate: float) -> tuple[list[streams.Served], Floats]:
         """What the memory gives to each partition, and the seconds of that as an array."""
@@ -54,19 +55,28 @@ class _Setting:
         return self.served[refresh_rate]
 
 
-def physical_score(case: Case, score: Score, stack: Stack, throttle: bool = True) -> PhysicalScore:
+def physical_score(
+    case: Case,
+    score: Score,
+    tiling: traffic.WeightParts,
+    paid: Sequence[network.Paid],
+    stack: Stack,
+    throttle: bool = True,
+) -> PhysicalScore:
     """Judge a mapping on a stack of dies.
 
     Parameters
     ----------
     case, score
         The mapping, looked up, and what the plain judge says of it.
+    tiling, paid
+        Its weight parts, and what its tensor-parallel group communicates.
     stack
         The chip as a stack, with its memory.
     throttle
         False: stay at the nominal frequency, and only report what that exceeds.
     """
-    here = _setting(case, score, stack)
+    here = _setting(case, score, tiling, paid, stack)
     work = _work(here)
     state, rounds = solve(work, here.model, heat_of(stack), throttle)
     step = pipeline.step_time(
@@ -110,9 +120,11 @@ def physical_score(case: Case, score: Score, stack: Stack, throttle: bool = True
     )
 
 
-def _setting(case: Case, score: Score, stack: Stack) -> _Setting:
+def _setting(
+    case: Case, score: Score, tiling: traffic.WeightParts, paid: Sequence[network.Paid], stack: Stack
+) -> _Setting:
     sorted_flows: dict[Place, list[streams.Flow]] = defaultdict(list)
-    for flow in streams.flows(case, traffic.weight_parts(case)):
+    for flow in streams.flows(case, tiling):
         sorted_flows[flow.place].append(flow)
     memory, places = streams.Memory(stack), tuple(case.members)
     prepared = {place: memory.prepared(sorted_flows[place]) for place in places}
@@ -126,14 +138,14 @@ def _setting(case: Case, score: Score, stack: Stack) -> _Setting:
         memory=memory,
         prepared=tuple(prepared.values()),
         served={},
-        activity=model.activity(activity.blocks(case, network.tensor_parallel(case), commands)),
+        activity=model.activity(activity.blocks(case, paid, commands)),
         places=places,
+        hop_bytes=network.hops(case, network.sent_bytes(case)),
     )
 
 
 def _work(here: _Setting) -> StepWork:
     case, model = here.case, here.model
-    sent = network.hops(case, network.sent_bytes(case))
     hop_s = {stage.stage: stage.point_to_point_s for stage in here.score.stages}
     chips = []
     for rank in case.ranks:
@@ -141,7 +153,7 @@ def _work(here: _Setting) -> StepWork:
         chips.append(
             ChipWork(
                 runs=model.vector(float(rank.runs.get(stage, 0)) for stage, _ in here.places),
-                once_j=sent[rank.number] * here.stack.logic.network * model.io_tiles,
+                once_j=here.hop_bytes[rank.number] * here.stack.logic.network * model.io_tiles,
                 pause_s=waits,
                 hop_s=hop_s[rank.number] if case.plan.pp > 1 else None,
             )
@@ -180,12 +192,11 @@ def _energy(here: _Setting, state: State, split: dict[str, list[float]], step_s:
         each = zip(repeats, joules, strict=True)
         parts[name].append(evaluations * math.fsum(times * one for times, one in each))
     sent = network.sent_bytes(case)
-    hops = network.hops(case, sent)
     bytes_sent = [plan.dp * network.point_to_point_per_step_s(case, sent)]
     for c, rank in enumerate(case.ranks):
         alike = _alike(case, rank)
         reduced = network.gradient_reduction_s(case, rank, sent)
-        bytes_sent.append(alike * group * (plan.microbatches * hops[rank.number] + reduced))
+        bytes_sent.append(alike * group * (plan.microbatches * here.hop_bytes[rank.number] + reduced))
         constant = here.model.constant_split(
             state.tiles_k[c], state.refresh_rates[c], float(state.idle_share[c]), float(state.leak_voltage[c])
         )

@@ -49,19 +49,19 @@ def flows(case: Case, tiling: WeightParts) -> list[Flow]:
 
 def _flows(case: Case, tiling: WeightParts) -> Iterator[Flow]:
     for fan in case.fans:
-        home, run = case.place(fan.src), _run(case, fan)
-        away = {case.place(reader.kernel) for reader in fan.consumers} - {home}
-        if away:
-            yield Flow(home, "tensors", fan.chip, run, write=True)
-        for place in sorted(away):
+        if not fan.away:
+            continue
+        run = _run(case, fan)
+        yield Flow(fan.home, "tensors", fan.chip, run, write=True)
+        for place in sorted(fan.away):
             yield Flow(place, "tensors", fan.chip, run, write=False)
     for fan in case.written_between_layers:
         run = _run(case, fan)
-        yield Flow(case.place(fan.src), "tensors", fan.chip, run, write=True)
-        yield Flow(case.place(fan.consumers[0].kernel), "tensors", fan.chip, run, write=False)
+        yield Flow(fan.home, "tensors", fan.chip, run, write=True)
+        yield Flow(case.place(fan.readers[0]), "tensors", fan.chip, run, write=False)
     for one in case.kernels:
         kernel = one.kernel
-        if case.assume.weights_from_dram:
+        if one.weight and case.assume.weights_from_dram:
             yield Flow(one.place, "weights", one.weight, one.weight, write=False)
         own, moved = kernel.dram_bytes_per_chip, kernel.dram_bytes / case.plan.tp
         if own:
@@ -76,14 +76,14 @@ def _flows(case: Case, tiling: WeightParts) -> Iterator[Flow]:
             yield Flow(one.place, "gradients", one.accumulator, one.accumulator, write=True)
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
         for fan in (*case.fans, *case.written_between_layers):
-            for number in sorted({reader.kernel for reader in fan.consumers} & tiling.parts.keys()):
+            for number in sorted(tiling.parts.keys() & fan.readers):
                 again = (tiling.parts[number] - 1) * fan.chip
                 yield Flow(case.place(number), "tensors", again, _run(case, fan), write=False)
     if case.assume.weight_tiling == "reread_all":
         for fan in case.fans:
             if fan.src in tiling.parts:
                 again = (tiling.parts[fan.src] - 1) * fan.chip
-                yield Flow(case.place(fan.src), "tensors", again, _run(case, fan), write=True)
+                yield Flow(fan.home, "tensors", again, _run(case, fan), write=True)
 
 
 def _run(case: Case, fan: Fan) -> float:
@@ -167,16 +167,16 @@ class Memory:
         """The streams of a partition, ready to be served; all that are prepared are looked at together."""
         if not streams:
             return Prepared(None, (), Commands(0.0, 0.0, 0.0))
-        whole = math.fsum(flow.bytes for flow in streams)
-        reads = math.fsum(flow.bytes for flow in streams if not flow.write) / whole
-        # What turning the bus round costs does not depend on rows.
-        turning = self._number(_Pattern(self._row_bursts, reads, scattered=False))
         bursts = [self.bursts_per_activate(flow) for flow in streams]
+        commands = self._commands(streams, bursts)
+        share = commands.reads / (commands.reads + commands.writes)
+        # What turning the bus round costs does not depend on rows.
+        turning = self._number(_Pattern(self._row_bursts, share, scattered=False))
         parts = tuple(
             (self._number(_Pattern(burst, 0.0 if flow.write else 1.0, flow.scattered)), flow.bytes)
             for burst, flow in zip(bursts, streams, strict=True)
         )
-        return Prepared(turning, parts, self._commands(streams, bursts))
+        return Prepared(turning, parts, commands)
 
     def bursts_per_activate(self, flow: Flow) -> float:
         """Bursts that a stream takes from a row each time it is opened, between 1 and all of the row."""
@@ -193,9 +193,9 @@ class Memory:
     def _commands(self, streams: Sequence[Flow], bursts: Sequence[float]) -> Commands:
         size = self._dram.burst
         return Commands(
-            activates=math.fsum(flow.bytes / (size * burst) for burst, flow in zip(bursts, streams, strict=True)),
-            reads=math.fsum(flow.bytes / size for flow in streams if not flow.write),
-            writes=math.fsum(flow.bytes / size for flow in streams if flow.write),
+            activates=math.fsum([flow.bytes / burst for burst, flow in zip(bursts, streams, strict=True)]) / size,
+            reads=math.fsum([flow.bytes for flow in streams if not flow.write]) / size,
+            writes=math.fsum([flow.bytes for flow in streams if flow.write]) / size,
         )
 
     def serve(self, streams: Sequence[Flow], refresh_rate: float) -> Served:
@@ -212,8 +212,8 @@ class Memory:
         for number, size in streams.parts:
             channel = channels[number]
             spent[channel.binding].append(size / (channel.bandwidth * count * turn))
-        seconds = math.fsum(time for times in spent.values() for time in times)
-        longest = max(spent, key=lambda name: math.fsum(spent[name]))
+        sums = {name: math.fsum(times) for name, times in spent.items()}
+        seconds, longest = math.fsum(sums.values()), max(sums, key=sums.__getitem__)
         return Served(seconds, math.fsum(size for _, size in streams.parts) / seconds, longest)
 
     def _number(self, pattern: _Pattern) -> int:

@@ -16,11 +16,9 @@ from dfopt.physics.cost import energy_per_step, system_cost
 from dfopt.physics.efficiency import efficiency_share
 
 
-def score(case: Case) -> Score:
-    """All figures of a mapping."""
+def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid]) -> Score:
+    """All figures of a mapping, given its weight parts and what its tensor-parallel group communicates."""
     price = network.price_list(case)
-    paid = network.tensor_parallel(case)
-    tiling = traffic.weight_parts(case)
     sram = traffic.sram_need(case, tiling)
     partitions = _partitions(case, paid, price, traffic.dram_traffic(case, tiling), sram)
     held = {rank.number: traffic.dram_held(case, rank) for rank in case.ranks}

@@ -34,11 +34,11 @@ def weight_parts(case: Case) -> WeightParts:
     outputs: dict[int, list[float]] = defaultdict(list)  # of a part only: the weight is cut along the outputs
     for fan in case.fans:
         outputs[fan.src].append(2 * fan.tile)
-        for kernel in {reader.kernel for reader in fan.consumers}:
+        for kernel in fan.readers:
             buffers[kernel].append(2 * fan.tile)
     for fan in case.written_between_layers:
         buffers[fan.src].append(2 * fan.tile)
-        buffers[fan.consumers[0].kernel].append(2 * fan.tile)
+        buffers[fan.readers[0]].append(2 * fan.tile)
     capacity = case.system.chip.sram.capacity
     parts, alone, stuck = {}, {}, {}
     for number, one in enumerate(case.kernels):
@@ -62,29 +62,31 @@ def dram_traffic(case: Case, tiling: WeightParts) -> dict[Place, float]:
 
 def _dram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]]:
     for fan in case.fans:
-        home = case.place(fan.src)
-        away = {case.place(reader.kernel) for reader in fan.consumers} - {home}
-        if away:
-            yield home, fan.chip
-        for place in away:
+        if fan.away:
+            yield fan.home, fan.chip
+        for place in fan.away:
             yield place, fan.chip
     for fan in case.written_between_layers:
-        yield case.place(fan.src), fan.chip
-        yield case.place(fan.consumers[0].kernel), fan.chip
+        yield fan.home, fan.chip
+        yield case.place(fan.readers[0]), fan.chip
     for one in case.kernels:
-        if case.assume.weights_from_dram:
+        if one.weight and case.assume.weights_from_dram:
             yield one.place, one.weight
-        yield one.place, one.kernel.dram_bytes_per_chip
-        yield one.place, one.kernel.dram_bytes / case.plan.tp
-        yield one.place, 2 * one.accumulator  # read and written once
+        if one.kernel.dram_bytes_per_chip:
+            yield one.place, one.kernel.dram_bytes_per_chip
+        if one.kernel.dram_bytes:
+            yield one.place, one.kernel.dram_bytes / case.plan.tp
+        if one.accumulator:
+            yield one.place, 2 * one.accumulator  # read and written once
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
         for fan in (*case.fans, *case.written_between_layers):
-            for kernel in {reader.kernel for reader in fan.consumers} & tiling.parts.keys():
-                yield case.place(kernel), (tiling.parts[kernel] - 1) * fan.chip
+            for kernel in fan.readers:
+                if kernel in tiling.parts:
+                    yield case.place(kernel), (tiling.parts[kernel] - 1) * fan.chip
     if case.assume.weight_tiling == "reread_all":
         for fan in case.fans:
             if fan.src in tiling.parts:
-                yield case.place(fan.src), (tiling.parts[fan.src] - 1) * fan.chip
+                yield fan.home, (tiling.parts[fan.src] - 1) * fan.chip
 
 
 def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:
@@ -94,20 +96,19 @@ def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:
 
 def _sram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]]:
     for fan in case.fans:
-        home = case.place(fan.src)
-        inside = [r.depth for r in fan.consumers if case.place(r.kernel) == home]
-        away = {case.place(reader.kernel) for reader in fan.consumers} - {home}
+        inside = [r.depth for r in fan.consumers if case.place(r.kernel) == fan.home]
         if inside:
-            yield home, max(inside) * fan.tile
-        if away:
-            yield home, 2 * fan.tile / tiling.of(fan.src)
-        for place in away:
+            yield fan.home, max(inside) * fan.tile
+        if fan.away:
+            yield fan.home, 2 * fan.tile / tiling.of(fan.src)
+        for place in fan.away:
             yield place, 2 * fan.tile
     for fan in case.written_between_layers:
-        yield case.place(fan.src), 2 * fan.tile
-        yield case.place(fan.consumers[0].kernel), 2 * fan.tile
+        yield fan.home, 2 * fan.tile
+        yield case.place(fan.readers[0]), 2 * fan.tile
     for number, one in enumerate(case.kernels):
-        yield one.place, one.stationary / tiling.of(number)
+        if one.stationary:
+            yield one.place, one.stationary / tiling.of(number)
 
 
 @dataclass(frozen=True)
@@ -142,26 +143,25 @@ def dram_held(case: Case, rank: Rank) -> DramHeld:
 def _kept(case: Case, rank: Rank, stage: int, times: int) -> memory.DramUse:
     """What the kernels of one stage of the mapping hold in a pipeline stage for the whole step."""
     graph, plan = case.graph, case.plan
-    gemms = [one for one in case.kernels if one.kernel.op == "gemm"]
+    here = case.of_stage[stage]
     # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
-    if graph.trains and any(one.forward for one in gemms):
-        gemms = [one for one in gemms if one.forward]
-    weights = math.fsum(one.weight for one in gemms if one.place[0] == stage)
-    kept = (fan for fan in case.fans if case.place(fan.src)[0] == stage and is_saved(case, fan))
-    saved = math.fsum(fan.chip for fan in kept)
-    tables = math.fsum(one.kernel.resident_bytes for one in case.kernels if one.place[0] == stage)
+    once = case.trains and case.forward_weights
+    weights = math.fsum(one.weight for one in here if one.forward or not once)
+    saved = math.fsum(fan.chip for fan in case.touching[stage] if fan.home[0] == stage and is_saved(case, fan))
+    tables = math.fsum(one.kernel.resident_bytes for one in here)
     schedule = case.assume.schedule
     if case.has_pieces and stage > 0:
-        in_flight = pipeline.once_in_flight(plan, graph.trains, schedule, last=stage == 2)
+        in_flight = pipeline.once_in_flight(plan, case.trains, schedule, last=stage == 2)
     else:  # where all stages are drawn as one, it is the first, the fullest
-        in_flight = pipeline.microbatches_in_flight(plan, graph.trains, schedule, rank.number if case.has_pieces else 0)
+        in_flight = pipeline.microbatches_in_flight(plan, case.trains, schedule, rank.number if case.has_pieces else 0)
     return memory.dram_use(graph, plan, case.assume, weights, saved, times, tables, in_flight)
 
 
 def is_saved(case: Case, fan: Fan) -> bool:
     """Whether the forward pass keeps this fan for the backward pass."""
-    readers = (case.kernels[reader.kernel] for reader in fan.consumers)
-    return case.kernels[fan.src].forward and not all(one.forward for one in readers)
+    if not case.trains or not case.kernels[fan.src].forward:
+        return False
+    return not all(case.kernels[reader].forward for reader in fan.readers)
 
 
 def _transient(case: Case, stage: int) -> float:
@@ -170,17 +170,15 @@ def _transient(case: Case, stage: int) -> float:
     if not mine:
         return 0.0
     last = max(mine)
-    counted_as_saved = case.graph.trains and case.assume.gradients == "exact"
+    counted_as_saved = case.trains and case.assume.gradients == "exact"
     # (partition, bytes): what starts to wait at a partition, and what no longer waits there
     changes: list[tuple[int, float]] = []
-    for fan in case.fans:
-        home = case.place(fan.src)
-        places = [case.place(reader.kernel) for reader in fan.consumers]
-        if all(place == home for place in places) or (counted_as_saved and is_saved(case, fan)):
+    for fan in case.touching[stage]:
+        if not fan.away or (counted_as_saved and is_saved(case, fan)):
             continue
-        here = [partition for of_stage, partition in places if of_stage == stage]
+        home, here = fan.home, [partition for of_stage, partition in fan.away if of_stage == stage]
         if home[0] == stage:
-            start, end = home[1], last if len(here) < len(places) else max(here)
+            start, end = home[1], last if len(here) < len(fan.away) else max(here)
         elif here:
             start, end = 0, max(here)
         else:

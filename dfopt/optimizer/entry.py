@@ -13,6 +13,7 @@ from dfopt.documents.result import PlanRecord, Request, Result, Space
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
+from dfopt.judge import evaluate
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.optimizer.one_plan import Solved
@@ -21,6 +22,7 @@ from dfopt.optimizer.outcome import assemble
 from dfopt.optimizer.search import Search
 from dfopt.optimizer.sensitivity import sensitivities
 from dfopt.physics.pipeline import resolve
+from dfopt.physics.stack_models import power_of
 from dfopt.problems.plans import asked_plans
 from dfopt.problems.space import search_space, together
 
@@ -128,6 +130,8 @@ def optimize(
         system = needs_stack(system, None)
     elif heat != "ignore":
         raise PlanError(f"heat: found {heat!r}, expected 'ignore' or 'aware'")
+    if system.stack is not None:
+        power_of(system.stack, system.chip.tiles)  # what is wrong with a stack is told before the search
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
     _check_variants(graph, variants)
@@ -191,6 +195,8 @@ def optimize(
         within = replace(options, deadline=max(options.deadline, began + time_limit))
         best, shown, note = made_aware(best, system, within, found[1:])
         found = [best]
+    elif system.stack is not None:
+        found = [replace(best, score=evaluate(best.mapping, best.graph, system, resolved)), *found[1:]]
     result = assemble(system, found, others, records, options, began, stopped, extra, together(spaces))
     if shown is not None:
         result = result.model_copy(update={"proof": result.proof + note, "heat": shown})

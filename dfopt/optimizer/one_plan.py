@@ -27,7 +27,7 @@ _AGREE = 1e-6
 
 @dataclass(frozen=True)
 class Solved:
-    """One plan solved: its mapping, judged score and records."""
+    """One plan solved: its mapping, judged score (as the search leaves it, without heat) and records."""
 
     graph: Graph
     plan: Plan
@@ -97,7 +97,8 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
             )
         )
     mapping = mapping_of(ready, partition_k)
-    score = evaluate(mapping, ready.graph, ready.system, assumptions)
+    # Plans are ranked without heat; what the result holds is judged on its stack once the best is known.
+    score = evaluate(mapping, ready.graph, ready.system, assumptions, physical=False)
     expected = ready.step_of(times)
     if abs(score.step_time_s - expected) > _AGREE * max(expected, 1e-30):
         raise ScoreMismatch("step_time_s", expected, score.step_time_s)
@@ -145,7 +146,7 @@ def mapping_of(ready: Prepared, partition_k: Ints) -> Mapping:
     kernels = tuple(
         KernelMapping(
             name=name,
-            sharding=ready.inter.sharding[name],
+            sharding=ready.sharding[name],
             stage=int(ready.stage_k[k]),
             partition=int(partition_k[k]),
             tiles=int(tiles_k[k]),

@@ -3,24 +3,24 @@
 Heat slows a chip in three ways: leakage adds power, hot DRAM is refreshed more often and loses bandwidth, and above a
 limit the clock is lowered. Time in turn decides the power: the same joules in fewer seconds.
 
-At a given frequency and refresh rate all times are known, and temperature ``T`` solves ``T = T_a + R (P + leak(T))``
-with R of nonnegative entries and ``leak`` convex and rising. From below, ``T <- T_a + R (P + leak(T))`` rises to the
-lowest solution, and so do Newton's steps (Ortega and Rheinboldt, "Iterative Solution of Nonlinear Equations",
-section 13.3). Once the loop gain, the spectral radius of ``R diag(leak')``, reaches 1 below a solution, there is none:
-thermal runaway.
+At a given frequency and refresh rate all times are known, and temperature ``T`` solves ``T = T_a + R (P + leak(T))``:
+`dfopt.physics.leaking`, from below. What such a lower bound already decides, a higher refresh rate or a lower level,
+needs no solution.
 
 A chip that waits takes the lowest level, whatever the level of its work: nothing is made later by that, and of all
 levels the lowest leaks and clocks the least. What is handed to the next stage is paid at nominal voltage, because the
 links keep their rate at every level.
 
 Refresh rates only ever rise while a solution is sought, so that two of them cannot alternate: where the hotter one
-cools the DRAM (it slows the memory) below its own threshold, the hotter one is kept.
+cools the DRAM (it slows the memory) below its own threshold, the hotter one is kept. A stack that runs away gets as hot
+as it takes: its DRAM asks for the highest rate.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Self
 
 import numpy as np
@@ -28,21 +28,18 @@ from numpy.typing import NDArray
 
 from dfopt.documents.stack import Level, Stack
 from dfopt.physics import pipeline
-from dfopt.physics.power import HOTTEST_EXPONENT, PowerModel
+from dfopt.physics.leaking import Feedback, Leaking, gain, leaking
+from dfopt.physics.power import PowerModel
 from dfopt.physics.stack_models import Heat
 
 __all__ = ["Broken", "ChipWork", "State", "StepWork", "solve", "voltage_at"]
 
 Floats = NDArray[np.float64]
 
-CONVERGED_K = 1e-8
 # What the solution may be above a limit: closer than the 0.05 K to which the loop is asked to converge, two
 # temperatures are the same. It lets a mapping found with rounded figures keep the limit that it was made for.
 SLACK_K = 0.05
 _SLACK_W = 1e-6
-# No chip works at 1000 degC: silicon turns intrinsic far below (Sze, "Physics of Semiconductor Devices", section 1.4).
-SANE_K = 1273.15
-_PLAIN, _NEWTON = 40, 60
 
 
 @dataclass(frozen=True, eq=False)
@@ -194,24 +191,45 @@ def solve(work: StepWork, model: PowerModel, heat: Heat, throttle: bool = True) 
     >>> state.interval_s, state.keeps_limits, bool(state.tiles_w.sum() > stack.logic.idle)
     (0.001, True, True)
     """
-    rounds = 0
+    rounds, feedback, dies = 0, Feedback.of(model, heat), _Dies.of(model, heat)
     levels: Sequence[Level] = model.stack.levels if throttle else model.stack.levels[:1]
-    state, feedback = None, _Feedback.of(model, heat)
+    state = None
     for level in levels:
-        state = _settle(work, model, heat, feedback, level)
-        rounds += state.iterations
-        if state.keeps_limits:
+        state, spent = _settle(work, model, heat, feedback, dies, level, last=level is levels[-1])
+        rounds += spent
+        if state is not None and state.keeps_limits:
             break
-    assert state is not None  # a stack has a level
+    assert state is not None  # a stack has a level, and the last one is always solved
     leaky = feedback.leaky
     gains = (
-        _gain(feedback.all_tiles, model.leakage_slope(tiles_k, float(voltage))[leaky], leaky)
+        gain(feedback.all_tiles, model.leakage_slope(tiles_k, float(voltage))[leaky], leaky)
         for tiles_k, voltage in zip(state.tiles_k, state.leak_voltage, strict=True)
     )
     return replace(state, gain=max(gains)), rounds
 
 
-def _settle(work: StepWork, model: PowerModel, heat: Heat, feedback: _Feedback, level: Level) -> State:
+@dataclass(frozen=True, eq=False)
+class _Dies:
+    """Which dies, of those of `Heat`, and which tiles are logic and DRAM, and the highest refresh rate."""
+
+    logic: NDArray[np.bool_]
+    dram: NDArray[np.bool_]
+    logic_tiles: NDArray[np.int64]
+    dram_tiles: NDArray[np.int64]
+    top_rate: float
+
+    @classmethod
+    def of(cls, model: PowerModel, heat: Heat) -> Self:
+        kinds = {die.name: die.kind for die in model.stack.layers}
+        logic, dram = (np.array([kinds[die] == kind for die in heat.dies]) for kind in ("logic", "dram"))
+        tiles = (np.flatnonzero(model.on_logic), np.flatnonzero(model.dram_tiles))
+        return cls(logic, dram, *tiles, max((step.rate for step in model.stack.dram.refresh), default=1.0))
+
+
+def _settle(
+    work: StepWork, model: PowerModel, heat: Heat, feedback: Feedback, dies: _Dies, level: Level, *, last: bool
+) -> tuple[State | None, int]:
+    """The solution at a level and the rounds that it took; none where a level that is not the last is lost earlier."""
     stack, chips = model.stack, work.chips
     lowest = stack.levels[-1]
     clocks = np.minimum(work.clocks, level.frequency)
@@ -220,8 +238,6 @@ def _settle(work: StepWork, model: PowerModel, heat: Heat, feedback: _Feedback, 
     compute_s = work.compute_s / clocks
     logic_j = np.square(voltages)[:, None] * work.logic_j + work.outward_j
     dynamic_j = np.array([chip.runs @ logic_j + chip.once_j for chip in chips])
-    kinds = {die.name: die.kind for die in stack.layers}
-    dram, logic = (np.array([kinds[die] == kind for die in heat.dies]) for kind in ("dram", "logic"))
     rates = [stack.dram.refresh_rate(stack.ambient)] * len(chips)
     iterations, times = 0, dict[float, tuple[Floats, Floats]]()
     while True:
@@ -229,26 +245,39 @@ def _settle(work: StepWork, model: PowerModel, heat: Heat, feedback: _Feedback, 
         memory_s, partition_s = (np.array([times[rate][i] for rate in rates]) for i in (0, 1))
         stage_s = np.array([_stage_s(work, *both) for both in zip(chips, partition_s, strict=True)])
         interval = float(stage_s.max())
-        found, idle, leak = [], np.empty(len(chips)), np.empty(len(chips))
+        # While rates may still rise, a chip above a limit may be saved by it: slower memory asks for less power.
+        settled = not dies.dram.any() or min(rates) >= dies.top_rate
+        found, idle, leak = list[Leaking](), np.empty(len(chips)), np.empty(len(chips))
         for c, (chip, rate) in enumerate(zip(chips, rates, strict=True)):
             busy = chip.runs * partition_s[c] / interval
             rest = max(1.0 - float(busy.sum()), 0.0)
             idle[c] = busy @ (clocks * np.square(voltages)) + rest * lowest.frequency * lowest.voltage**2
             leak[c] = busy @ voltages + rest * lowest.voltage
             watts = dynamic_j[c] / interval + model.steady_power(rate, idle[c])
-            found.append(_leaking(heat, feedback, watts, leak[c]))
+            enough = None
+            if not settled:
+                enough = partial(_asks_for_more, stack, heat, dies, rate)
+            elif not last:
+                enough = partial(_is_lost, stack, heat, dies)
+            found.append(leaking(heat, feedback, watts, leak[c], enough))
             iterations += found[-1].rounds
+            if settled and not last and (found[-1].enough or found[-1].runaway):
+                return None, iterations
         tiles_w = np.array([one.watts for one in found])
-        die_max = heat.die_max(tiles_w)
+        known = [c for c, one in enumerate(found) if not one.enough]
+        die_max = np.full((len(chips), len(heat.dies)), np.inf)  # of the others it is known to be more than enough
+        if known:
+            die_max[known] = heat.die_max(tiles_w[known])
         wanted = list(rates)
-        if dram.any():
-            wanted = [stack.dram.refresh_rate(float(hot)) for hot in die_max[:, dram].max(axis=1)]
+        if dies.dram.any():
+            hottest = zip(found, die_max[:, dies.dram].max(axis=1).tolist(), strict=True)
+            wanted = [dies.top_rate if one.runaway else stack.dram.refresh_rate(hot) for one, hot in hottest]
         # one step at a time: at the next rate the memory is slower, and may be cool enough to stay there
         higher = [_next_rate(stack, rate) if more > rate else rate for rate, more in zip(rates, wanted, strict=True)]
         if higher == rates:
             break
         rates = higher
-    return State(
+    state = State(
         level=level,
         partition_s=partition_s,
         memory_s=memory_s,
@@ -268,8 +297,27 @@ def _settle(work: StepWork, model: PowerModel, heat: Heat, feedback: _Feedback, 
         runaway=any(one.runaway for one in found),
         change_k=max(one.change for one in found),
         iterations=iterations,
-        broken=tuple(_broken(stack, die_max[:, logic], die_max[:, dram], tiles_w.sum(axis=1))),
+        broken=tuple(_broken(stack, dies, die_max, tiles_w)),
     )
+    return state, iterations
+
+
+def _asks_for_more(stack: Stack, heat: Heat, dies: _Dies, rate: float, tiles_k: Floats, tiles_w: Floats) -> bool:
+    """Whether DRAM at least so hot is refreshed more often than now."""
+    # The means of tiles are at hand, its hottest cell is dear: it is looked at only where it is going to say yes.
+    if not dies.dram_tiles.size or stack.dram.refresh_rate(float(tiles_k[dies.dram_tiles].max())) <= rate:
+        return False
+    return stack.dram.refresh_rate(float(heat.die_max(tiles_w)[dies.dram].max())) > rate
+
+
+def _is_lost(stack: Stack, heat: Heat, dies: _Dies, tiles_k: Floats, tiles_w: Floats) -> bool:
+    """Whether a stack at least so warm and so thirsty is above a limit."""
+    limits = stack.limits
+    if limits.power is None or float(tiles_w.sum()) <= limits.power:
+        pairs = ((limits.logic, dies.logic_tiles), (limits.dram, dies.dram_tiles))
+        if not any(limit is not None and of.size and float(tiles_k[of].max()) > limit for limit, of in pairs):
+            return False
+    return any(True for _ in _broken(stack, dies, heat.die_max(tiles_w[None]), tiles_w[None]))
 
 
 def _next_rate(stack: Stack, rate: float) -> float:
@@ -290,101 +338,14 @@ def _stage_s(work: StepWork, chip: ChipWork, partition_s: Floats) -> float:
     return stage if chip.hop_s is None else pipeline.with_point_to_point(stage, chip.hop_s, work.overlap)
 
 
-@dataclass(frozen=True, eq=False)
-class _Feedback:
-    """The tiles that leak, with the responses to their watts: what feeds back. The others only follow.
-
-    ``matrix`` (L, L) is how they warm each other, ``all_tiles`` (I, L) how they warm all tiles.
-    """
-
-    leaky: NDArray[np.int64]
-    matrix: Floats
-    all_tiles: Floats
-    beta: Floats
-    at: Floats
-    nominal: Floats
-    on_logic: NDArray[np.bool_]
-
-    @classmethod
-    def of(cls, model: PowerModel, heat: Heat) -> Self:
-        leaky = model.leaky
-        columns = np.ascontiguousarray(heat.means_k_per_w[:, leaky])
-        own = (model.leakage_beta[leaky], model.leakage_at_k[leaky], model.leakage_w[leaky])
-        return cls(leaky, columns[leaky], columns, *own, model.on_logic[leaky])
-
-
-@dataclass(frozen=True, eq=False)
-class _Leaking:
-    """Temperatures of the tiles with the power that belongs to them."""
-
-    temperature: Floats
-    watts: Floats
-    runaway: bool
-    change: float
-    rounds: int
-
-
-def _leaking(heat: Heat, feedback: _Feedback, watts: Floats, voltage: float) -> _Leaking:
-    """Solve T = T_a + R (watts + leak(T)) for the lowest temperatures, or notice that there are none."""
-    base, leaky = heat.ambient_k + heat.means_k_per_w @ watts, feedback.leaky
-    if not len(leaky):
-        return _Leaking(base, watts, False, 0.0, 1)
-    matrix, start, beta, at = feedback.matrix, base[leaky], feedback.beta, feedback.at
-    nominal = np.where(feedback.on_logic, voltage, 1.0) * feedback.nominal
-    steepest, rises = float(beta.max()), bool(beta.any())
-    now, leak, change, rounds, runaway = start, np.zeros(len(leaky)), 0.0, 0, False
-    for rounds in range(1, _PLAIN + _NEWTON + 1):
-        after = nominal * np.exp(np.minimum(beta * (now - at), HOTTEST_EXPONENT))
-        warmed = matrix @ after
-        step = start + warmed - now
-        change = float(np.abs(step).max())
-        # A row sum is at least the spectral radius, which is looked for only where it may be 1; and no row sum of
-        # R diag(beta leak) is more than the largest beta times that of R diag(leak).
-        if change > CONVERGED_K and steepest * float(warmed.max()) > 1 - 1e-9:
-            slope = beta * after
-            if float((matrix @ slope).max()) >= 1 and _gain(matrix, slope, np.arange(len(leaky))) >= 1:
-                runaway = True
-                break
-        if rounds > _PLAIN:  # close to runaway the plain steps become too small to wait for
-            solved = np.linalg.solve(np.eye(len(now)) - matrix * (beta * after), step)
-            step = np.asarray(solved, dtype=np.float64)
-        then = now + step
-        if rises and float(then.max()) > SANE_K:
-            runaway = True
-            break
-        now, leak = then, after  # `leak` is what brings `now` about
-        if change < CONVERGED_K:
-            break
-    whole = watts.copy()
-    whole[leaky] += leak
-    return _Leaking(base + feedback.all_tiles @ leak, whole, runaway, change, rounds)
-
-
-def _gain(columns: Floats, slope: Floats, leaky: NDArray[np.int64]) -> float:
-    """Loop gain: the spectral radius of the positive matrix R diag(slope), between the bounds of Collatz and Wielandt.
-
-    The ``columns`` of R and the ``slope`` are those of the ``leaky`` tiles; the slope of the others is 0.
-    Source: Varga, "Matrix Iterative Analysis", theorem 2.2; the vector is that of the power method.
-    """
-    if not slope.any():
-        return 0.0
-    vector, most = np.ones(len(columns)), 0.0
-    for _ in range(100):
-        after = columns @ (slope * vector[leaky])
-        ratio = after / vector
-        most = float(ratio.max())
-        if most - float(ratio.min()) <= 1e-7 * most:
-            break
-        vector = after / after.max()
-    return most
-
-
-def _broken(stack: Stack, logic_k: Floats, dram_k: Floats, power_w: Floats) -> Iterator[Broken]:
-    limits = stack.limits
+def _broken(stack: Stack, dies: _Dies, die_max_k: Floats, tiles_w: Floats) -> Iterator[Broken]:
+    """The limits that some chip is above; arrays as in `State`."""
+    limits, power = stack.limits, float(tiles_w.sum(axis=1).max())
+    logic_k, dram_k = die_max_k[:, dies.logic], die_max_k[:, dies.dram]
     hottest = float(logic_k.max())
     if limits.logic is not None and hottest > limits.logic + SLACK_K:
         yield Broken("logic", hottest, limits.logic)
     if limits.dram is not None and dram_k.size and float(dram_k.max()) > limits.dram + SLACK_K:
         yield Broken("dram", float(dram_k.max()), limits.dram)
-    if limits.power is not None and float(power_w.max()) > limits.power * (1 + _SLACK_W):
-        yield Broken("power", float(power_w.max()), limits.power)
+    if limits.power is not None and power > limits.power * (1 + _SLACK_W):
+        yield Broken("power", power, limits.power)

@@ -100,8 +100,10 @@ def dram_shortage(use: DramUse, capacity: float, who: str) -> str:
         "tables and matrices": use.resident,
     }
     listed = ", ".join(f"{name} {size / 1e9:.4g} GB" for name, size in parts.items() if size > 0)
+    levers = ["more tensor or pipeline parallelism", "more chips"]
+    levers += ["a smaller optimizer_bytes_per_parameter"] if use.optimizer > 0 else []
+    levers += ["mode forward instead of training"] if use.gradients > 0 or use.optimizer > 0 else []
     return (
         f"{who} needs {use.fixed / 1e9:.4g} GB of DRAM per chip ({listed}), the chip has {capacity / 1e9:.4g} GB:"
-        f" short by {(use.fixed - capacity) / 1e9:.4g} GB; levers: more tensor or pipeline parallelism, more chips,"
-        " a smaller optimizer_bytes_per_parameter, mode forward instead of training"
+        f" short by {(use.fixed - capacity) / 1e9:.4g} GB; levers: {', '.join(levers)}"
     )
