@@ -21,7 +21,7 @@ from dfopt.judge import evaluate
 from dfopt.milp import Termination, check_solver, solve, unanswered
 from dfopt.optimizer.one_plan import mapping_of
 from dfopt.optimizer.options import Options
-from dfopt.optimizer.prepared import Prepared, Stage, prepare
+from dfopt.optimizer.prepared import Prepared, Stage, prepare_mapping
 from dfopt.problems.blocks import StageTables, price_blocks
 from dfopt.problems.columns import Columns, SideRow
 from dfopt.problems.lattice import ShortestPath
@@ -222,22 +222,13 @@ def _again(result: Result, gap: float, deadline: float, solver: str, seed: int) 
         formulation="auto",
         gap=gap,
         deadline=deadline,
-        pin_sharding={k.name: k.sharding for k in mapping.kernels} if mapping.plan.tp > 1 else {},
+        pin_sharding={},
         pin_partition=dict(result.request.pin_partition),
         progress=None,
         seed=seed,
         solver=solver,
     )
-    where = {kernel.name: (kernel.sharding, kernel.stage) for kernel in mapping.kernels}
-    for ready in prepare(result.graph, result.system, mapping.plan, options):
-        stages = zip(ready.sharded.names, ready.stage_k.tolist(), strict=True)
-        same = all(where[name] == (ready.inter.sharding[name], number) for name, number in stages)
-        if same and ready.sharded.tile_count == mapping.tile_count:
-            return ready
-    raise PlanError(
-        f"optimize_within: the plan {mapping.plan.label} of the result, with its sharding and {mapping.tile_count}"
-        " tiles, cannot be prepared again; expected a result of dfopt solve for this graph and system"
-    )
+    return prepare_mapping(result.graph, result.system, mapping, options)
 
 
 def _stage(ready: Prepared, number: int) -> Stage:

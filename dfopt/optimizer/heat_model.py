@@ -363,7 +363,7 @@ def _radius(matrix: Floats) -> float:
 def _each_alone(ready: Prepared) -> Mapping:
     """Every kernel in a partition of its own, sharded as in the plan."""
     kernels = tuple(
-        KernelMapping(name=name, sharding=ready.inter.sharding[name], stage=int(ready.stage_k[k]), partition=k)
+        KernelMapping(name=name, sharding=ready.sharding[name], stage=int(ready.stage_k[k]), partition=k)
         for k, name in enumerate(ready.sharded.names)
     )
     return Mapping(

@@ -18,7 +18,7 @@ from dfopt.optimizer.heat_model import HeatModel, Operating, Rate
 from dfopt.optimizer.heat_pool import BlockPool
 from dfopt.optimizer.heat_settle import HeatSettler, Settled, physical
 from dfopt.optimizer.options import Options
-from dfopt.optimizer.prepared import Prepared, prepare
+from dfopt.optimizer.prepared import prepare_mapping
 from dfopt.physics.pipeline import step_time
 
 _SAME = 1e-6
@@ -56,9 +56,8 @@ class Study:
         assert system.stack is not None
         self.began = time.perf_counter()
         self.stack = system.stack
-        sharding = {kernel.name: kernel.sharding for kernel in mapping.kernels}
-        self.options = replace(options, pin_sharding=sharding if mapping.plan.tp > 1 else {}, progress=None)
-        self.ready = _prepared(graph, system, mapping, self.options)
+        self.options = replace(options, progress=None)
+        self.ready = prepare_mapping(graph, system, mapping, self.options)
         self.settler = HeatSettler(self.ready, HeatModel(self.ready, self.stack), self.options)
         given = mapping.model_copy(update={"clocks": None, "pauses": None})
         self.known = self._judged(given)
@@ -273,18 +272,4 @@ def slowed_partitions(mapping: Mapping) -> tuple[SlowedPartition, ...]:
         )
         for clock in mapping.clocks or ()
         if clock.frequency < 1
-    )
-
-
-def _prepared(graph: Graph, system: System, mapping: Mapping, options: Options) -> Prepared:
-    """The plan of a mapping, priced under its sharding and tile count."""
-    for ready in prepare(graph, system, mapping.plan, options):
-        same = all(ready.inter.sharding[kernel.name] == kernel.sharding for kernel in mapping.kernels)
-        stages = dict(zip(ready.sharded.names, ready.stage_k.tolist(), strict=True))
-        same &= all(stages[kernel.name] == kernel.stage for kernel in mapping.kernels)
-        if ready.sharded.tile_count == mapping.tile_count and same:
-            return ready
-    raise PlanError(
-        f"heat: the plan {mapping.plan.label} with this sharding and {mapping.tile_count} tiles cannot be prepared"
-        " again; the mapping is not one that dfopt solve finds for this graph and system"
     )

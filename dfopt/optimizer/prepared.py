@@ -10,10 +10,11 @@ from numpy.typing import NDArray
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import SolveRecord
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible
+from dfopt.errors import Infeasible, PlanError
 from dfopt.milp import Termination
 from dfopt.optimizer.options import Options, record_of, reporter
 from dfopt.optimizer.work import ChipWork, Memo, StageWork, remember_start, work_key
@@ -53,13 +54,13 @@ class Stage:
 
 @dataclass(frozen=True)
 class Prepared:
-    """A plan after its inter-chip solve: stages priced, with a bound and a feasible start."""
+    """A plan with its sharding and stages: these priced, with a bound and a feasible start."""
 
     graph: Graph
     system: System
     plan: Plan
     assumptions: Assumptions
-    inter: interchip.InterChipMapping
+    sharding: dict[str, Sharding]
     sharded: ShardedGraph
     stage_k: Ints
     stages: tuple[Stage, ...]
@@ -151,8 +152,8 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options, memo: Me
     """
     assumptions = options.assumptions
     work = _chip_work(graph, system, plan, options, {} if memo is None else memo)
-    inter, sharded = work.inter, work.sharded
-    stage_k = np.array([inter.stage[name] for name in sharded.names], dtype=np.int64)
+    sharded = work.sharded
+    stage_k = np.array([work.stage[name] for name in sharded.names], dtype=np.int64)
     if graph.has_pieces:
         stage_k = np.array([graph.piece_of(kernel) for kernel in graph.kernels], dtype=np.int64)
     hops = tuple(hop_seconds(graph, system, plan, assumptions, sharded, stage_k).tolist())
@@ -162,7 +163,7 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options, memo: Me
     counts = tile_counts(graph, assumptions)
     for tiles in counts:
         if tiles not in work.tiled:
-            work.tiled[tiles] = with_tiles(sharded, graph, system, plan, assumptions, inter.sharding, tiles)
+            work.tiled[tiles] = with_tiles(sharded, graph, system, plan, assumptions, work.sharding, tiles)
         tiled = work.tiled[tiles]
         try:
             stages = tuple(_stages(graph, system, plan, options, tiled, stage_k, work))
@@ -174,7 +175,7 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options, memo: Me
             system=system,
             plan=plan,
             assumptions=assumptions,
-            inter=inter,
+            sharding=work.sharding,
             sharded=tiled,
             stage_k=stage_k,
             stages=stages,
@@ -204,11 +205,47 @@ def _chip_work(graph: Graph, system: System, plan: Plan, options: Options, memo:
             solver=options.solver,
             progress=reporter(options, plan, "interchip"),
         )
-        low = inter.objective * (1 - inter.solution.gap)
+        low = inter.objective * (1 - min(inter.solution.gap, 1.0))  # a solver may stop without any bound
         record = record_of("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit)
         sharded = shard(graph, system, plan, assumptions, inter.sharding)
-        memo[key] = ChipWork(plan, inter, record, sharded, {sharded.tile_count: sharded})
+        memo[key] = ChipWork(plan, inter.sharding, inter.stage, record, sharded, {sharded.tile_count: sharded})
     return memo[key]
+
+
+def prepare_mapping(graph: Graph, system: System, mapping: Mapping, options: Options) -> Prepared:
+    """Price the stages of a mapping as it is, without choosing sharding and stages again: others may be as good.
+
+    Raises
+    ------
+    PlanError
+        If the mapping's tile count is none that these assumptions try.
+    Infeasible
+        If a kernel, or what must stay in DRAM, does not fit the chip.
+    """
+    plan, assumptions = mapping.plan, options.assumptions
+    sharding = {kernel.name: kernel.sharding for kernel in mapping.kernels}
+    stage = {kernel.name: kernel.stage for kernel in mapping.kernels}
+    record = SolveRecord(
+        problem="interchip",
+        formulation="given",
+        termination=Termination.LIMIT_WITH_SOLUTION.value,  # nothing is proven of it
+        objective=None,
+        bound=0.0,
+        gap=None,
+        seconds=0.0,
+        note="as the mapping has it",
+    )
+    sharded = shard(graph, system, plan, assumptions, sharding)
+    work = ChipWork(plan, sharding, stage, record, sharded, {sharded.tile_count: sharded})
+    found = list(prepare(graph, system, plan, options, {work_key(graph, plan, assumptions): work}))
+    for ready in found:
+        if ready.sharded.tile_count == mapping.tile_count:
+            return ready
+    known = ", ".join(str(ready.sharded.tile_count) for ready in found)
+    raise PlanError(
+        f"the mapping has {mapping.tile_count} tiles of the streamed axis, expected {known} under its assumptions; "
+        "take the assumptions that it was found with, or solve again"
+    )
 
 
 def _again(work: ChipWork) -> SolveRecord:

@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import SolveRecord
 from dfopt.milp import TracePoint
 from dfopt.optimizer.options import Options
-from dfopt.problems import interchip, intrachip
+from dfopt.problems import intrachip
 from dfopt.problems.blocks import StageTables
 from dfopt.problems.downsets import Lattice
 from dfopt.problems.intrachip import CutOff, IntraChipLimits, IntraChipMapping, closed_form
@@ -47,7 +48,8 @@ class ChipWork:
     """Sharding and stages of all plans with one :func:`work_key`."""
 
     plan: Plan  # the first of them
-    inter: interchip.InterChipMapping
+    sharding: dict[str, Sharding]
+    stage: dict[str, int]
     record: SolveRecord
     sharded: ShardedGraph
     tiled: dict[int, ShardedGraph] = field(default_factory=dict)
