@@ -37,8 +37,8 @@ SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE"
 
 
 @contextmanager
-def errors() -> Iterator[None]:
-    """Turn dfopt's errors into one message on stderr and the right exit code."""
+def errors(interrupted: str = "") -> Iterator[None]:
+    """Turn dfopt's errors into one message on stderr and the right exit code; of Ctrl-C it says what it cut short."""
     from dfopt.errors import DfoptError
 
     try:
@@ -48,7 +48,7 @@ def errors() -> Iterator[None]:
         typer.echo(f"dfopt: {error}", err=True)
         raise typer.Exit(error.exit_code) from None
     except KeyboardInterrupt:
-        typer.echo("dfopt: interrupted before the first mapping was found", err=True)
+        typer.echo(f"dfopt: interrupted{interrupted}", err=True)
         raise typer.Exit(5) from None
     except BrokenPipeError:  # the reader of our output went away, such as `| head`
         sys.stderr.close()

@@ -25,7 +25,7 @@ def heat(
     as_json: JsonFlag = False,
 ) -> None:
     """Compare ways to deal with heat for RESULT: ignore it, throttle after the fact, optimise with it."""
-    with errors():
+    with errors(" before all answers were found"):
         from dfopt.errors import PlanError
         from dfopt.library import load_mapping
         from dfopt.machines.stacks import load_stack

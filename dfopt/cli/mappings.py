@@ -82,13 +82,14 @@ def solve(
     as_json: JsonFlag = False,
 ) -> None:
     """Find the fastest mapping of GRAPH onto SYSTEM, prove it, judge it."""
-    with errors():
+    with errors(" before the first mapping was found"):
         from dfopt.documents.pins import Pins
-        from dfopt.errors import PlanError
+        from dfopt.errors import Infeasible, PlanError
         from dfopt.machines.compose import load_system
         from dfopt.machines.stacks import load_stack, with_stack
         from dfopt.optimizer import dump_models, optimize
         from dfopt.show.progress import ProgressLine
+        from dfopt.show.refusals import brief
 
         check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it
         check_output("--dump", dump, (".mps", ".lp"))
@@ -132,6 +133,8 @@ def solve(
                 top=top,
                 heat=arguments.choice("--heat", heat, ("ignore", "aware")),
             )
+        except Infeasible as error:
+            raise error if as_json else Infeasible(brief(str(error.report))) from None
         finally:
             line.close()
         if output is not None:

@@ -97,7 +97,14 @@ def _drawing(
     if kind in _SWEEPS:
         runs = _runs(sources[0], store)
         if kind == "pareto":
-            return lambda: plots.pareto(runs, x or "price_usd", y or "flop_per_s", by)
+            from dfopt.show.plots.cells import named, rows_of, scatter_columns
+
+            rows = rows_of(runs)
+            across, up = scatter_columns(rows)
+            for option, column in (("--x", x), ("--y", y)):
+                if column is not None:
+                    named(rows, column, option, figures=True)
+            return lambda: plots.pareto(rows, x or across, y or up, by)
         down = y.split(",") if y else None
         if by is not None:
             return lambda: plots.heat_maps(runs, by, value or "utilization", x, down)
@@ -145,9 +152,13 @@ def _graph_or_result(source: str) -> Any:
 
     found = load_any(source)
     if not isinstance(found, Graph | Result):
-        what = found.SCHEMA.split("/")[1]
-        raise PlanError(f"plot: {source}: found a {what}, expected a result; `dfopt solve -o` writes one")
+        raise PlanError(f"plot: {source}: found a {_what(found)}, expected a result; `dfopt solve -o` writes one")
     return found
+
+
+def _what(document: Any) -> str:
+    """What a document is called."""
+    return str(document.SCHEMA.split("/")[1].replace("heat", "heat report"))
 
 
 def _runs(source: str, store: Path | None) -> Any:
@@ -160,12 +171,19 @@ def _runs(source: str, store: Path | None) -> Any:
     if suffix == ".csv":
         return _rows(source)
     if suffix == ".jsonl":
-        from dfopt.studies.store import read_records
+        from dfopt.studies.listing import listing
 
-        records = read_records(source).values()
-        return [{"cell": one["cell"], "status": one["status"], **(one.get("figures") or {})} for one in records]
+        return listing([source], None)
+    from dfopt.documents.study import Study
+    from dfopt.library import load_any
     from dfopt.studies.sweep import collect
 
+    found = load_any(source)
+    if not isinstance(found, Study):
+        raise PlanError(
+            f"plot: {source}: found a {_what(found)}, expected a sweep: a STUDY with its store, a STORE.jsonl or a"
+            " FRAME.csv; `dfopt sweep STUDY --csv FRAME.csv` writes both"
+        )
     path = store or Path(f"{Path(source).stem}.runs.jsonl")
     return collect(source, path)
 

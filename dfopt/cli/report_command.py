@@ -1,4 +1,4 @@
-"""The command report: a result or a sweep as one HTML file."""
+"""The command report: a result, answers to heat or a sweep as one HTML file."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import typer
 from dfopt.cli.common import app, check_output, errors
 
 if TYPE_CHECKING:
+    from dfopt.documents.heat import HeatReport
     from dfopt.documents.result import Result
     from dfopt.documents.study import Study
     from dfopt.documents.zoo import Kind
@@ -21,7 +22,10 @@ if TYPE_CHECKING:
 def report(
     source: Annotated[
         str,
-        typer.Argument(metavar="RESULT|STUDY|STORE.jsonl", help="a result; of a sweep the study, or its store alone"),
+        typer.Argument(
+            metavar="RESULT|HEAT|STUDY|STORE.jsonl",
+            help="a result, or what heat -o wrote; of a sweep the study or store",
+        ),
     ],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.html", help="the file to write")] = Path(
         "report.html"
@@ -33,7 +37,7 @@ def report(
     x: Annotated[str | None, typer.Option(metavar="COLUMN", help="of a sweep: across the scatter")] = None,
     y: Annotated[str | None, typer.Option(metavar="COLUMN", help="of a sweep: up the scatter")] = None,
 ) -> None:
-    """Write a result or a sweep as one HTML file that needs no network."""
+    """Write a result, answers to heat or a sweep as one HTML file that needs no network."""
     with errors():
         check_output("--output", output, (".html", ".htm"))
         options = {"--store": store, "--value": value, "--x": x, "--y": y}
@@ -51,6 +55,7 @@ def report(
 
 
 def _page(source: str, options: dict[str, Any]) -> str:
+    from dfopt.documents.heat import HeatReport
     from dfopt.documents.result import Result
     from dfopt.documents.study import Study
     from dfopt.errors import PlanError
@@ -60,18 +65,32 @@ def _page(source: str, options: dict[str, Any]) -> str:
         if options["--store"] is not None:
             raise PlanError(f"--store: belongs to a study, found {source!r}; leave it out")
         return _store_page(source, options)
+    if Path(source).suffix.lower() in (".csv", ".parquet"):
+        draws = f"`dfopt plot {source} --kind pareto` draws it, and " if source.lower().endswith(".csv") else ""
+        raise PlanError(
+            f"report: {source}: found the frame of a sweep, expected a result, a heat report, a study or a store of"
+            f" runs; {draws}`dfopt report STORE.jsonl` or `dfopt report STUDY` reports the sweep"
+        )
     found = load_any(source)
-    if isinstance(found, Result):
+    if isinstance(found, Result | HeatReport):
+        what = "result" if isinstance(found, Result) else "heat report"
         for option, given in options.items():
             if given is not None:
-                raise PlanError(f"{option}: belongs to a sweep, found the result {source!r}; leave it out")
-        return _result_page(found)
+                raise PlanError(f"{option}: belongs to a sweep, found the {what} {source!r}; leave it out")
+        return _result_page(found) if isinstance(found, Result) else _heat_page(found)
     if isinstance(found, Study):
         return _study_page(source, found, options)
     raise PlanError(
-        f"report: {source}: found a {found.SCHEMA.split('/')[1]}, expected a result, a study or a store of runs;"
-        " `dfopt solve -o` writes a result"
+        f"report: {source}: found a {found.SCHEMA.split('/')[1]}, expected a result, a heat report, a study or a"
+        " store of runs; `dfopt solve -o` writes a result"
     )
+
+
+def _heat_page(report: HeatReport) -> str:
+    from dfopt import __version__
+    from dfopt.show.report import heat_page
+
+    return heat_page(report, __version__)
 
 
 def _result_page(result: Result) -> str:
@@ -121,6 +140,8 @@ def _study_page(path: str, study: Study, options: dict[str, Any]) -> str:
         "graph": [entry.label or entry.graph for entry in study.graphs],
         "profile of assumptions": [entry.label or entry.profile for entry in study.assumptions],
         **{name: [str(point.label) for point in points] for name, points in study.axes.items()},
+        **{name: [str(value) for value in values] for name, values in study.parameters.items()},
+        "limits": [entry.name for entry in study.limits],
     }
     about = [
         ("study", study.name), ("description", study.description), ("source", study.source),

@@ -39,7 +39,7 @@ def sweep(
     as_json: JsonFlag = False,
 ) -> None:
     """Solve every cell of a STUDY, resumably, and compare its claims with what was found."""
-    with errors():
+    with errors("; the same command goes on with the cells that are not solved yet"):
         from dfopt.cli.sweep_command import run_sweep
 
         code = run_sweep(

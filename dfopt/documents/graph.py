@@ -223,10 +223,11 @@ class Graph(Document):
     __str__ = __repr__  # of a pydantic model it would be every field of every part
 
     def _repr_html_(self) -> str:
+        of_tokens = f" of {self.tokens_per_sample} tokens" if self.tokens_per_sample > 1 else ""
         facts = [
             ("graph", f"{self.name}: {self.description}" if self.description else self.name),
             ("size", f"{len(self.kernels)} kernels, {len(self.tensors)} tensors, repeated {self.repeat} times"),
-            ("batch", f"{self.batch} samples of {self.tokens_per_sample} tokens, {self.microbatch} per evaluation"),
+            ("batch", f"{self.batch} samples{of_tokens}, {self.microbatch} per evaluation"),
         ]
         rows = [[k.name, k.op, k.phase, *(str(size) for size in (k.outer, k.m, k.k, k.n))] for k in self.kernels]
         return facts_html(facts) + table_html("Kernels", ("kernel", "op", "phase", "outer", "m", "k", "n"), rows)

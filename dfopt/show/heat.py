@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Final
+
 from rich.console import Group, RenderableType
 from rich.table import Table
 
@@ -9,9 +11,17 @@ from dfopt.documents.heat import HeatAnswer, HeatReport
 from dfopt.show.tables import percent, seconds
 from dfopt.units import format as show_unit
 
-__all__ = ["heat_report"]
+__all__ = ["TITLES", "gain_of", "heat_report"]
 
-_TITLES = {"ignore": "ignore heat", "throttle": "throttle", "aware": "heat-aware"}
+TITLES: Final = {"ignore": "ignore heat", "throttle": "throttle", "aware": "heat-aware"}
+
+
+def gain_of(report: HeatReport) -> str:
+    """What mapping around heat gains on throttling, in words; empty if one of them is missing."""
+    if report.speedup is None:
+        return ""
+    gain = 100 * (report.speedup - 1)
+    return f"heat-aware is {gain:.3g} % faster than throttled" if gain >= 1e-3 else "heat-aware is as fast as throttled"
 
 
 def heat_report(report: HeatReport) -> RenderableType:
@@ -19,7 +29,7 @@ def heat_report(report: HeatReport) -> RenderableType:
     table = Table(box=None, pad_edge=False)
     table.add_column("")
     for answer in report.answers:
-        table.add_column(_TITLES[answer.name], justify="right")
+        table.add_column(TITLES[answer.name], justify="right")
     first = report.answers[0]
     rows = {
         "step time": [seconds(one.step_time_s) for one in report.answers],
@@ -38,8 +48,9 @@ def heat_report(report: HeatReport) -> RenderableType:
         table.add_row(name, *cells)
     lines = [f"{report.graph} on {report.system}, stack {report.stack}, {report.plan}", ""]
     after = [""]
-    if report.speedup is not None:
-        after.append(f"heat-aware is {100 * (report.speedup - 1):.3g} % faster than throttled")
+    gain = gain_of(report)
+    if gain:
+        after.append(gain)
     if report.proof is not None:
         proof = report.proof
         after.append(
@@ -61,7 +72,7 @@ def heat_report(report: HeatReport) -> RenderableType:
     if report.note:
         after.append(f"note: {report.note}")
     for one in report.answers:
-        after += [f"{_TITLES[one.name]}: {sentence}" for sentence in one.violations]
+        after += [f"{TITLES[one.name]}: {sentence}" for sentence in one.violations]
     return Group(*lines, table, *after)
 
 

@@ -11,6 +11,7 @@ from typing import Final, NamedTuple
 __all__ = ["Cell", "Html", "facts", "join", "mark", "paragraph", "section", "table", "text"]
 
 _SHORT: Final = 36  # letters that a cell has on one line
+_WIDE: Final = 100  # letters from which a cell is set in long lines, not in many
 _TALL: Final = 40  # rows of a table that scrolls in a box of its own
 _PRINTED: Final = 13  # columns that a sheet of paper takes; report.css leaves out the others
 
@@ -139,6 +140,7 @@ def _cell(cell: Cell, right: bool) -> str:
     if cell.value is not None and math.isfinite(cell.value):
         number = f' data-v="{cell.value:.8g}"'
     # short texts stay on one line, and the box scrolls; long ones are set in lines
-    long = not isinstance(cell.shown, Html) and len(cell.shown) > _SHORT
-    kind = ' class="n"' if right else ' class="l"' if long else ""
+    letters = 0 if isinstance(cell.shown, Html) else len(cell.shown)
+    lines = "l w" if letters > _WIDE else "l" if letters > _SHORT else ""
+    kind = ' class="n"' if right else f' class="{lines}"' if lines else ""
     return f"<td{kind}{number}>{text(cell.shown)}</td>"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -10,13 +11,13 @@ from rich.table import Table
 
 from dfopt.documents.physical import PhysicalScore
 from dfopt.documents.score import Score
-from dfopt.show.tables import _facts, _table, percent, seconds
+from dfopt.show.tables import _facts, _table, counted, percent, seconds
 from dfopt.units import format as show_unit
 
 __all__ = ["Ranked", "physical_report", "ranking_report", "with_physics"]
 
 
-def physical_report(physical: PhysicalScore, top: int = 5) -> RenderableType:
+def physical_report(physical: PhysicalScore, top: int = 5, per: str = "token") -> RenderableType:
     """A mapping on a stack: step time, memory of each partition, energy by component, temperatures, broken limits.
 
     Parameters
@@ -25,6 +26,8 @@ def physical_report(physical: PhysicalScore, top: int = 5) -> RenderableType:
         What the judge found.
     top
         How many of the hottest tiles to list.
+    per
+        What energies are told for beside a step: see `dfopt.show.tables.counted`.
     """
     facts = [
         ("on stack", physical.stack),
@@ -38,12 +41,13 @@ def physical_report(physical: PhysicalScore, top: int = 5) -> RenderableType:
         (
             "energy",
             f"{show_unit(physical.energy_per_step_j, 'energy')} per step,"
-            f" {show_unit(physical.energy_per_token_j, 'energy')} per token",
+            f" {show_unit(physical.energy_per_token_j, 'energy')} per {per}",
         ),
         ("heat", f"{physical.power_w:.4g} W in the hottest stack, loop gain of leakage {physical.loop_gain:.3g}"),
     ]
     facts += [("limit broken", sentence) for sentence in physical.violations]
-    parts: list[RenderableType] = [_facts(facts), "", _partitions(physical), "", _energy(physical), "", _dies(physical)]
+    tables = (_partitions(physical), _energy(physical, per), _dies(physical))
+    parts: list[RenderableType] = [_facts(facts), *(part for one in tables for part in ("", one))]
     if top > 0:
         parts += ["", _tiles(physical, top)]
     return Group(*parts)
@@ -83,10 +87,10 @@ def _partitions(physical: PhysicalScore) -> Table:
     return table
 
 
-def _energy(physical: PhysicalScore) -> Table:
+def _energy(physical: PhysicalScore, per: str) -> Table:
     table = _table("Energy", gap=2)
     table.add_column("component")
-    for name in ("per step", "per token", "share"):
+    for name in ("per step", f"per {per}", "share"):
         table.add_column(name, justify="right", no_wrap=True)
     whole = physical.energy_per_step_j
     for name, joules in sorted(physical.energy_j.items(), key=lambda item: -item[1]):
@@ -128,7 +132,7 @@ def _tiles(physical: PhysicalScore, top: int) -> Table:
 
 def with_physics(report: RenderableType, score: Score, top: int = 5) -> RenderableType:
     """A report, followed by what the judge says of the stack of dies, if there is one."""
-    return report if score.physical is None else Group(report, "", physical_report(score.physical, top))
+    return report if score.physical is None else Group(report, "", physical_report(score.physical, top, counted(score)))
 
 
 @dataclass(frozen=True)
@@ -152,24 +156,33 @@ class Ranked:
         return (*self.score.violations, *(() if physical is None else physical.violations))
 
 
+def _beside(ranked: Sequence[Ranked]) -> list[str]:
+    """The files without the folder that all of them are in."""
+    paths = [os.path.abspath(one.file) for one in ranked]
+    folder = os.path.commonpath([os.path.dirname(path) for path in paths])
+    return [os.path.relpath(path, folder) for path in paths]
+
+
 def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
     """Several mappings beside each other, in the order given."""
     table = _table("By step time; those that break a limit come last", gap=2)
     table.add_column("#", justify="right")
+    kinds = {counted(one.score) for one in ranked}
+    per = kinds.pop() if len(kinds) == 1 else "step"  # tokens and samples do not compare
     for name in ("result", "mapping"):
         table.add_column(name, overflow="fold")
-    for name in ("step time", "modelled", "clock", "logic degC", "DRAM degC", "J/token"):
+    for name in ("step time", "modelled", "clock", "logic degC", "DRAM degC", f"J/{per}"):
         table.add_column(name, justify="right", no_wrap=True)
     table.add_column("limit")
-    for place, one in enumerate(ranked, start=1):
+    for place, (one, file) in enumerate(zip(ranked, _beside(ranked), strict=True), start=1):
         physical = one.score.physical
-        row = [str(place), one.file, one.what, seconds(one.step_time_s), seconds(one.score.step_time_s)]
+        row = [str(place), file, one.what, seconds(one.step_time_s), seconds(one.score.step_time_s)]
         if physical is None:
             row += ["-"] * 4
         else:
             dram = "-" if physical.dram_max_c is None else f"{physical.dram_max_c:.2f}"
             row += [percent(physical.frequency), f"{physical.logic_max_c:.2f}", dram]
-            row += [f"{physical.energy_per_token_j:.4g}"]
+            row += [f"{physical.energy_per_step_j if per == 'step' else physical.energy_per_token_j:.4g}"]
         table.add_row(*row, "broken" if one.violations else "kept")
     sentences = [(one.file, sentence) for one in ranked for sentence in one.violations]
     parts: list[RenderableType] = [table]

@@ -121,7 +121,7 @@ def result_report(result: Result) -> RenderableType:
                     "step time",
                     f"{seconds(result.step_time_s)}   (one layer, one microbatch: {seconds(score.layer_time_s)})",
                 ),
-                ("throughput", f"{score.samples_per_s:.4g} samples/s, {score.tokens_per_s:.4g} tokens/s"),
+                ("throughput", _throughput(score)),
                 ("utilization", f"{percent(result.utilization)} of peak"),
                 ("status", _status(result)),
                 ("proof", result.proof),
@@ -148,7 +148,8 @@ def _plan_words(plan: Plan, samples: int) -> str:
         between = f", {middle} in each between" if plan.pp > 2 else ""
         layers = f"layers: {first} in the first stage{between}, {last} in the last"
     chunks = f" in {plan.interleave} chunks" if plan.interleave > 1 else ""
-    return f"{plan.label}, {plan.microbatches} microbatches of {samples}, {layers}{chunks}"
+    many = f"{plan.microbatches} microbatch{'' if plan.microbatches == 1 else 'es'}"
+    return f"{plan.label}, {many} of {samples}, {layers}{chunks}"
 
 
 def _bottleneck(result: Result) -> list[tuple[str, str]]:
@@ -190,6 +191,17 @@ def _sensitivity(result: Result) -> Table:
     return table
 
 
+def counted(score: Score) -> str:
+    """What rates and energies are told for: a token, or a sample where it is of one token, as of an FFT or a DLRM."""
+    return "sample" if score.tokens_per_s == score.samples_per_s else "token"
+
+
+def _throughput(score: Score) -> str:
+    """Samples per second; tokens too where a sample has several, which those of an FFT or of a DLRM do not."""
+    samples = f"{score.samples_per_s:.4g} samples/s"
+    return samples if counted(score) == "sample" else f"{samples}, {score.tokens_per_s:.4g} tokens/s"
+
+
 def score_report(score: Score) -> RenderableType:
     """A judged mapping, with the limits it breaks."""
     facts = [
@@ -197,7 +209,7 @@ def score_report(score: Score) -> RenderableType:
             "step time",
             f"{seconds(score.step_time_s)}   (one layer, one microbatch: {seconds(score.layer_time_s)})",
         ),
-        ("throughput", f"{score.samples_per_s:.4g} samples/s, {score.tokens_per_s:.4g} tokens/s"),
+        ("throughput", _throughput(score)),
         ("utilization", f"{percent(score.utilization)} of peak"),
         ("bottleneck", score.bound_by),
     ]
@@ -207,6 +219,12 @@ def score_report(score: Score) -> RenderableType:
         "",
         *score_tables(score, "Partitions", single_stage=len(score.stages) == 1 and not score.has_pieces),
     )
+
+
+def batch_words(graph: Graph) -> str:
+    """The samples of a step, and the tokens of each where there are several."""
+    samples = f"{graph.batch} sample{'' if graph.batch == 1 else 's'}"
+    return samples if graph.tokens_per_sample == 1 else f"{samples} of {graph.tokens_per_sample} tokens"
 
 
 def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
@@ -232,7 +250,7 @@ def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
         ("repeated", f"{graph.repeat} times{ends}, {graph.word_bytes} B per element"),
         (
             "batch",
-            f"{graph.batch} samples of {graph.tokens_per_sample} tokens, {graph.microbatch} per evaluation",
+            f"{batch_words(graph)}, {graph.microbatch} per evaluation",
         ),
         (
             "FLOP",

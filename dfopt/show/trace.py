@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dfopt.documents.result import Result
+from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
 from dfopt.show.schedule import (
     Block,
@@ -94,12 +95,13 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
         elif content.hop_s > 0:
             found.append(_hop(block, content))
     found += _end_of_step(result, made)
+    found = [one for one in found if one["dur"] > 0]  # what takes less than 0.1 ns has no width in any zoom
     found.sort(key=lambda one: (one["pid"], one["tid"], one["ts"], -one["dur"]))
     said = f"{count} of {plan.microbatches} microbatches"
     if detailed < whole:
         said += f", {detailed} of {whole} passes with their partitions"
     return {
-        "traceEvents": [*_names(result, said), *found],
+        "traceEvents": [*_names(result, said, {one["tid"] for one in found}), *found],
         "displayTimeUnit": "ns" if result.score.layer_time_s < 1e-4 else "ms",
         "otherData": {
             "graph": result.mapping.graph,
@@ -138,9 +140,10 @@ def _inside(block: Block, content: Content, overlap: str) -> Iterator[Event]:
                 yield _event(stage, 0, f"layer {layer}", "layer", clock, end)
             for part, share in parts:
                 until = min(clock + part.time_s * share, end)
-                name = f"partition {part.partition}"
+                name = _kernels(part)
                 one = _event(stage, 0, name, "partition", clock, until)
-                one["args"] = {"kernels": ", ".join(part.kernels), "bound_by": part.bound_by}
+                listed = ", ".join(part.kernels)
+                one["args"] = {"partition": part.partition, "kernels": listed, "bound_by": part.bound_by}
                 yield one
                 for term, (begin, done) in busy_intervals(part, overlap).items():
                     stop = min(clock + done * share, until)
@@ -148,6 +151,12 @@ def _inside(block: Block, content: Content, overlap: str) -> Iterator[Event]:
                 clock = until
     if content.hop_s > 0:
         yield _hop(block, content)
+
+
+def _kernels(part: PartitionScore) -> str:
+    """What a partition is called: its first kernel, and how many more it has."""
+    first, *others = part.kernels
+    return first + (f" +{len(others)}" if others else "")
 
 
 def _hop(block: Block, content: Content) -> Event:
@@ -168,12 +177,14 @@ def _end_of_step(result: Result, made: list[list[Block]]) -> Iterator[Event]:
             yield _event(stage, 3, "gradient reduction", "gradient", end, end + score.gradient_reduction_s)
 
 
-def _names(result: Result, said: str) -> Iterator[Event]:
+def _names(result: Result, said: str, used: set[int]) -> Iterator[Event]:
     for stage in range(result.plan.pp):
         yield _meta(stage, 0, "process_name", name=f"stage {stage}: a chip of {result.mapping.system}")
         yield _meta(stage, 0, "process_labels", labels=said)
         yield _meta(stage, 0, "process_sort_index", sort_index=stage)
         for track, name in enumerate(TRACKS):
+            if track not in used:
+                continue
             yield _meta(stage, track, "thread_name", name=name)
             yield _meta(stage, track, "thread_sort_index", sort_index=track)
 

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from rich import box
-from rich.console import Group, RenderableType
+from rich.console import Console, ConsoleOptions, Group, RenderableType, RenderResult
 from rich.table import Table
 from rich.text import Text
 
@@ -17,6 +17,8 @@ from dfopt.studies.runs import Runs
 
 __all__ = ["claims_table", "heat_table", "report"]
 
+_WIDE = 72  # columns that a table of claims needs
+_HOLDS = {True: Text("yes", "green"), False: Text("no", "red"), None: Text("open", "yellow")}
 _SHADES = ("grey93 on grey15", "grey93 on grey30", "black on grey50", "black on grey70", "black on grey89")
 
 
@@ -32,8 +34,37 @@ def report(runs: Runs, heat_maps: Sequence[tuple[str, str]] = ()) -> RenderableT
     return Group(*parts)
 
 
-def claims_table(found: Sequence[Verdict]) -> Table:
-    """Every claim: what the source says, what the cells say, whether that agrees, and why not."""
+class claims_table:
+    """Every claim: what the source says, what the cells say, whether that agrees, and why not.
+
+    A table; on a terminal too narrow for one, lines.
+    """
+
+    def __init__(self, found: Sequence[Verdict]) -> None:
+        self.found = found
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield _wide_claims(self.found) if options.max_width >= _WIDE else _narrow_claims(self.found)
+
+
+def _narrow_claims(found: Sequence[Verdict]) -> Table:
+    """A claim, and below it a line each for what is expected, what was found, and whether that agrees."""
+    table = Table(title="Claims", title_justify="left", title_style="bold", box=None, show_header=False, padding=(0, 1))
+    table.add_column(no_wrap=True)
+    table.add_column(overflow="fold")
+    for one in found:
+        claim = one.claim
+        table.add_row("claim", Text(claim.name, "bold"))
+        table.add_row("expected", f"{one.expected}, paper {_number(claim.paper)}")
+        table.add_row("found", f"{_number(one.ours)} ({claim.figure}; cells: {one.cells})")
+        table.add_row("verdict", _HOLDS[one.holds])
+        if one.why:
+            table.add_row("why", one.why)
+        table.add_row()
+    return table
+
+
+def _wide_claims(found: Sequence[Verdict]) -> Table:
     table = _table("Claims")
     for name in ("claim", "figure"):
         table.add_column(name, overflow="fold")
@@ -44,9 +75,8 @@ def claims_table(found: Sequence[Verdict]) -> Table:
     table.add_column("why", overflow="fold")
     for one in found:
         claim = one.claim
-        words = {True: Text("yes", "green"), False: Text("no", "red"), None: Text("open", "yellow")}
         table.add_row(
-            claim.name, claim.figure, _number(claim.paper), _number(one.ours), one.expected, words[one.holds],
+            claim.name, claim.figure, _number(claim.paper), _number(one.ours), one.expected, _HOLDS[one.holds],
             one.cells, one.why,
         )  # fmt: skip
     return table

@@ -73,6 +73,11 @@ def test_a_sweep_is_drawn_from_study_frame_and_store(solved: Path, tmp_path: Pat
     words = ("--kind", "pareto", "--x", "layer_memory_s", "--y", "utilization", "-o", target)
     assert call("plot", store, *words).code == 0
     assert "Pareto front" in target.read_text()
+    # a store has no prices: without --x the first cost that differs between its cells is taken
+    answer = call("plot", store, "--kind", "pareto", "-o", target)
+    assert answer.code == 0, answer.err
+    answer = call("plot", store, "--kind", "pareto", "--x", "layer_memory", "-o", target)
+    assert answer.code == 2 and "--x: found 'layer_memory'" in answer.err
     assert call("plot", frame, "--kind", "heat-map", "--by", "chip", "--x", "memory", "-o", target).code == 0
     assert "chip: sn30" in target.read_text()
 
@@ -99,6 +104,11 @@ def test_a_graph_of_the_zoo_is_drawn(tmp_path: Path) -> None:
         (["gpt2-small", "--kind", "roofline"], 2, "found a graph, expected a result for --kind roofline"),
         (["sn10-8-ring", "--kind", "roofline"], 2, "found a system, expected a result"),
         (["one.json", "--kind", "temperature"], 2, "found a result without figures on a stack"),
+        (
+            ["one.json", "--kind", "pareto"],
+            2,
+            "found a result, expected a sweep: a STUDY with its store, a STORE.jsonl",
+        ),
         (["none.csv", "--kind", "pareto"], 3, "none.csv: 1 problem"),
         (["small.csv", "--kind", "heat-map", "--value", "utilisation"], 2, "did you mean 'utilization'?"),
         (["small.csv", "--kind", "heat-map", "--store", "x"], 2, "--store: belongs to a study"),

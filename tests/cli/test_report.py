@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("matplotlib")
-from cli_tools import call, spawn
+from cli_tools import call, spawn, write
 
 STUDY = """\
 schema: dfopt/study/1
@@ -77,6 +77,20 @@ def test_a_study_and_its_store_become_a_page(solved: Path, tmp_path: Path) -> No
     assert page.count("<svg") == 2
 
 
+def test_a_study_lists_its_parameters_and_limits(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    study = {
+        "schema": "dfopt/study/1", "name": "own", "graphs": [{"graph": "gpt2-small"}],
+        "systems": [{"system": "sn10-8-ring"}], "parameters": {"batch": [8, 16]},
+        "limits": [{"time_limit": "20 s", "label": "quick"}, {"time_limit": "30 s"}],
+    }  # fmt: skip
+    write(tmp_path, "own.json", study)
+    assert call("sweep", "own.json", "--jobs", 1, "-q").code == 0
+    assert call("report", "own.json", "-o", "page.html").code == 0
+    page = (tmp_path / "page.html").read_text(encoding="utf-8")
+    assert "<dt>batch</dt><dd>8, 16</dd>" in page and "<dt>limits</dt><dd>quick, 30 s</dd>" in page
+
+
 def test_a_store_alone_becomes_a_page_without_claims(solved: Path, tmp_path: Path) -> None:
     target = tmp_path / "page.html"
     assert call("report", solved / "small.runs.jsonl", "-o", target).code == 0
@@ -93,7 +107,7 @@ def test_the_store_of_a_study_is_found_beside(solved: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("gpt2-small",), 2, "found a graph, expected a result, a study or a store of runs"),
+        (("gpt2-small",), 2, "found a graph, expected a result, a heat report, a study or a store of runs"),
         (("one.json", "-o", "page.pdf"), 2, "expected a name that ends in .html or .htm"),
         (("one.json", "-o", "nowhere/page.html"), 2, "lies in a folder that does not exist"),
         (("one.json", "--value", "gap"), 2, "--value: belongs to a sweep, found the result"),
@@ -101,6 +115,8 @@ def test_the_store_of_a_study_is_found_beside(solved: Path) -> None:
         (("small.yaml", "--x", "prise_usd", "--store", "small.runs.jsonl"), 2, "did you mean 'price_usd'"),
         (("small.yaml", "--store", "missing.jsonl"), 3, "missing.jsonl"),
         (("missing.json",), 3, "no such file"),
+        (("frame.csv",), 2, "found the frame of a sweep"),
+        (("frame.csv",), 2, "`dfopt plot frame.csv --kind pareto` draws it"),
     ],
 )
 def test_wrong_uses(

@@ -57,7 +57,7 @@ def test_a_result_is_judged_on_a_stack(folder: Path) -> None:
         "on stack",
         "Partitions on the stack",
         "Energy",
-        "per token",
+        "per sample",
         "Dies, from the far",
         "Hottest 3 tiles",
     ):

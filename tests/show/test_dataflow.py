@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import shutil
 import stat
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Literal
 
 import pytest
 
@@ -112,6 +114,48 @@ def test_graphviz_places_the_boxes_where_it_is_installed(tmp_path: Path, monkeyp
     assert made.ways == (((1.0, 1.65), (1.2, 1.2), (1.8, 0.8), (2.0, 0.35)),)
     with pytest.raises(PlanError, match="answered with another graph"):
         by_dot([1.0, 1.0, 1.0], [(0, 1)])
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+@pytest.mark.parametrize("case", ["fused", "many"])
+def test_graphviz_arrows_touch_the_boxes_they_join(case: str) -> None:
+    made = sketch(result(case))
+    widths = [0.062 * len(label) + 0.16 for label in made.labels]
+    spots = by_dot(widths, made.edges, 0.27)
+    for (src, dst), way in zip(made.edges, spots.ways, strict=True):
+        for node, (x, y) in ((src, way[0]), (dst, way[-1])):
+            across, down = abs(x - spots.centres[node][0]), abs(y - spots.centres[node][1])
+            # on the edge of the box, to a hundredth of an inch, which is what an eye would see
+            assert across <= widths[node] / 2 + 0.01 and down <= 0.27 / 2 + 0.01
+            assert across >= widths[node] / 2 - 0.01 or down >= 0.27 / 2 - 0.01
+
+
+@pytest.mark.skipif(shutil.which("dot") is None, reason="Graphviz is not installed")
+def test_graphviz_answers_for_a_deep_graph() -> None:
+    # without limits on its network simplex it took more than the minute that it is given
+    graph = df.load_graph("gpt3-175b", mode="training", drawn=6)
+    made = sketch(graph, limit=300)
+    assert len(made.labels) == len(graph.kernels) > 200
+    assert len(by_dot([1.0] * len(made.labels), made.edges).ways) == len(made.edges)
+
+
+@pytest.mark.parametrize("layout", ["layered", "dot"])
+def test_every_arrow_has_a_whole_head_at_its_box(layout: Literal["layered", "dot"]) -> None:
+    if layout == "dot" and shutil.which("dot") is None:
+        pytest.skip("Graphviz is not installed")
+    one = result("fused")
+    ax = df.plot.dataflow(one, layout=layout)
+    marks = {patch.get_gid(): patch for patch in ax.patches if patch.get_gid()}
+    boxes = [patch.get_window_extent() for patch in ax.patches if not patch.get_gid()]
+    pixels = boxes[0].height / 0.27  # per inch of the layout
+    made = sketch(one)
+    for src, dst in made.edges:
+        head = marks[f"head-{src}-{dst}"]
+        assert head.get_linestyle() == "solid"
+        tip = ax.transData.transform(head.get_xy()[0])
+        box = boxes[dst]
+        outside = max(box.x0 - tip[0], tip[0] - box.x1, box.y0 - tip[1], tip[1] - box.y1)
+        assert abs(outside) < 0.02 * pixels
 
 
 def test_graphviz_that_fails_is_one_clear_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import itertools
 import re
 import subprocess
 import sys
@@ -17,14 +18,16 @@ import matplotlib as mpl
 
 mpl.use("Agg")
 import matplotlib.pyplot as plt
+from matplotlib.text import Text
 from plot_cases import CASES, colours, overlapping, result, texts, with_plan
 
 import dfopt as df
 from dfopt.documents.mapping import Pause
 from dfopt.errors import PlanError
 from dfopt.show.plots.breakdown import step_parts
+from dfopt.show.plots.output import SUFFIXES
 from dfopt.show.plots.roofline import injection_bandwidth, network_bandwidth
-from dfopt.show.plots.style import PALETTE, SUFFIXES
+from dfopt.show.plots.style import PALETTE, free_labels
 from dfopt.show.plots.timeline import timeline
 from dfopt.show.schedule import overlap_of
 
@@ -84,6 +87,32 @@ def test_a_picture_is_the_same_file_each_time_and_its_text_stays_text(kind: str,
     one = (tmp_path / "one.svg").read_bytes()
     assert one == (tmp_path / "two.svg").read_bytes()
     assert b"gpt2-small" in one and b"<text" in one and b"<dc:date" not in one
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_nothing_is_cut_off_at_an_edge(kind: str, tmp_path: Path) -> None:
+    df.plot.save(KINDS[kind](result("pipeline")), tmp_path / "one.png")
+    pixels = plt.imread(tmp_path / "one.png")[:, :, :3]
+    edge = 6  # pixels, of the 0.08 inches at 160 dots per inch that are left free
+    for side in (pixels[:edge], pixels[-edge:], pixels[:, :edge], pixels[:, -edge:]):
+        assert (side == 1).all()
+    assert (pixels < 1).any()
+
+
+def test_saving_leaves_the_figure_as_it_was(tmp_path: Path) -> None:
+    ax = df.plot.timeline(result("fused"))
+    engine, dpi = ax.figure.get_layout_engine(), ax.figure.dpi
+    for name in ("one.svg", "two.svg", "one.png"):
+        df.plot.save(ax, tmp_path / name)
+        assert (ax.figure.get_layout_engine(), ax.figure.dpi) == (engine, dpi)
+    assert (tmp_path / "one.svg").read_bytes() == (tmp_path / "two.svg").read_bytes()
+
+
+def test_logarithmic_axes_are_labelled_in_plain_text() -> None:
+    ax = df.plot.roofline(result("pipeline"))
+    ax.figure.draw_without_rendering()
+    shown = [t.get_text() for a in (ax.xaxis, ax.yaxis) for t in a.get_ticklabels(which="both") if t.get_text()]
+    assert shown and all(re.fullmatch("(\\d+×)?10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", one) for one in shown), shown
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
@@ -227,3 +256,15 @@ def test_naming_the_plots_loads_no_matplotlib() -> None:
     code = "import sys, dfopt; dfopt.plot.roofline; print('matplotlib' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert done.stdout == "False\n"
+
+
+def test_free_labels_side_by_side_keep_a_gap() -> None:
+    """Labels that touch read as one: "1" and "0, 2" as "10, 2"."""
+    _, ax = plt.subplots(figsize=(3, 2))
+    ax.set(xlim=(0, 1), ylim=(0, 1))
+    free_labels(ax, [(0.30 + 0.06 * i, 0.5, str(i) * 3) for i in range(6)])
+    boxes = [Text.get_window_extent(note) for note in ax.texts]
+    assert len(boxes) > 3
+    for a, b in itertools.combinations(boxes, 2):
+        assert a.y1 <= b.y0 or b.y1 <= a.y0 or max(a.x0, b.x0) - min(a.x1, b.x1) > 2
+    plt.close("all")

@@ -132,6 +132,30 @@ def test_a_stack_has_its_own_section(stacked: Result) -> None:
     assert not any("On the stack" in one.text for one in of(elements(report("fused")), "h2"))
 
 
+def test_a_step_that_its_stack_changes_is_said_at_the_top(stacked: Result) -> None:
+    physical = stacked.score.physical
+    assert physical is not None
+    for slowdown, said in ((1.25, True), (1.0, False)):
+        step = slowdown * physical.modelled_step_time_s
+        other = physical.model_copy(update={"slowdown": slowdown, "step_time_s": step})
+        one = stacked.model_copy(update={"score": stacked.score.model_copy(update={"physical": other})})
+        page = result_report(one)
+        assert ("step time on its stack" in page) == said
+        for draws in (df.plot.latency_breakdown, df.plot.roofline, df.plot.timeline):
+            title = draws(one).figure.texts[0].get_text()
+            assert (f"modelled; on its stack {physical.stack}" in title and "(1.25 x)" in title) == said
+    plt.close("all")
+
+
+def test_long_texts_are_set_in_long_lines() -> None:
+    made = html.table("t", ["a", "b"], [["x" * 37, "y" * 101]]).code
+    assert '<td class="l">x' in made and '<td class="l w">y' in made  # long lines instead of tall rows
+
+
+def test_samples_of_one_token_have_no_tokens() -> None:
+    assert "tokens per second" in report("fused") and "tokens per second" not in report("many")
+
+
 NAMES = ["<script>alert(1)</script>", '$x$ & "q"', r"$\bad{$ ]]> -->", "</svg><img src=x onerror=alert(2)>"]
 
 

@@ -104,6 +104,13 @@ def test_a_pareto_picture_names_its_front_and_what_is_better() -> None:
     assert colours(ax) <= {colour.lower() for colour in PALETTE.values()}
 
 
+def test_points_of_a_store_without_labels_are_named_by_plan_and_cell() -> None:
+    rows = [{"cell": f"c{i}", "plan": f"TP{i}", "price_usd": i, "flop_per_s": 10.0**i} for i in range(1, 6)]
+    ax = df.plot.pareto(rows, "price_usd", "flop_per_s")
+    assert {text.get_text() for text in ax.texts} == {f"TP{i}, c{i}" for i in range(1, 6)}
+    assert overlapping(ax) == []
+
+
 def test_figures_may_come_as_text_from_a_file() -> None:
     text = [{key: str(one) for key, one in row.items()} for row in ROWS]
     same = [[t.get_text() for t in df.plot.heat_map(rows, "utilization").texts] for rows in (ROWS, text)]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from dataclasses import dataclass
 from typing import Any
 
@@ -9,10 +10,13 @@ import pytest
 
 pytest.importorskip("matplotlib")
 from pages import check, elements, facts, of, table
+from rich.console import Console
 
 from dfopt.documents.study import Claim
 from dfopt.errors import PlanError
 from dfopt.show.report import sweep_report
+from dfopt.studies.claims import Verdict as Judged
+from dfopt.studies.report import claims_table
 
 
 @dataclass
@@ -83,6 +87,18 @@ def test_a_column_that_is_asked_for_must_be_there(option: str) -> None:
         sweep_report("mine", rows(), **{option: "utilisation"})
     with pytest.raises(PlanError, match="a column without figures"):
         sweep_report("mine", rows(), **{option: "status"})
+
+
+@pytest.mark.parametrize("width", [40, 60, 100])
+def test_claims_can_be_read_at_any_width(width: int) -> None:
+    claim = Claim(name="twice as fast", figure="Fig. 10", value="utilization", paper=0.5, at_least=0.4)
+    said = io.StringIO()
+    Console(file=said, width=width).print(claims_table([Judged(claim, 0.45, True, "7 of 8", "one is pending")]))
+    lines = said.getvalue().splitlines()
+    assert all(len(line) <= width for line in lines)
+    for words in ("twice as fast", "Fig. 10", "0.45", "0.5", "7 of 8", "one is pending", "yes"):
+        assert words in " ".join(said.getvalue().split())
+    assert any(line.split() == ["verdict", "yes"] for line in lines) == (width < 72)
 
 
 def test_no_rows_are_an_error() -> None:

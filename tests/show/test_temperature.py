@@ -67,6 +67,16 @@ def test_the_hottest_tile_is_framed_and_named() -> None:
     plt.close("all")
 
 
+def test_the_limits_are_said() -> None:
+    stack = load_stack("hybrid-4")
+    assert stack.limits.logic is not None and stack.limits.dram is not None
+    words = f"logic {stack.limits.logic - 273.15:.4g} °C, DRAM {stack.limits.dram - 273.15:.4g} °C"
+    assert words in df.plot.stack_temperature(hot(), stack=stack).figure.texts[0].get_text()
+    free = stack.model_copy(update={"limits": stack.limits.model_copy(update={"logic": None, "dram": None})})
+    assert "limits" not in df.plot.stack_temperature(hot(), stack=free).figure.texts[0].get_text()
+    plt.close("all")
+
+
 def test_a_result_on_a_stack_is_drawn_as_the_judge_has_it() -> None:
     system = with_stack(df.load_system("h100-8"), load_stack("hybrid-4"))
     one = df.optimize(df.load_graph("gpt2-small"), system, tp=8, sensitivity=False)

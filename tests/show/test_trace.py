@@ -74,6 +74,18 @@ def test_a_trace_keeps_the_rules(name: str) -> None:
     assert len(json.dumps(made)) < 20e6
 
 
+def test_partitions_are_called_by_their_kernels() -> None:
+    one = result("fused")
+    said = {event["args"]["partition"]: event for event in df.plot.trace(one)["traceEvents"] if "bound_by" in
+            event.get("args", {})}  # fmt: skip
+    for part in one.score.partitions:
+        event = said[part.partition]
+        assert event["args"]["kernels"] == ", ".join(part.kernels)
+        first, more = part.kernels[0], len(part.kernels) - 1
+        assert event["name"] == (f"{first} +{more}" if more else first)
+    assert any("+" in event["name"] for event in said.values())
+
+
 @pytest.mark.parametrize("name", ["pipeline", "ends"])
 def test_resources_do_one_thing_at_a_time(name: str) -> None:
     """Only the first track nests; the others are busy with one partition at a time."""
@@ -145,6 +157,17 @@ def test_it_says_what_it_shows() -> None:
     assert {e["pid"] for e in made["traceEvents"]} == set(range(4))
     reduction = [e["dur"] for e in made["traceEvents"] if e.get("cat") == "gradient"]
     assert len(reduction) == (4 if one.score.gradient_reduction_s > 0 else 0)
+
+
+def test_nothing_without_width_and_no_empty_track() -> None:
+    one = result("many")  # on one stage, so that nothing goes over the links between stages; some kernels take nothing
+    parts = [part.model_copy(update={"compute_s": 0.0 if i % 2 else 1e-15, "bound_by": "memory"})
+             for i, part in enumerate(one.score.partitions)]  # fmt: skip
+    made = df.plot.trace(one.model_copy(update={"score": one.score.model_copy(update={"partitions": tuple(parts)})}))
+    drawn = [event for event in made["traceEvents"] if event["ph"] == "X"]
+    assert drawn and all(event["dur"] > 0 for event in drawn)
+    named = {(e["pid"], e["tid"]) for e in made["traceEvents"] if e["name"] == "thread_name"}
+    assert named == {(event["pid"], event["tid"]) for event in drawn}
 
 
 def test_a_budget_of_events_leaves_partitions_out_and_says_so() -> None:

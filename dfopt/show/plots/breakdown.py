@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Literal
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
-from dfopt.show.plots.style import LOOKS, axes, drawn, head, panels, patch, scale, short, with_unit
+from dfopt.show.plots.style import LOOKS, axes, drawn, head, on_stack, panels, patch, scale, short, with_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -115,7 +115,7 @@ def latency_breakdown(
     mark = Line2D(
         [], [], marker="|", markersize=9, markeredgewidth=2.2, linestyle="", color="black", label="time taken"
     )
-    head(ax, f"{one.mapping.graph} on {one.mapping.system}, {one.plan.label}{note}", [*names, mark])
+    head(ax, f"{one.mapping.graph} on {one.mapping.system}, {one.plan.label}{note}{on_stack(one)}", [*names, mark])
     return ax
 
 

@@ -9,7 +9,10 @@ from typing import Any, Final
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.errors import PlanError, did_you_mean
 
-__all__ = ["Row", "axis_columns", "figure_of", "label_of", "named", "rows_of", "smaller_is_better", "varying"]
+__all__ = [
+    "Row", "axis_columns", "figure_of", "label_of", "named", "rows_of", "scatter_columns", "smaller_is_better",
+    "varying",
+]  # fmt: skip
 
 Row = Mapping[str, Any]
 _LOWER: Final = frozenset(
@@ -153,6 +156,21 @@ def label_of(name: str) -> tuple[str, float]:
             words = words.removesuffix("_flop_per_s") + " rate" if name == "peak_flop_per_s" else words
             return f"{words.replace('_', ' ')} ({unit})", factor
     return f"{name.replace('_', ' ')} (count)", 1.0
+
+
+def scatter_columns(rows: Sequence[Row]) -> tuple[str, str]:
+    """What to set against each other where nobody says: a cost that differs between cells, and a rate.
+
+    Examples
+    --------
+    >>> scatter_columns([{"price_usd": "", "chips": n, "utilization": 0.5} for n in (8, 16)])
+    ('chips', 'utilization')
+    """
+    costs = ("price_usd", "power_w", "chips", "dram_used_bytes")
+    differing = [name for name in costs if len({figure_of(row, name) for row in rows} - {None}) > 1]
+    rates = ("flop_per_s", "tokens_per_s", "utilization")
+    known = [name for name in rates if any(figure_of(row, name) is not None for row in rows)]
+    return (differing or [costs[0]])[0], (known or [rates[0]])[0]
 
 
 def smaller_is_better(name: str) -> bool:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -10,7 +11,7 @@ from typing import TYPE_CHECKING, Final, Literal
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
-from dfopt.show.plots.layout import Layout, by_dot, layered
+from dfopt.show.plots.layout import Layout, Point, by_dot, layered
 from dfopt.show.plots.style import CYCLE, axes, drawn, head
 
 if TYPE_CHECKING:
@@ -20,6 +21,7 @@ __all__ = ["Sketch", "dataflow", "sketch"]
 
 _LETTER: Final = 0.062  # inches that a letter of 6.5 points takes, at most
 _TALL: Final = 0.27
+_HEAD: Final = 0.09  # inches of an arrow's head
 
 
 @dataclass(frozen=True)
@@ -153,7 +155,7 @@ def dataflow(
     18
     """
     from matplotlib.lines import Line2D
-    from matplotlib.patches import FancyArrowPatch, FancyBboxPatch
+    from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
     from matplotlib.path import Path
 
     if layout not in ("auto", "dot", "layered"):
@@ -163,7 +165,7 @@ def dataflow(
     made = sketch(what, limit)
     widths = [_LETTER * len(label) + 0.16 for label in made.labels]
     use_dot = layout == "dot" or (layout == "auto" and shutil.which("dot") is not None)
-    spots: Layout = by_dot(widths, made.edges) if use_dot else layered(widths, made.edges)
+    spots: Layout = by_dot(widths, made.edges, _TALL) if use_dot else layered(widths, made.edges)
     ax = axes(ax, max(5.0, spots.width + 0.4), max(1.2, spots.height + 0.3))
     thick = 1.8 if sum(made.cut) <= 40 else 1.1
     for (src, dst), way, cut in zip(made.edges, spots.ways, made.cut, strict=True):
@@ -171,14 +173,18 @@ def dataflow(
         if not spots.curved:  # from edge to edge of the boxes
             points[0] = (points[0][0], points[0][1] - _TALL / 2)
             points[-1] = (points[-1][0], points[-1][1] + _TALL / 2)
+        tip, points[-1], corners = _arrow_head(points[-2], points[-1])
         codes = [Path.MOVETO, *[Path.CURVE4 if spots.curved else Path.LINETO] * (len(points) - 1)]
+        colour = "black" if cut else "#7F7F7F"
         ax.add_patch(
-            FancyArrowPatch(
-                path=Path(points, codes), arrowstyle="-|>", mutation_scale=7, color="black" if cut else "#7F7F7F",
-                linewidth=thick if cut else 0.7, linestyle=(0, (3, 1.5)) if cut else "-", zorder=1,
-                joinstyle="round", capstyle="butt", gid=f"tensor-{src}-{dst}",
+            PathPatch(
+                Path(points, codes), fill=False, edgecolor=colour, linewidth=thick if cut else 0.7,
+                linestyle=(0, (3, 1.5)) if cut else "-", zorder=1, joinstyle="round", capstyle="butt",
+                gid=f"tensor-{src}-{dst}",
             )
         )  # fmt: skip
+        # the head is a patch of its own: dashes would break its outline
+        ax.add_patch(Polygon([tip, *corners], facecolor=colour, edgecolor="none", zorder=1.5, gid=f"head-{src}-{dst}"))
     for label, group, (x, y), wide in zip(made.labels, made.groups, spots.centres, widths, strict=True):
         ax.add_patch(
             FancyBboxPatch(
@@ -194,7 +200,7 @@ def dataflow(
         )  # fmt: skip
     ax.set_xlim(-0.1, max(spots.width, 1e-3) + 0.1)
     ax.set_ylim(-0.1, spots.height + 0.1)
-    ax.set_aspect("equal")
+    ax.set_aspect("equal", anchor="NW")  # a narrow graph starts below its title, not in the middle of the figure
     ax.set_axis_off()
     handles = []
     if isinstance(what, Result):
@@ -204,6 +210,16 @@ def dataflow(
         ]
     head(ax, _title(what, made), handles)
     return ax
+
+
+def _arrow_head(before: Point, tip: Point) -> tuple[Point, Point, tuple[Point, Point]]:
+    """The tip, where the line ends inside the head, and the two other corners."""
+    across, down = tip[0] - before[0], tip[1] - before[1]
+    length = math.hypot(across, down) or 1.0
+    x, y = across / length, down / length
+    end = (tip[0] - _HEAD * x, tip[1] - _HEAD * y)
+    half = 0.38 * _HEAD
+    return tip, end, ((end[0] - half * y, end[1] + half * x), (end[0] + half * y, end[1] - half * x))
 
 
 def _title(what: Result | Graph, made: Sketch) -> str:

@@ -14,7 +14,7 @@ from itertools import pairwise
 
 from dfopt.errors import PlanError
 
-__all__ = ["Layout", "by_dot", "layered"]
+__all__ = ["Layout", "Point", "by_dot", "layered"]
 
 Point = tuple[float, float]
 _SWEEPS = 12
@@ -157,8 +157,8 @@ def _spread(wish: list[float], size: list[float]) -> list[float]:
     return [(a + b) / 2 for a, b in zip(left, right, strict=True)]
 
 
-def by_dot(widths: Sequence[float], edges: Sequence[tuple[int, int]], height: float = 0.3) -> Layout:
-    """The layout of Graphviz' ``dot``.
+def by_dot(widths: Sequence[float], edges: Sequence[tuple[int, int]], height: float = 0.27) -> Layout:
+    """The layout of Graphviz' ``dot``, with ways from edge to edge of boxes of this height in inches.
 
     Raises
     ------
@@ -168,7 +168,10 @@ def by_dot(widths: Sequence[float], edges: Sequence[tuple[int, int]], height: fl
     program = shutil.which("dot")
     if program is None:
         raise PlanError("dataflow: found no program 'dot', expected Graphviz; install it, or take layout='layered'")
-    lines = ["digraph g {", "node [shape=box, fixedsize=true];"]
+    # Without limits on the network simplex (https://graphviz.org/docs/attrs/nslimit/) a deep graph of 246 kernels takes
+    # more than a minute, with them 5 s. Its own arrow heads would end the curves before the boxes.
+    limits = "nslimit=2; nslimit1=2; mclimit=0.5;"
+    lines = ["digraph g {", "ranksep=0.35;", limits, "node [shape=box, fixedsize=true];", "edge [dir=none];"]
     lines += [f'n{i} [label="", width={width:.4f}, height={height}];' for i, width in enumerate(widths)]
     lines += [f"n{src} -> n{dst};" for src, dst in edges]
     try:

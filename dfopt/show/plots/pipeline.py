@@ -126,7 +126,8 @@ def _title(result: Result, count: int, idle: float, rows: int) -> str:
         name = "forward only"
     said = f"{result.mapping.graph} on {result.mapping.system}: {name}, {plan.pp} stage{'' if plan.pp == 1 else 's'}"
     some = "all" if count == plan.microbatches else f"drawn with {count} of the step's"
-    said += f"\n{some} {plan.microbatches} microbatches, idle {100 * idle:.3g} % of what is drawn"
+    many = f"{some} {plan.microbatches} microbatches" if plan.microbatches > 1 else "one microbatch"
+    said += f"\n{many}, idle {100 * idle:.3g} % of what is drawn"
     if count < plan.microbatches:
         said += f"; filling takes {100 * result.score.pipeline_fill_s / result.step_time_s:.2g} % of the step"
         said += f" of {with_unit(result.step_time_s, 'time')}"

@@ -9,7 +9,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.documents.system import NetworkDim
 from dfopt.errors import PlanError
-from dfopt.show.plots.style import BLACK, LOOKS, axes, drawn, free_labels, head, with_unit
+from dfopt.show.plots.style import BLACK, LOOKS, axes, drawn, free_labels, head, log_ticks, on_stack, with_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -120,6 +120,7 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
     low = min(part.flop / part.time_s for part in parts) / 2.5
     ax.set_xscale("log")
     ax.set_yscale("log")
+    log_ticks(ax)
     ax.set_xlim(left, right)
     ax.set_ylim(low, peak * 2)
     ax.plot([peak / max(slopes.values()), right], [peak, peak], color=BLACK, linewidth=1.4)
@@ -163,7 +164,7 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
         for k in binding
     ]
     title = f"Roofline of {result.mapping.graph} on one chip of {result.mapping.system}"
-    head(ax, f"{title}\narea: share of time; numbers: partitions", handles)
+    head(ax, f"{title}\narea: share of time; numbers: partitions{on_stack(result)}", handles)
     longest = sorted(dots, key=lambda dot: (-dot[0].time_s, dot[0].stage, dot[0].partition))
     names = [
         (x, part.flop / part.time_s, f"{part.stage}.{part.partition}" if several else str(part.partition))

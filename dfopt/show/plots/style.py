@@ -1,4 +1,4 @@
-"""What all pictures share: palette, resources and their looks, axes of one's own or a caller's, saving, free labels.
+"""What all pictures share: palette, resources and their looks, axes of one's own or a caller's, free labels.
 
 Matplotlib is optional (``pip install 'dfopt[plot]'``) and imported inside functions only: ``import dfopt`` and the
 command line start without it.
@@ -7,24 +7,25 @@ command line start without it.
 from __future__ import annotations
 
 import functools
-import os
+import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
+from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.units import Dimension
 from dfopt.units import format as show_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 __all__ = [
-    "BLACK", "CYCLE", "GREY", "LOOKS", "PALETTE", "SUFFIXES", "Look", "axes", "drawn", "free_labels", "head", "panels",
-    "patch", "save", "scale", "short", "with_unit",
+    "BLACK", "CYCLE", "GREY", "LOOKS", "PALETTE", "Look", "axes", "drawn", "free_labels", "head", "laid_out",
+    "log_ticks", "on_stack", "panels", "patch", "scale", "short", "with_unit",
 ]  # fmt: skip
 
 # Okabe & Ito, "Color Universal Design" (2008): eight colours told apart under all common kinds of colour blindness.
@@ -43,7 +44,6 @@ BLACK: Final = PALETTE["black"]
 _OWN: Final = "dfopt"  # the id of figures that these functions make
 GREY: Final = "#D9D9D9"  # what is idle or missing: no colour
 CYCLE: Final = tuple(PALETTE[name] for name in ("sky", "orange", "green", "yellow", "purple", "blue", "vermillion"))
-SUFFIXES: Final = (".svg", ".png", ".pdf")
 
 
 class Look(NamedTuple):
@@ -75,6 +75,7 @@ _STYLE: Final[dict[str, Any]] = {
     "axes.titlelocation": "left",
     "hatch.linewidth": 0.4,
     "figure.dpi": 100,
+    "text.hinting": "none",  # texts are measured as files without pixels have them
 }
 _P = ParamSpec("_P")
 _T = TypeVar("_T")
@@ -159,56 +160,49 @@ def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
         figure.legend(loc="upper left", bbox_to_anchor=(0.0, 1.0 - words / whole), **style)
 
 
-@drawn
-def save(ax: Any, path: str | os.PathLike[str]) -> None:
-    """Write the figure of some axes as SVG, PNG or PDF, the same bytes each time.
+def laid_out(figure: Figure) -> Any:
+    """Place everything in a figure as its layout wants it, without drawing; the renderer that measured its texts."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
 
-    In SVG text stays text, so it can be searched and edited.
+    canvas: Any = figure.canvas if hasattr(figure.canvas, "get_renderer") else FigureCanvasAgg(figure)
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+    for ax in figure.axes:
+        ax.apply_aspect()
+    return canvas.get_renderer()
 
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes or matplotlib.figure.Figure
-        What to write.
-    path : str or Path
-        The file; its suffix decides: ``.svg``, ``.png`` (160 dots per inch) or ``.pdf``.
 
-    Raises
-    ------
-    PlanError
-        If the suffix is another one, or the file cannot be written.
+def log_ticks(ax: Axes) -> None:
+    """Label logarithmic axes in plain text, as 10¹²: Matplotlib's own formulas take longer to read than all the rest.
 
     Examples
     --------
-    >>> import tempfile
     >>> from matplotlib.figure import Figure
-    >>> path = Path(tempfile.mkdtemp()) / "empty.svg"
-    >>> save(Figure().subplots(), path)
-    >>> path.read_text()[:5]
-    '<?xml'
+    >>> ax = Figure().subplots()
+    >>> ax.set_xscale("log")
+    >>> ax.set_xlim(1e-2, 1e3)
+    (0.01, 1000.0)
+    >>> log_ticks(ax)
+    >>> [ax.xaxis.get_major_formatter()(x) for x in (0.01, 1.0, 1e12)]
+    ['10⁻²', '10⁰', '10¹²']
     """
-    import matplotlib as mpl
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.ticker import LogFormatterSciNotation
 
-    target = Path(path)
-    suffix = target.suffix.lower()
-    if suffix not in SUFFIXES:
-        raise PlanError(f"save: found {str(path)!r}, expected a name that ends in {', '.join(SUFFIXES)}")
-    figure = ax.get_figure(root=True) if hasattr(ax, "get_figure") else ax
-    if figure is None:
-        figure = ax
-    if figure.canvas is None:
-        FigureCanvasAgg(figure)
-    # no dates, and ids from a fixed salt: the same picture is the same file
-    metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix, {})
-    try:
-        with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dfopt", "pdf.fonttype": 42}):
-            figure.savefig(target, format=suffix[1:], dpi=160, metadata=metadata, bbox_inches="tight", pad_inches=0.08)
-    except OSError as error:
-        raise PlanError(
-            f"save: {str(path)!r} cannot be written: {error.strerror or error}; name a file in a folder that exists"
-        ) from None
+    class Plain(LogFormatterSciNotation):
+        def __call__(self, x: float, pos: Any = None) -> str:
+            formula = super().__call__(x, pos)
+            plain = _FORMULA.sub(lambda found: found[1] + found[2].translate(_RAISED), formula)
+            return plain.replace(r"\times", "×")
+
+    for axis in (ax.xaxis, ax.yaxis):
+        if axis.get_scale() == "log":
+            axis.set_major_formatter(Plain())
+            axis.set_minor_formatter(Plain(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
 
 
+_FORMULA: Final = re.compile(r"\$\\mathdefault\{(.*?10)\^\{(-?\d+)\}\}\$")
+_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _STEPS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
@@ -232,6 +226,17 @@ def with_unit(value: float, dimension: Dimension) -> str:
     ('6.93 ms', '1.5 TFLOP/s')
     """
     return show_unit(float(f"{value:.3g}"), dimension)
+
+
+def on_stack(result: Result) -> str:
+    """Pictures are of the model's times; where a stack of dies changes the step, the title says so."""
+    physical = result.score.physical
+    if physical is None or abs(physical.slowdown - 1) < 5e-4:
+        return ""
+    return (
+        f"\nmodelled; on its stack {physical.stack} the step takes {with_unit(physical.step_time_s, 'time')}"
+        f" ({physical.slowdown:.4g} x)"
+    )
 
 
 def short(names: Iterable[str], letters: int = 46) -> str:
@@ -284,12 +289,12 @@ def free_labels(
     int
         How many points have no label: they share one that is full, or found no free place.
     """
+    from matplotlib.figure import Figure
     from matplotlib.text import Text
 
     figure = ax.get_figure(root=True)
-    assert figure is not None
-    figure.canvas.draw()
-    renderer = figure.canvas.get_renderer()  # type: ignore[attr-defined]
+    assert isinstance(figure, Figure)
+    renderer = laid_out(figure)
     frame = ax.get_window_extent(renderer)
     pixel = figure.dpi / 72
     spots: list[tuple[float, float, float, float, list[str]]] = []
@@ -301,6 +306,7 @@ def free_labels(
         elif words not in same[4]:
             same[4].append(words)
     half = radius * pixel * 0.8
+    gap = 0.4 * size * pixel  # between labels side by side: "1" and "0, 2" would read as "10, 2"
     middles = [(s[0], s[1]) for s in spots] + [tuple(ax.transData.transform(other)) for other in others]
     written = [text.get_window_extent(renderer).extents for text in ax.texts if text.get_text()]
     taken = np.array(written + [(a - half, b - half, a + half, b + half) for a, b in middles]).reshape(-1, 4)
@@ -322,7 +328,7 @@ def free_labels(
             box = Text.get_window_extent(note, renderer)
             inside = frame.x0 <= box.x0 and box.x1 <= frame.x1 and frame.y0 <= box.y0 and box.y1 <= frame.y1
             x0, y0, x1, y1 = box.extents
-            apart = (taken[:, 0] > x1) | (taken[:, 2] < x0) | (taken[:, 1] > y1) | (taken[:, 3] < y0)
+            apart = (taken[:, 0] > x1 + gap) | (taken[:, 2] < x0 - gap) | (taken[:, 1] > y1) | (taken[:, 3] < y0)
             if inside and apart.all():
                 taken = np.vstack([taken, box.extents])
                 break

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Final
 
 from dfopt.errors import PlanError
 from dfopt.show.plots.cells import Row, figure_of, label_of, named, rows_of, smaller_is_better, text_of, varying
-from dfopt.show.plots.style import BLACK, CYCLE, GREY, axes, drawn, free_labels, head
+from dfopt.show.plots.style import BLACK, CYCLE, GREY, axes, drawn, free_labels, head, log_ticks
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -171,6 +171,7 @@ def _cells(ax: Axes, figures: list[list[float]], columns: list[str], lines: list
     bar = figure.colorbar(image, ax=ax, pad=0.02, shrink=0.9)
     bar.set_label(words + (", logarithmic scale" if wide else ""))
     bar.outline.set_visible(False)
+    log_ticks(bar.ax)
 
 
 def _brief(value: float, all_of_them: Sequence[float]) -> str:
@@ -330,6 +331,7 @@ def pareto(
     for axis, one in ((ax.xaxis, [a for _, a, _ in kept]), (ax.yaxis, [b for *_, b in kept])):
         if min(one) > 0 and max(one) / min(one) > 30:
             (ax.set_xscale if axis is ax.xaxis else ax.set_yscale)("log")
+    log_ticks(ax)
     ax.margins(0.08)
     way = {1: "less is better", -1: "more is better"}
     ax.set_xlabel(f"{words_x}, {way[signs[0]]}")
@@ -338,10 +340,15 @@ def pareto(
     ax.set_axisbelow(True)
     head(ax, f"{len(kept)} of {len(rows)} cells, {len(best)} on the front", handles)
     some = [row for row, *_ in kept]
-    names = varying(some) or ["system"]
+    names = varying(some) or _known(some)
     points = [(kept[i][1], kept[i][2], _stacked([text_of(kept[i][0], name) for name in names])) for i in best]
     free_labels(ax, points, 6.5, most=1, others=[(a, b) for _, a, b in kept])
     return ax
+
+
+def _known(rows: Sequence[Row]) -> list[str]:
+    """What names the points where no axis does, as in an old store: the system, or else the plan and the cell."""
+    return ["system"] if any(text_of(row, "system") for row in rows) else ["plan", "cell"]
 
 
 def _stacked(words: list[str]) -> str:

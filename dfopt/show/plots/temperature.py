@@ -19,6 +19,7 @@ __all__ = ["stack_temperature"]
 _COLOURS: Final = "inferno"  # of even lightness, so that it reads in grey and with any colour vision
 _SIDE: Final = 1.9  # inches of a die's longer side
 _ACROSS: Final = 5
+_TITLE: Final = 5.4  # inches that the lines of the title take
 
 
 @drawn
@@ -73,7 +74,7 @@ def stack_temperature(
     deep = -(-len(dies) // across)
     wide, tall = 1.12 * stack.side_x, 1.2 * stack.side_y
     inch = _SIDE / max(stack.side_x, stack.side_y)
-    ax = axes(ax, across * wide * inch + 1.3, deep * tall * inch + 0.45)
+    ax = axes(ax, max(across * wide * inch + 1.3, _TITLE), deep * tall * inch + 0.45)
     hottest = max(heat.tiles, key=lambda tile: tile.mean_c)
     corners = {die.name: ((i % across) * wide, (deep - 1 - i // across) * tall) for i, die in enumerate(dies)}
     for tile in heat.tiles:
@@ -98,7 +99,7 @@ def stack_temperature(
         ax.text(left, base + stack.side_y * 1.02, said, ha="left", va="bottom", fontsize=7)
     ax.set_xlim(-0.02 * wide, across * wide)
     ax.set_ylim(-0.04 * tall, deep * tall)
-    ax.set_aspect("equal")
+    ax.set_aspect("equal", anchor="NW")
     ax.set_axis_off()
     figure = ax.get_figure(root=True)
     assert figure is not None
@@ -108,7 +109,10 @@ def stack_temperature(
     size = f"{stack.side_x * 1e3:.3g} x {stack.side_y * 1e3:.3g} mm"
     title = f"{stack.name}: dies of {size}, from the far face to the sink; chip of stage {heat.stage}"
     title += f", {with_unit(heat.power_w, 'power')}"
-    head(ax, f"{title}\nhottest tile (framed): {hottest.tile} of {hottest.die}, {hottest.mean_c:.1f} °C")
+    title += f"\nhottest tile (framed): {hottest.tile} of {hottest.die}, {hottest.mean_c:.1f} °C"
+    limits = {"logic": stack.limits.logic, "DRAM": stack.limits.dram}
+    said = ", ".join(f"{kind} {limit - 273.15:.4g} °C" for kind, limit in limits.items() if limit is not None)
+    head(ax, f"{title}\nlimits on the hottest point: {said}" if said else title)
     return ax
 
 

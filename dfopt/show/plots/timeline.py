@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
-from dfopt.show.plots.style import GREY, LOOKS, axes, drawn, head, patch, scale, short, with_unit
+from dfopt.show.plots.style import GREY, LOOKS, axes, drawn, head, on_stack, patch, scale, short, with_unit
 from dfopt.show.schedule import TERMS, busy_intervals, overlap_of
 
 if TYPE_CHECKING:
@@ -80,6 +80,7 @@ def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     title += f"{len(parts)} partition{'' if len(parts) == 1 else 's'}, {with_unit(whole, 'time')}"
     if merged:
         title += f"\n{merged} short partitions share a row with their neighbours"
+    title += on_stack(result)
     from matplotlib.patches import Patch
 
     head(ax, title, [*(patch(LOOKS[term]) for term in TERMS), Patch(facecolor=GREY, label="partition runs")])

@@ -19,7 +19,7 @@ def result_figures(result: Result) -> list[Figure]:
     found = [
         draw(
             "breakdown",
-            "Busy time of compute, DRAM and network of every partition; the black mark is the time that it takes."
+            "Busy time of compute, DRAM and network of every partition; the upright mark is the time that it takes."
             " Below: what takes the time of a step.",
             lambda: plots.latency_breakdown(result),
         ),

@@ -14,8 +14,8 @@ __all__ = ["physical_section"]
 _HOTTEST = 20
 
 
-def physical_section(physical: PhysicalScore, drawn: dict[str, Html]) -> Html:
-    """Times, memory, energy and temperatures, with the map of the tiles."""
+def physical_section(physical: PhysicalScore, drawn: dict[str, Html], per: str = "token") -> Html:
+    """Times, memory, energy and temperatures, with the map of the tiles; energy is told ``per`` token or sample."""
     rows: list[tuple[str, object]] = [
         ("stack", physical.stack),
         ("step time", f"{_four(physical.step_time_s, 'time')}, {physical.slowdown:.4g} x of the modelled one"),
@@ -25,7 +25,7 @@ def physical_section(physical: PhysicalScore, drawn: dict[str, Html]) -> Html:
         ("hottest point", _hottest(physical)),
         ("power", f"{physical.power_w:.4g} W in the hottest stack, loop gain of leakage {physical.loop_gain:.3g}"),
         ("energy", f"{_four(physical.energy_per_step_j, 'energy')} per step,"
-                   f" {_four(physical.energy_per_token_j, 'energy')} per token"),
+                   f" {_four(physical.energy_per_token_j, 'energy')} per {per}"),
     ]  # fmt: skip
     return section(
         "heat",

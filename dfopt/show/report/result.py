@@ -14,7 +14,7 @@ from dfopt.show.report.inputs import Remark
 from dfopt.show.report.page import LIMIT, Page, assemble, needs_matplotlib
 from dfopt.show.report.physical import physical_section
 from dfopt.show.report.search import search_section, sensitivity_section
-from dfopt.show.tables import _STATUS, _bottleneck, _plan_words, percent, seconds
+from dfopt.show.tables import _STATUS, _bottleneck, _plan_words, batch_words, counted, percent, seconds
 from dfopt.units import Dimension
 from dfopt.units import format as show_unit
 
@@ -67,8 +67,8 @@ def result_report(
         ("placement", "Mapping", lambda drawn: _placement(result, drawn)),
     ]
     if result.score.physical is not None:
-        physical = result.score.physical
-        made.append(("heat", "On the stack", lambda drawn: physical_section(physical, drawn)))
+        physical, per = result.score.physical, counted(result.score)
+        made.append(("heat", "On the stack", lambda drawn: physical_section(physical, drawn, per)))
     made.append(("search", "Search and proof", lambda drawn: search_section(result, drawn)))
     if result.sensitivity:
         made.append(("sensitivity", "Sensitivity", lambda drawn: sensitivity_section(result)))
@@ -96,6 +96,11 @@ def _head(result: Result) -> Html:
         ("bound by", score.bound_by),
         ("tokens per second", _rate(score.tokens_per_s)),
     ]
+    if counted(score) == "sample":
+        boxes[-1] = ("samples per second", _rate(score.samples_per_s))
+    physical = score.physical
+    if physical is not None and abs(physical.slowdown - 1) >= 5e-4:
+        boxes.insert(1, ("step time on its stack", show_unit(physical.step_time_s, "time", 6)))
     system, graph = result.system, result.graph
     rows: list[tuple[str, object]] = [
         ("workload", f"{graph.name}: {graph.description}" if graph.description else graph.name),
@@ -104,7 +109,7 @@ def _head(result: Result) -> Html:
         ("proof", result.proof),
         ("assumptions", f"profile {result.assumptions.profile}"),
     ]
-    broken = [*score.violations, *(score.physical.violations if score.physical is not None else ())]
+    broken = [*score.violations, *(physical.violations if physical is not None else ())]
     return join(
         Html("<p class=note>dfopt report of a mapping</p>"),
         Html(f"<h1>{text(graph.name)} on {text(system.name)}</h1>"),
@@ -313,7 +318,7 @@ def _inputs(result: Result, remarks: Sequence[Remark], notes: Sequence[str]) -> 
             "graph",
             f"{graph.name}: {len(graph.kernels)} kernels, {len(graph.tensors)} tensors, repeated {graph.repeat} times",
         ),
-        ("batch", f"{graph.batch} samples of {graph.tokens_per_sample} tokens, {graph.microbatch} per evaluation"),
+        ("batch", f"{batch_words(graph)}, {graph.microbatch} per evaluation"),
         ("source of the graph", graph.source or "not stated"),
         ("chips", f"{system.chips} x {chip.name}, {chip.execution.replace('_', ' ')}"),
         ("compute", f"{show_unit(chip.peak_flops, 'flop_rate')} peak per chip, {chip.tiles} tiles"),

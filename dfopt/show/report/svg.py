@@ -8,6 +8,8 @@ from html import escape
 from typing import Any, Final
 from xml.etree import ElementTree
 
+from dfopt.show.plots.output import write
+
 __all__ = ["inline_svg", "minified"]
 
 _NUMBER: Final = re.compile(r"-?\d*\.\d+(?:e[-+]?\d+)?")
@@ -56,14 +58,8 @@ def inline_svg(figure: Any, prefix: str, label: str) -> str:
     >>> made[:53], "http" in made
     ('<svg role="img" aria-label="an &lt;empty&gt; figure" ', False)
     """
-    import matplotlib as mpl
-
     target = io.BytesIO()
-    # text stays text; ids from a fixed salt, so that the same result is the same page
-    with mpl.rc_context({"svg.fonttype": "none", "svg.hashsalt": "dfopt"}):
-        figure.savefig(
-            target, format="svg", metadata={"Date": None}, bbox_inches="tight", pad_inches=0.05, transparent=True
-        )
+    write(figure, target, 0.05, format="svg", metadata={"Date": None}, transparent=True)
     return minified(target.getvalue().decode(), prefix, label)
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final, Protocol
 from dfopt.documents.study import Claim
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
 from dfopt.show.html import Cell, Html, facts, join, mark, paragraph, section, subtitle, table, text
-from dfopt.show.plots.cells import axis_columns, figure_of, named, rows_of, text_of
+from dfopt.show.plots.cells import axis_columns, figure_of, named, rows_of, scatter_columns, text_of
 from dfopt.show.report.figures import sweep_figures
 from dfopt.show.report.inputs import Remark
 from dfopt.show.report.page import LIMIT, Page, assemble, needs_matplotlib
@@ -107,7 +107,8 @@ def sweep_report(
         if column is not None:
             named(rows, column, option, figures=True)
     shown = value or "utilization"
-    across, up = x or _across(rows), y or _first(rows, ("flop_per_s", "tokens_per_s", "utilization"))
+    across, up = scatter_columns(rows)
+    across, up = x or across, y or up
     sections: list[tuple[str, str, Any]] = []
     if claims:
         sections.append(("claims", "Claims", lambda drawn: section("claims", "Claims", _claims(claims))))
@@ -121,17 +122,6 @@ def sweep_report(
     foot = f"Written{written}. This file asks for nothing from any network."
     figures = sweep_figures(rows, shown, across, up)
     return assemble(Page(f"{name}: dfopt report", _head(name, rows, about, claims), sections, figures, foot), limit)
-
-
-def _first(rows: list[dict[str, Any]], names: Sequence[str]) -> str:
-    """The first column that any cell has a figure in."""
-    return next((name for name in names if any(figure_of(row, name) is not None for row in rows)), names[0])
-
-
-def _across(rows: list[dict[str, Any]]) -> str:
-    names = ("price_usd", "power_w", "chips", "dram_used_bytes")
-    differing = [name for name in names if len({figure_of(row, name) for row in rows} - {None}) > 1]
-    return differing[0] if differing else names[0]
 
 
 def _head(name: str, rows: list[dict[str, Any]], about: Sequence[tuple[str, str]], claims: Sequence[Judged]) -> Html:

@@ -1,0 +1,81 @@
+"""Why no plan fits, in a few lines: the plans that lack least, how many others lack what, one remedy."""
+
+from __future__ import annotations
+
+import math
+import re
+from typing import Final
+
+__all__ = ["brief"]
+
+_SHOWN: Final = 5
+_NAMED: Final = 3
+_SHORT: Final = re.compile(r"short by ([\d.]+(?:e[+-]?\d+)?) ([kMGT]?B)\b")
+_BYTES: Final = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
+
+
+def brief(report: str, shown: int = _SHOWN) -> str:
+    """The report of an `Infeasible` error over many plans, cut to what helps; any other report as it is.
+
+    Parameters
+    ----------
+    report : str
+        A heading, and a line ``PLAN: REASON; levers: REMEDIES`` for each plan.
+    shown : int
+        Reasons to show: those that lack the fewest bytes, then as listed.
+
+    Examples
+    --------
+    >>> lines = [f"  TP{n}: DRAM is short by {8 // n - 1} GB; levers: more chips" for n in (1, 2, 4)]
+    >>> print(brief("no plan fits:\\n" + "\\n".join(lines), shown=1))
+    no plan fits; nearest of 3:
+      TP4: DRAM is short by 1 GB
+    and 2 more plans: 2 short of DRAM by 3 GB to 7 GB
+    levers: more chips
+    """
+    heading, *lines = report.split("\n")
+    if len(lines) < 2 or not all(line.startswith("  ") for line in lines):
+        return report
+    plans_of: dict[str, list[str]] = {}
+    levers: dict[str, None] = {}
+    for line in lines:
+        plan, _, said = line.strip().partition(": ")
+        reason, _, remedies = said.partition("; levers: ")
+        plans_of.setdefault(reason, []).append(plan)
+        levers.update(dict.fromkeys(one for one in remedies.split(", ") if one))
+    reasons = sorted(plans_of, key=_lacking)  # stable: those without bytes as listed
+    best, rest = reasons[:shown], reasons[shown:]
+    count = sum(len(plans_of[reason]) for reason in rest)
+    found = [f"{heading.rstrip(':')}; nearest of {len(lines)}:" if rest else heading]
+    found += [f"  {_few(plans_of[reason])}: {reason}" for reason in best]
+    if rest:
+        found.append(f"and {count} more plan{'' if count == 1 else 's'}: {_counted(rest, plans_of)}")
+    if levers:
+        found.append(f"levers: {', '.join(levers)}")
+    return "\n".join(found)
+
+
+def _lacking(reason: str) -> float:
+    """Bytes that a plan is short of; infinite where its reason is another one."""
+    found = _SHORT.search(reason)
+    return float(found[1]) * _BYTES[found[2]] if found else math.inf
+
+
+def _few(plans: list[str]) -> str:
+    more = len(plans) - _NAMED
+    return ", ".join(plans[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+def _counted(reasons: list[str], plans_of: dict[str, list[str]]) -> str:
+    """How many plans lack which memory, by how much; of other reasons the first few."""
+    said = []
+    for memory in ("DRAM", "SRAM"):
+        mine = [one for one in reasons if math.isfinite(_lacking(one)) and memory in one]
+        if mine:
+            least, most = (" ".join(_SHORT.findall(one)[0]) for one in (mine[0], mine[-1]))
+            span = least if least == most else f"{least} to {most}"
+            said.append(f"{sum(len(plans_of[one]) for one in mine)} short of {memory} by {span}")
+            reasons = [one for one in reasons if one not in mine]
+    said += [f"{len(plans_of[one])}: {one}" for one in reasons[:_NAMED]]
+    left = sum(len(plans_of[one]) for one in reasons[_NAMED:])
+    return "; ".join([*said, *([f"{left} for other reasons"] if left else [])])
