@@ -70,6 +70,7 @@ def check_all_forms(case) -> None:
     assert close(score.layer_time_s, best.score.layer_time_s)
 
 
+@share(3)
 @given(case=fusion_cases())
 def test_all_forms_agree_with_brute_force(case) -> None:
     check_all_forms(case)
