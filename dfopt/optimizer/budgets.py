@@ -213,22 +213,9 @@ def optimize_within(
 
 
 def _again(result: Result, gap: float, deadline: float, solver: str, seed: int) -> Prepared:
-    """The plan of a result, priced under its sharding and tile count."""
-    mapping = result.mapping
-    options = Options(
-        request=result.request,
-        assumptions=result.assumptions,
-        p_max=result.request.p_max,
-        formulation="auto",
-        gap=gap,
-        deadline=deadline,
-        pin_sharding={},
-        pin_partition=dict(result.request.pin_partition),
-        progress=None,
-        seed=seed,
-        solver=solver,
-    )
-    return prepare_mapping(result.graph, result.system, mapping, options)
+    """The plan of a result, priced as its mapping has it."""
+    options = Options.for_result(result, gap, deadline, solver, seed)
+    return prepare_mapping(result.graph, result.system, result.mapping, options)
 
 
 def _stage(ready: Prepared, number: int) -> Stage:

@@ -74,19 +74,7 @@ def heat_answers(
     (['ignore', 'throttle', 'aware'], True)
     """
     system = needs_stack(result.system, stack)
-    options = Options(
-        request=result.request,
-        assumptions=result.assumptions,
-        p_max=result.request.p_max,
-        formulation="auto",
-        gap=gap,
-        deadline=time.perf_counter() + time_limit,
-        pin_sharding={},
-        pin_partition=dict(result.request.pin_partition),
-        progress=None,
-        seed=seed,
-        solver=check_solver(solver),
-    )
+    options = Options.for_result(result, gap, time.perf_counter() + time_limit, check_solver(solver), seed)
     study = Study(result.graph, system, result.mapping, options)
     return study.report(finite_difference)
 

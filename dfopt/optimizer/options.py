@@ -5,14 +5,14 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Self
 
 import numpy as np
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Request, SolveRecord
+from dfopt.documents.result import Request, Result, SolveRecord
 from dfopt.milp import Solution, TracePoint
 from dfopt.problems.certificates import Certificate
 
@@ -47,6 +47,23 @@ class Options:
     seed: int
     solver: str = "highs"
     top: int = 1
+
+    @classmethod
+    def for_result(cls, result: Result, gap: float, deadline: float, solver: str, seed: int) -> Self:
+        """What a result was asked for, to go on from its mapping: its sharding is given and none is chosen."""
+        return cls(
+            request=result.request,
+            assumptions=result.assumptions,
+            p_max=result.request.p_max,
+            formulation="auto",
+            gap=gap,
+            deadline=deadline,
+            pin_sharding={},
+            pin_partition=dict(result.request.pin_partition),
+            progress=None,
+            seed=seed,
+            solver=solver,
+        )
 
     def left(self) -> float:
         """Seconds until the deadline, at least a little so that a start is always returned."""
