@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from dfopt.documents.study import Study
     from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
     from dfopt.documents.zoo import zoo
+    from dfopt.heat.answers import heat_answers
     from dfopt.judge import evaluate
     from dfopt.machines.compose import compose, load_system
     from dfopt.machines.fields import with_fields
     from dfopt.machines.stacks import load_stack, with_stack
-    from dfopt.optimizer import Progress, dump_models, optimize
-    from dfopt.optimizer.budgets import Budget, optimize_within
-    from dfopt.optimizer.heat import heat_answers
-    from dfopt.optimizer.verify import verify
     from dfopt.physics.cost import system_cost
+    from dfopt.search import Progress, dump_models, optimize
+    from dfopt.search.budgets import Budget, optimize_within
+    from dfopt.search.verify import verify
     from dfopt.show import plots as plot
     from dfopt.studies.runs import Runs
     from dfopt.studies.sweep import sweep

@@ -6,6 +6,7 @@ FLOP/s, bytes in the tens at 100 B/s, so that every term decides something now a
 
 from __future__ import annotations
 
+import time
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar, get_args
@@ -22,7 +23,8 @@ from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, 
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
-from dfopt.problems.plans import asked_plans
+from dfopt.search.options import Options
+from dfopt.setting.plans import asked_plans
 
 T = TypeVar("T")
 
@@ -362,3 +364,20 @@ def sums_meet(graph: Graph, plan: Plan, chosen: Assumptions, sharding: dict[str,
         for k in graph.kernels
         if k.accumulates_into is not None and k.op == "gemm"
     )
+
+
+def options_of(world: World, **changes: Any) -> Options:
+    """What a search of a world is asked, by default nothing in particular."""
+    fields: dict[str, Any] = {
+        "request": Request(),
+        "assumptions": world.assumptions,
+        "p_max": None,
+        "formulation": "auto",
+        "gap": 0.0,
+        "deadline": time.perf_counter() + 60.0,
+        "pin_sharding": {},
+        "pin_partition": {},
+        "progress": None,
+        "seed": 0,
+    }
+    return Options(**{**fields, **changes})

@@ -32,8 +32,8 @@ from rich.table import Table
 from dfopt.documents.result import Result
 from dfopt.errors import DfoptError
 from dfopt.frontends.dfmodel import ImportedCase, Unsupported, convert, load_case
-from dfopt.optimizer import optimize
-from dfopt.optimizer.verify import verify
+from dfopt.search import optimize
+from dfopt.search.verify import verify
 
 _EQUAL = 1e-6  # relative: the same answer
 SETUPS = Path(__file__).parents[2] / "tests" / "golden" / "dfmodel"

@@ -7,8 +7,17 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dfopt.physics.dram import BandwidthBounds, DramEnergy, Organisation, Policy, Request, Stream, Timing, why_simulate
-from dfopt.physics.dram.patterns import (
+from dfopt.technology.dram import (
+    BandwidthBounds,
+    DramEnergy,
+    Organisation,
+    Policy,
+    Request,
+    Stream,
+    Timing,
+    why_simulate,
+)
+from dfopt.technology.dram.patterns import (
     interleaved_groups,
     random_visits,
     read_write,
@@ -46,7 +55,7 @@ class Case:
     row_run: float = 1  # bursts of one row that follow each other, if the page is closed after each
 
     def why_simulate(self, limits: BandwidthBounds) -> str:
-        """Why the formula does not hold, or an empty text: `dfopt.physics.dram.why_simulate`, and one case more."""
+        """Why the formula does not hold, or an empty text: `dfopt.technology.dram.why_simulate`, and one case more."""
         known = why_simulate(self.stream, self.policy, limits)
         # the formula's stream is one burst a visit then, so it is not seen there
         if not known and self.stream.outstanding is None and self.policy.page == "closed" and self.row_run > 1:

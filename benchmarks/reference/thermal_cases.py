@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from dfopt.errors import json_path, shown
-from dfopt.physics.thermal import Body, HotspotPackage, HtcPackage, Rect, Slab, rasterise
+from dfopt.technology.thermal import Body, HotspotPackage, HtcPackage, Rect, Slab, rasterise
 
 __all__ = ["Broken", "Case", "Pulse", "case_of", "grid_of", "need", "pulse_of"]
 

@@ -13,7 +13,7 @@ from thermal_cases import Broken, Case, pulse_of
 from thermal_rows import Figures, Run
 
 from dfopt.errors import json_path, shown
-from dfopt.physics.thermal import (
+from dfopt.technology.thermal import (
     Body,
     Field,
     HotspotPackage,

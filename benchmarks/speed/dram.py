@@ -8,8 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from dfopt.physics.dram import Organisation, Policy, Stream, Timing, bounds, bounds_of_many, simulate
-from dfopt.physics.dram.patterns import random_visits, sequential_rows
+from dfopt.technology.dram import Organisation, Policy, Stream, Timing, bounds, bounds_of_many, simulate
+from dfopt.technology.dram.patterns import random_visits, sequential_rows
 
 CHIP, HBM2 = Organisation(), Timing()
 STREAMS = [Stream(1e6, 1 + i % 32, random=i % 3 == 0, outstanding=None if i % 2 else 64) for i in range(300)]

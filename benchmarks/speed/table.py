@@ -31,17 +31,18 @@ def measure(case: Case) -> dict[str, Any]:
     """Seconds of each phase of one case, its sizes, gap and peak memory."""
     from dfopt.documents.assumptions import profile
     from dfopt.errors import NoSolution
+    from dfopt.fusion import intrachip
+    from dfopt.fusion.blocks import chip_of, stage_tables
+    from dfopt.fusion.classes import interchangeable
+    from dfopt.fusion.columns import Columns
+    from dfopt.fusion.downsets import down_sets
+    from dfopt.fusion.lattice import ShortestPath
+    from dfopt.fusion.one_block import OneBlock
     from dfopt.judge import evaluate
-    from dfopt.optimizer import optimize
     from dfopt.physics.pipeline import resolve
-    from dfopt.problems import interchip, intrachip
-    from dfopt.problems.blocks import chip_of, stage_tables
-    from dfopt.problems.classes import interchangeable
-    from dfopt.problems.columns import Columns
-    from dfopt.problems.downsets import down_sets
-    from dfopt.problems.lattice import ShortestPath
-    from dfopt.problems.one_block import OneBlock
-    from dfopt.problems.tables import shard, with_tiles
+    from dfopt.search import optimize
+    from dfopt.setting.tables import shard, with_tiles
+    from dfopt.sharding import interchip
 
     graph, system = case.graph(), case.system()
     chosen = profile("default").with_(**case.assumptions)

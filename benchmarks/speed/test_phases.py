@@ -12,19 +12,20 @@ from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
+from dfopt.fusion import intrachip
+from dfopt.fusion.blocks import StageTables, chip_of, stage_tables
+from dfopt.fusion.classes import interchangeable
+from dfopt.fusion.columns import Columns
+from dfopt.fusion.downsets import Lattice, down_sets
+from dfopt.fusion.intrachip import IntraChipLimits
+from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.one_block import OneBlock
 from dfopt.judge import evaluate
-from dfopt.optimizer import optimize
 from dfopt.physics.pipeline import resolve
-from dfopt.problems import interchip, intrachip
-from dfopt.problems.blocks import StageTables, chip_of, stage_tables
-from dfopt.problems.classes import interchangeable
-from dfopt.problems.columns import Columns
-from dfopt.problems.downsets import Lattice, down_sets
-from dfopt.problems.intrachip import IntraChipLimits
-from dfopt.problems.lattice import ShortestPath
-from dfopt.problems.one_block import OneBlock
-from dfopt.problems.plans import plans
-from dfopt.problems.tables import shard
+from dfopt.search import optimize
+from dfopt.setting.plans import plans
+from dfopt.setting.tables import shard
+from dfopt.sharding import interchip
 
 SMALL = ["gpt-forward", "gpt-training", "gpt-2-layers", "gpt-96-layers", "sp-50"]  # few enough down-sets to list
 WIDE = ["moe-8", "moe-64", "heads-96", "dlrm-a", "sp-200"]

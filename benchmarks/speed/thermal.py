@@ -17,7 +17,7 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dfopt.physics.thermal import (
+from dfopt.technology.thermal import (
     Body,
     Cache,
     HotspotPackage,

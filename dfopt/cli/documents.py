@@ -56,7 +56,7 @@ def _verdict(document: Any, name: str) -> str:
     """Of a result what could be verified, which takes the problems and the judge; of others just `ok`."""
     if not document.SCHEMA.startswith("dfopt/result/"):
         return "ok"
-    from dfopt.optimizer.verify import verdict
+    from dfopt.search.verify import verdict
 
     return verdict(document, name)
 

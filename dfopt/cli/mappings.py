@@ -87,7 +87,7 @@ def solve(
         from dfopt.errors import Infeasible, PlanError
         from dfopt.machines.compose import load_system
         from dfopt.machines.stacks import load_stack, with_stack
-        from dfopt.optimizer import dump_models, optimize
+        from dfopt.search import dump_models, optimize
         from dfopt.show.progress import ProgressLine
         from dfopt.show.refusals import brief
 

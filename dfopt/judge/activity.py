@@ -14,7 +14,7 @@ from collections.abc import Sequence
 from dfopt.judge import network
 from dfopt.judge.case import Case, Place, totals
 from dfopt.judge.streams import Commands
-from dfopt.physics.power import Block
+from dfopt.technology.power import Block
 
 
 def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Commands]) -> list[Block]:

@@ -24,10 +24,10 @@ from dfopt.documents.stack import Stack
 from dfopt.judge import activity, network, streams, traffic
 from dfopt.judge.case import TERMS, Case, Place, Rank, Term
 from dfopt.physics import pipeline
-from dfopt.physics.coupling import ChipWork, State, StepWork, solve
-from dfopt.physics.placement import Floats
-from dfopt.physics.power import COMPONENTS, Activity, PowerModel
-from dfopt.physics.stack_models import heat_of, power_of
+from dfopt.technology.coupling import ChipWork, State, StepWork, solve
+from dfopt.technology.placement import Floats
+from dfopt.technology.power import COMPONENTS, Activity, PowerModel
+from dfopt.technology.stack_models import heat_of, power_of
 
 _ZERO_C = 273.15
 

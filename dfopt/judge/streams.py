@@ -24,8 +24,8 @@ from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.judge.case import Case, Fan, Place
 from dfopt.judge.traffic import WeightParts
-from dfopt.physics.dram.bounds import LIMITS, bounds_of_table
-from dfopt.physics.stack_models import organisation_of, timing_of
+from dfopt.technology.dram.bounds import LIMITS, bounds_of_table
+from dfopt.technology.stack_models import organisation_of, timing_of
 
 
 class Flow(NamedTuple):

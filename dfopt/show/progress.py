@@ -25,7 +25,7 @@ class ProgressLine:
         self._width = 0
 
     def __call__(self, report: Any) -> None:
-        """Take a :class:`dfopt.optimizer.Progress`."""
+        """Take a :class:`dfopt.search.Progress`."""
         now = time.perf_counter() - self._began
         terminal = self._stream.isatty()
         if self._quiet or now < 1.0 or now - self._last < (1.0 if terminal else 5.0):

@@ -15,7 +15,7 @@ from typing import Any, Final
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
-from dfopt.show.schedule import (
+from dfopt.physics.schedule import (
     Block,
     Content,
     blocks,

@@ -56,7 +56,7 @@ def solve(task: Mapping[str, Any]) -> dict[str, Any]:
     began = time.perf_counter()
     record: dict[str, Any] = {"cell": task["cell"]}
     try:
-        from dfopt.optimizer import optimize
+        from dfopt.search import optimize
 
         options: dict[str, Any] = {
             name: tuple(value) if isinstance(value, list) else value for name, value in task["options"].items()
@@ -131,7 +131,7 @@ def main() -> None:
         os._exit(0)  # the sweep has ended or was killed: nobody wants the answer
 
     threading.Thread(target=listen, daemon=True).start()
-    import dfopt.optimizer  # noqa: F401 - a second of work that need not wait for the first task
+    import dfopt.search  # noqa: F401 - a second of work that need not wait for the first task
 
     while True:
         answer = solve(json.loads(tasks.get()))

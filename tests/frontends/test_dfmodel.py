@@ -15,7 +15,7 @@ from dfopt.documents.pins import Pins
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError
 from dfopt.frontends.dfmodel import ImportedCase, Unsupported, convert, load_case, write_case
-from dfopt.optimizer import optimize
+from dfopt.search import optimize
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dfmodel"
 RUNNER = Path(__file__).parent.parent.parent / "benchmarks" / "reference" / "dfmodel.py"

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from dfopt.errors import DocumentError
 from dfopt.frontends.dfmodel import Unsupported, convert, load_case
-from dfopt.optimizer import optimize
+from dfopt.search import optimize
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dfmodel"
 

@@ -19,9 +19,9 @@ from dfopt.documents.stack_parts import Bond, Die, HtcPackage, Leakage, TileGrid
 from dfopt.documents.system import System
 from dfopt.errors import SystemSpecError
 from dfopt.judge import evaluate
-from dfopt.physics.dram.bounds import bounds
-from dfopt.physics.dram.types import Stream
-from dfopt.physics.stack_models import organisation_of, timing_of
+from dfopt.technology.dram.bounds import bounds
+from dfopt.technology.dram.types import Stream
+from dfopt.technology.stack_models import organisation_of, timing_of
 
 # 2 x 10 x 10 x 5 FLOP at 500 FLOP/s: 2 s; 200 B of weights at 100 B/s: 2 s, a little more on real DRAM.
 ONE = Graph(name="one", kernels=(gemm("a", 10, 10, 5),), batch=4, tokens_per_sample=3)

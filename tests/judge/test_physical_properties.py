@@ -19,7 +19,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Limits, LogicEnergies, Stack
 from dfopt.documents.stack_parts import HtcPackage, Leakage, Tile
 from dfopt.judge import evaluate
-from dfopt.physics.power import COMPONENTS
+from dfopt.technology.power import COMPONENTS
 
 COLD = HtcPackage(mode="htc", htc_w_per_m2k=2e5)
 

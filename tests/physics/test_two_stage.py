@@ -10,7 +10,7 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 from strategies import World, share, worlds
 
-import dfopt.optimizer as optimizer
+import dfopt.search as optimizer
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import DocumentError, Infeasible

@@ -24,12 +24,12 @@ from plot_cases import CASES, colours, overlapping, result, texts, with_plan
 import dfopt as df
 from dfopt.documents.mapping import Pause
 from dfopt.errors import PlanError
+from dfopt.physics.schedule import overlap_of
 from dfopt.show.plots.breakdown import step_parts
 from dfopt.show.plots.output import SUFFIXES
 from dfopt.show.plots.roofline import injection_bandwidth, network_bandwidth
 from dfopt.show.plots.style import PALETTE, free_labels
 from dfopt.show.plots.timeline import timeline
-from dfopt.show.schedule import overlap_of
 
 KINDS: dict[str, Callable[..., Any]] = {
     "roofline": df.plot.roofline,

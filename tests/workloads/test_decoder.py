@@ -15,8 +15,8 @@ from dfopt.documents.zoo import find, zoo
 from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
-from dfopt.optimizer import optimize
 from dfopt.physics.ops import flop, legal_schemes, operands, split_share, weight_elements, weight_share
+from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters, build, parameter_count
 

@@ -13,8 +13,8 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
-from dfopt.optimizer import optimize
 from dfopt.physics.ops import flop, operands, weight_elements
+from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters, build, parameter_count
 

@@ -16,8 +16,8 @@ from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
-from dfopt.optimizer import optimize
 from dfopt.physics.ops import flop, weight_elements
+from dfopt.search import optimize
 from dfopt.workloads import load_graph
 from dfopt.workloads.dlrm import DlrmParameters, Tables, build, parameter_count
 

@@ -15,8 +15,8 @@ from pydantic import ValidationError
 from dfopt.documents.graph import Kernel
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
-from dfopt.optimizer import optimize
 from dfopt.physics.ops import flop
+from dfopt.search import optimize
 from dfopt.workloads import load_graph
 from dfopt.workloads.fft import FftParameters, build
 

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Final
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
+from dfopt.physics.schedule import Block, blocks, passes, trains
 from dfopt.show.plots.style import GREY, PALETTE, Look, axes, drawn, head, patch, scale, with_unit
-from dfopt.show.schedule import Block, blocks, passes, trains
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

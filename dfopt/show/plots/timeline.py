@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
+from dfopt.physics.schedule import TERMS, busy_intervals, overlap_of
 from dfopt.show.plots.style import GREY, LOOKS, axes, drawn, head, on_stack, patch, scale, short, with_unit
-from dfopt.show.schedule import TERMS, busy_intervals, overlap_of
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

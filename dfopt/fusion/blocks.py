@@ -1,0 +1,359 @@
+"""Price blocks of kernels exactly: what a set of kernels costs when it runs as one on-chip partition.
+
+A block's cost depends on the block alone, so many are priced at once from a membership matrix.
+A tensor end outside the stage (another pipeline stage) is the virtual kernel ``n``, a member of no block.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import numpy as np
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.system import System
+from dfopt.errors import Infeasible
+from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
+
+
+@dataclass(frozen=True)
+class Chip:
+    """Limits and rates of one chip, in SI units, and the conventions that combine the three terms."""
+
+    dram_bandwidth: float
+    sram: float
+    tiles: int
+    overlap: str
+    weight_tiling: str
+    fused: bool
+
+
+@dataclass(frozen=True)
+class StageTables:
+    """A stage's sharded kernels with the chip, and what follows from both.
+
+    Attributes
+    ----------
+    sharded : ShardedGraph
+        Kernels of the stage; tensor ends outside it are ``len(names)``.
+    parts_k : int
+        Parts that a kernel's weight, and with it its output, is cut into; above 1 it must be alone.
+    sram_k : float
+        SRAM bytes of a kernel beside the buffers of its tensors; for a kernel in parts less what its
+        output buffers save.
+    mem_k : float
+        DRAM bytes per kernel, re-read inputs of weight-tiled kernels included.
+    width_g : int
+        Tensors in each fan-out group.
+    latency_l, tiles_kl : float, int
+        Under the cycle model the distinct latencies, ascending, and the fewest compute tiles with which
+        each kernel reaches them; empty under the others.
+    """
+
+    sharded: ShardedGraph
+    chip: Chip
+    parts_k: Ints
+    sram_k: Floats
+    mem_k: Floats
+    src_g: Ints
+    bytes_g: Floats
+    tile_g: Floats
+    width_g: Ints
+    latency_l: Floats
+    tiles_kl: Ints
+
+    @property
+    def kernels(self) -> int:
+        """Number of kernels."""
+        return len(self.sharded.names)
+
+    @property
+    def compute_k(self) -> Floats:
+        """Seconds of each kernel with the whole chip; under the cycle model the menus count instead."""
+        return self.sharded.compute_k
+
+
+@dataclass(frozen=True)
+class BlockPrices:
+    """Per block: seconds of the three terms and of the block, DRAM and SRAM bytes, whether it is legal."""
+
+    compute: Floats
+    memory: Floats
+    network: Floats
+    time: Floats
+    dram_bytes: Floats
+    sram_bytes: Floats
+    legal: Bools
+
+
+class Terms3(NamedTuple):
+    """Compute, memory and network seconds."""
+
+    compute: Floats
+    memory: Floats
+    network: Floats
+
+
+def combine(terms: Terms3, chip: Chip) -> Floats:
+    """Time of a partition from its three terms, under the overlap assumption."""
+    if chip.overlap == "perfect":
+        time: Floats = np.maximum(np.maximum(terms.compute, terms.memory), terms.network)
+        return time
+    if chip.overlap == "none":
+        return terms.compute + terms.memory + terms.network
+    return np.maximum(terms.compute, terms.memory) + terms.network
+
+
+def chip_of(system: System, assumptions: Assumptions) -> Chip:
+    """The chip as pricing wants it, under resolved assumptions."""
+    return Chip(
+        dram_bandwidth=system.chip.dram.bandwidth,
+        sram=system.chip.sram.capacity,
+        tiles=system.chip.tiles,
+        overlap=assumptions.overlap,
+        weight_tiling=assumptions.weight_tiling,
+        fused=assumptions.execution == "dataflow",
+    )
+
+
+def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
+    """The part of a sharded graph that lies in one stage; ends elsewhere become the virtual kernel."""
+    count = len(members)
+    if count == len(sharded.names):
+        return sharded
+    place = np.full(len(sharded.names) + 1, count, dtype=np.int64)
+    place[members] = np.arange(count)
+    src, dst = place[sharded.src_t], place[sharded.dst_t]
+    here = (src < count) | (dst < count)
+    # numbered as they come up, so that without shared tensors a group still is its tensor
+    _, first, groups = np.unique(sharded.group_t[here], return_index=True, return_inverse=True)
+    groups = np.argsort(np.argsort(first))[groups]
+    per_k = {
+        field: getattr(sharded, field)[members]
+        for field in (
+            "forward_k",
+            "compute_k",
+            "stationary_k",
+            "weight_k",
+            "mem_k",
+            "fixed_buffer_k",
+            "net_k",
+            "output_k",
+            "gradient_k",
+            "carried_in_k",
+        )
+    }
+    per_t = {field: getattr(sharded, field)[here] for field in ("b_t", "tile_t", "depth_t", "saved_t")}
+    return replace(
+        sharded,
+        names=tuple(sharded.names[k] for k in members),
+        menus=tuple(sharded.menus[k] for k in members) if sharded.menus else (),
+        src_t=src[here],
+        dst_t=dst[here],
+        group_t=groups.astype(np.int64),
+        **per_k,
+        **per_t,
+    )
+
+
+def part_of(tables: StageTables, members: Ints) -> StageTables:
+    """The tables of some of a stage's kernels; blocks of them cost what they cost in the whole stage."""
+    if len(members) == tables.kernels:
+        return tables
+    sharded = restrict(tables.sharded, members)
+    src_g, bytes_g, tile_g = _by_group(sharded)
+    return replace(
+        tables,
+        sharded=sharded,
+        parts_k=tables.parts_k[members],
+        sram_k=tables.sram_k[members],
+        mem_k=tables.mem_k[members],
+        src_g=src_g,
+        bytes_g=bytes_g,
+        tile_g=tile_g,
+        width_g=np.bincount(sharded.group_t, minlength=len(bytes_g)).astype(np.int64),
+        tiles_kl=tables.tiles_kl[members] if sharded.menus else tables.tiles_kl,
+    )
+
+
+def _by_group(sharded: ShardedGraph) -> tuple[Ints, Floats, Floats]:
+    """Source, bytes and bytes of a tile of every fan-out group."""
+    groups = int(sharded.group_t.max(initial=-1)) + 1
+    src_g, bytes_g, tile_g = np.zeros(groups, dtype=np.int64), np.zeros(groups), np.zeros(groups)
+    src_g[sharded.group_t] = sharded.src_t
+    bytes_g[sharded.group_t], tile_g[sharded.group_t] = sharded.b_t, sharded.tile_t
+    return src_g, bytes_g, tile_g
+
+
+def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
+    """Work out weight tiling and fan-out groups of a stage.
+
+    Raises
+    ------
+    Infeasible
+        If a kernel does not fit the chip even alone, with its weight in parts.
+    """
+    src_g, bytes_g, tile_g = _by_group(sharded)
+    latency_l, tiles_kl = _tiles_table(sharded.menus, chip.tiles)
+    tables = StageTables(
+        sharded=sharded,
+        chip=chip,
+        parts_k=np.ones(len(sharded.names), dtype=np.int64),
+        sram_k=sharded.stationary_k + sharded.fixed_buffer_k,
+        mem_k=sharded.mem_k,
+        src_g=src_g,
+        bytes_g=bytes_g,
+        tile_g=tile_g,
+        width_g=np.bincount(sharded.group_t, minlength=len(bytes_g)).astype(np.int64),
+        latency_l=latency_l,
+        tiles_kl=tiles_kl,
+    )
+    alone = price_blocks(tables, np.eye(len(sharded.names), dtype=bool))
+    short = alone.sram_bytes > chip.sram * (1 + 1e-12)
+    if not short.any():
+        return tables
+    outputs = 2.0 * np.bincount(src_g, weights=tile_g, minlength=len(sharded.names) + 1)[:-1]
+    cut = sharded.stationary_k + outputs
+    buffers = alone.sram_bytes - cut
+    hopeless = short & ((sharded.stationary_k <= 0) | (buffers >= chip.sram) | (chip.weight_tiling == "forbid"))
+    if hopeless.any():
+        raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, buffers, hopeless))
+    parts = np.ones(len(sharded.names), dtype=np.int64)
+    parts[short] = np.ceil(cut[short] / (chip.sram - buffers[short]) - 1e-12).astype(np.int64)
+    mem_k = sharded.mem_k
+    if chip.weight_tiling in ("reread", "reread_all"):
+        again = _incoming_bytes(sharded) + sharded.carried_in_k
+        if chip.weight_tiling == "reread_all":
+            again += np.bincount(tables.src_g, weights=bytes_g, minlength=len(sharded.names) + 1)[:-1]
+        mem_k = mem_k + (parts - 1) * again
+    sram_k = sharded.fixed_buffer_k + cut / parts - outputs
+    return replace(tables, parts_k=parts, sram_k=sram_k, mem_k=mem_k)
+
+
+def _incoming_bytes(sharded: ShardedGraph) -> Floats:
+    """Bytes of a kernel's distinct inputs: two reads of one fan-out group count once."""
+    found = np.zeros(len(sharded.names) + 1)
+    seen: set[tuple[int, int]] = set()
+    for dst, group, size in zip(sharded.dst_t, sharded.group_t, sharded.b_t, strict=True):
+        if (int(dst), int(group)) not in seen:
+            seen.add((int(dst), int(group)))
+            found[dst] += size
+    return found[:-1]
+
+
+def _too_large(sharded: ShardedGraph, chip: Chip, need: Floats, buffers: Floats, hopeless: Bools) -> str:
+    worst = int(np.argmax(np.where(hopeless, need, 0.0)))
+    weight = sharded.stationary_k[worst] / 1e6
+    return (
+        f"kernel {sharded.names[worst]!r} alone needs {need[worst] / 1e6:.4g} MB of SRAM"
+        f" (weights {weight:.4g} MB, buffers {buffers[worst] / 1e6:.4g} MB), the chip has {chip.sram / 1e6:.4g} MB:"
+        f" short by {(need[worst] - chip.sram) / 1e6:.4g} MB; levers: a larger tensor-parallel degree, a smaller"
+        " microbatch or tile_rows" + (", weight_tiling allowed" if chip.weight_tiling == "forbid" else "")
+    )
+
+
+def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
+    """Price blocks of kernels.
+
+    Parameters
+    ----------
+    tables : StageTables
+        The stage.
+    member : bool array, shape (blocks, kernels)
+        Which kernels each block holds.
+
+    Returns
+    -------
+    BlockPrices
+        Arrays over the blocks. A block is legal when it fits SRAM and compute tiles, and holds a
+        weight-tiled kernel only alone.
+    """
+    sharded, chip = tables.sharded, tables.chip
+    count = member.sum(axis=1)
+    weight = member.astype(np.float64)
+    padded = np.concatenate([member, np.zeros((len(member), 1), dtype=bool)], axis=1)
+    from_here, to_here = padded[:, sharded.src_t], padded[:, sharded.dst_t]
+    inside = from_here & to_here
+    source_g = padded[:, tables.src_g]
+    if len(tables.src_g) == len(sharded.src_t):  # every tensor is a group of its own, in order
+        stored, read = source_g & ~inside, ~source_g & to_here
+        depth = inside @ (sharded.depth_t * sharded.tile_t)
+    else:
+        by_group = np.argsort(sharded.group_t, kind="stable")
+        first = np.searchsorted(sharded.group_t[by_group], np.arange(len(tables.src_g)))
+        within = inside[:, by_group]
+        stored = source_g & ~np.logical_and.reduceat(within, first, axis=1)
+        read = ~source_g & np.logical_or.reduceat(to_here[:, by_group], first, axis=1)
+        # inside a block a tensor is buffered as deep as its deepest consumer needs
+        deepest = np.maximum.reduceat(within * sharded.depth_t[by_group], first, axis=1)
+        depth = deepest @ tables.tile_g
+    moved = (stored | read).astype(float)  # never both
+    traffic, buffers = moved @ tables.bytes_g, depth + 2.0 * (moved @ tables.tile_g)
+    dram = traffic + weight @ tables.mem_k
+    sram = buffers + weight @ tables.sram_k
+    tiled = (weight @ (tables.parts_k > 1)) > 0
+    legal = (sram <= chip.sram * (1 + 1e-9)) & (count <= chip.tiles) & ~(tiled & (count > 1))
+    if not chip.fused:
+        legal &= count <= 1
+    if sharded.menus:
+        compute, fits = _cycle_seconds(tables, member)
+        legal &= fits
+    else:
+        compute = weight @ tables.compute_k
+    memory, network = dram / chip.dram_bandwidth, weight @ sharded.net_k
+    time = combine(Terms3(compute, memory, network), chip)
+    return BlockPrices(compute, memory, network, time, dram, sram, legal)
+
+
+def _tiles_table(menus: tuple[tuple[Ints, Floats], ...], tiles: int) -> tuple[Floats, Ints]:
+    """Distinct latencies, ascending, and the fewest tiles each kernel needs to reach them."""
+    if not menus:
+        return np.zeros(0), np.zeros((0, 0), dtype=np.int64)
+    latencies = np.unique(np.concatenate([seconds for _, seconds in menus]))
+    needed = np.full((len(menus), len(latencies)), tiles + 1, dtype=np.int64)
+    for k, (used, seconds) in enumerate(menus):
+        option = np.searchsorted(-seconds, -latencies * (1 + 1e-12))  # first (cheapest) option fast enough
+        reach = option < len(used)
+        needed[k, reach] = used[option[reach]]
+    return latencies, needed
+
+
+def _cycle_seconds(tables: StageTables, member: Bools) -> tuple[Floats, Bools]:
+    """Min-max allocation of compute tiles: the least latency that the block's kernels can all reach."""
+    latencies, needed = tables.latency_l, tables.tiles_kl
+    low, high = (
+        np.zeros(len(member), dtype=np.int64),
+        np.full(len(member), len(latencies) - 1, dtype=np.int64),
+    )
+    fits = (member * needed[:, -1]).sum(axis=1) <= tables.chip.tiles
+    while np.any(low < high):
+        middle = (low + high) // 2
+        used = (member * needed[:, middle].T).sum(axis=1)
+        enough = used <= tables.chip.tiles
+        high = np.where(enough, middle, high)
+        low = np.where(enough, low, np.minimum(middle + 1, high))
+    return np.where(member.any(axis=1), latencies[low], 0.0), fits
+
+
+def tiles_of(tables: StageTables, block: Ints) -> Ints:
+    """Compute tiles given to each kernel of a block.
+
+    Cycle model: the fewest that reach the block's latency. The others take perfect balance for granted: in
+    proportion to the kernels' times, each at least one, by largest remainder.
+    """
+    chip = tables.chip
+    if tables.sharded.menus:
+        member = np.zeros((1, tables.kernels), dtype=bool)
+        member[0, block] = True
+        latency = _cycle_seconds(tables, member)[0][0]
+        column: Ints = tables.tiles_kl[block, int(np.searchsorted(tables.latency_l, latency))]
+        return column
+    work = tables.compute_k[block]
+    spare = chip.tiles - len(block)
+    exact = work / max(work.sum(), 1e-300) * spare
+    tiles: Ints = np.floor(exact).astype(np.int64)
+    rest = spare - int(tiles.sum())
+    tiles[np.argsort(-(exact - tiles), kind="stable")[:rest]] += 1
+    tiles += 1  # the one that each kernel has at least
+    return tiles

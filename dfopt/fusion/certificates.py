@@ -1,0 +1,65 @@
+"""Prices of kernels as a proof of a bound: what column generation leaves behind, and how it is checked."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.fusion.blocks import StageTables, price_blocks
+from dfopt.fusion.classes import interchangeable
+from dfopt.fusion.one_block import TOLERANCE, OneBlock
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.milp import Termination
+from dfopt.setting.tables import Floats
+
+
+@dataclass(frozen=True)
+class Certificate:
+    """Prices that prove a bound: no block is worth more than its time, so all kernels together bound all blocks.
+
+    ``price_k``: seconds that each kernel is worth; ``partition``: seconds that a partition is worth (never positive
+    where there may be fewer than ``p_max``).
+    """
+
+    price_k: Floats
+    partition: float
+
+
+def slack(model: OneBlock) -> float:
+    """Seconds that a bound may be too high because the MILP calls a block that is worth next to nothing none."""
+    most = min(model.limits.p_max, model.tables.kernels)
+    return TOLERANCE * model.unit_s * most
+
+
+def certified(tables: StageTables, limits: IntraChipLimits, certificate: Certificate, time_limit: float) -> float:
+    """Check prices: the bound in seconds that they prove, 0 when a block is worth more than its time or time is up.
+
+    Parameters
+    ----------
+    tables, limits : StageTables, IntraChipLimits
+        The stage.
+    certificate : Certificate
+        Prices of its kernels, from whatever source.
+    time_limit : float
+        Seconds.
+    """
+    price_k = np.asarray(certificate.price_k, dtype=np.float64)
+    counted = limits.exactly or limits.p_max < tables.kernels
+    if price_k.shape != (tables.kernels,) or not np.isfinite(price_k).all() or not np.isfinite(certificate.partition):
+        return 0.0
+    if (certificate.partition != 0.0 and not counted) or (certificate.partition > 0.0 and not limits.exactly):
+        return 0.0  # it would count on partitions that need not be there
+    classes = interchangeable(tables)
+    price_c = price_k[classes.first_c]
+    if not np.array_equal(price_c[classes.class_k], price_k):
+        return 0.0
+    alone = price_blocks(tables, np.eye(tables.kernels, dtype=bool)).time
+    tiled = tables.parts_k > 1  # blocks of their own, which the model of a block leaves out
+    if (price_k[tiled] + certificate.partition > alone[tiled] * (1 + 1e-9)).any():
+        return 0.0
+    model = OneBlock(tables, limits, classes)
+    solution, _ = model.search(price_c, -certificate.partition, time_limit)
+    if solution.termination is not Termination.INFEASIBLE:
+        return 0.0
+    return float(price_k.sum()) + certificate.partition * (limits.p_max if counted else 0) - slack(model)

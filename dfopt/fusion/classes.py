@@ -1,0 +1,114 @@
+"""Interchangeable kernels: identical experts, embedding tables or heads drawn apart, as counted classes.
+
+Colour refinement: kernels start with the colour of their own figures and take up, round by round, the
+colours of their neighbours until nothing splits any more. All kernels of a class then have the same prices and
+the same number of tensors of each kind to and from every other class, so rows of a model may be added
+up over a class. Kernels that a symmetry of the graph exchanges always share a class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.fusion.blocks import StageTables
+from dfopt.setting.tables import Floats, Ints
+
+Hashes = NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class Classes:
+    """Class of every kernel and of every fan-out group.
+
+    ``size_c``: kernels per class; ``first_c``: one of them; ``group_g``: class of a fan-out group.
+    """
+
+    class_k: Ints
+    size_c: Ints
+    first_c: Ints
+    group_g: Ints
+
+    def counts(self, kernels: Ints) -> Floats:
+        """How many kernels of each class a set holds."""
+        found: Floats = np.bincount(self.class_k[kernels], minlength=len(self.size_c)).astype(np.float64)
+        return found
+
+
+def interchangeable(tables: StageTables) -> Classes:
+    """The coarsest classes that colour refinement finds.
+
+    Parameters
+    ----------
+    tables : StageTables
+        The stage.
+
+    Returns
+    -------
+    Classes
+        Numbered in the order of their first kernels.
+    """
+    sharded, n = tables.sharded, tables.kernels
+    figures = [
+        sharded.forward_k,
+        tables.compute_k,
+        tables.sram_k,
+        tables.mem_k,
+        sharded.net_k,
+        tables.parts_k,
+        sharded.stationary_k,
+        *(tables.tiles_kl.T if sharded.menus else ()),
+    ]
+    colour_k = _numbered(np.array(figures, dtype=np.float64).T)
+    src, dst, group = sharded.src_t, sharded.dst_t, sharded.group_t
+    # reading one tensor twice costs less than reading two that are alike
+    _, pair, often = np.unique(group * (n + 1) + dst, return_inverse=True, return_counts=True)
+    edge = _numbered(np.array([sharded.depth_t, often[pair]], dtype=np.float64).T)
+    own_g = _numbered(np.array([tables.bytes_g, tables.tile_g], dtype=np.float64).T)
+    kinds = 0
+    while True:
+        colour = np.append(colour_k, -1)  # the last is whatever lies outside the stage
+        group_g = own_g
+        if len(src):
+            heads = np.zeros(len(tables.bytes_g), dtype=np.uint64)
+            np.add.at(heads, group, _mixed(colour[dst], edge))
+            _, group_g = np.unique(np.stack([_mixed(colour[tables.src_g], own_g), heads]), axis=1, return_inverse=True)
+        around = np.zeros((2, n + 1), dtype=np.uint64)
+        if len(src):
+            np.add.at(around[0], src, _mixed(group_g[group], edge, colour[dst]))
+            np.add.at(around[1], dst, _mixed(group_g[group], edge, colour[src]))
+        _, refined = np.unique(
+            np.stack([colour_k.astype(np.uint64), around[0, :n], around[1, :n]]), axis=1, return_inverse=True
+        )
+        found = int(refined.max(initial=-1)) + 1
+        if found == kinds:
+            break
+        kinds, colour_k = found, refined.astype(np.int64)
+    _, first, class_k, size = np.unique(colour_k, return_index=True, return_inverse=True, return_counts=True)
+    order = np.argsort(first)
+    rank = np.empty_like(order)
+    rank[order] = np.arange(len(order))
+    return Classes(
+        rank[class_k].astype(np.int64),
+        size[order].astype(np.int64),
+        first[order].astype(np.int64),
+        group_g.astype(np.int64),
+    )
+
+
+def _numbered(rows: Floats) -> Ints:
+    """Equal rows get equal numbers."""
+    return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
+
+
+def _mixed(*numbers: Ints) -> Hashes:
+    """One well-spread 64-bit number per entry, so that sums of them tell multisets apart."""
+    found = np.full(len(numbers[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)
+    for values in numbers:
+        found = (found ^ values.astype(np.uint64)) * np.uint64(0xBF58476D1CE4E5B9)
+        found ^= found >> np.uint64(29)
+        found *= np.uint64(0x94D049BB133111EB)
+        found ^= found >> np.uint64(32)
+    return found

@@ -1,0 +1,218 @@
+"""The ``columns`` MILP: choose blocks that form a path through the lattice, under rows of any kind beside it.
+
+One binary per block that the shortest path did not exclude, flow rows per down-set. A shortest path alone answers
+the plain problem; the MILP is for rows that a path cannot keep (budgets of energy or power over the whole
+path), for other solvers, and to be written to a file.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.fusion.lattice import ShortestPath
+from dfopt.milp import Model
+from dfopt.setting.tables import Bools, Floats, Ints
+
+
+@dataclass(frozen=True)
+class SideRow:
+    """A row over the chosen blocks: ``lower <= sum of value * chosen <= upper``.
+
+    ``value`` holds one number per block, in the order of :attr:`Columns.member`.
+    """
+
+    name: str
+    value: Floats
+    lower: float = -np.inf
+    upper: float = np.inf
+
+
+class Columns:
+    """The model over the blocks of a finished search.
+
+    Parameters
+    ----------
+    search : ShortestPath
+        After :meth:`ShortestPath.run`. Blocks through which no path is as fast as what was best known are left out.
+    """
+
+    def __init__(self, search: ShortestPath) -> None:
+        self.search = search
+        limits, lattice = search.limits, search.lattice
+        self.before, self.after, self.seconds = near_blocks(search)
+        self.unit_s = max(float(self.seconds.max(initial=0.0)), 1e-30)
+        # pins and halves give the number of a partition a meaning: then a node is a down-set and a count
+        self.numbered = bool(limits.pins) or (limits.forward_backward == "halves" and search.counted)
+        self.model = Model("columns")
+        last = len(lattice.size) - 1
+        if self.numbered:
+            self._layers(last)
+        else:
+            self.block, self.number = np.arange(len(self.seconds)), np.zeros(len(self.seconds), dtype=np.int64)
+            self._flow(self.before, self.after, self.seconds, 0, last)
+            if search.counted:
+                least = float(limits.p_max) if limits.exactly else 1.0
+                self.model.rows("partitions", [(self.x[None, :], 1.0)], least, float(limits.p_max))
+
+    @property
+    def member(self) -> Bools:
+        """Kernels of every block, shape (blocks, kernels)."""
+        found: Bools = self.search.lattice.member[self.after] & ~self.search.lattice.member[self.before]
+        return found
+
+    def _layers(self, last: int) -> None:
+        """One copy of the lattice per partition number; a step without a block leaves that partition empty."""
+        arcs = layered_arcs(self.search, self.before, self.after)
+        real = arcs.block >= 0
+        self.block, self.number = arcs.block[real], arcs.number[real]
+        cost = np.concatenate([self.seconds[self.block], np.zeros(len(real) - len(self.block))])
+        self._flow(arcs.tail, arcs.head, cost, 0, last + self.search.layers * (last + 1))
+
+    def _flow(self, tail: Ints, head: Ints, cost: Floats, source: int, sink: int) -> None:
+        """A path from source to sink over the given arcs."""
+        self.x = self.model.binary("x", (len(tail),))
+        flow_rows(self.model, self.x, tail, head, source, sink)
+        self.model.minimize([(self.x, cost / self.unit_s)])
+
+    def add(self, row: SideRow) -> None:
+        """Add a row over the blocks, scaled to numbers near 1."""
+        value = np.asarray(row.value, dtype=np.float64)
+        if value.shape != self.seconds.shape:
+            raise ValueError(f"side row {row.name!r}: shape {value.shape}, there are {len(self.seconds)} blocks")
+        unit = max(float(np.abs(value).max(initial=0.0)), 1e-30)
+        columns = self.x[: len(self.block)]
+        self.model.rows(
+            row.name, [(columns[None, :], value[self.block][None, :] / unit)], row.lower / unit, row.upper / unit
+        )
+
+    def start(self, path: list[tuple[int, int, int]]) -> Floats:
+        """The columns of a path (down-set before, after, number), as a start; the rest is left open."""
+        place = {
+            (int(self.before[b]), int(self.after[b]), int(number)): at
+            for at, (b, number) in enumerate(zip(self.block.tolist(), self.number.tolist(), strict=True))
+        }
+        chosen = np.zeros(len(self.x))
+        if len(self.x) > len(self.block):
+            chosen[len(self.block) :] = np.nan
+        for before, after, number in path:
+            at = place.get((before, after, number if self.numbered else 0))
+            if at is None:
+                raise ValueError("the path uses a block that the model does not have")
+            chosen[at] = 1.0
+        return self.model.start({"x": chosen})
+
+    def decode(self, x: Floats) -> Ints:
+        """Partition of every kernel."""
+        taken = np.flatnonzero(self.model.value("x", x)[: len(self.block)] > 0.5)
+        path = [
+            (int(self.before[self.block[at]]), int(self.after[self.block[at]]), int(self.number[at]))
+            for at in taken[np.argsort(self.before[self.block[taken]], kind="stable")]
+        ]
+        if self.search.counted and not self.numbered:
+            path = [(a, b, number) for number, (a, b, _) in enumerate(path)]
+        return self.search.partition_of(path)
+
+
+@dataclass(frozen=True)
+class Arcs:
+    """Arcs between copies of the lattice, one copy per partition number; blocks first, then empty partitions.
+
+    ``block`` is the number of the block, -1 where a partition stays empty; nodes are down-sets, counted on from copy
+    to copy.
+    """
+
+    tail: Ints
+    head: Ints
+    block: Ints
+    number: Ints
+
+
+def layered_arcs(search: ShortestPath, before: Ints, after: Ints) -> Arcs:
+    """All ways to number blocks: arc from a down-set in the copy of a number to another in the copy of the next.
+
+    Parameters
+    ----------
+    search : ShortestPath
+        One that counts partitions.
+    before, after : int array
+        Down-sets of the blocks.
+    """
+    layers, sets = search.layers, len(search.lattice.size)
+    member = search.lattice.member[after] & ~search.lattice.member[before]
+    block, number = [], []
+    for layer in range(layers):
+        fits = np.flatnonzero(search.allowed(member, layer)) if len(before) else np.zeros(0, int)
+        block.append(fits)
+        number.append(np.full(len(fits), layer))
+    chosen, at = np.concatenate(block), np.concatenate(number)
+    tail = before[chosen] + at * sets
+    head = after[chosen] + (at + 1) * sets
+    if search.limits.exactly:
+        return Arcs(tail, head, chosen, at)
+    # partitions behind the last used one are empty; under halves others may be as well
+    where = np.arange(sets) if search.may_skip else np.array([sets - 1])
+    skip = np.concatenate([where + layer * sets for layer in range(layers)])
+    return Arcs(
+        np.concatenate([tail, skip]),
+        np.concatenate([head, skip + sets]),
+        np.concatenate([chosen, np.full(len(skip), -1)]),
+        np.concatenate([at, np.repeat(np.arange(layers), len(where))]),
+    )
+
+
+def flow_rows(model: Model, x: Ints, tail: Ints, head: Ints, source: int, sink: int, name: str = "flow") -> None:
+    """Rows that make the chosen arcs a path from source to sink.
+
+    Parameters
+    ----------
+    model : Model
+        Gets the rows.
+    x : int array
+        Columns of the arcs.
+    tail, head : int array
+        Nodes of the arcs.
+    name : str
+        What the rows are called.
+    """
+    nodes, place = np.unique(np.concatenate([[source, sink], tail, head]), return_inverse=True)
+    ends = place[2:]
+    order = np.argsort(ends, kind="stable")
+    arc = np.tile(x, 2)[order]
+    sign = np.repeat([1.0, -1.0], len(tail))[order]
+    first = np.searchsorted(ends[order], np.arange(len(nodes)))
+    degree = np.bincount(ends, minlength=len(nodes))
+    balance = np.zeros(len(nodes))
+    balance[place[0]], balance[place[1]] = 1.0, -1.0
+    # rows of like length together: a few nodes have thousands of arcs, most have ten
+    size = np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64)
+    for bits in np.unique(size).tolist():
+        rows = np.flatnonzero(size == bits)
+        at = first[rows, None] + np.arange(int(degree[rows].max()))
+        used = at < (first + degree)[rows, None]
+        at = np.where(used, at, 0)
+        terms = (np.where(used, arc[at], -1), np.where(used, sign[at], 0.0))
+        model.rows(f"{name}_{bits}", [terms], balance[rows], balance[rows])
+
+
+def near_blocks(search: ShortestPath, most: int | None = None) -> tuple[Ints, Ints, Floats]:
+    """Blocks through which some path is no slower than what was best known: down-sets before, after, seconds.
+
+    With ``most`` only so many of them, those on the fastest paths.
+    """
+    i, j, seconds = search.blocks()
+    through = search.dist.min(axis=0)[i] + seconds + _to_go(search)[j]
+    keep = np.flatnonzero(through <= search.upper)
+    if most is not None and len(keep) > most:
+        keep = np.sort(keep[np.argsort(through[keep], kind="stable")[:most]])
+    return i[keep], j[keep], seconds[keep]
+
+
+def _to_go(search: ShortestPath) -> Floats:
+    """Least seconds from every down-set to the last, over the blocks there are."""
+    to_go = np.full(len(search.lattice.size), np.inf)
+    to_go[-1] = 0.0
+    for start, block, time in reversed(search.kept):  # kept level by level, smaller sets first
+        np.minimum.at(to_go, start, time + to_go[block])
+    return to_go

@@ -1,0 +1,374 @@
+"""The ``columns`` form without enumerating: blocks generated on demand, for lattices too large to list.
+
+Choosing blocks that hold every kernel once is a set-partitioning problem. Its linear relaxation over *all*
+convex blocks is a lower bound, far tighter than one that adds up work and unavoidable traffic, and is
+found with few of them: prices of kernels come from the LP over the blocks known so far, and a block whose
+kernels are worth more than its time is added. Such blocks are looked for in intervals of topological orders,
+then near the blocks in use, then with a MILP (:mod:`dfopt.fusion.one_block`) which also proves that there
+is none. Interchangeable kernels share a row, so 64 experts cost no more than one.
+
+The prices that are tried lie between the last proven ones and the LP's (in-out separation: Ben-Ameur and
+Neto, Acceleration of cutting-plane and column generation algorithms, Networks 49, 2007), which halves the gap
+whenever the MILP finds nothing.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+import scipy.sparse as sp
+
+from dfopt.fusion.blocks import StageTables, price_blocks
+from dfopt.fusion.certificates import Certificate, slack
+from dfopt.fusion.classes import interchangeable
+from dfopt.fusion.intervals import Band, price_intervals
+from dfopt.fusion.moves import Moves
+from dfopt.fusion.one_block import Found, OneBlock
+from dfopt.fusion.partitioning import IntraChipLimits, additive_terms, keeps, lower_bound, objective
+from dfopt.fusion.rounding import lined_up, whole_blocks
+from dfopt.fusion.segments import best_segmentation, order_by_rank, precedence, topological_orders
+from dfopt.milp import Termination, TracePoint
+from dfopt.milp.linear import GrowingLp, LpPoint
+from dfopt.setting.tables import Floats, Ints
+
+_LONGEST = 400  # kernels in an interval that is offered to the LP; larger blocks come from the MILP
+_ORDERS = 12  # topological orders whose intervals are kept
+_BATCH = 100  # blocks added to the LP at once
+_CLOSED = 5e-7  # relative distance of LP and bound at which nothing is left to prove
+SAME = 1e-6  # relative: objective and bound are one, as for a MILP
+_FIRM = 0.5  # weight of the proven prices, less with every proof
+
+
+@dataclass(frozen=True)
+class Generated:
+    """Best partitioning, bound, and how they were found.
+
+    ``closed``: the bound is the value of the relaxation, no more pricing can raise it.
+    """
+
+    partition_k: Ints | None
+    objective: float
+    bound: float
+    closed: bool
+    interrupted: bool
+    classes: int
+    blocks: int
+    pricings: int
+    nodes: int
+    trace: tuple[TracePoint, ...]
+    certificate: Certificate
+
+
+class Generation:
+    """Column generation for one stage."""
+
+    def __init__(
+        self,
+        tables: StageTables,
+        limits: IntraChipLimits,
+        start: Ints | None = None,
+        cutoff: float | None = None,
+        seed: int = 0,
+    ) -> None:
+        self.tables, self.limits, self.seed = tables, limits, seed
+        self.cutoff = np.inf if cutoff is None else cutoff
+        self.unit = max(lower_bound(tables, limits), 1e-30)
+        self.classes = interchangeable(tables)
+        self.best: tuple[float, Ints] | None = None
+        self.trace: list[TracePoint] = []
+        self.began = time.perf_counter()
+        self.bound = 0.0
+        self.before, self.after = precedence(tables)
+        self.orders = topological_orders(tables)
+        self.pool: list[tuple[Ints, list[Band]]] = []
+        self.counts: list[Floats] = []
+        self.seconds: list[float] = []
+        self.kernels: list[Ints | None] = []
+        self.known: set[tuple[bytes, float]] = set()
+        self.pricings = self.nodes = 0
+        size = self.classes.size_c.astype(np.float64)
+        self.counted = limits.exactly or limits.p_max < tables.kernels
+        rows = [size, size]
+        if self.counted:
+            rows = [np.append(size, limits.p_max if limits.exactly else -np.inf), np.append(size, limits.p_max)]
+        self.lp = GrowingLp(*rows)
+        if start is not None:
+            self._candidate(start)
+        self._first_columns()
+        self._first_prices()
+
+    # ----------------------------------------------------------------- start
+
+    def _first_columns(self) -> None:
+        n = self.tables.kernels
+        # always feasible, never cheap: what the LP is left with where p_max cannot be kept so far
+        alone = price_blocks(self.tables, np.eye(n, dtype=bool)).time
+        column = self.classes.size_c.astype(np.float64)
+        if self.counted:
+            column = np.append(column, self.limits.p_max)
+        self.lp.add_columns([10.0 * float(alone.sum()) / self.unit], sp.csc_array(column[:, None]))
+        self.counts.append(self.classes.size_c.astype(np.float64))
+        self.seconds.append(np.inf)
+        self.kernels.append(None)
+        self._add([np.array([k]) for k in self.classes.first_c])
+        for order in self.orders:
+            self._take_up(order)
+        if self.best is not None:
+            partition_k = self.best[1]
+            self._add([np.flatnonzero(partition_k == p) for p in np.unique(partition_k)])
+
+    def _first_prices(self) -> None:
+        """Prices that no block beats, whose sum is the additive bound."""
+        n = self.tables.kernels
+        terms = additive_terms(self.tables, self.limits, np.eye(n))
+        sums = [float(term.sum()) for term in terms]
+        overlap = self.tables.chip.overlap
+        if overlap == "perfect":
+            price_k = terms[int(np.argmax(sums))]
+        elif overlap == "none":
+            price_k = terms[0] + terms[1] + terms[2]
+        else:
+            price_k = terms[int(np.argmax(sums[:2]))] + terms[2]
+        size = self.classes.size_c
+        self.center = np.bincount(self.classes.class_k, weights=price_k, minlength=len(size)) / size
+        self.center_row = 0.0
+        self.bound = self.unit if self.unit > 1e-30 else 0.0
+
+    def _take_up(self, order: Ints) -> None:
+        """Cut an order for a start, and offer its intervals to the LP."""
+        limits = self.limits
+        found = best_segmentation(self.tables, order, limits.p_max, limits.exactly, limits.forward_backward)
+        if found is not None:
+            self._candidate(found[1])
+        bands = list(price_intervals(self.tables, order, limits.forward_backward, _LONGEST))
+        if len(self.pool) >= _ORDERS:
+            self.pool.pop(len(self.orders))  # the oldest that is not one of the first
+        self.pool.append((order, bands))
+
+    def _candidate(self, partition_k: Ints) -> None:
+        value = objective(self.tables, partition_k, int(partition_k.max()) + 1)
+        if (self.best is None or value < self.best[0]) and keeps(self.tables, self.limits, partition_k):
+            self.best = (value, partition_k)
+            self._note()
+
+    def _note(self) -> None:
+        value = self.best[0] if self.best is not None else np.inf
+        self.trace.append(TracePoint(time.perf_counter() - self.began, value, min(self.bound, value)))
+
+    # --------------------------------------------------------------- columns
+
+    def _add(self, blocks: list[Ints]) -> int:
+        """Offer blocks of real kernels to the LP; returns how many were new and legal."""
+        n = self.tables.kernels
+        if not blocks:
+            return 0
+        member = np.zeros((len(blocks), n), dtype=bool)
+        for row, kernels in enumerate(blocks):
+            member[row, kernels] = True
+        prices = price_blocks(self.tables, member)
+        chosen = np.flatnonzero(prices.legal)
+        return self._columns([(self.classes.counts(blocks[i]), float(prices.time[i]), blocks[i]) for i in chosen])
+
+    def _columns(self, items: list[tuple[Floats, float, Ints | None]]) -> int:
+        new = []
+        for counts, seconds, kernels in items:
+            key = (counts.tobytes(), round(seconds / self.unit, 10))
+            if key not in self.known:
+                self.known.add(key)
+                new.append((counts, seconds, kernels))
+        if not new:
+            return 0
+        matrix = np.array([counts for counts, _, _ in new]).T
+        if self.counted:
+            matrix = np.vstack([matrix, np.ones(len(new))])
+        self.lp.add_columns(np.array([seconds for _, seconds, _ in new]) / self.unit, sp.csc_array(matrix))
+        for counts, seconds, kernels in new:
+            self.counts.append(counts)
+            self.seconds.append(seconds)
+            self.kernels.append(kernels)
+        return len(new)
+
+    def _from_pool(self, price_k: Floats, row: float) -> int:
+        """Best interval of every start, in every order of the pool."""
+        found: list[tuple[float, Ints, float]] = []
+        for order, bands in self.pool:
+            worth = np.concatenate([[0.0], np.cumsum(price_k[order])])
+            for band in bands:
+                rows, columns = band.time.shape
+                i, first = np.arange(rows), band.first
+                reduced = band.time - worth[None, first + 1 : first + 1 + columns] + worth[first : first + rows, None]
+                end = np.argmin(reduced, axis=1)
+                value = reduced[i, end] - row
+                for r in np.flatnonzero(value < -1e-8 * self.unit):
+                    kernels = order[first + r : first + 1 + end[r]]
+                    found.append((float(value[r]), kernels, float(band.time[r, end[r]])))
+        found.sort(key=lambda entry: entry[0])
+        return self._columns([(self.classes.counts(k), seconds, k) for _, k, seconds in found[:_BATCH]])
+
+    def _prices(self, point: LpPoint) -> tuple[Floats, float]:
+        duals = point.duals * self.unit
+        return (duals[:-1], float(duals[-1])) if self.counted else (duals, 0.0)
+
+    def _value(self, price_c: Floats, row: float) -> float:
+        return float(price_c @ self.classes.size_c) + row * (self.limits.p_max if self.counted else 0)
+
+    # ------------------------------------------------------------------ loop
+
+    def run(self, gap: float, deadline: float, progress: Callable[[TracePoint], None] | None = None) -> Generated:
+        """Generate until the gap is closed, the relaxation is solved, or the deadline (perf_counter) comes."""
+        closed = interrupted = False
+        try:
+            closed = self._loop(gap, deadline, progress)
+        except KeyboardInterrupt:
+            interrupted = True
+        self._note()
+        value, partition_k = self.best if self.best is not None else (np.inf, None)
+        return Generated(
+            partition_k=partition_k,
+            objective=value,
+            bound=min(self.bound, value),
+            closed=closed,
+            interrupted=interrupted,
+            classes=len(self.classes.size_c),
+            blocks=len(self.seconds) - 1,
+            pricings=self.pricings,
+            nodes=self.nodes,
+            trace=tuple(self.trace),
+            certificate=Certificate(self.center[self.classes.class_k], self.center_row),
+        )
+
+    def _loop(self, gap: float, deadline: float, progress: Callable[[TracePoint], None] | None) -> bool:
+        self.one_block: OneBlock | None = None
+        self.moves = Moves(self.tables, self.limits, self.classes, self.orders[0])
+        firm, rounded, proven_at = _FIRM, 0, 1.0
+
+        def left() -> float:
+            return deadline - time.perf_counter()
+
+        while True:
+            if self._done(gap) or left() <= 0:
+                return False
+            point = self._relaxation(deadline)
+            if point is None:
+                return False
+            price_c, row = self._prices(point)
+            relaxed = self._value(price_c, row)
+            closed = self.bound >= relaxed * (1 - _CLOSED) or proven_at < 1e-4
+            best = self.best[0] if self.best is not None else np.inf
+            # the relaxation is near its end, or whole blocks are the weaker side: look for better whole ones
+            if len(self.seconds) > rounded and (closed or best - relaxed > relaxed - self.bound):
+                rounded = len(self.seconds)
+                self._round(point, min(max(0.15 * left(), 0.2), left()))
+                self._tell(progress)
+                continue
+            if closed:
+                return True
+            if self.one_block is None:
+                self.one_block = OneBlock(self.tables, self.limits, self.classes)
+            inner_c = firm * self.center + (1 - firm) * price_c
+            inner_row = firm * self.center_row + (1 - firm) * row
+            solution, found = self.one_block.search(inner_c, -inner_row, max(left(), 0.0), self.seed)
+            self.pricings += 1
+            self.nodes += solution.nodes
+            if solution.termination in (Termination.INTERRUPTED_NO_SOLUTION, Termination.INTERRUPTED_WITH_SOLUTION):
+                raise KeyboardInterrupt
+            if solution.termination is Termination.INFEASIBLE:
+                proven = self._value(inner_c, inner_row) - slack(self.one_block)
+                self.center, self.center_row = inner_c, inner_row
+                if proven > self.bound:
+                    self.bound = proven
+                    self._note()
+                proven_at, firm = firm, firm**2
+            elif found is None:
+                return False  # out of time
+            else:
+                firm, proven_at = _FIRM, 1.0
+                if not self._adopt(found, price_c, row):
+                    return True  # known, and worth no more than its time but for rounding
+            self._tell(progress)
+
+    def _done(self, gap: float) -> bool:
+        known = min(self.best[0] if self.best is not None else np.inf, self.cutoff)
+        return bool(known - self.bound <= max(gap, SAME) * known)
+
+    def _tell(self, progress: Callable[[TracePoint], None] | None) -> None:
+        if progress is not None:
+            value = self.best[0] if self.best is not None else np.inf
+            progress(TracePoint(time.perf_counter() - self.began, value, min(self.bound, value)))
+
+    def _relaxation(self, deadline: float) -> LpPoint | None:
+        """Solve the LP over what is known, intervals and near blocks until they offer nothing; None when time is up."""
+        while True:
+            point = self.lp.solve(max(deadline - time.perf_counter(), 0.0))
+            if point.status is Termination.INTERRUPTED_NO_SOLUTION:
+                raise KeyboardInterrupt
+            if not point.optimal:
+                return None
+            price_c, row = self._prices(point)
+            price_k = price_c[self.classes.class_k]
+            if self._from_pool(price_k, row):
+                continue
+            used = [self.kernels[i] for i in np.argsort(-point.x) if point.x[i] > 1e-6]
+            real = [kernels for kernels in used if kernels is not None]
+            near = self.moves.improve(real, price_k, -row, deadline)
+            if not self._add(near):
+                return point
+
+    def _adopt(self, found: Found, price_c: Floats, row: float) -> bool:
+        """Add a block of the MILP, as counts and as real kernels, and an order that has it in one piece."""
+        class_k, n = self.classes.class_k, self.tables.kernels
+        new = 0
+        if (self.classes.size_c > 1).any() and found.seconds - price_c @ found.inside_c - row < 0:
+            new += self._columns([(found.inside_c.astype(np.float64), found.seconds, None)])
+        rank = np.full(n, 2)
+        patterns = [p for p in (found.before_c, found.inside_c) if p.any()]
+        blocks = lined_up(patterns, self.classes, self.before, self.orders[-1])
+        for number, kernels in enumerate(blocks[: 1 + int(found.before_c.any())]):
+            rank[kernels] = number
+        inside = np.flatnonzero(rank == int(found.before_c.any()))
+        if np.array_equal(np.bincount(class_k[inside], minlength=len(found.inside_c)), found.inside_c):
+            new += self._add([inside])
+        self._take_up(self._around(rank))
+        return new > 0
+
+    def _around(self, rank: Ints) -> Ints:
+        """The topological order nearest to the last one in which lower ranks come first, pass by pass."""
+        n, forward = self.tables.kernels, self.tables.sharded.forward_k
+        place = np.empty(n, dtype=np.int64)
+        place[self.orders[-1]] = np.arange(n)
+        keys = [(not forward[k], int(rank[k]), int(place[k])) for k in range(n)]
+        return order_by_rank(self.before, self.after, keys)
+
+    def _round(self, point: LpPoint, budget: float) -> None:
+        """Choose whole blocks among the real ones, line them up, and cut the order that results."""
+        price_c, row = self._prices(point)
+        until = time.perf_counter() + budget / 2
+        for i in np.argsort(-point.x).tolist():
+            kernels = self.kernels[i]
+            if point.x[i] < 1e-6 or time.perf_counter() > until:
+                break
+            if kernels is not None and self.moves.usable:
+                rank = np.where(self.moves.reach[:, kernels].any(axis=1), 0, 2)
+                rank[kernels] = 1
+                self._take_up(self._around(rank))
+        counts, seconds = np.array(self.counts[1:]), np.array(self.seconds[1:])
+        real = np.array([kernels is not None for kernels in self.kernels[1:]])
+        reduced = seconds - counts @ price_c - row
+        best = self.best[0] if self.best is not None else np.inf
+        # a block dearer than this cannot be part of anything better
+        useful = real & (reduced <= max(best - self.bound, 0.0) + 1e-9 * self.unit)
+        limits, counts = self.limits, counts[useful]
+        size_c = self.classes.size_c
+        taken = whole_blocks(counts, seconds[useful], size_c, limits.p_max, limits.exactly, budget, self.seed)
+        if not taken:
+            return
+        patterns = [counts[i].astype(np.int64) for i in taken]
+        forward = self.tables.sharded.forward_k[self.classes.first_c]
+        patterns.sort(key=lambda p: (not forward[np.flatnonzero(p)].any(), int(np.flatnonzero(p).min())))
+        order = np.concatenate(lined_up(patterns, self.classes, self.before, self.orders[-1]))
+        if limits.forward_backward == "separate":  # a block of another pass may have been the first to find its place
+            order = order[np.argsort(~self.tables.sharded.forward_k[order], kind="stable")]
+        self._take_up(order)

@@ -1,0 +1,253 @@
+"""The ``columns`` form: an order of partitions is a path in the lattice of down-sets of the graph.
+
+A down-set holds every predecessor of its kernels. Executing partitions in order visits down-sets
+``{} = I_0 < I_1 < ... < I_P = all``, and the block between two of them costs what it costs whatever the
+rest looks like. So the least sum is a shortest path, exact for any block price (formulation note,
+section 2b). Layer graphs are nearly chains and their lattices small: 26 down-sets for a GPT layer forward.
+
+Pairs of down-sets are priced level by level, only where distance so far + a bound on the block + a
+bound on the rest can still beat the best known partitioning.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.fusion.blocks import StageTables, Terms3, combine, part_of, price_blocks
+from dfopt.fusion.downsets import Lattice
+from dfopt.fusion.partitioning import IntraChipLimits, additive_terms, unsaved
+from dfopt.milp import TracePoint
+from dfopt.setting.tables import Bools, Floats, Ints
+
+
+@dataclass(frozen=True)
+class PathResult:
+    """Outcome of the shortest path.
+
+    ``complete``: the best partitioning, or none below what was best known. Otherwise the time was up, and
+    ``bound`` is what no partitioning beats as far as the search went.
+    """
+
+    complete: bool
+    partition_k: Ints | None
+    objective: float
+    bound: float
+    down_sets: int
+    pairs: int
+    blocks: int
+    trace: tuple[TracePoint, ...]
+
+
+class ShortestPath:
+    """Exact search for the cheapest path through a lattice under the limits of a stage."""
+
+    chunk = 200_000  # pairs priced at once: some 100 MB of intermediate arrays for 50 tensors
+
+    def __init__(self, tables: StageTables, limits: IntraChipLimits, lattice: Lattice, best_known: float) -> None:
+        self.tables, self.limits, self.lattice = tables, limits, lattice
+        self.upper = best_known * (1 + 1e-9)
+        sharded = tables.sharded
+        weight = lattice.member.astype(float)
+        self.terms = additive_terms(tables, limits, weight)
+        self.stationary = weight @ np.where(tables.parts_k > 1, 0.0, sharded.stationary_k)
+        self.tiled = (weight @ (tables.parts_k > 1)).astype(np.int64)
+        self.ahead = (weight @ sharded.forward_k).astype(np.int64)
+        total = Terms3(*(term[-1] for term in self.terms))
+        self.rest = combine(Terms3(*(whole - term for whole, term in zip(total, self.terms, strict=True))), tables.chip)
+        self.counted = (
+            limits.exactly
+            or limits.p_max < tables.kernels
+            or bool(limits.pins)
+            or (limits.forward_backward == "halves" and sharded.forward_k.any() and not sharded.forward_k.all())
+        )
+        self.layers = limits.p_max if self.counted else 0
+        # under `halves` the number of a partition has a meaning, so one may stay empty between two others
+        self.may_skip = self.counted and limits.forward_backward == "halves" and not limits.exactly
+        self.dist = np.full((self.layers + 1, len(lattice.size)), np.inf)
+        self.dist[0, 0] = 0.0
+        self.kept: list[tuple[Ints, Ints, Floats]] = []
+        # of any set as large or larger: what none of them does without
+        self.least = np.minimum.accumulate(self.stationary[::-1])[::-1]
+        self.pairs = 0
+
+    def run(self, deadline: float | None, progress: Callable[[TracePoint], None] | None = None) -> PathResult:
+        """Search until the end or the deadline, reporting (seconds, best known, bound) on the way."""
+        began = time.perf_counter()
+        lattice = self.lattice
+        bound, complete = 0.0, True
+        trace: list[TracePoint] = []
+        for size in range(self.tables.kernels):
+            first, last = np.searchsorted(lattice.size, [size, size + 1])
+            level = np.arange(first, last)
+            if self.may_skip:
+                for layer in range(self.layers):
+                    self.dist[layer + 1, level] = np.minimum(self.dist[layer + 1, level], self.dist[layer, level])
+            nearest = self.dist[:, level].min(axis=0)
+            level = level[nearest + self.rest[level] <= self.upper]
+            end = self._reach(level, size)
+            step = max(self.chunk // max(end - last, 1), 1)
+            for start in range(0, len(level), step):
+                if deadline is not None and time.perf_counter() > deadline:
+                    complete = False
+                    break
+                self._extend(level[start : start + step], last, end)
+            if not complete:
+                break
+            # every path still has to leave a set reached beyond this level
+            bound = float(np.min(self.dist[:, last:].min(axis=0) + self.rest[last:]))
+            point = TracePoint(time.perf_counter() - began, self.upper, min(bound, self.upper))
+            if not trace or point.bound > trace[-1].bound:
+                trace.append(point)
+            if progress is not None:
+                progress(point)
+        partition_k, value = self._path() if complete else (None, np.inf)
+        bound = value if partition_k is not None else min(bound, self.upper)
+        if partition_k is not None:
+            trace.append(TracePoint(time.perf_counter() - began, value, value))
+        blocks = sum(len(i) for i, _, _ in self.kept)
+        return PathResult(complete, partition_k, value, bound, len(lattice.size), self.pairs, blocks, _sparse(trace))
+
+    def _reach(self, level: Ints, size: int) -> int:
+        """First of the down-sets that are all too large to be reached from a level with one block."""
+        if not len(level):
+            return 0
+        room = self.stationary[level].max() + self.tables.chip.sram * (1 + 1e-9)
+        heavy = int(np.searchsorted(self.least, room, side="right"))
+        large = int(np.searchsorted(self.lattice.size, size + self.tables.chip.tiles, side="right"))
+        return min(heavy, large)
+
+    def _extend(self, level: Ints, last: int, end: int) -> None:
+        """Price the blocks that leave these down-sets, and shorten the distances behind them."""
+        lattice, limits = self.lattice, self.limits
+        words, chip = lattice.words, self.tables.chip
+        inside = np.ones((len(level), max(end - last, 0)), dtype=bool)
+        for word in range(words.shape[1]):
+            inside &= (words[level, word][:, None] & ~words[last:end, word][None, :]) == 0
+        row, column = np.nonzero(inside)
+        i, j = level[row], column + last
+        self.pairs += len(i)
+        nearest = self.dist[:, i].min(axis=0)
+        block = self._least(i, j)
+        count = lattice.size[j] - lattice.size[i]
+        keep = nearest + block + self.rest[j] <= self.upper
+        keep &= self.stationary[j] - self.stationary[i] <= chip.sram * (1 + 1e-9)
+        keep &= (count <= chip.tiles) & ((self.tiled[j] == self.tiled[i]) | (count == 1))
+        if limits.forward_backward == "separate":
+            ahead = self.ahead[j] - self.ahead[i]
+            keep &= (ahead == 0) | (ahead == count)
+        i, j, nearest = i[keep], j[keep], nearest[keep]
+        for start in range(0, len(i), self.chunk):
+            part = slice(start, start + self.chunk)
+            self._price(i[part], j[part], nearest[part])
+
+    def _least(self, i: Ints, j: Ints) -> Floats:
+        """What the blocks between these down-sets cost at least."""
+        return combine(Terms3(*(term[j] - term[i] for term in self.terms)), self.tables.chip)
+
+    def _price(self, i: Ints, j: Ints, nearest: Floats) -> None:
+        if not len(i):
+            return
+        member = self.lattice.member[j] & ~self.lattice.member[i]
+        # blocks of one level lie close together in a long graph: the rest of it need not be looked at
+        here = np.flatnonzero(member.any(axis=0)).astype(np.int64)
+        prices = price_blocks(part_of(self.tables, here), member[:, here])
+        keep = prices.legal & (nearest + prices.time + self.rest[j] <= self.upper)
+        if self.tables.bytes_g.sum() > self.limits.dram_left:  # else they fit even if all are alive at once
+            keep &= self._alive(i, j, member) <= self.limits.dram_left
+        i, j, seconds, member = i[keep], j[keep], prices.time[keep], member[keep]
+        if not len(i):
+            return
+        self._take(i, j, seconds, member)
+
+    def _take(self, i: Ints, j: Ints, cost: Floats, member: Bools) -> None:
+        """Keep blocks, and shorten the distances behind them."""
+        self.kept.append((i, j, cost))
+        if not self.counted:
+            np.minimum.at(self.dist[0], j, self.dist[0, i] + cost)
+            return
+        for layer in range(self.layers):
+            allowed = self.allowed(member, layer)
+            np.minimum.at(self.dist[layer + 1], j, np.where(allowed, self.dist[layer, i] + cost, np.inf))
+
+    def allowed(self, member: Bools, layer: int) -> Bools:
+        """Whether blocks may be partition number ``layer``: pins and the halves rule."""
+        allowed = np.ones(len(member), dtype=bool)
+        for k, partition in self.limits.pins:
+            allowed &= member[:, k] == (partition == layer)
+        if self.limits.forward_backward == "halves":
+            forward = self.tables.sharded.forward_k
+            if forward.any() and not forward.all():
+                if layer >= (self.limits.p_max + 1) // 2:
+                    allowed &= ~(member & forward).any(axis=1)
+                if layer < self.limits.p_max // 2:
+                    allowed &= ~(member & ~forward).any(axis=1)
+        return allowed
+
+    def _alive(self, i: Ints, j: Ints, member: Bools) -> Floats:
+        """DRAM bytes of cut tensors alive while each block runs (the paper's L)."""
+        tables, sharded = self.tables, self.tables.sharded
+        mine = unsaved(tables) if self.limits.saved_in_dram else np.ones(len(sharded.src_t), dtype=bool)
+        src, dst, group = sharded.src_t[mine], sharded.dst_t[mine], sharded.group_t[mine]
+        outside = np.zeros((len(i), 1), dtype=bool)
+        done = np.concatenate([self.lattice.member[j], ~outside], axis=1)  # an outside source ran before
+        past = np.concatenate([self.lattice.member[i], outside], axis=1)  # an outside consumer comes after
+        now = np.concatenate([member, outside], axis=1)
+        needed = done[:, src] & ~past[:, dst] & ~(now[:, src] & now[:, dst])
+        fan = np.zeros((len(src), len(tables.bytes_g)))
+        fan[np.arange(len(src)), group] = 1.0
+        alive: Floats = ((needed @ fan) > 0) @ tables.bytes_g
+        return alive
+
+    def blocks(self) -> tuple[Ints, Ints, Floats]:
+        """Down-set before, down-set after and seconds of every block that was not excluded."""
+        if not self.kept:
+            return np.zeros(0, dtype=np.int64), np.zeros(0, dtype=np.int64), np.zeros(0)
+        i, j, seconds = (np.concatenate(parts) for parts in zip(*self.kept, strict=True))
+        return i, j, seconds
+
+    def _path(self) -> tuple[Ints | None, float]:
+        """Walk back from the full set along kept blocks that explain the distances."""
+        full = len(self.lattice.size) - 1
+        ends = self.dist[:, full]
+        layer = self.layers if self.limits.exactly else int(np.argmin(ends))
+        value = float(ends[layer])
+        # where partitions are counted, blocks that lie near a short path with another count may form a longer one
+        if not np.isfinite(value) or value > self.upper:
+            return None, value
+        i, j, seconds = self.blocks()
+        order = np.argsort(j, kind="stable")
+        i, j, seconds = i[order], j[order], seconds[order]
+        self.path: list[tuple[int, int, int]] = []  # down-set before, down-set after, number of the partition
+        at = full
+        while at != 0:
+            if self.may_skip and at != full and layer > 0 and self.dist[layer - 1, at] <= self.dist[layer, at]:
+                layer -= 1
+                continue
+            low, high = np.searchsorted(j, [at, at + 1])
+            before = self.dist[layer - 1 if self.counted else 0, i[low:high]] + seconds[low:high]
+            if self.counted:
+                member = self.lattice.member[at] & ~self.lattice.member[i[low:high]]
+                before = np.where(self.allowed(member, layer - 1), before, np.inf)
+            pick = low + int(np.argmin(before))
+            self.path.append((int(i[pick]), at, layer - 1))
+            at, layer = int(i[pick]), layer - 1
+        self.path.reverse()
+        return self.partition_of(self.path), value
+
+    def partition_of(self, path: list[tuple[int, int, int]]) -> Ints:
+        """Partition of every kernel along a path of (down-set before, down-set after, number)."""
+        partition_k = np.empty(self.tables.kernels, dtype=np.int64)
+        for place, (before, after, number) in enumerate(path):
+            block = self.lattice.member[after] & ~self.lattice.member[before]
+            partition_k[block] = number if self.counted else place
+        return partition_k
+
+
+def _sparse(trace: list[TracePoint]) -> tuple[TracePoint, ...]:
+    """At most a hundred points, the last among them: a result keeps them all."""
+    step = -(-len(trace) // 100)
+    return tuple(trace[::-1][:: max(step, 1)][::-1])

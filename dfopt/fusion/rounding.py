@@ -1,0 +1,120 @@
+"""From fractional blocks to a partitioning: blocks as counts per class become an order of kernels to cut."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dfopt.fusion.classes import Classes
+from dfopt.milp import Model, solve
+from dfopt.setting.tables import Floats, Ints
+
+
+def whole_blocks(
+    counts: Floats, seconds: Floats, size_c: Ints, p_max: int, exactly: bool, time_limit: float, seed: int
+) -> list[int]:
+    """Choose whole blocks that together hold every kernel once, as cheaply as the given columns allow.
+
+    Parameters
+    ----------
+    counts : float array, shape (blocks, classes)
+        Kernels of each class in each block.
+    seconds : float array
+        Time of each block.
+    size_c : int array
+        Kernels per class.
+    p_max, exactly : int, bool
+        Blocks at most, or exactly.
+    time_limit : float
+        Seconds.
+    seed : int
+        Of the solver.
+
+    Returns
+    -------
+    list of int
+        Columns, as often as they are taken; empty when nothing was found in time.
+    """
+    model = Model("whole_blocks")
+    with np.errstate(divide="ignore"):
+        most = np.where(counts > 0, size_c / counts, np.inf).min(axis=1)
+    x = model.integer("x", (len(seconds),), 0.0, np.floor(most + 1e-9))
+    model.rows("each_kernel", [(np.broadcast_to(x, counts.T.shape), counts.T)], size_c, size_c)
+    if exactly or p_max < int(size_c.sum()):
+        model.rows("partitions", [(x[None, :], 1.0)], float(p_max) if exactly else 1.0, float(p_max))
+    unit = max(float(seconds.max(initial=0.0)), 1e-30)
+    model.minimize([(x, seconds / unit)])
+    solution = solve(model, gap=1e-4, time_limit=time_limit, seed=seed)
+    if solution.x is None:
+        return []
+    taken = np.round(model.value("x", solution.x)).astype(np.int64)
+    return [int(c) for c in np.repeat(np.arange(len(taken)), taken)]
+
+
+def lined_up(patterns: list[Ints], classes: Classes, before: list[list[int]], base: Ints) -> list[Ints]:
+    """Put blocks given as counts per class one after another, and choose their kernels.
+
+    Of a class the kernels come first whose predecessors are in the same block, then in the order
+    ``base``. A block that cannot be filled is filled as far as it goes; kernels left over are
+    appended.
+
+    Returns
+    -------
+    list of int arrays
+        Kernels of each block; together a topological order.
+    """
+    n = len(base)
+    place = np.empty(n, dtype=np.int64)
+    place[base] = np.arange(n)
+    members: list[list[int]] = [[] for _ in classes.size_c]
+    for k in base.tolist():
+        members[classes.class_k[k]].append(k)
+    first = [min((int(place[k]) for k in ks), default=n) for ks in members]
+    done = np.zeros(n, dtype=bool)
+
+    def filled(pattern: Ints) -> list[int]:
+        """Kernels for a pattern among those that are left, as far as precedence lets it."""
+        chosen: list[int] = []
+        inside: set[int] = set()
+        wanted = {int(c): int(pattern[c]) for c in np.flatnonzero(pattern)}
+        moved = True
+        while moved:
+            moved = False
+            for c in sorted(wanted, key=lambda c: first[c]):
+                ready = [
+                    k
+                    for k in members[c]
+                    if not done[k] and k not in inside and all(done[b] or b in inside for b in before[k])
+                ]
+                ready.sort(key=lambda k: (-sum(b in inside for b in before[k]), place[k]))
+                for k in ready[: wanted[c]]:
+                    chosen.append(k)
+                    inside.add(k)
+                    wanted[c] -= 1
+                    moved = True
+            wanted = {c: left for c, left in wanted.items() if left}
+        return chosen
+
+    found: list[Ints] = []
+    waiting = list(patterns)
+    while waiting:
+        best: tuple[float, int, list[int]] | None = None
+        tried: set[bytes] = set()
+        for at, pattern in enumerate(waiting):
+            if pattern.tobytes() in tried:
+                continue
+            tried.add(pattern.tobytes())
+            kernels = filled(pattern)
+            share = len(kernels) / int(pattern.sum())
+            if best is None or share > best[0]:
+                best = (share, at, kernels)
+            if share == 1.0:
+                break
+        if best is None or not best[2]:
+            break
+        waiting.pop(best[1])
+        found.append(np.array(best[2], dtype=np.int64))
+        done[found[-1]] = True
+    rest = base[~done[base]]
+    if len(rest):
+        found.append(rest)
+    return found

@@ -1,0 +1,142 @@
+"""Cuts of a topological order into consecutive blocks: fast starts for the exact formulations."""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.intervals import price_intervals
+
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+_LONGEST = 2048  # kernels in a block of a start: longer ones are left to the exact searches
+
+
+def precedence(tables: StageTables) -> tuple[list[list[int]], list[list[int]]]:
+    """Distinct predecessors and successors of every kernel of a stage."""
+    sharded = tables.sharded
+    n = tables.kernels
+    before: list[list[int]] = [[] for _ in range(n)]
+    after: list[list[int]] = [[] for _ in range(n)]
+    for a, b in sorted(set(zip(sharded.src_t.tolist(), sharded.dst_t.tolist(), strict=True))):
+        if a < n and b < n:
+            before[b].append(a)
+            after[a].append(b)
+    return before, after
+
+
+def topological_orders(tables: StageTables) -> list[Ints]:
+    """Orders to cut, forward kernels first: as listed, with sinks as early as they can, and branch by branch."""
+    forward = tables.sharded.forward_k
+    before, after = precedence(tables)
+    sink = np.array([not heads for heads in after])
+    found: list[Ints] = []
+    for order in (
+        order_by_rank(before, after, [(not forward[k], k) for k in range(tables.kernels)]),
+        order_by_rank(before, after, [(not forward[k], not sink[k], k) for k in range(tables.kernels)]),
+        _depth_first(before, after, forward),
+    ):
+        if not any(np.array_equal(order, other) for other in found):
+            found.append(order)
+    return found
+
+
+def order_by_rank(before: list[list[int]], after: list[list[int]], rank: Sequence[tuple[object, ...]]) -> Ints:
+    """Always the ready kernel of the lowest rank."""
+    left = [len(heads) for heads in before]
+    ready = [(rank[k], k) for k in range(len(before)) if not left[k]]
+    heapq.heapify(ready)
+    order = []
+    while ready:
+        _, k = heapq.heappop(ready)
+        order.append(k)
+        for b in after[k]:
+            left[b] -= 1
+            if left[b] == 0:
+                heapq.heappush(ready, (rank[b], b))
+    return np.array(order, dtype=np.int64)
+
+
+def _depth_first(before: list[list[int]], after: list[list[int]], forward: Bools) -> Ints:
+    """A kernel right after all it needs, so that a branch is finished before the next is begun."""
+    order: list[int] = []
+    seen = [False] * len(before)
+    for first in (True, False):
+        ends = [k for k in range(len(before)) if forward[k] == first]
+        # the pass ends in the kernels that nothing of the same pass needs
+        ends.sort(key=lambda k: (any(forward[b] == first for b in after[k]), k))
+        for end in ends:
+            stack = [(end, 0)]
+            while stack:
+                k, at = stack.pop()
+                if seen[k]:
+                    continue
+                if at < len(before[k]):
+                    stack += [(k, at + 1), (before[k][at], 0)]
+                else:
+                    seen[k] = True
+                    order.append(k)
+    return np.array(order, dtype=np.int64)
+
+
+def best_segmentation(
+    tables: StageTables, order: Ints, p_max: int, exactly: bool, forward_backward: str
+) -> tuple[float, Ints] | None:
+    """Cheapest cut of an order into at most (or exactly) ``p_max`` blocks by dynamic programming.
+
+    Returns
+    -------
+    (seconds, partition of each kernel) or None
+        None when no cut is legal.
+    """
+    n = len(order)
+    forward = tables.sharded.forward_k[order]
+    halves = forward_backward == "halves" and bool(forward.any()) and not forward.all()
+    counted = exactly or halves or p_max < n
+    layers = p_max if counted else 0
+    best = np.full((layers + 1, n + 1), np.inf)
+    back = np.full((layers + 1, n + 1), -1, dtype=np.int64)
+    best[0, 0] = 0.0
+    ahead = np.concatenate([[0], np.cumsum(forward)])
+    early = np.arange(layers)[:, None] < p_max // 2  # partitions that may hold no backward kernel
+    late = np.arange(layers)[:, None] >= (p_max + 1) // 2  # ... no forward one
+    for band in price_intervals(tables, order, forward_backward, _LONGEST):
+        for row, seconds in enumerate(band.time):
+            i = band.first + row
+            if halves and not exactly:  # a number has a meaning there: a partition may stay empty between two others
+                for layer in range(layers):
+                    if best[layer, i] < best[layer + 1, i]:
+                        best[layer + 1, i], back[layer + 1, i] = best[layer, i], i
+            end = i + 1 + np.flatnonzero(np.isfinite(seconds[row:]))
+            cost = seconds[end - band.first - 1]
+            if not counted:
+                total = best[0, i] + cost
+                shorter = total < best[0, end]
+                best[0, end[shorter]], back[0, end[shorter]] = total[shorter], i
+                continue
+            sums = best[:-1, i, None] + cost
+            if halves:
+                some = ahead[end] - ahead[i]
+                sums = np.where((late & (some > 0)) | (early & (some < end - i)), np.inf, sums)
+            part = best[1:, end]
+            less = sums < part
+            best[1:, end] = np.where(less, sums, part)
+            back[1:, end] = np.where(less, i, back[1:, end])
+    layer = layers if exactly else int(np.argmin(best[:, n]))
+    if not np.isfinite(best[layer, n]):
+        return None
+    partition_k = np.empty(n, dtype=np.int64)
+    value, at = float(best[layer, n]), n
+    cuts: list[tuple[int, Ints]] = []
+    while at > 0:
+        start = int(back[layer, at])
+        if start < at:
+            cuts.append((layer - 1, order[start:at]))
+        at, layer = start, layer - 1 if counted else 0
+    for partition, (number, kernels) in enumerate(reversed(cuts)):
+        partition_k[kernels] = number if counted else partition
+    return value, partition_k

@@ -1,0 +1,62 @@
+"""Why a stage has no legal partitioning: what is short, by how much, and what would help."""
+
+from __future__ import annotations
+
+from typing import NoReturn
+
+import numpy as np
+
+from dfopt.errors import Infeasible
+from dfopt.fusion.assignment import Assignment
+from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.milp import Solution, Termination, explain_infeasible, unanswered
+
+
+def dram_report(need: float, left: float) -> str:
+    """Sentence for activations that do not fit DRAM."""
+    return (
+        f"activations alive between partitions need {need / 1e9:.4g} GB of DRAM per chip,"
+        f" {max(left, 0) / 1e9:.4g} GB are left beside weights and optimizer: short by {(need - left) / 1e9:.4g} GB;"
+        " levers: more tensor or pipeline parallelism, a smaller microbatch, more DRAM"
+    )
+
+
+def _no_order(tables: StageTables, limits: IntraChipLimits) -> str:
+    """Why no partitioning is legal although SRAM is not short: the count, the kernels alone, or the pins."""
+    n, alone = tables.kernels, np.flatnonzero(tables.parts_k > 1)
+    what = f"{'exactly' if limits.exactly else 'at most'} {limits.p_max} partitions"
+    if limits.exactly and limits.p_max > n:
+        return f"{what} need as many kernels, there are {n}; levers: p_max {n} or less, empty_partitions allow"
+    if len(alone) + (n > len(alone)) > limits.p_max:
+        names = ", ".join(repr(tables.sharded.names[k]) for k in alone[:4]) + (", ..." if len(alone) > 4 else "")
+        return (
+            f"{what} are too few: the weights of {len(alone)} kernels ({names}) do not fit SRAM beside anything, each"
+            f" needs a partition of its own; levers: p_max {len(alone) + 1} or more, a larger tensor-parallel degree"
+        )
+    rules = ["precedence", f"the forward/backward rule ({limits.forward_backward})"]
+    levers = ["another p_max"]
+    if limits.pins:
+        rules, levers = ["the pins", *rules], ["fewer pins", *levers]
+    return f"no order of {what} satisfies {' and '.join(rules)} together; levers: {', '.join(levers)}"
+
+
+def no_partitioning(solution: Solution, assignment: Assignment) -> NoReturn:
+    """Raise what a solve without a mapping means.
+
+    Raises
+    ------
+    Infeasible, NoSolution, SolverFailure, KeyboardInterrupt
+        No partitioning is legal; or the limit, the solver or Ctrl-C stood in the way.
+    """
+    limits, unit = assignment.limits, assignment.unit_b
+    if solution.termination == Termination.INFEASIBLE:
+        blocks = [f"sram_{p}" for p in range(limits.p_max)]
+        slack = explain_infeasible(assignment.model, blocks)
+        short = {p: float(slack[b].max()) * unit for p, b in enumerate(blocks) if b in slack and slack[b].max() > 1e-9}
+        if short:
+            where = ", ".join(f"{value / 1e6:.4g} MB in partition {p}" for p, value in sorted(short.items()))
+            levers = "more partitions (p_max), a larger tensor-parallel degree, a smaller microbatch"
+            raise Infeasible(f"with at most {limits.p_max} partitions SRAM is short by {where}; levers: {levers}")
+        raise Infeasible(_no_order(assignment.tables, limits))
+    raise unanswered(solution, assignment.unit_s)

@@ -1,0 +1,262 @@
+"""From the priced stage to a heat problem's stage: blocks, their times at every level, and where their joules go.
+
+What a kernel computes, reads from SRAM and sends is the same in every block; what it exchanges with DRAM depends on
+which tensors the block cuts, and where its heat is on how the block's kernels share the compute tiles out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.fusion.blocks import StageTables, Terms3, combine, price_blocks, tiles_of
+from dfopt.fusion.columns import layered_arcs
+from dfopt.fusion.downsets import Lattice
+from dfopt.fusion.lattice import ShortestPath
+from dfopt.heat.problem import HeatChoice, HeatStage
+from dfopt.setting.tables import Bools, Floats, Ints
+
+_CHUNK = 4096  # blocks placed at once
+
+Placement = Callable[[Ints, Floats], Floats]
+"""Compute tiles and joules of kernels (blocks, kernels) -> joules on the floorplan's compute tiles (blocks, F)."""
+
+
+@dataclass(frozen=True)
+class KernelHeat:
+    """Joules and memory time of one evaluation of the kernels of a stage, at nominal voltage.
+
+    Attributes
+    ----------
+    local_k : float, shape (kernels,)
+        On the compute tiles that the kernel has.
+    own_kx : float, shape (kernels, X)
+        On other components, whatever the block is.
+    write_gx, read_gx : float, shape (groups, X)
+        Of writing a fan-out group's tensor to DRAM, and of reading it.
+    own_s_k, write_s_g, read_s_g : float
+        Seconds of the same traffic, each stream at its own bandwidth.
+    reads_k, writes_k : bool, shape (kernels,)
+        Whether a kernel's own traffic reads, and writes.
+    turn : float
+        Share of the bandwidth that is left where a block both reads and writes.
+    """
+
+    local_k: Floats
+    own_kx: Floats
+    write_gx: Floats
+    read_gx: Floats
+    own_s_k: Floats
+    write_s_g: Floats
+    read_s_g: Floats
+    reads_k: Bools
+    writes_k: Bools
+    turn: float
+
+
+@dataclass(frozen=True)
+class StageBlocks:
+    """A stage of a heat problem, and which kernels its blocks hold, shape (blocks, kernels).
+
+    ``number`` is the partition number of every arc, where it has a meaning (``numbered``).
+    """
+
+    stage: HeatStage
+    member: Bools
+    number: Ints
+    numbered: bool
+
+    def partition_of(self, choice: HeatChoice, which: int) -> tuple[Ints, Ints]:
+        """Partition of every kernel, and the level that its partition has."""
+        arcs, levels = choice.arcs[which], choice.levels[which]
+        block = self.stage.block[arcs]
+        real = block >= 0
+        partition_k = np.zeros(self.member.shape[1], dtype=np.int64)
+        level_k = np.zeros_like(partition_k)
+        numbers = self.number[arcs][real].tolist() if self.numbered else range(int(real.sum()))
+        for place, one, level in zip(numbers, block[real].tolist(), levels[real].tolist(), strict=True):
+            partition_k[self.member[one]], level_k[self.member[one]] = place, level
+        return partition_k, level_k
+
+    def choice_of(self, partition_k: Ints, level_k: Ints) -> tuple[Ints, Ints]:
+        """The path of a partitioning, each block at the level that its kernels have.
+
+        Raises
+        ------
+        ValueError
+            If one of its blocks is not there.
+        """
+        stage = self.stage
+        wanted = [partition_k == partition for partition in np.unique(partition_k)]
+        at, arcs, place = 0, [], 0
+        while at != stage.nodes - 1:
+            out = np.flatnonzero(stage.tail == at)
+            block = stage.block[out]
+            mine = out[block < 0]
+            if place < len(wanted):  # one set of kernels may be a block between several pairs of down-sets
+                same = (block >= 0) & (self.member[block] == wanted[place]).all(axis=1)
+                if same.any():
+                    mine, place = out[same], place + 1
+            if not len(mine):
+                raise ValueError("a partition is not among the blocks of the heat problem")
+            arcs.append(int(mine[0]))
+            at = int(stage.head[arcs[-1]])
+        path = np.array(arcs, dtype=np.int64)
+        block = stage.block[path]
+        first = np.argmax(self.member[block], axis=1)
+        return path, np.where(block >= 0, level_k[first], 0).astype(np.int64)
+
+
+def crossings(tables: StageTables, member: Bools) -> tuple[Bools, Bools]:
+    """Fan-out groups that blocks write to and read from DRAM, both of shape (blocks, groups)."""
+    sharded, groups = tables.sharded, len(tables.src_g)
+    padded = np.concatenate([member, np.zeros((len(member), 1), dtype=bool)], axis=1)
+    from_here, to_here = padded[:, sharded.src_t], padded[:, sharded.dst_t]
+    fan = np.zeros((len(sharded.src_t), groups))
+    fan[np.arange(len(sharded.src_t)), sharded.group_t] = 1.0
+    source_g = padded[:, tables.src_g]
+    stored = source_g & (((from_here & ~to_here) @ fan) > 0)
+    read = ~source_g & ((to_here @ fan) > 0)
+    return stored, read
+
+
+def compute_tiles(tables: StageTables, member: Bools) -> Ints:
+    """Compute tiles of every kernel in every block, as :func:`dfopt.fusion.blocks.tiles_of` has them."""
+    chip = tables.chip
+    if tables.sharded.menus:
+        found = np.zeros(member.shape, dtype=np.int64)
+        for row, one in enumerate(member):
+            block = np.flatnonzero(one).astype(np.int64)
+            found[row, block] = tiles_of(tables, block)
+        return found
+    work = np.where(member, tables.compute_k, 0.0)
+    spare = chip.tiles - member.sum(axis=1)
+    exact = work / np.maximum(work.sum(axis=1), 1e-300)[:, None] * spare[:, None]
+    tiles = np.floor(exact).astype(np.int64)
+    rest = spare - tiles.sum(axis=1)
+    order = np.argsort(np.where(member, tiles - exact, np.inf), axis=1, kind="stable")
+    rank = np.argsort(order, axis=1, kind="stable")
+    return np.where(member, tiles + 1 + (rank < rest[:, None]), 0)
+
+
+def block_energy(tables: StageTables, member: Bools, heat: KernelHeat, place: Placement) -> Floats:
+    """Joules of blocks by component, shape (blocks, F + X): first the compute tiles, then the others."""
+    found = []
+    for start in range(0, max(len(member), 1), _CHUNK):
+        part = member[start : start + _CHUNK]
+        stored, read = crossings(tables, part)
+        other = part @ heat.own_kx + stored @ heat.write_gx + read @ heat.read_gx
+        local = place(compute_tiles(tables, part), part * heat.local_k)
+        found.append(np.concatenate([local, other], axis=1))
+    return np.concatenate(found)
+
+
+def memory_seconds(tables: StageTables, member: Bools, heat: KernelHeat) -> Floats:
+    """Seconds that the memory needs for blocks, shape (blocks,)."""
+    stored, read = crossings(tables, member)
+    alone = member @ heat.own_s_k + stored @ heat.write_s_g + read @ heat.read_s_g
+    reads = (member & heat.reads_k).any(axis=1) | (read & (heat.read_s_g > 0)).any(axis=1)
+    writes = (member & heat.writes_k).any(axis=1) | (stored & (heat.write_s_g > 0)).any(axis=1)
+    seconds: Floats = np.where(reads & writes, alone / heat.turn, alone)
+    return seconds
+
+
+def seconds_at(tables: StageTables, member: Bools, frequency_l: Floats, heat: KernelHeat) -> Floats:
+    """Seconds of blocks at frequencies of compute that are shares of the nominal one, shape (blocks, levels)."""
+    found = [np.zeros((0, len(frequency_l)))]
+    for start in range(0, len(member), _CHUNK):
+        part = member[start : start + _CHUNK]
+        prices, memory = price_blocks(tables, part), memory_seconds(tables, part, heat)
+        levels = [combine(Terms3(prices.compute / f, memory, prices.network), tables.chip) for f in frequency_l]
+        found.append(np.stack(levels, axis=1))
+    return np.concatenate(found)
+
+
+def chain_blocks(
+    tables: StageTables, partition_k: Ints, frequency_l: Floats, heat: KernelHeat, place: Placement
+) -> StageBlocks:
+    """The blocks of one partitioning alone: nothing but levels is left to choose."""
+    numbers = np.unique(partition_k)
+    member = partition_k[None, :] == numbers[:, None]
+    node = np.arange(len(numbers))
+    return StageBlocks(
+        stage=HeatStage(
+            tail=node,
+            head=node + 1,
+            block=node,
+            step=node,
+            nodes=len(numbers) + 1,
+            seconds_cl=seconds_at(tables, member, frequency_l, heat),
+            energy_ck=block_energy(tables, member, heat, place),
+        ),
+        member=member,
+        number=numbers,
+        numbered=True,
+    )
+
+
+def stage_blocks(
+    tables: StageTables,
+    search: ShortestPath,
+    pairs: tuple[Ints, Ints],
+    frequency_l: Floats,
+    heat: KernelHeat,
+    place: Placement,
+) -> StageBlocks:
+    """Blocks between down-sets with their arcs.
+
+    Parameters
+    ----------
+    tables : StageTables
+        Prices of the stage.
+    search : ShortestPath
+        Of the stage, for its lattice and its rules about the numbers of partitions.
+    pairs : (int array, int array)
+        Down-sets before and after each block.
+    frequency_l : float, shape (levels,)
+        Shares of the nominal frequency.
+    heat, place
+        Joules and memory time of the kernels, and where their compute tiles are.
+    """
+    before, after = pairs
+    lattice = search.lattice
+    member = lattice.member[after] & ~lattice.member[before]
+    if search.counted:
+        arcs = layered_arcs(search, before, after)
+        tail, head, block, number, step = arcs.tail, arcs.head, arcs.block, arcs.number, arcs.number
+        nodes = (search.layers + 1) * len(lattice.size)
+    else:
+        tail, head, block, number = before, after, np.arange(len(before)), np.zeros(len(before), dtype=np.int64)
+        step, nodes = lattice.size[before], len(lattice.size)
+    stage = HeatStage(
+        tail=tail,
+        head=head,
+        block=block.astype(np.int64),
+        step=step,
+        nodes=nodes,
+        seconds_cl=seconds_at(tables, member, frequency_l, heat),
+        energy_ck=block_energy(tables, member, heat, place),
+    )
+    return StageBlocks(stage, member, number, bool(search.counted) and search.limits.forward_backward == "halves")
+
+
+def path_pairs(lattice: Lattice, partition_k: Ints) -> tuple[Ints, Ints]:
+    """Down-sets before and after every partition of a partitioning.
+
+    Raises
+    ------
+    ValueError
+        If its partitions are no path through the lattice.
+    """
+    done, at, found = np.zeros(len(partition_k), dtype=bool), 0, []
+    for partition in np.unique(partition_k):
+        done = done | (partition_k == partition)
+        first, last = np.searchsorted(lattice.size, [done.sum(), done.sum() + 1])
+        match = np.flatnonzero((lattice.member[first:last] == done).all(axis=1))
+        if not len(match):
+            raise ValueError(f"partition {int(partition)} comes before one that it needs")
+        found.append((at, int(first + match[0])))
+        at = found[-1][1]
+    return np.array([a for a, _ in found], dtype=np.int64), np.array([b for _, b in found], dtype=np.int64)

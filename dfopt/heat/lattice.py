@@ -1,0 +1,95 @@
+"""Blocks that a better choice may use, out of all blocks of a stage: a shortest path under prices of time and heat.
+
+The time of a throttled mapping excludes few blocks: at nominal speed most of them are faster. With the prices of a
+relaxation over some blocks (:mod:`dfopt.heat.bound`) a block costs what its seconds and joules are worth at
+its cheapest level, and what no path below a given cost uses is left out, exactly (Lagrangian bound).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.fusion.blocks import StageTables, Terms3, part_of, price_blocks
+from dfopt.fusion.downsets import Lattice
+from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.heat.blocks import KernelHeat, Placement, block_energy, seconds_at
+from dfopt.setting.tables import Floats, Ints
+
+
+@dataclass(frozen=True)
+class HeatPrices:
+    """What a second at every level and a joule of every component at every level are worth, nothing below zero."""
+
+    second_l: Floats
+    joule_lk: Floats
+
+
+class PricedPath(ShortestPath):
+    """The search of :class:`ShortestPath` with the cost of a block at its cheapest level instead of its seconds.
+
+    Parameters
+    ----------
+    tables, limits, lattice
+        The stage; its memory no slower than any mix of streams.
+    upper : float
+        Cost above which a path is of no interest.
+    prices : HeatPrices
+        Of seconds and joules.
+    frequency_l, heat, place
+        See :func:`dfopt.heat.blocks.stage_blocks`.
+    """
+
+    chunk = 50_000  # fewer than without heat: each has a power map
+
+    def __init__(
+        self,
+        tables: StageTables,
+        limits: IntraChipLimits,
+        lattice: Lattice,
+        upper: float,
+        prices: HeatPrices,
+        frequency_l: Floats,
+        heat: KernelHeat,
+        place: Placement,
+    ) -> None:
+        super().__init__(tables, limits, lattice, upper)
+        self.prices, self.frequency_l, self.heat, self.place = prices, frequency_l, heat, place
+        # what a kernel costs at least, wherever it is: the cheapest second, and its own joules at the cheapest level
+        least = float(prices.second_l.min())
+        tiles = prices.joule_lk.shape[1] - heat.own_kx.shape[1]
+        joule_k = prices.joule_lk.min(axis=0)
+        own_k = heat.local_k * joule_k[:tiles].min(initial=np.inf) + heat.own_kx @ joule_k[tiles:]
+        self.spent = lattice.member @ own_k
+        self.terms = Terms3(*(least * term for term in self.terms))
+        self.rest = least * self.rest + self.spent[-1] - self.spent
+
+    def _least(self, i: Ints, j: Ints) -> Floats:
+        """As in the plain search; a block's own joules count before it is priced."""
+        least: Floats = super()._least(i, j) + self.spent[j] - self.spent[i]
+        return least
+
+    def _price(self, i: Ints, j: Ints, nearest: Floats) -> None:
+        if not len(i):
+            return
+        member = self.lattice.member[j] & ~self.lattice.member[i]
+        here = np.flatnonzero(member.any(axis=0)).astype(np.int64)
+        exact = price_blocks(part_of(self.tables, here), member[:, here])
+        # before the joules are placed: legal, and cheap enough with the seconds alone
+        floor = float(self.prices.second_l.min()) * exact.time + self.spent[j] - self.spent[i]
+        keep = exact.legal & (nearest + floor + self.rest[j] <= self.upper)
+        i, j, nearest, member = i[keep], j[keep], nearest[keep], member[keep]
+        if not len(i):
+            return
+        seconds = seconds_at(self.tables, member, self.frequency_l, self.heat)
+        energy = block_energy(self.tables, member, self.heat, self.place)
+        cost = (seconds * self.prices.second_l + energy @ self.prices.joule_lk.T).min(axis=1)
+        keep = nearest + cost + self.rest[j] <= self.upper
+        if self.tables.bytes_g.sum() > self.limits.dram_left:
+            keep &= self._alive(i, j, member) <= self.limits.dram_left
+        i, j, cost, member = i[keep], j[keep], cost[keep], member[keep]
+        if not len(i):
+            return
+        self._take(i, j, cost, member)

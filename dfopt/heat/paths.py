@@ -1,0 +1,80 @@
+"""Shortest paths over the arcs of a heat problem: level by level, every block at its cheapest operating point."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from dfopt.heat.problem import HeatStage
+from dfopt.setting.tables import Floats, Ints
+
+
+class Paths:
+    """Distances through the arcs of one stage, for any costs of its arcs.
+
+    Parameters
+    ----------
+    stage : HeatStage
+        Arcs; sorted once by step and by tail.
+
+    Examples
+    --------
+    >>> arcs = np.array([0, 0, 1]), np.array([1, 2, 2]), np.arange(3), np.array([0, 0, 1])
+    >>> paths = Paths(HeatStage(*arcs, 3, np.ones((3, 1)), np.ones((3, 1))))
+    >>> cost = np.array([1.0, 5.0, 2.0])
+    >>> paths.shortest(cost).tolist(), paths.through(cost).tolist()
+    ([0, 2], [3.0, 5.0, 3.0])
+    """
+
+    def __init__(self, stage: HeatStage) -> None:
+        self.stage = stage
+        self.order = np.argsort(stage.step, kind="stable")
+        steps = stage.step[self.order]
+        ends = np.flatnonzero(np.diff(steps)) + 1
+        self.groups = np.split(self.order, ends) if len(self.order) else []
+        self.by_tail = np.argsort(stage.tail, kind="stable")
+        self.first = np.searchsorted(stage.tail[self.by_tail], np.arange(stage.nodes + 1))
+
+    def cheapest(self, cost_cl: Floats) -> tuple[Floats, Ints]:
+        """Cost of every arc, and the level that its block then has (0 for an empty partition)."""
+        stage = self.stage
+        level_c = np.argmin(cost_cl, axis=1)
+        least_c = cost_cl[np.arange(len(cost_cl)), level_c]
+        empty = stage.block < 0
+        return np.where(empty, 0.0, least_c[stage.block]), np.where(empty, 0, level_c[stage.block]).astype(np.int64)
+
+    def to_go(self, cost: Floats) -> Floats:
+        """Least cost from every node to the last."""
+        found = np.full(self.stage.nodes, np.inf)
+        found[-1] = 0.0
+        for group in reversed(self.groups):
+            np.minimum.at(found, self.stage.tail[group], cost[group] + found[self.stage.head[group]])
+        return found
+
+    def through(self, cost: Floats) -> Floats:
+        """Least cost of a path through every arc."""
+        found = np.full(self.stage.nodes, np.inf)
+        found[0] = 0.0
+        for group in self.groups:
+            np.minimum.at(found, self.stage.head[group], cost[group] + found[self.stage.tail[group]])
+        whole: Floats = found[self.stage.tail] + cost + self.to_go(cost)[self.stage.head]
+        return whole
+
+    def shortest(self, cost: Floats, to_go: Floats | None = None) -> Ints:
+        """Arcs of a path of least cost, in order.
+
+        Raises
+        ------
+        ValueError
+            If no path leads to the last node.
+        """
+        left = self.to_go(cost) if to_go is None else to_go
+        at, found = 0, []
+        while at != self.stage.nodes - 1:
+            out = self.by_tail[self.first[at] : self.first[at + 1]]
+            rest = cost[out] + left[self.stage.head[out]]
+            if not len(out) or not np.isfinite(rest.min()):
+                raise ValueError(f"no path leads on from node {at}")
+            arc = int(out[np.argmin(rest)])
+            found.append(arc)
+            at = int(self.stage.head[arc])
+        return np.array(found, dtype=np.int64)

@@ -1,0 +1,213 @@
+"""Heat as a limit on a mapping: blocks of kernels at operating points, and how long they must take to stay cool.
+
+The average power of a chip is the energy of one microbatch over the *period*, the time between two microbatches. The
+rise of temperature is linear in power (Fourier's law with constant conductivities). So for every tile of the
+floorplan, with chosen blocks ``c`` at levels ``l``::
+
+    sum over chosen blocks of load_cl  <=  budget * period        (kelvin seconds)
+
+is linear in the choice and in the period, and the period that a choice needs is known in closed form: the largest of
+its time and of all ``load / budget``. What is more than its time is idle time. Here are the arrays and that closed
+form; :mod:`dfopt.heat.bound` bounds the period of any choice, :mod:`dfopt.heat.period` finds the
+shortest.
+
+Suffixes: c blocks, l levels, k components of energy, i rows (tiles, and the whole stack for a limit on power),
+r pipeline ranks, s stages of the mapping.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.errors import Infeasible
+from dfopt.setting.tables import Floats, Ints
+
+__all__ = ["HeatChoice", "HeatProblem", "HeatRows", "HeatStage"]
+
+
+@dataclass(frozen=True)
+class HeatStage:
+    """Blocks of one stage of the mapping at every level, and the arcs whose paths are its partitionings.
+
+    Attributes
+    ----------
+    tail, head : int, shape (arcs,)
+        Nodes; a path leads from node 0 to node ``nodes - 1``.
+    block : int, shape (arcs,)
+        Block of an arc, -1 for a partition that stays empty.
+    step : int, shape (arcs,)
+        Ascending along every path: arcs of one step never follow each other.
+    nodes : int
+        Number of nodes.
+    seconds_cl : float, shape (blocks, levels)
+        Time of a block, once.
+    energy_ck : float, shape (blocks, components)
+        Joules of a block by component at nominal voltage, once.
+    """
+
+    tail: Ints
+    head: Ints
+    block: Ints
+    step: Ints
+    nodes: int
+    seconds_cl: Floats
+    energy_ck: Floats
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks."""
+        return len(self.energy_ck)
+
+
+@dataclass(frozen=True)
+class HeatRows:
+    """What the limits are made of.
+
+    Attributes
+    ----------
+    names : tuple of str
+        Of the rows, for people.
+    rise_rik : float, shape (ranks, rows, components)
+        Kelvin per watt of each component (1 for a row about power).
+    scale_lk : float, shape (levels, components)
+        Energy of a component at a level as a share of that at nominal voltage.
+    above_ril : float, shape (ranks, rows, levels)
+        Kelvin by which constant power at a level is above that of a resting chip.
+    budget_ri : float, shape (ranks, rows)
+        Kelvin that are left above a resting chip; infinite where there is no limit.
+    once_ri : float, shape (ranks, rows)
+        Kelvin seconds of a microbatch beside the stages: of what is sent to the next one.
+    """
+
+    names: tuple[str, ...]
+    rise_rik: Floats
+    scale_lk: Floats
+    above_ril: Floats
+    budget_ri: Floats
+    once_ri: Floats
+
+
+@dataclass(frozen=True)
+class HeatChoice:
+    """A path and levels for each stage: block and level of its partitions, in order; -1 for an empty one."""
+
+    arcs: tuple[Ints, ...]
+    levels: tuple[Ints, ...]
+
+
+@dataclass(frozen=True)
+class HeatProblem:
+    """Stages, how often each pipeline rank runs them, and the limits.
+
+    Attributes
+    ----------
+    stages : tuple of HeatStage
+        Stages of the mapping that have kernels.
+    runs_rs : float, shape (ranks, stages)
+        Evaluations of a stage by a rank, for one microbatch.
+    wait_r : float, shape (ranks,)
+        Seconds of a microbatch that a rank spends outside its stages: the hop to its neighbour.
+    floor : float
+        Seconds that the period has at least.
+    rows : HeatRows
+        The limits.
+
+    Raises
+    ------
+    Infeasible
+        If a resting chip alone is above a limit: no pause would help.
+    """
+
+    stages: tuple[HeatStage, ...]
+    runs_rs: Floats
+    wait_r: Floats
+    floor: float
+    rows: HeatRows
+
+    def __post_init__(self) -> None:
+        if not self.rows.budget_ri.size:
+            return
+        rank, row = np.unravel_index(int(np.argmin(self.rows.budget_ri)), self.rows.budget_ri.shape)
+        least = float(self.rows.budget_ri[rank, row])
+        if least <= 0:
+            raise Infeasible(
+                f"heat: {self.rows.names[row]} is {-least:.4g} above its limit while the chip rests, so no pause and no"
+                " lower frequency helps; levers: a better package, a cooler ambient, less leakage, background or idle"
+                " power, a higher limit"
+            )
+
+    def times(self, choice: HeatChoice) -> Floats:
+        """Seconds of one evaluation of every stage, shape (stages,)."""
+        found = [self.seconds_of(s, choice.arcs[s], choice.levels[s]) for s in range(len(self.stages))]
+        return np.array(found)
+
+    def seconds_of(self, number: int, arcs: Ints, levels: Ints) -> float:
+        """Seconds of one evaluation of a stage along a path."""
+        stage = self.stages[number]
+        block = stage.block[arcs]
+        real = block >= 0
+        return float(stage.seconds_cl[block[real], levels[real]].sum())
+
+    def loads(self, choice: HeatChoice) -> Floats:
+        """Kelvin seconds of one microbatch by rank and row, shape (ranks, rows)."""
+        return sum(
+            (
+                self.runs_rs[:, s, None] * self.load_of(s, choice.arcs[s], choice.levels[s])
+                for s in range(len(self.stages))
+            ),
+            self.rows.once_ri,
+        )
+
+    def load_of(self, number: int, arcs: Ints, levels: Ints) -> Floats:
+        """Kelvin seconds of one evaluation of a stage along a path, shape (ranks, rows)."""
+        stage, rows = self.stages[number], self.rows
+        block = stage.block[arcs]
+        real = block >= 0
+        block, levels = block[real], levels[real]
+        energy = (stage.energy_ck[block] * rows.scale_lk[levels]).sum(axis=0)
+        at_level = np.bincount(levels, weights=stage.seconds_cl[block, levels], minlength=len(rows.scale_lk))
+        load: Floats = rows.rise_rik @ energy + rows.above_ril @ at_level
+        return load
+
+    def busy(self, choice: HeatChoice) -> Floats:
+        """Seconds of one microbatch of every rank without idle time, shape (ranks,)."""
+        busy: Floats = self.runs_rs @ self.times(choice) + self.wait_r
+        return busy
+
+    def period(self, choice: HeatChoice) -> float:
+        """Least period in seconds under which a choice keeps every limit.
+
+        Examples
+        --------
+        One block of 1 s and 30 J, a row of 2 K/W and 40 K to spare: 1.5 s, half a second of them idle.
+
+        >>> once = np.array([0])
+        >>> stage = HeatStage(once, once + 1, once, once, 2, np.array([[1.0]]), np.array([[30.0]]))
+        >>> one = np.ones((1, 1))
+        >>> rows = HeatRows(("tile",), 2 * one[None], one, np.zeros((1, 1, 1)), 40 * one, 0 * one)
+        >>> problem = HeatProblem((stage,), one, np.zeros(1), 0.0, rows)
+        >>> problem.period(HeatChoice((once,), (once,)))
+        1.5
+        """
+        hottest = float((self.loads(choice) / self.rows.budget_ri).max(initial=0.0))
+        return max(self.floor, float(self.busy(choice).max()), hottest)
+
+    def prices(self, time_r: Floats, row_ri: Floats) -> tuple[Floats, ...]:
+        """What every block costs at every level, of each stage shape (blocks, levels).
+
+        Parameters
+        ----------
+        time_r, row_ri : float array
+            Prices of a second of each rank and of a kelvin second of each row.
+        """
+        rows = self.rows
+        found = []
+        for number, stage in enumerate(self.stages):
+            runs = self.runs_rs[:, number]
+            weight_ri = runs[:, None] * row_ri
+            second_l = float(runs @ time_r) + np.tensordot(weight_ri, rows.above_ril, axes=2)
+            joule_lk = np.tensordot(weight_ri, rows.rise_rik, axes=2) * rows.scale_lk
+            found.append(stage.energy_ck @ joule_lk.T + stage.seconds_cl * second_l)
+        return tuple(found)

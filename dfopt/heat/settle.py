@@ -1,0 +1,340 @@
+"""From heat problems to mappings that the judge finds cool enough: leakage, refresh rate and choice agree."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.documents.mapping import Clock, Mapping, Pause
+from dfopt.documents.physical import PhysicalScore
+from dfopt.documents.score import Score
+from dfopt.errors import Infeasible
+from dfopt.heat.blocks import KernelHeat, StageBlocks, chain_blocks
+from dfopt.heat.model import HeatModel, Operating, Rate
+from dfopt.heat.period import HeatAnswer
+from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
+from dfopt.judge import evaluate
+from dfopt.search.candidate import Prepared
+from dfopt.search.options import Options
+from dfopt.search.solved import mapping_of
+from dfopt.setting.tables import Floats, Ints
+
+TOO_HOT_K = 0.02  # above a limit: then it is solved again, with a margin
+_SETTLED_K = 0.02  # change of the tiles' temperatures from one round to the next
+_ROUNDS = 8
+_ZERO_C = 273.15
+_HEAT = {"logic", "dram", "power", "runaway", "convergence"}
+
+Choose = Callable[[HeatRows, bool], tuple[list[StageBlocks], HeatProblem, HeatAnswer]]
+
+
+@dataclass(frozen=True)
+class Settled:
+    """A mapping that keeps the limits, by the judge, and the last solve that led to it."""
+
+    mapping: Mapping
+    score: Score
+    answer: HeatAnswer
+    rate: Rate
+    rows: HeatRows
+    blocks: int
+    rounds: int
+
+    @property
+    def physical(self) -> PhysicalScore:
+        """What the judge says of it on its stack."""
+        return physical(self.score)
+
+
+def physical(score: Score) -> PhysicalScore:
+    """The part of a score that is about the stack."""
+    assert score.physical is not None  # judged with a stack
+    return score.physical
+
+
+def cool(score: Score) -> bool:
+    """Whether a mapping keeps the limits on heat and power; a full DRAM is another matter."""
+    return not _HEAT & set(physical(score).limits_broken)
+
+
+class HeatSettler:
+    """One plan with its sharding on a stack, and the loop between choice and temperature.
+
+    Parameters
+    ----------
+    ready : Prepared
+        The plan.
+    model : HeatModel
+        Its numbers on the stack.
+    options : Options
+        Gap, deadline, solver and seed.
+    """
+
+    def __init__(self, ready: Prepared, model: HeatModel, options: Options) -> None:
+        self.ready, self.model, self.options = ready, model, options
+        self._kernels: dict[tuple[int, float], KernelHeat] = {}
+        self.used = [number for number, stage in enumerate(ready.stages) if stage.tables is not None]
+        ranks = len(ready.pipeline)
+        self.runs_rs = np.zeros((ranks, len(self.used)))
+        for r, rank in enumerate(ready.pipeline):
+            for number, times in rank.runs:
+                if number in self.used:
+                    self.runs_rs[r, self.used.index(number)] = times
+        hops, hidden = np.array(ready.hops), ready.assumptions.overlap == "perfect"
+        pipelined = ready.plan.pp > 1
+        self.wait_r = hops if pipelined and not hidden else np.zeros(ranks)
+        self.floor = float(hops.max()) if pipelined and hidden else 0.0
+
+    # ------------------------------------------------------------ judge
+
+    def judge(self, mapping: Mapping, throttle: bool = False) -> Score:
+        """Score of a mapping on the stack; at its own clocks, unless it may be throttled."""
+        ready = self.ready
+        return evaluate(mapping, ready.graph, ready.system, ready.assumptions, self.model.stack, throttle=throttle)
+
+    def at_level(self, mapping: Mapping, level: int) -> Mapping:
+        """A mapping with all partitions at one level, without pauses."""
+        frequency = float(self.model.frequency_l[level])
+        places = sorted({(kernel.stage, kernel.partition) for kernel in mapping.kernels})
+        clocks = tuple(Clock(stage=s, partition=p, frequency=frequency) for s, p in places)
+        return mapping.model_copy(update={"clocks": clocks if frequency < 1 else None, "pauses": None})
+
+    def over(self, score: Score, rate: Rate) -> float:
+        """Kelvin above a limit on temperature, or above what the refresh rate allows; negative below them all."""
+        found, limits = physical(score), self.model.stack.limits
+        hot = [-np.inf]
+        if limits.logic is not None:
+            hot.append(found.logic_max_c + _ZERO_C - limits.logic)
+        if found.dram_max_c is not None:
+            if limits.dram is not None:
+                hot.append(found.dram_max_c + _ZERO_C - limits.dram)
+            if found.refresh_rate > rate.rate:
+                hot.append(max(found.dram_max_c + _ZERO_C - rate.below_k, TOO_HOT_K * 1.01))
+        return max(hot)
+
+    def operating(self, score: Score, voltage_r: Floats | None = None) -> Operating:
+        """Temperatures as judged, held at the limits: leakage is not of interest above them."""
+        tiles = np.array([[t.mean_c + _ZERO_C for t in chip.tiles] for chip in physical(score).chips])
+        return self.held(Operating(tiles, np.ones(len(tiles)) if voltage_r is None else voltage_r))
+
+    def held(self, where: Operating) -> Operating:
+        """An operating point with no temperature above the limits."""
+        stack = self.model.stack
+        drams = {die.name for die in stack.dram_dies}
+        highest = [stack.limits.dram if die in drams else stack.limits.logic for die, _ in stack.tiles]
+        given = [limit for limit in highest if limit is not None]
+        # without a limit of its own a die is taken to be no hotter than the highest one, or boiling water
+        other = max(given, default=_ZERO_C + 100.0)
+        most = np.array([other if limit is None else limit for limit in highest])
+        return Operating(np.minimum(where.tiles_k, most), where.voltage_r)
+
+    # ------------------------------------------------------------ blocks
+
+    def kernels(self, number: int, rate: float) -> KernelHeat:
+        """Joules and memory time of the kernels of a stage, looked up once."""
+        if (number, rate) not in self._kernels:
+            self._kernels[number, rate] = self.model.kernels(number, rate)
+        return self._kernels[number, rate]
+
+    def chain(self, mapping: Mapping, rate: float) -> list[StageBlocks]:
+        """The partitions of a mapping as the only blocks."""
+        found = []
+        for number in self.used:
+            stage = self.ready.stages[number]
+            assert stage.tables is not None
+            partition_k = self.partitions(mapping, number)
+            heat = self.kernels(number, rate)
+            found.append(chain_blocks(stage.tables, partition_k, self.model.frequency_l, heat, self.model.place))
+        return found
+
+    def partitions(self, mapping: Mapping, number: int) -> Ints:
+        """Partition of every kernel of a stage."""
+        where = {kernel.name: kernel.partition for kernel in mapping.kernels}
+        names = self.ready.sharded.names
+        return np.array([where[names[k]] for k in self.ready.stages[number].members.tolist()], dtype=np.int64)
+
+    def problem(self, blocks: list[StageBlocks], rows: HeatRows) -> HeatProblem:
+        """The heat problem over some blocks."""
+        stages = tuple(one.stage for one in blocks)
+        return HeatProblem(stages, self.runs_rs, self.wait_r, self.floor, rows)
+
+    def without_limits(self) -> HeatRows:
+        """No rows at all: heat is ignored."""
+        ranks, levels = len(self.runs_rs), len(self.model.frequency_l)
+        scale = self.model.scale()
+        none = np.zeros((ranks, 0))
+        return HeatRows((), np.zeros((ranks, 0, scale.shape[1])), scale, np.zeros((ranks, 0, levels)), none, none)
+
+    def starts(self, blocks: list[StageBlocks], mappings: list[Mapping]) -> list[HeatChoice]:
+        """The choices that these mappings are at every uniform level, and at their own clocks."""
+        found = []
+        for mapping in mappings:
+            clocks = {(one.stage, one.partition): one.frequency for one in mapping.clocks or ()}
+            level_of = {float(f): level for level, f in enumerate(self.model.frequency_l)}
+            own: list[int | None] = [None, *range(len(self.model.frequency_l))]
+            for level in own:
+                paths = []
+                for number, one in zip(self.used, blocks, strict=True):
+                    partition_k = self.partitions(mapping, number)
+                    level_k = np.array([level_of.get(clocks.get((number, p), 1.0), 0) for p in partition_k.tolist()])
+                    paths.append(one.choice_of(partition_k, level_k if level is None else np.full_like(level_k, level)))
+                found.append(HeatChoice(tuple(arcs for arcs, _ in paths), tuple(levels for _, levels in paths)))
+        return found
+
+    # ------------------------------------------------------------ mapping
+
+    def mapping(self, blocks: list[StageBlocks], problem: HeatProblem, choice: HeatChoice, period_s: float) -> Mapping:
+        """The mapping of a choice, with clocks and the pause that makes its period."""
+        ready = self.ready
+        count = len(ready.sharded.names)
+        partition_k, level_k = np.zeros(count, np.int64), np.zeros(count, np.int64)
+        for s, number in enumerate(self.used):
+            members = ready.stages[number].members
+            partition_k[members], level_k[members] = blocks[s].partition_of(choice, s)
+        places = {(int(ready.stage_k[k]), int(partition_k[k])): int(level_k[k]) for k in range(count)}
+        clocks = tuple(
+            Clock(stage=stage, partition=partition, frequency=float(self.model.frequency_l[level]))
+            for (stage, partition), level in sorted(places.items())
+            if level > 0
+        )
+        pauses = self._pauses(problem, choice, period_s)
+        return mapping_of(ready, partition_k).model_copy(update={"clocks": clocks or None, "pauses": pauses or None})
+
+    def _pauses(self, problem: HeatProblem, choice: HeatChoice, period_s: float) -> tuple[Pause, ...]:
+        """One stage waits: of the slowest rank, one that no other rank runs if there is such a stage."""
+        busy = problem.busy(choice)
+        slowest = int(np.argmax(busy))
+        idle = period_s - float(busy[slowest])
+        if period_s <= problem.floor * (1 + 1e-12) or idle <= 1e-12 * period_s:
+            return ()
+        mine = np.flatnonzero(self.runs_rs[slowest] > 0)
+        alone = [s for s in mine.tolist() if (self.runs_rs[:, s] > 0).sum() == 1]
+        stage = (alone or mine.tolist())[0]
+        return (Pause(stage=self.used[stage], time=idle / float(self.runs_rs[slowest, stage])),)
+
+    def voltage(self, problem: HeatProblem, choice: HeatChoice, period_s: float) -> Floats:
+        """Mean voltage of the logic over time, by rank; at rest it is that of the lowest level."""
+        level = self.model.voltage_l
+        more = np.zeros(len(self.runs_rs))
+        for s, stage in enumerate(problem.stages):
+            block = stage.block[choice.arcs[s]]
+            real = block >= 0
+            levels = choice.levels[s][real]
+            gained = stage.seconds_cl[block[real], levels] @ (level[levels] - level[-1])
+            more += self.runs_rs[:, s] * float(gained)
+        found: Floats = level[-1] + more / period_s
+        return found
+
+    # ------------------------------------------------------------ the loop
+
+    def settle(self, rate: Rate, where: Operating, choose: Choose) -> Settled | None:
+        """Choose, judge, and choose again with the temperatures that came out, until both agree.
+
+        Parameters
+        ----------
+        rate : Rate
+            The refresh rate to stay at.
+        where : Operating
+            Temperatures to begin with.
+        choose : callable
+            From rows to blocks, a problem over them and the answer; its second argument says whether it will do.
+
+        Returns
+        -------
+        Settled or None
+            The fastest mapping that the judge found cool enough; None if there was none.
+        """
+        best: Settled | None = None
+        margin, final = 0.0, False
+        for rounds in range(1, _ROUNDS + 1):
+            rows = self.model.rows(where, rate, margin)
+            blocks, problem, answer = choose(rows, final)
+            mapping = self.mapping(blocks, problem, answer.choice, answer.period_s)
+            score = self.judge(mapping)
+            after, over = self.model.settled(problem, answer.choice, answer.period_s, rate)
+            after = self.held(after)
+            if physical(score).refresh_rate > rate.rate:
+                over = max(over, self._before(mapping, rate))
+            moved = float(np.abs(after.tiles_k - where.tiles_k).max())
+            kept = self.over(score, rate) <= TOO_HOT_K and cool(score)
+            if kept:
+                found = Settled(mapping, score, answer, rate, rows, sum(len(one.member) for one in blocks), rounds)
+                if best is None or found.physical.step_time_s <= best.physical.step_time_s or final:
+                    best = found
+            elif moved <= 5 * _SETTLED_K or rounds > _ROUNDS // 2:
+                margin += max(over, TOO_HOT_K) if np.isfinite(over) else TOO_HOT_K
+            if final and kept and moved <= 5 * _SETTLED_K:
+                break
+            if best is not None and time.perf_counter() > self.options.deadline:
+                break
+            final = moved <= 5 * _SETTLED_K
+            where = after
+        return best
+
+    def _before(self, mapping: Mapping, rate: Rate) -> float:
+        """Kelvin above what a refresh rate allows, of a mapping while its DRAM is refreshed less often.
+
+        The judge raises rates from the slowest on. While the memory is faster the chip is hotter, and a rate that
+        would do may be passed over.
+        """
+        over = -np.inf
+        pauses = {pause.stage: pause.time for pause in mapping.pauses or ()}
+        for lower in self.model.rates:
+            if lower.rate >= rate.rate:
+                break
+            blocks = self.chain(mapping, lower.rate)
+            problem = self.problem(blocks, self.without_limits())
+            choice = self.starts(blocks, [mapping])[0]
+            idle = self.runs_rs @ np.array([pauses.get(number, 0.0) for number in self.used])
+            period = max(self.floor, float((problem.busy(choice) + idle).max()))
+            over = max(over, self.model.settled(problem, choice, period, Rate(lower.rate, rate.below_k))[1])
+        return over
+
+    def fixed(self, blocks: list[StageBlocks], choice: HeatChoice) -> Choose:
+        """Keep a choice, and only wait as long as it needs to."""
+
+        def choose(rows: HeatRows, final: bool) -> tuple[list[StageBlocks], HeatProblem, HeatAnswer]:
+            problem = self.problem(blocks, rows)
+            period = problem.period(choice)
+            demand = (problem.loads(choice) / rows.budget_ri).astype(np.float64)
+            none = np.zeros_like(rows.budget_ri)
+            return blocks, problem, HeatAnswer(choice, period, 0.0, problem.busy(choice), demand, none, None, 0, "")
+
+        return choose
+
+    # ------------------------------------------------------------ throttling
+
+    def throttled(self, mapping: Mapping) -> tuple[Mapping, Score]:
+        """The same partitions at the highest uniform level that keeps the limits, with pauses if none does.
+
+        Raises
+        ------
+        Infeasible
+            If even a chip that hardly works is too hot.
+        """
+        scores = []
+        for level in range(len(self.model.frequency_l)):
+            slowed = self.at_level(mapping, level)
+            scores.append(self.judge(slowed))
+            if cool(scores[-1]):
+                return slowed, scores[-1]
+        refused: Infeasible | None = None
+        best: Settled | None = None
+        for rate in self.model.rates:
+            blocks = self.chain(mapping, rate.rate)
+            choice = self.starts(blocks, [mapping])[-1]  # at the lowest level
+            try:
+                found = self.settle(rate, self.operating(scores[-1]), self.fixed(blocks, choice))
+            except Infeasible as error:
+                refused = error
+                continue
+            if found is not None and (best is None or found.physical.step_time_s < best.physical.step_time_s):
+                best = found
+        if best is not None:
+            return best.mapping, best.score
+        if refused is None:
+            refused = Infeasible("heat: no pause was found under which the throttled mapping keeps its limits")
+        raise refused

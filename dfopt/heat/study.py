@@ -1,0 +1,275 @@
+"""Three answers to heat for one plan and sharding: worked out, judged, and put into a report."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
+
+from dfopt.documents.graph import Graph
+from dfopt.documents.heat import HeatAnswer, HeatName, HeatProof, HeatReport, ShadowPrice, SlowedPartition
+from dfopt.documents.mapping import Mapping
+from dfopt.documents.score import Score
+from dfopt.documents.system import System
+from dfopt.errors import Infeasible, PlanError
+from dfopt.heat.model import HeatModel, Operating, Rate
+from dfopt.heat.pool import BlockPool
+from dfopt.heat.settle import HeatSettler, Settled, physical
+from dfopt.physics.pipeline import step_time
+from dfopt.search.candidate import prepare_mapping
+from dfopt.search.options import Options
+
+_SAME = 1e-6
+_BINDS = 1e-4  # relative: a row that asks for nearly the whole period
+_ZERO_C = 273.15
+
+
+@dataclass(frozen=True)
+class Judged:
+    """A mapping with its score on the stack."""
+
+    mapping: Mapping
+    score: Score
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step on the stack."""
+        return physical(self.score).step_time_s
+
+
+class Study:
+    """Three answers for one mapping's plan and sharding; they are worked out when they are asked for.
+
+    Parameters
+    ----------
+    graph, system : Graph, System
+        What runs where; the system has a stack.
+    mapping : Mapping
+        Of the plan and the sharding in question.
+    options : Options
+        As of the search that found it.
+    """
+
+    def __init__(self, graph: Graph, system: System, mapping: Mapping, options: Options) -> None:
+        assert system.stack is not None
+        self.began = time.perf_counter()
+        self.stack = system.stack
+        self.options = replace(options, progress=None)
+        self.ready = prepare_mapping(graph, system, mapping, self.options)
+        self.settler = HeatSettler(self.ready, HeatModel(self.ready, self.stack), self.options)
+        given = mapping.model_copy(update={"clocks": None, "pauses": None})
+        self.known = self._judged(given)
+        self.why = ""
+        self.pools: dict[float, BlockPool] = {}
+        self.starts = [given]
+        first = self.settler.throttled(given)
+        self.ignore, self.throttle = self.known, Judged(*first)
+        try:
+            self._without_heat(physical(first[1]).refresh_rate)
+        except PlanError as error:
+            self.why = str(error)
+        if self.ignore is not self.known:
+            self.throttle = Judged(*self.settler.throttled(self.ignore.mapping))
+            self.starts = [self.ignore.mapping, given]
+            for pool in self.pools.values():
+                pool.add(self.ignore.mapping)
+                pool.mappings = self.starts
+
+    def _judged(self, mapping: Mapping) -> Judged:
+        return Judged(mapping, self.settler.judge(mapping))
+
+    def _pool(self, rate: float) -> BlockPool:
+        if rate not in self.pools:
+            self.pools[rate] = BlockPool(self.settler, rate, list(self.starts))
+        return self.pools[rate]
+
+    def _without_heat(self, rate: float) -> None:
+        """Choose partitions anew for the memory's effective bandwidth, with nominal clocks."""
+        settler = self.settler
+        blocks, problem, answer = self._pool(rate).choose(settler.without_limits(), True)
+        nominal = tuple(np.zeros_like(levels) for levels in answer.choice.levels)
+        choice = replace(answer.choice, levels=nominal)
+        found = self._judged(settler.mapping(blocks, problem, choice, problem.period(choice)))
+        if found.step_s < self.ignore.step_s * (1 - 1e-9):
+            self.ignore = found
+
+    def aware(self) -> Settled:
+        """The heat-aware mapping: over all refresh rates that the DRAM may have.
+
+        Raises
+        ------
+        PlanError
+            If the blocks of kernels cannot be listed.
+        Infeasible
+            If no mapping keeps the limits.
+        """
+        best: Settled | None = None
+        refused: Infeasible | None = None
+        begin = self.settler.operating(self.throttle.score)
+        rates = self.settler.model.rates
+        own = physical(self.throttle.score).refresh_rate
+        for rate in sorted(rates, key=lambda one: one.rate != own):  # where the throttled mapping is, a good start is
+            pool = self._pool(rate.rate)
+            try:
+                if best is not None and self._slower(pool, rate, begin, best):
+                    continue
+                found = self.settler.settle(rate, begin, pool.choose)
+            except Infeasible as error:
+                refused = error
+                continue
+            if found is not None and (best is None or found.physical.step_time_s < best.physical.step_time_s):
+                best = found
+        if best is None:
+            raise refused or Infeasible("heat: no mapping was found that keeps the limits")
+        return best
+
+    def _slower(self, pool: BlockPool, rate: Rate, where: Operating, best: Settled) -> bool:
+        """Whether no choice at another refresh rate is faster than the best mapping, with leakage as at ``where``."""
+        beat = best.physical.interval_s * (1 - _SAME)
+        _, _, answer = pool.choose(self.settler.model.rows(where, rate), True, beat)
+        return answer.bound_s >= beat * (1 - _SAME)
+
+    # ------------------------------------------------------------ report
+
+    def report(self, finite_difference: bool) -> HeatReport:
+        """All three answers, the proof, and what a kelvin is worth."""
+        stack, ready = self.stack, self.ready
+        answers = [
+            self._answer("ignore", self.ignore.mapping, self.ignore.score),
+            self._answer("throttle", self.throttle.mapping, self.throttle.score),
+        ]
+        proof, price, note = None, None, self.why
+        slowed: tuple[SlowedPartition, ...] = ()
+        if not note:
+            try:
+                found = self.aware()
+            except PlanError as error:
+                note = str(error)
+            else:
+                mapping, score = self.best_of(found)
+                answers.append(self._answer("aware", mapping, score))
+                proof = self.proof(found)
+                price = self._price(found, finite_difference)
+                slowed = slowed_partitions(mapping)
+                if mapping is not found.mapping:
+                    note = "no choice of partitions and levels is faster than the throttled mapping"
+        limits = stack.limits
+        return HeatReport(
+            graph=ready.graph.name,
+            system=ready.system.name,
+            stack=stack.name,
+            plan=ready.plan.label,
+            limit_logic_c=None if limits.logic is None else limits.logic - _ZERO_C,
+            limit_dram_c=None if limits.dram is None else limits.dram - _ZERO_C,
+            limit_power_w=limits.power,
+            answers=tuple(answers),
+            proof=proof,
+            price=price,
+            slowed=slowed,
+            note=note,
+        )
+
+    def best_of(self, found: Settled) -> tuple[Mapping, Score]:
+        """The heat-aware mapping, or the throttled one should the judge find that faster: never worse."""
+        if found.physical.step_time_s <= self.throttle.step_s:
+            return found.mapping, found.score
+        return self.throttle.mapping, self.throttle.score
+
+    def _answer(self, name: HeatName, mapping: Mapping, score: Score) -> HeatAnswer:
+        seen = physical(score)
+        runs: dict[int, int] = {}
+        for rank in self.ready.pipeline:
+            for number, times in rank.runs:
+                runs[number] = max(times, runs.get(number, 0))
+        clocks = [clock.frequency for clock in mapping.clocks or ()]
+        return HeatAnswer(
+            name=name,
+            mapping=mapping,
+            step_time_s=seen.step_time_s,
+            interval_s=seen.interval_s,
+            pause_s=sum(pause.time * runs.get(pause.stage, 0) for pause in mapping.pauses or ()),
+            lowest_frequency=min(clocks, default=1.0),
+            partitions=len({(kernel.stage, kernel.partition) for kernel in mapping.kernels}),
+            logic_max_c=seen.logic_max_c,
+            dram_max_c=seen.dram_max_c,
+            refresh_rate=seen.refresh_rate,
+            power_w=seen.power_w,
+            energy_per_step_j=seen.energy_per_step_j,
+            keeps_limits=seen.keeps_limits,
+            violations=seen.violations,
+        )
+
+    def proof(self, found: Settled) -> HeatProof:
+        answer = found.answer
+        status: Literal["optimal", "gap_reached", "limit_with_solution"] = "optimal"
+        if not answer.proven:
+            status = "gap_reached" if answer.gap <= self.options.gap else "limit_with_solution"
+        return HeatProof(
+            status=status,
+            bound_s=answer.bound_s,
+            interval_s=answer.period_s,
+            gap=0.0 if answer.proven else answer.gap,
+            blocks=found.blocks,
+            levels=len(self.stack.levels),
+            columns=answer.columns,
+            rounds=found.rounds,
+            seconds=time.perf_counter() - self.began,
+            note=answer.note,
+        )
+
+    def _price(self, found: Settled, finite_difference: bool) -> ShadowPrice:
+        answer, names = found.answer, found.rows.names
+        unit = step_time(self.ready.plan, self.ready.assumptions, 1.0).total
+        by_row = answer.price_ri.sum(axis=0) * unit
+        logic = self.stack.logic_die.name
+        kind = ["power" if "power of the stack" in n else "logic" if f" die {logic}," in n else "dram" for n in names]
+        sums = {one: float(sum(p for p, k in zip(by_row, kind, strict=True) if k == one)) for one in set(kind)}
+        asked = answer.demand_ri.max(axis=0) if len(names) else np.zeros(0)
+        binding = [row for row in np.argsort(-by_row, kind="stable").tolist() if by_row[row] > 0]
+        binding += [
+            row for row in np.flatnonzero(asked >= answer.period_s * (1 - _BINDS)).tolist() if row not in binding
+        ]
+        gained = None
+        if finite_difference:
+            gained = self._one_kelvin(found)
+        return ShadowPrice(
+            lp_logic_s_per_k=sums.get("logic", 0.0),
+            lp_dram_s_per_k=sums.get("dram", 0.0),
+            lp_power_s_per_w=sums.get("power", 0.0),
+            one_kelvin_more_s=gained,
+            binding=tuple(names[row].split(",")[0] + "," + names[row].split(",")[1] for row in binding[:8]),
+        )
+
+    def _one_kelvin(self, found: Settled) -> float | None:
+        """Step time that limits 1 K higher save, at the same leakage and refresh rate; the refresh moves with them."""
+        rows = found.rows
+        kelvin = np.array([0.0 if "power of the stack" in name else 1.0 for name in rows.names])
+        warmer = replace(rows, budget_ri=rows.budget_ri + kelvin)
+        pool = self._pool(found.rate.rate)
+        pool.add(found.mapping)
+        pool.mappings = [found.mapping, *self.starts]
+        _, _, again = pool.choose(warmer, True)
+        if again.gap > max(self.options.gap, _SAME):
+            return None  # the time ran out: a bad answer would say that a kelvin is worth nothing
+        unit = step_time(self.ready.plan, self.ready.assumptions, 1.0).total
+        return max(0.0, (found.answer.period_s - again.period_s) * unit)
+
+
+def slowed_partitions(mapping: Mapping) -> tuple[SlowedPartition, ...]:
+    """Partitions below the nominal frequency, with their kernels."""
+    return tuple(
+        SlowedPartition(
+            stage=clock.stage,
+            partition=clock.partition,
+            frequency=clock.frequency,
+            kernels=tuple(
+                kernel.name
+                for kernel in mapping.kernels
+                if (kernel.stage, kernel.partition) == (clock.stage, clock.partition)
+            ),
+        )
+        for clock in mapping.clocks or ()
+        if clock.frequency < 1
+    )

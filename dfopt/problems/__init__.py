@@ -1,1 +1,0 @@
-"""The optimisation problems: plans, priced tables, the inter-chip and the intra-chip MILP."""

@@ -1,0 +1,115 @@
+"""The MILPs behind a result, as files that other solvers read."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+
+from dfopt.documents.result import Result
+from dfopt.fusion.assignment import Assignment
+from dfopt.fusion.columns import Columns
+from dfopt.fusion.lattice import ShortestPath
+from dfopt.milp import Model, write_model
+from dfopt.search.candidate import Prepared, Stage, default_p_max, prepare, with_starts
+from dfopt.search.options import Options
+from dfopt.sharding import interchip
+
+_NEAR = 1.1  # blocks of mappings up to 10 % slower than the start are in the model; more would only make it large
+
+__all__ = ["dump_models", "models"]
+
+
+def dump_models(result: Result, path: str | Path) -> list[Path]:
+    """Write the MILPs of the best plan of a result: the fusion as ``path``, the sharding beside it.
+
+    Parameters
+    ----------
+    result : Result
+        As :func:`optimize` returned it, or loaded from a file.
+    path : path-like
+        Ends in ``.mps`` or ``.lp``. The inter-chip problem goes to ``NAME.interchip.SUFFIX``, a fusion of a further
+        pipeline stage to ``NAME.stage1.SUFFIX`` and so on; of a repeated graph ``stage1`` is what runs before the
+        first layer, ``stage2`` what runs after the last.
+
+    Returns
+    -------
+    list of Path
+        Files written.
+
+    Raises
+    ------
+    DocumentError
+        If the name ends otherwise or a file cannot be written.
+
+    Examples
+    --------
+    >>> import tempfile, dfopt as df
+    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     [file.name for file in dump_models(result, f"{folder}/model.lp")]
+    ['model.interchip.lp', 'model.lp']
+    """
+    path = Path(path)
+    written = []
+    for name, model in models(result):
+        part = {"intrachip-0": ""}.get(name, "." + name.replace("intrachip-", "stage"))
+        file = path.with_name(f"{path.stem}{part}{path.suffix}")
+        write_model(model, file)
+        written.append(file)
+    return written
+
+
+def models(result: Result) -> Iterator[tuple[str, Model]]:
+    """Name and model of every MILP of the best plan: ``interchip``, ``intrachip-0`` and so on.
+
+    A fusion is written in the form in which it was solved; where blocks were generated on demand, as the
+    paper's matrices, because there is no list of all blocks.
+    """
+    asked = result.request
+    forms = {
+        solve.stage: solve.formulation
+        for record in result.plans
+        if record.plan == result.plan and record.step_time_s is not None
+        for solve in record.solves
+        if solve.problem == "intrachip"
+    }
+    options = Options(
+        request=asked,
+        assumptions=result.assumptions,
+        p_max=asked.p_max,
+        formulation="assignment" if "assignment" in forms.values() else "auto",
+        gap=0.0,
+        deadline=np.inf,
+        pin_sharding=asked.pin_sharding,
+        pin_partition=asked.pin_partition,
+        progress=None,
+        seed=0,
+    )
+    tables = interchip.build(result.graph, result.system, result.plan, result.assumptions, asked.pin_sharding)
+    yield "interchip", interchip.formulate(tables, result.assumptions)
+    for ready in prepare(result.graph, result.system, result.plan, options):
+        if ready.sharded.tile_count == result.mapping.tile_count:
+            yield from _fusions(with_starts(ready))
+            return
+
+
+def _fusions(ready: Prepared) -> Iterator[tuple[str, Model]]:
+    for number, stage in enumerate(ready.stages):
+        if stage.tables is not None and stage.limits is not None and stage.tables.chip.fused:
+            yield f"intrachip-{number}", _fusion(stage)
+
+
+def _fusion(stage: Stage) -> Model:
+    assert stage.tables is not None and stage.limits is not None
+    if stage.lattice is not None:
+        search = ShortestPath(stage.tables, stage.limits, stage.lattice, stage.best_known * _NEAR)
+        search.run(None)
+        return Columns(search).model
+    limits = stage.limits
+    if limits.p_max >= stage.tables.kernels:  # any number: as many as a good mapping could use
+        most = default_p_max(stage.tables, limits.forward_backward)
+        limits = replace(limits, p_max=max(most, 1 + max((p for _, p in limits.pins), default=0)))
+    return Assignment(stage.tables, limits).model

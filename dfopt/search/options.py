@@ -1,0 +1,113 @@
+"""What a search was asked for, and how it reports while it runs."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import numpy as np
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import Request, Result, SolveRecord
+from dfopt.fusion.certificates import Certificate
+from dfopt.milp import Solution, TracePoint
+
+Formulation = Literal["auto", "assignment", "columns"]
+Heat = Literal["ignore", "aware"]
+
+
+@dataclass(frozen=True)
+class Progress:
+    """What a progress callback receives while a solve runs: seconds per layer and microbatch for objectives."""
+
+    plan: str
+    problem: str
+    seconds: float
+    incumbent: float
+    bound: float
+
+
+@dataclass(frozen=True)
+class Options:
+    """What the caller asked for; see :func:`optimize`."""
+
+    request: Request
+    assumptions: Assumptions
+    p_max: int | None
+    formulation: Formulation
+    gap: float
+    deadline: float
+    pin_sharding: dict[str, Sharding]
+    pin_partition: dict[str, int]
+    progress: Callable[[Progress], None] | None
+    seed: int
+    solver: str = "highs"
+    top: int = 1
+
+    @classmethod
+    def for_result(cls, result: Result, gap: float, deadline: float, solver: str, seed: int) -> Self:
+        """What a result was asked for, to go on from its mapping: its sharding is given and none is chosen."""
+        return cls(
+            request=result.request,
+            assumptions=result.assumptions,
+            p_max=result.request.p_max,
+            formulation="auto",
+            gap=gap,
+            deadline=deadline,
+            pin_sharding={},
+            pin_partition=dict(result.request.pin_partition),
+            progress=None,
+            seed=seed,
+            solver=solver,
+        )
+
+    def left(self) -> float:
+        """Seconds until the deadline, at least a little so that a start is always returned."""
+        return max(self.deadline - time.perf_counter(), 0.05)
+
+
+def reporter(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint], None] | None:
+    """Callback of one solve that passes its trace on under the plan's and the problem's name."""
+    if options.progress is None:
+        return None
+    callback = options.progress
+    return lambda point: callback(Progress(plan.label, problem, point.seconds, point.objective, point.bound))
+
+
+def record_of(
+    problem: str,
+    stage: int,
+    formulation: str,
+    solution: Solution,
+    objective: float | None,
+    bound: float,
+    note: str,
+    certificate: Certificate | None = None,
+) -> SolveRecord:
+    """What a result keeps of a solve; objective and bound in the units of the problem, not of its scaled model."""
+
+    def finite(value: float) -> float | None:
+        return float(value) if np.isfinite(value) else None
+
+    return SolveRecord(
+        problem="interchip" if problem == "interchip" else "intrachip",
+        stage=stage,
+        formulation=formulation,
+        termination=solution.termination.value,
+        objective=objective,
+        bound=bound,
+        gap=finite(solution.gap),
+        seconds=solution.seconds,
+        nodes=solution.nodes,
+        rows=solution.rows,
+        columns=solution.columns,
+        nonzeros=solution.nonzeros,
+        trace=tuple((p.seconds, finite(p.objective), finite(p.bound)) for p in solution.trace),
+        note=note,
+        kernel_prices=() if certificate is None else tuple(certificate.price_k.tolist()),
+        partition_price=0.0 if certificate is None else certificate.partition,
+    )

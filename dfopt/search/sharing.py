@@ -1,0 +1,142 @@
+"""What one chip does, shared by all plans that give it the same work.
+
+Under a folded graph the pipeline and data-parallel degrees change how often a layer runs, what a stage holds in
+DRAM and what it sends to its neighbours, but not the layer itself, nor what runs before the first layer or after the
+last. Its sharding, prices, start and fusion are worked out once for all plans with the same tensor-parallel dims.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Hashable
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import SolveRecord
+from dfopt.fusion import intrachip
+from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.downsets import Lattice
+from dfopt.fusion.intrachip import CutOff, IntraChipLimits, IntraChipMapping, closed_form
+from dfopt.milp import TracePoint
+from dfopt.search.options import Options
+from dfopt.setting.tables import ShardedGraph
+
+Ints = NDArray[np.int64]
+
+
+@dataclass
+class StageWork:
+    """One distinct stage: its priced kernels, and the best fusion and bound found for it so far."""
+
+    tables: StageTables
+    lattice: Lattice | None
+    start: Ints | None = None
+    start_s: float = np.inf
+    start_bytes: float = np.inf  # DRAM alive between its partitions; infinite while there is no start
+    found: IntraChipMapping | None = None
+    found_bytes: float = np.inf
+    low_s: float = 0.0  # proven: no fusion is faster, whatever DRAM is left
+
+
+@dataclass
+class ChipWork:
+    """Sharding and stages of all plans with one :func:`work_key`."""
+
+    plan: Plan  # the first of them
+    sharding: dict[str, Sharding]
+    stage: dict[str, int]
+    record: SolveRecord
+    sharded: ShardedGraph
+    tiled: dict[int, ShardedGraph] = field(default_factory=dict)
+    stages: dict[tuple[int, int], StageWork] = field(default_factory=dict)  # (tile count, stage)
+    lattices: dict[int, Lattice | None] = field(default_factory=dict)  # no price changes them
+
+
+Memo = dict[Hashable, ChipWork]
+
+
+def work_key(graph: Graph, plan: Plan, assumptions: Assumptions) -> Hashable:
+    """Equal for plans that give a chip the same kernels at the same prices."""
+    if graph.repeat == 1 and plan.pp > 1:
+        return plan
+    groups = {one.over for kernel in graph.kernels for one in kernel.communications}
+    of_copies: Hashable = ()
+    if assumptions.gradients == "dfmodel" and graph.trains:  # its all-reduce is part of every microbatch
+        of_copies = (plan.dp, plan.dp_dims, plan.microbatches)
+    elif groups & {"dp", "all"}:
+        of_copies = (plan.dp, plan.dp_dims)
+    return plan.tp, plan.tp_dims, of_copies
+
+
+def remember_start(work: StageWork, limits: IntraChipLimits) -> None:
+    """Find a feasible start, unless the one that is known will do."""
+    if work.start is not None and work.start_bytes <= limits.dram_left:
+        return
+    start = intrachip.greedy(work.tables, limits)
+    if start is not None:
+        work.start, work.start_s = start, intrachip.objective(work.tables, start, limits.p_max)
+        work.start_bytes = _alive(work, limits, start)
+
+
+def fuse(
+    work: StageWork,
+    limits: IntraChipLimits,
+    options: Options,
+    cutoff: float | None,
+    start: Ints | None,
+    progress: Callable[[TracePoint], None] | None,
+) -> IntraChipMapping:
+    """The best fusion of a stage, from another plan where its answer holds for this one too.
+
+    A fusion that is best with more DRAM left, and does with less, is best with less. So the DRAM limit is left out
+    at first, and put back only if the answer breaks it.
+
+    Raises
+    ------
+    CutOff
+        No fusion is faster than the cutoff.
+    Infeasible, NoSolution
+        See :func:`dfopt.fusion.intrachip.optimize_intrachip`.
+    """
+    if cutoff is not None and work.low_s >= cutoff:
+        raise CutOff(cutoff, closed_form(cutoff, 0.0, "shown under another plan with the same layer"), None)
+    known = work.found
+    if known is not None and work.found_bytes <= limits.dram_left:
+        return replace(known, solution=replace(known.solution, seconds=0.0, trace=()), note="as under another plan")
+
+    def solve(under: IntraChipLimits, least: float | None) -> IntraChipMapping:
+        return intrachip.optimize_intrachip(
+            work.tables,
+            under,
+            gap=options.gap,
+            time_limit=options.left(),
+            lattice=work.lattice,
+            formulation=options.formulation,
+            solver=options.solver,
+            start=start,
+            cutoff=least,
+            progress=progress,
+            seed=options.seed,
+        )
+
+    relaxed = replace(limits, dram_left=np.inf)
+    if known is None:
+        try:
+            known = solve(relaxed, cutoff)
+        except CutOff as proof:
+            work.low_s = max(work.low_s, proof.seconds)
+            raise
+        work.found, work.found_bytes = known, _alive(work, limits, known.partition_k)
+        work.low_s = max(work.low_s, known.bound)
+    if work.found_bytes <= limits.dram_left:
+        return known
+    return solve(limits, cutoff)
+
+
+def _alive(work: StageWork, limits: IntraChipLimits, partition_k: Ints) -> float:
+    return float(intrachip.alive_bytes(work.tables, limits, partition_k).max(initial=0.0))

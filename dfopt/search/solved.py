@@ -1,0 +1,162 @@
+"""One plan fused: the partitions of every stage, then the judge."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import PlanRecord, SolveRecord
+from dfopt.documents.score import Score
+from dfopt.errors import ScoreMismatch
+from dfopt.fusion import intrachip
+from dfopt.fusion.blocks import tiles_of
+from dfopt.judge import evaluate
+from dfopt.milp import Termination
+from dfopt.search.candidate import Prepared
+from dfopt.search.options import Options, record_of, reporter
+from dfopt.search.sharing import fuse
+
+Ints = NDArray[np.int64]
+_AGREE = 1e-6
+
+
+@dataclass(frozen=True)
+class Solved:
+    """One plan solved: its mapping, judged score (as the search leaves it, without heat) and records."""
+
+    graph: Graph
+    plan: Plan
+    mapping: Mapping
+    score: Score
+    bound_s: float
+    records: tuple[SolveRecord, ...]
+    p_max: int
+    interrupted: bool
+    limited: bool
+
+
+def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | PlanRecord:
+    """Fuse the kernels of every stage, then let the judge score the mapping.
+
+    Returns
+    -------
+    Solved or PlanRecord
+        A record when it is proven that the plan, under its sharding, cannot beat the incumbent.
+
+    Raises
+    ------
+    Infeasible, NoSolution, ScoreMismatch
+        See :mod:`dfopt.errors`.
+    """
+    assumptions, plan = options.assumptions, ready.plan
+    records = [ready.record]
+    floor = ready.floor()
+    if floor >= incumbent * (1 - 1e-12):
+        return _pruned(ready, floor, records)
+    partition_k = np.zeros(len(ready.sharded.names), dtype=np.int64)
+    times, lows, p_used = [0.0] * len(ready.stages), [stage.floor for stage in ready.stages], 1
+    for number, stage in enumerate(ready.stages):
+        if stage.work is None or stage.limits is None:
+            continue
+        p_used = max(p_used, stage.limits.p_max)
+        if ready.step_of(lows) >= incumbent * (1 - 1e-12):  # with what the stages so far are shown to take
+            return _pruned(ready, incumbent, records)
+        try:
+            found = fuse(
+                stage.work,
+                stage.limits,
+                options,
+                ready.cutoff(number, incumbent, lows),
+                stage.start,
+                reporter(options, plan, f"intrachip stage {number}"),
+            )
+        except intrachip.CutOff as proof:
+            note = f"slower than the best; {proof.solution.message}".removesuffix("; ")
+            form = "assignment" if options.formulation == "assignment" else "columns"
+            record = record_of("intrachip", number, form, proof.solution, None, proof.seconds, note, proof.certificate)
+            records.append(record)
+            return _pruned(ready, incumbent, records)
+        keep = assumptions.forward_backward == "halves"  # there an empty partition in the middle has a meaning
+        partition_k[stage.members] = found.partition_k if keep else _compress(found.partition_k)
+        times[number], lows[number] = found.objective, max(found.bound, stage.floor)
+        records.append(
+            record_of(
+                "intrachip",
+                number,
+                found.formulation,
+                found.solution,
+                found.objective,
+                found.bound,
+                found.note,
+                found.certificate,
+            )
+        )
+    mapping = mapping_of(ready, partition_k)
+    # Plans are ranked without heat; what the result holds is judged on its stack once the best is known.
+    score = evaluate(mapping, ready.graph, ready.system, assumptions, physical=False)
+    expected = ready.step_of(times)
+    if abs(score.step_time_s - expected) > _AGREE * max(expected, 1e-30):
+        raise ScoreMismatch("step_time_s", expected, score.step_time_s)
+    if score.violations:
+        raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))
+    ended = {record.termination for record in records}
+    return Solved(
+        graph=ready.graph,
+        plan=plan,
+        mapping=mapping,
+        score=score,
+        bound_s=ready.step_of(lows),
+        records=tuple(records),
+        p_max=p_used,
+        interrupted=Termination.INTERRUPTED_WITH_SOLUTION.value in ended,
+        limited=bool(ended & {Termination.LIMIT_WITH_SOLUTION.value, Termination.INTERRUPTED_WITH_SOLUTION.value}),
+    )
+
+
+def _pruned(ready: Prepared, bound_s: float, records: list[SolveRecord]) -> PlanRecord:
+    return PlanRecord(
+        plan=ready.plan,
+        tile_count=ready.tile_count,
+        status="pruned_by_bound",
+        bound_s=bound_s,
+        solves=tuple(records),
+        note="under its optimal sharding",
+    )
+
+
+def _compress(partition_k: Ints) -> Ints:
+    """Partitions renumbered without gaps."""
+    return np.unique(partition_k, return_inverse=True)[1].astype(np.int64)
+
+
+def mapping_of(ready: Prepared, partition_k: Ints) -> Mapping:
+    """The mapping that these partitions make, with the tiles that every kernel gets."""
+    tiles_k = np.ones(len(ready.sharded.names), dtype=np.int64)
+    for stage in ready.stages:
+        if stage.tables is None:
+            continue
+        for partition in np.unique(partition_k[stage.members]):
+            block = np.flatnonzero(partition_k[stage.members] == partition).astype(np.int64)
+            tiles_k[stage.members[block]] = tiles_of(stage.tables, block)
+    kernels = tuple(
+        KernelMapping(
+            name=name,
+            sharding=ready.sharding[name],
+            stage=int(ready.stage_k[k]),
+            partition=int(partition_k[k]),
+            tiles=int(tiles_k[k]),
+        )
+        for k, name in enumerate(ready.sharded.names)
+    )
+    return Mapping(
+        graph=ready.graph.name,
+        system=ready.system.name,
+        plan=ready.plan,
+        kernels=kernels,
+        tile_count=ready.sharded.tile_count,
+    )

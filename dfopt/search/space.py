@@ -1,0 +1,137 @@
+"""How many mappings a search covers: plans x shardings x pipeline stages x fusions x tile sizes, as powers of ten."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import Space
+from dfopt.fusion.downsets import Lattice
+from dfopt.physics import ops
+from dfopt.setting.tables import Bools, tile_counts
+
+_COUNTED = 3000  # down-sets: their pairs are counted in a fraction of a second
+
+
+def search_space(
+    graph: Graph, plans: Sequence[Plan], assumptions: Assumptions, lattices: Mapping[int, Lattice | None]
+) -> Space:
+    """Size of the space of mappings that some plans span, before any limit (SRAM, DRAM) is looked at.
+
+    Under each plan every kernel takes any of its legal sharding schemes; kernels drawn once go to pipeline stages
+    and, on a dataflow chip, the kernels of a stage are cut into partitions that run one after another, in any order
+    that keeps the data flow: those are the paths through the lattice of down-sets.
+
+    Parameters
+    ----------
+    graph : Graph
+        What is mapped.
+    plans : sequence of Plan
+        All legal plans.
+    assumptions : Assumptions
+        Resolved: no ``auto`` left.
+    lattices : dict
+        Down-sets of the whole graph as 0, or of each of its pieces as in :data:`dfopt.documents.graph.PIECES`. Without
+        them, or with too many, only cuts of one topological order are counted, and the figure is a lower bound.
+
+    Returns
+    -------
+    Space
+        Logarithms to base ten of each factor and of the whole.
+    """
+    kernels = len(graph.kernels)
+    tiles = len(tile_counts(graph, assumptions))
+    fused = assumptions.execution == "dataflow"
+    exact = True
+    fusions = 0.0
+    for piece in sorted({graph.piece_of(kernel) for kernel in graph.kernels}) if fused else ():
+        forward = np.array([k.phase == "forward" for k in graph.kernels if graph.piece_of(k) == piece])
+        separate = assumptions.forward_backward == "separate" and bool(forward.any()) and not forward.all()
+        lattice = lattices.get(piece)
+        if lattice is not None and len(lattice.size) <= _COUNTED and lattice.member.shape[1] == len(forward):
+            fusions += log10_paths(lattice, forward if separate else None)
+        else:
+            fusions, exact = fusions + (len(forward) - 1 - separate) * math.log10(2), False
+    per_degree: dict[int, float] = {}
+    for plan in plans:
+        if plan.tp not in per_degree:
+            options = (ops.legal_schemes(k, plan.tp, assumptions.sharding_rules) for k in graph.kernels)
+            per_degree[plan.tp] = math.fsum(math.log10(len(schemes)) for schemes in options)
+    stages: dict[int, float] = {1: 0.0}
+    totals = []
+    for plan in plans:
+        cut = plan.pp if graph.repeat == 1 else 1
+        if cut not in stages:  # cuts of one topological order into stages, some of them empty
+            stages[cut] = _log10_choose(kernels + cut - 1, cut - 1)
+        exact = exact and cut == 1
+        totals.append(per_degree[plan.tp] + stages[cut] + fusions)
+    return Space(
+        plans=len(plans),
+        log10_shardings=max(per_degree.values(), default=0.0),
+        log10_stages=max(stages.values()),
+        log10_fusions=fusions,
+        tile_counts=tiles,
+        log10_total=_log10_sum(np.array(totals)) + math.log10(tiles) if totals else 0.0,
+        exact=exact,
+    )
+
+
+def together(spaces: Sequence[Space]) -> Space:
+    """The space of several searches, such as those of several microbatch sizes."""
+    return Space(
+        plans=sum(space.plans for space in spaces),
+        log10_shardings=max(space.log10_shardings for space in spaces),
+        log10_stages=max(space.log10_stages for space in spaces),
+        log10_fusions=max(space.log10_fusions for space in spaces),
+        tile_counts=max(space.tile_counts for space in spaces),
+        log10_total=_log10_sum(np.array([space.log10_total for space in spaces])),
+        exact=all(space.exact for space in spaces),
+    )
+
+
+def log10_paths(lattice: Lattice, forward: Bools | None = None) -> float:
+    """Logarithm of the number of paths from the empty to the full down-set: ordered partitions into convex blocks.
+
+    Parameters
+    ----------
+    lattice : Lattice
+        Down-sets, by size.
+    forward : bool array, shape (kernels,), optional
+        The forward pass, if no block may hold kernels of it and of the rest.
+
+    Examples
+    --------
+    >>> chain = Lattice(np.tri(4, 3, -1, dtype=bool), np.arange(4))
+    >>> round(10 ** log10_paths(chain))
+    4
+    """
+    count = len(lattice.size)
+    words = lattice.words
+    log = np.full(count, -np.inf)
+    log[0] = 0.0
+    if forward is None:
+        forward = np.ones(lattice.member.shape[1], dtype=bool)
+    open_: Bools = ~np.asarray(np.all(lattice.member[:, forward], axis=1))
+    backward: Bools = np.asarray(np.any(lattice.member[:, ~forward], axis=1))
+    for j in range(1, count):
+        before = int(np.searchsorted(lattice.size, lattice.size[j]))
+        inside = ~(words[:before] & ~words[j]).any(axis=1)
+        if backward[j]:
+            inside &= ~open_[:before]
+        log[j] = _log10_sum(log[:before][inside])
+    return float(log[-1])
+
+
+def _log10_sum(values: np.ndarray[tuple[int], np.dtype[np.float64]]) -> float:
+    """Logarithm of the sum of powers of ten, which may be larger than any float."""
+    top = float(values.max(initial=-np.inf))
+    return top if np.isinf(top) else top + math.log10(float(np.sum(10.0 ** (values - top))))
+
+
+def _log10_choose(n: int, k: int) -> float:
+    return (math.lgamma(n + 1) - math.lgamma(k + 1) - math.lgamma(n - k + 1)) / math.log(10)

@@ -1,0 +1,174 @@
+"""A lower bound on the step time of a plan that holds for every mapping under it."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import PIECES, Graph, Kernel
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.errors import Infeasible
+from dfopt.physics import ops
+from dfopt.physics.collectives import Collective
+from dfopt.physics.memory import DramUse, dram_shortage, dram_use
+from dfopt.physics.network import communication_seconds
+from dfopt.physics.pipeline import partition_time, step_time
+from dfopt.setting.stages import PipelineStage, pipeline_stages
+from dfopt.setting.tables import Floats, compute_seconds, own_communication_seconds
+
+
+@dataclass(frozen=True)
+class _Least:
+    """What no sharding over some degree of tensor parallelism avoids, for one layer and microbatch, or one piece."""
+
+    compute_s: float
+    memory_s: float
+    weight_bytes: float
+    gradient_bytes: float
+    resident_bytes: float
+    compute_k: Floats
+    memory_k: Floats
+
+
+class PlanBounds:
+    """Step times that no mapping beats, for any number of plans of one graph on one system.
+
+    Compute of every kernel as short as under any of its legal schemes, when it has the whole chip; the DRAM
+    traffic that no mapping avoids (weights, gradients, KV caches); the communications that kernels list
+    themselves; combined as the overlap assumption has it. Then the all-reduce of the gradients at the end of the
+    step. What a sharding or a cut costs counts as nothing.
+
+    Parameters
+    ----------
+    graph, system : Graph, System
+        What runs where.
+    assumptions : Assumptions
+        Resolved: no ``auto`` left.
+    """
+
+    def __init__(self, graph: Graph, system: System, assumptions: Assumptions) -> None:
+        self.graph, self.system, self.assumptions = graph, system, assumptions
+        self._least: dict[int, tuple[_Least, ...]] = {}
+        pieces = len(PIECES) if graph.has_pieces else 1
+        self._pieces = [[k for k in graph.kernels if graph.piece_of(k) == piece] for piece in range(pieces)]
+        self._piece_k = np.array([graph.piece_of(kernel) for kernel in graph.kernels])
+        self._talks = any(kernel.communications for kernel in graph.kernels)
+        # the GEMMs of the backward pass read the forward weights again: the same parameters
+        self._only_forward = graph.trains and any(k.op == "gemm" and k.phase == "forward" for k in graph.kernels)
+
+    def seconds(self, plan: Plan) -> float:
+        """Seconds per step that no mapping under a plan beats."""
+        pieces, drawn = self._of_degree(plan.tp), self._drawn_stages(plan)
+        own_k: Floats = np.zeros(len(self._piece_k))
+        if self._talks:
+            own_k = own_communication_seconds(self.graph, self.system, plan, self.assumptions)
+        network = np.bincount(self._piece_k, own_k, len(pieces))
+        once = [
+            partition_time(least.compute_s, least.memory_s, float(talk), self.assumptions.overlap) / drawn
+            for least, talk in zip(pieces, network, strict=True)
+        ]
+        gradients = [0.0] * len(pieces)
+        if plan.dp > 1 and self.assumptions.gradients == "exact":
+            gradients = [self._reduced(least.gradient_bytes / drawn, plan) for least in pieces]
+        if drawn > 1:  # kernels drawn once are not spread evenly: some stage runs the longest of them whole
+            once = [max(average, self._longest(least, own_k)) for average, least in zip(once, pieces, strict=True)]
+        stages = self._stages(plan)
+        return step_time(
+            plan,
+            self.assumptions,
+            max(sum(times * once[piece] for piece, times in stage.runs) for stage in stages),
+            gradient_reduction_s=max(sum(times * gradients[piece] for piece, times in stage.runs) for stage in stages),
+        ).total
+
+    def _longest(self, least: _Least, own_k: Floats) -> float:
+        """Seconds of the kernel that takes longest with the whole chip to itself."""
+        terms = zip(least.compute_k.tolist(), least.memory_k.tolist(), own_k.tolist(), strict=True)
+        return max(partition_time(*times, self.assumptions.overlap) for times in terms)
+
+    def _reduced(self, volume: float, plan: Plan) -> float:
+        """Seconds of the all-reduce of some gradients."""
+        if volume == 0:
+            return 0.0
+        return communication_seconds(Collective.ALL_REDUCE, volume, plan.dp_dims, self.system, self.assumptions)
+
+    def check_dram(self, plan: Plan) -> None:
+        """Refuse a plan whose stages hold more than the DRAM even when every weight is split as far as can be.
+
+        Raises
+        ------
+        Infeasible
+            With what a chip would have to hold, before anything is solved.
+        """
+        capacity = self.system.chip.dram.capacity
+        if capacity is None:
+            return
+        pieces, drawn = self._of_degree(plan.tp), self._drawn_stages(plan)
+        for stage in self._stages(plan):
+            use = DramUse(0.0, 0.0, 0.0, 0.0, 0.0)
+            for piece, times in stage.runs:
+                weights, tables = pieces[piece].weight_bytes / drawn, pieces[piece].resident_bytes / drawn
+                use += dram_use(self.graph, plan, self.assumptions, weights, 0.0, times, tables)
+            if use.fixed > capacity:
+                name = stage.name if self.graph.has_pieces else "the heaviest stage"
+                raise Infeasible(dram_shortage(use, capacity, name))
+
+    def _stages(self, plan: Plan) -> tuple[PipelineStage, ...]:
+        """The distinct pipeline stages; of kernels drawn once the heaviest, with its average share of all of them."""
+        stages = pipeline_stages(self.graph, plan)
+        return stages[:1] if self.graph.repeat == 1 else stages
+
+    def _drawn_stages(self, plan: Plan) -> int:
+        """Stages that kernels drawn once are spread over: the heaviest has at least the average."""
+        return plan.pp if self.graph.repeat == 1 else 1
+
+    def _of_degree(self, tp: int) -> tuple[_Least, ...]:
+        if tp not in self._least:
+            self._least[tp] = tuple(self._worked_out(tp, kernels) for kernels in self._pieces)
+        return self._least[tp]
+
+    def _worked_out(self, tp: int, kernels: list[Kernel]) -> _Least:
+        assumptions, system = self.assumptions, self.system
+        rules, word = assumptions.sharding_rules, self.graph.word_bytes
+        held = gradient = 0.0
+        compute, traffic = [], []
+        for kernel in kernels:
+            schemes = ops.legal_schemes(kernel, tp, rules)
+            if assumptions.compute_model == "cycle":
+                compute.append(min(_least_cycles_s(kernel, z, tp, system, rules) for z in schemes))
+            else:
+                seconds = compute_seconds([kernel] * len(schemes), schemes, tp, system, assumptions)
+                compute.append(float(seconds.min()))
+            weight = ops.weight_elements(kernel) * word * min(ops.weight_share(kernel, z, tp, rules) for z in schemes)
+            update = ops.gradient_elements(kernel) * word * min(ops.output_share(kernel, z, tp, rules) for z in schemes)
+            moved = kernel.dram_bytes_per_chip + kernel.dram_bytes / tp
+            moved += weight if assumptions.weights_from_dram else 0.0
+            traffic.append(moved + (2.0 * update if assumptions.gradients == "exact" else 0.0))
+            held += weight if kernel.phase == "forward" or not self._only_forward else 0.0
+            gradient += update
+        resident = sum(kernel.resident_bytes for kernel in kernels)
+        compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.dram.bandwidth
+        whole = float(compute_k.sum()), float(memory_k.sum())
+        return _Least(*whole, held, gradient, resident, compute_k, memory_k)
+
+
+def plan_bound(graph: Graph, system: System, plan: Plan, assumptions: Assumptions) -> float:
+    """Seconds per step that no mapping under a plan beats, see :class:`PlanBounds`."""
+    return PlanBounds(graph, system, assumptions).seconds(plan)
+
+
+def _least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, system: System, rules: ops.Rules) -> float:
+    """Time of a kernel's largest shard under the cycle model, when it wastes no unit of any tile."""
+    chip = system.chip
+    assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
+    rows, columns, depth = ops.shard_extents(kernel, scheme, degree, rules)
+    # an elementwise kernel uses the lanes only, one element each per cycle
+    cycles = (
+        rows * columns / chip.lanes
+        if kernel.op == "elementwise"
+        else rows * columns * depth / (chip.lanes * chip.stages)
+    )
+    return cycles / (chip.tiles * chip.frequency)

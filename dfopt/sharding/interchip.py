@@ -1,0 +1,343 @@
+"""Inter-chip problem: the sharding and the pipeline stage of every kernel, chosen together.
+
+Suffixes: k kernel, o option (a kernel with one of its sharding schemes), t tensor (carried ones
+included), g fan-out group, p pipeline stage, l layout (RR, SR, RS).
+
+``y_op`` is binary: kernel of o runs under its scheme in stage p; the paper's ``s_kz`` and ``A_kp`` are its
+sums. The cost of a layout conversion depends on two choices; instead of a product or a big-M, one
+continuous ``w_tllp`` per (produced, required) layout carries the pair with its marginal rows, which is
+integral in practice (section 1 of our formulation note; DFModel, equations 5-7, for the costs).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NoReturn
+
+import numpy as np
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Sharding
+from dfopt.errors import Infeasible
+from dfopt.milp import Model, Solution, Termination, TracePoint, solve, unanswered
+from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
+
+__all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
+Terms = list[tuple[Ints, Floats | float]]
+
+
+@dataclass(frozen=True)
+class InterChipMapping:
+    """Chosen sharding and stage of every kernel, by name, and the solve that proves it."""
+
+    sharding: dict[str, Sharding]
+    stage: dict[str, int]
+    solution: Solution
+    objective: float
+    unit: str
+
+
+def _padded(lists: Sequence[Sequence[int]]) -> Ints:
+    """Ragged lists of columns as one array, filled with -1."""
+    width = max((len(entry) for entry in lists), default=0)
+    padded = np.full((len(lists), max(width, 1)), -1, dtype=np.int64)
+    for row, entry in enumerate(lists):
+        padded[row, : len(entry)] = entry
+    return padded
+
+
+class _Formulation:
+    """The model with its columns, so that objective levels can be expressed as terms."""
+
+    def __init__(self, tables: InterChipTables, stage_time: str, unit_s: float) -> None:
+        self.tables, self.unit_s = tables, unit_s
+        self.model = model = Model("interchip")
+        options, stages = len(tables.kernel_o), tables.stages
+        self.y_op = model.binary("y", (options, stages))
+        self.of_kernel = [np.flatnonzero(tables.kernel_o == k) for k in range(tables.kernels)]
+        model.rows("one_place", [(_padded([self.y_op[o].ravel().tolist() for o in self.of_kernel]), 1.0)], 1, 1)
+        self._partial_sums()
+        self.conversions = self._layout_pairs()
+        self.hops = self._stages() if stages > 1 else []
+        self.stage_terms(stage_time)
+
+    def _partial_sums(self) -> None:
+        tables, y = self.tables, self.y_op
+        for position, (k, into) in enumerate(tables.partial_kk):
+            split = [o for o in self.of_kernel[k] if tables.scheme_o[o] in ("outer", "k")]
+            host = [o for o in self.of_kernel[into] if tables.scheme_o[o] == "k"]
+            columns = y[split].reshape(1, -1), y[host].reshape(1, -1)
+            self.model.rows(f"partial_sums_{position}", [(columns[0], 1.0), (columns[1], -1.0)], upper=0)
+
+    def _layout_pairs(self) -> list[tuple[Ints, Floats, Floats]]:
+        """Pair variables of the conversions that could cost anything: (columns by stage, seconds, bytes)."""
+        tables, model, y, stages = self.tables, self.model, self.y_op, self.tables.stages
+        produced: dict[tuple[int, int], list[int]] = {}
+        for k, mine in enumerate(self.of_kernel):
+            for o in mine:
+                produced.setdefault((k, int(tables.produced_o[o])), []).append(int(o))
+        needed: dict[tuple[int, int], list[int]] = {}
+        for t, row in enumerate(tables.required_to):
+            for o in np.flatnonzero(row >= 0):
+                needed.setdefault((t, int(row[o])), []).append(int(o))
+        possible = np.zeros_like(tables.conversion_bytes_tll, dtype=bool)
+        for t, a in enumerate(tables.src_t):
+            made = [i for i in range(3) if (int(a), i) in produced]
+            wanted = [j for j in range(3) if (t, j) in needed]
+            possible[t][np.ix_(made, wanted)] = True
+        costly = np.flatnonzero((possible & (tables.conversion_bytes_tll > 0)).any(axis=(1, 2)))
+        if not len(costly):
+            return []
+        w = model.continuous("w", (len(costly), 3, 3, stages), 0.0, 1.0)
+        out_rows: list[list[int]] = []
+        out_w: list[Ints] = []
+        in_rows: list[list[int]] = []
+        in_w: list[Ints] = []
+        for position, t in enumerate(costly.tolist()):
+            for layout in range(3):
+                makers = produced.get((int(tables.src_t[t]), layout), [])
+                for p in range(stages):
+                    out_rows.append([int(y[o, p]) for o in makers])
+                    out_w.append(w[position, layout, :, p])
+                in_rows.append([int(c) for o in needed.get((int(t), layout), []) for c in y[o]])
+                in_w.append(w[position, :, layout, :].ravel())
+        model.rows("layout_produced", [(np.array(out_w), 1.0), (_padded(out_rows), -1.0)], 0, 0)
+        model.rows("layout_required", [(np.array(in_w), 1.0), (_padded(in_rows), -1.0)], 0, 0)
+        return self._grouped(costly, w)
+
+    def _grouped(self, costly: Ints, w: Ints) -> list[tuple[Ints, Floats, Floats]]:
+        """Charge a conversion once per fan-out group and target layout."""
+        tables, model, stages = self.tables, self.model, self.tables.stages
+        members: dict[int, list[int]] = {}
+        for position, t in enumerate(costly):
+            members.setdefault(int(tables.group_t[t]), []).append(position)
+        found: list[tuple[Ints, Floats, Floats]] = []
+        for group, positions in members.items():
+            t = int(costly[positions[0]])
+            cost, size = tables.conversion_tll[t].ravel(), tables.conversion_bytes_tll[t].ravel()
+            pairs = np.flatnonzero(size > 0)
+            if len(positions) == 1:
+                columns = w[positions[0]].reshape(9, stages)[pairs]
+            else:
+                columns = model.continuous(f"conversion_{group}", (len(pairs), stages), 0.0, 1.0)
+                for position in positions:
+                    mine = w[position].reshape(9, stages)[pairs].ravel()
+                    model.rows(f"once_{group}_{position}", [(columns.ravel(), 1.0), (mine, -1.0)], lower=0)
+            found.append((columns, cost[pairs], size[pairs]))
+        return found
+
+    def _stages(self) -> list[tuple[Ints, float, bool]]:
+        """Order of stages and the hops between them: (columns by boundary, seconds, whether sent backwards)."""
+        tables, model, y, stages = self.tables, self.model, self.y_op, self.tables.stages
+        before_kp = self._prefix("before", self.of_kernel)
+        ordered = np.flatnonzero(tables.ordered_t)
+        back_t = tables.reversed_t[ordered]
+        first = np.where(back_t, tables.dst_t[ordered], tables.src_t[ordered])
+        last = np.where(back_t, tables.src_t[ordered], tables.dst_t[ordered])
+        early, late = before_kp[first, :-1].reshape(-1, 1), before_kp[last, :-1].reshape(-1, 1)
+        model.rows("stage_order", [(late, 1.0), (early, -1.0)], upper=0)
+        for position, (k, other) in enumerate(tables.together_kk):
+            mine, theirs = y[self.of_kernel[k]].T, y[self.of_kernel[other]].T
+            model.rows(f"together_{position}", [(mine, 1.0), (theirs, -1.0)], 0, 0)
+        by_layout: dict[tuple[int, int], Ints] = {}
+        crossing: dict[tuple[int, int, bool], Ints] = {}
+        hops: list[tuple[Ints, float, bool]] = []
+        for t in ordered.tolist():
+            a, b, back = int(tables.src_t[t]), int(tables.dst_t[t]), bool(tables.reversed_t[t])
+            for layout in range(3):
+                mine = self.of_kernel[a][tables.produced_o[self.of_kernel[a]] == layout]
+                if not len(mine) or tables.hop_tl[t, layout] == 0:
+                    continue
+                if (a, layout) not in by_layout:
+                    whole = len(mine) == len(self.of_kernel[a])
+                    made = before_kp[a] if whole else self._prefix(f"before_{a}_{layout}", [mine])[0]
+                    by_layout[a, layout] = made
+                made = by_layout[a, layout]
+                key = int(tables.group_t[t]), layout, back
+                if key not in crossing:
+                    name = f"hop_{key[0]}_{layout}_{'back' if back else 'on'}"
+                    crossing[key] = model.continuous(name, (stages - 1,), 0.0, 1.0)
+                    hops.append((crossing[key], float(tables.hop_tl[t, layout]), back))
+                x, here, there = (c.reshape(-1, 1) for c in (crossing[key], made[:-1], before_kp[b, :-1]))
+                if back:  # produced in a stage after the boundary (all stages less those before), consumed before it
+                    every = np.full_like(x, made[-1])
+                    terms: Terms = [(x, 1.0), (there, -1.0), (every, -1.0), (here, 1.0)]
+                    model.rows(f"hop_row_{t}_{layout}", terms, lower=-1)
+                else:
+                    model.rows(f"hop_row_{t}_{layout}", [(x, 1.0), (here, -1.0), (there, 1.0)], lower=0)
+        return hops
+
+    def _prefix(self, name: str, options: Sequence[Ints]) -> Ints:
+        """Columns (set of options, stage): whether one of the options runs in this stage or an earlier one."""
+        y, stages = self.y_op, self.tables.stages
+        columns = self.model.continuous(name, (len(options), stages), 0.0, 1.0)
+        earlier = np.hstack([np.full((len(options), 1), -1), columns[:, :-1]])
+        here = _padded([[int(c) for c in y[of, p]] for of in options for p in range(stages)])
+        terms: Terms = [(columns.reshape(-1, 1), 1.0), (earlier.reshape(-1, 1), -1.0), (here, -1.0)]
+        self.model.rows(f"{name}_sum", terms, 0, 0)
+        return columns
+
+    # -- objective levels ---------------------------------------------------------------------
+    def compute(self, p: int) -> Terms:
+        """Compute time of stage p."""
+        return [(self.y_op[:, p], self.tables.compute_o / self.unit_s)]
+
+    def network(self, p: int) -> Terms:
+        """Collectives and layout conversions of stage p."""
+        own: Terms = [(self.y_op[:, p], self.tables.network_o / self.unit_s)]
+        return own + [(columns[:, p], seconds / self.unit_s) for columns, seconds, _ in self.conversions]
+
+    def point_to_point(self, p: int) -> Terms:
+        """Time that stage p spends on sending to its neighbours."""
+        found: Terms = []
+        for columns, seconds, back in self.hops:
+            boundary = p - 1 if back else p  # the sending stage lies after it or before it
+            if 0 <= boundary < len(columns):
+                found.append((columns[boundary : boundary + 1], seconds / self.unit_s))
+        return found
+
+    def total(self) -> Terms:
+        """All of it over all stages."""
+        stages = range(self.tables.stages)
+        return [term for p in stages for term in (*self.compute(p), *self.network(p), *self.point_to_point(p))]
+
+    def bytes(self, unit: float, conversions_only: bool = False) -> Terms:
+        """Bytes moved, in multiples of ``unit``."""
+        found: Terms = []
+        for columns, _, size in self.conversions:
+            found.append((columns.ravel(), np.repeat(size / unit, self.tables.stages)))
+        if not conversions_only:
+            found.append((self.y_op.ravel(), np.repeat(self.tables.bytes_o / unit, self.tables.stages)))
+        return found
+
+    def stage_terms(self, stage_time: str) -> None:
+        """T bounds the slowest stage from below; with one stage and a sum it is the sum itself."""
+        self.slowest: Terms = []
+        if self.tables.stages == 1 and stage_time == "sum":
+            self.slowest = self.total()
+            return
+        column = self.model.continuous("T", (1,), 0.0)
+        self.slowest = [(column, 1.0)]
+        for p in range(self.tables.stages):
+            groups = [self.compute(p), self.network(p), self.point_to_point(p)]
+            if stage_time == "sum":
+                groups = [[term for group in groups for term in group]]
+            for position, terms in enumerate(groups):
+                rows: Terms = [
+                    (columns.reshape(1, -1), np.reshape(c, (1, -1)) * -1.0) for columns, c in terms if columns.size
+                ]
+                self.model.rows(f"slowest_{p}_{position}", [(column, 1.0), *rows], lower=0)
+
+
+def optimize_interchip(
+    graph: Graph,
+    tables: InterChipTables,
+    assumptions: Assumptions,
+    *,
+    gap: float = 0.0,
+    time_limit: float | None = None,
+    solver: str = "highs",
+    progress: Callable[[TracePoint], None] | None = None,
+) -> InterChipMapping:
+    """Choose sharding and stage of every kernel.
+
+    Objectives are taken one after another, each kept while the next is minimised. ``seconds``: the
+    slowest stage, then the sum over stages. ``bytes`` (DFModel): bytes moved, all collectives alike, then
+    bytes of layout conversions, then the number of split kernels. Bytes leave ties, and the authors'
+    solver left kernels whole in them; ``seconds`` finds the faster member of a tie.
+
+    Raises
+    ------
+    Infeasible
+        If pinned shardings contradict each other.
+    NoSolution
+        If the time limit came first.
+    """
+    formulation, levels, scale, name = _levels(tables, assumptions)
+    model = formulation.model
+    first: Solution | None = None
+    chosen: Solution | None = None
+    for position, terms in enumerate(levels):
+        terms = [(columns, c) for columns, c in terms if columns.size and np.any(np.asarray(c) != 0)]
+        if not terms and chosen is not None:
+            continue
+        model.minimize(terms)
+        start = chosen.x if chosen is not None else None
+        solution = solve(model, gap=gap, time_limit=time_limit, start=start, progress=progress, solver=solver)
+        if solution.x is None:
+            if chosen is not None:
+                break
+            _raise(solution, scale)
+        first, chosen = first or solution, solution
+        if solution.termination in (Termination.LIMIT_WITH_SOLUTION, Termination.INTERRUPTED_WITH_SOLUTION):
+            break
+        if position + 1 < len(levels) and terms:
+            flat = np.concatenate([np.ravel(columns) for columns, _ in terms]).reshape(1, -1)
+            cost = np.concatenate([np.broadcast_to(np.ravel(c), np.size(columns)) for columns, c in terms]).reshape(
+                1, -1
+            )
+            slack = 1e-9 * max(abs(solution.objective), 1.0)
+            model.rows(f"keep_{position}", [(flat, cost)], upper=solution.objective + slack)
+    assert first is not None and chosen is not None and chosen.x is not None
+    return _decode(graph, tables, formulation, chosen, first, first.objective * scale, name)
+
+
+def _levels(tables: InterChipTables, assumptions: Assumptions) -> tuple[_Formulation, list[Terms], float, str]:
+    """The model, its objectives in order of importance, the unit of the first and its name."""
+    unit_s = max(float(tables.compute_o.sum()) / max(tables.stages, 1), 1e-30)
+    formulation = _Formulation(tables, assumptions.stage_time, unit_s)
+    if assumptions.sharding_objective == "bytes":
+        unit = max(float(tables.bytes_o.max(initial=0.0)), float(tables.conversion_bytes_tll.max(initial=0.0)), 1.0)
+        levels = [formulation.bytes(unit), formulation.bytes(unit, conversions_only=True)]
+        split = np.repeat([float(z != "none") for z in tables.scheme_o], tables.stages)
+        levels += [[(formulation.y_op.ravel(), split)]]
+        levels += [formulation.slowest] if tables.stages > 1 else []
+        return formulation, levels, unit, "bytes"
+    levels = [formulation.slowest]
+    if len(levels[0]) == 1:  # a T column hides the sum: among equal slowest stages take the least work
+        levels.append(formulation.total())
+    return formulation, levels, unit_s, "seconds"
+
+
+def formulate(tables: InterChipTables, assumptions: Assumptions) -> Model:
+    """The model with the first of its objectives, see :func:`optimize_interchip`."""
+    formulation, levels, _, _ = _levels(tables, assumptions)
+    formulation.model.minimize([(columns, c) for columns, c in levels[0] if columns.size])
+    return formulation.model
+
+
+def _decode(
+    graph: Graph,
+    tables: InterChipTables,
+    formulation: _Formulation,
+    chosen: Solution,
+    first: Solution,
+    objective: float,
+    unit: str,
+) -> InterChipMapping:
+    assert chosen.x is not None
+    taken = chosen.x[formulation.y_op] > 0.5
+    sharding: dict[str, Sharding] = {}
+    stage: dict[str, int] = {}
+    for o, p in zip(*np.nonzero(taken), strict=True):
+        name = graph.kernels[int(tables.kernel_o[o])].name
+        sharding[name], stage[name] = tables.scheme_o[o], int(p)
+    order = [kernel.name for kernel in graph.kernels]
+    return InterChipMapping(
+        {name: sharding[name] for name in order},
+        {name: stage[name] for name in order},
+        first,
+        objective,
+        unit,
+    )
+
+
+def _raise(solution: Solution, scale: float) -> NoReturn:
+    if solution.termination == Termination.INFEASIBLE:
+        raise Infeasible(
+            "no sharding and stage assignment satisfies the pinned schemes together; levers: unpin a kernel, another"
+            " TP degree"
+        )
+    raise unanswered(solution, scale)

@@ -1,0 +1,173 @@
+"""Inter-chip prices: every sharding scheme, layout conversion and hop, in seconds and bytes.
+
+Suffixes: k kernel, o option (a kernel with one of its sharding schemes), t tensor (carried ones
+included), l layout (RR, SR, RS).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.errors import PlanError
+from dfopt.physics import ops
+from dfopt.physics.collectives import Collective
+from dfopt.physics.network import communication_seconds
+from dfopt.setting.tables import compute_seconds, own_communication_seconds
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+LAYOUTS: tuple[ops.Layout, ...] = ("RR", "SR", "RS")
+
+
+@dataclass(frozen=True)
+class InterChipTables:
+    """Everything priced: what :func:`formulate` turns into rows. Times in seconds, bytes in bytes."""
+
+    stages: int
+    kernel_o: Ints
+    scheme_o: tuple[Sharding, ...]
+    compute_o: Floats
+    network_o: Floats
+    bytes_o: Floats
+    produced_o: Ints
+    src_t: Ints
+    dst_t: Ints
+    group_t: Ints
+    required_to: NDArray[np.int64]  # layout that option o of tensor t's consumer needs, -1 where o is another kernel's
+    conversion_tll: Floats  # seconds
+    conversion_bytes_tll: Floats
+    hop_tl: Floats  # seconds to the neighbouring stage, by layout
+    ordered_t: NDArray[np.bool_]  # within one evaluation (carried tensors order nothing)
+    reversed_t: NDArray[np.bool_]  # gradients flow from later stages to earlier ones
+    together_kk: tuple[tuple[int, int], ...]
+    partial_kk: tuple[tuple[int, int], ...]  # (k, into): k split only if `into` is split by its contraction
+
+    @property
+    def kernels(self) -> int:
+        """Number of kernels."""
+        return int(self.kernel_o.max()) + 1
+
+
+def build(
+    graph: Graph,
+    system: System,
+    plan: Plan,
+    assumptions: Assumptions,
+    pins: dict[str, Sharding] | None = None,
+) -> InterChipTables:
+    """Price every sharding scheme, conversion and hop.
+
+    Parameters
+    ----------
+    graph, system, plan : Graph, System, Plan
+        A graph with ``repeat`` > 1 is folded: one layer stands for all, so there is one stage.
+    assumptions : Assumptions
+        Resolved: no ``auto`` left.
+    pins : dict, optional
+        Kernel name -> scheme chosen by the user.
+
+    Raises
+    ------
+    PlanError
+        If a pinned scheme is not legal for its kernel.
+    """
+    rules, degree = assumptions.sharding_rules, plan.tp
+    index = graph.index()
+    options = _options(graph, degree, assumptions, pins or {})
+    kernel_o = np.array([k for k, _ in options], dtype=np.int64)
+    scheme_o = tuple(z for _, z in options)
+    network_o, bytes_o = own_communication_seconds(graph, system, plan, assumptions)[kernel_o], np.zeros(len(options))
+    for o, (k, z) in enumerate(options):
+        kind = ops.inherent(graph.kernels[k], z, degree, rules)
+        if kind is not None:
+            bytes_o[o] = graph.output_bytes(k)
+            network_o[o] += communication_seconds(kind, bytes_o[o], plan.tp_dims, system, assumptions)
+
+    carried = graph.carried if assumptions.layer_boundary == "dram" else ()
+    tensors = (*graph.tensors, *carried)
+    operand_t = [*ops.operands(graph), *([1] * len(carried))]
+    required_to = np.full((len(tensors), len(options)), -1, dtype=np.int64)
+    by_kernel: dict[int, list[int]] = {}
+    for o, (k, _) in enumerate(options):
+        by_kernel.setdefault(k, []).append(o)
+    conversion, conversion_bytes = np.zeros((len(tensors), 3, 3)), np.zeros((len(tensors), 3, 3))
+    hop = np.zeros((len(tensors), 3))
+    groups: dict[tuple[object, ...], int] = {}
+    group_t = np.zeros(len(tensors), dtype=np.int64)
+    for t, tensor in enumerate(tensors):
+        volume = graph.bytes_of(tensor)
+        consumer = graph.kernels[index[tensor.dst]]
+        for o in by_kernel[index[tensor.dst]]:
+            layout = ops.required_layout(consumer, operand_t[t], scheme_o[o], rules, volume / graph.word_bytes)
+            required_to[t, o] = LAYOUTS.index(layout)
+        for i, produced in enumerate(LAYOUTS):
+            for j, required in enumerate(LAYOUTS):
+                kind = ops.conversion(produced, required)
+                conversion[t, i, j] = communication_seconds(kind, volume, plan.tp_dims, system, assumptions)
+                conversion_bytes[t, i, j] = volume if kind is not None and degree > 1 else 0.0
+        for o in by_kernel[index[tensor.src]]:
+            share = ops.output_share(graph.kernels[index[tensor.src]], scheme_o[o], degree, rules)
+            hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = communication_seconds(
+                Collective.POINT_TO_POINT, volume * share, plan.pp_dims, system, assumptions
+            )
+        shared = assumptions.fanout == "shared" and t < len(graph.tensors)
+        group_t[t] = groups.setdefault((tensor.src, volume) if shared else (t,), len(groups))
+
+    phase = [kernel.phase for kernel in graph.kernels]
+    src_t = np.array([index[t.src] for t in tensors], dtype=np.int64)
+    dst_t = np.array([index[t.dst] for t in tensors], dtype=np.int64)
+    return InterChipTables(
+        stages=plan.pp if graph.repeat == 1 else 1,
+        kernel_o=kernel_o,
+        scheme_o=scheme_o,
+        compute_o=compute_seconds([graph.kernels[k] for k in kernel_o], scheme_o, degree, system, assumptions),
+        network_o=network_o,
+        bytes_o=bytes_o,
+        produced_o=np.array([LAYOUTS.index(ops.PRODUCED[z]) for z in scheme_o], dtype=np.int64),
+        src_t=src_t,
+        dst_t=dst_t,
+        group_t=group_t,
+        required_to=required_to,
+        conversion_tll=conversion,
+        conversion_bytes_tll=conversion_bytes,
+        hop_tl=hop,
+        ordered_t=np.arange(len(tensors)) < len(graph.tensors),
+        reversed_t=np.array(
+            [phase[a] != "forward" and phase[b] != "forward" for a, b in zip(src_t, dst_t, strict=True)],
+            dtype=bool,
+        ),
+        together_kk=tuple(
+            (k, index[kernel.stage_with]) for k, kernel in enumerate(graph.kernels) if kernel.stage_with is not None
+        ),
+        partial_kk=tuple(
+            (k, index[kernel.accumulates_into])
+            for k, kernel in enumerate(graph.kernels)
+            if kernel.accumulates_into is not None and ops.leaves_partial_sums(kernel, "k", degree, rules)
+        ),
+    )
+
+
+def _options(
+    graph: Graph, degree: int, assumptions: Assumptions, pins: dict[str, Sharding]
+) -> list[tuple[int, Sharding]]:
+    found: list[tuple[int, Sharding]] = []
+    for k, kernel in enumerate(graph.kernels):
+        legal = ops.legal_schemes(kernel, degree, assumptions.sharding_rules)
+        pinned = pins.get(kernel.name)
+        if pinned is not None and degree > 1:
+            if pinned not in legal:
+                raise PlanError(
+                    f"kernel {kernel.name!r} cannot be sharded by {pinned!r} over {degree} chips;"
+                    f" it allows {', '.join(legal)}"
+                )
+            legal = (pinned,)
+        found.extend((k, scheme) for scheme in legal)
+    return found

@@ -1,0 +1,371 @@
+"""Where the energy of a die stack goes: joules and watts by component, on every tile of its floorplans.
+
+Suffixes of arrays: b evaluation (a partition, or a block of kernels), k kernel, f compute tile, i any tile of the
+stack in the order of ``Stack.tiles``.
+
+Dynamic energy of the logic die goes with the square of the voltage, its clock power with frequency x voltage squared,
+its leakage with the voltage (Rabaey, Chandrakasan, Nikolic, "Digital Integrated Circuits", 2nd ed., chapter 5:
+E = C V^2, P_clock = C V^2 f, P_leak = V I_leak). DRAM and the links to other chips run at voltages of their own. Energy
+of DRAM commands: Micron TN-46-03 and DRAMPower, as `dfopt.documents.stack_dram.DramEnergies` takes them.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Self
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dfopt.documents.stack import Stack
+from dfopt.errors import Issue, SystemSpecError
+from dfopt.technology.placement import placement_shares, snake
+
+__all__ = ["COMPONENTS", "CONSTANT", "DYNAMIC", "Activity", "Block", "PowerModel", "placement_shares"]
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+
+DYNAMIC = ("compute", "sram", "noc", "network", "dram_activate", "dram_read", "dram_write", "io")
+CONSTANT = ("dram_refresh", "dram_background", "leakage", "idle")
+COMPONENTS = (*DYNAMIC, *CONSTANT)
+"""What a joule is spent on; the first eight per evaluation, the others as time goes by."""
+
+# exp() of more than this is an absurd leakage whatever its factor; it keeps a runaway finite until it is noticed.
+HOTTEST_EXPONENT = 60.0
+
+
+@dataclass(frozen=True, eq=False)
+class Activity:
+    """What some evaluations of kernels do on one chip, and on which compute tiles.
+
+    Parameters
+    ----------
+    flop, sram_bytes, noc_bytes : array (B, F)
+        FLOP, bytes to and from SRAM, and bytes across the on-chip network, by compute tile.
+    network_bytes : array (B,)
+        Bytes sent to other chips.
+    activates, read_bursts, write_bursts : array (B,)
+        DRAM commands, over all channels.
+
+    Examples
+    --------
+    >>> both = Activity.nothing(2, 4)
+    >>> both.flop.shape, both.activates.shape
+    ((2, 4), (2,))
+    """
+
+    flop: Floats
+    sram_bytes: Floats
+    noc_bytes: Floats
+    network_bytes: Floats
+    activates: Floats
+    read_bursts: Floats
+    write_bursts: Floats
+
+    @classmethod
+    def nothing(cls, evaluations: int, compute_tiles: int) -> Self:
+        """Evaluations that do nothing."""
+        placed = (evaluations, compute_tiles)
+        return cls(*(np.zeros(placed) for _ in range(3)), *(np.zeros(evaluations) for _ in range(4)))
+
+
+@dataclass(frozen=True)
+class Block:
+    """Kernels that run together on one chip, evaluated once; entries of the tuples are kernels.
+
+    ``chip_tiles`` is how many compute tiles the chip has in the count of ``tiles``; none where the kernels share the
+    whole chip in proportion to their tiles.
+    """
+
+    tiles: tuple[float, ...]
+    flop: tuple[float, ...]
+    sram_bytes: tuple[float, ...]
+    noc_bytes: tuple[float, ...]
+    chip_tiles: float | None = None
+    network_bytes: float = 0.0
+    activates: float = 0.0
+    read_bursts: float = 0.0
+    write_bursts: float = 0.0
+
+
+def _padded(rows: Sequence[Sequence[float]]) -> Floats:
+    """Rows as an array, shorter ones with zeros at the end."""
+    found = np.zeros((len(rows), max(map(len, rows), default=0)))
+    for position, row in enumerate(rows):
+        found[position, : len(row)] = row
+    return found
+
+
+@dataclass(frozen=True, eq=False)
+class PowerModel:
+    """The floorplans and energies of a stack as arrays over its tiles; made by `from_stack`.
+
+    Parameters
+    ----------
+    stack : Stack
+        Whose energies these are.
+    chip_tiles : int
+        Compute tiles of the chip, as mappings count them.
+    areas : array (I,)
+        Square metres of all tiles.
+    compute : array (F,)
+        Positions of the compute tiles among them.
+    order : tuple of int
+        The compute tiles along the snake.
+
+    Examples
+    --------
+    >>> from dfopt.documents.zoo import find
+    >>> stack = Stack.load(find("stacks", "hybrid-vault"))
+    >>> model = PowerModel.from_stack(stack, chip_tiles=8)
+    >>> work = Activity.nothing(1, len(model.compute))
+    >>> work.flop[0, 0] = 1e9
+    >>> joules = model.dynamic_energy(work, voltage=0.5)
+    >>> joules.shape == (1, len(stack.tiles)), round(float(joules.sum()) / (1e9 * stack.logic.flop), 12)
+    (True, 0.25)
+    """
+
+    stack: Stack
+    chip_tiles: int
+    areas: Floats
+    compute: Ints
+    order: tuple[int, ...]
+    sram_tiles: Floats | None
+    noc_tiles: Floats | None
+    io_tiles: Floats
+    logic_tiles: Floats
+    dram_tiles: Floats
+    leakage_w: Floats
+    leakage_at_k: Floats
+    leakage_beta: Floats
+
+    @classmethod
+    def from_stack(cls, stack: Stack, chip_tiles: int) -> Self:
+        """Lay a stack's floorplans out.
+
+        Raises
+        ------
+        SystemSpecError
+            If a die without a floorplan leaks: its power would be nowhere.
+        """
+        tiles = stack.tiles
+        kinds = np.array([tile.kind for _, tile in tiles])
+        dies = np.array([die for die, _ in tiles])
+        areas = np.array([tile.width * tile.height for _, tile in tiles])
+        compute = np.flatnonzero(kinds == "compute")
+        on_logic = dies == stack.logic_die.name
+
+        def over(chosen: NDArray[np.bool_]) -> Floats:
+            """Shares by area among the chosen tiles."""
+            held = np.where(chosen, areas, 0.0)
+            return np.asarray(held / held.sum())
+
+        leak, at, beta = np.zeros(len(areas)), np.full(len(areas), stack.ambient), np.zeros(len(areas))
+        for i, die in enumerate(stack.dies):
+            if die.leakage is None:
+                continue
+            if die.kind == "passive":
+                message = f"found leakage on the passive die {die.name!r}, which has no tiles to put its power on"
+                raise SystemSpecError(stack.name, [Issue(f"$.dies[{i}].leakage", message, "leave it out")])
+            for layer in die.layers():
+                mine = dies == layer.name
+                leak += die.leakage.power * over(mine)
+                at[mine], beta[mine] = die.leakage.at, die.leakage.beta_per_k
+        io = kinds == "io"
+        return cls(
+            stack=stack,
+            chip_tiles=chip_tiles,
+            areas=areas,
+            compute=compute,
+            order=tuple(snake([tiles[i][1] for i in compute])),
+            sram_tiles=over(kinds == "sram") if (kinds == "sram").any() else None,
+            noc_tiles=over(kinds == "noc") if (kinds == "noc").any() else None,
+            io_tiles=over(io) if io.any() else over(on_logic),
+            logic_tiles=over(on_logic),
+            dram_tiles=over(kinds == "dram") if stack.dram_dies else np.zeros(len(areas)),
+            leakage_w=leak,
+            leakage_at_k=at,
+            leakage_beta=beta,
+        )
+
+    @property
+    def count(self) -> int:
+        """Tiles of the stack, I."""
+        return len(self.areas)
+
+    @cached_property
+    def on_logic(self) -> NDArray[np.bool_]:
+        """Which tiles lie on the logic die."""
+        return self.logic_tiles > 0
+
+    @cached_property
+    def leaky(self) -> Ints:
+        """Positions of the tiles that leak."""
+        return np.flatnonzero(self.leakage_w)
+
+    @cached_property
+    def io_heat(self) -> Floats:
+        """Where a joule of the way to the DRAM goes: half of it on the logic die, half on the DRAM dies."""
+        return 0.5 * self.io_tiles + 0.5 * self.dram_tiles
+
+    def shares(self, tiles_k: ArrayLike, chip_tiles: ArrayLike | None = None) -> Floats:
+        """`placement_shares` on this floorplan: (..., K) compute tiles -> (..., K, F) shares."""
+        of = self.chip_tiles if chip_tiles is None else chip_tiles
+        return placement_shares(tiles_k, of, self.areas[self.compute], self.stack.placement, self.order)
+
+    @staticmethod
+    def vector(values: Iterable[float]) -> Floats:
+        """Numbers as an array."""
+        return np.array(list(values), dtype=np.float64)
+
+    def activity(self, blocks: Sequence[Block]) -> Activity:
+        """What blocks of kernels do, with the kernels placed on the floorplan."""
+        placed = np.zeros((3, len(blocks), len(self.compute)))
+        # Blocks of about one size together: padded to the largest of all, one large block would cost as much for each.
+        sizes: dict[int, list[int]] = defaultdict(list)
+        for position, block in enumerate(blocks):
+            sizes[len(block.tiles).bit_length()].append(position)
+        for positions in sizes.values():
+            some = [blocks[position] for position in positions]
+            of = np.array([0.0 if block.chip_tiles is None else block.chip_tiles for block in some])
+            shares = self.shares(_padded([block.tiles for block in some]), of)
+            done = (
+                _padded([block.flop for block in some]),
+                _padded([block.sram_bytes for block in some]),
+                _padded([block.noc_bytes for block in some]),
+            )
+            placed[:, positions] = np.einsum("abk,bkf->abf", np.array(done), shares)
+        return Activity(
+            flop=placed[0],
+            sram_bytes=placed[1],
+            noc_bytes=placed[2],
+            network_bytes=self.vector(block.network_bytes for block in blocks),
+            activates=self.vector(block.activates for block in blocks),
+            read_bursts=self.vector(block.read_bursts for block in blocks),
+            write_bursts=self.vector(block.write_bursts for block in blocks),
+        )
+
+    def logic_dynamic(self, activity: Activity) -> Floats:
+        """Joules of the logic's own work at nominal voltage, (B, I).
+
+        SRAM energy is on SRAM tiles if there are any, else where the kernel is; that of the on-chip network likewise.
+        """
+        energies = self.stack.logic
+        local = energies.flop * activity.flop
+        spread = np.zeros((len(local), self.count))
+        for joules, bytes_bf, tiles in (
+            (energies.sram, activity.sram_bytes, self.sram_tiles),
+            (energies.noc, activity.noc_bytes, self.noc_tiles),
+        ):
+            if tiles is None:
+                local = local + joules * bytes_bf
+            else:
+                spread = spread + joules * bytes_bf.sum(axis=1)[:, None] * tiles
+        spread[:, self.compute] += local
+        return spread
+
+    def outward_dynamic(self, activity: Activity) -> Floats:
+        """Joules at any voltage of the logic that heat the stack, (B, I).
+
+        Of DRAM commands, of the way to the logic die, and of what is sent to other chips: on IO tiles, or all over the
+        logic die.
+        """
+        energies = self.stack.dram.energies
+        commands = (
+            energies.activate * activity.activates
+            + energies.read_burst * activity.read_bursts
+            + energies.write_burst * activity.write_bursts
+        )
+        way = energies.io * self.stack.dram.burst * (activity.read_bursts + activity.write_bursts)
+        sent = self.stack.logic.network * activity.network_bytes
+        return commands[:, None] * self.dram_tiles + way[:, None] * self.io_heat + sent[:, None] * self.io_tiles
+
+    def dynamic_energy(self, activity: Activity, voltage: ArrayLike = 1.0) -> Floats:
+        """Joules of each evaluation that heat each tile, (B, I).
+
+        Parameters
+        ----------
+        activity
+            What is done.
+        voltage : float or array (B,)
+            Of the logic, as a share of the nominal one.
+        """
+        square = np.square(np.broadcast_to(np.asarray(voltage, dtype=np.float64), activity.activates.shape))
+        return self.logic_dynamic(activity) * square[:, None] + self.outward_dynamic(activity)
+
+    def dynamic_split(self, activity: Activity, voltage: ArrayLike = 1.0) -> dict[str, Floats]:
+        """Joules of each evaluation by component, (B,) each; with what is spent in memory beside the stack."""
+        square = np.square(np.asarray(voltage, dtype=np.float64))
+        logic, dram = self.stack.logic, self.stack.dram.energies
+        bursts = activity.read_bursts + activity.write_bursts
+        return {
+            "compute": logic.flop * activity.flop.sum(axis=1) * square,
+            "sram": logic.sram * activity.sram_bytes.sum(axis=1) * square,
+            "noc": logic.noc * activity.noc_bytes.sum(axis=1) * square,
+            "network": logic.network * activity.network_bytes,
+            "dram_activate": dram.activate * activity.activates,
+            "dram_read": dram.read_burst * activity.read_bursts,
+            "dram_write": dram.write_burst * activity.write_bursts,
+            "io": dram.io * self.stack.dram.burst * bursts,
+        }
+
+    def refresh_w(self, refresh_rate: float) -> float:
+        """Watts of refreshing all channels ``refresh_rate`` times as often as normal."""
+        dram = self.stack.dram
+        return dram.channels * dram.energies.refresh * refresh_rate / dram.timings.tREFI
+
+    @property
+    def background_w(self) -> float:
+        """Watts that the DRAM of all channels draws, whatever it does."""
+        return self.stack.dram.channels * self.stack.dram.energies.background
+
+    def leakage(self, temperature_k: ArrayLike, voltage: float = 1.0) -> Floats:
+        """Watts that leak on each tile at these temperatures, (I,); the logic's at a share of its voltage."""
+        over = np.asarray(temperature_k, dtype=np.float64) - self.leakage_at_k
+        watts = self.leakage_w * np.exp(np.minimum(self.leakage_beta * over, HOTTEST_EXPONENT))
+        return np.where(self.on_logic, voltage, 1.0) * watts
+
+    def leakage_slope(self, temperature_k: ArrayLike, voltage: float = 1.0) -> Floats:
+        """Watts per kelvin: the derivative of `leakage`, (I,)."""
+        return self.leakage_beta * self.leakage(temperature_k, voltage)
+
+    def steady_power(self, refresh_rate: float, idle_share: float = 1.0) -> Floats:
+        """Watts of refresh, DRAM background and clock on each tile, (I,); ``idle_share`` is frequency x voltage^2."""
+        dram = (self.refresh_w(refresh_rate) + self.background_w) * self.dram_tiles
+        return np.asarray(dram + self.stack.logic.idle * idle_share * self.logic_tiles)
+
+    def constant_power(
+        self, temperature_k: ArrayLike, refresh_rate: float, frequency: float = 1.0, voltage: float = 1.0
+    ) -> Floats:
+        """Watts on each tile that flow whatever is computed: leakage, refresh, background, clock.
+
+        Parameters
+        ----------
+        temperature_k : array (I,)
+            Kelvin of each tile.
+        refresh_rate
+            Refreshes as a multiple of the normal rate.
+        frequency, voltage
+            Of the logic, as shares of the nominal ones.
+
+        Returns
+        -------
+        array (I,)
+            Watts. Memory beside the stack heats none of its tiles.
+        """
+        return self.steady_power(refresh_rate, frequency * voltage**2) + self.leakage(temperature_k, voltage)
+
+    def constant_split(
+        self, temperature_k: ArrayLike, refresh_rate: float, idle_share: float = 1.0, voltage: float = 1.0
+    ) -> dict[str, float]:
+        """Watts by component that flow whatever is computed, with those of memory beside the stack."""
+        return {
+            "dram_refresh": self.refresh_w(refresh_rate),
+            "dram_background": self.background_w,
+            "leakage": float(self.leakage(temperature_k, voltage).sum()),
+            "idle": self.stack.logic.idle * idle_share,
+        }

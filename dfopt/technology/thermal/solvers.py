@@ -1,0 +1,181 @@
+"""Three ways to solve ``(G + diag(extra)) x = b`` of a thermal network; all are exact up to rounding.
+
+`Factorised` is a sparse LU and takes every network. `Cosine` needs sheets whose cells are all alike: with adiabatic
+sides the cosine transform (DCT-II) along x and y turns the sheets into nx*ny separate columns, and each column is a
+tridiagonal system. `Condensed` joins the two where only the sheets of the die are alike. `solver_of` chooses.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+import numpy as np
+
+from dfopt.technology.thermal.network import Layered, Network
+from dfopt.technology.thermal.types import Floats
+
+__all__ = ["Condensed", "Cosine", "Factorised", "Solver", "solver_of"]
+
+
+_DENSE = 2500  # cells under the die: their dense matrix takes 50 MB and some seconds
+
+
+class Solver(Protocol):
+    """A factorised network."""
+
+    def solve(self, rhs: Floats) -> Floats:
+        """Kelvin at each node for watts at each node, shape (nodes,) or (nodes, cases)."""
+        ...  # pragma: no cover
+
+
+class Factorised:
+    """Sparse LU of a network, or of its nodes from ``first`` on, plus ``extra`` W/K to ground at each of its nodes.
+
+    The matrix is symmetric and diagonally dominant, so the ordering may look at its pattern alone: minimum degree of
+    A + A', without pivoting, leaves 2.5 times fewer numbers than the default ordering on a stack of 8 DRAM dies.
+    """
+
+    def __init__(self, network: Network, extra: Floats | float = 0.0, first: int = 0) -> None:
+        import scipy.sparse as sp
+        from scipy.sparse.linalg import splu
+
+        one, other = network.edges
+        links, diagonal = network.conductance, network.ground + extra
+        np.add.at(diagonal, one, links)
+        np.add.at(diagonal, other, links)
+        inside = np.minimum(one, other) >= first
+        one, other, links = one[inside] - first, other[inside] - first, links[inside]
+        own = np.arange(network.nodes - first)
+        values = np.concatenate((diagonal[first:], -links, -links))
+        at = np.concatenate((own, one, other)), np.concatenate((own, other, one))
+        matrix = sp.csc_array((values, at), shape=(own.size, own.size))
+        symmetric = {"SymmetricMode": True}
+        self._lu = splu(matrix, permc_spec="MMD_AT_PLUS_A", diag_pivot_thresh=0.0, options=symmetric)
+
+    def solve(self, rhs: Floats) -> Floats:
+        """Kelvin at each node; a step of refinement would move a rise of 50 K by 2e-11 K."""
+        return np.asarray(self._lu.solve(rhs))
+
+
+class Cosine:
+    """Cosine transform along x and y, a tridiagonal system (Thomas algorithm) along the stack for each mode."""
+
+    def __init__(self, layered: Layered, extra: Floats | float = 0.0) -> None:
+        """``extra``: W/K to ground of a cell of each sheet."""
+        count, ny, nx = layered.shape
+        # eigenvalues of the chain of n cells with adiabatic ends: 2 - 2 cos(pi m / n)
+        wave_x = 4 * np.sin(np.pi * np.arange(nx) / (2 * nx)) ** 2
+        wave_y = 4 * np.sin(np.pi * np.arange(ny) / (2 * ny)) ** 2
+        diagonal = layered.x[:, None, None] * wave_x + layered.y[:, None, None] * wave_y[:, None]
+        diagonal += (layered.ground + extra)[:, None, None]
+        diagonal[-1] += layered.link
+        diagonal[:-1] += layered.up[:, None, None]
+        diagonal[1:] += layered.up[:, None, None]
+        self._shape, self._up = layered.shape, layered.up
+        self._pivot = np.empty_like(diagonal)
+        self._pivot[0] = diagonal[0]
+        for i in range(1, count):
+            self._pivot[i] = diagonal[i] - layered.up[i - 1] ** 2 / self._pivot[i - 1]
+
+    def solve(self, rhs: Floats) -> Floats:
+        """Kelvin at each node."""
+        return self.backward(self.forward(rhs)).reshape(rhs.shape)
+
+    def forward(self, rhs: Floats) -> Floats:
+        """Transform watts of shape (nodes,) or (nodes, cases) and eliminate sheet by sheet.
+
+        Returns waves of shape (cases, sheets, ny, nx), of which those of the last sheet are its temperatures.
+        """
+        from scipy.fft import dctn
+
+        count, ny, nx = self._shape
+        waves = np.asarray(dctn(np.moveaxis(rhs.reshape(count, ny, nx, -1), -1, 0), axes=(2, 3), norm="ortho"))
+        for i in range(1, count):
+            waves[:, i] += waves[:, i - 1] * (self._up[i - 1] / self._pivot[i - 1])
+        waves[:, -1] /= self._pivot[-1]
+        return waves
+
+    def backward(self, waves: Floats) -> Floats:
+        """Substitute back and transform: kelvin of shape (nodes, cases). Writes into ``waves``."""
+        from scipy.fft import idctn
+
+        for i in range(self._shape[0] - 2, -1, -1):
+            waves[:, i] += self._up[i] * waves[:, i + 1]
+            waves[:, i] /= self._pivot[i]
+        found = idctn(waves, axes=(2, 3), norm="ortho", overwrite_x=True)
+        return np.asarray(np.moveaxis(found, 0, -1).reshape(-1, waves.shape[0]))
+
+    @property
+    def last(self) -> Floats:
+        """Kelvin per watt of each wave of the last sheet, (ny, nx)."""
+        return np.asarray(1.0 / self._pivot[-1])
+
+
+class Condensed:
+    """Cosine transform for the die, sparse LU for the package, and a dense matrix between the two.
+
+    With g the link of each cell between them, c the package's temperatures under the die and l those of the last
+    sheet of the die: ``c = z + g G l`` and ``l = y + g Q c``. Here z is what the package has under the die on its own,
+    y what the die has at its last sheet on its own, and G and Q are the responses of each to a watt there. So
+    ``c = (I - g^2 G Q)^-1 (z + g G y)``. Plates are centred on the die, so of four columns of G three are mirrors.
+    """
+
+    def __init__(self, network: Network, step_s: float | None = None) -> None:
+        from scipy.fft import dctn, idctn
+
+        layered = network.layered
+        assert layered is not None and layered.beyond is not None
+        _, ny, nx = layered.shape
+        self._cells, self._link = int(np.prod(layered.shape)), layered.link
+        self._under = layered.beyond.ravel() - self._cells
+        self._die = Cosine(layered, 0.0 if step_s is None else layered.capacity / step_s)
+        self._package = Factorised(network, 0.0 if step_s is None else network.capacity / step_s, self._cells)
+        self._gG = self._link * self._responses(network.nodes - self._cells, ny, nx)
+        # Q is symmetric and diagonal in the waves, so G Q is Q applied to each row of G
+        waves = dctn(self._gG.reshape(-1, ny, nx), axes=(1, 2), norm="ortho") * (self._link * self._die.last)
+        GQ = idctn(waves, axes=(1, 2), norm="ortho", overwrite_x=True).reshape(self._gG.shape)
+        self._share = np.linalg.inv(np.eye(ny * nx) - GQ)
+
+    def _responses(self, nodes: int, ny: int, nx: int) -> Floats:
+        """Rise under the die per watt at each node under the die, of the package on its own: a quarter and mirrors."""
+        found = np.empty((ny, nx, ny, nx))
+        rows, columns = np.arange((ny + 1) // 2), np.arange((nx + 1) // 2)
+        for row in rows:
+            rhs = np.zeros((nodes, columns.size))
+            rhs[self._under[row * nx + columns], columns] = 1.0
+            rises = self._package.solve(rhs)[self._under].reshape(ny, nx, -1)
+            for column in columns:
+                one = rises[:, :, column]
+                found[:, :, row, column] = one
+                found[:, :, row, nx - 1 - column] = one[:, ::-1]
+                found[:, :, ny - 1 - row, column] = one[::-1]
+                found[:, :, ny - 1 - row, nx - 1 - column] = one[::-1, ::-1]
+        return found.reshape(ny * nx, ny * nx)
+
+    def solve(self, rhs: Floats) -> Floats:
+        """Kelvin at each node."""
+        from scipy.fft import dctn, idctn
+
+        cases = rhs.reshape(rhs.shape[0], -1)
+        own, watts = cases[: self._cells], cases[self._cells :].copy()
+        waves = self._die.forward(own)
+        shape = waves[:, -1].shape
+        alone = idctn(waves[:, -1], axes=(1, 2), norm="ortho").reshape(shape[0], -1).T
+        under = self._gG @ alone
+        if np.any(watts):
+            under += self._package.solve(watts)[self._under]
+        under = self._share @ under
+        waves[:, -1] += self._link * self._die.last * dctn(under.T.reshape(shape), axes=(1, 2), norm="ortho")
+        die = self._die.backward(waves)
+        watts[self._under] += self._link * die[-self._under.size :]
+        return np.concatenate((die, self._package.solve(watts))).reshape(rhs.shape)
+
+
+def solver_of(network: Network, step_s: float | None = None) -> Solver:
+    """The quickest solver that fits, for the steady state or for one backward Euler step of ``step_s`` seconds."""
+    layered = network.layered
+    if layered is None or (layered.beyond is not None and layered.beyond.size > _DENSE):
+        return Factorised(network, 0.0 if step_s is None else network.capacity / step_s)
+    if layered.beyond is not None:
+        return Condensed(network, step_s)
+    return Cosine(layered, 0.0 if step_s is None else layered.capacity / step_s)

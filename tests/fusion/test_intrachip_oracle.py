@@ -1,0 +1,310 @@
+"""The intra-chip MILP against brute force by the judge, and what must hold between its instances."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracles import best_fusion, fusions, judged, mapping_of, pieces
+from problem_cases import better, close, fused, fusion_cases, limits_of, partitions, renamed, stage_of, tables_of
+from strategies import share
+
+from dfopt.errors import Infeasible
+from dfopt.fusion import intrachip
+from dfopt.fusion.blocks import price_blocks, tiles_of
+from dfopt.fusion.segments import best_segmentation, topological_orders
+
+
+def check_against_brute_force(case) -> None:
+    world, sharding, p_max = case
+    found, best = fused(world, sharding, p_max), best_fusion(world, sharding, stage_of(world), p_max)
+    said = f"MILP {found and found.objective}, brute force {best and best.score.layer_time_s} {best and best.partition}"
+    assert (found is None) == (best is None), said
+    if found is None or best is None:
+        return
+    assert close(found.objective, best.score.layer_time_s), said
+    assert found.bound <= found.objective * (1 + 1e-9)
+    assert found.solution.termination.value == "optimal"
+    mapping = mapping_of(world, sharding, stage_of(world), partitions(world, found))
+    assert mapping is not None
+    score = judged(world, mapping)
+    assert not score.violations
+    assert close(score.layer_time_s, found.objective)
+
+
+RULES = [
+    (f, fan, exactly)
+    for f in ("separate", "halves", "shared")
+    for fan in ("shared", "per_consumer")
+    for exactly in ("allow", "forbid")
+]
+
+
+@share(1)
+@pytest.mark.parametrize("overlap", ["perfect", "none", "compute_memory"])
+@given(data=st.data())
+def test_milp_is_brute_force_without_menus(overlap: str, data: st.DataObject) -> None:
+    forward_backward, fanout, empty = data.draw(st.sampled_from(RULES))
+    check_against_brute_force(
+        data.draw(
+            fusion_cases(
+                overlap=overlap,
+                compute_model=["fixed", "efficiency"],
+                forward_backward=forward_backward,
+                fanout=fanout,
+                empty_partitions=empty,
+            )
+        )
+    )
+
+
+@share(1)
+@given(fusion_cases(most=4, compute_model="cycle", compute_utilization=None))
+def test_milp_is_brute_force_with_cycle_menus(case) -> None:
+    check_against_brute_force(case)
+
+
+@share(1)
+@pytest.mark.parametrize("forward_backward", ["separate", "halves", "shared"])
+@given(data=st.data())
+def test_milp_is_brute_force_when_training(forward_backward: str, data: st.DataObject) -> None:
+    check_against_brute_force(
+        data.draw(
+            fusion_cases(least=3, trains=True, forward_backward=forward_backward, compute_model=["fixed", "efficiency"])
+        )
+    )
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "nightly", reason="needs HYPOTHESIS_PROFILE=nightly")
+@share(0.5)
+@given(fusion_cases(most=6, compute_utilization=[None, 0.5]))
+def test_milp_is_brute_force_nightly(case) -> None:
+    check_against_brute_force(case)
+
+
+# -- prices -----------------------------------------------------------------------------------
+
+
+@share(2)
+@given(fusion_cases(most=6), st.data())
+def test_price_of_a_block_is_the_judges_partition(case, data: st.DataObject) -> None:
+    world, sharding, _ = case
+    try:
+        tables = tables_of(world, sharding)
+    except Infeasible:
+        return
+    names = [k.name for k in world.graph.kernels]
+    level = world.graph.levels()
+    cuts = data.draw(st.lists(st.integers(0, 5), max_size=3))
+    partition = {n: sum(level[n] > cut for cut in cuts) for n in names}
+    mapping = mapping_of(world, sharding, stage_of(world), partition)
+    assume(mapping is not None)
+    score = judged(world, mapping)
+    member = np.array([[partition[n] == part.partition for n in names] for part in score.partitions])
+    prices = price_blocks(tables, member)
+    for row, part in enumerate(score.partitions):
+        assert close(prices.memory[row], part.memory_s)
+        assert close(prices.network[row], part.network_s)
+        assert close(prices.dram_bytes[row], part.dram_bytes)
+        assert close(prices.compute[row], part.compute_s)
+        assert close(prices.time[row], part.time_s)
+        count = int(member[row].sum())
+        fits = part.sram_bytes <= world.system.chip.sram.capacity * (1 + 1e-6) and count <= world.system.chip.tiles
+        tiled = bool((tables.parts_k[member[row]] > 1).any())
+        if not (tiled and count > 1):  # such a block is illegal whatever it needs
+            assert close(prices.sram_bytes[row], part.sram_bytes)
+        assert bool(prices.legal[row]) == (fits and not (tiled and count > 1))
+
+
+@share(0.5)
+@given(fusion_cases(most=5), st.data())
+def test_compute_tiles_fit_the_chip_and_reach_the_price(case, data: st.DataObject) -> None:
+    world, sharding, _ = case
+    try:
+        tables = tables_of(world, sharding)
+    except Infeasible:
+        return
+    block = np.array(sorted(data.draw(st.sets(st.integers(0, tables.kernels - 1), min_size=1))), dtype=np.int64)
+    assume(len(block) <= world.system.chip.tiles)
+    given_tiles = tiles_of(tables, block)
+    assert (given_tiles >= 1).all() and given_tiles.sum() <= world.system.chip.tiles
+    if world.assumptions.compute_model != "cycle":
+        assert given_tiles.sum() == world.system.chip.tiles
+        return
+    member = np.zeros((1, tables.kernels), dtype=bool)
+    member[0, block] = True
+    slowest = max(
+        float(seconds[used <= given_].min())
+        for (used, seconds), given_ in zip((tables.sharded.menus[k] for k in block), given_tiles, strict=True)
+    )
+    assert close(slowest, float(price_blocks(tables, member).compute[0]))
+
+
+@share(1)
+@given(fusion_cases(most=5, compute_utilization=None))
+def test_lower_bound_and_start_keep_their_word(case) -> None:
+    """The bound is below every legal fusion; the greedy start and every cut are legal and never beat the MILP."""
+    world, sharding, p_max = case
+    try:
+        tables = tables_of(world, sharding)
+        limits = limits_of(world, tables, p_max)
+    except Infeasible:
+        return
+    start = intrachip.greedy(tables, limits)
+    found = fused(world, sharding, p_max)
+    if start is not None:
+        assert found is not None, "a legal start, but no solution"
+        mapping = mapping_of(
+            world, sharding, stage_of(world), {n: int(p) for n, p in zip(tables.sharded.names, start, strict=True)}
+        )
+        score = judged(world, mapping)
+        legal = {f.score.layer_time_s for f in fusions(world, sharding, stage_of(world), p_max, shrink=False)}
+        assert not score.violations
+        assert any(close(score.layer_time_s, time) for time in legal)
+        assert score.layer_time_s >= found.objective * (1 - 1e-9)
+        assert close(score.layer_time_s, intrachip.objective(tables, start, p_max))
+    if found is not None:
+        assert intrachip.lower_bound(tables, limits) <= found.objective * (1 + 1e-9)
+    free = replace(limits, dram_left=np.inf)
+    for order in topological_orders(tables):
+        cut = best_segmentation(tables, order, p_max, limits.exactly, limits.forward_backward)
+        if cut is not None:
+            best = intrachip.optimize_intrachip(tables, free)
+            assert best.objective <= cut[0] * (1 + 1e-9)
+            assert close(cut[0], intrachip.objective(tables, cut[1], p_max))
+
+
+# -- between instances ------------------------------------------------------------------------
+
+
+@share(1)
+@given(fusion_cases(), st.sampled_from(["sram", "dram_bandwidth", "dram_capacity", "peak", "links"]))
+def test_a_better_chip_is_never_slower(case, what: str) -> None:
+    world, sharding, p_max = case
+    before, after = fused(world, sharding, p_max), fused(better(world, what), sharding, p_max)
+    if before is not None:
+        assert after is not None
+        assert after.objective <= before.objective * (1 + 1e-9)
+
+
+@share(1)
+@given(fusion_cases(empty_partitions="allow", forward_backward=["separate", "shared"]))
+def test_one_more_partition_is_never_slower(case) -> None:
+    world, sharding, p_max = case
+    before, after = fused(world, sharding, p_max), fused(world, sharding, p_max + 1)
+    if before is not None:
+        assert after is not None
+        assert after.objective <= before.objective * (1 + 1e-9)
+
+
+@share(1)
+@given(fusion_cases(empty_partitions="forbid"))
+def test_allowing_empty_partitions_is_never_slower(case) -> None:
+    world, sharding, p_max = case
+    forbid = fused(world, sharding, p_max)
+    allow = fused(replace(world, assumptions=world.assumptions.with_(empty_partitions="allow")), sharding, p_max)
+    if forbid is not None:
+        assert allow is not None
+        assert allow.objective <= forbid.objective * (1 + 1e-9)
+
+
+@share(1)
+@given(fusion_cases(), st.data())
+def test_names_and_order_do_not_matter(case, data: st.DataObject) -> None:
+    world, sharding, p_max = case
+    graph = world.graph
+    graph = graph.model_copy(  # which operand a tensor is may depend on the order of the tensors: say it
+        update={"tensors": tuple(t.model_copy(update={"operand": t.operand or 1}) for t in graph.tensors)}
+    )
+    world = replace(world, graph=graph)
+    names = data.draw(st.permutations([k.name for k in graph.kernels]))
+    name_of = dict(zip((k.name for k in graph.kernels), (f"z{n}" for n in names), strict=True))
+    kernel_order = data.draw(st.permutations(range(len(graph.kernels))))
+    tensor_order = data.draw(st.permutations(range(len(graph.tensors))))
+    other = replace(world, graph=renamed(graph, name_of, kernel_order, tensor_order))
+    one = fused(world, sharding, p_max)
+    two = fused(other, {name_of[n]: z for n, z in sharding.items()}, p_max)
+    assert (one is None) == (two is None)
+    if one is not None and two is not None:
+        assert close(one.objective, two.objective)
+
+
+@share(1)
+@given(fusion_cases(forward_backward=["separate", "shared"], empty_partitions="allow"), st.data())
+def test_pins_are_kept_and_optimal(case, data: st.DataObject) -> None:
+    world, sharding, p_max = case
+    kernel = data.draw(st.integers(0, len(world.graph.kernels) - 1))
+    partition = data.draw(st.integers(0, p_max - 1))
+    name = world.graph.kernels[kernel].name
+    fits = [f for f in fusions(world, sharding, stage_of(world), p_max) if f.partition[name] == partition]
+    try:
+        tables = tables_of(world, sharding)
+        found = intrachip.optimize_intrachip(
+            tables, replace(limits_of(world, tables, p_max), pins=((kernel, partition),))
+        )
+    except Infeasible:
+        found = None
+    assert (found is None) == (not fits)
+    if found is not None:
+        assert found.partition_k[kernel] == partition
+        assert close(found.objective, min(f.score.layer_time_s for f in fits))
+
+
+@pytest.mark.parametrize("fanout", ["shared", "per_consumer"])
+@pytest.mark.parametrize("tiles_short", [0, 1])
+def test_a_deep_buffer_cannot_be_passed_off_as_a_cut(fanout: str, tiles_short: int) -> None:
+    """Inside, a long skip needs more SRAM (6 tiles) than cut (2 + 2): the model must not choose which one it is.
+
+    Random graphs are too shallow for this: it takes a skip over more than two levels beyond a double buffer.
+    """
+    from strategies import World
+
+    from dfopt.documents.assumptions import Assumptions
+    from dfopt.documents.graph import Graph, Kernel, Tensor
+    from dfopt.documents.plan import Plan
+    from dfopt.documents.system import Chip, Dram, Sram, System
+
+    kernels = tuple(Kernel(name=f"k{i}", op="elementwise", m=4, n=4) for i in range(6))
+    ends = [*((i, i + 1) for i in range(5)), (0, 5)]
+    graph = Graph(name="skip", kernels=kernels, tensors=tuple(Tensor(src=f"k{a}", dst=f"k{b}") for a, b in ends))
+    tile = 4 * 4 * 2 / 4
+    # all in one partition: the skip in six tiles, every other tensor in two; k0 -> k1 lies in the skip's when shared
+    need = tile * (6 + 2 * (4 if fanout == "shared" else 5))
+    chip = Chip(name="c", tiles=8, peak=1.0, sram=Sram(capacity=need - tiles_short * tile), dram=Dram(bandwidth=100.0))
+    chosen = Assumptions(overlap="perfect", execution="dataflow", compute_utilization=1e-3, fanout=fanout, tile_rows=1)
+    slow = chosen.with_(compute_utilization=1.0, overlap="none")
+    for assumptions in (chosen, slow):
+        world = World(graph, System(name="s", chip=chip), Plan(), assumptions)
+        case = (world, {k.name: "none" for k in kernels}, 1)
+        check_against_brute_force(case)
+        assert (fused(*case) is None) == bool(tiles_short)
+
+
+def test_tile_count_is_the_naive_one() -> None:
+    """`pieces` of the oracle is written apart from the tables; here on one graph that has all three streams."""
+    from dfopt.documents.assumptions import Assumptions
+    from dfopt.documents.graph import Graph, Kernel
+    from dfopt.setting.tables import tile_counts
+
+    kernels = (
+        Kernel(name="a", op="gemm", m=2, k=2, n=12),
+        Kernel(name="b", op="weight_update", m=2, k=9, n=2),
+        Kernel(name="c", op="gemm", m=2, k=2, n=1, stream="none"),
+    )
+    graph = Graph(name="g", kernels=kernels)
+    for rows, expected in ((1, 9), (2, 5), (100, 1)):
+        assert pieces(graph, Assumptions(tile_rows=rows)) == expected
+        assert tile_counts(graph, Assumptions(tile_rows=rows)) == [expected]
+
+
+def test_strategies_draw_every_assumption() -> None:
+    from strategies import CHOICES
+
+    from dfopt.documents.assumptions import Assumptions
+
+    assert set(CHOICES) == set(Assumptions.model_fields) - {"profile", "schema_"}

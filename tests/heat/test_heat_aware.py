@@ -1,0 +1,358 @@
+"""Heat inside the optimiser: it prices as the judge does, finds the best of all mappings, and keeps the limits."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, reject
+from hypothesis import strategies as st
+from stack_cases import HOT, T0, dies, memory, stack
+from strategies import World, options_of, share, worlds
+
+import dfopt as df
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.heat import HeatReport
+from dfopt.documents.mapping import Mapping, Pause
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import Request
+from dfopt.documents.stack import Limits, LogicEnergies, Stack
+from dfopt.documents.stack_parts import HtcPackage, Leakage
+from dfopt.documents.system import Chip, Dram, Sram, System
+from dfopt.errors import Infeasible, PlanError, SystemSpecError
+from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.intrachip import IntraChipLimits, legal
+from dfopt.heat.answers import heat_answers, made_aware
+from dfopt.heat.blocks import chain_blocks
+from dfopt.heat.problem import HeatChoice
+from dfopt.heat.settle import TOO_HOT_K, cool, physical
+from dfopt.heat.study import Study
+from dfopt.machines.stacks import with_stack
+from dfopt.physics.pipeline import resolve
+from dfopt.search.branching import Search
+from dfopt.search.verify import verify
+from dfopt.setting.plans import asked_plans
+
+NEAR = 2e-6
+
+
+@pytest.fixture(scope="module", autouse=True)
+def one_matrix_for_each_body(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    """Few bodies are drawn again and again: their responses are worked out once."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv("DFOPT_CACHE", raising=False)
+        patch.setenv("XDG_CACHE_HOME", str(tmp_path_factory.mktemp("responses")))
+        yield
+
+
+@st.composite
+def stacks(draw: st.DrawFn, idle: float | None = None) -> Stack:
+    """Cooled well or badly, with memory on top or beside it, leaking or not; most of them throttle."""
+    leakage = draw(st.sampled_from([None, Leakage(power=4.0, at=T0 + 60, beta_per_k=0.01)]))
+    limit = draw(st.sampled_from([T0 + 45, T0 + 60, T0 + 90]))
+    clock = draw(st.sampled_from([5.0, 40.0])) if idle is None else idle
+    logic = LogicEnergies(flop=0.1, sram=0.01, noc=0.005, network=0.02, idle=clock)
+    return stack(
+        logic=logic,
+        dies=dies(draw(st.sampled_from([0, 1, 2])), leakage, draw(st.sampled_from([1, 2]))),
+        package=HtcPackage(mode="htc", htc_w_per_m2k=draw(st.sampled_from([1e5, 2e4, 1e4]))),
+        dram=memory(draw(st.sampled_from([1, 10])), refresh=draw(st.sampled_from([(), HOT]))),
+        limits=Limits(
+            logic=limit, dram=draw(st.sampled_from([limit, None])), power=draw(st.sampled_from([None, 120.0, 40.0]))
+        ),
+        placement=draw(st.sampled_from(["contiguous", "interleaved"])),
+    )
+
+
+@st.composite
+def studies(draw: st.DrawFn, idle: float | None = None, **fixed: Any) -> Study:
+    """The three answers for the best mapping of a small world; nothing is solved before they are asked for."""
+    world = draw(worlds(**{"most": 4, "dims": 1, "max_pp": 2, **fixed}))
+    on = draw(stacks(idle))
+    system = with_stack(world.system, on)
+    options = options_of(world)
+    search = Search(world.graph, system, options)
+    search.run([world.plan])
+    if not search.found:
+        reject()
+    try:
+        return Study(world.graph, system, search.found[0].mapping, options)
+    except Infeasible:
+        reject()
+
+
+@share(0.5)
+@given(studies(), st.integers(0, 5), st.sampled_from([0.0, 0.3, 3.0]))
+def test_the_heat_problem_says_what_the_judge_says(study: Study, level: int, wait: float) -> None:
+    """At some level, and with some of the interval spent waiting."""
+    slowed = study.settler.at_level(study.ignore.mapping, level)
+    if wait:
+        longer = wait * physical(study.ignore.score).interval_s
+        slowed = slowed.model_copy(update={"pauses": (Pause(stage=study.settler.used[-1], time=longer),)})
+    seen = physical(study.settler.judge(slowed))
+    assume(not seen.runaway and len(set(chip.refresh_rate for chip in seen.chips)) == 1)
+    agrees_with_the_judge(study, slowed)
+
+
+def agrees_with_the_judge(study: Study, slowed: Mapping) -> None:
+    """Interval, and every cell of every die, of a mapping: at its own temperatures exact."""
+    settler = study.settler
+    score = settler.judge(slowed)
+    seen = physical(score)
+    rate = next((one for one in settler.model.rates if one.rate == seen.refresh_rate), None)
+    assert rate is not None
+    blocks = settler.chain(slowed, rate.rate)
+    choice = settler.starts(blocks, [slowed])[0]
+    free = settler.problem(blocks, settler.without_limits())
+    if not slowed.pauses:
+        assert free.period(choice) == pytest.approx(seen.interval_s, rel=1e-9)
+    tiles = np.array([[tile.mean_c + T0 for tile in chip.tiles] for chip in seen.chips])
+    where = replace(settler.operating(score, settler.voltage(free, choice, seen.interval_s)), tiles_k=tiles)
+    model, limits = settler.model, study.stack.limits
+    model.stack = study.stack.model_copy(update={"limits": limits.model_copy(update={"dram": T0 + 500.0})})
+    try:
+        rows = model.rows(where, replace(rate, below_k=np.inf))
+    finally:
+        model.stack = study.stack
+    problem = replace(free, rows=replace(rows, budget_ri=np.full_like(rows.budget_ri, 1e9)))
+    load = problem.loads(choice) / seen.interval_s
+    drams = {die.name for die in study.stack.dram_dies}
+    assert limits.logic is not None
+    for r, chip in enumerate(seen.chips):
+        cells = model.heat.cells(np.array([tile.power_w for tile in chip.tiles]))
+        for die, wanted in zip(chip.dies, cells, strict=True):
+            assert wanted.max() - T0 == pytest.approx(die.max_c, abs=1e-9)
+            mine = [i for i, name in enumerate(rows.names) if f" die {die.die}," in name]
+            limit = T0 + 500.0 if die.die in drams else limits.logic
+            np.testing.assert_allclose(limit - rows.budget_ri[r, mine] + load[r, mine], wanted, rtol=0, atol=1e-6)
+
+
+def test_a_partition_that_leaves_tiles_free_heats_only_its_own() -> None:
+    """Under the cycle model a partition may leave half the chip idle: its joules are on the other half."""
+    kernels = tuple(Kernel(name=name, op="gemm", m=1, k=1, n=1, dram_bytes=36.0) for name in ("a", "b", "c"))
+    tensors = (Tensor(src="a", dst="b"), Tensor(src="a", dst="c"))
+    graph = Graph(name="three", word_bytes=2, batch=4, kernels=kernels, tensors=tensors)
+    chip = Chip(
+        name="pair",
+        tiles=2,
+        lanes=2,
+        stages=1,
+        frequency=100.0,
+        compute_utilization=0.5,
+        sram=Sram(capacity=1e9),
+        dram=Dram(bandwidth=100.0),
+    )
+    on = stack(dies=dies(0), limits=Limits(logic=T0 + 90), placement="contiguous")
+    chosen = resolve(Assumptions(execution="dataflow", compute_model="cycle", tile_rows=1), "dataflow", 0.5)
+    world = World(graph, System(name="pair", chip=chip, stack=on), Plan(microbatches=4), chosen)
+    search = Search(graph, world.system, options_of(world, pin_partition={"a": 0, "b": 1, "c": 1}))
+    search.run([world.plan])
+    study = Study(graph, world.system, search.found[0].mapping, search.options)
+    kept = study.known.mapping
+    assert [kernel.partition for kernel in kept.kernels] == [0, 1, 1]  # of one tile each
+    agrees_with_the_judge(study, kept)
+
+
+@share(0.4)
+@given(studies(idle=40.0), st.sampled_from([0.0, 0.5, 3.0]))
+def test_a_throttled_chip_is_as_warm_as_one_at_uniform_clocks(study: Study, wait: float) -> None:
+    """It rests at the lowest level in both, however long it waits."""
+    settler, longer = study.settler, wait * physical(study.ignore.score).interval_s
+    pauses = (Pause(stage=settler.used[0], time=longer),) if longer else None
+    waiting = study.ignore.mapping.model_copy(update={"pauses": pauses})
+    throttled = physical(settler.judge(waiting, throttle=True))
+    level = settler.model.frequency_l.tolist().index(throttled.frequency)
+    uniform = physical(settler.judge(settler.at_level(waiting, level).model_copy(update={"pauses": pauses})))
+    assert uniform.step_time_s == pytest.approx(throttled.step_time_s, rel=1e-12)
+    for one, other in zip(uniform.chips, throttled.chips, strict=True):
+        assert [die.max_c for die in one.dies] == pytest.approx([die.max_c for die in other.dies], abs=1e-6)
+
+
+def partitionings(tables: StageTables, limits: IntraChipLimits) -> list[np.ndarray]:
+    """Every legal partitioning of a small stage, from the definition."""
+    sharded, n = tables.sharded, tables.kernels
+    own = [(a, b) for a, b in zip(sharded.src_t.tolist(), sharded.dst_t.tolist(), strict=True) if max(a, b) < n]
+    forward = sharded.forward_k
+    found = []
+    for places in itertools.product(range(min(n, limits.p_max)), repeat=n):
+        at = np.array(places, dtype=np.int64)
+        used = np.unique(at)
+        if len(used) != used[-1] + 1 or any(at[a] > at[b] for a, b in own):
+            continue
+        two = limits.forward_backward == "separate" and forward.any() and not forward.all()
+        if two and at[forward].max() >= at[~forward].min():
+            continue
+        if legal(tables, limits, at):
+            found.append(at)
+    return found
+
+
+@share(0.6)
+@given(
+    studies(execution="dataflow", forward_backward="separate", empty_partitions="allow", most=3).filter(
+        lambda study: all(stage.tables is None or stage.tables.kernels <= 3 for stage in study.ready.stages)
+    )
+)
+def test_no_other_partitioning_and_levels_are_faster(study: Study) -> None:
+    """Brute force over every legal partitioning of the stages, the best levels of each by enumeration."""
+    settler, rate = study.settler, study.settler.model.rates[-1]
+    where = settler.operating(study.throttle.score)
+    try:
+        rows = settler.model.rows(where, rate)
+        pool = study._pool(rate.rate)
+        _, _, answer = pool.choose(rows, True)
+    except (Infeasible, PlanError):
+        reject()
+    assume(pool.fused)
+    assert answer.proven
+    per_stage = []
+    for number in settler.used:
+        stage = study.ready.stages[number]
+        assert stage.tables is not None and stage.limits is not None
+        limits = stage.limits
+        found = partitionings(stage.tables, limits)
+        heat = settler.kernels(number, rate.rate)
+        model = settler.model
+        per_stage.append([chain_blocks(stage.tables, one, model.frequency_l, heat, model.place) for one in found])
+    assume(np.prod([len(one) for one in per_stage]) <= 30)
+    levels = range(len(settler.model.frequency_l))
+    best = np.inf
+    for blocks in itertools.product(*per_stage):
+        here = settler.problem(list(blocks), rows)
+        count = sum(len(one.member) for one in blocks)
+        assume(count <= 4)
+        cuts = np.cumsum([0, *(len(one.member) for one in blocks)])
+        for chosen in itertools.product(levels, repeat=count):
+            parts = [np.array(chosen[a:b], dtype=np.int64) for a, b in itertools.pairwise(cuts)]
+            best = min(best, here.period(HeatChoice(tuple(np.arange(len(p)) for p in parts), tuple(parts))))
+            if best < answer.period_s * (1 - NEAR):
+                break
+    assert answer.period_s == pytest.approx(best, rel=NEAR)
+
+
+@share(0.4)
+@given(studies())
+def test_the_heat_aware_mapping_keeps_its_limits_and_is_never_slower(study: Study) -> None:
+    try:
+        found = study.aware()
+    except PlanError:
+        reject()
+    mapping, score = study.best_of(found)
+    seen, limits = physical(score), study.stack.limits
+    assert cool(score)
+    assert seen.frequency == 1.0  # the judge need not throttle it
+    assert limits.logic is None or seen.logic_max_c <= limits.logic - T0 + 0.05
+    assert found.physical.logic_max_c <= (limits.logic or np.inf) - T0 + TOO_HOT_K
+    for other in (study.throttle, study.ignore, study.known):  # the judge's own throttling of either included
+        throttled = study.settler.judge(other.mapping, throttle=True)
+        assert seen.step_time_s <= physical(throttled).step_time_s or not cool(throttled)
+    assert seen.step_time_s >= study.ignore.step_s * (1 - NEAR) or physical(study.ignore.score).refresh_rate > 1
+    assert df.Mapping.from_data(json.loads(json.dumps(mapping.to_data()))) == mapping
+
+
+@share(0.2)
+@given(worlds(most=3, dims=2, max_pp=2), stacks())
+def test_of_several_plans_the_fastest_answer_is_kept(world: World, on: Stack) -> None:
+    """As if every plan were re-optimised alone; those that are slower without heat need not be."""
+    system, options = with_stack(world.system, on), options_of(world, top=3)
+    search = Search(world.graph, system, options)
+    search.run(asked_plans(world.graph, system, Request(), world.assumptions)[0])
+    alone = []
+    for one in search.found:
+        try:
+            alone.append(physical(made_aware(one, system, options)[0].score).step_time_s)
+        except (Infeasible, PlanError):
+            continue
+    assume(alone)
+    best, proof, note = made_aware(search.found[0], system, options, search.found[1:])
+    assert physical(best.score).step_time_s == pytest.approx(min(alone), rel=1e-9)
+    assert cool(best.score) and proof.interval_s > 0
+    if len(search.found) > 1:
+        assert f"of the {len(search.found)} fastest plans were chosen anew" in note
+    for one in search.found[1:]:
+        slower = one.score.step_time_s >= physical(best.score).step_time_s * (1 + NEAR)
+        assert not slower or "no faster even without heat" in note or "no answer for" in note
+
+
+HOT_STACK = {"package.r_convec_k_per_w": 0.25, "cells": 8}  # a coarse grid: as hot, a quarter of the rows
+
+
+def result_on(stack_name: str, overrides: dict[str, Any], **options: Any) -> Any:
+    on = df.load_stack(stack_name, overrides)
+    return df.optimize(df.load_graph("gpt3-175b"), df.load_system("sn10-8-ring"), tp=1, pp=8, stack=on, **options)
+
+
+@pytest.fixture(scope="module")
+def report() -> HeatReport:
+    return heat_answers(result_on("hybrid-vault", HOT_STACK), gap=1e-3)
+
+
+def test_three_answers_side_by_side(report: HeatReport) -> None:
+    ignore, throttle, aware = report.answers
+    assert [one.name for one in report.answers] == ["ignore", "throttle", "aware"]
+    assert not ignore.keeps_limits and throttle.keeps_limits and aware.keeps_limits
+    assert ignore.step_time_s < aware.step_time_s < throttle.step_time_s
+    assert report.speedup is not None and report.speedup > 1.02
+    assert aware.dram_max_c is not None and aware.dram_max_c <= 95.05
+    assert report.price is not None and report.price.lp_dram_s_per_k > 0 and report.price.binding
+    assert report.proof is not None and report.proof.gap <= 1e-3
+    assert {one.frequency for one in report.slowed} <= {0.93, 0.86, 0.79, 0.72, 0.65, 0.58, 0.5}
+
+
+def test_a_report_survives_its_file(report: HeatReport, tmp_path: Any) -> None:
+    report.dump(tmp_path / "heat.json")
+    assert HeatReport.load(tmp_path / "heat.json") == report
+
+
+def test_a_kelvin_is_worth_about_what_the_duals_say(report: HeatReport) -> None:
+    assert report.price is not None and report.price.one_kelvin_more_s is not None
+    assert report.price.one_kelvin_more_s == pytest.approx(report.price.lp_dram_s_per_k, rel=0.5)
+
+
+def test_a_higher_limit_and_a_better_package_are_never_slower(report: HeatReport) -> None:
+    here = report.answer("aware")
+    assert here is not None
+    for better in ({"limits.dram": "97 degC"}, {"package.r_convec_k_per_w": 0.2}):
+        there = heat_answers(result_on("hybrid-vault", {**HOT_STACK, **better}), gap=1e-3, finite_difference=False)
+        found = there.answer("aware")
+        assert found is not None and found.step_time_s <= here.step_time_s * (1 + 1e-3)
+
+
+def test_cool_enough_all_answers_are_one() -> None:
+    cold = {"package.r_convec_k_per_w": 0.01, "ambient": "0 degC"}
+    found = heat_answers(result_on("hybrid-vault", cold), finite_difference=False)
+    assert len({one.step_time_s for one in found.answers}) == 1
+    assert not found.slowed and found.price is not None and found.price.lp_dram_s_per_k == 0
+
+
+def test_a_heat_aware_result_is_verified() -> None:
+    found = result_on("hybrid-vault", HOT_STACK, heat="aware")
+    seen = found.score.physical
+    assert found.mapping.clocks and seen is not None and seen.keeps_limits and seen.frequency == 1.0
+    assert "limits on heat of the stack hybrid-vault" in found.proof
+    checked = verify(type(found).from_data(json.loads(json.dumps(found.to_data()))))
+    assert checked.ok, checked.problems
+
+
+def test_without_a_stack_there_is_nothing_to_keep_cool() -> None:
+    with pytest.raises(SystemSpecError, match=r"\$\.stack: found none, expected a stack of dies"):
+        df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8, heat="aware")
+
+
+def test_errors_say_what_to_do() -> None:
+    graph, system = df.load_graph("gpt2-small"), df.load_system("sn10-8-ring")
+    with pytest.raises(PlanError, match="heat: found 'cold', expected 'ignore' or 'aware'"):
+        df.optimize(graph, system, tp=8, heat="cold")  # type: ignore[arg-type]
+    scorched = df.load_stack("hybrid-vault", {"limits.logic": "36 degC", "package.r_convec_k_per_w": 0.5})
+    with pytest.raises(Infeasible, match="above its limit while the chip rests"):
+        df.optimize(graph, system, tp=8, heat="aware", stack=scorched)
+    with pytest.raises(PlanError, match="at most 20000 down-sets in a stage"):
+        df.optimize(
+            graph, system, tp=8, heat="aware", stack=df.load_stack("hybrid-vault"), formulation="assignment", p_max=2
+        )

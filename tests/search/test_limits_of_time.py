@@ -1,0 +1,112 @@
+"""A solve that is cut short: what came out is said in the right words, with a bound that is one."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import dfopt.search as optimizer
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.result import Result
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.errors import NoSolution, SolverFailure
+from dfopt.fusion import intrachip
+from dfopt.milp import Solution, Termination
+from dfopt.sharding import interchip
+
+
+def hard(count: int = 40, seed: int = 1) -> Graph:
+    """A wide random DAG: its fusion takes far longer than the tests wait."""
+    draw = np.random.default_rng(seed)
+    kernels = [Kernel(name=f"k{i}", op="elementwise", m=64, n=int(draw.integers(4, 64))) for i in range(count)]
+    ends = {(int(draw.integers(max(0, i - 12), i)), i) for i in range(1, count) for _ in range(2)}
+    tensors = tuple(Tensor(src=f"k{a}", dst=f"k{b}") for a, b in sorted(ends))
+    return Graph(name="hard", kernels=tuple(kernels), tensors=tensors, repeat=4)
+
+
+def chip(*dims: NetworkDim) -> System:
+    made = Chip(name="c", tiles=100, peak=1e6, sram=Sram(capacity=6e4), dram=Dram(bandwidth=5e4))
+    return System(name="s", chip=made, network=dims)
+
+
+@pytest.fixture(scope="module")
+def cut_short() -> Result:
+    return optimizer.optimize(hard(), chip(), assumptions=Assumptions(overlap="none"), p_max=20, time_limit=0.4)
+
+
+def test_a_limit_returns_the_best_found_with_its_gap(cut_short: Result) -> None:
+    assert cut_short.status == "limit_with_solution"
+    assert 0 < cut_short.gap <= 1
+    assert cut_short.bound_s < cut_short.step_time_s
+    assert cut_short.gap == pytest.approx((cut_short.step_time_s - cut_short.bound_s) / cut_short.step_time_s)
+    assert not cut_short.score.violations
+    record = cut_short.plans[0]
+    assert record.status == "limit" and record.bound_s == cut_short.bound_s
+    assert [s.termination for s in record.solves if s.problem == "intrachip"] == [Termination.LIMIT_WITH_SOLUTION.value]
+
+
+def test_more_time_never_gives_a_worse_answer(cut_short: Result) -> None:
+    longer = optimizer.optimize(hard(), chip(), assumptions=Assumptions(overlap="none"), p_max=20, time_limit=2.0)
+    assert longer.step_time_s <= cut_short.step_time_s * (1 + 1e-9)
+    assert longer.step_time_s >= cut_short.bound_s * (1 - 1e-9)
+
+
+def test_it_comes_back_in_time() -> None:
+    result = optimizer.optimize(hard(), chip(), assumptions=Assumptions(overlap="none"), p_max=20, time_limit=0.1)
+    assert result.seconds < 5
+
+
+def test_a_gap_that_was_asked_for_is_not_called_optimal() -> None:
+    result = optimizer.optimize(
+        hard(14), chip(), assumptions=Assumptions(overlap="none"), p_max=6, gap=0.5, time_limit=20
+    )
+    assert result.gap <= 0.5 + 1e-9
+    assert (result.status == "optimal") == (result.gap == 0.0)
+    assert result.status in ("optimal", "gap_reached")
+
+
+TWO = Graph(
+    name="two",
+    kernels=tuple(Kernel(name=n, op="gemm", m=8, k=8, n=8) for n in "ab"),
+    tensors=(Tensor(src="a", dst="b"),),
+    repeat=4,
+)
+RING = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=1e4)
+
+
+def ended(solution: Solution, how: Termination) -> Solution:
+    from dataclasses import replace
+
+    lost = how in (Termination.LIMIT_NO_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION, Termination.FAILED)
+    changes = (
+        {"x": None, "objective": float("inf"), "bound": -float("inf"), "gap": float("inf")} if lost else {"gap": 0.5}
+    )
+    return replace(solution, termination=how, **changes)
+
+
+@pytest.mark.parametrize("how", [Termination.LIMIT_NO_SOLUTION, Termination.FAILED])
+def test_a_sharding_that_was_not_found_in_time_is_not_called_infeasible(how, monkeypatch) -> None:
+    """A limit proves nothing: the plan must not be recorded as one that no mapping fits."""
+    real = interchip.solve
+    monkeypatch.setattr(interchip, "solve", lambda *a, **k: ended(real(*a, **k), how))
+    wanted = NoSolution if how is Termination.LIMIT_NO_SOLUTION else SolverFailure
+    with pytest.raises(wanted):
+        optimizer.optimize(TWO, chip(RING), tp=2)
+
+
+@pytest.mark.parametrize("how", [Termination.LIMIT_NO_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION])
+def test_a_fusion_that_the_solver_did_not_even_begin_returns_its_start(how, monkeypatch) -> None:
+    """Completing a start takes the solver time too; when there is none, the start is still an answer."""
+    monkeypatch.setattr(intrachip, "solve", lambda *a, **k: ended(intrachip.closed_form(1.0, 0.0, ""), how))
+    result = optimizer.optimize(hard(), chip(), assumptions=Assumptions(overlap="none"), formulation="assignment")
+    assert result.status in ("limit_with_solution", "interrupted_with_solution")
+    assert 0 < result.gap <= 1
+
+
+def test_a_sharding_cut_short_is_not_called_optimal(monkeypatch) -> None:
+    """`optimal` says that the sharding of every plan is optimal for the inter-chip problem."""
+    real = interchip.solve
+    monkeypatch.setattr(interchip, "solve", lambda *a, **k: ended(real(*a, **k), Termination.LIMIT_WITH_SOLUTION))
+    result = optimizer.optimize(TWO, chip(RING), tp=2)
+    assert result.status == "limit_with_solution"

@@ -1,0 +1,184 @@
+"""`optimize` on whole random problems: judge and MILP agree, bounds hold, pruning loses nothing."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+from unittest import mock
+
+import numpy as np
+import pytest
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+from oracles import fusions, judged, mapping_of
+from problem_cases import close, dense
+from strategies import World, shardings, share, worlds
+
+import dfopt.search as optimizer
+from dfopt.documents.result import Request, Result
+from dfopt.errors import Infeasible
+from dfopt.setting.bounds import plan_bound
+from dfopt.setting.plans import asked_plans
+
+
+def solved(world: World, *, one_plan: bool = False, **more) -> Result | None:
+    """What optimize finds; None when it proves that nothing fits. Any other error is a bug."""
+    fixed = {}
+    if one_plan:
+        plan = world.plan
+        fixed = {f"{kind}_dims": getattr(plan, f"{kind}_dims") for kind in ("tp", "pp", "dp")}
+        fixed["interleave"] = plan.interleave
+        if world.graph.has_pieces and plan.pp > 1:  # how many layers its stages have cannot be asked for
+            with mock.patch("dfopt.search.optimization.asked_plans", return_value=([plan], [])):
+                return solved(world, **more)
+    if world.assumptions.execution == "kernel_by_kernel":
+        more.pop("p_max", None)  # refused there: every kernel has a partition of its own
+    try:
+        return optimizer.optimize(world.graph, world.system, assumptions=world.assumptions, **fixed, **more)
+    except Infeasible:
+        return None
+
+
+def p_max_for(world: World, data: st.DataObject) -> int | None:
+    """Exactly p_max partitions must be given; at most may be left out."""
+    forbid = world.assumptions.empty_partitions == "forbid" and world.assumptions.execution == "dataflow"
+    return data.draw(st.sampled_from([1, 2, 3] if forbid else [None, 1, 2, 3]))
+
+
+def check_result(world: World, result: Result) -> None:
+    score = judged(replace(world, plan=result.plan), result.mapping)
+    assert score == result.score and not score.violations
+    assert result.status == "optimal" and result.gap == 0.0
+    assert result.bound_s <= result.step_time_s * (1 + 1e-9)
+    assert close(result.step_time_s, score.step_time_s)
+    for record in result.plans:
+        if record.step_time_s is not None:
+            assert record.bound_s is not None
+            assert record.bound_s <= record.step_time_s * (1 + 1e-9)
+            assert record.step_time_s >= result.step_time_s * (1 - 1e-9)
+        if record.status == "pruned_by_bound":
+            assert record.bound_s is not None and record.bound_s >= result.step_time_s * (1 - 1e-9)
+        assert record.status in ("solved", "pruned_by_bound", "infeasible")
+    check_matrices(world, result)
+    assert Result.from_data(result.model_dump(mode="json"), "again") == result
+
+
+def check_matrices(world: World, result: Result) -> None:
+    """A, B, D, L, H of the result against their definitions (DFModel, equations 1-4), densely from A."""
+    tensors = world.graph.tensors
+    where = {k.name: (k.stage, k.partition) for k in result.mapping.kernels}
+    for found in result.matrices:
+        row = {name: i for i, name in enumerate(found.kernels)}
+        count, size = found.partitions, len(found.tensors)
+        assert set(found.tensors) == {i for i, t in enumerate(tensors) if t.src in row or t.dst in row}
+        A = dense(found.A, (len(found.kernels), count))
+        assert (A.sum(axis=1) == 1).all()
+        for name, i in row.items():
+            assert where[name][0] == found.stage and A[i, where[name][1]] == 1
+        padded = np.vstack([A, np.zeros((1, count), dtype=int)])  # an end in another stage is in no partition here
+        ends = [(row.get(tensors[t].src, -1), row.get(tensors[t].dst, -1)) for t in found.tensors]
+        src = padded[[a for a, _ in ends]].reshape(size, count)
+        dst = padded[[b for _, b in ends]].reshape(size, count)
+        B = src * dst  # both ends in the partition
+        D = src ^ dst  # one end in it: stored or loaded
+        began = np.array([[1] * count if a < 0 else np.cumsum(s) for (a, _), s in zip(ends, src, strict=True)])
+        over = np.array([[0] * count if b < 0 else np.cumsum(d) - d for (_, b), d in zip(ends, dst, strict=True)])
+        cut = 1 - B.sum(axis=1, keepdims=True)
+        L = (began * (1 - over)).reshape(size, count) * cut  # from the source's partition to the consumer's
+        for name, wanted in (("B", B), ("D", D), ("L", L), ("H", src)):
+            assert (dense(getattr(found, name), (size, count)) == wanted).all(), name
+
+
+@share(1)
+@given(worlds(most=5), st.data())
+def test_results_hold_what_they_say(world: World, data: st.DataObject) -> None:
+    """Over all plans of the system: never a ScoreMismatch, and every record is true."""
+    result = solved(world, p_max=p_max_for(world, data))
+    if result is not None:
+        check_result(world, result)
+
+
+@share(1)
+@given(worlds(most=4, max_pp=2, compute_model=["fixed", "efficiency"]), st.data())
+def test_one_plan_is_optimal_for_its_sharding(world: World, data: st.DataObject) -> None:
+    """The step time of one plan is the least over all fusions of all its stages, sharding and stages as chosen."""
+    p_max = data.draw(st.integers(1, 3))
+    result = solved(world, one_plan=True, p_max=p_max)
+    if result is None:
+        return
+    sharding = {k.name: k.sharding for k in result.mapping.kernels}
+    stage = {k.name: k.stage for k in result.mapping.kernels}
+    most = p_max
+    if world.assumptions.execution == "kernel_by_kernel":
+        most = len(world.graph.kernels)
+        if world.assumptions.forward_backward == "halves" or world.assumptions.empty_partitions == "forbid":
+            return  # rules about p_max partitions: without a p_max of its own, the oracle would apply them to `most`
+    found = [f.score.step_time_s for f in fusions(world, sharding, stage, most)]
+    note(f"{result.step_time_s} against {sorted(found)[:3]}")
+    assert found and close(result.step_time_s, min(found))
+
+
+@share(1)
+@given(worlds(most=4, max_pp=2), st.data())
+def test_no_mapping_beats_the_bound_of_its_plan(world: World, data: st.DataObject) -> None:
+    sharding = data.draw(shardings(world.graph, world.plan, world.assumptions))
+    level = world.graph.levels()
+    cut = data.draw(st.integers(0, 3))
+    partition = {n: 0 if one < cut else 1 for n, one in level.items()}
+    if data.draw(st.booleans()):
+        partition = {n: 0 for n in level}
+    stage = {n: 0 for n in level}
+    mapping = mapping_of(world, sharding, stage, partition)
+    assume(mapping is not None)
+    score = judged(world, mapping)
+    assume(not score.violations)
+    assert plan_bound(world.graph, world.system, world.plan, world.assumptions) <= score.step_time_s * (1 + 1e-9)
+
+
+@share(0.5)
+@given(worlds(most=4), st.data())
+def test_pruning_never_loses_the_best_plan(world: World, data: st.DataObject) -> None:
+    p_max = p_max_for(world, data)
+    together = solved(world, p_max=p_max)
+    legal, _ = asked_plans(world.graph, world.system, Request(), world.assumptions)
+    alone = [solved(replace(world, plan=plan), one_plan=True, p_max=p_max) for plan in legal]
+    times = [one.step_time_s for one in alone if one is not None]
+    assert (together is None) == (not times)
+    if together is not None:
+        assert close(together.step_time_s, min(times))
+
+
+@share(0.5)
+@given(
+    worlds(most=4, max_pp=1, execution="dataflow", empty_partitions="allow", forward_backward=["separate", "shared"]),
+    st.data(),
+)
+def test_pins_hold_in_the_result(world: World, data: st.DataObject) -> None:
+    name = data.draw(st.sampled_from([k.name for k in world.graph.kernels]))
+    partition = data.draw(st.integers(0, 1))
+    result = solved(world, one_plan=True, p_max=2, pin_partition={name: partition})
+    if result is not None:
+        assert {k.name: k.partition for k in result.mapping.kernels}[name] == partition
+
+
+@share(0.5)
+@given(worlds(most=4, max_pp=1, dims=1, empty_partitions="allow"))
+def test_more_of_a_resource_never_hurts_by_the_sensitivities(world: World) -> None:
+    """Sharding stays as it is in a sensitivity, so a faster machine is never slower."""
+    assume(world.assumptions.forward_backward != "halves")
+    result = solved(world, one_plan=True, p_max=2, sensitivity=True)
+    if result is None:
+        return
+    assert {s.resource for s in result.sensitivity} == {"compute", "dram_bandwidth", "link_bandwidth", "sram"}
+    for one in result.sensitivity:
+        assert one.proven and one.step_time_s <= result.step_time_s * (1 + 1e-6)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "nightly", reason="needs HYPOTHESIS_PROFILE=nightly")
+@share(1)
+@given(worlds(most=6), st.data())
+def test_results_hold_what_they_say_nightly(world: World, data: st.DataObject) -> None:
+    result = solved(world, p_max=p_max_for(world, data))
+    if result is not None:
+        check_result(world, result)

@@ -1,0 +1,70 @@
+"""A plan before its fusion: as the inter-chip solve leaves it, and as a mapping has it."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from hypothesis import given, reject
+from hypothesis import strategies as st
+from strategies import World, options_of, shardings, share, worlds
+
+import dfopt as df
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.errors import Infeasible, PlanError
+from dfopt.milp import Termination
+from dfopt.search import candidate as prepared
+from dfopt.search.candidate import prepare_mapping
+from dfopt.setting.stages import mapped_stages
+
+
+@st.composite
+def placed(draw: st.DrawFn) -> tuple[World, Mapping]:
+    """Kernels under any legal sharding and on any stage, whatever the inter-chip problem would have chosen."""
+    world = draw(worlds(most=4, max_pp=2, pieces=False))
+    sharding = draw(shardings(world.graph, world.plan, world.assumptions))
+    count = mapped_stages(world.graph, world.plan)
+    kernels = tuple(
+        KernelMapping(name=name, sharding=scheme, stage=draw(st.integers(0, count - 1)), partition=0)
+        for name, scheme in sharding.items()
+    )
+    return world, Mapping(graph=world.graph.name, system=world.system.name, plan=world.plan, kernels=kernels)
+
+
+@share(1)
+@given(placed())
+def test_a_mapping_is_prepared_as_it_is(case: tuple[World, Mapping]) -> None:
+    """Another sharding or stage may be as good: choosing again may find that one."""
+    world, mapping = case
+    options = options_of(world)
+    try:
+        count = next(prepared.prepare(world.graph, world.system, world.plan, options)).sharded.tile_count
+        mapping = mapping.model_copy(update={"tile_count": count})
+        ready = prepare_mapping(world.graph, world.system, mapping, options)
+    except Infeasible:
+        reject()
+    stages = dict(zip(ready.sharded.names, ready.stage_k.tolist(), strict=True))
+    assert stages == {kernel.name: kernel.stage for kernel in mapping.kernels}
+    assert ready.sharding == {kernel.name: kernel.sharding for kernel in mapping.kernels}
+    assert not ready.sharding_proven and ready.floor() == 0.0
+    other = mapping.model_copy(update={"tile_count": count + 1})
+    with pytest.raises(PlanError, match=rf"has {count + 1} tiles of the streamed axis, expected {count} under"):
+        prepare_mapping(world.graph, world.system, other, options)
+
+
+def test_a_sharding_without_a_bound_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A solver that is stopped early may have a solution and nothing proven of it."""
+    solve = prepared.interchip.optimize_interchip
+
+    def boundless(*given: Any, **more: Any) -> Any:
+        found = solve(*given, **more)
+        stopped = {"termination": Termination.LIMIT_WITH_SOLUTION, "bound": -math.inf, "gap": math.inf}
+        return replace(found, solution=replace(found.solution, **stopped))
+
+    monkeypatch.setattr(prepared.interchip, "optimize_interchip", boundless)
+    result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8, sensitivity=False)
+    record = result.plans[0].solves[0]
+    assert record.problem == "interchip" and record.bound == 0.0 and record.gap is None
+    assert result.status != "optimal"

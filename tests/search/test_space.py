@@ -1,0 +1,101 @@
+"""The size of the search space: paths through the lattice counted one by one, and how the factors multiply."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import share
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.plan import Plan
+from dfopt.fusion.downsets import Lattice
+from dfopt.physics.pipeline import resolve
+from dfopt.search.space import log10_paths, search_space, together
+
+
+@st.composite
+def orders(draw: st.DrawFn) -> tuple[int, set[tuple[int, int]]]:
+    """Up to five kernels and which must come before which."""
+    count = draw(st.integers(1, 5))
+    pairs = [(a, b) for a in range(count) for b in range(a + 1, count)]
+    return count, set(draw(st.lists(st.sampled_from(pairs), max_size=6))) if pairs else set()
+
+
+def lattice_of(count: int, before: set[tuple[int, int]]) -> Lattice:
+    sets = [s for s in itertools.product([False, True], repeat=count) if all(s[a] or not s[b] for a, b in before)]
+    sets.sort(key=sum)
+    member = np.array(sets, dtype=bool)
+    return Lattice(member, member.sum(axis=1).astype(np.int64))
+
+
+def ordered_partitions(count: int, before: set[tuple[int, int]], forward: list[bool] | None) -> int:
+    """Assignments of kernels to blocks 0, 1, ... without gaps that keep the order and do not mix passes."""
+    found = 0
+    for places in itertools.product(range(count), repeat=count):
+        blocks = set(places)
+        if blocks != set(range(len(blocks))) or any(places[a] > places[b] for a, b in before):
+            continue
+        if forward and any(
+            places[a] >= places[b] for a in range(count) for b in range(count) if forward[a] > forward[b]
+        ):
+            continue
+        found += 1
+    return found
+
+
+@share(0.5)
+@given(orders())
+def test_paths_are_ordered_partitions(order: tuple[int, set[tuple[int, int]]]) -> None:
+    count, before = order
+    assert round(10 ** log10_paths(lattice_of(count, before))) == ordered_partitions(count, before, None)
+
+
+@share(0.5)
+@given(orders(), st.integers(0, 5))
+def test_passes_are_not_mixed(order: tuple[int, set[tuple[int, int]]], ahead: int) -> None:
+    """With the forward pass first, as the rule ``separate`` and its down-sets have it."""
+    count, before = order
+    forward = [k < ahead for k in range(count)]
+    barrier = before | {(a, b) for a in range(count) for b in range(count) if forward[a] and not forward[b]}
+    paths = log10_paths(lattice_of(count, barrier), np.array(forward))
+    assert round(10**paths) == ordered_partitions(count, before, forward)
+
+
+def chain(kernels: int, repeat: int = 1) -> Graph:
+    made = tuple(Kernel(name=f"k{i}", op="gemm", m=4, k=4, n=4) for i in range(kernels))
+    return Graph(name="g", repeat=repeat, kernels=made)
+
+
+def test_factors_multiply() -> None:
+    """Two plans of four GEMMs: two schemes each under TP, one without; 8 paths through a chain of four."""
+    plans = [Plan(tp=2, tp_dims=("x",)), Plan(dp=2, dp_dims=("x",))]
+    lattice = lattice_of(4, {(0, 1), (1, 2), (2, 3)})
+    space = search_space(chain(4, repeat=2), plans, resolve(Assumptions(), "dataflow", 0.9), {0: lattice})
+    assert space.plans == 2
+    assert space.exact
+    assert 10**space.log10_fusions == pytest.approx(8)
+    assert 10**space.log10_total == pytest.approx((2**4 + 1) * 8)
+    assert "2 plans" in str(space)
+    assert f"10^{math.log10(17 * 8):.1f} mappings" in str(space)
+    twice = together([space, space])
+    assert twice.plans == 4
+    assert 10**twice.log10_total == pytest.approx(2 * 17 * 8)
+
+
+def test_kernel_by_kernel_nothing_is_fused() -> None:
+    space = search_space(chain(4, repeat=2), [Plan()], resolve(Assumptions(), "kernel_by_kernel", 0.9), {})
+    assert space.log10_total == 0.0
+    assert space.exact
+
+
+def test_without_a_lattice_it_is_a_lower_bound() -> None:
+    space = search_space(chain(4, repeat=2), [Plan()], resolve(Assumptions(), "dataflow", 0.9), {})
+    assert not space.exact
+    assert 10**space.log10_fusions == pytest.approx(8)  # cuts of one order; a chain has no other
+    assert "at least" in str(space)

@@ -1,0 +1,63 @@
+"""``top``: the next best plans are exactly those that solving every plan by itself finds."""
+
+from __future__ import annotations
+
+import pytest
+
+import dfopt as df
+from dfopt.documents.result import Result
+from dfopt.errors import PlanError
+from dfopt.judge import evaluate
+from dfopt.search.verify import verify
+
+
+@pytest.mark.parametrize(("graph", "system"), [("gpt3-175b", "sn10-8-ring"), ("gpt2-small", "sn10-8-torus")])
+@pytest.mark.parametrize("top", [1, 2, 5])
+def test_top_is_what_all_plans_by_themselves_give(graph: str, system: str, top: int) -> None:
+    """Proven against one solve per plan."""
+    workload, machine = df.load_graph(graph), df.load_system(system)
+    result = df.optimize(workload, machine, top=top, pp=1)
+    alone = []
+    for record in result.plans:
+        if record.status == "infeasible":
+            continue
+        plan = record.plan
+        one = df.optimize(
+            workload,
+            machine,
+            tp_dims=plan.tp_dims,
+            pp_dims=plan.pp_dims,
+            dp_dims=plan.dp_dims,
+            interleave=plan.interleave,
+        )
+        alone.append(one.step_time_s)
+    found = [result.step_time_s, *(one.step_time_s for one in result.alternatives or ())]
+    assert found == sorted(found)
+    assert found == pytest.approx(sorted(alone)[:top], rel=1e-9)
+
+
+def test_alternatives_are_judged_mappings_and_survive_a_round_trip() -> None:
+    """Each can be judged again; the result still verifies and loads."""
+    workload, machine = df.load_graph("gpt2-small"), df.load_system("sn10-8-ring")
+    result = df.optimize(workload, machine, top=3)
+    assert result.alternatives is not None and len(result.alternatives) == 2
+    for one in result.alternatives:
+        score = evaluate(one.mapping, workload, machine, result.assumptions)
+        assert score.step_time_s == pytest.approx(one.step_time_s, rel=1e-12) and score.feasible
+    assert Result.from_data(result.to_data()) == result
+    assert verify(result).ok
+    faster = result.alternatives[0].model_copy(update={"step_time_s": result.step_time_s / 2})
+    forged = result.model_copy(update={"alternatives": (faster,)})
+    assert any("alternatives[0].step_time_s" in problem for problem in verify(forged).problems)
+
+
+def test_without_top_nothing_changes_in_a_result() -> None:
+    """A result with one mapping has no such key."""
+    result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"))
+    assert result.alternatives is None and "alternatives" not in result.to_data()
+
+
+def test_top_zero_is_refused() -> None:
+    """One clear error."""
+    with pytest.raises(PlanError, match="top must be at least 1, found 0"):
+        df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), top=0)

@@ -1,0 +1,93 @@
+"""Layers drawn one after another: the same work, and fusion across layers can only help."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import graphs, share
+
+from dfopt.documents.graph import Graph
+from dfopt.errors import GraphError
+from dfopt.machines.compose import load_system
+from dfopt.physics import ops
+from dfopt.search import optimize
+from dfopt.workloads import load_graph
+from dfopt.workloads.unroll import unroll
+
+
+def bare(name: str) -> tuple[str, int]:
+    """Name of a kernel in its layer, and the copy that it is in."""
+    kernel, _, copy = name.rpartition(".")
+    return kernel, int(copy)
+
+
+@given(graphs(repeats=(1, 4, 6, 12), pieces=False), st.data())
+def test_every_copy_is_the_layer(graph: Graph, data: st.DataObject) -> None:
+    copies = data.draw(st.sampled_from([n for n in range(1, graph.repeat + 1) if graph.repeat % n == 0]))
+    drawn = unroll(graph, copies)
+    assert drawn.repeat * copies == graph.repeat
+    assert [bare(k.name) for k in drawn.kernels] == [(k.name, c) for c in range(copies) for k in graph.kernels]
+    assert len(drawn.tensors) == copies * len(graph.tensors) + (copies - 1) * len(graph.carried)
+    assert sum(map(ops.flop, drawn.kernels)) == copies * sum(map(ops.flop, graph.kernels))
+    for number, kernel in enumerate(drawn.kernels):
+        layer = graph.kernels[number % len(graph.kernels)]
+        references = [("accumulates_into", kernel.accumulates_into), ("stage_with", kernel.stage_with)]
+        for field, name in references:
+            assert name is None or bare(name) == (getattr(layer, field), bare(kernel.name)[1])
+        same = {"name": layer.name, "accumulates_into": layer.accumulates_into, "stage_with": layer.stage_with}
+        assert kernel.model_copy(update=same) == layer
+    inner = [t for t in drawn.tensors if bare(t.src)[1] == bare(t.dst)[1]]
+    assert [(bare(t.src)[0], bare(t.dst)[0], t.bytes) for t in inner] == [
+        (t.src, t.dst, t.bytes) for _ in range(copies) for t in graph.tensors
+    ]
+
+
+@pytest.mark.parametrize("mode", ["forward", "training"])
+@pytest.mark.parametrize("copies", [1, 2, 3])
+def test_carried_tensors_join_the_copies_and_leave_the_ends(mode: str, copies: int) -> None:
+    layer = load_graph("gpt2-small", mode=mode)
+    drawn = unroll(layer, copies)
+    between = [t for t in drawn.tensors if bare(t.src)[1] != bare(t.dst)[1]]
+    assert len(between) == (copies - 1) * len(layer.carried)
+    for tensor in between:
+        step = bare(tensor.dst)[1] - bare(tensor.src)[1]
+        (carried,) = [t for t in layer.carried if (t.src, t.dst) == (bare(tensor.src)[0], bare(tensor.dst)[0])]
+        assert step == (1 if carried.direction == "forward" else -1)
+        assert tensor.bytes == carried.bytes and tensor.direction == "forward"
+    for carried, end in zip(layer.carried, drawn.carried, strict=True):
+        ahead = carried.direction == "forward"
+        assert bare(end.src) == (carried.src, copies - 1 if ahead else 0)
+        assert bare(end.dst) == (carried.dst, 0 if ahead else copies - 1)
+        assert end.direction == carried.direction
+    assert Graph.from_data(drawn.to_data()) == drawn  # what was drawn is a graph like any other
+
+
+def test_all_repeats_are_drawn_unless_said_otherwise() -> None:
+    layer = load_graph("gpt2-small")
+    drawn = unroll(layer)
+    assert drawn.repeat == 1
+    assert len(drawn.kernels) == layer.repeat * len(layer.kernels)
+
+
+@pytest.mark.parametrize("copies", [0, -2, 5, 24])
+def test_copies_that_do_not_divide_the_repeats_are_refused(copies: int) -> None:
+    with pytest.raises(GraphError, match=rf"\$\.repeat: {copies} copies do not divide 12 repeats"):
+        unroll(load_graph("gpt2-small"), copies)
+
+
+@share(0.2)
+@given(graphs(repeats=(6,), pieces=False))
+def test_drawing_twice_is_drawing_at_once(graph: Graph) -> None:
+    def plain(drawn: Graph) -> list[tuple[str, ...]]:
+        return sorted((t.src.split(".")[0], t.dst.split(".")[0], str(t.bytes)) for t in drawn.tensors)
+
+    assert plain(unroll(unroll(graph, 2), 3)) == plain(unroll(graph, 6))
+
+
+@pytest.mark.parametrize("graph", ["gpt2-small", "gpt3-175b"])
+def test_fusing_across_layers_is_never_slower(graph: str) -> None:
+    layer, system = load_graph(graph), load_system("sn10-8-ring")
+    one, two = (optimize(g, system, tp=8) for g in (layer, unroll(layer, 2)))
+    assert one.status == two.status == "optimal"
+    assert two.step_time_s <= one.step_time_s * (1 + 1e-9)

@@ -1,0 +1,66 @@
+"""Several microbatch sizes in one search: the best of all, with a proof over all."""
+
+from __future__ import annotations
+
+import pytest
+
+import dfopt as df
+from dfopt.documents.graph import Graph
+from dfopt.documents.result import Result
+from dfopt.errors import PlanError
+from dfopt.search.verify import verify
+
+SIZES = (1, 2, 4)
+
+
+@pytest.fixture(scope="module")
+def drawn() -> list[Graph]:
+    return [df.load_graph("gpt2-small", mode="training", batch=64, microbatch=size) for size in SIZES]
+
+
+@pytest.fixture(scope="module")
+def result(drawn: list[Graph]) -> Result:
+    return df.optimize(drawn[0], df.load_system("sn10-8-ring"), variants=drawn[1:])
+
+
+def test_the_best_of_all_is_returned(drawn: list[Graph], result: Result) -> None:
+    alone = [df.optimize(graph, df.load_system("sn10-8-ring")).step_time_s for graph in drawn]
+    assert result.step_time_s == pytest.approx(min(alone), rel=1e-9)
+    assert result.status == "optimal"
+    assert result.graph.microbatch == SIZES[alone.index(min(alone))]
+    assert {graph.microbatch for graph in (result.graph, *result.variants)} == set(SIZES)
+
+
+def test_every_plan_of_every_size_is_recorded(drawn: list[Graph], result: Result) -> None:
+    alone = [df.optimize(graph, df.load_system("sn10-8-ring")) for graph in drawn]
+    assert len(result.plans) == sum(len(one.plans) for one in alone)
+    assert result.space is not None
+    assert result.space.plans == sum(one.space.plans for one in alone if one.space)
+
+
+def test_the_result_holds_what_it_says(result: Result) -> None:
+    assert verify(result).verdict == "verified optimal"
+    assert Result.from_data(result.to_data(), "again") == result
+
+
+def test_a_worse_claim_is_found_out(drawn: list[Graph]) -> None:
+    """A result of the slowest size alone, relabelled as if the others had been searched, is refuted."""
+    system = df.load_system("sn10-8-ring")
+    alone = [df.optimize(graph, system) for graph in drawn]
+    worst = max(alone, key=lambda one: one.step_time_s)
+    others = tuple(graph for graph in drawn if graph is not worst.graph)
+    claimed = worst.model_copy(update={"variants": others})
+    sealed = claimed.model_copy(update={"seal": claimed.unsealed_digest()})
+    found = verify(sealed)
+    assert not found.ok
+    assert any("$.gap" in problem for problem in found.problems)
+
+
+def test_another_workload_is_no_variant(drawn: list[Graph]) -> None:
+    system = df.load_system("sn10-8-ring")
+    with pytest.raises(PlanError, match="another workload"):
+        df.optimize(drawn[0], system, variants=[df.load_graph("gpt3-175b")])
+    with pytest.raises(PlanError, match="microbatch of 1 is there twice"):
+        df.optimize(drawn[0], system, variants=[drawn[0]])
+    with pytest.raises(PlanError, match="microbatch of 2 is there twice"):
+        df.optimize(drawn[0], system, variants=[drawn[1], drawn[1]])

@@ -1,0 +1,120 @@
+"""`dfopt check result.json`: true results are verified, every change of a number is caught."""
+
+from __future__ import annotations
+
+import copy
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+import dfopt as df
+from dfopt.cli import app
+from dfopt.documents.result import Result
+from dfopt.errors import DocumentError, GraphError, SystemSpecError
+from dfopt.search.verify import verify
+
+CASES = [
+    ("gpt3-175b", {}, "sn10-8-torus", {}),
+    ("gpt3-175b", {"mode": "training"}, "sn10-8-ring", {"tp": 8}),
+    ("gpt3-175b", {}, "h100-8", {}),
+    ("gpt2-small", {}, "sn10-8-ring", {"tp": 8, "p_max": 2, "pin_partition": {"FFN0": 1}}),
+    ("gpt2-small", {}, "sn10-8-ring", {"tp": 8, "assumptions": "dfmodel", "p_max": 3}),
+]
+
+
+def solved(graph: str, parameters: dict[str, Any], system: str, options: dict[str, Any]) -> Result:
+    return df.optimize(df.load_graph(graph, **parameters), df.load_system(system), **options)
+
+
+RESULT = solved("gpt2-small", {}, "sn10-8-ring", {})
+DATA = json.loads(json.dumps(RESULT.to_data()))
+
+
+@pytest.mark.parametrize("case", CASES, ids=lambda case: f"{case[0]}-{case[2]}-{len(case[3])}")
+def test_true_results_are_verified_optimal(case: Any) -> None:
+    found = verify(Result.from_data(json.loads(json.dumps(solved(*case).to_data()))))
+    assert found.ok, found.problems
+    assert found.verdict == "verified optimal"
+
+
+def leaves(data: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
+    """Paths of all numbers and quantities with units."""
+    if isinstance(data, dict):
+        return [leaf for key, value in data.items() for leaf in leaves(value, (*path, key))]
+    if isinstance(data, list):
+        return [leaf for i, value in enumerate(data) for leaf in leaves(value, (*path, i))]
+    quantity = isinstance(data, str) and data[:1].isdigit()
+    return [path] if (isinstance(data, int | float) and not isinstance(data, bool)) or quantity else []
+
+
+def at(data: Any, path: tuple[Any, ...]) -> Any:
+    for step in path:
+        data = data[step]
+    return data
+
+
+def changed(path: tuple[Any, ...], factor: float) -> dict[str, Any]:
+    data = copy.deepcopy(DATA)
+    value = at(data, path)
+    if isinstance(value, str):
+        number, _, unit = value.partition(" ")
+        new: Any = f"{float(number) * factor or 1:.9g} {unit}".strip() if unit else "0" + value
+    else:
+        new = value * factor if isinstance(value, float) and value else value + 1
+    at(data, path[:-1])[path[-1]] = new
+    return data
+
+
+@given(path=st.sampled_from(leaves(DATA)), factor=st.sampled_from([0.5, 0.999, 1.001, 2.0]))
+def test_no_number_can_be_changed_unnoticed(path: tuple[Any, ...], factor: float) -> None:
+    try:
+        tampered = Result.from_data(changed(path, factor))
+    except (DocumentError, GraphError, SystemSpecError):
+        return  # the document itself no longer holds together
+    assert not verify(tampered).ok, path
+
+
+FORGED = [p for p in leaves(DATA) if p[0] in ("step_time_s", "utilization", "score", "mapping", "matrices", "plan")]
+
+
+@given(path=st.sampled_from(FORGED), factor=st.sampled_from([0.5, 0.999, 1.001, 2.0]))
+def test_a_forger_who_seals_again_is_caught_by_the_judge(path: tuple[Any, ...], factor: float) -> None:
+    try:
+        tampered = Result.from_data(changed(path, factor))
+    except (DocumentError, GraphError, SystemSpecError):
+        return
+    forged = tampered.model_copy(update={"seal": tampered.unsealed_digest()})
+    # fewer or more compute tiles of a kernel change nothing under the fixed model, within the chip's tiles
+    if path[0] == "mapping" and path[-1] in ("tiles", "tile_count"):
+        return
+    assert not verify(forged).ok, path
+
+
+def test_a_worse_mapping_cannot_claim_to_be_optimal() -> None:
+    worse = solved("gpt3-175b", {}, "sn10-8-ring", {"tp": 8, "p_max": 3, "pin_partition": {"LayerNorm_2": 2}})
+    free = solved("gpt3-175b", {}, "sn10-8-ring", {"tp": 8})
+    assert worse.step_time_s > free.step_time_s
+    lie = worse.model_copy(update={"request": free.request})
+    lie = lie.model_copy(update={"seal": lie.unsealed_digest()})
+    found = verify(lie)
+    assert not found.ok
+    assert any("$.gap" in problem for problem in found.problems)
+    assert found.gap == pytest.approx(1 - free.step_time_s / worse.step_time_s, rel=1e-3)
+
+
+def test_check_says_what_it_found(tmp_path: Any) -> None:
+    path = tmp_path / "result.json"
+    RESULT.dump(path)
+    done = CliRunner().invoke(app, ["check", str(path)])
+    assert done.exit_code == 0
+    assert "verified optimal" in done.stdout
+    data = changed(("step_time_s",), 0.5)
+    path.write_text(json.dumps(data))
+    done = CliRunner().invoke(app, ["check", str(path)])
+    assert done.exit_code == 3
+    assert "$.step_time_s" in done.stderr
+    assert "$.seal" in done.stderr

@@ -1,0 +1,260 @@
+"""Embedding and head beside a repeated layer: how layers are shared out among stages, and what that brings."""
+
+from __future__ import annotations
+
+import io
+import itertools
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import World, share, worlds
+
+import dfopt as df
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.result import Request, Result
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.errors import Infeasible, PlanError
+from dfopt.physics.pipeline import step_time
+from dfopt.search import optimize
+from dfopt.search.dump import models
+from dfopt.search.verify import verify
+from dfopt.setting.plans import asked_plans, plans, uneven_layers
+from dfopt.setting.stages import mapped_stages, pipeline_stages
+from dfopt.show.tables import graph_report, print_to, result_report, score_report
+
+
+def machine(chips: int, dram: float | None = None) -> System:
+    """1000 FLOP/s and 100 B/s of DRAM per chip, on a ring of links so fast that they do not count."""
+    chip = Chip(name="c", tiles=8, peak=1e3, compute_utilization=1.0, sram=Sram(capacity=1e9),
+                dram=Dram(bandwidth=1e2, capacity=dram))  # fmt: skip
+    links = NetworkDim(name="x", topology="ring", size=chips, link_bandwidth=1e12)
+    return System(name="s", chip=chip, network=(links,))
+
+
+def simd(name: str, flop: int, runs: str = "every_layer", **more: Any) -> Kernel:
+    return Kernel(name=name, op="elementwise", m=1, n=10, flop_per_element=flop // 10, runs=runs, **more)
+
+
+def workload(*ends: Kernel, repeat: int = 12, layer: int = 1000, batch: int = 100) -> Graph:
+    return Graph(name="g", repeat=repeat, batch=batch, kernels=(simd("layer", layer), *ends))
+
+
+def report(of: Any) -> str:
+    stream = io.StringIO()
+    print_to(stream, of)
+    return stream.getvalue()
+
+
+# -- how layers are shared out ------------------------------------------------------------------
+
+
+@given(st.integers(2, 40), st.integers(2, 9), st.sets(st.sampled_from(["first", "last"]), min_size=1))
+def test_uneven_layers_are_the_choices_that_no_other_beats(repeat: int, pp: int, ends: set[str]) -> None:
+    """Against all (first, middle, last) that hold the layers, with up to three fewer at an end that has a kernel."""
+    if pp > repeat:
+        return
+    graph = workload(*(simd(runs, 10, runs) for runs in sorted(ends)), repeat=repeat)
+    even = -(-repeat // pp)
+    found = [tuple(one.values()) for one in uneven_layers(graph, pp)]
+    assert len(found) == len(set(found))
+    if pp == 2:
+        wanted = {(max(f, repeat - f), f, repeat - f) for f in range(1, repeat) if abs(f - even) <= 3}
+        assert set(found) == wanted - {(even, even, even)}
+        return
+    spare = [range(4) if runs in ends else range(1) for runs in ("first", "last")]
+    possible = {
+        (most, most - i, most - j)
+        for most in range(even, even + 7)
+        for i, j in itertools.product(*spare)
+        if min(most - i, most - j) >= 1 and most * pp - i - j >= repeat
+    } | {(even, even, even)}
+    best = {p for p in possible if not any(o != p and all(a <= b for a, b in zip(o, p, strict=True)) for o in possible)}
+    assert set(found) == best - {(even, even, even)}
+
+
+def test_plans_with_uneven_layers_are_there_only_with_ends() -> None:
+    system = machine(4)
+    legal, _ = plans(workload(), system, pp=4)
+    assert not any(plan.uneven for plan in legal)
+    legal, _ = plans(workload(simd("head", 10, "last")), system, pp=4, interleaved=True)
+    assert {plan.interleave for plan in legal if not plan.uneven} == {1, 3}
+    assert [(plan.label, plan.stage_layers) for plan in legal if plan.uneven] == [
+        ("TP1 PP4(x) DP1 L4+4..4+1", (4, 4, 1)),
+    ]
+    legal, _ = plans(workload(simd("head", 10, "last")), system, pp=4, interleaved=True, interleave=3)
+    assert [plan.interleave for plan in legal] == [3]
+    assert not any(plan.uneven for plan in plans(workload(simd("head", 10, "last"), repeat=1), machine(2), pp=2)[0])
+
+
+@given(worlds(most=4, max_pp=9))
+def test_pipeline_stages_hold_every_layer_and_each_piece_once(world: World) -> None:
+    graph, plan = world.graph, world.plan
+    stages = pipeline_stages(graph, plan)
+    assert [stage.number for stage in stages] == sorted({stage.number for stage in stages})
+    assert all(number < mapped_stages(graph, plan) for stage in stages for number, _ in stage.runs)
+    runs = [number for stage in stages for number, _ in stage.runs]
+    if graph.repeat == 1:
+        assert runs == list(range(plan.pp))
+    elif graph.has_pieces:
+        assert runs.count(1) == runs.count(2) == 1
+        copies = [plan.pp - 2 if stage.number == 1 and plan.pp > 2 else 1 for stage in stages]
+        layers = sum(copy * dict(stage.runs)[0] for copy, stage in zip(copies, stages, strict=True))
+        assert graph.repeat <= layers < graph.repeat + plan.pp
+    else:
+        assert stages[0].runs == ((0, plan.layers_per_stage),)
+
+
+# -- what it brings -----------------------------------------------------------------------------
+
+
+def test_a_heavy_head_gets_fewer_layers() -> None:
+    """A head of 3 layers' work on 2 stages: 7 layers in the first make the slowest 8 s, 6 make it 9 s."""
+    result = optimize(workload(simd("head", 3000, "last")), machine(2), pp=2)
+    even, *_ = (record for record in result.plans if not record.plan.uneven)
+    assert result.plan.stage_layers in ((7, 7, 5), (8, 8, 4))
+    assert result.step_time_s == pytest.approx(8.0 * 101)
+    assert even.bound_s == pytest.approx(9.0 * 101)
+    assert result.status == "optimal"
+    found = verify(Result.from_data(json.loads(json.dumps(result.to_data()))))
+    assert found.verdict == "verified optimal", found
+
+
+def test_both_ends_get_fewer_layers_than_the_middle() -> None:
+    """14 layers on 4 stages, ends as long as a layer: 3, 4, 4, 3 make every stage as long as 4 layers."""
+    ends = simd("embed", 1000, "first"), simd("head", 1000, "last")
+    result = optimize(workload(*ends, repeat=14), machine(4), pp=4)
+    assert result.plan.stage_layers == (3, 4, 3)
+    assert result.step_time_s == pytest.approx(4.0 * 103)
+    assert result.score.utilization == pytest.approx(16 * 100 / (4 * 4.0 * 103))
+
+
+@share(1)
+@given(
+    worlds(
+        most=4, max_pp=4, pieces=False, repeats=(4,), roomy=True, execution="dataflow", empty_partitions="allow",
+        compute_model="fixed", compute_utilization=0.5,
+    ),
+    st.sets(st.sampled_from(["first", "last"]), min_size=1),
+)  # fmt: skip
+def test_ends_that_cost_nothing_change_nothing(world: World, runs: set[str]) -> None:
+    """One operation before and after the layers adds the time of two operations, at most, to that of each microbatch.
+
+    On one chip per stage: several shardings of a layer may be equally good, and one more kernel picks another.
+    """
+    ends = tuple(Kernel(name=name, op="elementwise", m=1, n=1, stream="none", runs=name) for name in sorted(runs))
+    large = world.graph.model_copy(update={"kernels": (*world.graph.kernels, *ends)})
+    assert large.has_pieces
+    try:
+        alone = optimize(world.graph, world.system, assumptions=world.assumptions, tp=1)
+    except (Infeasible, PlanError):
+        return
+    both = optimize(large, world.system, assumptions=world.assumptions, tp=1)
+    each = 2 / (0.5 * world.system.chip.peak_flops)
+    most = step_time(alone.plan, alone.assumptions, each).total
+    assert alone.step_time_s * (1 - 1e-9) <= both.step_time_s <= (alone.step_time_s + most) * (1 + 1e-9)
+
+
+def test_a_stage_that_is_too_full_is_named() -> None:
+    """A table of 600 B does not fit beside nothing: the first stage is short of DRAM, not the others."""
+    table = simd("embed", 10, "first", resident_bytes=600.0)
+    with pytest.raises(Infeasible, match=r"the first stage \(6 layers\) needs 6e-07 GB of DRAM"):
+        optimize(workload(table), machine(2, dram=599.0), pp=2)
+    assert optimize(workload(table), machine(2, dram=600.0), pp=2).status == "optimal"
+
+
+def test_weights_of_layers_move_away_from_a_full_stage() -> None:
+    """12 layers of 200 B and a head of 800 B on two chips of 1.7 kB: 8 layers and 4 with the head are all that fits."""
+    layer = Kernel(name="layer", op="gemm", m=10, k=10, n=10)
+    head = Kernel(name="head", op="gemm", m=40, k=10, n=1, runs="last")
+    graph = Graph(name="g", repeat=12, batch=100, kernels=(layer, head))
+    rules = df.Assumptions(weights_from_dram=False)  # else the head is as slow as it is large
+    result = optimize(graph, machine(2, dram=1700.0), pp=2, assumptions=rules)
+    assert result.plan.stage_layers == (8, 8, 4)
+    assert [stage.dram_weights_bytes for stage in result.score.stages] == [1600.0, 1600.0]
+    refused = [record for record in result.plans if record.status == "infeasible"]
+    assert any("the last stage (6 layers)" in record.note for record in refused)
+
+
+def test_the_report_shows_pieces_and_layers() -> None:
+    ends = simd("embed", 1000, "first"), simd("head", 1000, "last")
+    result = optimize(workload(*ends, repeat=14), machine(4), pp=4)
+    text = report(result_report(result))
+    assert "layers: 3 in the first stage, 4 in each between, 3 in the last" in " ".join(text.split())
+    assert "L3+4..4+3" in text
+    rows = [line.split()[0] for line in text.splitlines() if " 0  " in line]
+    assert rows == ["layer", "first", "last"]
+    assert "runs in" in report(score_report(result.score))
+    assert [name for name, _ in models(result)] == ["interchip", "intrachip-0", "intrachip-1", "intrachip-2"]
+
+
+# -- verification ---------------------------------------------------------------------------------
+
+
+@share(0.6)
+@given(worlds(most=4, max_pp=4, repeats=(1, 4, 4), empty_partitions="allow"))
+def test_results_are_verified_optimal(world: World) -> None:
+    """With pieces, or drawn once over several stages, as much as of one layer alone."""
+    try:
+        result = optimize(world.graph, world.system, assumptions=world.assumptions)
+    except Infeasible:
+        return
+    found = verify(Result.from_data(json.loads(json.dumps(result.to_data()))))
+    assert found.ok, found.problems
+    assert found.verdict == "verified optimal"
+
+
+@pytest.mark.parametrize("slow", ["layer", "embed", "head"])
+def test_a_slower_piece_cannot_claim_to_be_optimal(slow: str) -> None:
+    """Two kernels with a large tensor between them, kept apart by a pin: fused they are faster."""
+
+    def pair(name: str, runs: str) -> list[Kernel]:
+        return [simd(f"{name}{i}", 10, runs) for i in (1, 2)]
+
+    kernels = [k for name, runs in (("layer", "every_layer"), ("embed", "first"), ("head", "last"))
+               for k in pair(name, runs)]  # fmt: skip
+    tensors = tuple(df.Tensor(src=f"{name}1", dst=f"{name}2") for name in ("layer", "embed", "head"))
+    graph = Graph(name="g", repeat=4, batch=10, kernels=tuple(kernels), tensors=tensors)
+    for pp in (1, 2):
+        free = optimize(graph, machine(2), pp=pp, tp=1)
+        worse = optimize(graph, machine(2), pp=pp, tp=1, pin_partition={f"{slow}1": 0, f"{slow}2": 1})
+        if worse.step_time_s == free.step_time_s:  # not the end that decides
+            assert pp == 2
+            continue
+        assert verify(worse).verdict == "verified optimal"
+        lie = worse.model_copy(update={"request": free.request})
+        lie = lie.model_copy(update={"seal": lie.unsealed_digest()})
+        found = verify(lie)
+        assert not found.ok
+        assert found.gap == pytest.approx(1 - free.step_time_s / worse.step_time_s, rel=1e-5)
+
+
+def test_the_space_counts_the_fusions_of_each_piece() -> None:
+    """Two kernels in a row have two fusions, three have four."""
+    kernels = [simd(f"k{i}", 10) for i in range(3)] + [simd(f"h{i}", 10, "last") for i in range(2)]
+    ends = [("k0", "k1"), ("k1", "k2"), ("h0", "h1")]
+    tensors = tuple(df.Tensor(src=a, dst=b) for a, b in ends)
+    result = optimize(Graph(name="g", repeat=4, kernels=tuple(kernels), tensors=tensors), machine(1))
+    assert result.space is not None and result.space.exact
+    assert 10**result.space.log10_fusions == pytest.approx(8)
+
+
+def test_every_legal_plan_passes_the_judge() -> None:
+    graph = workload(simd("embed", 500, "first"), simd("head", 700, "last"), repeat=11, batch=64)
+    system = machine(8)
+    legal, _ = asked_plans(graph, system, Request(), df.Assumptions())
+    assert sum(plan.uneven for plan in legal) > 5
+    for plan in legal:
+        places = tuple(KernelMapping(name=k.name, stage=graph.piece_of(k), partition=0) for k in graph.kernels)
+        if plan.tp == 1:
+            assert df.evaluate(Mapping(graph="g", system="s", plan=plan, kernels=places), graph, system).step_time_s > 0
+
+
+def test_the_report_of_a_graph_counts_what_runs_once_once() -> None:
+    graph = workload(simd("head", 500, "last"))
+    text = report(graph_report(graph, [1000.0, 500.0]))
+    assert f"{(12 * 1000 + 500) * 100:.6g} per step" in text
+    assert "12 times, but 1 of the kernels once, before or after that" in text

@@ -1,0 +1,187 @@
+"""The inter-chip MILP against brute force over all schemes and stages, priced by the judge and by naive sums."""
+
+from __future__ import annotations
+
+import os
+from dataclasses import replace
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracles import all_shards, best_shard, priced, stages_legal
+from problem_cases import close, renamed
+from strategies import World, share, sums_meet, worlds
+
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.errors import Infeasible, PlanError
+from dfopt.physics import ops
+from dfopt.physics.pipeline import resolve
+from dfopt.sharding import interchip
+
+
+def solved(world: World, pins=None) -> interchip.InterChipMapping:
+    tables = interchip.build(world.graph, world.system, world.plan, world.assumptions, pins)
+    return interchip.optimize_interchip(world.graph, tables, world.assumptions)
+
+
+def check_against_brute_force(world: World) -> None:
+    best = best_shard(world)
+    try:
+        found = solved(world)
+    except Infeasible:
+        assert best is None
+        return
+    assert best is not None
+    assert stages_legal(world.graph, found.stage)
+    assert sums_meet(world.graph, world.plan, world.assumptions, found.sharding)
+    mine = priced(world, found.sharding, found.stage)
+    wanted, reached = best.levels(world.assumptions), mine.levels(world.assumptions)
+    said = f"brute force {wanted} {best.sharding} {best.stage}; MILP {reached} {found.sharding} {found.stage}"
+    assert close(found.objective, wanted[0]), said
+    assert found.solution.termination.value == "optimal"
+    for level, (least, value) in enumerate(zip(wanted, reached, strict=True)):
+        assert value <= least + 2e-6 * max(abs(least), 1e-6), f"level {level}: {said}"
+    if world.assumptions.sharding_objective == "bytes":
+        assert found.unit == "bytes"
+
+
+@share(1)
+@pytest.mark.parametrize("stage_time", ["sum", "max"])
+@pytest.mark.parametrize("objective", ["seconds", "bytes"])
+@given(data=st.data())
+def test_sharding_is_brute_force(stage_time: str, objective: str, data: st.DataObject) -> None:
+    world = data.draw(worlds(most=4, max_pp=1, stage_time=stage_time, sharding_objective=objective))
+    check_against_brute_force(world)
+
+
+@share(0.6)
+@pytest.mark.parametrize("stage_time", ["sum", "max"])
+@pytest.mark.parametrize("objective", ["seconds", "bytes"])
+@given(data=st.data())
+def test_stages_are_brute_force(stage_time: str, objective: str, data: st.DataObject) -> None:
+    world = data.draw(
+        worlds(most=4, least=2, repeats=(1,), min_pp=2, stage_time=stage_time, sharding_objective=objective)
+    )
+    check_against_brute_force(world)
+
+
+@pytest.mark.nightly
+@pytest.mark.skipif(os.environ.get("HYPOTHESIS_PROFILE") != "nightly", reason="needs HYPOTHESIS_PROFILE=nightly")
+@share(0.5)
+@given(worlds(most=5))
+def test_interchip_is_brute_force_nightly(world: World) -> None:
+    check_against_brute_force(world)
+
+
+@share(0.5)
+@given(worlds(most=4, max_pp=2), st.data())
+def test_pinned_shardings_are_kept_and_optimal(world: World, data: st.DataObject) -> None:
+    assume(world.plan.tp > 1)
+    name = data.draw(st.sampled_from([k.name for k in world.graph.kernels]))
+    kernel = world.graph.kernels[world.graph.index()[name]]
+    scheme = data.draw(st.sampled_from(ops.SCHEMES))
+    if scheme not in ops.legal_schemes(kernel, world.plan.tp, world.assumptions.sharding_rules):
+        with pytest.raises(PlanError, match=name):
+            solved(world, {name: scheme})
+        return
+    fits = [s for s in all_shards(world) if s.sharding[name] == scheme]
+    try:
+        found = solved(world, {name: scheme})
+    except Infeasible:
+        assert not fits
+        return
+    assert found.sharding[name] == scheme
+    assert close(found.objective, min(s.levels(world.assumptions)[0] for s in fits))
+
+
+@share(0.5)
+@given(worlds(most=4, max_pp=3, sharding_objective="seconds"), st.sampled_from(["peak", "links"]))
+def test_a_better_machine_is_never_slower(world: World, what: str) -> None:
+    from problem_cases import better
+
+    try:
+        before = solved(world)
+    except Infeasible:
+        return
+    assert solved(better(world, what)).objective <= before.objective * (1 + 1e-9)
+
+
+@share(0.5)
+@given(worlds(most=4, max_pp=3), st.data())
+def test_names_and_order_do_not_matter(world: World, data: st.DataObject) -> None:
+    graph = world.graph
+    given_operands = ops.operands(graph)
+    graph = graph.model_copy(
+        update={
+            "tensors": tuple(
+                t.model_copy(update={"operand": o}) for t, o in zip(graph.tensors, given_operands, strict=True)
+            )
+        }
+    )
+    names = data.draw(st.permutations([k.name for k in graph.kernels]))
+    name_of = dict(zip((k.name for k in graph.kernels), (f"z{n}" for n in names), strict=True))
+    orders = (data.draw(st.permutations(range(len(x)))) for x in (graph.kernels, graph.tensors))
+    other = replace(world, graph=renamed(graph, name_of, *orders))
+    try:
+        one = solved(replace(world, graph=graph)).objective
+    except Infeasible:
+        with pytest.raises(Infeasible):
+            solved(other)
+        return
+    assert close(one, solved(other).objective)
+
+
+# -- what only some graphs show ----------------------------------------------------------------
+
+
+def machine(size: int) -> System:
+    chip = Chip(name="c", tiles=8, peak=1000.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=100.0))
+    return System(name="s", chip=chip, network=(NetworkDim(name="x", topology="ring", size=size, link_bandwidth=50.0),))
+
+
+@pytest.mark.parametrize("rules", ["exact", "dfmodel"])
+@pytest.mark.parametrize("op", ["gemm", "matmul", "weight_update"])
+def test_an_accumulating_kernel_costs_the_same_to_milp_and_judge(op: str, rules: str) -> None:
+    """`accumulates_into` under both rules and on every op: whoever pays the reduction, both must agree."""
+    kernels = (
+        Kernel(name="host", op="gemm", m=4, k=6, n=8),
+        Kernel(name="adds", op=op, m=4, k=6, n=8, stream="n", accumulates_into="host"),
+    )
+    graph = Graph(name="g", kernels=kernels)
+    system = machine(2)
+    chosen = resolve(next(iter([assumptions_of(rules)])), system.chip.execution, system.chip.compute_utilization)
+    world = World(graph, system, Plan(tp=2, tp_dims=("x",)), chosen)
+    for shard_ in all_shards(world):
+        pins = shard_.sharding
+        found = solved(world, pins)
+        assert close(found.objective, shard_.levels(chosen)[0]), pins
+
+
+def assumptions_of(rules: str):
+    from dfopt.documents.assumptions import Assumptions
+
+    return Assumptions(sharding_rules=rules, tile_rows=1)
+
+
+def test_a_host_that_cannot_reduce_leaves_the_split_that_needs_none() -> None:
+    kernels = (
+        Kernel(name="host", op="elementwise", m=4, n=8),
+        Kernel(name="adds", op="gemm", m=4, k=6, n=8, accumulates_into="host"),
+    )
+    system = machine(2)
+    chosen = resolve(assumptions_of("exact"), "dataflow", 0.9)
+    found = solved(World(Graph(name="g", kernels=kernels), system, Plan(tp=2, tp_dims=("x",)), chosen))
+    assert found.sharding["adds"] == "m"
+
+
+def test_pins_that_contradict_each_other_are_infeasible() -> None:
+    kernels = (
+        Kernel(name="host", op="gemm", m=4, k=6, n=8),
+        Kernel(name="adds", op="gemm", m=4, k=6, n=8, accumulates_into="host"),
+    )
+    chosen = resolve(assumptions_of("exact"), "dataflow", 0.9)
+    world = World(Graph(name="g", kernels=kernels), machine(2), Plan(tp=2, tp_dims=("x",)), chosen)
+    with pytest.raises(Infeasible):
+        solved(world, {"host": "m", "adds": "k"})
