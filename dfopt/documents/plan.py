@@ -35,6 +35,36 @@ class Plan(Document):
     last_layers: int | None = Field(default=None, ge=1, description="none: layers_per_stage, like all others")
 
     @property
+    def shards(self) -> int:
+        """Chips that share the work of a kernel."""
+        return self.tp
+
+    @property
+    def stages(self) -> int:
+        """Stages of the pipeline."""
+        return self.pp
+
+    @property
+    def copies(self) -> int:
+        """Copies that work on the batch, each on its part."""
+        return self.dp
+
+    @property
+    def shard_dims(self) -> tuple[str, ...]:
+        """Network dims, or parts of dims, along which the chips that share a kernel lie."""
+        return self.tp_dims
+
+    @property
+    def stage_dims(self) -> tuple[str, ...]:
+        """Network dims along which the pipeline runs."""
+        return self.pp_dims
+
+    @property
+    def copy_dims(self) -> tuple[str, ...]:
+        """Network dims along which the copies lie."""
+        return self.dp_dims
+
+    @property
     def stage_layers(self) -> tuple[int, int, int]:
         """Repeats in the first stage, in each one in the middle, and in the last.
 

@@ -37,7 +37,7 @@ def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Comma
         sram = []
         for number, taken in zip(numbers, inputs, strict=True):
             one = case.kernels[number]
-            own = one.kernel.dram_bytes_per_chip + one.kernel.dram_bytes / case.plan.tp
+            own = one.kernel.dram_bytes_per_chip + one.kernel.dram_bytes / case.plan.shards
             sram.append(math.fsum((*wrote[number], taken, one.weight, 2 * one.accumulator, own)))
         here = commands[place]
         found.append(

@@ -114,15 +114,15 @@ class Case:
         """
         plan = self.plan
         if self.graph.repeat == 1:
-            return tuple(Rank(number, f"stage {number}", {number: 1}) for number in range(plan.pp))
+            return tuple(Rank(number, f"stage {number}", {number: 1}) for number in range(plan.stages))
         if not self.has_pieces:
             return (Rank(0, "stage 0", {0: plan.layers_per_stage}),)
-        if plan.pp == 1:
+        if plan.stages == 1:
             return (Rank(0, "the only stage", {0: plan.layers_per_stage, 1: 1, 2: 1}),)
         first = plan.first_layers if plan.first_layers is not None else plan.layers_per_stage
         last = plan.last_layers if plan.last_layers is not None else plan.layers_per_stage
-        ends = Rank(0, "the first stage", {0: first, 1: 1}), Rank(plan.pp - 1, "the last stage", {0: last, 2: 1})
-        if plan.pp == 2:
+        ends = Rank(0, "the first stage", {0: first, 1: 1}), Rank(plan.stages - 1, "the last stage", {0: last, 2: 1})
+        if plan.stages == 2:
             return ends
         return ends[0], Rank(1, "a stage in the middle", {0: plan.layers_per_stage}), ends[1]
 
@@ -181,7 +181,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     """Look everything up. The mapping must fit its graph and system, see `dfopt.judge.fit`."""
     assume = pipeline.resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
     given = {one.name: one for one in mapping.kernels}
-    degree, rules, word = mapping.plan.tp, assume.sharding_rules, graph.word_bytes
+    degree, rules, word = mapping.plan.shards, assume.sharding_rules, graph.word_bytes
     placed, produced = [], []
     for kernel in graph.kernels:
         here = given[kernel.name]

@@ -172,7 +172,7 @@ def _together(case: Case) -> Iterator[str]:
                     f"kernel {kernel.name!r} is in stage {one.place[0]}, but must be with"
                     f" {kernel.stage_with!r} in stage {stage}"
                 )
-        if ops.leaves_partial_sums(kernel, one.sharding, case.plan.tp, case.assume.sharding_rules):
+        if ops.leaves_partial_sums(kernel, one.sharding, case.plan.shards, case.assume.sharding_rules):
             target = by_name[str(kernel.accumulates_into)]
             if target.sharding != "k":
                 yield (

@@ -41,11 +41,11 @@ def tensor_parallel(case: Case) -> list[Paid]:
     A scheme's own collective works on the kernel's whole output; a layout conversion on the whole
     tensor, once per required layout of a fan.
     """
-    if case.plan.tp == 1:
+    if case.plan.shards == 1:
         return []
     paid = []
     for number, one in enumerate(case.kernels):
-        kind = ops.inherent(one.kernel, one.sharding, case.plan.tp, case.assume.sharding_rules)
+        kind = ops.inherent(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
         if kind is not None:
             paid.append(Paid(number, kind, case.graph.output_bytes(number)))
     for fan in (*case.fans, *case.written_between_layers):
@@ -87,15 +87,15 @@ def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
 def seconds_by_kernel(case: Case, paid: Sequence[Paid], price: Price) -> Iterator[tuple[int, float]]:
     """(kernel, seconds) of everything that counts as network time of a partition."""
     for one in paid:
-        yield one.kernel, price(one.kind, one.whole, case.plan.tp_dims)
+        yield one.kernel, price(one.kind, one.whole, case.plan.shard_dims)
     for number, placed in enumerate(case.kernels):
         if placed.kernel.communications:
             own = communications.kernel_seconds(placed.kernel, case.plan, price, case.chips_along)
             yield number, own
-    if case.assume.gradients == "dfmodel" and case.plan.dp > 1:  # spread over the microbatches by the authors
+    if case.assume.gradients == "dfmodel" and case.plan.copies > 1:  # spread over the microbatches by the authors
         for number, placed in enumerate(case.kernels):
             if placed.gradient:
-                dims = case.plan.dp_dims
+                dims = case.plan.copy_dims
                 whole = amortized_gradient_seconds(placed.gradient, dims, case.system, case.assume)
                 yield number, whole / case.plan.microbatches
 
@@ -107,7 +107,7 @@ def gradient_reduction_s(case: Case, rank: Rank, price: Price) -> float:
     seconds = []
     for stage, times in rank.runs.items():
         volume = math.fsum(one.gradient for one in case.kernels if one.place[0] == stage)
-        seconds.append(times * price(Collective.ALL_REDUCE, volume, case.plan.dp_dims))
+        seconds.append(times * price(Collective.ALL_REDUCE, volume, case.plan.copy_dims))
     return math.fsum(seconds)
 
 
@@ -118,9 +118,9 @@ def hops(case: Case, price: Price) -> dict[int, float]:
     is relayed: it crosses each boundary on the way once, and the sending side pays.
     """
     sent: dict[int, list[float]] = {rank.number: [] for rank in case.ranks}
-    if case.plan.pp == 1:
+    if case.plan.stages == 1:
         return dict.fromkeys(sent, 0.0)
-    dims = case.plan.pp_dims
+    dims = case.plan.stage_dims
     if case.graph.repeat > 1:
         if case.assume.point_to_point == "per_microbatch":
             once = [price(Collective.POINT_TO_POINT, fan.chip, dims) for fan in case.carried]
@@ -138,10 +138,10 @@ def hops(case: Case, price: Price) -> dict[int, float]:
 def point_to_point_per_step_s(case: Case, price: Price) -> float:
     """Seconds that the authors' program charges once per step: one hop of whole tensors per layer."""
     once = case.graph.repeat > 1 and case.assume.point_to_point == "per_step" and case.trains
-    if case.plan.pp == 1 or not once:
+    if case.plan.stages == 1 or not once:
         return 0.0
     volume = case.graph.repeat * math.fsum(fan.whole for fan in case.carried)
-    return price(Collective.POINT_TO_POINT, volume, case.plan.pp_dims)
+    return price(Collective.POINT_TO_POINT, volume, case.plan.stage_dims)
 
 
 def sent_bytes(case: Case) -> Price:
@@ -166,7 +166,7 @@ def sent_bytes(case: Case) -> Price:
 def bytes_by_kernel(case: Case, paid: Sequence[Paid], sent: Price) -> Iterator[tuple[int, float]]:
     """(kernel, bytes sent by a chip) of everything that counts as network time of a partition."""
     for one in paid:
-        yield one.kernel, sent(one.kind, one.whole, case.plan.tp_dims)
+        yield one.kernel, sent(one.kind, one.whole, case.plan.shard_dims)
     for number, placed in enumerate(case.kernels):
         for own in placed.kernel.communications:
             dims = communications.group_dims(own, case.plan)
@@ -174,5 +174,5 @@ def bytes_by_kernel(case: Case, paid: Sequence[Paid], sent: Price) -> Iterator[t
             if group > 1:
                 volume = communications.group_volume(own, case.plan, group)
                 yield number, sent(Collective(own.kind), volume, dims)
-        if case.assume.gradients == "dfmodel" and case.plan.dp > 1 and placed.gradient:
-            yield number, sent(Collective.ALL_REDUCE, placed.gradient, case.plan.dp_dims) / case.plan.microbatches
+        if case.assume.gradients == "dfmodel" and case.plan.copies > 1 and placed.gradient:
+            yield number, sent(Collective.ALL_REDUCE, placed.gradient, case.plan.copy_dims) / case.plan.microbatches

@@ -155,7 +155,7 @@ def _work(here: _Setting) -> StepWork:
                 runs=model.vector(float(rank.runs.get(stage, 0)) for stage, _ in here.places),
                 once_j=here.hop_bytes[rank.number] * here.stack.logic.network * model.io_tiles,
                 pause_s=waits,
-                hop_s=hop_s[rank.number] if case.plan.pp > 1 else None,
+                hop_s=hop_s[rank.number] if case.plan.stages > 1 else None,
             )
         )
     clocks = [case.clock(place) for place in here.places]
@@ -174,25 +174,25 @@ def _work(here: _Setting) -> StepWork:
 
 def _alike(case: Case, rank: Rank) -> int:
     """How many pipeline stages a distinct one stands for."""
-    if case.graph.repeat == 1 or case.plan.pp == 1:
+    if case.graph.repeat == 1 or case.plan.stages == 1:
         return 1
     if not case.has_pieces:
-        return case.plan.pp
-    return 1 if rank.number in (0, case.plan.pp - 1) else case.plan.pp - 2
+        return case.plan.stages
+    return 1 if rank.number in (0, case.plan.stages - 1) else case.plan.stages - 2
 
 
 def _energy(here: _Setting, state: State, split: dict[str, list[float]], step_s: float) -> dict[str, float]:
     """Joules of a step by component, all chips."""
     case, plan = here.case, here.case.plan
-    group = plan.tp * plan.dp
-    evaluations = plan.tp * case.graph.batch / case.graph.microbatch
+    group = plan.shards * plan.copies
+    evaluations = plan.shards * case.graph.batch / case.graph.microbatch
     repeats = [case.graph.repeat if stage == 0 else 1 for stage, _ in here.places]  # of a graph drawn once, 1
     parts: dict[str, list[float]] = {name: [] for name in COMPONENTS}
     for name, joules in split.items():
         each = zip(repeats, joules, strict=True)
         parts[name].append(evaluations * math.fsum(times * one for times, one in each))
     sent = network.sent_bytes(case)
-    bytes_sent = [plan.dp * network.point_to_point_per_step_s(case, sent)]
+    bytes_sent = [plan.copies * network.point_to_point_per_step_s(case, sent)]
     for c, rank in enumerate(case.ranks):
         alike = _alike(case, rank)
         reduced = network.gradient_reduction_s(case, rank, sent)

@@ -63,7 +63,7 @@ def _flows(case: Case, tiling: WeightParts) -> Iterator[Flow]:
         kernel = one.kernel
         if one.weight and case.assume.weights_from_dram:
             yield Flow(one.place, "weights", one.weight, one.weight, write=False)
-        own, moved = kernel.dram_bytes_per_chip, kernel.dram_bytes / case.plan.tp
+        own, moved = kernel.dram_bytes_per_chip, kernel.dram_bytes / case.plan.shards
         if own:
             yield Flow(one.place, "own data", own, own, write=False)
         if moved:
@@ -88,7 +88,7 @@ def _flows(case: Case, tiling: WeightParts) -> Iterator[Flow]:
 
 def _run(case: Case, fan: Fan) -> float:
     """Contiguous bytes of a stored tensor."""
-    placed, degree = case.kernels[fan.src], case.plan.tp
+    placed, degree = case.kernels[fan.src], case.plan.shards
     kernel, word = placed.kernel, case.graph.word_bytes
     if placed.sharding == "m" and degree > 1:
         return min(float(-(-kernel.m // degree) * word), fan.chip)

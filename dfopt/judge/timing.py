@@ -122,7 +122,7 @@ def _unequal_shares_s(case: Case, members: Sequence[Placed]) -> float:
     assert chip.efficiency is not None  # `fit.check` saw to it
     by_share: dict[float, list[float]] = defaultdict(list)
     for one in members:
-        extents = ops.shard_extents(one.kernel, one.sharding, case.plan.tp, case.assume.sharding_rules)
+        extents = ops.shard_extents(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
         share = efficiency_share(chip.efficiency, one.kernel.op == "elementwise", one.flop, extents)
         by_share[float(share)].append(one.flop)
     # FLOP of one share are added before the division: a table of one share is the fixed model to the last digit.
@@ -131,7 +131,7 @@ def _unequal_shares_s(case: Case, members: Sequence[Placed]) -> float:
 
 def _cycles(case: Case, one: Placed) -> int:
     """Cycles of a kernel's shard, all its tile steps, on the compute tiles that it was given."""
-    kernel, chip, degree = one.kernel, case.system.chip, case.plan.tp
+    kernel, chip, degree = one.kernel, case.system.chip, case.plan.shards
     assert chip.lanes is not None and chip.stages is not None  # `fit.check` saw to it
     rows, columns, inner = ops.shard_extents(kernel, one.sharding, degree, case.assume.sharding_rules)
     steps = case.tile_count if kernel.streamed != "none" else 1
@@ -166,7 +166,7 @@ def _stages(
         layer, use = layer_s.get((drawn, 0), 0.0), held[rank.number]
         once = math.fsum(layer_s.get((stage, 0), 0.0) for stage, _ in ends)
         whole = layers * layer + once
-        if case.plan.pp > 1:
+        if case.plan.stages > 1:
             whole = pipeline.with_point_to_point(whole, hops[rank.number], case.assume.overlap)
         found.append(
             StageScore(

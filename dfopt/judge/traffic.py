@@ -75,7 +75,7 @@ def _dram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]
         if one.kernel.dram_bytes_per_chip:
             yield one.place, one.kernel.dram_bytes_per_chip
         if one.kernel.dram_bytes:
-            yield one.place, one.kernel.dram_bytes / case.plan.tp
+            yield one.place, one.kernel.dram_bytes / case.plan.shards
         if one.accumulator:
             yield one.place, 2 * one.accumulator  # read and written once
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:

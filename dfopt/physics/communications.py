@@ -26,10 +26,10 @@ def group_dims(communication: Communication, plan: Plan) -> tuple[str, ...]:
     """
     over = communication.over
     if over == "tp_first":
-        return plan.tp_dims[:1]
+        return plan.shard_dims[:1]
     if over == "tp_rest":
-        return plan.tp_dims[1:]
-    chosen = (plan.tp_dims if over in ("tp", "all") else ()) + (plan.dp_dims if over in ("dp", "all") else ())
+        return plan.shard_dims[1:]
+    chosen = (plan.shard_dims if over in ("tp", "all") else ()) + (plan.copy_dims if over in ("dp", "all") else ())
     return tuple(chosen)
 
 
@@ -48,9 +48,9 @@ def group_volume(communication: Communication, plan: Plan, group_chips: int) -> 
     256.0
     """
     over, kind = communication.over, Collective(communication.kind)
-    copies = plan.dp if over in ("dp", "all") and kind in _EACH_COPY_BRINGS_ONE else 1
-    of_one_copy = group_chips if over in ("tp_first", "tp_rest") else plan.tp if over in ("tp", "all") else 1
-    return communication.bytes * copies * of_one_copy / plan.tp
+    copies = plan.copies if over in ("dp", "all") and kind in _EACH_COPY_BRINGS_ONE else 1
+    of_one_copy = group_chips if over in ("tp_first", "tp_rest") else plan.shards if over in ("tp", "all") else 1
+    return communication.bytes * copies * of_one_copy / plan.shards
 
 
 def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[str], int]) -> float:

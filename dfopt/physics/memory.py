@@ -69,7 +69,7 @@ def dram_use(
         Bytes per chip. Under ``gradients: dfmodel`` only weights count, as in the authors' program.
     """
     weights = weight_bytes * layers
-    resident = resident_bytes * layers / (plan.tp * plan.dp)
+    resident = resident_bytes * layers / (plan.shards * plan.copies)
     if not graph.trains or assumptions.gradients == "dfmodel":
         return DramUse(weights, 0.0, 0.0, 0.0, resident)
     parameters = weights / graph.word_bytes

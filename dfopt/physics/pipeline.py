@@ -27,22 +27,22 @@ class StepTime:
         return self.steady + self.fill + self.point_to_point + self.gradient_reduction
 
 
-def layers_per_stage(repeat: int, pp: int) -> int:
-    """Repeats in the heaviest stage: ``ceil(repeat / pp)``; a graph drawn once has one.
+def layers_per_stage(repeat: int, stages: int) -> int:
+    """Repeats in the heaviest stage: ``ceil(repeat / stages)``; a graph drawn once has one.
 
     Examples
     --------
     >>> layers_per_stage(96, 8), layers_per_stage(1, 4)
     (12, 1)
     """
-    return 1 if repeat == 1 else -(-repeat // pp)
+    return 1 if repeat == 1 else -(-repeat // stages)
 
 
 def fill_factor(plan: Plan, bubble: str) -> float:
     """Pipeline fill as a multiple of one microbatch's stage time.
 
-    ``one_f_one_b``: ``(pp - 1) / v`` stage times for a plan that is interleaved ``v`` times (Narayanan et al., SC'21,
-    section 2.2.2). ``interleaved`` (DFModel): ``v`` is one less than the layers per stage, at least one.
+    ``one_f_one_b``: ``(p - 1) / v`` stage times of ``p`` stages for a plan that is interleaved ``v`` times (Narayanan
+    et al., SC'21, section 2.2.2). ``interleaved`` (DFModel): ``v`` is one less than the layers per stage, at least one.
 
     Examples
     --------
@@ -52,7 +52,7 @@ def fill_factor(plan: Plan, bubble: str) -> float:
     1.75
     """
     chunks = max(plan.layers_per_stage - 1, 1) if bubble == "interleaved" else plan.interleave
-    return (plan.pp - 1) / chunks
+    return (plan.stages - 1) / chunks
 
 
 def step_time(
@@ -127,9 +127,9 @@ def partition_time(compute_s: float, memory_s: float, network_s: float, overlap:
 def microbatches_in_flight(plan: Plan, trains: bool, schedule: str = "one_f_one_b", stage: int = 0) -> float:
     """Microbatches whose saved activations a stage holds for all its layers.
 
-    ``gpipe``: all of a step. ``one_f_one_b``: ``pp`` in the first stage, the heaviest, as many as the pipeline is deep,
-    and one less in each stage after it (Narayanan et al., SC'21, section 2.2.1). Interleaved ``v`` times:
-    ``pp + (pp - 1) / v``, since its warm-up is longer (Korthikanti et al., MLSys 2023, section 4.2.3), and two chunks
+    ``gpipe``: all of a step. ``one_f_one_b``: in the first stage, the heaviest, as many as the pipeline is deep, and
+    one less in each stage after it (Narayanan et al., SC'21, section 2.2.1). Interleaved ``v`` times, ``p`` deep:
+    ``p + (p - 1) / v``, since its warm-up is longer (Korthikanti et al., MLSys 2023, section 4.2.3), and two chunks
     less, of ``v``, in each stage after the first. Never more than there are.
 
     Examples
@@ -146,9 +146,9 @@ def microbatches_in_flight(plan: Plan, trains: bool, schedule: str = "one_f_one_
         return 1.0
     if schedule == "gpipe":
         return float(plan.microbatches)
-    held = float(plan.pp - stage)
+    held = float(plan.stages - stage)
     if plan.interleave > 1:
-        held = plan.pp + (plan.pp - 1 - 2 * stage) / plan.interleave
+        held = plan.stages + (plan.stages - 1 - 2 * stage) / plan.interleave
     return min(held, float(plan.microbatches))
 
 
@@ -156,8 +156,8 @@ def once_in_flight(plan: Plan, trains: bool, schedule: str, *, last: bool) -> fl
     """Microbatches whose saved activations are held of kernels that run before the first or after the last layer.
 
     Under 1F1B those behind the last layer go straight into the backward pass. Those in front of the first one wait
-    as the first stage's layers do; interleaved, the first chunk of layers is through its second round of ``pp``
-    microbatches, but one, when the first of them comes back.
+    as the first stage's layers do; interleaved, the first chunk of layers is through its second round of a
+    microbatch per stage, but one, when the first of them comes back.
 
     Examples
     --------
@@ -169,7 +169,7 @@ def once_in_flight(plan: Plan, trains: bool, schedule: str, *, last: bool) -> fl
         return 1.0
     if schedule == "gpipe":
         return float(plan.microbatches)
-    held = 1 if last else plan.pp if plan.interleave == 1 else 2 * plan.pp - 1
+    held = 1 if last else plan.stages if plan.interleave == 1 else 2 * plan.stages - 1
     return float(min(held, plan.microbatches))
 
 

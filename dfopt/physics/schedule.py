@@ -57,18 +57,18 @@ def order(plan: Plan, schedule: str, trains: bool, stage: int, microbatches: int
     >>> [f"{kind[0]}{microbatch}" for kind, _, microbatch in order(Plan(pp=2), "one_f_one_b", True, 0, 3)]
     ['f0', 'f1', 'b0', 'f2', 'b1', 'b2']
     """
-    pp, chunks = plan.pp, plan.interleave
+    deep, chunks = plan.stages, plan.interleave
     ahead: list[Step] = []
     back: list[Step] = []
-    for first in range(0, microbatches, pp):  # one round: pp microbatches through the first chunk, then the next one
-        group = range(first, min(first + pp, microbatches))
+    for first in range(0, microbatches, deep):  # a round: one per stage through the first chunk, then the next one
+        group = range(first, min(first + deep, microbatches))
         ahead += [("forward", chunk, one) for chunk in range(chunks) for one in group]
         back += [("backward", chunk, one) for chunk in reversed(range(chunks)) for one in group]
     if not trains:
         return ahead
     if schedule == "gpipe":
         return ahead + back
-    warm = pp - stage - 1 if chunks == 1 else 2 * (pp - stage - 1) + (chunks - 1) * pp
+    warm = deep - stage - 1 if chunks == 1 else 2 * (deep - stage - 1) + (chunks - 1) * deep
     warm = min(warm, len(ahead))
     steady = [step for pair in zip(ahead[warm:], back, strict=False) for step in pair]
     return [*ahead[:warm], *steady, *back[len(ahead) - warm :]]
@@ -108,7 +108,7 @@ def blocks(
     >>> max(block.end for stage in made for block in stage)  # (8 + 4 - 1) x 3 s
     33.0
     """
-    todo = [order(plan, schedule, trains, stage, microbatches) for stage in range(plan.pp)]
+    todo = [order(plan, schedule, trains, stage, microbatches) for stage in range(plan.stages)]
     ended: dict[tuple[int, Pass, int, int], float] = {}
     made: list[list[Block]] = [[] for _ in todo]
     left = sum(map(len, todo))
@@ -127,15 +127,15 @@ def blocks(
                 left -= 1
         if left == before:
             raise PlanError(
-                f"schedule: {microbatches} microbatches do not run through {plan.pp} stages of {plan.interleave}"
-                f" chunks; the interleaved order needs a multiple of {plan.pp} of them"
+                f"schedule: {microbatches} microbatches do not run through {plan.stages} stages of {plan.interleave}"
+                f" chunks; the interleaved order needs a multiple of {plan.stages} of them"
             )
     return made
 
 
 def _needs(plan: Plan, stage: int, kind: Pass, chunk: int) -> tuple[int, Pass, int] | None:
     """What must have ended for the same microbatch: stage, pass and chunk; none at the very start."""
-    last = plan.pp - 1
+    last = plan.stages - 1
     if kind == "forward":
         if stage > 0:
             return stage - 1, "forward", chunk
@@ -287,7 +287,7 @@ def passes(result: Result) -> list[list[tuple[float, float]]]:
     """Seconds of a microbatch's forward and backward pass through each chunk of each stage, hops included."""
     known: dict[int, list[tuple[float, float]]] = {}
     found = []
-    for stage in range(result.plan.pp):
+    for stage in range(result.plan.stages):
         key = score_of_stage(result, stage).stage
         if key not in known:
             known[key] = [(ahead.time_s, back.time_s) for ahead, back in contents(result, stage)]

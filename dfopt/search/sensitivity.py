@@ -24,7 +24,7 @@ def sensitivities(graph: Graph, system: System, best: Solved, options: Options) 
             options,
             p_max=best.p_max if fusing else None,
             deadline=time.perf_counter() + min(2.0, max(options.left() / 5, 0.2)),
-            pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.tp > 1 else {},
+            pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.shards > 1 else {},
             progress=None,
         )
         search = Search(graph, changed, budget)

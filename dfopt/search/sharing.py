@@ -62,15 +62,15 @@ Memo = dict[Hashable, ChipWork]
 
 def work_key(graph: Graph, plan: Plan, assumptions: Assumptions) -> Hashable:
     """Equal for plans that give a chip the same kernels at the same prices."""
-    if graph.repeat == 1 and plan.pp > 1:
+    if graph.repeat == 1 and plan.stages > 1:
         return plan
     groups = {one.over for kernel in graph.kernels for one in kernel.communications}
     of_copies: Hashable = ()
     if assumptions.gradients == "dfmodel" and graph.trains:  # its all-reduce is part of every microbatch
-        of_copies = (plan.dp, plan.dp_dims, plan.microbatches)
+        of_copies = (plan.copies, plan.copy_dims, plan.microbatches)
     elif groups & {"dp", "all"}:
-        of_copies = (plan.dp, plan.dp_dims)
-    return plan.tp, plan.tp_dims, of_copies
+        of_copies = (plan.copies, plan.copy_dims)
+    return plan.shards, plan.shard_dims, of_copies
 
 
 def remember_start(work: StageWork, limits: IntraChipLimits) -> None:

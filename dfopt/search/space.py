@@ -59,17 +59,17 @@ def search_space(
             fusions, exact = fusions + (len(forward) - 1 - separate) * math.log10(2), False
     per_degree: dict[int, float] = {}
     for plan in plans:
-        if plan.tp not in per_degree:
-            options = (ops.legal_schemes(k, plan.tp, assumptions.sharding_rules) for k in graph.kernels)
-            per_degree[plan.tp] = math.fsum(math.log10(len(schemes)) for schemes in options)
+        if plan.shards not in per_degree:
+            options = (ops.legal_schemes(k, plan.shards, assumptions.sharding_rules) for k in graph.kernels)
+            per_degree[plan.shards] = math.fsum(math.log10(len(schemes)) for schemes in options)
     stages: dict[int, float] = {1: 0.0}
     totals = []
     for plan in plans:
-        cut = plan.pp if graph.repeat == 1 else 1
+        cut = plan.stages if graph.repeat == 1 else 1
         if cut not in stages:  # cuts of one topological order into stages, some of them empty
             stages[cut] = _log10_choose(kernels + cut - 1, cut - 1)
         exact = exact and cut == 1
-        totals.append(per_degree[plan.tp] + stages[cut] + fusions)
+        totals.append(per_degree[plan.shards] + stages[cut] + fusions)
     return Space(
         plans=len(plans),
         log10_shardings=max(per_degree.values(), default=0.0),

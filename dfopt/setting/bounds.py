@@ -62,7 +62,7 @@ class PlanBounds:
 
     def seconds(self, plan: Plan) -> float:
         """Seconds per step that no mapping under a plan beats."""
-        pieces, drawn = self._of_degree(plan.tp), self._drawn_stages(plan)
+        pieces, drawn = self._of_degree(plan.shards), self._drawn_stages(plan)
         own_k: Floats = np.zeros(len(self._piece_k))
         if self._talks:
             own_k = own_communication_seconds(self.graph, self.system, plan, self.assumptions)
@@ -72,7 +72,7 @@ class PlanBounds:
             for least, talk in zip(pieces, network, strict=True)
         ]
         gradients = [0.0] * len(pieces)
-        if plan.dp > 1 and self.assumptions.gradients == "exact":
+        if plan.copies > 1 and self.assumptions.gradients == "exact":
             gradients = [self._reduced(least.gradient_bytes / drawn, plan) for least in pieces]
         if drawn > 1:  # kernels drawn once are not spread evenly: some stage runs the longest of them whole
             once = [max(average, self._longest(least, own_k)) for average, least in zip(once, pieces, strict=True)]
@@ -93,7 +93,7 @@ class PlanBounds:
         """Seconds of the all-reduce of some gradients."""
         if volume == 0:
             return 0.0
-        return communication_seconds(Collective.ALL_REDUCE, volume, plan.dp_dims, self.system, self.assumptions)
+        return communication_seconds(Collective.ALL_REDUCE, volume, plan.copy_dims, self.system, self.assumptions)
 
     def check_dram(self, plan: Plan) -> None:
         """Refuse a plan whose stages hold more than the DRAM even when every weight is split as far as can be.
@@ -106,7 +106,7 @@ class PlanBounds:
         capacity = self.system.chip.dram.capacity
         if capacity is None:
             return
-        pieces, drawn = self._of_degree(plan.tp), self._drawn_stages(plan)
+        pieces, drawn = self._of_degree(plan.shards), self._drawn_stages(plan)
         for stage in self._stages(plan):
             use = DramUse(0.0, 0.0, 0.0, 0.0, 0.0)
             for piece, times in stage.runs:
@@ -123,28 +123,32 @@ class PlanBounds:
 
     def _drawn_stages(self, plan: Plan) -> int:
         """Stages that kernels drawn once are spread over: the heaviest has at least the average."""
-        return plan.pp if self.graph.repeat == 1 else 1
+        return plan.stages if self.graph.repeat == 1 else 1
 
-    def _of_degree(self, tp: int) -> tuple[_Least, ...]:
-        if tp not in self._least:
-            self._least[tp] = tuple(self._worked_out(tp, kernels) for kernels in self._pieces)
-        return self._least[tp]
+    def _of_degree(self, shards: int) -> tuple[_Least, ...]:
+        if shards not in self._least:
+            self._least[shards] = tuple(self._worked_out(shards, kernels) for kernels in self._pieces)
+        return self._least[shards]
 
-    def _worked_out(self, tp: int, kernels: list[Kernel]) -> _Least:
+    def _worked_out(self, shards: int, kernels: list[Kernel]) -> _Least:
         assumptions, system = self.assumptions, self.system
         rules, word = assumptions.sharding_rules, self.graph.word_bytes
         held = gradient = 0.0
         compute, traffic = [], []
         for kernel in kernels:
-            schemes = ops.legal_schemes(kernel, tp, rules)
+            schemes = ops.legal_schemes(kernel, shards, rules)
             if assumptions.compute_model == "cycle":
-                compute.append(min(_least_cycles_s(kernel, z, tp, system, rules) for z in schemes))
+                compute.append(min(_least_cycles_s(kernel, z, shards, system, rules) for z in schemes))
             else:
-                seconds = compute_seconds([kernel] * len(schemes), schemes, tp, system, assumptions)
+                seconds = compute_seconds([kernel] * len(schemes), schemes, shards, system, assumptions)
                 compute.append(float(seconds.min()))
-            weight = ops.weight_elements(kernel) * word * min(ops.weight_share(kernel, z, tp, rules) for z in schemes)
-            update = ops.gradient_elements(kernel) * word * min(ops.output_share(kernel, z, tp, rules) for z in schemes)
-            moved = kernel.dram_bytes_per_chip + kernel.dram_bytes / tp
+            weight = (
+                ops.weight_elements(kernel) * word * min(ops.weight_share(kernel, z, shards, rules) for z in schemes)
+            )
+            update = (
+                ops.gradient_elements(kernel) * word * min(ops.output_share(kernel, z, shards, rules) for z in schemes)
+            )
+            moved = kernel.dram_bytes_per_chip + kernel.dram_bytes / shards
             moved += weight if assumptions.weights_from_dram else 0.0
             traffic.append(moved + (2.0 * update if assumptions.gradients == "exact" else 0.0))
             held += weight if kernel.phase == "forward" or not self._only_forward else 0.0

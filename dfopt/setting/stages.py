@@ -58,16 +58,16 @@ def pipeline_stages(graph: Graph, plan: Plan) -> tuple[PipelineStage, ...]:
     [((0, 4), (1, 1)), ((0, 5),), ((0, 2), (2, 1))]
     """
     if graph.repeat == 1:
-        return tuple(PipelineStage(number, f"stage {number}", ((number, 1),)) for number in range(plan.pp))
+        return tuple(PipelineStage(number, f"stage {number}", ((number, 1),)) for number in range(plan.stages))
     first, middle, last = plan.stage_layers
     if not graph.has_pieces:
         return (PipelineStage(0, "stage 0", ((0, middle),)),)
-    if plan.pp == 1:
+    if plan.stages == 1:
         return (PipelineStage(0, f"the stage of {_layers(middle)}", ((0, middle), (1, 1), (2, 1))),)
     found = [PipelineStage(0, f"the first stage ({_layers(first)})", ((0, first), (1, 1)))]
-    if plan.pp > 2:
+    if plan.stages > 2:
         found.append(PipelineStage(1, f"a stage in the middle ({_layers(middle)})", ((0, middle),)))
-    found.append(PipelineStage(plan.pp - 1, f"the last stage ({_layers(last)})", ((0, last), (2, 1))))
+    found.append(PipelineStage(plan.stages - 1, f"the last stage ({_layers(last)})", ((0, last), (2, 1))))
     return tuple(found)
 
 
@@ -86,7 +86,7 @@ def mapped_stages(graph: Graph, plan: Plan) -> int:
     [2, 1]
     """
     if graph.repeat == 1:
-        return plan.pp
+        return plan.stages
     return len(PIECES) if graph.has_pieces else 1
 
 
@@ -107,11 +107,11 @@ def hop_seconds(
     float array
         One entry per distinct stage, as in :func:`pipeline_stages`.
     """
-    if plan.pp == 1:
+    if plan.stages == 1:
         return np.zeros(1)
 
     def hop(volume: float) -> float:
-        return communication_seconds(Collective.POINT_TO_POINT, volume, plan.pp_dims, system, assumptions)
+        return communication_seconds(Collective.POINT_TO_POINT, volume, plan.stage_dims, system, assumptions)
 
     if graph.repeat > 1:
         alike = len(pipeline_stages(graph, plan))
@@ -120,7 +120,7 @@ def hop_seconds(
         index = graph.index()
         once = sum(hop(graph.bytes_of(t) * sharded.output_k[index[t.src]]) for t in graph.carried)
         return np.full(alike, plan.interleave * once)
-    spent = np.zeros(plan.pp)
+    spent = np.zeros(plan.stages)
     paid: set[tuple[int, int, bool]] = set()
     forward = sharded.forward_k
     for t in range(len(sharded.src_t)):
@@ -136,22 +136,22 @@ def hop_seconds(
 
 def per_step_hops(graph: Graph, system: System, plan: Plan, assumptions: Assumptions) -> float:
     """Point-to-point seconds charged once per step, as DFModel has it: one hop per layer, training only."""
-    if assumptions.point_to_point != "per_step" or plan.pp == 1 or graph.repeat == 1 or not graph.trains:
+    if assumptions.point_to_point != "per_step" or plan.stages == 1 or graph.repeat == 1 or not graph.trains:
         return 0.0
     volume = graph.repeat * sum(graph.bytes_of(t) for t in graph.carried)
-    return communication_seconds(Collective.POINT_TO_POINT, volume, plan.pp_dims, system, assumptions)
+    return communication_seconds(Collective.POINT_TO_POINT, volume, plan.stage_dims, system, assumptions)
 
 
 def gradient_seconds(
     graph: Graph, system: System, plan: Plan, assumptions: Assumptions, sharded: ShardedGraph, stage_k: Ints
 ) -> float:
     """Seconds of the data-parallel gradient all-reduce at the end of a step, of the slowest stage."""
-    if assumptions.gradients == "dfmodel" or plan.dp == 1:
+    if assumptions.gradients == "dfmodel" or plan.copies == 1:
         return 0.0
     once = []
     for stage in range(int(stage_k.max()) + 1):
         volume = float(sharded.gradient_k[stage_k == stage].sum())
-        once.append(communication_seconds(Collective.ALL_REDUCE, volume, plan.dp_dims, system, assumptions))
+        once.append(communication_seconds(Collective.ALL_REDUCE, volume, plan.copy_dims, system, assumptions))
     stages = pipeline_stages(graph, plan)
     return max(sum(times * once[n] for n, times in stage.runs if n < len(once)) for stage in stages)
 

@@ -165,7 +165,7 @@ def shard(
         Arrays in SI units, per chip.
     """
     kernels, index = graph.kernels, graph.index()
-    rules, degree, word = assumptions.sharding_rules, plan.tp, graph.word_bytes
+    rules, degree, word = assumptions.sharding_rules, plan.shards, graph.word_bytes
     schemes = [sharding[kernel.name] for kernel in kernels]
     exact_gradients = assumptions.gradients == "exact"
 
@@ -281,11 +281,11 @@ def _network_seconds(
     """Communication per kernel: inherent, conversions of its outputs, amortised gradient all-reduce."""
     index, rules = graph.index(), assumptions.sharding_rules
     net_k = own_communication_seconds(graph, system, plan, assumptions)
-    if plan.tp > 1:
+    if plan.shards > 1:
         for position, (kernel, scheme) in enumerate(zip(graph.kernels, schemes, strict=True)):
-            kind = ops.inherent(kernel, scheme, plan.tp, rules)
+            kind = ops.inherent(kernel, scheme, plan.shards, rules)
             volume = graph.output_bytes(position)
-            net_k[position] += communication_seconds(kind, volume, plan.tp_dims, system, assumptions)
+            net_k[position] += communication_seconds(kind, volume, plan.shard_dims, system, assumptions)
         paid: set[tuple[int, str]] = set()
         groups = fanout_groups(graph, assumptions)
         for position, (tensor, operand) in enumerate(zip(graph.tensors, ops.operands(graph), strict=True)):
@@ -296,17 +296,17 @@ def _network_seconds(
             if key not in paid:
                 paid.add(key)
                 kind = ops.conversion(ops.PRODUCED[schemes[a]], needed)
-                net_k[a] += communication_seconds(kind, volume, plan.tp_dims, system, assumptions)
+                net_k[a] += communication_seconds(kind, volume, plan.shard_dims, system, assumptions)
         if assumptions.layer_boundary == "dram":
             for tensor in graph.carried:
                 a, b = index[tensor.src], index[tensor.dst]
                 volume = graph.bytes_of(tensor)
                 needed = ops.required_layout(graph.kernels[b], 1, schemes[b], rules, volume / graph.word_bytes)
                 kind = ops.conversion(ops.PRODUCED[schemes[a]], needed)
-                net_k[a] += communication_seconds(kind, volume, plan.tp_dims, system, assumptions)
-    if assumptions.gradients == "dfmodel" and plan.dp > 1:
+                net_k[a] += communication_seconds(kind, volume, plan.shard_dims, system, assumptions)
+    if assumptions.gradients == "dfmodel" and plan.copies > 1:
         for position, volume in enumerate(gradient_k):
-            time = amortized_gradient_seconds(float(volume), plan.dp_dims, system, assumptions)
+            time = amortized_gradient_seconds(float(volume), plan.copy_dims, system, assumptions)
             net_k[position] += time / plan.microbatches
     return net_k
 
@@ -319,7 +319,7 @@ def _menus(
     assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
     found = []
     for kernel, scheme in zip(graph.kernels, schemes, strict=True):
-        rows, columns, depth = ops.shard_extents(kernel, scheme, plan.tp, rules)
+        rows, columns, depth = ops.shard_extents(kernel, scheme, plan.shards, rules)
         steps = tiles if kernel.streamed != "none" else 1
         if kernel.streamed == "n":
             columns = -(-columns // tiles)

@@ -79,7 +79,7 @@ def build(
     PlanError
         If a pinned scheme is not legal for its kernel.
     """
-    rules, degree = assumptions.sharding_rules, plan.tp
+    rules, degree = assumptions.sharding_rules, plan.shards
     index = graph.index()
     options = _options(graph, degree, assumptions, pins or {})
     kernel_o = np.array([k for k, _ in options], dtype=np.int64)
@@ -89,7 +89,7 @@ def build(
         kind = ops.inherent(graph.kernels[k], z, degree, rules)
         if kind is not None:
             bytes_o[o] = graph.output_bytes(k)
-            network_o[o] += communication_seconds(kind, bytes_o[o], plan.tp_dims, system, assumptions)
+            network_o[o] += communication_seconds(kind, bytes_o[o], plan.shard_dims, system, assumptions)
 
     carried = graph.carried if assumptions.layer_boundary == "dram" else ()
     tensors = (*graph.tensors, *carried)
@@ -111,12 +111,12 @@ def build(
         for i, produced in enumerate(LAYOUTS):
             for j, required in enumerate(LAYOUTS):
                 kind = ops.conversion(produced, required)
-                conversion[t, i, j] = communication_seconds(kind, volume, plan.tp_dims, system, assumptions)
+                conversion[t, i, j] = communication_seconds(kind, volume, plan.shard_dims, system, assumptions)
                 conversion_bytes[t, i, j] = volume if kind is not None and degree > 1 else 0.0
         for o in by_kernel[index[tensor.src]]:
             share = ops.output_share(graph.kernels[index[tensor.src]], scheme_o[o], degree, rules)
             hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = communication_seconds(
-                Collective.POINT_TO_POINT, volume * share, plan.pp_dims, system, assumptions
+                Collective.POINT_TO_POINT, volume * share, plan.stage_dims, system, assumptions
             )
         shared = assumptions.fanout == "shared" and t < len(graph.tensors)
         group_t[t] = groups.setdefault((tensor.src, volume) if shared else (t,), len(groups))
@@ -125,7 +125,7 @@ def build(
     src_t = np.array([index[t.src] for t in tensors], dtype=np.int64)
     dst_t = np.array([index[t.dst] for t in tensors], dtype=np.int64)
     return InterChipTables(
-        stages=plan.pp if graph.repeat == 1 else 1,
+        stages=plan.stages if graph.repeat == 1 else 1,
         kernel_o=kernel_o,
         scheme_o=scheme_o,
         compute_o=compute_seconds([graph.kernels[k] for k in kernel_o], scheme_o, degree, system, assumptions),

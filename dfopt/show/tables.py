@@ -145,7 +145,7 @@ def _plan_words(plan: Plan, samples: int) -> str:
     layers = f"{plan.layers_per_stage} layer{'' if plan.layers_per_stage == 1 else 's'} per stage"
     if plan.uneven:
         first, middle, last = plan.stage_layers
-        between = f", {middle} in each between" if plan.pp > 2 else ""
+        between = f", {middle} in each between" if plan.stages > 2 else ""
         layers = f"layers: {first} in the first stage{between}, {last} in the last"
     chunks = f" in {plan.interleave} chunks" if plan.interleave > 1 else ""
     many = f"{plan.microbatches} microbatch{'' if plan.microbatches == 1 else 'es'}"

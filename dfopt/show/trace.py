@@ -73,9 +73,9 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
     plan = result.plan
     if microbatches is not None and microbatches < 1:
         raise PlanError(f"trace: microbatches: found {microbatches}, expected 1 or more")
-    distinct = {score_of_stage(result, stage).stage: stage for stage in reversed(range(plan.pp))}
+    distinct = {score_of_stage(result, stage).stage: stage for stage in reversed(range(plan.stages))}
     known = {key: contents(result, stage) for key, stage in distinct.items()}
-    inside = [known[score_of_stage(result, stage).stage] for stage in range(plan.pp)]
+    inside = [known[score_of_stage(result, stage).stage] for stage in range(plan.stages)]
     each = sum(_size(content) for chunks in inside for both in chunks for content in both)
     count = min(microbatches or _fitting(result, events // max(each, 1)), plan.microbatches)
     made = blocks(plan, result.assumptions.schedule, passes(result), trains(result), count)
@@ -116,7 +116,7 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
 def _fitting(result: Result, most: int) -> int:
     """Microbatches that the number of events allows; interleaved stages take them in whole rounds."""
     count = max(1, min(most, _MOST))
-    return count if result.plan.interleave == 1 else max(result.plan.pp, count - count % result.plan.pp)
+    return count if result.plan.interleave == 1 else max(result.plan.stages, count - count % result.plan.stages)
 
 
 def _size(content: Content) -> int:
@@ -178,7 +178,7 @@ def _end_of_step(result: Result, made: list[list[Block]]) -> Iterator[Event]:
 
 
 def _names(result: Result, said: str, used: set[int]) -> Iterator[Event]:
-    for stage in range(result.plan.pp):
+    for stage in range(result.plan.stages):
         yield _meta(stage, 0, "process_name", name=f"stage {stage}: a chip of {result.mapping.system}")
         yield _meta(stage, 0, "process_labels", labels=said)
         yield _meta(stage, 0, "process_sort_index", sort_index=stage)

@@ -30,14 +30,16 @@ _LOOKS: Final = {
 def drawn_microbatches(plan: Plan) -> int:
     """How many microbatches of a plan show its schedule: enough to fill and to drain, few enough to be told apart.
 
-    Interleaved stages take them in groups of ``pp``.
+    Interleaved stages take them in groups of one per stage.
 
     Examples
     --------
     >>> drawn_microbatches(Plan(pp=4, microbatches=512)), drawn_microbatches(Plan(pp=4, microbatches=3))
     (8, 3)
     """
-    wanted = 2 * plan.pp if 4 * plan.pp**2 * plan.interleave <= _BLOCKS and plan.interleave <= 8 else plan.pp
+    wanted = (
+        2 * plan.stages if 4 * plan.stages**2 * plan.interleave <= _BLOCKS and plan.interleave <= 8 else plan.stages
+    )
     if plan.interleave == 1:
         wanted = max(8, wanted)
     return min(plan.microbatches, wanted)
@@ -82,7 +84,7 @@ def schedule(result: Result, ax: Axes | None = None, microbatches: int | None = 
     made = blocks(plan, result.assumptions.schedule, passes(result), back, count)
     end = max(block.end for stage in made for block in stage)
     unit_s, unit = scale(end)
-    rows = made if plan.pp <= _ROWS else [*made[: _ROWS // 2], *made[-_ROWS // 2 :]]
+    rows = made if plan.stages <= _ROWS else [*made[: _ROWS // 2], *made[-_ROWS // 2 :]]
     ax = axes(ax, 9.0, 0.7 + (0.13 if len(rows) > 16 else 0.3) * max(len(rows), 3))
     ax.barh(range(len(rows)), [end / unit_s] * len(rows), height=0.86, color="white", edgecolor=GREY, linewidth=0.6)
     dense = sum(map(len, rows)) > _RASTER
@@ -102,7 +104,7 @@ def schedule(result: Result, ax: Axes | None = None, microbatches: int | None = 
     ax.set_xlim(0, end / unit_s)
     ax.set_ylabel("pipeline stage")
     ax.set_xlabel(f"time ({unit})")
-    busy = sum(one.end - one.start for stage in made for one in stage) / (end * plan.pp)
+    busy = sum(one.end - one.start for stage in made for one in stage) / (end * plan.stages)
     ax_handles = [_entry(key, plan) for key in _LOOKS if any(_is(one, key) for stage in made for one in stage)]
     head(ax, _title(result, count, 1 - busy, len(rows)), [*ax_handles, patch(Look("idle", "white", ""))])
     return ax
@@ -124,14 +126,15 @@ def _title(result: Result, count: int, idle: float, rows: int) -> str:
         name = f"{name}, interleaved over {plan.interleave} chunks"
     if not trains(result):
         name = "forward only"
-    said = f"{result.mapping.graph} on {result.mapping.system}: {name}, {plan.pp} stage{'' if plan.pp == 1 else 's'}"
+    stages = f"{plan.stages} stage{'' if plan.stages == 1 else 's'}"
+    said = f"{result.mapping.graph} on {result.mapping.system}: {name}, {stages}"
     some = "all" if count == plan.microbatches else f"drawn with {count} of the step's"
     many = f"{some} {plan.microbatches} microbatches" if plan.microbatches > 1 else "one microbatch"
     said += f"\n{many}, idle {100 * idle:.3g} % of what is drawn"
     if count < plan.microbatches:
         said += f"; filling takes {100 * result.score.pipeline_fill_s / result.step_time_s:.2g} % of the step"
         said += f" of {with_unit(result.step_time_s, 'time')}"
-    if rows < plan.pp:
+    if rows < plan.stages:
         said += f"\nthe first and the last {rows // 2} stages"
     return said
 

@@ -36,7 +36,7 @@ def network_bandwidth(result: Result) -> float | None:
 
     None for a system of one chip.
     """
-    dims = [result.system.dim(name) for name in result.plan.tp_dims] or list(result.system.network)
+    dims = [result.system.dim(name) for name in result.plan.shard_dims] or list(result.system.network)
     return max((injection_bandwidth(dim) for dim in dims if dim.size > 1), default=None)
 
 

@@ -35,7 +35,7 @@ def result_figures(result: Result) -> list[Figure]:
             lambda: plots.timeline(result),
         ),
     ]
-    if result.plan.pp > 1:
+    if result.plan.stages > 1:
         caption = "Pipeline schedule: which stage works on which microbatch, and where it waits."
         found.append(draw("schedule", caption, lambda: plots.schedule(result)))
     caption = "Kernels with the number and colour of their partition; tensors that are cut pass through DRAM."

@@ -134,7 +134,7 @@ def _time(result: Result, drawn: dict[str, Html]) -> Html:
         drawn["breakdown"],
         drawn["roofline"],
         _partitions(result),
-        _stages(result) if len(score.stages) > 1 or result.plan.pp > 1 else _memory(result),
+        _stages(result) if len(score.stages) > 1 or result.plan.stages > 1 else _memory(result),
         drawn["timeline"],
         drawn.get("schedule"),
     )
