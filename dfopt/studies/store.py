@@ -3,8 +3,10 @@
 What is guaranteed: a line is written with one call and is on the disk (``fsync``) before the sweep counts its cell
 as done, so that a sweep that is killed, at any point, loses no cell that it has reported. Each line ends with a
 checksum. A line that is cut or damaged, wherever it stands, is moved to ``NAME.damaged`` beside the store, and its
-cell is solved again; the store is replaced in one step then. One sweep writes at a time, see `dfopt.studies.lock`.
-Of two lines with the same key the later one counts.
+cell is solved again; the store is replaced in one step then. Of two lines with the same key the later one counts.
+
+One sweep writes at a time, the one that holds the lock of ``NAME.lock`` beside the store (``filelock``). The lock ends
+with its process, however that dies; the empty file stays.
 """
 
 from __future__ import annotations
@@ -19,8 +21,9 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
+from filelock import FileLock, Timeout
+
 from dfopt.errors import DocumentError, Issue, shown
-from dfopt.studies.lock import Held, lock, release
 
 __all__ = ["SCHEMA", "Record", "Store", "line_of", "read_records", "write_new"]
 
@@ -60,10 +63,19 @@ class Store:
         self.path = Path(os.path.realpath(path))  # a link stays a link when the store is replaced
         self.set_aside = ""
         self.records: dict[str, Record] = {}
-        self._file, self._lock = self._open()
+        os.close(self._open())  # where no file can be there is no lock to make either
+        self._lock = FileLock(f"{self.path}.lock", blocking=False, thread_local=False)
+        self._file = -1
         try:
-            data = self.path.read_bytes()
-            self.records, kept, damaged = parse(data, path)
+            self._lock.acquire()
+        except Timeout:
+            raise _refused(self.path, "another sweep writes to it", "wait for it, or name another store") from None
+        except OSError as error:
+            what = f"cannot be locked with {self._lock.lock_file}: {error.strerror or error}"
+            raise _refused(self.path, what, "name a file in a folder that you may write to") from None
+        try:
+            self._file = self._open()  # once more: a sweep that has just ended may have replaced it
+            self.records, kept, damaged = parse(self.path.read_bytes(), path)
             if damaged:
                 self._replace(kept, damaged)
         except BaseException:
@@ -87,11 +99,10 @@ class Store:
 
     def close(self) -> None:
         """Close the file; another sweep may have it."""
-        release(self._lock)
-        self._lock = None
         if self._file >= 0:
             os.close(self._file)
             self._file = -1
+        self._lock.release()
 
     def __enter__(self) -> Self:
         return self
@@ -101,28 +112,12 @@ class Store:
     ) -> None:
         self.close()
 
-    def _open(self) -> tuple[int, Path | None]:
-        while True:
-            try:
-                file = os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-            except OSError as error:
-                what = f"cannot be opened: {error.strerror or error}"
-                raise _refused(self.path, what, "name a file in an existing folder that you may write to") from None
-            made = None
-            try:
-                made = lock(file, self.path)
-                if os.path.samestat(os.fstat(file), os.stat(self.path)):
-                    return file, made
-            except FileNotFoundError:  # somebody moved it away
-                pass
-            except Held as error:
-                os.close(file)
-                raise _refused(self.path, str(error), "wait for it, or name another store") from None
-            except BaseException:
-                os.close(file)
-                raise
-            release(made)
-            os.close(file)  # another sweep has replaced the file since it was opened
+    def _open(self) -> int:
+        try:
+            return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
+        except OSError as error:
+            what = f"cannot be opened: {error.strerror or error}"
+            raise _refused(self.path, what, "name a file in an existing folder that you may write to") from None
 
     def _replace(self, kept: list[bytes], damaged: list[bytes]) -> None:
         """Put the good lines in place of the file in one step, after the others are safe beside it."""
@@ -131,17 +126,10 @@ class Store:
         try:
             _write(beside, b"".join(line + b"\n" for line in damaged), os.O_APPEND)
             _write(part, b"".join(kept), os.O_EXCL)
-            file = os.open(part, os.O_RDWR | os.O_APPEND)
-            made = self._lock
-            try:
-                if made is None:  # the new file is locked before anybody can see it
-                    lock(file, part)
-                os.replace(part, self.path)
-            except BaseException:
-                os.close(file)
-                raise
+            os.replace(part, self.path)
             os.close(self._file)
-            self._file = file
+            self._file = -1
+            self._file = self._open()
         except OSError as error:
             what = f"damaged lines cannot be moved to {beside}: {error.strerror or error}"
             raise _refused(self.path, what, "make room in this folder, or make it writable") from None
