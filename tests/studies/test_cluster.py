@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -113,33 +114,15 @@ def test_a_worker_that_is_killed_costs_nothing(cluster: LoopbackCluster, alone: 
     assert figures(runs.frame()).equals(alone)
 
 
-def test_a_scheduler_that_is_restarted_costs_nothing(
-    cluster: LoopbackCluster, alone: Any, tmp_path: Path, caplog: pytest.LogCaptureFixture
-) -> None:
-    whole, store = grid(9), tmp_path / "runs.jsonl"
-
-    def restart() -> None:
-        cluster.kill_scheduler()
-        time.sleep(1.0)
-        cluster.heal(2)
-
-    killer = when(store, 3, restart)
-    runs = sweep(whole, store=store, executor=Cluster(cluster.address, patience=30))
-    killer.join()
-    assert "is lost" in caplog.text
-    assert not runs.interrupted and figures(runs.frame()).equals(alone)
-    assert len(counted(store)) == 18 and set(counted(store).values()) == {1}
-
-
 def test_a_scheduler_that_is_gone_ends_the_sweep_and_the_same_command_resumes(
     cluster: LoopbackCluster, tmp_path: Path
 ) -> None:
     whole, store = grid(12), tmp_path / "runs.jsonl"
     killer = when(store, 3, cluster.kill_scheduler)
-    runs = sweep(whole, store=store, executor=Cluster(cluster.address, patience=1))
+    runs = sweep(whole, store=store, cluster=cluster.address)
     killer.join()
     assert runs.interrupted
-    assert any("no scheduler answers" in note for note in runs.notes)
+    assert any(f"the scheduler at {cluster.address} is lost" in note for note in runs.notes)
     done = runs.counts()
     assert done["optimal"] >= 3 and done["optimal"] + done["pending"] == 24
     cluster.heal(1)
@@ -203,13 +186,14 @@ class NoCluster:
     status = "running"
 
     def __init__(self, deadly: set[str], drawn: random.Random) -> None:
-        self.deadly, self.drawn = deadly, drawn
+        self.deadly, self.drawn, self.keys = deadly, drawn, count()
 
     def nthreads(self) -> dict[str, int]:
         return {"one": self.drawn.randint(0, 3)}
 
-    def submit(self, run: Any, batch: bytes, expected: Any, *, key: str, pure: bool) -> Any:
+    def submit(self, run: Any, batch: bytes, expected: Any, *, pure: bool) -> Any:
         cells = [task["cell"] for task in pickle.loads(batch)]
+        key = f"{next(self.keys)}"
         one = NoFuture(key)
         if self.deadly & set(cells):
             one.error = KilledWorker(key, SimpleNamespace(address="tcp://10.0.0.1:1"), 3)
@@ -241,18 +225,14 @@ class NoFuture:
     def result(self, timeout: float) -> Any:
         return self.answer
 
-    def release(self) -> None:
-        pass
-
 
 @given(st.integers(0, 60), st.integers(0, 2**32))
-def test_a_cell_that_kills_every_worker_fails_alone(count: int, seed: int) -> None:
-    cells, drawn = [f"{number:016x}" for number in range(count)], random.Random(seed)
+def test_a_cell_that_kills_every_worker_fails_alone(many: int, seed: int) -> None:
+    cells, drawn = [f"{number:016x}" for number in range(many)], random.Random(seed)
     deadly = {cell for cell in cells if drawn.random() < 0.1}
     taken: list[dict[str, Any]] = []
-    todo = dict.fromkeys(range(count))
-    _Session(NoCluster(deadly, drawn), [{"cell": cell} for cell in cells], todo, taken.append).run()
-    assert sorted(record["cell"] for record in taken) == cells and not todo
+    _Session(NoCluster(deadly, drawn), [{"cell": cell} for cell in cells], taken.append).run()
+    assert sorted(record["cell"] for record in taken) == cells
     assert {record["cell"] for record in taken if record["status"] == "failed"} == deadly
     assert all("every worker that had this cell died" in record["message"] for record in taken if "message" in record)
 
@@ -314,11 +294,12 @@ def test_long_with_everything_killed_at_random(tmp_path: Path, seed: int) -> Non
         child.wait()
         thread.start()
         try:
-            runs = sweep(tmp_path / "study.yaml", store=store, cluster=mine.address, retry=True)
-            again = sweep(tmp_path / "study.yaml", store=store, cluster=mine.address, retry=True)
+            for _ in range(6):  # two of them lose the scheduler
+                runs = sweep(tmp_path / "study.yaml", store=store, cluster=mine.address, retry=True)
+                if runs.counts() == {"optimal": 120}:
+                    break
         finally:
             over.set()
             thread.join()
-    assert not runs.interrupted
-    assert again.counts() == {"optimal": 120}
+    assert runs.counts() == {"optimal": 120} and not runs.interrupted
     assert figures(collect(whole, store).frame()).equals(figures(sweep(whole, jobs=2).frame()))
