@@ -6,6 +6,7 @@ nearly chains and have few: 26 for a GPT layer forward, 2401 for 96 of them draw
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.segments import order_by_rank, precedence
 from dfopt.setting.tables import Bools, Ints
 
 
@@ -32,45 +34,39 @@ class Lattice:
         return padded.view(np.uint64)
 
 
-def down_sets(tables: StageTables, forward_backward: str, budget: int) -> Lattice | None:
-    """Enumerate the down-sets of a stage, or None when there are more than ``budget``.
+def down_sets(tables: StageTables, forward_backward: str, budget: int, deadline: float = np.inf) -> Lattice | None:
+    """Enumerate the down-sets of a stage, or None when there are more than ``budget``, or too many for the deadline.
 
+    A set is made once, by adding its kernels in a topological order: whatever follows the last of them may come next.
     Under ``forward_backward: separate`` every forward kernel precedes every other one, which is what
     the rule says and what keeps the lattice small.
     """
-    sharded, n = tables.sharded, tables.kernels
-    own = (sharded.src_t < n) & (sharded.dst_t < n)
-    edges = {(int(a), int(b)) for a, b in zip(sharded.src_t[own], sharded.dst_t[own], strict=True)}
-    after: list[list[int]] = [[] for _ in range(n)]
-    waits = np.zeros(n, dtype=np.int32)
-    for a, b in sorted(edges):
-        after[a].append(b)
-        waits[b] += 1
-    forward = sharded.forward_k
-    barrier = forward_backward == "separate" and bool(forward.any()) and not forward.all()
+    n, forward = tables.kernels, tables.sharded.forward_k
+    before, after = precedence(tables)
+    order = order_by_rank(before, after, [(not forward[k], k) for k in range(n)])
+    place = np.argsort(order)
+    followers = [place[after[k]] for k in order.tolist()]
+    waits = np.array([len(before[k]) for k in order.tolist()], dtype=np.int32)
+    ahead = int(forward.sum())
+    barrier = forward_backward == "separate" and 0 < ahead < n
     if barrier:  # one more predecessor: the whole forward pass
-        waits[~forward] += 1
-    # a random number per kernel: sums of them tell sets apart
-    names = np.random.default_rng(0).integers(1, 2**63, n, dtype=np.uint64)
-    member, wait, name = np.zeros((1, n), dtype=bool), waits[None, :], np.zeros(1, dtype=np.uint64)
-    found, count = [member], 1
-    for _ in range(n):
-        parent, kernel = np.nonzero((wait == 0) & ~member)
-        name, first = np.unique(name[parent] + names[kernel], return_index=True)
-        count += len(first)
-        if count > budget:
+        waits[ahead:] += 1
+    member, wait, last = np.zeros((1, n), dtype=bool), waits[None, :], np.array([-1])
+    found, count, label = [member], 1, np.arange(n)
+    for size in range(1, n + 1):
+        parent, last = np.nonzero((wait == 0) & (label > last[:, None]))
+        count += len(parent)
+        if count > budget or time.perf_counter() > deadline:
             return None
-        parent, kernel = parent[first], kernel[first]
         member, wait = member[parent], wait[parent]
-        rows = np.arange(len(first))
-        member[rows, kernel] = True
-        for k in np.unique(kernel).tolist():
-            mine = rows[kernel == k]
-            for b in after[k]:
+        rows = np.arange(len(parent))
+        member[rows, last] = True
+        for k in np.unique(last).tolist():
+            mine = rows[last == k]
+            for b in followers[k].tolist():
                 wait[mine, b] -= 1
-        if barrier:
-            crossing = rows[forward[kernel] & (member[:, forward].all(axis=1))]
-            wait[np.ix_(crossing, np.flatnonzero(~forward))] -= 1
+        if barrier and size == ahead:
+            wait[:, ahead:] -= 1
         found.append(member)
-    everything = np.concatenate(found)
+    everything = np.concatenate(found)[:, place]
     return Lattice(everything, everything.sum(axis=1).astype(np.int64))

@@ -50,6 +50,23 @@ def test_a_lattice_holds_the_closed_sets_and_nothing_else(stage) -> None:
     np.testing.assert_array_equal(again.member, lattice.member)
 
 
+@given(st.permutations(range(6)))
+def test_kernels_may_be_listed_in_any_order(listed: list[int]) -> None:
+    """No key tells sets apart, each is made once: also where the kernels are not listed in a topological order."""
+    ends = [(0, 2), (2, 3), (1, 4), (4, 5)]
+    tables = gemms([64] * 6, [(listed[a], listed[b]) for a, b in ends], 1e9)
+    lattice = down_sets(tables, "shared", 100)
+    assert lattice is not None
+    rows = [tuple(row) for row in lattice.member.tolist()]
+    assert len(rows) == len(set(rows)) and set(rows) == closed_sets(tables, "shared")
+
+
+def test_an_enumeration_past_its_deadline_is_given_up() -> None:
+    tables = gemms([8] * 6, [], 1e9)
+    assert down_sets(tables, "shared", 100, deadline=0.0) is None
+    assert down_sets(tables, "shared", 100) is not None
+
+
 @given(st.integers(1, 200), st.integers(1, 5), st.data())
 def test_words_tell_subsets_as_the_rows_do(kernels: int, count: int, data: st.DataObject) -> None:
     rng = np.random.default_rng(data.draw(st.integers(0, 1000)))
