@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+import math
+import re
+from typing import Any, ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dfopt.documents.base import Document, Part
 from dfopt.documents.html import facts_html, table_html
@@ -32,7 +34,7 @@ class PartitionScore(Part):
 
 
 class StageScore(Part):
-    """One distinct pipeline stage, for one microbatch. ``dram_*`` are bytes per chip.
+    """One distinct pipeline stage, for one microbatch.
 
     ``holds`` are the stages of the mapping whose kernels it runs: its own, or where some kernels of a repeated graph
     run once per microbatch 0, the layer, and 1 or 2, those before the first or after the last layer; these take
@@ -46,22 +48,25 @@ class StageScore(Part):
     point_to_point_s: float
     time_s: float
     holds: tuple[int, ...] = ()
-    dram_weights_bytes: float
-    dram_gradients_bytes: float
-    dram_optimizer_bytes: float
-    dram_activations_bytes: float
-    dram_resident_bytes: float = 0.0
+    states: dict[str, dict[str, float]] = Field(
+        description="bytes that one chip holds, by memory and by state: weights, gradients, optimizer, activations,"
+        " tables; none of a state that it does not hold"
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_a_field_per_state(cls, data: Any) -> Any:
+        """Results of earlier versions had a field for each state, ``dram_weights_bytes`` and so on."""
+        if not isinstance(data, dict) or "states" in data:
+            return data
+        old = {key: value for key, value in data.items() if re.fullmatch("dram_[a-z]+_bytes", key)}
+        named = {key[5:-6].replace("resident", "tables"): value for key, value in old.items() if value}
+        return {**{key: value for key, value in data.items() if key not in old}, "states": {"dram": named}}
 
     @property
     def dram_bytes(self) -> float:
         """All DRAM that one chip of this stage needs."""
-        return (
-            self.dram_weights_bytes
-            + self.dram_gradients_bytes
-            + self.dram_optimizer_bytes
-            + self.dram_activations_bytes
-            + self.dram_resident_bytes
-        )
+        return math.fsum(self.states.get("dram", {}).values())
 
 
 class Score(Document):

@@ -2,18 +2,20 @@
 
 from __future__ import annotations
 
+import math
 from collections import defaultdict
 from collections.abc import Iterator
 
 from dfopt.judge.case import Case, Place
-from dfopt.judge.traffic import DramHeld, WeightParts
+from dfopt.judge.traffic import WeightParts
 from dfopt.physics import ops
+from dfopt.physics.states import Held, capacities
 
 # A solver keeps a row to about 1e-6; closer than that, two figures are the same (architecture, law 5).
 _SLACK = 1e-6
 
 
-def violations(case: Case, tiling: WeightParts, sram: dict[Place, float], held: dict[int, DramHeld]) -> tuple[str, ...]:
+def violations(case: Case, tiling: WeightParts, sram: dict[Place, float], held: dict[int, Held]) -> tuple[str, ...]:
     """List every limit that a mapping breaks, one sentence each; nothing if it can run."""
     return (
         *_capacities(case, tiling, sram, held),
@@ -45,7 +47,7 @@ def _sizes(need: float, capacity: float) -> tuple[str, str]:
     return short if short[0] != short[1] else (f"{need:.0f} B", f"{capacity:.0f} B")
 
 
-def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held: dict[int, DramHeld]) -> Iterator[str]:
+def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held: dict[int, Held]) -> Iterator[str]:
     chip = case.system.chip
     for place in case.members:
         need = sram.get(place, 0.0)
@@ -65,12 +67,12 @@ def _capacities(case: Case, tiling: WeightParts, sram: dict[Place, float], held:
                 f" the chip has {_size(chip.sram.capacity)}: it runs in {count} weight parts and must be"
                 f" alone in {_name(one.place)}"
             )
-    if chip.dram.capacity is not None:
-        for rank in case.ranks:
-            use = held[rank.number]
-            if _exceeds(use.total, chip.dram.capacity):
-                wants, has = _sizes(use.total, chip.dram.capacity)
-                yield f"{rank.name} needs {wants} of DRAM per chip, the chip has {has}"
+    for rank in case.ranks:
+        for tier, capacity in capacities(chip).items():
+            need = math.fsum(held[rank.number].get(tier, {}).values())
+            if _exceeds(need, capacity):
+                wants, has = _sizes(need, capacity)
+                yield f"{rank.name} needs {wants} of {tier.upper()} per chip, the chip has {has}"
 
 
 def _tiles(case: Case) -> Iterator[str]:

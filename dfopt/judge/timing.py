@@ -7,13 +7,14 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from dfopt.documents.score import PartitionScore, Score, StageScore
-from dfopt.judge import network, traffic
+from dfopt.judge import ledger, network, traffic
 from dfopt.judge.case import TERMS, Case, Placed, Term, totals
 from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
 from dfopt.physics import ops, pipeline
 from dfopt.physics.cost import energy_per_step, system_cost
 from dfopt.physics.efficiency import efficiency_share
+from dfopt.physics.states import Held
 
 
 def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid]) -> Score:
@@ -21,7 +22,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     price = network.price_list(case)
     sram = traffic.sram_need(case, tiling)
     partitions = _partitions(case, paid, price, traffic.dram_traffic(case, tiling), sram)
-    held = {rank.number: traffic.dram_held(case, rank) for rank in case.ranks}
+    held = {rank.number: ledger.held(case, rank) for rank in case.ranks}
     stages = _stages(case, partitions, network.hops(case, price), held)
     # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
     slowest = max(stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
@@ -156,14 +157,14 @@ def _stages(
     case: Case,
     partitions: Sequence[PartitionScore],
     hops: dict[int, float],
-    held: dict[int, traffic.DramHeld],
+    held: dict[int, Held],
 ) -> list[StageScore]:
     waits = (((stage, 0), wait) for stage, wait in case.pauses.items())
     layer_s = totals([*(((one.stage, 0), one.time_s) for one in partitions), *waits])
     found = []
     for rank in case.ranks:
         (drawn, layers), *ends = rank.runs.items()
-        layer, use = layer_s.get((drawn, 0), 0.0), held[rank.number]
+        layer = layer_s.get((drawn, 0), 0.0)
         once = math.fsum(layer_s.get((stage, 0), 0.0) for stage, _ in ends)
         whole = layers * layer + once
         if case.plan.stages > 1:
@@ -177,11 +178,7 @@ def _stages(
                 point_to_point_s=hops[rank.number],
                 time_s=whole,
                 holds=tuple(rank.runs),
-                dram_weights_bytes=use.weights,
-                dram_gradients_bytes=use.gradients,
-                dram_optimizer_bytes=use.optimizer,
-                dram_activations_bytes=use.activations,
-                dram_resident_bytes=use.resident,
+                states=held[rank.number],
             )
         )
     return found

@@ -1,4 +1,4 @@
-"""Bytes: what each partition moves to and from DRAM and keeps in SRAM, and what a stage holds in DRAM."""
+"""Bytes: what each partition moves to and from DRAM and keeps in SRAM."""
 
 from __future__ import annotations
 
@@ -7,8 +7,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from dfopt.judge.case import Case, Fan, Place, Rank, totals
-from dfopt.physics import memory, pipeline
+from dfopt.judge.case import Case, Place, totals
 
 
 @dataclass(frozen=True)
@@ -109,84 +108,3 @@ def _sram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]
     for number, one in enumerate(case.kernels):
         if one.stationary:
             yield one.place, one.stationary / tiling.of(number)
-
-
-@dataclass(frozen=True)
-class DramHeld:
-    """Bytes that one chip of a stage holds in DRAM."""
-
-    weights: float
-    gradients: float
-    optimizer: float
-    activations: float
-    resident: float
-
-    @property
-    def total(self) -> float:
-        """All of it."""
-        return self.weights + self.gradients + self.optimizer + self.activations + self.resident
-
-
-def dram_held(case: Case, rank: Rank) -> DramHeld:
-    """What a chip of a pipeline stage holds in DRAM: parameters, saved activations, tensors between partitions."""
-    parts = [_kept(case, rank, stage, times) for stage, times in rank.runs.items()]
-    waiting = max(_transient(case, stage) for stage in rank.runs)  # of one part: they run one after another
-    return DramHeld(
-        weights=math.fsum(part.weights for part in parts),
-        gradients=math.fsum(part.gradients for part in parts),
-        optimizer=math.fsum(part.optimizer for part in parts),
-        activations=math.fsum(part.saved_activations for part in parts) + waiting,
-        resident=math.fsum(part.resident for part in parts),
-    )
-
-
-def _kept(case: Case, rank: Rank, stage: int, times: int) -> memory.DramUse:
-    """What the kernels of one stage of the mapping hold in a pipeline stage for the whole step."""
-    graph, plan = case.graph, case.plan
-    here = case.of_stage[stage]
-    # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
-    once = case.trains and case.forward_weights
-    weights = math.fsum(one.weight for one in here if one.forward or not once)
-    saved = math.fsum(fan.chip for fan in case.touching[stage] if fan.home[0] == stage and is_saved(case, fan))
-    tables = math.fsum(one.kernel.resident_bytes for one in here)
-    schedule = case.assume.schedule
-    if case.has_pieces and stage > 0:
-        in_flight = pipeline.once_in_flight(plan, case.trains, schedule, last=stage == 2)
-    else:  # where all stages are drawn as one, it is the first, the fullest
-        in_flight = pipeline.microbatches_in_flight(plan, case.trains, schedule, rank.number if case.has_pieces else 0)
-    return memory.dram_use(graph, plan, case.assume, weights, saved, times, tables, in_flight)
-
-
-def is_saved(case: Case, fan: Fan) -> bool:
-    """Whether the forward pass keeps this fan for the backward pass."""
-    if not case.trains or not case.kernels[fan.src].forward:
-        return False
-    return not all(case.kernels[reader].forward for reader in fan.readers)
-
-
-def _transient(case: Case, stage: int) -> float:
-    """Largest sum, over the partitions of a stage, of cut tensors that wait in DRAM."""
-    mine = [partition for of_stage, partition in case.members if of_stage == stage]
-    if not mine:
-        return 0.0
-    last = max(mine)
-    counted_as_saved = case.trains and case.assume.gradients == "exact"
-    # (partition, bytes): what starts to wait at a partition, and what no longer waits there
-    changes: list[tuple[int, float]] = []
-    for fan in case.touching[stage]:
-        if not fan.away or (counted_as_saved and is_saved(case, fan)):
-            continue
-        home, here = fan.home, [partition for of_stage, partition in fan.away if of_stage == stage]
-        if home[0] == stage:
-            start, end = home[1], last if len(here) < len(fan.away) else max(here)
-        elif here:
-            start, end = 0, max(here)
-        else:
-            continue
-        # A mapping that breaks the order still has a lifetime: from the earlier end to the later one.
-        changes += [(min(start, *here, end), fan.chip), (max(start, end) + 1, -fan.chip)]
-    peak = held = 0.0
-    for _, change in sorted(changes):  # releases (negative) come first at each partition
-        held += change
-        peak = max(peak, held)
-    return peak

@@ -227,10 +227,10 @@ def test_training_exact() -> None:
     assert score.step_time_s == pytest.approx(2 * layer * 5 + 12.8)
     stage = score.stages[0]
     # f's weight only, two layers; Adam's 12 B on 64 parameters.
-    assert (stage.dram_weights_bytes, stage.dram_gradients_bytes) == (128, 128)
-    assert stage.dram_optimizer_bytes == 64 * 12
+    assert (stage.states["dram"]["weights"], stage.states["dram"]["gradients"]) == (128, 128)
+    assert stage.states["dram"]["optimizer"] == 64 * 12
     # Saved: 256 B once (shared), two layers, two microbatches in flight. In transit: only g -> d.
-    assert stage.dram_activations_bytes == 256 * 2 * 2 + 128
+    assert stage.states["dram"]["activations"] == 256 * 2 * 2 + 128
     assert score.violations == ()
 
 
@@ -255,8 +255,8 @@ def test_training_dfmodel() -> None:
     assert score.gradient_reduction_s == 0.0
     assert score.step_time_s == pytest.approx(2 * layer * 5 + 25.6)
     # Weights only, and tensors in transit: f -> d waits from 0 to 2, f -> g from 0 to 1, g -> d from 1 to 2.
-    assert score.stages[0].dram_gradients_bytes == 0
-    assert score.stages[0].dram_activations_bytes == 256 + 256 + 128
+    assert "gradients" not in score.stages[0].states["dram"]
+    assert score.stages[0].states["dram"]["activations"] == 256 + 256 + 128
     assert score.collectives == {}
 
 
@@ -299,8 +299,8 @@ def test_a_stage_without_kernels_still_relays() -> None:
     score = evaluate(mapping, CHAIN, machine(ring("p", 3)), PLAIN)
     assert [s.layer_time_s for s in score.stages][1] == 0.0
     assert [s.time_s for s in score.stages] == pytest.approx([40, 40, 4])  # hops hide the layers, or are alone
-    assert score.stages[0].dram_activations_bytes == 200 + 200  # to another stage: until the last partition
-    assert score.stages[2].dram_activations_bytes == 400  # from another stage: from partition 0
+    assert score.stages[0].states["dram"]["activations"] == 200 + 200  # to another stage: until the last partition
+    assert score.stages[2].states["dram"]["activations"] == 400  # from another stage: from partition 0
 
 
 def test_a_stage_that_only_relays_can_be_the_slowest() -> None:
@@ -442,14 +442,14 @@ def test_tensors_that_leave_a_stage_wait_until_its_last_partition() -> None:
     where = {"a": (0, 0), "b": (1, 0), "e": (2, 0), "d": (0, 1), "c": (1, 1)}
     mapping = place(graph, {name: ("none", *at) for name, at in where.items()}, plan)
     score = evaluate(mapping, graph, system, PLAIN)
-    assert [s.dram_activations_bytes for s in score.stages] == [200 + 160, 200 + 120]
+    assert [s.states["dram"]["activations"] for s in score.stages] == [200 + 160, 200 + 120]
     # A chain inside the second stage that ends before c reads: a's tensor waits there already.
     graph = graph.model_copy(
         update={"tensors": (Tensor(src="a", dst="c"), Tensor(src="d", dst="e"), Tensor(src="a", dst="b"))}
     )
     where = {"a": (0, 0), "b": (0, 0), "d": (0, 1), "e": (1, 1), "c": (2, 1)}
     mapping = place(graph, {name: ("none", *at) for name, at in where.items()}, plan)
-    assert evaluate(mapping, graph, system, PLAIN).stages[1].dram_activations_bytes == 200 + 120
+    assert evaluate(mapping, graph, system, PLAIN).stages[1].states["dram"]["activations"] == 200 + 120
 
 
 def test_a_fan_pays_every_layout_that_it_needs() -> None:

@@ -359,5 +359,5 @@ def test_tensors_that_wait_in_dram(world: World) -> None:
             rules = world.assumptions.sharding_rules
             share = ops.output_share(kernels[tensor.src], here[tensor.src].sharding, mapping.plan.tp, rules)
             waiting[at] += tensor.bytes * share  # type: ignore[operator]
-    held = world.score().stages[0].dram_activations_bytes
+    held = world.score().stages[0].states.get("dram", {}).get("activations", 0.0)
     assert held == pytest.approx(max(waiting.values()))

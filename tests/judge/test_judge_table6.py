@@ -95,8 +95,8 @@ def test_figures_of_the_best_mapping() -> None:
     assert score.tokens_per_s == pytest.approx(2304 * 2048 / 1020.5244997642667, rel=1e-7)
     # Held in DRAM: 12 h^2 weights of two bytes over 8 chips and 96 layers, and at most 1 -> 12, 12 -> 18
     # (50331648 B each), 9 -> 10 (a head's eighth) and 15 -> 16 (an eighth of 4 h s): the authors' figure.
-    assert score.stages[0].dram_weights_bytes == 12 * 12288**2 * 2 / 8 * 96
-    assert score.stages[0].dram_activations_bytes == 2 * 50331648 + 50331648 / 8 + 4 * 50331648 / 8
+    assert score.stages[0].states["dram"]["weights"] == 12 * 12288**2 * 2 / 8 * 96
+    assert score.stages[0].states["dram"]["activations"] == 2 * 50331648 + 50331648 / 8 + 4 * 50331648 / 8
     assert score.stages[0].dram_bytes == 43618664448.0
 
 

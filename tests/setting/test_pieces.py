@@ -174,7 +174,7 @@ def test_weights_of_layers_move_away_from_a_full_stage() -> None:
     rules = df.Assumptions(weights_from_dram=False)  # else the head is as slow as it is large
     result = optimize(graph, machine(2, dram=1700.0), pp=2, assumptions=rules)
     assert result.plan.stage_layers == (8, 8, 4)
-    assert [stage.dram_weights_bytes for stage in result.score.stages] == [1600.0, 1600.0]
+    assert [stage.states["dram"]["weights"] for stage in result.score.stages] == [1600.0, 1600.0]
     refused = [record for record in result.plans if record.status == "infeasible"]
     assert any("the last stage (6 layers)" in record.note for record in refused)
 

@@ -7,7 +7,8 @@ from typing import Any, Final
 
 from dfopt.documents.assumptions import PROFILES, Assumptions
 from dfopt.documents.result import Result
-from dfopt.documents.score import PartitionScore
+from dfopt.documents.score import PartitionScore, StageScore
+from dfopt.physics.states import LABELS
 from dfopt.show.html import Cell, Html, facts, join, mark, paragraph, section, subtitle, table, text
 from dfopt.show.report.figures import result_figures
 from dfopt.show.report.inputs import Remark
@@ -186,12 +187,12 @@ def _longest(parts: Sequence[PartitionScore]) -> tuple[list[PartitionScore], str
 
 
 def _stages(result: Result) -> Html:
-    columns = ["stage", "layers", "a layer", "once", "to the neighbours", "a microbatch", *_MEMORY]
+    columns = ["stage", "layers", "a layer", "once", "to the neighbours", "a microbatch", *LABELS, "DRAM in all"]
     rows = [
         [
             stage.stage, stage.layers, unit(stage.layer_time_s, "time"), unit(stage.once_time_s, "time"),
             unit(stage.point_to_point_s, "time"), unit(stage.time_s, "time"),
-            *(unit(value, "bytes") for value in _held(stage)),
+            *(unit(value, "bytes") for value in _held(stage).values()),
         ]
         for stage in result.score.stages[:_ROWS]
     ]  # fmt: skip
@@ -202,23 +203,15 @@ def _stages(result: Result) -> Html:
     return table("Pipeline stages", columns, rows, note)
 
 
-_MEMORY: Final = ("weights", "gradients", "optimizer", "activations", "resident", "DRAM in all")
-
-
-def _held(stage: Any) -> tuple[float, ...]:
-    return (
-        stage.dram_weights_bytes, stage.dram_gradients_bytes, stage.dram_optimizer_bytes, stage.dram_activations_bytes,
-        stage.dram_resident_bytes, stage.dram_bytes,
-    )  # fmt: skip
+def _held(stage: StageScore) -> dict[str, float]:
+    """Bytes of every state in DRAM, in one order, and of all together."""
+    held = stage.states.get("dram", {})
+    return {**{name: held.get(name, 0.0) for name in LABELS}, "DRAM in all": stage.dram_bytes}
 
 
 def _memory(result: Result) -> Html:
     (stage,) = result.score.stages
-    rows = [
-        [name, unit(value, "bytes")]
-        for name, value in zip(_MEMORY, _held(stage), strict=True)
-        if value or "all" in name
-    ]
+    rows = [[name, unit(value, "bytes")] for name, value in _held(stage).items() if value or "all" in name]
     capacity = result.system.chip.dram.capacity
     rows.append(["capacity", "no limit given" if capacity is None else unit(capacity, "bytes")])
     return table("DRAM of one chip", ["what", "held"], rows)

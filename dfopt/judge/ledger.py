@@ -1,0 +1,99 @@
+"""The judge's books: what a chip of a pipeline stage holds in its memories, state by state."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+
+from dfopt.judge.case import Case, Fan, Rank
+from dfopt.physics import pipeline
+from dfopt.physics.states import KINDS, Amount, Held, Kind
+
+
+def held(case: Case, rank: Rank) -> Held:
+    """Bytes of every state that a chip of a pipeline stage holds: parameters, activations, tables."""
+    found: dict[tuple[str, str], list[float]] = defaultdict(list)
+    amounts = {stage: _amounts(case, stage) for stage in rank.runs}
+    for kind in KINDS:
+        if kind.trained and not _keeps_gradients(case):
+            continue
+        made = {stage: _size(case, kind) * amounts[stage][kind.of] for stage in rank.runs}
+        if kind.lifetime == "partition":
+            made = {0: max(made.values())}  # stages of the mapping run one after another
+        else:
+            made = {stage: times * made[stage] for stage, times in rank.runs.items()}
+        if kind.lifetime == "microbatch":
+            made = {stage: size * _in_flight(case, rank, stage) for stage, size in made.items()}
+        found[kind.tier, kind.name] += made.values()
+    books: Held = {}
+    for (tier, name), parts in found.items():
+        if any(parts):
+            books.setdefault(tier, {})[name] = math.fsum(parts)
+    return books
+
+
+def _keeps_gradients(case: Case) -> bool:
+    return case.trains and case.assume.gradients == "exact"
+
+
+def _size(case: Case, kind: Kind) -> float:
+    """Bytes of a state per byte of what it is made of."""
+    if kind.per_parameter is None:
+        return 1.0
+    return float(getattr(case.assume, kind.per_parameter)) / case.graph.word_bytes
+
+
+def _amounts(case: Case, stage: int) -> dict[Amount, float]:
+    """Bytes of one evaluation of the kernels of a stage of the mapping, on one chip."""
+    here = case.of_stage[stage]
+    # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
+    once = case.trains and case.forward_weights
+    return {
+        "weights": math.fsum(one.weight for one in here if one.forward or not once),
+        "saved": math.fsum(fan.chip for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)),
+        "waiting": _waiting(case, stage),
+        "tables": math.fsum(one.kernel.resident_bytes for one in here) / (case.plan.shards * case.plan.copies),
+    }
+
+
+def _in_flight(case: Case, rank: Rank, stage: int) -> float:
+    """Microbatches whose saved activations a pipeline stage holds of a stage of the mapping."""
+    plan, schedule = case.plan, case.assume.schedule
+    if case.has_pieces and stage > 0:
+        return pipeline.once_in_flight(plan, case.trains, schedule, last=stage == 2)
+    # where all stages are drawn as one, it is the first, the fullest
+    return pipeline.microbatches_in_flight(plan, case.trains, schedule, rank.number if case.has_pieces else 0)
+
+
+def _is_saved(case: Case, fan: Fan) -> bool:
+    """Whether the forward pass keeps this fan for the backward pass."""
+    if not case.trains or not case.kernels[fan.src].forward:
+        return False
+    return not all(case.kernels[reader].forward for reader in fan.readers)
+
+
+def _waiting(case: Case, stage: int) -> float:
+    """Largest sum, over the partitions of a stage, of cut tensors that wait in DRAM."""
+    mine = [partition for of_stage, partition in case.members if of_stage == stage]
+    if not mine:
+        return 0.0
+    last = max(mine)
+    # (partition, bytes): what starts to wait at a partition, and what no longer waits there
+    changes: list[tuple[int, float]] = []
+    for fan in case.touching[stage]:
+        if not fan.away or (_keeps_gradients(case) and _is_saved(case, fan)):
+            continue
+        home, here = fan.home, [partition for of_stage, partition in fan.away if of_stage == stage]
+        if home[0] == stage:
+            start, end = home[1], last if len(here) < len(fan.away) else max(here)
+        elif here:
+            start, end = 0, max(here)
+        else:
+            continue
+        # A mapping that breaks the order still has a lifetime: from the earlier end to the later one.
+        changes += [(min(start, *here, end), fan.chip), (max(start, end) + 1, -fan.chip)]
+    peak = held = 0.0
+    for _, change in sorted(changes):  # releases (negative) come first at each partition
+        held += change
+        peak = max(peak, held)
+    return peak
