@@ -152,6 +152,18 @@ def test_only_milp_imports_a_solver() -> None:
     assert not wrong, "\n".join(wrong)
 
 
+def test_the_judge_is_asked_and_nothing_else_of_it() -> None:
+    """What others priced with the judge's own modules would be wrong with them, and pass."""
+    wrong = [
+        f"dfopt.{module}:{line} imports dfopt.{name}"
+        for module in MODULES
+        if room(module) != "judge"
+        for name, line in inner(module)
+        if name.startswith("judge.")
+    ]
+    assert not wrong, "\n".join(wrong)
+
+
 def test_no_import_cycles() -> None:
     """Imports at the top of modules; a package's ``__init__`` is a module of its own."""
     drawn = nx.DiGraph()

@@ -1,30 +1,29 @@
 """A plan on a stack as a heat problem: what kernels spend and wait for, and how that warms the dies.
 
-Traffic, streams and energies of single kernels are looked up once, in a mapping that gives every kernel a partition
-of its own; blocks of kernels are sums of them. Temperatures of the hottest cell of every die are linear in power, and
+Traffic, streams and energies of single kernels are worked out once (`dfopt.heat.spending`); blocks of kernels are sums
+of them. Temperatures of the hottest cell of every die are linear in power, and
 leakage is linear in temperature around the last known one (a Newton step: at the answer it is exact). A chip rests at
 its lowest level, as the judge has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.stack import Stack
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import StageTables
 from dfopt.heat.blocks import KernelHeat
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
-from dfopt.judge import activity, network, streams, traffic
-from dfopt.judge import case as cases
+from dfopt.heat.spending import spending
 from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Floats, Ints
 from dfopt.technology.power import PowerModel
 from dfopt.technology.stack_models import heat_of
+from dfopt.technology.streams import Flow, Memory
 
 _WARMING = 200  # steps of leakage and temperature; where they do not settle it is far too hot anyway
 _HOTTEST_K = 700.0
@@ -70,24 +69,12 @@ class HeatModel:
         self.ready, self.stack = ready, stack
         self.power = PowerModel.from_stack(stack, ready.system.chip.tiles)
         self.heat = heat_of(stack)
-        self.memory = streams.Memory(stack)
+        self.memory = Memory(stack)
         self.frequency_l = np.array([level.frequency for level in stack.levels])
         self.voltage_l = np.array([level.voltage for level in stack.levels])
         self.clock_l = self.frequency_l * np.square(self.voltage_l)  # what the clock draws, as a share of the nominal
-        self.case = cases.build(_each_alone(ready), ready.graph, ready.system, ready.assumptions)
-        nothing = traffic.WeightParts({}, {}, {})
-        tiling = traffic.weight_parts(self.case)
-        plain = streams.flows(self.case, nothing)
-        again = streams.flows(self.case, tiling)[len(plain) :]  # what kernels in weight parts read and write once more
-        self.fans, rest = _by_fan(self.case, plain)
-        self.own: dict[int, list[streams.Flow]] = {k: [] for k in range(len(self.case.kernels))}
-        for flow in (*rest, *again):
-            self.own[self.case.members[flow.place][0]].append(flow)
-        commands = {place: self.memory.commands([]) for place in self.case.members}
-        blocks = activity.blocks(self.case, network.tensor_parallel(self.case), commands)
-        self.block = {numbers[0]: block for numbers, block in zip(self.case.members.values(), blocks, strict=True)}
-        sent = network.hops(self.case, network.sent_bytes(self.case))
-        self.hop_j = [sent[rank.number] * stack.logic.network for rank in self.case.ranks]
+        self.spends = spending(ready)
+        self.hop_j = self.spends.hop_r * stack.logic.network
 
     @property
     def rates(self) -> list[Rate]:
@@ -140,64 +127,57 @@ class HeatModel:
     def kernels(self, number: int, rate: float) -> KernelHeat:
         """Joules and memory time of the kernels of a stage of the mapping at a refresh rate."""
         stage = self.ready.stages[number]
-        members = stage.members.tolist()
+        members, spends = stage.members, self.spends
         logic, power = self.stack.logic, self.power
-        block = [self.block[k] for k in members]
-        flop, sram, noc = (
-            np.array([sum(getattr(one, name)) for one in block]) for name in ("flop", "sram_bytes", "noc_bytes")
-        )
-        local, other = logic.flop * flop, np.zeros((3, len(members)))
-        for at, (joules, tiles) in enumerate(
-            ((logic.sram * sram, power.sram_tiles), (logic.noc * noc, power.noc_tiles))
+        local, other = logic.flop * spends.flop_k[members], np.zeros((len(members), 3))
+        for at, (joules_k, tiles) in enumerate(
+            ((logic.sram * spends.sram_k, power.sram_tiles), (logic.noc * spends.noc_k, power.noc_tiles))
         ):
             if tiles is None:
-                local = local + joules
+                local = local + joules_k[members]
             else:
-                other[at] = joules
-        other[2] = logic.network * np.array([one.network_bytes for one in block])
-        own = [self._joules(self.own[k]) for k in members]
-        group = [self.fans[g] for g in _groups(self.ready, stage.members)]
+                other[:, at] = joules_k[members]
+        other[:, 2] = logic.network * spends.sent_k[members]
+        own = [spends.own[k] for k in members.tolist()]
+        group = [spends.fans[g] for g in _groups(self.ready, members)]
         written, read = ([[pair[side]] if pair else [] for pair in group] for side in (0, 1))
         return KernelHeat(
             local_k=local,
-            own_kx=np.concatenate([other.T, np.array(own).reshape(-1, 2)], axis=1),
-            write_gx=self._fan_joules(written),
-            read_gx=self._fan_joules(read),
-            own_s_k=np.array([self._alone_s(self.own[k], rate) for k in members]),
+            own_kx=np.concatenate([other, self._joules(own)], axis=1),
+            write_gx=np.pad(self._joules(written), ((0, 0), (3, 0))),
+            read_gx=np.pad(self._joules(read), ((0, 0), (3, 0))),
+            own_s_k=np.array([self._alone_s(flows, rate) for flows in own]),
             write_s_g=np.array([self._alone_s(flows, rate) for flows in written]),
             read_s_g=np.array([self._alone_s(flows, rate) for flows in read]),
-            reads_k=np.array([any(not flow.write for flow in self.own[k]) for k in members], dtype=bool),
-            writes_k=np.array([any(flow.write for flow in self.own[k]) for k in members], dtype=bool),
+            reads_k=np.array([any(not flow.write for flow in flows) for flows in own], dtype=bool),
+            writes_k=np.array([any(flow.write for flow in flows) for flows in own], dtype=bool),
             turn=self._turn(rate),
         )
 
-    def _joules(self, flows: Sequence[streams.Flow]) -> tuple[float, float]:
-        """Joules of DRAM commands, and of the way to the logic die."""
-        energies, made = self.stack.dram.energies, self.memory.commands(flows)
-        commands = energies.activate * made.activates + energies.read_burst * made.reads
-        commands += energies.write_burst * made.writes
-        return commands, energies.io * self.stack.dram.burst * (made.reads + made.writes)
-
-    def _fan_joules(self, flows: Sequence[Sequence[streams.Flow]]) -> Floats:
-        found = np.zeros((len(flows), 5))
-        found[:, 3:] = np.array([self._joules(one) for one in flows]).reshape(-1, 2)
+    def _joules(self, each: Sequence[Sequence[Flow]]) -> Floats:
+        """Joules of the DRAM commands of some flows, and of their way to the logic die, shape (n, 2)."""
+        energies, found = self.stack.dram.energies, np.zeros((len(each), 2))
+        for at, flows in enumerate(each):
+            made = self.memory.by_pattern(flows).commands
+            commands = energies.activate * made.activates + energies.read_burst * made.reads
+            found[at, 0] = commands + energies.write_burst * made.writes
+            found[at, 1] = energies.io * self.stack.dram.burst * (made.reads + made.writes)
         return found
 
-    def _alone_s(self, flows: Sequence[streams.Flow], rate: float) -> float:
+    def _alone_s(self, flows: Sequence[Flow], rate: float) -> float:
+        """Seconds of flows that are served one after the other."""
         return sum(self._seconds([flow], rate) for flow in flows)
 
-    def _seconds(self, flows: list[streams.Flow], rate: float) -> float:
-        return self.memory.serve(flows, rate).seconds
+    def _seconds(self, flows: Sequence[Flow], rate: float) -> float:
+        return self.memory.serve(self.memory.by_pattern(flows), rate).seconds
 
-    def _every(self) -> Iterator[streams.Flow]:
-        for flows in self.own.values():
-            yield from flows
-        for pair in self.fans:
-            yield from pair or ()
+    def _every(self) -> list[Flow]:
+        """All flows of the plan."""
+        return [flow for flows in (*self.spends.own, *(pair or () for pair in self.spends.fans)) for flow in flows]
 
     def _turn(self, rate: float) -> float:
         """Share of the bandwidth that is left where reads and writes take turns: the same for all mixes."""
-        every = list(self._every())
+        every = self._every()
         read = next((flow for flow in every if not flow.write), None)
         write = next((flow for flow in every if flow.write), None)
         if read is None or write is None:
@@ -358,37 +338,6 @@ def _radius(matrix: Floats) -> float:
             break
         vector = after / radius
     return radius
-
-
-def _each_alone(ready: Prepared) -> Mapping:
-    """Every kernel in a partition of its own, sharded as in the plan."""
-    kernels = tuple(
-        KernelMapping(name=name, sharding=ready.sharding[name], stage=int(ready.stage_k[k]), partition=k)
-        for k, name in enumerate(ready.sharded.names)
-    )
-    return Mapping(
-        graph=ready.graph.name,
-        system=ready.system.name,
-        plan=ready.plan,
-        kernels=kernels,
-        tile_count=ready.sharded.tile_count,
-    )
-
-
-def _by_fan(
-    case: cases.Case, flows: Sequence[streams.Flow]
-) -> tuple[list[tuple[streams.Flow, streams.Flow] | None], Sequence[streams.Flow]]:
-    """The write and one of the reads of every fan, none of an empty one; and all other flows."""
-    found: list[tuple[streams.Flow, streams.Flow] | None] = []
-    at = 0
-    for fan in case.fans:
-        away = {case.place(reader.kernel) for reader in fan.consumers} - {case.place(fan.src)}
-        if fan.chip <= 0 or not away:
-            found.append(None)
-            continue
-        found.append((flows[at], flows[at + 1]))
-        at += 1 + len(away)
-    return found, flows[at:]
 
 
 def _groups(ready: Prepared, members: Ints) -> list[int]:

@@ -13,8 +13,8 @@ from collections.abc import Sequence
 
 from dfopt.judge import network
 from dfopt.judge.case import Case, Place, totals
-from dfopt.judge.streams import Commands
 from dfopt.technology.power import Block
+from dfopt.technology.streams import Commands
 
 
 def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Commands]) -> list[Block]:

@@ -11,7 +11,7 @@ from functools import cache
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.physics import communications, ops
 from dfopt.physics.collectives import Collective
-from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
+from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds
 
 Price = Callable[[Collective, float, tuple[str, ...]], float]
 
@@ -145,22 +145,8 @@ def point_to_point_per_step_s(case: Case, price: Price) -> float:
 
 
 def sent_bytes(case: Case) -> Price:
-    """Bytes that a chip of a group sends, on average over the group, for (kind, bytes of the whole tensor, dims).
-
-    No algorithm sends less where switches do not reduce (Chan et al., "Collective communication: theory, practice and
-    experience", 2007, table 1); what is relayed on the way to a chip far off is not counted again.
-    """
-
-    def sent(kind: Collective, volume: float, dims: tuple[str, ...]) -> float:
-        chips = math.prod(map(case.chips_along, dims))
-        if kind is Collective.POINT_TO_POINT:
-            return volume
-        share = (chips - 1) / chips
-        if kind is Collective.ALL_REDUCE:
-            return 2 * share * volume
-        return share * volume / chips if kind is Collective.ALL_TO_ALL else share * volume
-
-    return sent
+    """Bytes that a chip of a group sends, for (kind, bytes of the whole tensor, dims)."""
+    return lambda kind, volume, dims: bytes_sent(kind, volume, math.prod(map(case.chips_along, dims)))
 
 
 def bytes_by_kernel(case: Case, paid: Sequence[Paid], sent: Price) -> Iterator[tuple[int, float]]:
@@ -168,11 +154,6 @@ def bytes_by_kernel(case: Case, paid: Sequence[Paid], sent: Price) -> Iterator[t
     for one in paid:
         yield one.kernel, sent(one.kind, one.whole, case.plan.shard_dims)
     for number, placed in enumerate(case.kernels):
-        for own in placed.kernel.communications:
-            dims = communications.group_dims(own, case.plan)
-            group = math.prod(map(case.chips_along, dims))
-            if group > 1:
-                volume = communications.group_volume(own, case.plan, group)
-                yield number, sent(Collective(own.kind), volume, dims)
+        yield number, communications.kernel_bytes(placed.kernel, case.plan, case.chips_along)
         if case.assume.gradients == "dfmodel" and case.plan.copies > 1 and placed.gradient:
             yield number, sent(Collective.ALL_REDUCE, placed.gradient, case.plan.copy_dims) / case.plan.microbatches

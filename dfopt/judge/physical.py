@@ -28,6 +28,7 @@ from dfopt.technology.coupling import ChipWork, State, StepWork, solve
 from dfopt.technology.placement import Floats
 from dfopt.technology.power import COMPONENTS, Activity, PowerModel
 from dfopt.technology.stack_models import heat_of, power_of
+from dfopt.technology.streams import ByPattern, Flow, Memory, Served
 
 _ZERO_C = 273.15
 
@@ -40,17 +41,17 @@ class _Setting:
     score: Score
     stack: Stack
     model: PowerModel
-    memory: streams.Memory
-    prepared: tuple[streams.Prepared, ...]
-    served: dict[float, tuple[list[streams.Served], Floats]]
+    memory: Memory
+    flows: tuple[ByPattern, ...]
+    served: dict[float, tuple[list[Served], Floats]]
     activity: Activity
     places: tuple[Place, ...]
     hop_bytes: dict[int, float]
 
-    def serve(self, refresh_rate: float) -> tuple[list[streams.Served], Floats]:
+    def serve(self, refresh_rate: float) -> tuple[list[Served], Floats]:
         """What the memory gives to each partition, and the seconds of that as an array."""
         if refresh_rate not in self.served:
-            served = [self.memory.serve_prepared(each, refresh_rate) for each in self.prepared]
+            served = [self.memory.serve(each, refresh_rate) for each in self.flows]
             self.served[refresh_rate] = served, self.model.vector(one.seconds for one in served)
         return self.served[refresh_rate]
 
@@ -123,12 +124,12 @@ def physical_score(
 def _setting(
     case: Case, score: Score, tiling: traffic.WeightParts, paid: Sequence[network.Paid], stack: Stack
 ) -> _Setting:
-    sorted_flows: dict[Place, list[streams.Flow]] = defaultdict(list)
-    for flow in streams.flows(case, tiling):
-        sorted_flows[flow.place].append(flow)
-    memory, places = streams.Memory(stack), tuple(case.members)
-    prepared = {place: memory.prepared(sorted_flows[place]) for place in places}
-    commands = {place: streams_of.commands for place, streams_of in prepared.items()}
+    moved: dict[Place, list[Flow]] = defaultdict(list)
+    for one in streams.flows(case, tiling):
+        moved[one.place].append(one.flow)
+    memory, places = Memory(stack), tuple(case.members)
+    flows = {place: memory.by_pattern(moved[place]) for place in places}
+    commands = {place: those.commands for place, those in flows.items()}
     model = power_of(stack, case.system.chip.tiles)
     return _Setting(
         case=case,
@@ -136,7 +137,7 @@ def _setting(
         stack=stack,
         model=model,
         memory=memory,
-        prepared=tuple(prepared.values()),
+        flows=tuple(flows.values()),
         served={},
         activity=model.activity(activity.blocks(case, paid, commands)),
         places=places,
@@ -219,7 +220,7 @@ def _partitions(here: _Setting, state: State, split: dict[str, list[float]]) -> 
             "memory": float(state.memory_s[slowest, p]),
             "network": part.network_s,
         }
-        commands = here.prepared[p].commands
+        commands = here.flows[p].commands
         bursts = commands.reads + commands.writes
         yield PartitionPhysics(
             stage=stage,

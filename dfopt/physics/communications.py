@@ -10,6 +10,7 @@ from dfopt.documents.graph import Communication, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import split_part_name
 from dfopt.physics.collectives import Collective
+from dfopt.physics.network import bytes_sent
 
 Price = Callable[[Collective, float, tuple[str, ...]], float]
 _EACH_COPY_BRINGS_ONE = (Collective.ALL_TO_ALL, Collective.ALL_GATHER)
@@ -93,3 +94,13 @@ def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[st
         for dim in {split_part_name(name)[0] for name in dims}:  # parts of one dim share its links
             busy[dim].append(spent)
     return max((math.fsum(times) for times in busy.values()), default=0.0)
+
+
+def kernel_bytes(kernel: Kernel, plan: Plan, chips: Callable[[str], int]) -> float:
+    """Bytes that a chip sends in a kernel's own communications; ``chips`` gives the size of a dim or part by name."""
+    sent = []
+    for one in kernel.communications:
+        group = math.prod(chips(dim) for dim in group_dims(one, plan))
+        if group > 1:
+            sent.append(bytes_sent(Collective(one.kind), group_volume(one, plan, group), group))
+    return math.fsum(sent)

@@ -134,6 +134,32 @@ def communication_seconds(
     return float(cost.per_byte * volume + cost.fixed + system.collective_overhead)  # no numpy scalars in documents
 
 
+def bytes_sent(kind: Collective, volume: float, chips: int) -> float:
+    """Bytes that each chip of a group sends, on average over the group.
+
+    No algorithm sends less where switches do not reduce (Chan et al., "Collective communication: theory, practice and
+    experience", 2007, table 1); what is relayed on the way to a chip far off is not counted again.
+
+    Parameters
+    ----------
+    kind, volume
+        The collective and the bytes of its whole tensor.
+    chips : int
+        Of the group.
+
+    Examples
+    --------
+    >>> bytes_sent(Collective.ALL_REDUCE, 800.0, 4), bytes_sent(Collective.ALL_TO_ALL, 800.0, 4)
+    (1200.0, 150.0)
+    """
+    if kind is Collective.POINT_TO_POINT:
+        return volume
+    share = (chips - 1) / chips
+    if kind is Collective.ALL_REDUCE:
+        return 2 * share * volume
+    return share * volume / chips if kind is Collective.ALL_TO_ALL else share * volume
+
+
 def amortized_gradient_seconds(volume: float, names: Sequence[str], system: System, assumptions: Assumptions) -> float:
     """Seconds of a gradient all-reduce between copies under ``gradients: dfmodel``, before it is spread out.
 

@@ -7,7 +7,7 @@ last repeat are stages 1 and 2 (:data:`dfopt.documents.graph.PIECES`).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -107,12 +107,24 @@ def hop_seconds(
     float array
         One entry per distinct stage, as in :func:`pipeline_stages`.
     """
-    if plan.stages == 1:
-        return np.zeros(1)
 
     def hop(volume: float) -> float:
         return communication_seconds(Collective.POINT_TO_POINT, volume, plan.stage_dims, system, assumptions)
 
+    return over_hops(graph, plan, assumptions, sharded, stage_k, hop)
+
+
+def over_hops(
+    graph: Graph,
+    plan: Plan,
+    assumptions: Assumptions,
+    sharded: ShardedGraph,
+    stage_k: Ints,
+    hop: Callable[[float], float],
+) -> Floats:
+    """What the tensors that each stage sends per microbatch cost in sum; ``hop`` is the cost of one, from its bytes."""
+    if plan.stages == 1:
+        return np.zeros(1)
     if graph.repeat > 1:
         alike = len(pipeline_stages(graph, plan))
         if assumptions.point_to_point == "per_step":

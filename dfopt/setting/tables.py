@@ -6,7 +6,7 @@ collective formulas, menus of compute tiles) is evaluated here, once, before any
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -270,6 +270,33 @@ def own_communication_seconds(graph: Graph, system: System, plan: Plan, assumpti
     return np.array([kernel_seconds(k, plan, price, chips) if k.communications else 0.0 for k in graph.kernels])
 
 
+def shard_communications(
+    graph: Graph, plan: Plan, assumptions: Assumptions, schemes: Sequence[Sharding]
+) -> Iterator[tuple[int, Collective, float]]:
+    """(kernel, collective, bytes of the whole tensor) of what the chips that share kernels communicate.
+
+    A scheme's own collective, and once for all tensors of a group each conversion of their layout.
+    """
+    if plan.shards == 1:
+        return
+    index, rules = graph.index(), assumptions.sharding_rules
+    for position, (kernel, scheme) in enumerate(zip(graph.kernels, schemes, strict=True)):
+        inherent = ops.inherent(kernel, scheme, plan.shards, rules)
+        if inherent is not None:
+            yield position, inherent, graph.output_bytes(position)
+    moved = list(zip(fanout_groups(graph, assumptions).tolist(), graph.tensors, ops.operands(graph), strict=True))
+    if assumptions.layer_boundary == "dram":  # each carried tensor is a group of its own
+        moved += [(-1 - number, tensor, 1) for number, tensor in enumerate(graph.carried)]
+    paid: set[tuple[int, str]] = set()
+    for group, tensor, operand in moved:
+        a, b, volume = index[tensor.src], index[tensor.dst], graph.bytes_of(tensor)
+        needed = ops.required_layout(graph.kernels[b], operand, schemes[b], rules, volume / graph.word_bytes)
+        kind = ops.conversion(ops.PRODUCED[schemes[a]], needed)
+        if kind is not None and (group, needed) not in paid:
+            paid.add((group, needed))
+            yield a, kind, volume
+
+
 def _network_seconds(
     graph: Graph,
     system: System,
@@ -279,31 +306,9 @@ def _network_seconds(
     gradient_k: Floats,
 ) -> Floats:
     """Communication per kernel: inherent, conversions of its outputs, amortised gradient all-reduce."""
-    index, rules = graph.index(), assumptions.sharding_rules
     net_k = own_communication_seconds(graph, system, plan, assumptions)
-    if plan.shards > 1:
-        for position, (kernel, scheme) in enumerate(zip(graph.kernels, schemes, strict=True)):
-            kind = ops.inherent(kernel, scheme, plan.shards, rules)
-            volume = graph.output_bytes(position)
-            net_k[position] += communication_seconds(kind, volume, plan.shard_dims, system, assumptions)
-        paid: set[tuple[int, str]] = set()
-        groups = fanout_groups(graph, assumptions)
-        for position, (tensor, operand) in enumerate(zip(graph.tensors, ops.operands(graph), strict=True)):
-            a, b = index[tensor.src], index[tensor.dst]
-            volume = graph.bytes_of(tensor)
-            needed = ops.required_layout(graph.kernels[b], operand, schemes[b], rules, volume / graph.word_bytes)
-            key = (int(groups[position]), needed)
-            if key not in paid:
-                paid.add(key)
-                kind = ops.conversion(ops.PRODUCED[schemes[a]], needed)
-                net_k[a] += communication_seconds(kind, volume, plan.shard_dims, system, assumptions)
-        if assumptions.layer_boundary == "dram":
-            for tensor in graph.carried:
-                a, b = index[tensor.src], index[tensor.dst]
-                volume = graph.bytes_of(tensor)
-                needed = ops.required_layout(graph.kernels[b], 1, schemes[b], rules, volume / graph.word_bytes)
-                kind = ops.conversion(ops.PRODUCED[schemes[a]], needed)
-                net_k[a] += communication_seconds(kind, volume, plan.shard_dims, system, assumptions)
+    for position, kind, volume in shard_communications(graph, plan, assumptions, schemes):
+        net_k[position] += communication_seconds(kind, volume, plan.shard_dims, system, assumptions)
     if assumptions.gradients == "dfmodel" and plan.copies > 1:
         for position, volume in enumerate(gradient_k):
             time = amortized_gradient_seconds(float(volume), plan.copy_dims, system, assumptions)

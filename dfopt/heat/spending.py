@@ -1,0 +1,131 @@
+"""What single kernels of a plan do, and so what they spend: FLOP, bytes of every kind, streams of DRAM.
+
+Worked out from the optimiser's own arrays. The judge adds the same up over a mapping, by itself; the two share only
+the formulas of one stream, one collective and one shape.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.documents.mapping import Sharding
+from dfopt.physics import ops
+from dfopt.physics.collectives import Collective
+from dfopt.physics.communications import kernel_bytes
+from dfopt.physics.network import bytes_sent
+from dfopt.search.candidate import Prepared
+from dfopt.setting.stages import over_hops
+from dfopt.setting.tables import Floats, shard_communications
+from dfopt.technology.streams import Flow, contiguous_bytes, lookups
+
+
+@dataclass(frozen=True)
+class Spending:
+    """What the kernels of a plan do on a chip in one evaluation, whatever else is in their partition.
+
+    Attributes
+    ----------
+    flop_k, sram_k, noc_k, sent_k : float
+        FLOP; bytes to and from SRAM; bytes across the on-chip network; bytes sent to other chips.
+    own : tuple of tuple of Flow
+        By kernel, what it reads from DRAM and writes there in any partition.
+    fans : tuple of (Flow, Flow) or None
+        Of every fan-out group, how its tensor is written and read where it is cut; none of an empty one.
+    hop_r : float
+        Bytes that a pipeline stage sends to its neighbours for one microbatch.
+    """
+
+    flop_k: Floats
+    sram_k: Floats
+    noc_k: Floats
+    sent_k: Floats
+    own: tuple[tuple[Flow, ...], ...]
+    fans: tuple[tuple[Flow, Flow] | None, ...]
+    hop_r: Floats
+
+
+def spending(ready: Prepared) -> Spending:
+    """What the kernels of a plan do under its sharding."""
+    graph, plan, assumptions, sharded = ready.graph, ready.plan, ready.assumptions, ready.sharded
+    kernels, index, count = graph.kernels, graph.index(), len(graph.kernels)
+    schemes = [ready.sharding[kernel.name] for kernel in kernels]
+    rules, pairs = assumptions.sharding_rules, list(zip(kernels, schemes, strict=True))
+    flop_k = np.array([ops.flop(kernel) * ops.split_share(kernel, z, plan.shards, rules) for kernel, z in pairs])
+    accumulator_k = sharded.gradient_k if assumptions.gradients == "exact" else np.zeros(count)
+    parts_k = np.ones(count, dtype=np.int64)
+    for stage in ready.stages:
+        if stage.tables is not None:
+            parts_k[stage.members] = stage.tables.parts_k
+
+    def stored(k: int, held: float) -> tuple[Flow, Flow]:
+        """An output of a kernel as it is written, and as it is read."""
+        kernel, split = kernels[k], plan.shards if schemes[k] == "m" else 1
+        row, rows = float(-(-kernel.m // split) * graph.word_bytes), -(-kernel.n // sharded.tile_count)
+        run = contiguous_bytes(held, held * ops.tile_share(kernel, sharded.tile_count), row, rows, split)
+        return Flow(held, run, write=True), Flow(held, run, write=False)
+
+    _, first = np.unique(sharded.group_t, return_index=True)
+    src_g = sharded.src_t[first].tolist()
+    fans = [stored(k, held) for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True)]
+    reads = sorted(set(zip(sharded.dst_t.tolist(), sharded.group_t.tolist(), strict=True)))  # once by a kernel
+    between = []
+    if assumptions.layer_boundary == "dram":
+        for tensor in graph.carried:
+            k = index[tensor.src]
+            between.append((k, index[tensor.dst], stored(k, graph.bytes_of(tensor) * float(sharded.output_k[k]))))
+
+    wrote_k, noc_k = np.zeros(count), np.zeros(count)
+    own: list[list[Flow]] = [[] for _ in kernels]
+    writers = [*zip(src_g, fans, strict=True), *((src, pair) for src, _, pair in between)]
+    readers = [*((k, fans[g][1]) for k, g in reads), *((dst, read) for _, dst, (_, read) in between)]
+    for k, (write, _) in writers:
+        wrote_k[k] += write.bytes
+    for k, read in readers:
+        noc_k[k] += read.bytes
+        if assumptions.weight_tiling in ("reread", "reread_all"):  # for every further part of its weights
+            own[k].append(read._replace(bytes=read.bytes * float(parts_k[k] - 1)))
+    for src, dst, (write, read) in between:
+        own[src].append(write)
+        own[dst].append(read)
+    if assumptions.weight_tiling == "reread_all":
+        for k, (write, _) in zip(src_g, fans, strict=True):
+            own[k].append(write._replace(bytes=write.bytes * float(parts_k[k] - 1)))
+    for k, kernel in enumerate(kernels):
+        weight, accumulator = float(sharded.weight_k[k]), float(accumulator_k[k])
+        if assumptions.weights_from_dram:
+            own[k].append(Flow(weight, weight, write=False))
+        own[k].append(Flow(kernel.dram_bytes_per_chip, kernel.dram_bytes_per_chip, write=False))
+        own[k] += lookups(
+            kernel.dram_bytes / plan.shards, float(kernel.m * graph.word_bytes), kernel.phase == "forward"
+        )
+        own[k] += [Flow(accumulator, accumulator, write) for write in (False, True)]
+    beside_k = np.array([kernel.dram_bytes_per_chip + kernel.dram_bytes / plan.shards for kernel in kernels])
+    return Spending(
+        flop_k=flop_k,
+        sram_k=wrote_k + noc_k + sharded.weight_k + 2 * accumulator_k + beside_k,
+        noc_k=noc_k,
+        sent_k=_sent(ready, schemes),
+        own=tuple(tuple(flow for flow in flows if flow.bytes > 0) for flows in own),
+        fans=tuple(pair if pair[0].bytes > 0 else None for pair in fans),
+        hop_r=over_hops(graph, plan, assumptions, sharded, ready.stage_k, lambda held: held),
+    )
+
+
+def _sent(ready: Prepared, schemes: list[Sharding]) -> Floats:
+    """Bytes that a chip sends to others for every kernel."""
+    graph, plan, assumptions, system = ready.graph, ready.plan, ready.assumptions, ready.system
+
+    def chips(dim: str) -> int:
+        return system.dim(dim).size
+
+    tp, dp = (math.prod(chips(dim) for dim in dims) for dims in (plan.shard_dims, plan.copy_dims))
+    sent_k = np.array([kernel_bytes(kernel, plan, chips) for kernel in graph.kernels])
+    for k, kind, whole in shard_communications(graph, plan, assumptions, schemes):
+        sent_k[k] += bytes_sent(kind, whole, tp)
+    if assumptions.gradients == "dfmodel" and plan.copies > 1:
+        for k, volume in enumerate(ready.sharded.gradient_k.tolist()):
+            sent_k[k] += bytes_sent(Collective.ALL_REDUCE, volume, dp) / plan.microbatches
+    return sent_k

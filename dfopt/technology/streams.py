@@ -1,0 +1,200 @@
+"""DRAM as it really is: the streams that go to memory, how fast they are served, and with which commands.
+
+How bytes lie in memory is assumed:
+
+* A tensor is stored row-major with the features ``m`` last, heads (``outer``) first, so that one token of one head is
+  contiguous. Split by features, a chip's contiguous run is its share of them; otherwise it is the rows of one tile, or
+  all of the tensor where it is not cut into tiles.
+* Weights, gradient accumulators and ``dram_bytes_per_chip`` are contiguous.
+* ``dram_bytes`` of a kernel (lookups) come row by row, ``m`` elements each, from anywhere; a kernel of the backward or
+  update pass writes half of them back.
+* Consecutive addresses go round the channels in pieces of ``interleave`` bytes and fill rows one after the other, so
+  that a run longer than one piece meets each channel in at least one whole piece.
+"""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from dfopt.documents.stack import Stack
+from dfopt.errors import Issue, SystemSpecError
+from dfopt.technology.dram.bounds import LIMITS, bounds_of_table
+from dfopt.technology.stack_models import organisation_of, timing_of
+
+
+class Flow(NamedTuple):
+    """Bytes that are moved in one pattern, for one microbatch and one layer.
+
+    ``run`` is how many of them are contiguous; ``scattered`` says that each run is somewhere else.
+    """
+
+    bytes: float
+    run: float
+    write: bool
+    scattered: bool = False
+
+
+def contiguous_bytes(held: float, tile: float, row: float, rows: int, split: int = 1) -> float:
+    """Contiguous bytes of a stored tensor.
+
+    Parameters
+    ----------
+    held, tile : float
+        Bytes of it that a chip holds, and of those in one tile.
+    row : float
+        Bytes of one token's features, those of a chip where they are split.
+    rows : int
+        Tokens in a tile.
+    split : int
+        Chips that share the features of a token; 1 where another axis is split, or none.
+
+    Examples
+    --------
+    >>> contiguous_bytes(1024.0, 256.0, 16.0, 16), contiguous_bytes(1024.0, 256.0, 4.0, 16, split=4)
+    (256.0, 4.0)
+    """
+    if split > 1:
+        return min(row, held)
+    return held if tile >= held else min(rows * row, held)
+
+
+def lookups(moved: float, row: float, reads_only: bool) -> tuple[Flow, Flow]:
+    """What is read and what is written of bytes that are looked up row by row."""
+    written, run = 0.0 if reads_only else moved / 2, min(row, moved)
+    return Flow(moved - written, run, write=False, scattered=True), Flow(written, run, write=True, scattered=True)
+
+
+@dataclass(frozen=True)
+class Served:
+    """What a partition's flows get at one refresh rate, over all channels: seconds, B/s, and what binds."""
+
+    seconds: float
+    bandwidth: float
+    binding: str
+
+
+@dataclass(frozen=True)
+class Commands:
+    """DRAM commands of one evaluation of a partition, over all channels, and its mean bursts per activate."""
+
+    activates: float
+    reads: float
+    writes: float
+
+    @property
+    def bursts_per_activate(self) -> float:
+        """Column accesses for each row that is opened; 0 without any."""
+        return (self.reads + self.writes) / self.activates if self.activates else 0.0
+
+
+class _Pattern(NamedTuple):
+    """What one channel sees of a flow: bursts per activate, share of reads, whether rows come at random."""
+
+    bursts: float
+    reads: float
+    scattered: bool
+
+
+class _Channel(NamedTuple):
+    """What a pattern gets of one channel: B/s, what binds it, and the share of time left by turning the bus round."""
+
+    bandwidth: float
+    binding: str
+    turnaround: float
+
+
+class ByPattern(NamedTuple):
+    """The flows of a partition as the channels see them, by the numbers of their patterns in their `Memory`.
+
+    ``turning`` is the mix that turns the bus round, ``parts`` each flow's pattern and bytes.
+    """
+
+    turning: int | None
+    parts: tuple[tuple[int, float], ...]
+    commands: Commands
+
+
+class Memory:
+    """The DRAM of a stack, asked for the flows of partitions.
+
+    A partition's flows share the time: it is the sum over them of bytes / bandwidth, all channels alike. Where a
+    partition reads and writes, the bus turns round after as many bursts as a channel can have outstanding (a
+    controller serves what waits in one direction, then in the other).
+    """
+
+    def __init__(self, stack: Stack) -> None:
+        self._name, self._dram = stack.name, stack.dram
+        self._timing, self._organisation = timing_of(stack), organisation_of(stack)
+        self._peak, self._row_bursts = stack.dram.peak, float(self._organisation.bursts_per_row)
+        self._patterns: dict[_Pattern, int] = {}  # and their numbers, from 0
+        self._known: dict[float, list[_Channel]] = {}  # of each refresh rate, by number
+
+    def by_pattern(self, flows: Sequence[Flow]) -> ByPattern:
+        """The flows of a partition, ready to be served; all that were brought so far are looked at together."""
+        if not flows:
+            return ByPattern(None, (), Commands(0.0, 0.0, 0.0))
+        bursts, size = [self.bursts_per_activate(flow) for flow in flows], self._dram.burst
+        commands = Commands(
+            activates=math.fsum([flow.bytes / burst for burst, flow in zip(bursts, flows, strict=True)]) / size,
+            reads=math.fsum([flow.bytes for flow in flows if not flow.write]) / size,
+            writes=math.fsum([flow.bytes for flow in flows if flow.write]) / size,
+        )
+        share = commands.reads / (commands.reads + commands.writes)
+        # What turning the bus round costs does not depend on rows.
+        turning = self._number(_Pattern(self._row_bursts, share, scattered=False))
+        parts = tuple(
+            (self._number(_Pattern(burst, 0.0 if flow.write else 1.0, flow.scattered)), flow.bytes)
+            for burst, flow in zip(bursts, flows, strict=True)
+        )
+        return ByPattern(turning, parts, commands)
+
+    def bursts_per_activate(self, flow: Flow) -> float:
+        """Bursts that a flow takes from a row each time it is opened, between 1 and all of the row."""
+        dram = self._dram
+        local = flow.run
+        if flow.run > dram.interleave:
+            local = max(dram.interleave, flow.run / dram.channels)
+        return min(max(local / dram.burst, 1.0), self._row_bursts)
+
+    def serve(self, flows: ByPattern, refresh_rate: float) -> Served:
+        """Time of one evaluation's flows, and the limit that most of it is spent under."""
+        if flows.turning is None:
+            return Served(0.0, self._peak, "none")
+        channels = self._channels(refresh_rate)
+        turn, count = channels[flows.turning].turnaround, self._dram.channels
+        spent: dict[str, list[float]] = defaultdict(list)
+        for number, size in flows.parts:
+            channel = channels[number]
+            spent[channel.binding].append(size / (channel.bandwidth * count * turn))
+        sums = {name: math.fsum(times) for name, times in spent.items()}
+        seconds, longest = math.fsum(sums.values()), max(sums, key=sums.__getitem__)
+        return Served(seconds, math.fsum(size for _, size in flows.parts) / seconds, longest)
+
+    def _number(self, pattern: _Pattern) -> int:
+        return self._patterns.setdefault(pattern, len(self._patterns))
+
+    def _channels(self, rate: float) -> list[_Channel]:
+        """What every pattern so far gets at a refresh rate; those not known yet are looked at together."""
+        known = self._known.setdefault(rate, [])
+        missing = list(self._patterns)[len(known) :] if len(known) < len(self._patterns) else []
+        if missing:
+            dram, organisation = self._dram, self._organisation
+            alike = (dram.buffers.round_trip, dram.buffers.requests, dram.buffers.requests)
+            banks = (organisation.banks, organisation.bank_groups)
+            rows = [(one.bursts, *banks, one.scattered, one.reads, *alike) for one in missing]
+            found = bounds_of_table(rows, self._timing, organisation, rate)
+            bandwidth, turnaround = found.bandwidth.tolist(), found.turnaround.tolist()
+            if not min(bandwidth) > 0:
+                message = f"at {rate:.6g} times the normal refresh rate the DRAM does nothing but refresh"
+                raise SystemSpecError(self._name, [Issue("$.dram.refresh", message, "lower the rate, or tRFC")])
+            # Where column commands come as fast as the bus can take their data, it is the bus that binds.
+            limits = dict(zip(LIMITS, found.limits.tolist(), strict=True))
+            as_fast = [one >= bus * (1 - 1e-12) for one, bus in zip(limits["column"], limits["port"], strict=True)]
+            names = [LIMITS[each] for each in found.binding.tolist()]
+            names = ["port" if name == "column" and fast else name for name, fast in zip(names, as_fast, strict=True)]
+            known.extend(map(_Channel, bandwidth, names, turnaround))
+        return known
