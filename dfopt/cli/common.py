@@ -60,7 +60,7 @@ def emit(as_json: bool, data: Callable[[], Any], report: Callable[[], Any]) -> N
         json.dump(data(), sys.stdout, indent=1, allow_nan=False)
         sys.stdout.write("\n")
         return
-    from dfopt.show.tables import print_to
+    from dfopt.show.grid import print_to
 
     print_to(sys.stdout, report())
 

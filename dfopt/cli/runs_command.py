@@ -62,7 +62,8 @@ def runs(
             json.dump({"stores": stores, "cells": rows}, sys.stdout, indent=1, allow_nan=False)
             sys.stdout.write("\n")
         elif csv is None and parquet is None and merge is None:
-            from dfopt.show.tables import print_to
+            from dfopt.cli.sweep_tables import frame_table
+            from dfopt.show.grid import print_to
 
             title = f"{len(frame)} record{'' if len(frame) == 1 else 's'}"
             print_to(sys.stdout, frame_table(frame if wanted else _brief(frame), title), max(160, 40 * len(wanted)))
@@ -77,26 +78,3 @@ def _brief(frame: Any) -> Any:
     axes = [name for name in frame.columns if name not in COLUMNS and frame[name].nunique(dropna=False) > 1]
     known = [name for name in _SHOWN if name in frame.columns and frame[name].notna().any()]
     return frame[[*axes, *known]]
-
-
-def frame_table(frame: Any, title: str) -> Any:
-    """A frame as a table for the terminal."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(
-        title=title, title_justify="left", box=box.SIMPLE_HEAD,
-        show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
-    )  # fmt: skip
-    for name in frame.columns:
-        figures = frame[name].dtype.kind in "iuf"
-        table.add_column(str(name), justify="right" if figures else "left", overflow="fold")
-    for line in frame.astype(object).where(frame.notna(), None).itertuples(index=False):
-        table.add_row(*map(_cell, line))
-    return table
-
-
-def _cell(value: Any) -> str:
-    if value is None:
-        return "-"
-    return f"{value:.4g}" if isinstance(value, float) else str(value)

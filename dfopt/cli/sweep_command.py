@@ -120,8 +120,8 @@ def run_sweep(
         json.dump(as_data(runs), stream, indent=1, allow_nan=False)
         stream.write("\n")
     else:
-        from dfopt.show.tables import print_to
-        from dfopt.studies.report import report
+        from dfopt.cli.sweep_tables import report
+        from dfopt.show.grid import print_to
 
         print_to(stream, report(runs, maps), _PLAIN_WIDTH)
     if runs.interrupted:
@@ -167,8 +167,8 @@ def _list(runs: Runs, share: Shard | None, as_json: bool, stream: TextIO) -> int
         json.dump({"study": runs.study.name, "notes": list(runs.notes), "cells": rows}, stream, indent=1)
         stream.write("\n")
         return 0
-    from dfopt.cli.runs_command import frame_table
-    from dfopt.show.tables import print_to
+    from dfopt.cli.sweep_tables import frame_table
+    from dfopt.show.grid import print_to
 
     of_share = "" if share is None else f", {len(listed)} of them in this share"
     print_to(stream, frame_table(listed, f"{runs}{of_share}"), _PLAIN_WIDTH)

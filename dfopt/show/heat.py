@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Final
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from dfopt.documents.heat import HeatAnswer, HeatReport
+from dfopt.show.grid import Grid, Kind
 from dfopt.show.tables import percent, seconds
 from dfopt.units import format as show_unit
 
@@ -26,10 +26,6 @@ def gain_of(report: HeatReport) -> str:
 
 def heat_report(report: HeatReport) -> RenderableType:
     """Step time, frequency, temperatures and energy of every answer; then the proof and what a kelvin is worth."""
-    table = Table(box=None, pad_edge=False)
-    table.add_column("")
-    for answer in report.answers:
-        table.add_column(TITLES[answer.name], justify="right")
     first = report.answers[0]
     rows = {
         "step time": [seconds(one.step_time_s) for one in report.answers],
@@ -44,8 +40,8 @@ def heat_report(report: HeatReport) -> RenderableType:
         "energy per step": [show_unit(one.energy_per_step_j, "energy") for one in report.answers],
         "keeps its limits": ["yes" if one.keeps_limits else "no" for one in report.answers],
     }
-    for name, cells in rows.items():
-        table.add_row(name, *cells)
+    columns: dict[str, Kind] = {"figure": "word", **{TITLES[one.name]: "figure" for one in report.answers}}
+    table = Grid("", columns, [(name, *cells) for name, cells in rows.items()])
     lines = [f"{report.graph} on {report.system}, stack {report.stack}, {report.plan}", ""]
     after = [""]
     gain = gain_of(report)

@@ -7,11 +7,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from dfopt.documents.physical import PhysicalScore
 from dfopt.documents.score import Score
-from dfopt.show.tables import _facts, _table, counted, percent, seconds
+from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.tables import counted, percent, seconds
 from dfopt.units import format as show_unit
 
 __all__ = ["Ranked", "physical_report", "ranking_report", "with_physics"]
@@ -47,7 +47,7 @@ def physical_report(physical: PhysicalScore, top: int = 5, per: str = "token") -
     ]
     facts += [("limit broken", sentence) for sentence in physical.violations]
     tables = (_partitions(physical), _energy(physical, per), _dies(physical))
-    parts: list[RenderableType] = [_facts(facts), *(part for one in tables for part in ("", one))]
+    parts: list[RenderableType] = [Facts(facts), *(part for one in tables for part in ("", one))]
     if top > 0:
         parts += ["", _tiles(physical, top)]
     return Group(*parts)
@@ -66,16 +66,12 @@ def _memory(physical: PhysicalScore) -> str:
     return f"{show_unit(physical.dram_bandwidth_b_per_s, 'bandwidth')} effective, {rate}"
 
 
-def _partitions(physical: PhysicalScore) -> Table:
-    table = _table("Partitions on the stack (times in ms)", gap=2)
+def _partitions(physical: PhysicalScore) -> Grid:
     several = len({part.stage for part in physical.partitions}) > 1
-    for name in (*(("stage",) if several else ()), "#", "clock", "compute", "memory", "network", "time"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("bound by")
-    table.add_column("DRAM", justify="right", no_wrap=True)
-    table.add_column("limited by")
-    for name in ("bursts/act", "energy"):
-        table.add_column(name, justify="right", no_wrap=True)
+    columns: dict[str, Kind] = {"stage": "figure"} if several else {}
+    columns |= {name: "figure" for name in ("#", "clock", "compute", "memory", "network", "time")}
+    columns |= {"bound by": "word", "DRAM": "figure", "limited by": "word", "bursts/act": "figure", "energy": "figure"}
+    rows = []
     for part in physical.partitions:
         times = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
         row = [str(part.stage)] if several else []
@@ -83,51 +79,39 @@ def _partitions(physical: PhysicalScore) -> Table:
         moved = part.dram_binding != "none"
         row += [show_unit(part.dram_bandwidth_b_per_s, "bandwidth") if moved else "-"]
         row += [part.dram_binding.replace("_", " "), f"{part.bursts_per_activate:.3g}" if moved else "-"]
-        table.add_row(*row, show_unit(part.energy_j, "energy"))
-    return table
+        rows.append([*row, show_unit(part.energy_j, "energy")])
+    return Grid("Partitions on the stack (times in ms)", columns, rows)
 
 
-def _energy(physical: PhysicalScore, per: str) -> Table:
-    table = _table("Energy", gap=2)
-    table.add_column("component")
-    for name in ("per step", f"per {per}", "share"):
-        table.add_column(name, justify="right", no_wrap=True)
+def _energy(physical: PhysicalScore, per: str) -> Grid:
+    rows = []
     whole = physical.energy_per_step_j
     for name, joules in sorted(physical.energy_j.items(), key=lambda item: -item[1]):
         if joules > 0:
             share = joules / whole
             cells = (show_unit(joules, "energy"), show_unit(share * physical.energy_per_token_j, "energy"))
-            table.add_row(name.replace("dram_", "DRAM ").replace("_", " "), *cells, percent(share))
-    return table
+            rows.append((name.replace("dram_", "DRAM ").replace("_", " "), *cells, percent(share)))
+    columns: dict[str, Kind] = {"component": "word", "per step": "figure", f"per {per}": "figure", "share": "figure"}
+    return Grid("Energy", columns, rows)
 
 
-def _dies(physical: PhysicalScore) -> Table:
+def _dies(physical: PhysicalScore) -> Grid:
     several = len(physical.chips) > 1
-    table = _table("Dies, from the far face to the heat sink", gap=2)
-    if several:
-        table.add_column("stage", justify="right")
-    table.add_column("die")
-    for name in ("power W", "hottest degC", "mean degC"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for chip in physical.chips:
-        for die in chip.dies:
-            row = [str(chip.stage)] if several else []
-            table.add_row(*row, die.die, f"{die.power_w:.2f}", f"{die.max_c:.2f}", f"{die.mean_c:.2f}")
-    return table
+    columns: dict[str, Kind] = {"stage": "figure"} if several else {}
+    columns |= {"die": "word", "power W": "figure", "hottest degC": "figure", "mean degC": "figure"}
+    rows = [
+        [*([str(chip.stage)] if several else []), die.die, *(f"{x:.2f}" for x in (die.power_w, die.max_c, die.mean_c))]
+        for chip in physical.chips
+        for die in chip.dies
+    ]
+    return Grid("Dies, from the far face to the heat sink", columns, rows)
 
 
-def _tiles(physical: PhysicalScore, top: int) -> Table:
+def _tiles(physical: PhysicalScore, top: int) -> Grid:
     hottest = physical.hottest_tiles(top)
-    table = _table(
-        f"Hottest {len(hottest)} tiles" + (f" of stage {physical.hottest_chip.stage}" * (len(physical.chips) > 1))
-    )
-    for name in ("die", "tile"):
-        table.add_column(name)
-    for name in ("power W", "mean degC"):
-        table.add_column(name, justify="right", no_wrap=True)
-    for tile in hottest:
-        table.add_row(tile.die, tile.tile, f"{tile.power_w:.3f}", f"{tile.mean_c:.2f}")
-    return table
+    title = f"Hottest {len(hottest)} tiles" + (f" of stage {physical.hottest_chip.stage}" * (len(physical.chips) > 1))
+    rows = [(tile.die, tile.tile, f"{tile.power_w:.3f}", f"{tile.mean_c:.2f}") for tile in hottest]
+    return Grid(title, {"die": "word", "tile": "word", "power W": "figure", "mean degC": "figure"}, rows)
 
 
 def with_physics(report: RenderableType, score: Score, top: int = 5) -> RenderableType:
@@ -165,15 +149,11 @@ def _beside(ranked: Sequence[Ranked]) -> list[str]:
 
 def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
     """Several mappings beside each other, in the order given."""
-    table = _table("By step time; those that break a limit come last", gap=2)
-    table.add_column("#", justify="right")
     kinds = {counted(one.score) for one in ranked}
     per = kinds.pop() if len(kinds) == 1 else "step"  # tokens and samples do not compare
-    for name in ("result", "mapping"):
-        table.add_column(name, overflow="fold")
-    for name in ("step time", "modelled", "clock", "logic degC", "DRAM degC", f"J/{per}"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("limit")
+    columns: dict[str, Kind] = {"#": "figure", "result": "text", "mapping": "text"}
+    columns |= {name: "figure" for name in ("step time", "modelled", "clock", "logic degC", "DRAM degC", f"J/{per}")}
+    rows = []
     for place, (one, file) in enumerate(zip(ranked, _beside(ranked), strict=True), start=1):
         physical = one.score.physical
         row = [str(place), file, one.what, seconds(one.step_time_s), seconds(one.score.step_time_s)]
@@ -183,9 +163,10 @@ def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
             dram = "-" if physical.dram_max_c is None else f"{physical.dram_max_c:.2f}"
             row += [percent(physical.frequency), f"{physical.logic_max_c:.2f}", dram]
             row += [f"{physical.energy_per_step_j if per == 'step' else physical.energy_per_token_j:.4g}"]
-        table.add_row(*row, "broken" if one.violations else "kept")
+        rows.append([*row, "broken" if one.violations else "kept"])
     sentences = [(one.file, sentence) for one in ranked for sentence in one.violations]
-    parts: list[RenderableType] = [table]
+    title = "By step time; those that break a limit come last"
+    parts: list[RenderableType] = [Grid(title, {**columns, "limit": "word"}, rows)]
     if sentences:
-        parts += ["", _facts(sentences)]
+        parts += ["", Facts(sentences)]
     return Group(*parts)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from rich import box
 from rich.console import Group, RenderableType
-from rich.table import Table
 
 from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import Bond, HtcPackage, TileGrid
-from dfopt.show.tables import _facts
+from dfopt.show.grid import Facts, Grid
 from dfopt.units import format as show_unit
 
 __all__ = ["stack_report"]
@@ -16,9 +14,7 @@ __all__ = ["stack_report"]
 
 def stack_report(stack: Stack) -> RenderableType:
     """A stack: its dies from the sink to the far face, its memory, its package, its limits and operating points."""
-    return Group(
-        _facts(_head(stack)), "", _dies(stack), "", _facts([*_memory(stack), *_cooling(stack), *_power(stack)])
-    )
+    return Group(Facts(_head(stack)), "", _dies(stack), "", Facts([*_memory(stack), *_cooling(stack), *_power(stack)]))
 
 
 def _head(stack: Stack) -> list[tuple[str, str]]:
@@ -28,16 +24,8 @@ def _head(stack: Stack) -> list[tuple[str, str]]:
     return [("stack", name), ("die", f"{area}; {memory}")]
 
 
-def _dies(stack: Stack) -> Table:
-    table = Table(
-        title="Dies, from the sink to the far face", title_justify="left", title_style="bold", box=box.SIMPLE_HEAD,
-        show_edge=False, pad_edge=False, padding=(0, 1, 0, 0),
-    )  # fmt: skip
-    for name, justify in (
-        ("die", "left"), ("kind", "left"), ("thickness", "right"), ("W/(m K)", "right"), ("tiles", "right"),
-        ("leakage", "left"), ("bond towards the sink", "left"),
-    ):  # fmt: skip
-        table.add_column(name, justify=justify, no_wrap=name != "bond towards the sink")  # type: ignore[arg-type]
+def _dies(stack: Stack) -> Grid:
+    rows = []
     for die in reversed(stack.dies):
         name = die.name if die.count == 1 else f"{die.name}0 to {die.name}{die.count - 1}"
         if die.kind == "passive":
@@ -50,8 +38,13 @@ def _dies(stack: Stack) -> Table:
         if die.leakage is not None:
             leakage = f"{show_unit(die.leakage.power, 'power')} at {_celsius(die.leakage.at)}"
         row = [name, die.kind, show_unit(die.thickness, "length"), f"{die.conductivity:.4g}", tiles, leakage]
-        table.add_row(*row, _bond(die.bond))
-    return table
+        rows.append([*row, _bond(die.bond)])
+    return Grid(
+        "Dies, from the sink to the far face",
+        {"die": "word", "kind": "word", "thickness": "figure", "W/(m K)": "figure", "tiles": "figure",
+         "leakage": "word", "bond to the sink": "text"},
+        rows,
+    )  # fmt: skip
 
 
 def _bond(bond: Bond | None) -> str:

@@ -2,13 +2,9 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable
-from typing import Any
 
-from rich import box
-from rich.console import Console, Group, RenderableType
-from rich.table import Table
+from rich.console import Group, RenderableType
 from rich.text import Text
 
 from dfopt.documents.graph import Graph
@@ -16,6 +12,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.system import Chip, System
+from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.units import format as show_unit
 
 _RESOURCE = {
@@ -63,51 +60,29 @@ def _names(names: Iterable[str], limit: int = 6) -> str:
     return ", ".join([*listed[: limit - 2], f"... {len(listed) - limit + 1} more", listed[-1]])
 
 
-def _table(title: str, gap: int = 1) -> Table:
-    """An empty table that is narrow enough for 80 columns."""
-    return Table(
-        title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, show_edge=False,
-        pad_edge=False, padding=(0, gap, 0, 0),
-    )  # fmt: skip
-
-
-def _facts(rows: Iterable[tuple[str, str]]) -> Table:
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold", no_wrap=True)
-    table.add_column()
-    for name, value in rows:
-        table.add_row(name, value)
-    return table
-
-
 _PIECES = ("layer", "first", "last")  # stages of the mapping of a graph whose ends are drawn beside its layer
 
 
 def score_tables(score: Score, title: str, single_stage: bool = True) -> list[RenderableType]:
     """Partitions of a judged mapping: kernels, tiles, the three times, what binds."""
-    table = _table(f"{title} (times in ms)")
+    times: dict[str, Kind] = {name: "figure" for name in ("tiles", "compute", "memory", "network", "time")}
+    columns: dict[str, Kind] = {"#": "figure", "kernels": "text", **times, "bound by": "word", "SRAM MB": "figure"}
     if not single_stage:
-        table.add_column("runs in" if score.has_pieces else "stage", justify="right")
-    table.add_column("#", justify="right")
-    table.add_column("kernels", overflow="fold", min_width=12)
-    for name in ("tiles", "compute", "memory", "network", "time"):
-        table.add_column(name, justify="right", no_wrap=True)
-    table.add_column("bound by")
-    table.add_column("SRAM MB", justify="right", no_wrap=True)
+        columns = {"runs in" if score.has_pieces else "stage": "figure", **columns}
+    rows = []
     for part in score.partitions:
-        times = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
-        row = [str(part.partition), _names(part.kernels), str(sum(part.tiles)), *times, part.bound_by]
-        row.append(f"{part.sram_bytes / 1e6:.1f}")
+        spent = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
+        row = [str(part.partition), _names(part.kernels), str(sum(part.tiles)), *spent, part.bound_by]
         place = _PIECES[part.stage] if score.has_pieces else str(part.stage)
-        table.add_row(*([] if single_stage else [place]), *row)
-    return [table]
+        rows.append([*([] if single_stage else [place]), *row, f"{part.sram_bytes / 1e6:.1f}"])
+    return [Grid(f"{title} (times in ms)", columns, rows)]
 
 
 def result_report(result: Result) -> RenderableType:
     """The whole answer of ``dfopt solve``."""
     score, plan = result.score, result.plan
     parts: list[RenderableType] = [
-        _facts(
+        Facts(
             [
                 (
                     "mapping",
@@ -133,7 +108,7 @@ def result_report(result: Result) -> RenderableType:
             score, "Partitions of one layer and microbatch, in order", single_stage=result.mapping.stages == 1
         ),
         "",
-        _facts(_bottleneck(result)),
+        Facts(_bottleneck(result)),
     ]
     if result.sensitivity:
         parts += ["", _sensitivity(result)]
@@ -181,14 +156,12 @@ def _bottleneck(result: Result) -> list[tuple[str, str]]:
     return rows
 
 
-def _sensitivity(result: Result) -> Table:
-    table = _table("With 10 % more of")
-    for name in ("resource", "step time", "speedup"):
-        table.add_column(name, justify="left" if name == "resource" else "right")
+def _sensitivity(result: Result) -> Grid:
+    rows = []
     for row in result.sensitivity:
         gain = f"{row.speedup:.4f}x" if row.proven else f">= {row.speedup:.4f}x"
-        table.add_row(_RESOURCE[row.resource], seconds(row.step_time_s), gain)
-    return table
+        rows.append((_RESOURCE[row.resource], seconds(row.step_time_s), gain))
+    return Grid("With 10 % more of", {"resource": "word", "step time": "figure", "speedup": "figure"}, rows)
 
 
 def counted(score: Score) -> str:
@@ -215,7 +188,7 @@ def score_report(score: Score) -> RenderableType:
     ]
     facts += [("limit broken", violation) for violation in score.violations]
     return Group(
-        _facts(facts),
+        Facts(facts),
         "",
         *score_tables(score, "Partitions", single_stage=len(score.stages) == 1 and not score.has_pieces),
     )
@@ -229,16 +202,14 @@ def batch_words(graph: Graph) -> str:
 
 def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
     """A graph: its size and its kernels. ``flop`` per kernel, computed by the caller."""
-    table = _table(f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors", gap=0)
-    table.add_column("kernel", overflow="fold")
-    for name in ("op", "phase"):
-        table.add_column(name, no_wrap=True)
-    for name in ("outer", "m", "k", "n", "GFLOP", "out MB"):
-        table.add_column(name, justify="right", no_wrap=True)
+    rows = []
     for position, (kernel, work) in enumerate(zip(graph.kernels, flop, strict=True)):
         sizes = [str(kernel.outer), str(kernel.m), str(kernel.k), str(kernel.n)]
         row = [kernel.name, kernel.op, kernel.phase, *sizes, _short(work / 1e9)]
-        table.add_row(*row, _short(graph.output_bytes(position) / 1e6))
+        rows.append([*row, _short(graph.output_bytes(position) / 1e6)])
+    figures: dict[str, Kind] = {name: "figure" for name in ("outer", "m", "k", "n", "GFLOP", "out MB")}
+    columns: dict[str, Kind] = {"kernel": "text", "op": "word", "phase": "word", **figures}
+    table = Grid(f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors", columns, rows)
     once = sum(work for kernel, work in zip(graph.kernels, flop, strict=True) if graph.piece_of(kernel))
     microbatch = (sum(flop) - once) * graph.repeat + once
     ends = ""
@@ -257,7 +228,7 @@ def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
             f"{sum(flop):.6g} per evaluation, {microbatch * graph.batch / graph.microbatch:.6g} per step",
         ),
     ]
-    return Group(_facts(facts), "", table)
+    return Group(Facts(facts), "", table)
 
 
 def _shares(chip: Chip, unit: str) -> str:
@@ -296,24 +267,4 @@ def system_report(system: System) -> RenderableType:
     for dim in system.network:
         link = f"{show_unit(dim.link_bandwidth, 'bandwidth')} per link and direction, {seconds(dim.latency)} per hop"
         facts.append((f"network {dim.name}", f"{dim.topology.replace('_', ' ')} of {dim.size}, {link}"))
-    return _facts(facts)
-
-
-def print_to(stream: Any, renderable: RenderableType, plain_width: int = 140) -> None:
-    """Print without cutting or padding: a pipe gets a width that holds the tables, and no spaces at line ends.
-
-    Text is printed as it is: names and descriptions may hold brackets, which are no markup.
-    """
-    if isinstance(renderable, str):
-        stream.write(renderable + "\n")
-        return
-    terminal = stream.isatty()
-    columns = os.environ.get("COLUMNS", "")
-    width = None if terminal else int(columns) if columns.isdecimal() and int(columns) > 0 else plain_width
-    console = Console(file=stream, width=width, highlight=False, markup=False, emoji=False)
-    if terminal:
-        console.print(renderable)
-        return
-    with console.capture() as captured:
-        console.print(renderable)
-    stream.write("\n".join(line.rstrip() for line in captured.get().split("\n")))
+    return Facts(facts)

@@ -1,0 +1,103 @@
+"""Sweeps on the terminal: what became of the cells, claims, heat maps, frames."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from rich.console import Group, RenderableType
+from rich.text import Text
+
+from dfopt.show.grid import Cell, Grid, Kind
+from dfopt.studies.claims import Verdict
+from dfopt.studies.frame import SOLVED
+from dfopt.studies.runs import Runs
+
+__all__ = ["claims_table", "frame_table", "heat_table", "report"]
+
+_HOLDS = {True: Text("yes", "green"), False: Text("no", "red"), None: Text("open", "yellow")}
+_SHADES = ("grey93 on grey15", "grey93 on grey30", "black on grey50", "black on grey70", "black on grey89")
+
+
+def report(runs: Runs, heat_maps: Sequence[tuple[str, str]] = ()) -> RenderableType:
+    """All of it: counts, cells without a mapping, heat maps of (figure, column) and claims."""
+    parts: list[RenderableType] = [Text(str(runs), style="bold")]
+    parts += [Text(note, style="yellow") for note in runs.notes]
+    parts += _problems(runs)
+    for value, columns in heat_maps:
+        parts += ["", heat_table(runs.heat_map(value, columns), value)]
+    if runs.study.claims:
+        parts += ["", claims_table(runs.claims())]
+    return Group(*parts)
+
+
+def claims_table(found: Sequence[Verdict]) -> Grid:
+    """Every claim: what the source says, what the cells say, whether that agrees, and why not."""
+    columns: dict[str, Kind] = {
+        "claim": "text", "figure": "text", "paper": "figure", "ours": "figure", "holds if": "word", "holds": "word",
+        "cells": "figure", "why": "text",
+    }  # fmt: skip
+    rows = []
+    for one in found:
+        claim, ours = one.claim, _number(one.ours)
+        row: list[Cell] = [claim.name, claim.figure, _number(claim.paper), ours, one.expected, _HOLDS[one.holds]]
+        rows.append([*row, str(one.cells), one.why])
+    return Grid("Claims", columns, rows)
+
+
+def heat_table(pivot: Any, title: str) -> Grid:
+    """A pivot table with a shade for each figure, the darkest for the smallest; a dash where there is none."""
+    columns: dict[str, Kind] = {str(name): "word" for name in pivot.index.names}
+    columns |= {str(label): "figure" for label in pivot.columns}
+    figures = [float(x) for x in pivot.to_numpy(dtype=float, na_value=math.nan).ravel() if x == x]
+    low, high = (min(figures), max(figures)) if figures else (0.0, 0.0)
+    rows: list[list[Cell]] = []
+    for key, line in pivot.iterrows():
+        labels = key if isinstance(key, tuple) else (key,)
+        row: list[Cell] = ["-" if label != label or label is None else str(label) for label in labels]
+        rows.append([*row, *(_shaded(value, low, high) for value in line)])
+    return Grid(title, columns, rows)
+
+
+def frame_table(frame: Any, title: str) -> Grid:
+    """A frame as a table for the terminal."""
+    columns: dict[str, Kind] = {
+        str(name): "figure" if frame[name].dtype.kind in "iuf" else "text" for name in frame.columns
+    }
+    lines = frame.astype(object).where(frame.notna(), None).itertuples(index=False)
+    return Grid(title, columns, [[_cell(value) for value in line] for line in lines])
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return "-"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+def _shaded(value: Any, low: float, high: float) -> Text:
+    if value is None or value != value:
+        return Text("-")
+    number = float(value)
+    place = (number - low) / (high - low) if high > low else 1.0
+    return Text(f"{number:.4g}", style=_SHADES[min(int(place * len(_SHADES)), len(_SHADES) - 1)])
+
+
+def _problems(runs: Runs) -> list[RenderableType]:
+    """Cells without a mapping, by message: a hundred cells often share one."""
+    by_message: dict[tuple[str, str], list[str]] = {}
+    for cell in runs.cells:
+        record = runs.records.get(cell.key)
+        if record is None or record["status"] in SOLVED:
+            continue
+        first = str(record.get("message", "")).strip().splitlines()
+        by_message.setdefault((record["status"], first[0] if first else ""), []).append(cell.label)
+    lines: list[RenderableType] = []
+    for (status, message), labels in by_message.items():
+        more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
+        lines.append(Text(f"{status}: {labels[0]}{more}: {message}", style="yellow"))
+    return lines
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4g}"
