@@ -118,10 +118,13 @@ def schema(
 def import_dfmodel(
     case: Annotated[Path, typer.Argument(metavar="CASE.json", help="a DFModel setup and graph as JSON")],
     output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="folder for the documents")],
+    overrides: Annotated[
+        Path | None, typer.Option("--overrides", metavar="FILE", help="a document of what the case leaves out")
+    ] = None,
 ) -> None:
     """Import a DFModel case: writes graph.yaml, system.yaml, assumptions.yaml and the command to solve it."""
     with errors():
         from dfopt.frontends.dfmodel import write_case
 
-        for line in write_case(case, output):
+        for line in write_case(case, output, overrides):
             typer.echo(line)

@@ -1,67 +1,203 @@
-"""What a DFModel case is, before and after its import."""
+"""What a DFModel case is: its file, what it leaves out, the overrides that supply it, and what comes of its import.
+
+A case is read as it stands. What its file does not hold (a setup that nobody read, the version of the program behind a
+log) is given by an `Overrides` document beside the cases, each value with the reason for it.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
-from typing import Any, Literal
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+from pydantic import Field, model_validator
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.base import Document, Part
 from dfopt.documents.graph import Graph
-from dfopt.documents.mapping import Sharding
+from dfopt.documents.pins import Pins
+from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
+from dfopt.errors import DocumentError, Issue, shown
 
-Workload = Literal["llm", "dlrm", "hpl", "fft"]
+Data = dict[str, Any]
+
+# What the import cannot do without: of the chip, and of the block that holds the workload.
+_CHIP = ("core", "systolic_width", "systolic_height", "freq", "sram_cap")
+_FIELDS = {
+    "llm": ("num_layer", "global_batch_size", "micro_batch_size", "seq_len"),
+    "dlrm": ("num_table", "emb_dim", "row", "global_batch_size"),
+    "hpl": ("n",),
+    "fft": ("length",),
+    "training": ("num_layer", "seq_len", "num_config"),
+}
+AXES = "xyzw"
 
 
 class Unsupported(Exception):
-    """A case uses a feature of DFModel that dfopt does not have yet; the message names it."""
+    """A case uses a feature of DFModel that dfopt does not have; the message names it."""
+
+
+class Override(Part):
+    """Something that a case does not say of itself, and why it is so."""
+
+    reason: str = Field(min_length=1, description="where the value was read, or what it follows from")
+    setup: Data = Field(default_factory=dict, description="merged into the setup of the case, key by key")
+    graph: str | None = Field(
+        default=None, description="JSON file with kernels and tensors instead of the case's own, beside this document"
+    )
+    kernels: Data = Field(
+        default_factory=dict,
+        description="fields of all kernels: one value, or a list with one for each",
+    )
+    assumptions: Data = Field(default_factory=dict, description="fields of the case's assumptions document")
+
+    @model_validator(mode="after")
+    def _overrides_something(self) -> Self:
+        if not (self.setup or self.graph or self.kernels or self.assumptions):
+            raise ValueError("nothing is overridden: expected setup, graph, kernels or assumptions")
+        return self
+
+
+class Overrides(Document):
+    """Overrides of DFModel cases, by the name of the case file without its suffix."""
+
+    SCHEMA: ClassVar[str] = "dfopt/dfmodel-overrides/1"
+
+    cases: dict[str, tuple[Override, ...]]
 
 
 @dataclass(frozen=True)
 class ImportedCase:
-    """A DFModel case as our documents, with what its files fix by hand.
+    """A DFModel case as our documents.
 
-    ``sharding`` is the result of their inter-chip step where the case records it (bytes alone leave
-    ties, so it is part of what their second step was given); ``pins`` the partitions fixed by the user.
-    ``padding`` is the FLOP of the graph over those that the authors count: more than one where shards are rounded
-    up to whole rows of a grid of chips.
+    ``pins.sharding`` is the result of their inter-chip step where the case records it (bytes alone leave ties, so it is
+    part of what their second step was given); ``pins.partition`` are the partitions fixed by the user. ``padding`` is
+    the FLOP of the graph over those that the authors count: more than one where shards are rounded up to whole rows of
+    a grid of chips. ``overrides`` are the reasons for what was not in the case.
     """
 
     name: str
     graph: Graph
     system: System
     assumptions: Assumptions
-    tp_dims: tuple[str, ...]
-    pp_dims: tuple[str, ...]
-    dp_dims: tuple[str, ...]
-    p_max: int | None
-    sharding: dict[str, Sharding]
-    partition: dict[str, int]
-    outputs: dict[str, Any]
-    notes: tuple[str, ...] = field(default=())
+    pins: Pins
+    notes: tuple[str, ...] = ()
     padding: float = 1.0
+    overrides: tuple[str, ...] = ()
+
+    def options(self) -> dict[str, Any]:
+        """What to call ``dfopt.optimize(case.graph, case.system, ...)`` with."""
+        pins = self.pins
+        return {
+            "assumptions": self.assumptions,
+            "tp_dims": pins.tp_dims,
+            "pp_dims": pins.pp_dims,
+            "dp_dims": pins.dp_dims,
+            "p_max": pins.p_max,
+            "pin_sharding": pins.sharding,
+            "pin_partition": pins.partition,
+        }
 
 
-def workload_of(execution: dict[str, Any]) -> Workload:
-    """Which workload block a setup has; ``llm`` where none is named.
+def overrides_of(name: str, path: Path | None) -> tuple[Override, ...]:
+    """The overrides of one case in a document, or in the ``overrides.yaml`` of a folder; none without a path."""
+    if path is None:
+        return ()
+    path = path / "overrides.yaml" if path.is_dir() else path
+    found = Overrides.load(path).cases.get(name, ())
+    return tuple(o.model_copy(update={"graph": str(path.parent / o.graph)}) if o.graph else o for o in found)
+
+
+def overridden(data: Data, name: str, overrides: tuple[Override, ...]) -> Data:
+    """The data of a case with its overrides.
+
+    Raises
+    ------
+    DocumentError
+        If a graph cannot be read, or a list has another length than the kernels.
+    """
+    for override in overrides:
+        graph = load_strict(Path(override.graph)) if override.graph else data.get("graph") or {}
+        kernels = [dict(kernel) for kernel in graph.get("kernels") or []]
+        for key, given in override.kernels.items():
+            values = given if isinstance(given, list) else [given] * len(kernels)
+            if len(values) != len(kernels):
+                message = f"found a list of {len(values)}, expected one value for each of the {len(kernels)} kernels"
+                raise DocumentError(name, [Issue(f"$.cases.{name}.kernels.{key}", message)])
+            for kernel, value in zip(kernels, values, strict=True):
+                kernel[key] = value
+        data = {**data, "setup": _merged(data["setup"], override.setup), "graph": {**graph, "kernels": kernels}}
+    return data
+
+
+def _merged(old: Any, new: Any) -> Any:
+    if not isinstance(new, dict):
+        return new
+    old = old if isinstance(old, dict) else {}
+    return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
+
+
+def topology_of(system: Data) -> str | None:
+    """The field of a ``system`` message that holds its network, such as ``r_sw``: ring and switch.
 
     Examples
     --------
-    >>> workload_of({"fft": {"length": 4096}}), workload_of({})
-    ('fft', 'llm')
+    >>> topology_of({"num_chip": 64, "r_sw": {"x": 8, "y": 8}})
+    'r_sw'
     """
-    others: tuple[Workload, ...] = ("dlrm", "hpl", "fft")
-    named = [name for name in others if name in execution]
-    return named[0] if named and "llm" not in execution else "llm"
+    return next((key for key in system if set(key.split("_")) <= {"r", "sw", "fc"}), None)
 
 
-def is_first_generation(data: dict[str, Any]) -> bool:
-    """Whether a case comes from the program's first generation, which charges weights by a set-up latency.
+def block_of(execution: Data) -> str | None:
+    """The field of an ``execution`` message that holds its workload.
 
-    Its own setups have a ``training`` block or a ``topo`` field; otherwise the reader of the log says so in the
-    case's notes, since the setup looks like a later one.
+    Examples
+    --------
+    >>> block_of({"word": 4, "fft": {"length": 4096}})
+    'fft'
     """
-    setup = data["setup"]
-    execution = setup.get("execution") or {}
-    told = any("first-generation" in note for note in data.get("notes") or [])
-    return told or "training" in execution or "topo" in setup["system"]
+    return next((block for block in _FIELDS if block in execution), None)
+
+
+def missing(setup: Data, graph: Data) -> list[Issue]:
+    """What the import needs and a case does not hold, each with the override that would supply it.
+
+    A size of zero, which leaves the choice to the authors' solver, is missing too.
+    """
+    system = setup.get("system") or {}
+    where = "miscellany" if "execution" not in setup and "miscellany" in setup else "execution"
+    execution = setup.get(where) or {}
+    topology, block = topology_of(system), block_of(execution)
+    needs = [f"system.accelerator.{name}" for name in _CHIP]
+    needs.append(f"system.{'memory' if 'memory' in system else 'accelerator'}.dram_bw")
+    if topology:
+        fields = ["", "link_bw_", "par_"] if block == "llm" else ["", "link_bw_"]
+        axes = AXES[: len(topology.split("_"))]
+        needs += [f"system.{topology}.{field}{axis}" for axis in axes for field in fields]
+    elif system.get("topo") != "SINGLE_CHIP":
+        needs.append("system.r|sw|fc|r_r|r_sw")
+    needs += [f"{where}.{block}.{name}" for name in _FIELDS[block]] if block else [f"{where}.{'|'.join(_FIELDS)}"]
+    if block != "training":
+        needs += [f"{where}.execution_style", f"{where}.word"]
+    if execution.get("execution_style") == "DATAFLOW":
+        needs.append(f"{where}.num_config")
+    issues = []
+    for need in needs:
+        value: Any = setup
+        for step in need.split("."):
+            value = value.get(step) if isinstance(value, dict) else None
+        if not value:
+            entry = "".join(f"{{{step}: " for step in ("setup", *need.split("."))) + "..." + "}" * (need.count(".") + 2)
+            issues.append(Issue(f"$.setup.{need}", "missing", f"an override can give it: {entry}"))
+    kernels = graph.get("kernels") or []
+    if not kernels:
+        issues.append(Issue("$.graph.kernels", "missing", "an override can give a file: {graph: GRAPH.json}"))
+    for index, kernel in enumerate(kernels):
+        sent = kernel.get("communication_bytes")
+        if isinstance(sent, str) or (sent is None and kernel.get("communication_type") == "ALL_TO_ALL"):
+            remedy = "an override can give it: {kernels: {communication_bytes: ...}}, null for what the program takes"
+            message = f"found {shown(sent)}, expected a number of bytes"
+            issues.append(Issue(f"$.graph.kernels[{index}].communication_bytes", message, remedy))
+            break
+    return issues

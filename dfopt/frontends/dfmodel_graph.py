@@ -5,33 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from dfopt.documents.graph import Graph, Kernel, Op, Phase, Tensor
-from dfopt.documents.system import System
-from dfopt.frontends.dfmodel_case import Unsupported
+from dfopt.frontends.dfmodel_case import Data
 
 
-def guess_batch(
-    llm: dict[str, Any],
-    drawn: dict[str, Any],
-    system: System,
-    dims: dict[str, tuple[str, ...]],
-    notes: list[str],
-) -> None:
-    """Layers and batch of a setup without its llm block, from the FLOP total that its log reports."""
-    total, once = drawn.get("flop_total_reported"), drawn.get("flop_per_evaluation")
-    if not total or not once:
-        raise Unsupported("setup without layers and batch, and no FLOP total to derive them from")
-    stages = 1
-    for name in dims.get("PP", ()):
-        stages *= system.dim(name).size
-    llm.setdefault("num_layer", stages)
-    llm.setdefault("global_batch_size", round(total / once) // llm["num_layer"])
-    notes.append(
-        f"setup has no llm block: one layer per stage ({llm['num_layer']}),"
-        f" batch {llm['global_batch_size']} from its FLOP total"
-    )
-
-
-def graph_of(drawn: dict[str, Any], llm: dict[str, Any], word: int, name: str) -> Graph:
+def graph_of(drawn: Data, llm: Data, word: int, name: str) -> Graph:
     """The graph of a case.
 
     Parameters
@@ -39,7 +16,7 @@ def graph_of(drawn: dict[str, Any], llm: dict[str, Any], word: int, name: str) -
     drawn : dict
         Kernels and tensors as the case has them.
     llm : dict
-        ``num_layer``, ``global_batch_size``, ``micro_batch_size`` and ``seq_len``; the last two may be missing.
+        ``num_layer``, ``global_batch_size``, ``seq_len`` and ``micro_batch_size``; the last may be missing.
     word : int
         Bytes of an element.
     name : str
@@ -60,44 +37,43 @@ def graph_of(drawn: dict[str, Any], llm: dict[str, Any], word: int, name: str) -
     return Graph(
         name=name,
         description=f"imported from a DFModel case, template {drawn.get('template', 'unknown')}",
-        repeat=int(llm.get("num_layer", 1)),
+        repeat=int(llm["num_layer"]),
         word_bytes=word,
         microbatch=int(llm.get("micro_batch_size") or 1),
         batch=int(llm["global_batch_size"]),
-        tokens_per_sample=int(llm.get("seq_len") or 1),
+        tokens_per_sample=int(llm["seq_len"]),
         kernels=kernels,
         tensors=tensors,
         carried=_carried(kernels, tensors),
     )
 
 
-def kernel_of(data: dict[str, Any]) -> Kernel:
-    """One kernel of a case; what it communicates explicitly is left to the caller."""
+def kernel_of(data: Data, **changes: Any) -> Kernel:
+    """One kernel of a case, with changes by the caller; what it communicates explicitly is left to the caller too."""
     variant, tiling = data["variant"], data.get("tiling", "N_TILING")
-    outer, m, n = int(data["outer"]), int(data["M"]), int(data["N"])
-    k = int(data.get("K") or 1)
     op: Op = "elementwise"
     if variant == "gemm_input1_weight":
         op = "gemm"
     elif variant == "gemm_input1_input2":
         update = tiling == "K_TILING" or data.get("communication_type") == "ALL_REDUCE_PERIODIC"
         op = "weight_update" if update else "matmul"
-    phase: Phase = "forward" if data.get("pass", "FWD") == "FWD" else "update" if op == "weight_update" else "backward"
-    return Kernel(
-        name=data["name"],
-        op=op,
-        outer=outer,
-        m=m,
-        k=1 if op == "elementwise" else k,
-        n=n,
-        stream={"N_TILING": "n", "K_TILING": "k"}.get(tiling, "none"),
-        phase=phase,
-        flop_per_element=2 if _is_cache(data) else 1,
-        dram_bytes_per_chip=float(data.get("explicit_dram_bytes_per_chip") or 0.0),
-    )
+    backward: Phase = "update" if op == "weight_update" else "backward"
+    fields = {
+        "name": data["name"],
+        "op": op,
+        "outer": int(data["outer"]),
+        "m": int(data["M"]),
+        "k": 1 if op == "elementwise" else int(data.get("K") or 1),
+        "n": int(data["N"]),
+        "stream": {"N_TILING": "n", "K_TILING": "k"}.get(tiling, "none"),
+        "phase": "forward" if data.get("pass", "FWD") == "FWD" else backward,
+        "flop_per_element": 2 if _is_cache(data) else 1,
+        "dram_bytes_per_chip": float(data.get("explicit_dram_bytes_per_chip") or 0.0),
+    }
+    return Kernel(**{**fields, **changes})
 
 
-def _is_cache(data: dict[str, Any]) -> bool:
+def _is_cache(data: Data) -> bool:
     """Whether a kernel is a KV cache: elementwise, yet SYSTOLIC and so with two operations per element."""
     return bool(data["variant"].startswith("elementwise") and data["type"] == "SYSTOLIC")
 

@@ -8,15 +8,14 @@ program makes one grid side with the first two, and keeps the links of x and y: 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.frontends.dfmodel_case import Unsupported
+from dfopt.frontends.dfmodel_case import AXES, Data, Unsupported, topology_of
 
 Parallel = dict[str, tuple[str, ...]]
 Wiring = Literal["ring", "switch", "fully_connected"]
 _TOPOLOGY: dict[str, Wiring] = {"r": "ring", "sw": "switch", "fc": "fully_connected"}
-_AXES = "xyzw"
 
 
 @dataclass(frozen=True)
@@ -30,13 +29,8 @@ class Axis:
     carries: str = ""
 
 
-def axes_of(data: dict[str, Any]) -> tuple[Axis, ...]:
+def axes_of(data: Data) -> tuple[Axis, ...]:
     """The network axes as the setup has them; none for a single chip.
-
-    Raises
-    ------
-    Unsupported
-        If there is no known topology, or the sizes were left to the authors' solver.
 
     Examples
     --------
@@ -44,19 +38,14 @@ def axes_of(data: dict[str, Any]) -> tuple[Axis, ...]:
     >>> [(axis.name, axis.wiring, axis.size) for axis in axes]
     [('x', 'ring', 8), ('y', 'switch', 128)]
     """
-    if data.get("topo") == "SINGLE_CHIP":
-        return ()
-    key = next((k for k in data if all(part in _TOPOLOGY for part in k.split("_"))), None)
+    key = topology_of(data)
     if key is None:
-        raise Unsupported("no network topology")
-    found = []
-    for name, kind in zip(_AXES, key.split("_"), strict=False):
-        size = int(data[key].get(name) or 0)
-        if size == 0:
-            raise Unsupported("network sizes left for the solver to choose")
-        bandwidth = float(data[key][f"link_bw_{name}"]) * 1e9
-        found.append(Axis(name, _TOPOLOGY[kind], size, bandwidth, data[key].get(f"par_{name}") or ""))
-    return tuple(found)
+        return ()
+    net = data[key]
+    return tuple(
+        Axis(name, _TOPOLOGY[kind], int(net[name]), float(net[f"link_bw_{name}"]) * 1e9, net.get(f"par_{name}") or "")
+        for name, kind in zip(AXES, key.split("_"), strict=False)
+    )
 
 
 def folded(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
@@ -118,7 +107,7 @@ def with_fast_domain(axes: tuple[Axis, ...], domain: int) -> tuple[Axis, ...]:
     return tuple(found)
 
 
-def system_of(data: dict[str, Any], axes: tuple[Axis, ...], name: str) -> tuple[System, Parallel]:
+def system_of(data: Data, axes: tuple[Axis, ...], name: str) -> tuple[System, Parallel]:
     """The system, and the names of the dims that carry each parallelism.
 
     Parameters

@@ -19,17 +19,16 @@ only (``ImportedCase.padding``). SRAM does not bind in these runs: the drawn NO_
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
-from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
-from dfopt.frontends.dfmodel_case import Unsupported, Workload
+from dfopt.documents.graph import Communication, Graph, Group, Kernel, Tensor
+from dfopt.frontends.dfmodel_case import Data, Unsupported
 from dfopt.frontends.dfmodel_graph import kernel_of
 from dfopt.frontends.dfmodel_system import Axis
 
 
-def workload_graph(
-    workload: Workload, drawn: dict[str, Any], execution: dict[str, Any], axes: tuple[Axis, ...], name: str
-) -> Graph:
+def workload_graph(workload: str, drawn: Data, execution: Data, axes: tuple[Axis, ...], name: str) -> Graph:
     """The graph of a DLRM, HPL or FFT case.
 
     Parameters
@@ -54,66 +53,63 @@ def workload_graph(
     """
     block, word = execution[workload], int(execution["word"])
     build = {"dlrm": _dlrm, "hpl": _hpl, "fft": _fft}[workload]
-    kernels, tensors = build(drawn, block, word, axes)
+    kernels, size = build(drawn, block, word, axes)
+    names = {data["id"]: data["name"] for data in drawn["kernels"]}
     return Graph(
         name=name,
         description=f"imported from a DFModel case, template {drawn.get('template', workload)}",
         word_bytes=word,
         batch=int(block["global_batch_size"]) if workload == "dlrm" else 1,
         kernels=tuple(kernels),
-        tensors=tuple(tensors),
+        tensors=tuple(Tensor(src=names[t["src"]], dst=names[t["dst"]], bytes=size(t)) for t in drawn["tensors"]),
     )
 
 
-def _plain(data: dict[str, Any], allowed: tuple[str, ...], **changes: Any) -> Kernel:
+def _plain(data: Data, allowed: tuple[str, ...], **changes: Any) -> Kernel:
     """A kernel of a case, streamed by rows, after a look at what it communicates."""
-    kinds = [data.get("communication_type"), data.get("communication_type_2")]
-    for kind in kinds:
+    for kind in (data.get("communication_type"), data.get("communication_type_2")):
         if kind is not None and kind not in allowed:
             raise Unsupported(f"explicit {kind} on kernel {data.get('name')}")
-    kernel = kernel_of(data)
-    fields = {**{key: getattr(kernel, key) for key in Kernel.model_fields}, "stream": None, **changes}
-    return Kernel(**fields)
+    return kernel_of(data, **{"stream": None, **changes})
 
 
-def _resident(kernels: list[Kernel], at: int, size: float) -> None:
-    """Data that lies in DRAM for the whole run, held against one kernel."""
-    kernels[at] = kernels[at].model_copy(update={"resident_bytes": size})
+def _exchange(data: Data, over: Group, copies: int = 1) -> tuple[Communication, ...]:
+    """The all-to-all of a kernel, if it has one."""
+    if data.get("communication_type") != "ALL_TO_ALL":
+        return ()
+    return (Communication(kind="all_to_all", bytes=float(data["communication_bytes"]) * copies, over=over),)
 
 
-def _dlrm(
-    drawn: dict[str, Any], block: dict[str, Any], word: int, axes: tuple[Axis, ...]
-) -> tuple[list[Kernel], list[Tensor]]:
+# Each workload gives its kernels and the bytes of a drawn tensor. What lies in DRAM for the whole run is held against
+# one kernel.
+Built = tuple[list[Kernel], Callable[[Data], float]]
+
+
+def _dlrm(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built:
     chips = math.prod(axis.size for axis in axes)
-    kernels = []
-    for data in drawn["kernels"]:
-        own: tuple[Communication, ...] = ()
-        if data.get("communication_type") == "ALL_TO_ALL":
-            own = (Communication(kind="all_to_all", bytes=float(data["communication_bytes"]) * chips, over="dp"),)
-        kernels.append(_plain(data, ("ALL_TO_ALL", "ALL_REDUCE_PERIODIC"), communications=own))
-    lookups = next((i for i, kernel in enumerate(kernels) if kernel.communications), 0)
-    _resident(kernels, lookups, float(block["num_table"]) * block["row"] * block["emb_dim"] * word)
-    names = {data["id"]: data["name"] for data in drawn["kernels"]}
-    return kernels, [
-        Tensor(src=names[t["src"]], dst=names[t["dst"]], bytes=float(t["bytes"])) for t in drawn["tensors"]
+    kernels = [
+        _plain(data, ("ALL_TO_ALL", "ALL_REDUCE_PERIODIC"), communications=_exchange(data, "dp", chips))
+        for data in drawn["kernels"]
     ]
+    lookups = next((i for i, kernel in enumerate(kernels) if kernel.communications), 0)
+    tables = float(block["num_table"]) * block["row"] * block["emb_dim"] * word
+    kernels[lookups] = kernels[lookups].model_copy(update={"resident_bytes": tables})
+    return kernels, lambda tensor: float(tensor["bytes"])
 
 
-def _hpl(
-    drawn: dict[str, Any], block: dict[str, Any], word: int, axes: tuple[Axis, ...]
-) -> tuple[list[Kernel], list[Tensor]]:
+def _hpl(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built:
     first, second = (axis.size for axis in axes)
     rows = {data["id"]: -(-int(data["M"]) // first) for data in drawn["kernels"]}
-    columns = {data["id"]: int(data["N"]) for data in drawn["kernels"]}
+    size = {data["id"]: rows[data["id"]] * int(data["N"]) * word for data in drawn["kernels"]}
     moved = dict.fromkeys(rows, 0.0)  # output bytes of a chip, written by the producer and read by the consumer
     for tensor in drawn["tensors"]:
         for end in (tensor["src"], tensor["dst"]):
-            moved[end] += rows[tensor["src"]] * columns[tensor["src"]] * word
-    kernels = []
+            moved[end] += size[tensor["src"]]
+    kernels: list[Kernel] = []
     for data in drawn["kernels"]:
         panel = data.get("communication_bytes")
-        if not isinstance(panel, int | float):  # the program's own size of a panel: the whole product
-            panel = int(data["M"]) * int(data["N"]) * word
+        # a panel that the setup leaves out is the whole product, as the program fills it in
+        panel = float(int(data["M"]) * int(data["N"]) * word if panel is None else panel)
         kernels.append(
             _plain(
                 data,
@@ -122,31 +118,24 @@ def _hpl(
                 k=-(-int(data["K"]) // second) * second,
                 distributed=True,
                 dram_bytes_per_chip=moved[data["id"]],
+                resident_bytes=0.0 if kernels else float(block["n"]) ** 2 * word,
                 communications=(
-                    Communication(kind="point_to_point", bytes=float(panel), over="tp_first"),
-                    Communication(kind="broadcast", bytes=float(panel), over="tp_rest"),
+                    Communication(kind="point_to_point", bytes=panel, over="tp_first"),
+                    Communication(kind="broadcast", bytes=panel, over="tp_rest"),
                 ),
             )
         )
-    _resident(kernels, 0, float(block["n"]) ** 2 * word)
-    names = {data["id"]: data["name"] for data in drawn["kernels"]}
     # the tensors give the order alone: an even share of a tensor would divide it by both sides of the grid
-    return kernels, [Tensor(src=names[t["src"]], dst=names[t["dst"]], bytes=0.0) for t in drawn["tensors"]]
+    return kernels, lambda tensor: 0.0
 
 
-def _fft(
-    drawn: dict[str, Any], block: dict[str, Any], word: int, axes: tuple[Axis, ...]
-) -> tuple[list[Kernel], list[Tensor]]:
+def _fft(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built:
     chips = math.prod(axis.size for axis in axes)
-    kernels, size = [], {}
+    columns = {data["id"]: -(-int(data["N"]) // chips) * chips for data in drawn["kernels"]}
+    size = {data["id"]: float(int(data["M"]) * columns[data["id"]] * word) for data in drawn["kernels"]}
+    kernels: list[Kernel] = []
     for data in drawn["kernels"]:
-        own: tuple[Communication, ...] = ()
-        if data.get("communication_type") == "ALL_TO_ALL":
-            own = (Communication(kind="all_to_all", bytes=float(data["communication_bytes"]), over="tp"),)
-        columns = -(-int(data["N"]) // chips) * chips
-        kernels.append(_plain(data, ("ALL_TO_ALL",), n=columns, distributed=True, communications=own))
-        size[data["id"]] = float(int(data["M"]) * columns * word)
-    _resident(kernels, 0, float(block["length"]) * word)
-    names = {data["id"]: data["name"] for data in drawn["kernels"]}
-    tensors = [Tensor(src=names[t["src"]], dst=names[t["dst"]], bytes=size[t["src"]]) for t in drawn["tensors"]]
-    return kernels, tensors
+        held = 0.0 if kernels else float(block["length"]) * word
+        changes = {"n": columns[data["id"]], "distributed": True, "resident_bytes": held}
+        kernels.append(_plain(data, ("ALL_TO_ALL",), communications=_exchange(data, "tp"), **changes))
+    return kernels, lambda tensor: size[tensor["src"]]

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,26 +16,23 @@ from dfopt.documents.assumptions import profile
 from dfopt.documents.pins import Pins
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError
-from dfopt.frontends.dfmodel import ImportedCase, Unsupported, convert, load_case, write_case
+from dfopt.frontends.dfmodel import ImportedCase, convert, load_case, write_case
 from dfopt.search import optimize
 
 GOLDEN = Path(__file__).parent.parent / "golden" / "dfmodel"
 RUNNER = Path(__file__).parent.parent.parent / "benchmarks" / "reference" / "dfmodel.py"
 
 
+def _case(name: str = "table6_dfmodel_8x1") -> dict[str, Any]:
+    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
+    return found
+
+
 def solve(case: ImportedCase, **changes: Any) -> Any:
-    sharding = changes.pop("pin_sharding", case.sharding)
-    return optimize(
-        case.graph,
-        case.system,
-        assumptions=case.assumptions.with_(**changes),
-        tp_dims=case.tp_dims,
-        pp_dims=case.pp_dims,
-        dp_dims=case.dp_dims,
-        p_max=case.p_max,
-        pin_sharding=sharding,
-        pin_partition=case.partition,
-    )
+    given = case.options()
+    if "pin_sharding" in changes:
+        given["pin_sharding"] = changes.pop("pin_sharding")
+    return optimize(case.graph, case.system, **{**given, "assumptions": case.assumptions.with_(**changes)})
 
 
 @pytest.mark.parametrize(
@@ -49,15 +48,14 @@ def solve(case: ImportedCase, **changes: Any) -> Any:
     ],
 )
 def test_reported_values_are_reproduced_and_proven(name: str) -> None:
-    case = load_case(GOLDEN / f"{name}.json")
-    result = solve(case)
+    outputs, result = _case(name)["outputs"], solve(load_case(GOLDEN / f"{name}.json", GOLDEN))
     assert result.status == "optimal"
     assert result.gap == 0.0
-    assert result.utilization == pytest.approx(case.outputs["utilization"], rel=1e-6)
-    if case.outputs.get("ns_per_layer"):
-        assert result.score.layer_time_s * 1e9 == pytest.approx(case.outputs["ns_per_layer"], rel=1e-6)
-    if case.outputs.get("seconds_per_batch"):
-        assert result.step_time_s == pytest.approx(case.outputs["seconds_per_batch"], rel=1e-6)
+    assert result.utilization == pytest.approx(outputs["utilization"], rel=1e-6)
+    if outputs.get("ns_per_layer"):
+        assert result.score.layer_time_s * 1e9 == pytest.approx(outputs["ns_per_layer"], rel=1e-6)
+    if outputs.get("seconds_per_batch"):
+        assert result.step_time_s == pytest.approx(outputs["seconds_per_batch"], rel=1e-6)
 
 
 @pytest.mark.parametrize(
@@ -75,7 +73,7 @@ def test_fewer_partitions_than_the_authors_allowed_are_faster(name: str, nanosec
 def test_our_own_inter_chip_step_finds_the_recorded_sharding(name: str) -> None:
     case = load_case(GOLDEN / f"{name}.json")
     result = solve(case, pin_sharding={})
-    assert {k.name: k.sharding for k in result.mapping.kernels} == case.sharding
+    assert {k.name: k.sharding for k in result.mapping.kernels} == case.pins.sharding
     record = next(s for s in result.plans[0].solves if s.problem == "interchip")
     assert record.objective == pytest.approx(100663296)  # bytes, as in the authors' log
     assert result.score.collectives == {"all_reduce.forward": 2}
@@ -100,7 +98,7 @@ def test_written_documents_solve_to_the_same_value(tmp_path: Path) -> None:
     from dfopt.documents.system import System
     from dfopt.workloads import load_graph
 
-    lines = write_case(GOLDEN / "table6_vendor_8x1.json", tmp_path)
+    lines = write_case(GOLDEN / "table6_vendor_8x1.json", tmp_path, GOLDEN)
     assert any("dfopt solve" in line for line in lines)
     pins = Pins.load(tmp_path / "pins.yaml")
     result = optimize(
@@ -117,11 +115,6 @@ def test_written_documents_solve_to_the_same_value(tmp_path: Path) -> None:
     assert result.utilization == pytest.approx(0.5663880540698807, rel=1e-6)
 
 
-def _case(name: str = "table6_dfmodel_8x1") -> dict[str, Any]:
-    found: dict[str, Any] = json.loads((GOLDEN / f"{name}.json").read_text())
-    return found
-
-
 def test_versions_differ_in_all_reduce_passes() -> None:
     data = _case()
     assert convert(data, "a").assumptions.all_reduce_passes == 2
@@ -136,10 +129,7 @@ def test_versions_differ_in_all_reduce_passes() -> None:
     [
         (lambda d: d["setup"]["system"].update(HBD=8), "HBD on axes other than TP, PP and DP"),
         (lambda d: d["setup"]["system"]["memory"].update(second_dram_bw=50), "second DRAM"),
-        (lambda d: d.update(graph={}), "no graph"),
-        (lambda d: d["setup"]["system"].pop("r"), "topology"),
         (lambda d: d["setup"]["system"]["r"].update(par_x="SP"), "SP"),
-        (lambda d: d["setup"]["system"]["r"].pop("x"), "sizes"),
         (lambda d: d["setup"]["system"].update(num_chip=16), "num_chip is 16, but the network has 8 chips"),
         (lambda d: d["graph"]["kernels"][0].update(communication_type="BROADCAST"), "explicit BROADCAST"),
         (lambda d: d["setup"]["execution"].update(optimization="CN"), "optimization CN"),
@@ -148,7 +138,7 @@ def test_versions_differ_in_all_reduce_passes() -> None:
 def test_what_is_not_supported_is_named(change: Any, feature: str) -> None:
     data = _case()
     change(data)
-    with pytest.raises(Unsupported, match=feature):
+    with pytest.raises(DocumentError, match=f"not supported yet: .*{feature}"):
         convert(data, "a")
 
 
@@ -156,44 +146,134 @@ def test_what_is_not_supported_is_named(change: Any, feature: str) -> None:
 def test_what_is_no_case_is_one_clear_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "case.json"
     path.write_text(text)
-    with pytest.raises((DocumentError, Unsupported)) as caught:
+    with pytest.raises(DocumentError) as caught:
         load_case(path)
     assert str(caught.value)
+
+
+# -- what a case leaves out ----------------------------------------------------------------------
+def _without(data: dict[str, Any], path: str) -> dict[str, Any]:
+    """Take a field out of a case; gives the document of overrides that puts it back."""
+    *steps, last = path.split(".")
+    given: dict[str, Any] = {}
+    below = given
+    for step in steps:
+        data, below[step] = data[step], {}
+        below = below[step]
+    below[last] = data.pop(last)
+    return {"schema": "dfopt/dfmodel-overrides/1", "cases": {"a": [{"reason": "a test", **given}]}}
+
+
+@pytest.mark.parametrize(
+    "path",
+    [
+        "setup.system.r",
+        "setup.system.r.x",
+        "setup.system.r.par_x",
+        "setup.system.r.link_bw_x",
+        "setup.system.accelerator",
+        "setup.system.memory.dram_bw",
+        "setup.execution",
+        "setup.execution.llm",
+        "setup.execution.llm.num_layer",
+        "setup.execution.llm.global_batch_size",
+        "setup.execution.llm.micro_batch_size",
+        "setup.execution.word",
+        "setup.execution.num_config",
+        "setup.execution.execution_style",
+    ],
+)
+def test_a_case_without_what_it_needs_is_refused_until_an_override_gives_it(tmp_path: Path, path: str) -> None:
+    whole, data, file = _case(), _case(), tmp_path / "overrides.yaml"
+    file.write_text(json.dumps(_without(data, path)))
+    with pytest.raises(DocumentError) as caught:
+        convert(data, "a")
+    assert str(caught.value).startswith("a: ")
+    assert all(
+        issue.message == "missing" and "an override can give it" in issue.remedy for issue in caught.value.issues
+    )
+    assert f"$.{path.rpartition('.')[0]}" in str(caught.value)
+    given, plain = convert(data, "a", file), convert(whole, "a")
+    assert given.overrides == ("a test",)
+    assert given.notes == ("overridden: a test", *plain.notes)
+    assert replace(given, overrides=(), notes=plain.notes) == plain
+
+
+def test_names_notes_and_reported_figures_say_nothing() -> None:
+    for file in sorted(GOLDEN.glob("*.json")):
+        data = json.loads(file.read_text())
+        blind = copy.deepcopy({key: data[key] for key in ("setup", "graph", "mapping") if key in data})
+        for key in ("template", "parameters", "flop_per_evaluation", "flop_total_reported"):
+            (blind.get("graph") or {}).pop(key, None)
+        assert _imported(blind) == _imported(data), file.stem
+
+
+def _imported(data: dict[str, Any]) -> Any:
+    try:
+        case = convert(data, "a")
+    except DocumentError as error:
+        return str(error)
+    return replace(case, graph=case.graph.model_copy(update={"description": ""}))
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ({"reason": "why"}, "nothing is overridden"),
+        ({"setup": {"system": {}}}, "reason: the key is missing"),
+        ({"reason": "why", "notes": "?"}, "unknown key"),
+        ({"reason": "why", "graph": "nowhere.json"}, "nowhere.json"),
+        ({"reason": "why", "kernels": {"config": [0, 1]}}, "found a list of 2, expected one value for each of the 18"),
+        (
+            {"reason": "why", "assumptions": {"overlap": "half"}},
+            r"a, assumptions overridden: .*\$.overlap: found 'half'",
+        ),
+    ],
+)
+def test_a_wrong_override_is_one_clear_error(tmp_path: Path, override: dict[str, Any], message: str) -> None:
+    file = tmp_path / "overrides.yaml"
+    file.write_text(json.dumps({"schema": "dfopt/dfmodel-overrides/1", "cases": {"a": [override]}}))
+    with pytest.raises(DocumentError, match=f"(?s){message}"):
+        convert(_case(), "a", file)
+
+
+def test_overrides_of_other_cases_do_nothing() -> None:
+    assert convert(_case(), "a", GOLDEN) == convert(_case(), "a")
+
+
+def test_a_panel_of_unknown_size_is_refused() -> None:
+    name = "fig6_hpl_eos_7396_h100"
+    data = _case(name)
+    whole = convert(data, name)
+    for kernel in data["graph"]["kernels"]:
+        kernel["communication_bytes"] = "fixed by the setup file"
+    with pytest.raises(DocumentError, match="found 'fixed by the setup file', expected a number"):
+        convert(data, name)
+    assert convert(data, name, GOLDEN).graph == whole.graph
 
 
 def test_runner_lists_every_case_with_its_status(tmp_path: Path) -> None:
     folder = tmp_path / "cases"
     folder.mkdir()
-    for name in ("table6_vendor_8x1", "fig16_fft_1t_sn30_2dtorus_ddr_pcie"):
+    names = ("table6_nondataflow_8x1", "fig14_hpl_sn30_2dtorus_ddr_pcie", "fig16_fft_1t_sn30_2dtorus_ddr_pcie")
+    for name in names:
         (folder / f"{name}.json").write_text((GOLDEN / f"{name}.json").read_text())
     (folder / "broken.json").write_text("{")
-    unread = _case()
-    unread.update(graph={}, name="unread")
-    (folder / "unread.json").write_text(json.dumps(unread))
-    torus = _case("fig14_hpl_sn30_2dtorus_ddr_pcie")  # as it was read: without setup and graph
-    torus["source"]["setup_read_verbatim"] = False
-    torus["setup"]["execution"] = torus["graph"] = None
-    (folder / f"{torus['name']}.json").write_text(json.dumps(torus))
+    (folder / "unread.json").write_text(json.dumps({**_case(), "graph": {}}))
     out = tmp_path / "rows.json"
     done = subprocess.run(
         [sys.executable, str(RUNNER), str(folder), "--json", str(out)], capture_output=True, text=True, check=True
     )
-    rows = json.loads(out.read_text())
-    assert {row["case"]: row["status"] for row in rows} == {
-        "broken": "error",
-        "fig14_hpl_sn30_2dtorus_ddr_pcie": "ok",
-        "fig16_fft_1t_sn30_2dtorus_ddr_pcie": "ok",
-        "table6_vendor_8x1": "ok",
-        "unread": "unsupported",
-    }
-    completed = [r for r in rows if r["case"] == "fig14_hpl_sn30_2dtorus_ddr_pcie"]
-    assert {r["quantity"] for r in completed} == {"seconds", "utilization"}
-    assert all(r["ratio"] == pytest.approx(1.0, abs=1e-6) for r in completed)
-    assert all("setup completed from" in r["note"] for r in completed)
-    ours = next(r for r in rows if r["case"] == "table6_vendor_8x1" and r["quantity"] == "utilization")
-    assert ours["ratio"] == pytest.approx(1.0, abs=1e-6)
-    assert ours["gap"] == 0
-    assert "table6_vendor_8x1" in done.stdout
+    rows = {(row["case"], row["quantity"]): row for row in json.loads(out.read_text())}
+    status = {case: row["status"] for (case, _), row in rows.items()}
+    assert status == {"broken": "error", "unread": "refused", **dict.fromkeys(names, "ok")}
+    assert "$.graph.kernels: missing" in rows["unread", "utilization"]["note"]
+    for case, overrides in zip(names, (0, 1, 0), strict=True):
+        assert rows[case, "utilization"]["ratio"] == pytest.approx(1.0, abs=1e-6)
+        assert rows[case, "utilization"]["overrides"] == overrides
+        assert rows[case, "utilization"]["gap"] == 0
+    assert "read from user_input/setup.txt" in rows[names[1], "seconds"]["note"]
+    assert "2 of 2 cases without overrides, 1 of 1 cases with overrides; 2 refused or failed" in done.stdout
 
 
 def test_the_dfmodel_profile_is_what_the_import_starts_from() -> None:
