@@ -11,7 +11,6 @@ axis, and ``k`` the contraction of a matrix product.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any, ClassVar, Literal, Self
 
 import networkx as nx
@@ -19,7 +18,8 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Document, Part
 from dfopt.documents.html import facts_html, table_html
-from dfopt.errors import GraphError, Issue
+from dfopt.documents.wiring import structure_issues
+from dfopt.errors import GraphError
 from dfopt.units import Bytes
 
 Op = Literal["gemm", "matmul", "elementwise", "weight_update"]
@@ -161,7 +161,7 @@ class Graph(Document):
 
     @model_validator(mode="after")
     def _is_a_dag(self) -> Self:
-        problems = list(_structure_issues(self))
+        problems = list(structure_issues(self))
         if problems:
             raise GraphError(self.name, problems)
         return self
@@ -231,140 +231,3 @@ class Graph(Document):
         ]
         rows = [[k.name, k.op, k.phase, *(str(size) for size in (k.outer, k.m, k.k, k.n))] for k in self.kernels]
         return facts_html(facts) + table_html("Kernels", ("kernel", "op", "phase", "outer", "m", "k", "n"), rows)
-
-
-def _structure_issues(graph: Graph) -> Iterable[Issue]:
-    """Everything that is wrong with names, references and cycles, all at once."""
-    known: dict[str, int] = {}
-    for position, kernel in enumerate(graph.kernels):
-        if kernel.name in known:
-            yield Issue(
-                f"$.kernels[{position}].name",
-                f"kernel {kernel.name!r} is defined twice, first as $.kernels[{known[kernel.name]}]"
-                " (a tensor would have two producers)",
-                "give every kernel a name of its own",
-            )
-        known.setdefault(kernel.name, position)
-    for position, kernel in enumerate(graph.kernels):
-        for key in ("accumulates_into", "stage_with"):
-            other = getattr(kernel, key)
-            if other is not None and (other not in known or other == kernel.name):
-                yield Issue(
-                    f"$.kernels[{position}].{key}",
-                    f"no other kernel is called {other!r}",
-                    _close(other, known),
-                )
-    for field, tensors in (("tensors", graph.tensors), ("carried", graph.carried)):
-        for position, tensor in enumerate(tensors):
-            for end in ("src", "dst"):
-                name = getattr(tensor, end)
-                if name not in known:
-                    yield Issue(f"$.{field}[{position}].{end}", f"no kernel is called {name!r}", _close(name, known))
-            if field == "tensors" and tensor.src == tensor.dst:
-                yield Issue(
-                    f"$.tensors[{position}]",
-                    f"kernel {tensor.src!r} consumes its own output",
-                    "remove the tensor, or put it under carried",
-                )
-            if tensor.bytes is not None and tensor.src in known:
-                whole = graph.output_bytes(known[tensor.src])
-                if tensor.bytes > whole * (1 + 1e-9):
-                    yield Issue(
-                        f"$.{field}[{position}].bytes",
-                        f"found {tensor.bytes:.0f} B, but {tensor.src!r} produces only {whole:.0f} B"
-                        " (outer x m x n x word_bytes)",
-                        "correct the tensor or the producer's shape",
-                    )
-    yield from _operand_issues(graph, known)
-    yield from _cycle_issues(graph, known)
-    if graph.has_pieces:
-        yield from _piece_issues(graph, known)
-
-
-def _piece_issues(graph: Graph, known: dict[str, int]) -> Iterable[Issue]:
-    """What connects kernels that run in every repeat with those that run once."""
-    apart = "what passes between pieces goes through DRAM: put it in dram_bytes of both kernels"
-    runs = {name: graph.kernels[position].runs for name, position in known.items()}
-    if "every_layer" not in runs.values():
-        yield Issue(
-            "$.repeat",
-            f"found {graph.repeat}, but no kernel runs in every layer",
-            "leave repeat out, or let some kernels run every_layer",
-        )
-    for position, kernel in enumerate(graph.kernels):
-        for key in ("accumulates_into", "stage_with"):
-            other = getattr(kernel, key)
-            if other in runs and runs[other] != kernel.runs:
-                yield Issue(
-                    f"$.kernels[{position}].{key}",
-                    f"kernel {kernel.name!r} runs {kernel.runs}, but {other!r} runs {runs[other]}",
-                    "name a kernel of the same piece",
-                )
-    for field, tensors in (("tensors", graph.tensors), ("carried", graph.carried)):
-        for position, tensor in enumerate(tensors):
-            if tensor.src not in runs or tensor.dst not in runs:
-                continue
-            ends = runs[tensor.src], runs[tensor.dst]
-            if ends[0] != ends[1]:
-                message = f"{tensor.src!r} runs {ends[0]}, but {tensor.dst!r} runs {ends[1]}"
-                yield Issue(f"$.{field}[{position}]", message, apart)
-            elif field == "carried" and ends[0] != "every_layer":
-                message = f"{tensor.src!r} runs {ends[0]} and not in every layer: nothing is carried to a next one"
-                yield Issue(f"$.{field}[{position}]", message, "remove the tensor")
-
-
-def _operand_issues(graph: Graph, known: dict[str, int]) -> Iterable[Issue]:
-    incoming: dict[str, int] = {}
-    for position, tensor in enumerate(graph.tensors):
-        kernel = graph.kernels[known[tensor.dst]] if tensor.dst in known else None
-        if kernel is None:
-            continue
-        incoming[tensor.dst] = incoming.get(tensor.dst, 0) + 1
-        limit = {"gemm": 1, "matmul": 2, "weight_update": 2}.get(kernel.op)
-        if limit is not None and incoming[tensor.dst] > limit:
-            yield Issue(
-                f"$.tensors[{position}].dst",
-                f"{kernel.op} kernel {kernel.name!r} takes {limit} input tensor(s), this is number"
-                f" {incoming[tensor.dst]} (two producers for one operand)",
-                "add the inputs in an elementwise kernel first",
-            )
-        if tensor.bytes is None and tensor.src in known and kernel.op != "elementwise":
-            shapes = _operand_elements(kernel)
-            found = graph.output_bytes(known[tensor.src]) / graph.word_bytes
-            if all(abs(found - wanted) > 0.5 for wanted in shapes):
-                yield Issue(
-                    f"$.tensors[{position}]",
-                    f"shapes disagree: {tensor.src!r} produces {found:.0f} elements, {kernel.op} kernel"
-                    f" {kernel.name!r} expects {' or '.join(f'{s:.0f}' for s in shapes)}",
-                    "correct the shapes, or state the tensor's bytes if only part of the output is read",
-                )
-
-
-def _operand_elements(kernel: Kernel) -> tuple[float, ...]:
-    """Element counts that an input of this kernel may have."""
-    shared, batched = kernel.k * kernel.n, kernel.outer * kernel.k * kernel.n
-    if kernel.op == "gemm":
-        return (float(shared),) if shared == batched else (float(shared), float(batched))
-    return tuple(sorted({float(batched), float(kernel.outer * kernel.m * kernel.k)}))
-
-
-def _cycle_issues(graph: Graph, known: dict[str, int]) -> Iterable[Issue]:
-    drawn = nx.DiGraph((t.src, t.dst) for t in graph.tensors if t.src in known and t.dst in known and t.src != t.dst)
-    try:
-        cycle = nx.find_cycle(drawn)
-    except nx.NetworkXNoCycle:
-        return
-    names = [edge[0] for edge in cycle]
-    shown = names if len(names) <= 6 else [*names[:3], "...", *names[-2:]]
-    yield Issue(
-        "$.tensors",
-        f"the tensors form a cycle: {' -> '.join([*shown, names[0]])}",
-        "a graph is one evaluation and must be acyclic; a tensor that goes to the next layer belongs under carried",
-    )
-
-
-def _close(name: str, known: Iterable[str]) -> str:
-    import difflib
-
-    near = difflib.get_close_matches(name, list(known), n=3)
-    return f"did you mean {' or '.join(map(repr, near))}?" if near else "name one of the kernels of this graph"

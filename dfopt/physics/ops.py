@@ -18,6 +18,7 @@ from typing import Literal
 
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.wiring import operands as operands  # part of what a kernel needs
 from dfopt.physics.collectives import Collective
 
 Layout = Literal["RR", "SR", "RS"]
@@ -148,39 +149,6 @@ def output_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) ->
 def weight_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:
     """Share of a GEMM's weight (``m x k``) that one chip holds; a split token axis leaves it whole."""
     return 1.0 if scheme == "n" else split_share(kernel, scheme, degree, rules)
-
-
-def operands(graph: Graph) -> list[int]:
-    """Which operand of its consumer each tensor is: 1 (the ``k x n`` side) or 2 (the ``m x k`` side).
-
-    As stated in the graph, else by size; when both sides are the same size, by order of the tensors.
-
-    Returns
-    -------
-    list of int
-        One entry per tensor of ``graph.tensors``.
-    """
-    index = graph.index()
-    found: list[int] = [tensor.operand or 0 for tensor in graph.tensors]
-    for position, tensor in enumerate(graph.tensors):
-        kernel = graph.kernels[index[tensor.dst]]
-        if found[position]:
-            continue
-        if kernel.op in ("gemm", "elementwise"):
-            found[position] = 1
-            continue
-        first, second = float(kernel.outer * kernel.k * kernel.n), float(kernel.outer * kernel.m * kernel.k)
-        elements = graph.bytes_of(tensor) / graph.word_bytes
-        if first != second:
-            found[position] = 1 if abs(elements - first) <= abs(elements - second) else 2
-    taken: dict[str, set[int]] = {}
-    for tensor, operand in zip(graph.tensors, found, strict=True):
-        taken.setdefault(tensor.dst, set()).add(operand)
-    for position, tensor in enumerate(graph.tensors):
-        if not found[position]:
-            found[position] = 2 if 1 in taken[tensor.dst] else 1
-            taken[tensor.dst].add(found[position])
-    return found
 
 
 def required_layout(
