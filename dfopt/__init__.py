@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from dfopt.studies.runs import Runs
     from dfopt.studies.sweep import sweep
     from dfopt.workloads import load_graph
+    from dfopt.workloads.backward import backward_of
 
 # Name -> module that defines it. Loaded on first use, so that `dfopt --help` does not wait for numpy and HiGHS.
 _HOME = {
@@ -55,6 +56,7 @@ _HOME = {
     "Study": "documents.study",
     "System": "documents.system",
     "Tensor": "documents.graph",
+    "backward_of": "workloads.backward",
     "compose": "machines.compose",
     "dump_models": "search",
     "evaluate": "judge",
@@ -96,6 +98,7 @@ __all__ = [
     "Study",
     "System",
     "Tensor",
+    "backward_of",
     "compose",
     "dump_models",
     "evaluate",

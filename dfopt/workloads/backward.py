@@ -1,123 +1,396 @@
-"""The backward pass and the weight updates of a transformer layer.
+"""The backward pass and the weight updates of a graph: one rule for each op of a forward kernel.
 
-Every backward kernel sits in the pipeline stage of the forward kernel it mirrors, because it needs that
-kernel's saved activations or weights; every update in the stage of the GEMM whose weight it updates. As in
-DFModel, forward and backward are joined only by saved activations: the last forward kernel does not feed the
-first backward one, whose input arrives from the next layer.
+============  ====================================================================================================
+op            what training adds, for an output whose gradient is ``dy``
+============  ====================================================================================================
+gemm          ``NAME_bwd``, the weight times ``dy``, if anything wants the input's gradient; and
+              ``NAME_bwd_weight_update``, ``dy`` times the input that the forward pass has saved
+matmul        ``NAME_bwd1`` and ``NAME_bwd2``, ``dy`` times the other operand, saved, for each of its two operands
+elementwise   ``NAME_bwd``, as large as the kernel or as its input if that is larger; it reads a saved input where
+              there is one, and nothing but ``dy`` where there are several, as if it added them
+============  ====================================================================================================
+
+So every matrix product of the forward pass has two gradients, each as much work as the product itself, and nothing is
+computed again. A gradient is wanted where it leads to parameters: a weight, a table, or an earlier repeat.
+
+What several kernels read has several gradients. An elementwise backward kernel adds those that it reads; in front of
+others, and where a gradient is larger than what it belongs to because that was read by several at once (a head of K
+by its group), a kernel adds them up. Of products for one sum, all but the first accumulate into the first, so that
+their partial sums over tensor-parallel chips need one collective.
+
+Every backward kernel sits in the pipeline stage of its forward kernel, whose saved activations or weight it needs.
+Where a backward pass departs from these rules, `Gradient` says so.
 """
 
 from __future__ import annotations
 
-from dfopt.documents.graph import Kernel, Tensor
-from dfopt.workloads.layer import Layer, Wire, wires
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, Literal
 
-__all__ = ["GRADIENT_OUT", "backward_pass", "mirrored"]
+import networkx as nx
 
-# V_bwd stands for the sum of all three gradients: Q_bwd and K_bwd accumulate into it.
-GRADIENT_OUT = Tensor(src="V_bwd", dst="Loss_bwd", direction="backward")
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.wiring import operands
+from dfopt.errors import GraphError, Issue
 
-# In the order of DFModel's list. Operands of a product: 1 is its k x n side, 2 its m x k side.
-_BACKWARD: tuple[Wire, ...] = (
-    ("Loss_bwd", "DropOut_3_bwd"),
-    ("DropOut_3_bwd", "FFN1_bwd"),
-    ("FFN1_bwd", "GeLU_bwd"),
-    ("GeLU_bwd", "FFN0_bwd"),
-    ("FFN0_bwd", "LayerNorm_2_bwd"),
-    ("LayerNorm_2_bwd", "DropOut_2_bwd"),
-    ("DropOut_2_bwd", "PROJ_GEMM_bwd"),
-    ("PROJ_GEMM_bwd", "MHA_GEMM_2_bwd1", 1),  # head_dim x queries
-    ("V", "MHA_GEMM_2_bwd1", 2),  # keys x head_dim
-    ("PROJ_GEMM_bwd", "MHA_GEMM_2_bwd2", 2),  # head_dim x queries
-    ("DropOut_1", "MHA_GEMM_2_bwd2", 1),  # queries x keys
-    ("MHA_GEMM_2_bwd1", "DropOut_1_bwd"),
-    ("MHA_GEMM_2_bwd2", "V_bwd"),
-    ("DropOut_1_bwd", "SOFTMAX_bwd"),
-    ("SOFTMAX_bwd", "MHA_GEMM_1_bwd1", 1),  # keys x queries
-    ("SOFTMAX_bwd", "MHA_GEMM_1_bwd2", 1),  # queries x keys
-    ("K", "MHA_GEMM_1_bwd1", 2),  # head_dim x keys
-    ("Q", "MHA_GEMM_1_bwd2", 2),  # head_dim x queries
-    ("MHA_GEMM_1_bwd1", "Q_bwd"),
-    ("MHA_GEMM_1_bwd2", "K_bwd"),
-)
-
-# Forward GEMM, the gradient of its output (operand 1, n features), its forward input (operand 2, m features).
-_UPDATES: tuple[tuple[str, str, str], ...] = (
-    ("FFN1", "DropOut_3_bwd", "GeLU"),
-    ("FFN0", "GeLU_bwd", "LayerNorm_2"),
-    ("PROJ_GEMM", "DropOut_2_bwd", "MHA_GEMM_2"),
-    ("V", "MHA_GEMM_2_bwd2", "LayerNorm_1"),
-    ("K", "MHA_GEMM_1_bwd2", "LayerNorm_1"),
-    ("Q", "MHA_GEMM_1_bwd1", "LayerNorm_1"),
-)
+__all__ = ["Gradient", "backward_of"]
 
 
-def mirrored(name: str) -> str:
-    """The forward kernel that a backward or update kernel belongs to.
+@dataclass(frozen=True)
+class Gradient:
+    """A backward kernel of a forward kernel, as far as it departs from the rule of the op.
+
+    Parameters
+    ----------
+    name
+        ``NAME_bwd`` if left out; of a matmul ``NAME_bwd1`` and ``NAME_bwd2``.
+    of
+        Producers of the inputs whose gradient it gives; all if left out.
+    reads
+        Forward kernels whose outputs it reads again, of an elementwise kernel.
+    drawn
+        ``False``: there is no kernel, the output's gradient is the inputs'.
+    to
+        Kernel whose output's gradient this one is a part of, if not the inputs' producers.
+    adds
+        It reads the gradient that its input has so far, and gives the sum.
+    turned
+        Whether the gradient of a matmul's second operand (``m x k``) comes out as ``k x m``; found by the shape of
+        the operand's producer if left out, which an operand with ``m = k`` does not tell.
+    fields
+        Fields of the kernel, such as its sizes.
 
     Examples
     --------
-    >>> mirrored("MHA_GEMM_2_bwd1"), mirrored("FFN0_bwd_weight_update"), mirrored("Loss_bwd")
-    ('MHA_GEMM_2', 'FFN0', 'Add_2')
+    >>> Gradient("Act_bwd_gate", of=("Gate",), reads=("Gate", "Up")).drawn
+    True
     """
-    # Loss_bwd receives the gradient of the layer's output, which Add_2 produced.
-    return "Add_2" if name == "Loss_bwd" else name[: name.index("_bwd")]
+
+    name: str | None = None
+    of: tuple[str, ...] | None = None
+    reads: tuple[str, ...] | None = None
+    drawn: bool = True
+    to: str | None = None
+    adds: bool = False
+    turned: bool | None = None
+    fields: Mapping[str, Any] = field(default_factory=dict)
 
 
-def backward_pass(layer: Layer) -> tuple[tuple[Kernel, ...], tuple[Tensor, ...]]:
-    """The 23 kernels and 32 tensors that training adds to the forward layer.
+def backward_of(
+    graph: Graph,
+    rules: Mapping[str, Gradient | tuple[Gradient, ...]] | None = None,
+    *,
+    sums: Mapping[str, tuple[str, str]] | None = None,
+    order: Sequence[str] | None = None,
+    updates: Literal["last", "beside"] = "last",
+) -> Graph:
+    """A forward graph with its backward pass and weight updates: a training step.
+
+    Parameters
+    ----------
+    graph
+        Forward kernels only. A loss is an elementwise kernel at its end.
+    rules
+        Of forward kernels whose backward kernels depart from the rule of their op; a kernel named here has them
+        whether a gradient is wanted or not.
+    sums
+        Of producers whose gradients are added up: what the kernel that adds is called, and whose stage it shares.
+    order
+        Forward kernels in the order in which the gradient passes them: consumers first. The reverse if left out.
+    updates
+        Weight updates behind all other kernels, the last one first, or each in front of its GEMM's backward kernel.
+
+    Returns
+    -------
+    Graph
+        The forward kernels and tensors as they are, with those of the backward pass and of the updates behind them.
+        What a kernel communicates and moves beside its tensors, its gradient does too; a table's rows are read and
+        written. The gradients of carried tensors are carried the other way.
+
+    Raises
+    ------
+    GraphError
+        For a graph that trains already, or whose forward kernels accumulate into others.
 
     Examples
     --------
-    >>> kernels, tensors = backward_pass(Layer(hidden=8, heads=2, head_dim=4, ffn=32, seq=16, microbatch=1))
-    >>> len(kernels), len(tensors), kernels[-1].name, kernels[-1].stage_with
-    (23, 32, 'Q_bwd_weight_update', 'Q')
+    >>> from dfopt.documents.graph import Graph, Kernel, Tensor
+    >>> first = Kernel(name="first", op="gemm", m=8, k=4, n=16)
+    >>> act = Kernel(name="act", op="elementwise", m=8, n=16)
+    >>> second = Kernel(name="second", op="gemm", m=2, k=8, n=16)
+    >>> tensors = (Tensor(src="first", dst="act"), Tensor(src="act", dst="second"))
+    >>> trained = backward_of(Graph(name="mlp", kernels=(first, act, second), tensors=tensors))
+    >>> [kernel.name for kernel in trained.kernels[3:]]
+    ['second_bwd', 'act_bwd', 'second_bwd_weight_update', 'first_bwd_weight_update']
+    >>> [(tensor.src, tensor.dst) for tensor in trained.tensors[2:5]]
+    [('second_bwd', 'act_bwd'), ('first', 'act_bwd'), ('act', 'second_bwd_weight_update')]
     """
-    kernels = (*_gradients(layer), *_updates(layer))
-    update_wires: list[Wire] = []
-    for gemm, gradient, activation in _UPDATES:
-        into = f"{gemm}_bwd_weight_update"
-        update_wires += [(gradient, into, 1), (activation, into, 2)]
-    staged = tuple(kernel.model_copy(update={"stage_with": mirrored(kernel.name)}) for kernel in kernels)
-    return staged, wires((*_BACKWARD, *update_wires))
+    _check(graph)
+    given = {name: rule if isinstance(rule, tuple) else (rule,) for name, rule in (rules or {}).items()}
+    way = _Pass(graph, given, sums or {})
+    for name in order if order is not None else _reverse(graph):
+        way.through(name, update_first=updates == "beside")
+    if updates == "last":
+        for kernel in reversed(graph.kernels):
+            way.update(kernel)
+    fields = {name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"}
+    fields["kernels"] += tuple(way.kernels.values())
+    fields["tensors"] += tuple(way.tensors)
+    fields["carried"] += tuple(way.carried())
+    return Graph(**fields)
 
 
-def _gradients(layer: Layer) -> tuple[Kernel, ...]:
-    hidden, width, ffn, seq, head_dim = layer.hidden, layer.width, layer.ffn, layer.seq, layer.head_dim
-    # The heads' contributions to the gradient of the layer's input are sums over all heads. DFModel draws
-    # them as `heads` GEMMs that each produce an equal share of the hidden features from the gradients of all
-    # heads.
-    share = hidden // layer.heads
-    by_head = (
-        layer.linear(name, share, width, outer=layer.heads, phase="backward").model_copy(
-            update={"accumulates_into": "V_bwd"}
-        )
-        for name in ("Q_bwd", "K_bwd")
-    )
-    return (
-        layer.pointwise("Loss_bwd", hidden, phase="backward"),
-        layer.pointwise("DropOut_3_bwd", hidden, phase="backward"),
-        layer.linear("FFN1_bwd", ffn, hidden, phase="backward"),
-        layer.pointwise("GeLU_bwd", ffn, phase="backward"),
-        layer.linear("FFN0_bwd", hidden, ffn, phase="backward"),
-        layer.pointwise("LayerNorm_2_bwd", hidden, phase="backward", normalizes=True),
-        layer.pointwise("DropOut_2_bwd", hidden, phase="backward"),
-        layer.linear("PROJ_GEMM_bwd", width, hidden, phase="backward"),
-        layer.attention("MHA_GEMM_2_bwd1", m=seq, k=head_dim, phase="backward"),
-        layer.attention("MHA_GEMM_2_bwd2", m=head_dim, k=seq, phase="backward"),
-        layer.linear("V_bwd", hidden, width, phase="backward"),
-        layer.scores("DropOut_1_bwd", phase="backward"),
-        layer.scores("SOFTMAX_bwd", phase="backward", normalizes=True),
-        layer.attention("MHA_GEMM_1_bwd1", m=head_dim, k=seq, phase="backward"),
-        layer.attention("MHA_GEMM_1_bwd2", m=head_dim, k=seq, phase="backward"),
-        *by_head,
-    )
+def _check(graph: Graph) -> None:
+    issues = []
+    for position, kernel in enumerate(graph.kernels):
+        if kernel.phase != "forward" or kernel.op == "weight_update":
+            issues.append(Issue(f"$.kernels[{position}]", f"{kernel.name!r} is no forward kernel", "leave it out"))
+        if kernel.accumulates_into is not None:
+            message = f"{kernel.name!r} accumulates into {kernel.accumulates_into!r}, which has no gradient rule"
+            issues.append(Issue(f"$.kernels[{position}].accumulates_into", message, "add in an elementwise kernel"))
+    if issues:
+        raise GraphError(graph.name, issues)
 
 
-def _updates(layer: Layer) -> tuple[Kernel, ...]:
-    features = {  # of the forward input and of the output, whose product is the size of the weight
-        "FFN1": (layer.ffn, layer.hidden),
-        "FFN0": (layer.hidden, layer.ffn),
-        "PROJ_GEMM": (layer.width, layer.hidden),
-        **dict.fromkeys(("V", "K", "Q"), (layer.hidden, layer.width)),
-    }
-    return tuple(layer.update(f"{gemm}_bwd_weight_update", *features[gemm]) for gemm, _, _ in _UPDATES)
+def _reverse(graph: Graph) -> list[str]:
+    """Consumers before producers; otherwise the last kernel first."""
+    index, edges = graph.index(), nx.DiGraph((tensor.src, tensor.dst) for tensor in graph.tensors)
+    edges.add_nodes_from(index)
+    return list(nx.lexicographical_topological_sort(edges, key=index.__getitem__))[::-1]
+
+
+def _mirror(kernel: Kernel, name: str, **changes: Any) -> Kernel:
+    """A backward kernel that stays with its forward one."""
+    fields = {key: getattr(kernel, key) for key in Kernel.model_fields}
+    streamed = "none" if kernel.stream == "none" else None
+    back = {"name": name, "phase": "backward", "stage_with": kernel.name, "stream": streamed, "resident_bytes": 0.0}
+    return Kernel(**{**fields, **back, **changes})
+
+
+def _elements(kernel: Kernel) -> int:
+    return kernel.outer * kernel.m * kernel.n
+
+
+# Fields of a kernel that moves nothing but its tensors.
+_ALONE: dict[str, Any] = {"communications": (), "dram_bytes": 0.0, "dram_bytes_per_chip": 0.0, "normalizes": False}
+_BACK: dict[str, Literal["forward", "backward"]] = {"forward": "backward", "backward": "forward"}
+_Operand = Literal[1, 2] | None
+
+
+@dataclass(frozen=True)
+class _Input:
+    """A tensor that a forward kernel reads; ``place`` counts the tensors and then the carried ones."""
+
+    tensor: Tensor
+    place: int
+    operand: int
+    carried: bool
+
+
+@dataclass(frozen=True)
+class _Sent:
+    """A gradient of a kernel's output, or of a part of it, on its way to the kernel.
+
+    ``src`` is who gives it, or the place of the carried tensor whose gradient comes from another repeat. ``product``:
+    of a GEMM for one input; ``added``: in the first of these already; ``running``: a sum to which others are added.
+    """
+
+    src: str | int
+    elements: float
+    place: int = 0
+    bytes: float | None = None
+    product: bool = False
+    added: bool = False
+    running: bool = False
+
+
+class _Pass:
+    """The way back through a graph, kernel by kernel."""
+
+    def __init__(
+        self, graph: Graph, rules: Mapping[str, tuple[Gradient, ...]], sums: Mapping[str, tuple[str, str]]
+    ) -> None:
+        self.graph, self.rules, self.sums = graph, rules, sums
+        self.forward = {kernel.name: kernel for kernel in graph.kernels}
+        self.inputs: dict[str, list[_Input]] = defaultdict(list)
+        self.readers: dict[str, set[str]] = defaultdict(set)  # of a kernel's output, that are not passed yet
+        self.arrived: dict[str, list[_Sent]] = defaultdict(list)  # gradients of a kernel's output
+        for place, (tensor, operand) in enumerate(zip(graph.tensors, operands(graph), strict=True)):
+            self.inputs[tensor.dst].append(_Input(tensor, place, operand, False))
+            self.readers[tensor.src].add(tensor.dst)
+        for place, tensor in enumerate(graph.carried, start=len(graph.tensors)):
+            self.inputs[tensor.dst].append(_Input(tensor, place, tensor.operand or 1, True))
+            self.arrived[tensor.src].append(_Sent(place, graph.bytes_of(tensor) / graph.word_bytes, place))
+        for name, rule in rules.items():
+            for gradient in rule:
+                if gradient.to is not None:
+                    self.readers[gradient.to].add(name)
+        self.wanted: set[str] = set()  # kernels whose output depends on parameters, of this repeat or an earlier one
+        for name in reversed(_reverse(graph)):
+            own = self.forward[name].op == "gemm" or self.forward[name].resident_bytes or name in rules
+            if own or any(one.carried or one.tensor.src in self.wanted for one in self.inputs[name]):
+                self.wanted.add(name)
+        self.settled: set[str] = set()
+        self.kernels: dict[str, Kernel] = {}
+        self.tensors: list[Tensor] = []
+        self.given: dict[int, list[_Sent]] = defaultdict(list)  # gradients of carried inputs, by place
+        self.taken: dict[int, list[tuple[str, _Operand]]] = defaultdict(list)  # and who reads them in another repeat
+
+    def through(self, name: str, update_first: bool) -> None:
+        """Draw the backward kernels of a forward kernel, all of whose readers have been passed."""
+        if self.readers[name]:
+            raise ValueError(f"the gradient passes {name!r} before {min(self.readers[name])!r}, which reads it")
+        kernel = self.forward[name]
+        if name in self.wanted:
+            self._settle(kernel)
+            if update_first:
+                self.update(kernel)
+            for number, gradient in enumerate(self._gradients(kernel), start=1):
+                self._draw(kernel, number, gradient)
+        passed = [one.tensor.src for one in self.inputs[name] if not one.carried]
+        passed += [gradient.to for gradient in self.rules.get(name, ()) if gradient.to is not None]
+        for producer in dict.fromkeys(passed):
+            self.readers[producer].discard(name)
+            if producer in self.wanted and not self.readers[producer]:
+                self._settle(self.forward[producer])
+
+    def update(self, kernel: Kernel) -> None:
+        """Draw the weight update of a GEMM: the output's gradient times the input."""
+        if kernel.op != "gemm":
+            return
+        (outer, rows), name = self._weight(kernel), f"{kernel.name}_bwd_weight_update"
+        sizes = {"op": "weight_update", "phase": "update", "outer": outer, "m": kernel.k, "k": kernel.n, "n": rows}
+        self.kernels[name] = _mirror(kernel, name, **_ALONE, **sizes)
+        for one in self.arrived[kernel.name]:
+            self._read(one, name, 1)
+        for into in self.inputs[kernel.name]:
+            if not into.carried:
+                self.tensors.append(Tensor(src=into.tensor.src, dst=name, bytes=into.tensor.bytes, operand=2))
+
+    def carried(self) -> Iterator[Tensor]:
+        """The gradients of carried tensors, which go the other way."""
+        for place, tensor in enumerate(self.graph.carried, start=len(self.graph.tensors)):
+            for one in self.given[place]:
+                for reader, operand in self.taken[place]:
+                    ends = {"src": str(one.src), "dst": reader, "direction": _BACK[tensor.direction]}
+                    yield Tensor(**ends, bytes=one.bytes, operand=operand)
+
+    def _gradients(self, kernel: Kernel) -> tuple[Gradient, ...]:
+        return self.rules.get(kernel.name, (Gradient(),) * (2 if kernel.op == "matmul" else 1))
+
+    def _settle(self, kernel: Kernel) -> None:
+        """Add up the gradients of a kernel's output, as far as its backward kernels cannot."""
+        name = kernel.name
+        if name in self.settled:
+            return
+        self.settled.add(name)
+        arrived = self.arrived[name]
+        first = next((one for one in arrived if one.product), None)
+        for place, one in enumerate(arrived):
+            if first and one.product and one is not first and one.elements == first.elements:
+                self.kernels[str(one.src)] = self.kernels[str(one.src)].model_copy(
+                    update={"accumulates_into": first.src}
+                )
+                arrived[place] = replace(one, added=True)
+        drawn = sum(gradient.drawn for gradient in self._gradients(kernel))
+        if not drawn:  # what it passes on is the first, which stands for the sum
+            arrived[:] = [one for one in arrived if not one.added]
+        parts, own = [one for one in arrived if not one.running], _elements(kernel)
+        total = sum(one.elements for one in parts)
+        fits = total in (0, own) if kernel.op != "elementwise" else all(one.elements <= own for one in parts)
+        adds = kernel.op == "elementwise" and drawn == 1 and name not in self.sums
+        if not fits or not (adds or len(parts) < 2):
+            called, stage = self.sums.get(name, (f"{name}_bwd_sum", name))
+            sizes = {"op": "elementwise", "k": 1, "flop_per_element": max(1, round(total / own) - 1)}
+            self.kernels[called] = _mirror(kernel, called, **_ALONE, **sizes, stage_with=stage)
+            for one in parts:
+                self._read(one, called)
+            arrived[:] = [_Sent(called, own, min(one.place for one in parts)), *(o for o in arrived if o.running)]
+        arrived.sort(key=lambda one: one.place)
+
+    def _read(self, one: _Sent, reader: str, operand: _Operand = None) -> None:
+        if isinstance(one.src, int):
+            self.taken[one.src].append((reader, operand))
+        else:
+            self.tensors.append(Tensor(src=one.src, dst=reader, bytes=one.bytes, operand=operand))
+
+    def _draw(self, kernel: Kernel, number: int, gradient: Gradient) -> None:
+        """One gradient kernel; of a matmul that of operand ``number``."""
+        inputs = [one for one in self.inputs[kernel.name] if kernel.op != "matmul" or one.operand == number]
+        if gradient.of is not None:
+            inputs = [one for one in inputs if one.tensor.src in gradient.of]
+        inputs = [one for one in inputs if one.carried or one.tensor.src in self.wanted]
+        table = kernel.op == "elementwise" and kernel.resident_bytes > 0
+        if not (inputs or kernel.name in self.rules or table):
+            return
+        sent = self.arrived[kernel.name]
+        if not gradient.drawn:
+            for into in inputs:
+                for one in sent:
+                    self._send(gradient, kernel, into, replace(one, product=False))
+            return
+        name = gradient.name or f"{kernel.name}_bwd{number if kernel.op == 'matmul' else ''}"
+        sizes, operand, saved = self._rule(kernel, number, gradient, inputs)
+        self.kernels[name] = drawn = _mirror(kernel, name, **{**sizes, **gradient.fields})
+        start = len(self.tensors)
+        for one in sent:
+            self._read(one, name, operand)
+        self.tensors += [tensor.model_copy(update={"dst": name}) for tensor in saved]
+        self.tensors[start:] = sorted(self.tensors[start:], key=lambda tensor: tensor.operand or 0)
+        for into in inputs:
+            so_far = self.arrived[into.tensor.src]
+            for one in [one for one in so_far if one.running and gradient.adds]:
+                self._read(one, name)
+                so_far.remove(one)
+            one = _Sent(name, _elements(drawn), product=kernel.op == "gemm", running=gradient.adds)
+            self._send(gradient, kernel, into, one)
+
+    def _send(self, gradient: Gradient, kernel: Kernel, into: _Input, one: _Sent) -> None:
+        """Hand a gradient to the producer of an input; of a kernel that puts its inputs side by side, its part."""
+        graph, inputs = self.graph, self.inputs[kernel.name]
+        one = replace(one, place=into.place)
+        if kernel.op == "elementwise" and len(inputs) > 1:
+            size, word = graph.output_bytes(into.tensor.src), graph.word_bytes
+            whole = sum(graph.bytes_of(each.tensor) for each in inputs)
+            if whole == graph.output_bytes(kernel.name) and size < one.elements * word:
+                one = replace(one, elements=size / word, bytes=size)
+        if into.carried:
+            self.given[into.place].append(one)
+        else:
+            self.arrived[gradient.to or into.tensor.src].append(one)
+
+    def _weight(self, kernel: Kernel) -> tuple[int, int]:
+        """Independent matrices and rows of the weight: heads that read one input are one matrix."""
+        size = sum(self.graph.bytes_of(one.tensor) for one in self.inputs[kernel.name])
+        shared = size <= kernel.k * kernel.n * self.graph.word_bytes
+        return (1, kernel.outer * kernel.m) if shared else (kernel.outer, kernel.m)
+
+    def _rule(
+        self, kernel: Kernel, number: int, gradient: Gradient, inputs: list[_Input]
+    ) -> tuple[dict[str, Any], _Operand, list[Tensor]]:
+        """By op: sizes of the backward kernel, which operand the output's gradient is, saved tensors that it reads."""
+        m, k, n = kernel.m, kernel.k, kernel.n
+        here = [one for one in self.inputs[kernel.name] if not one.carried]
+        if kernel.op == "gemm":
+            outer, rows = self._weight(kernel)
+            return {"outer": outer, "m": k, "k": rows}, None, []
+        if kernel.op == "matmul":
+            turned = gradient.turned
+            if turned is None:  # as the operand's producer holds it
+                turned = not (inputs and self.forward[inputs[0].tensor.src].m == m != k)
+            sizes = {"m": k, "k": m} if number == 1 else {"m": k, "k": n, "n": m} if turned else {"k": n, "n": k}
+            own: Literal[1, 2] = 1 if number == 1 or turned else 2
+            others = [one.tensor for one in here if one.operand != number]
+            return sizes, own, [other.model_copy(update={"operand": 3 - own}) for other in others]
+        fields: dict[str, Any] = {}
+        if kernel.resident_bytes:
+            fields["dram_bytes"] = 2 * kernel.dram_bytes  # rows are read and written
+        for producer in (self.forward[one.tensor.src] for one in inputs):
+            if _elements(producer) > _elements(kernel):
+                fields |= {"outer": producer.outer, "m": producer.m, "n": producer.n}
+        alone = len(self.inputs[kernel.name]) == 1
+        reads = gradient.reads if gradient.reads is not None else tuple(one.tensor.src for one in here if alone)
+        read = {one.tensor.src: one.tensor.bytes for one in here}
+        return fields, None, [Tensor(src=src, dst=kernel.name, bytes=read.get(src)) for src in reads]

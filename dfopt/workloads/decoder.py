@@ -13,7 +13,9 @@ A graph that repeats one layer cannot draw what a model has once: embedding, fin
 drawn, ``ends`` adds them; `parameter_count` always counts them. Neither drawn nor priced are biases, norms of Q and
 K, and the causal mask: scores are counted in full, as in ``transformer``.
 
-``mode: training`` adds the backward pass and the weight updates, see :mod:`dfopt.workloads.decoder_backward`.
+``mode: training`` adds the backward pass and the weight updates, see :mod:`dfopt.workloads.backward`. With grouped
+queries the gradients of K and V come out per query head and are then added up over each group (``K_Sum_bwd``,
+``V_Sum_bwd``), which is how kernels for it work. Not drawn: gradients of the norms' gains.
 """
 
 from __future__ import annotations
@@ -24,8 +26,8 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.checks import check_batch, check_drawn
-from dfopt.workloads.decoder_backward import GRADIENT_OUT, Shape, backward_pass
 from dfopt.workloads.decoder_ends import Ends, with_ends
 from dfopt.workloads.layer import Layer, Wire, wires
 from dfopt.workloads.unroll import unroll
@@ -188,12 +190,6 @@ def build(name: str = "decoder", description: str = "", source: str = "", **para
     [4096.0, 1024.0, 1024.0]
     """
     p = DecoderParameters(**parameters)
-    kernels, tensors = _kernels(p), _tensors(p)
-    carried: tuple[Tensor, ...] = (Tensor(src="Add_2", dst="Residual_In"),)
-    if p.mode == "training":
-        shape = Shape(p.groups, p.rotary, p.gated_mlp, p.post_norm, p.norm_name)
-        more_kernels, more_tensors = backward_pass(_layer(p), shape, p.word_bytes)
-        kernels, tensors, carried = kernels + more_kernels, tensors + more_tensors, (*carried, GRADIENT_OUT)
     graph = Graph(
         name=name,
         description=description,
@@ -203,14 +199,40 @@ def build(name: str = "decoder", description: str = "", source: str = "", **para
         microbatch=p.microbatch,
         batch=p.samples,
         tokens_per_sample=p.seq,
-        kernels=kernels,
-        tensors=tensors,
-        carried=carried,
+        kernels=_kernels(p),
+        tensors=_tensors(p),
+        carried=(Tensor(src="Add_2", dst="Residual_In"),),
     )
+    if p.mode == "training":
+        graph = _trained(graph)
     drawn = graph if p.drawn == 1 else unroll(graph, p.drawn)
     if not p.ends:
         return drawn
     return with_ends(drawn, Ends(_layer(p), p.vocab, p.learned_positions, p.tie_embeddings, p.norm_name, p.drawn))
+
+
+def _trained(graph: Graph) -> Graph:
+    """The layer with its backward pass."""
+    level, index = graph.levels(), graph.index()
+    gate, up = ("Gate_Proj",), ("Up_Proj",)
+    summed = "K_RoPE" if "K_RoPE" in index else "K_Proj"
+    rules: dict[str, Gradient | tuple[Gradient, ...]] = {
+        "Q_RoPE": Gradient(reads=()),
+        "K_RoPE": Gradient(reads=()),
+        "QK": (Gradient("QK_bwd_queries"), Gradient("QK_bwd_keys", turned=True)),
+        "Softmax": Gradient(reads=("Softmax",)),
+        "AV": (Gradient("AV_bwd_scores"), Gradient("AV_bwd_values", turned=False)),
+        "Act_Mul": (
+            Gradient("Act_Mul_bwd_gate", of=gate, reads=gate + up),
+            Gradient("Act_Mul_bwd_up", of=up, reads=gate),
+        ),
+    }
+    return backward_of(
+        graph,
+        {name: rule for name, rule in rules.items() if name in index},
+        sums={summed: ("K_Sum_bwd", "K_Proj"), "V_Proj": ("V_Sum_bwd", "V_Proj")},
+        order=sorted(level, key=lambda name: (-level[name], index[name])),
+    )
 
 
 def _layer(p: DecoderParameters) -> Layer:

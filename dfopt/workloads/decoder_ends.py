@@ -16,9 +16,9 @@ are added into a gradient of the table. That gradient is resident beside the tab
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.layer import Layer, Wire, wires
 
 __all__ = ["Ends", "with_ends"]
@@ -54,20 +54,22 @@ def with_ends(graph: Graph, ends: Ends) -> Graph:
     forward = [kernel for kernel in graph.kernels if kernel.phase == "forward"]
     back = [kernel for kernel in graph.kernels if kernel.phase != "forward"]
     in_front, behind, table = _forward(ends, graph.word_bytes, first, last)
-    ends_back, table_back = _backward(ends, graph.word_bytes, first, last) if graph.trains else ([], [])
+    joints, ends_back = list(wires(table)), list[Kernel]()
+    if graph.trains:
+        ends_back, more = _backward(ends, graph.word_bytes, in_front, behind, table)
+        joints += more
     carried: tuple[Tensor, ...] = ()  # nothing repeats
-    joints = [*table, *table_back]
     if graph.repeat > 1:
         carried = graph.carried
-        crossing = [wire for wire in joints if (wire[0] in graph.index()) != (wire[1] in graph.index())]
-        joints = [wire for wire in joints if wire not in crossing]
+        crossing = [joint for joint in joints if (joint.src in graph.index()) != (joint.dst in graph.index())]
+        joints = [joint for joint in joints if joint not in crossing]
         once = _Once(crossing, ends.layer.tokens * ends.layer.hidden * graph.word_bytes)
         in_front, behind, ends_back = once.all(in_front), once.all(behind), once.all(ends_back)
     return Graph(
         **{
             **{name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"},
             "kernels": (*in_front, *forward, *behind, *ends_back, *back),
-            "tensors": (*graph.tensors, *wires(joints)),
+            "tensors": (*graph.tensors, *joints),
             "carried": carried,
         }
     )
@@ -77,7 +79,7 @@ def with_ends(graph: Graph, ends: Ends) -> Graph:
 class _Once:
     """Kernels at the ends of layers that repeat: when they run, and what they exchange with the layers."""
 
-    crossing: list[Wire]
+    crossing: list[Tensor]
     activation_bytes: float
 
     def all(self, kernels: list[Kernel]) -> list[Kernel]:
@@ -85,7 +87,7 @@ class _Once:
         return [self._one(kernel) for kernel in kernels]
 
     def _one(self, kernel: Kernel) -> Kernel:
-        exchanged = sum(kernel.name in wire[:2] for wire in self.crossing) * self.activation_bytes
+        exchanged = sum(kernel.name in (joint.src, joint.dst) for joint in self.crossing) * self.activation_bytes
         runs = "first" if kernel.name.startswith("Embedding") else "last"
         return kernel.model_copy(update={"runs": runs, "dram_bytes": kernel.dram_bytes + exchanged})
 
@@ -101,7 +103,7 @@ def _table_bytes(ends: Ends, word: int) -> float:
     return float(rows * ends.layer.hidden * word)
 
 
-def _forward(ends: Ends, word: int, first: str, last: str) -> tuple[list[Kernel], list[Kernel], list[Any]]:
+def _forward(ends: Ends, word: int, first: str, last: str) -> tuple[list[Kernel], list[Kernel], list[Wire]]:
     layer, hidden = ends.layer, ends.layer.hidden
     final = f"{ends.norm}_Final"
     lookups = 2 if ends.learned_positions else 1
@@ -109,34 +111,35 @@ def _forward(ends: Ends, word: int, first: str, last: str) -> tuple[list[Kernel]
         update={"dram_bytes": lookups * _row_bytes(ends, word), "resident_bytes": _table_bytes(ends, word)}
     )
     behind = [layer.pointwise(final, hidden, normalizes=True), layer.linear("Logits", ends.vocab, hidden)]
-    table = [("Embedding", f"Residual_In{first}"), (f"Add_2{last}", final), (final, "Logits")]
+    table: list[Wire] = [("Embedding", f"Residual_In{first}"), (f"Add_2{last}", final), (final, "Logits")]
     return [embedding], behind, table
 
 
-def _backward(ends: Ends, word: int, first: str, last: str) -> tuple[list[Kernel], list[Any]]:
-    layer, hidden, vocab, final = ends.layer, ends.layer.hidden, ends.vocab, f"{ends.norm}_Final"
-    lookups = 2 if ends.learned_positions else 1
-    drawn = {
-        "Loss": ("Logits", layer.pointwise("Loss", vocab, phase="backward")),
-        "Logits_bwd": ("Logits", layer.linear("Logits_bwd", hidden, vocab, phase="backward")),
-        f"{final}_bwd": (final, layer.pointwise(f"{final}_bwd", hidden, phase="backward", normalizes=True)),
-        "Embedding_bwd": ("Embedding", layer.pointwise("Embedding_bwd", hidden, phase="backward")),
-        "Logits_bwd_weight_update": ("Logits", layer.update("Logits_bwd_weight_update", hidden, vocab)),
+def _backward(
+    ends: Ends, word: int, in_front: list[Kernel], behind: list[Kernel], table: list[Wire]
+) -> tuple[list[Kernel], list[Tensor]]:
+    """What training adds to the ends, seen from a graph in which two kernels stand for the layers."""
+    embedding, (final, logits) = in_front[0], behind
+    layers = [ends.layer.pointwise(name, ends.layer.hidden) for name in (table[0][1], table[1][0])]
+    loss = ends.layer.pointwise("Cross_Entropy", ends.vocab)  # of a forward pass it is not drawn
+    forward = Graph(
+        name="ends",
+        word_bytes=word,
+        kernels=(embedding, *layers, final, logits, loss),
+        tensors=wires([*table, (logits.name, loss.name)]),
+    )
+    gradients = [kernel.name.replace(name, f"{name}_bwd") for kernel, name in zip(layers, _JOINTS, strict=True)]
+    # A row of the gradient is read, added to and written back; the gradient itself is as large as the table.
+    adds = {"dram_bytes": 2 * embedding.dram_bytes, "resident_bytes": embedding.resident_bytes}
+    rules = {
+        embedding.name: Gradient(fields=adds),
+        layers[0].name: Gradient(gradients[0], reads=()),
+        layers[1].name: Gradient(gradients[1]),
+        loss.name: Gradient("Loss", fields={"stage_with": logits.name}),
     }
-    # A row of the gradient is read, added to and written back.
-    adds = {"dram_bytes": 2 * lookups * _row_bytes(ends, word), "resident_bytes": _table_bytes(ends, word)}
-    kernels = [
-        kernel.model_copy(update={"stage_with": forward, **(adds if name == "Embedding_bwd" else {})})
-        for name, (forward, kernel) in drawn.items()
-    ]
-    table = [
-        ("Logits", "Loss"),
-        ("Loss", "Logits_bwd"),
-        ("Logits_bwd", f"{final}_bwd"),
-        (f"Add_2{last}", f"{final}_bwd"),
-        (f"{final}_bwd", f"Add_2_bwd{last}"),
-        (f"Residual_In_bwd{first}", "Embedding_bwd"),
-        ("Loss", "Logits_bwd_weight_update", 1),
-        (final, "Logits_bwd_weight_update", 2),
-    ]
-    return kernels, table
+    trained = backward_of(forward, rules)
+    drawn = [kernel for kernel in trained.kernels[len(forward.kernels) :] if kernel.name not in gradients]
+    return drawn, list(trained.tensors[len(forward.tensors) :])
+
+
+_JOINTS = ("Residual_In", "Add_2")  # the first and the last kernel of the layers

@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph
 from dfopt.workloads.checks import check_batch
-from dfopt.workloads.dlrm_kernels import Sizes, draw, draw_dfmodel
+from dfopt.workloads.dlrm_kernels import Sizes, draw, draw_dfmodel, trained, trained_dfmodel
 
 __all__ = ["DlrmParameters", "Parameters", "Tables", "build", "parameter_count"]
 
@@ -243,10 +243,9 @@ def build(name: str = "dlrm", description: str = "", source: str = "", **paramet
         dcn_layers=p.dcn_layers,
         dcn_rank=p.dcn_rank,
         stream=p.stream,
-        trains=p.mode == "training",
     )
     kernels, tensors = draw_dfmodel(sizes) if p.encoding == "dfmodel" else draw(sizes)
-    return Graph(
+    graph = Graph(
         name=name,
         description=description,
         source=source,
@@ -256,3 +255,6 @@ def build(name: str = "dlrm", description: str = "", source: str = "", **paramet
         kernels=kernels,
         tensors=tensors,
     )
+    if p.mode == "forward":
+        return graph
+    return trained_dfmodel(graph) if p.encoding == "dfmodel" else trained(graph, sizes)

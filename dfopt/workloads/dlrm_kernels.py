@@ -10,9 +10,10 @@ from dataclasses import dataclass, field
 from itertools import pairwise
 from typing import Any, Literal
 
-from dfopt.documents.graph import Communication, Kernel, Phase, Tensor
+from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
+from dfopt.workloads.backward import Gradient, backward_of
 
-__all__ = ["Sizes", "draw", "draw_dfmodel"]
+__all__ = ["Sizes", "draw", "draw_dfmodel", "trained", "trained_dfmodel"]
 
 Drawn = tuple[tuple[Kernel, ...], tuple[Tensor, ...]]
 
@@ -36,7 +37,6 @@ class Sizes:
     dcn_layers: int
     dcn_rank: int
     stream: Literal["n", "none"]
-    trains: bool
 
     @property
     def pooled(self) -> int:
@@ -76,9 +76,7 @@ class _Sketch:
     tensors: list[Tensor] = field(default_factory=list)
 
     def draw(self, kernel: Kernel, *inputs: tuple[str | tuple[str, int], Literal[1, 2] | None]) -> str:
-        before = kernel.name.find("_bwd")
-        staged = {"stage_with": kernel.name[:before]} if before >= 0 else {}
-        self.kernels.append(kernel.model_copy(update=staged))
+        self.kernels.append(kernel)
         for source, operand in inputs:
             name, size = (source, None) if isinstance(source, str) else (source[0], self.of(source[1]))
             self.tensors.append(Tensor(src=name, dst=kernel.name, operand=operand, bytes=size))
@@ -88,48 +86,33 @@ class _Sketch:
         """Bytes of so many features of all samples."""
         return float(features * self.s.samples * self.s.word)
 
-    def _common(self, phase: Phase) -> dict[str, Any]:
-        # Left out, the streamed axis is n, and k (also the samples) in a weight update.
-        streamed = {} if self.s.stream == "n" else {"stream": "none"}
-        return {"phase": phase, **streamed}
+    @property
+    def streamed(self) -> dict[str, Any]:
+        """Left out, the streamed axis is n."""
+        return {} if self.s.stream == "n" else {"stream": "none"}
 
-    def pointwise(
-        self, name: str, m: int, *inputs: str | tuple[str, int], phase: Phase = "forward", flop: int = 1, **more: Any
-    ) -> str:
-        kernel = Kernel(
-            name=name, op="elementwise", m=m, n=self.s.samples, flop_per_element=flop, **self._common(phase), **more
-        )
+    def pointwise(self, name: str, m: int, *inputs: str | tuple[str, int], flop: int = 1, **more: Any) -> str:
+        sizes = {"m": m, "n": self.s.samples, "flop_per_element": flop}
+        kernel = Kernel(name=name, op="elementwise", **sizes, **self.streamed, **more)
         return self.draw(kernel, *((source, None) for source in inputs))
 
-    def linear(self, name: str, m: int, k: int, source: str | None, phase: Phase = "forward", **more: Any) -> str:
-        kernel = Kernel(name=name, op="gemm", m=m, k=k, n=self.s.samples, **self._common(phase), **more)
+    def linear(self, name: str, m: int, k: int, source: str | None, **more: Any) -> str:
+        kernel = Kernel(name=name, op="gemm", m=m, k=k, n=self.s.samples, **self.streamed, **more)
         return self.draw(kernel, *([(source, None)] if source else []))
 
-    def update(self, gemm: str, m: int, n: int, gradient: str | None, activation: str | None) -> str:
-        """Gradient of a weight: the output's gradient is operand 1, the forward input operand 2."""
-        kernel = Kernel(
-            name=f"{gemm}_bwd_weight_update", op="weight_update", m=m, k=self.s.samples, n=n, **self._common("update")
-        )
-        inputs: list[tuple[str | tuple[str, int], Literal[1, 2] | None]] = []
-        if gradient:
-            inputs.append((gradient, 1))
-        if activation:
-            inputs.append((activation, 2))
-        return self.draw(kernel, *inputs)
-
-    def products(self, name: str, m: int, k: int, n: int, first: str, second: str, phase: Phase = "forward") -> str:
+    def products(self, name: str, m: int, k: int, n: int, first: str, second: str) -> str:
         """A product of two activations within every sample."""
         # n is streamed, a feature axis, because a kernel has no way to say that its samples are.
-        kernel = Kernel(name=name, op="matmul", outer=self.s.samples, m=m, k=k, n=n, phase=phase)
+        kernel = Kernel(name=name, op="matmul", outer=self.s.samples, m=m, k=k, n=n)
         return self.draw(kernel, (first, 1), (second, 2))
 
 
 def draw(sizes: Sizes) -> Drawn:
-    """What the model computes, forward or with its backward pass.
+    """What the model computes forward.
 
     Examples
     --------
-    >>> mlps = {"bottom": (13, 16), "top": (22, 1), "dcn_layers": 1, "dcn_rank": 1, "stream": "n", "trains": False}
+    >>> mlps = {"bottom": (13, 16), "top": (22, 1), "dcn_layers": 1, "dcn_rank": 1, "stream": "n"}
     >>> tables = {"dim": 16, "tables": 3, "lookups": 6, "rows": 3000, "interaction": "dot"}
     >>> [kernel.name for kernel in draw(Sizes(samples=8, word=2, **tables, **mlps))[0]]
     ['Bottom_1', 'Bottom_1_Act', 'Lookup', 'Concat', 'Interaction', 'Interaction_Cat', 'Top_1', 'Top_1_Act']
@@ -146,22 +129,7 @@ def draw(sizes: Sizes) -> Drawn:
         resident_bytes=sizes.resident_bytes,
     )
     combined = _interaction(sketch, dense)
-    answer = _mlp(sketch, "Top", sizes.top, combined)
-    if sizes.trains:
-        # The derivative of the loss and of the last activation are one kernel, the prediction less the label.
-        gradient = _mlp_back(sketch, "Top", sizes.top, combined, answer)
-        to_dense, to_pooled = _interaction_back(sketch, str(gradient), dense)
-        sketch.pointwise(
-            "Lookup_bwd",
-            sizes.pooled,
-            to_pooled,
-            phase="backward",
-            flop=2 * sizes.adds,  # every row that was looked up takes a step: scaled gradient, added
-            distributed=True,
-            communications=(Communication(kind="all_to_all", bytes=sizes.pooled_bytes, over="all"),),
-            dram_bytes=2 * sizes.looked_up_bytes,  # rows are read and written
-        )
-        _mlp_back(sketch, "Bottom", sizes.bottom, None, to_dense)
+    _mlp(sketch, "Top", sizes.top, combined)
     return tuple(sketch.kernels), tuple(sketch.tensors)
 
 
@@ -172,25 +140,6 @@ def _mlp(sketch: _Sketch, part: str, widths: tuple[int, ...], source: str | None
             f"{part}_{number}_Act", width, sketch.linear(f"{part}_{number}", width, before, source)
         )
     return str(source)
-
-
-def _mlp_back(
-    sketch: _Sketch, part: str, widths: tuple[int, ...], first: str | None, gradient: str | tuple[str, int]
-) -> str | None:
-    """The way back through the MLP that reads ``first``; returns the gradient of that, if there is any."""
-    layers = list(enumerate(pairwise(widths), start=1))
-    back: str | None = None
-    for number, (before, width) in reversed(layers):
-        name = f"{part}_{number}"
-        own = f"{name}_Act"
-        inputs = (gradient,) if gradient == own else (gradient, own)
-        local = sketch.pointwise(f"{own}_bwd", width, *inputs, phase="backward")
-        activation = first if number == 1 else f"{part}_{number - 1}_Act"
-        sketch.update(name, before, width, local, activation)
-        if activation is None:  # the dense features themselves have no gradient
-            return None
-        back = gradient = sketch.linear(f"{name}_bwd", before, width, local, phase="backward")
-    return back
 
 
 def _interaction(sketch: _Sketch, dense: str) -> str:
@@ -216,47 +165,43 @@ def _interaction(sketch: _Sketch, dense: str) -> str:
     return joined
 
 
-def _interaction_back(
-    sketch: _Sketch, gradient: str, dense: str
-) -> tuple[str | tuple[str, int], str | tuple[str, int]]:
-    """Gradients of the bottom MLP's output and of the pooled rows."""
-    s = sketch.s
-    width, features = s.bottom[-1], s.tables + 1
-    if s.interaction == "none":
-        return gradient, sketch.pointwise("Join_bwd", s.pooled, gradient, phase="backward")
-    if s.interaction == "dot":
-        square = sketch.pointwise("Interaction_Cat_bwd", features * features, gradient, phase="backward")
+def trained(graph: Graph, sizes: Sizes) -> Graph:
+    """The model with its backward pass and updates.
+
+    The derivative of the loss and of the last activation are one kernel, the prediction less the label.
+    """
+    dense = f"Bottom_{len(sizes.bottom) - 1}_Act"
+    rules: dict[str, Gradient | tuple[Gradient, ...]] = {
+        kernel.name: Gradient(reads=(kernel.name,)) for kernel in graph.kernels if kernel.name.endswith("_Act")
+    }
+    # Every row that was looked up takes a step: scaled gradient, added.
+    rules["Lookup"] = Gradient(fields={"flop_per_element": 2 * sizes.adds})
+    sums: dict[str, tuple[str, str]] = {}
+    if sizes.interaction == "none":
+        rules["Join"] = (Gradient(of=("Lookup",), fields={"m": sizes.pooled}), Gradient(of=(dense,), drawn=False))
+    if sizes.interaction == "concat":
+        rules["Concat"] = Gradient(drawn=False)
+    if sizes.interaction == "dot":
+        square = {"outer": 1, "m": (sizes.tables + 1) ** 2, "n": sizes.samples}
         # Both operands of the product have a gradient, as if they were two matrices.
-        halves = [
-            sketch.products(f"Interaction_bwd{side}", s.dim, features, features, square, "Concat", phase="backward")
-            for side in (1, 2)
-        ]
-        # bytes: of the top MLP's gradient only the part of the bottom MLP's output is added here
-        gradient = sketch.pointwise("Concat_bwd", width + s.pooled, *halves, (gradient, width), phase="backward")
-    if s.interaction == "dcn":
-        gradient = _crossing_back(sketch, gradient)
-    return (gradient, width), (gradient, s.pooled)
-
-
-def _crossing_back(sketch: _Sketch, gradient: str) -> str:
-    """Gradient of what the cross layers start from."""
-    s = sketch.s
-    full = s.bottom[-1] + s.pooled
-    so_far: list[str] = []  # the part of x_0's gradient that comes from its product in every layer
-    for number in range(s.dcn_layers, 0, -1):
-        name = f"Cross_{number}"
-        so_far = [
-            sketch.pointwise(
-                f"{name}_bwd_start", full, gradient, f"{name}_U", *so_far, phase="backward", flop=1 + len(so_far)
+        rules["Interaction"] = (Gradient(), Gradient(turned=True))
+        # What the top MLP reads of the bottom one is a part of Concat, and so is its gradient.
+        rules["Interaction_Cat"] = (
+            Gradient(of=("Interaction",), fields=square),
+            Gradient(of=(dense,), drawn=False, to="Concat"),
+        )
+    if sizes.interaction == "dcn":
+        for number in range(1, sizes.dcn_layers + 1):
+            name, joined = f"Cross_{number}", "Concat" if number == 1 else f"Cross_{number - 1}"
+            # The part of x_0's gradient that comes from its product in every layer is summed from layer to layer.
+            so_far = {"flop_per_element": 1 if number == sizes.dcn_layers else 2}
+            rules[name] = (
+                Gradient(f"{name}_bwd_start", of=("Concat",), reads=(f"{name}_U",), adds=True, fields=so_far),
+                Gradient(of=(f"{name}_U",), reads=("Concat",), fields={"flop_per_element": 1}),
+                Gradient(of=(joined,), drawn=False),
             )
-        ]
-        local = sketch.pointwise(f"{name}_bwd", full, gradient, "Concat", phase="backward")
-        sketch.update(f"{name}_U", s.dcn_rank, full, local, f"{name}_V")
-        inner = sketch.linear(f"{name}_U_bwd", s.dcn_rank, full, local, phase="backward")
-        sketch.update(f"{name}_V", full, s.dcn_rank, inner, "Concat" if number == 1 else f"Cross_{number - 1}")
-        outer = sketch.linear(f"{name}_V_bwd", full, s.dcn_rank, inner, phase="backward")
-        gradient = sketch.pointwise(f"{name}_bwd_sum", full, gradient, outer, phase="backward")
-    return sketch.pointwise("Concat_bwd", full, gradient, *so_far, phase="backward")
+            sums[joined] = (f"{name}_bwd_sum", name)
+    return backward_of(graph, rules, sums=sums, updates="beside")
 
 
 def draw_dfmodel(sizes: Sizes) -> Drawn:
@@ -267,28 +212,25 @@ def draw_dfmodel(sizes: Sizes) -> Drawn:
 
     Examples
     --------
-    >>> mlps = {"bottom": (8, 8), "top": (8, 8, 8), "dcn_layers": 1, "dcn_rank": 1, "stream": "n", "trains": True}
+    >>> mlps = {"bottom": (8, 8), "top": (8, 8, 8), "dcn_layers": 1, "dcn_rank": 1, "stream": "n"}
     >>> tables = {"dim": 16, "tables": 3, "lookups": 6, "rows": 3000, "interaction": "none"}
     >>> kernels, tensors = draw_dfmodel(Sizes(samples=8, word=2, **tables, **mlps))
     >>> [kernel.name for kernel in kernels if kernel.communications], len(kernels), len(tensors)
-    (['MLP_1', 'MLP_1_bwd'], 9, 8)
+    (['MLP_1'], 3, 2)
     """
     sketch = _Sketch(sizes)
     width, bottom = sizes.bottom[0], len(sizes.bottom) - 1
     last = bottom + len(sizes.top) - 1
-    rows: dict[str, Any] = {
-        "dram_bytes": sizes.looked_up_bytes,
-        "communications": (Communication(kind="all_to_all", bytes=sizes.looked_up_bytes, over="all"),),
-    }
     for number in range(1, last + 1):
-        more = {**rows, "resident_bytes": sizes.resident_bytes} if number == bottom else {}
+        more: dict[str, Any] = {}
+        if number == bottom:
+            exchange = Communication(kind="all_to_all", bytes=sizes.looked_up_bytes, over="all")
+            more = {"communications": (exchange,), "dram_bytes": sizes.looked_up_bytes}
+            more["resident_bytes"] = sizes.resident_bytes
         sketch.linear(f"MLP_{number}", width, width, f"MLP_{number - 1}" if number > 1 else None, **more)
-    if sizes.trains:
-        for number in range(last, 0, -1):
-            after = f"MLP_{number + 1}_bwd" if number < last else None
-            more = rows if number == bottom else {}
-            sketch.linear(f"MLP_{number}_bwd", width, width, after, phase="backward", **more)
-        for number in range(last, 0, -1):
-            gradient = f"MLP_{number + 1}_bwd" if number < last else None
-            sketch.update(f"MLP_{number}", width, width, gradient, f"MLP_{number - 1}" if number > 1 else None)
     return tuple(sketch.kernels), tuple(sketch.tensors)
+
+
+def trained_dfmodel(graph: Graph) -> Graph:
+    """With the backward pass of DFModel's generator."""
+    return backward_of(graph, {"MLP_1": Gradient()})

@@ -1,7 +1,7 @@
-"""The shapes that kernels of a transformer layer come in, shared by its forward and its backward pass.
+"""The shapes that kernels of a transformer layer come in.
 
 Matrices are held with features along ``m`` and tokens along ``n``, see :mod:`dfopt.documents.graph`. A method
-here is a *shape* of kernel; the passes are tables that say which kernel has which shape.
+here is a *shape* of kernel; the workloads are tables that say which kernel has which shape.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Literal
 
-from dfopt.documents.graph import Kernel, Phase, Tensor
+from dfopt.documents.graph import Kernel, Tensor
 
 __all__ = ["Layer", "Wire", "wires"]
 
@@ -31,7 +31,7 @@ class Layer:
     Examples
     --------
     >>> layer = Layer(hidden=8, heads=2, head_dim=4, ffn=32, seq=16, microbatch=3)
-    >>> layer.tokens, layer.attention("MHA_GEMM_1", m=16, k=4, phase="forward").outer
+    >>> layer.tokens, layer.attention("MHA_GEMM_1", m=16, k=4).outer
     (48, 6)
     """
 
@@ -62,32 +62,25 @@ class Layer:
         """
         return self.heads * self.microbatch
 
-    def pointwise(self, name: str, m: int, *, phase: Phase = "forward", normalizes: bool = False) -> Kernel:
+    def pointwise(self, name: str, m: int, *, normalizes: bool = False) -> Kernel:
         """An elementwise kernel over ``m`` features of every token."""
-        return Kernel(name=name, op="elementwise", m=m, n=self.tokens, phase=phase, normalizes=normalizes)
+        return Kernel(name=name, op="elementwise", m=m, n=self.tokens, normalizes=normalizes)
 
-    def scores(self, name: str, *, phase: Phase = "forward", normalizes: bool = False) -> Kernel:
+    def scores(self, name: str, *, normalizes: bool = False) -> Kernel:
         """An elementwise kernel over the attention scores: keys along ``m``, queries along ``n``."""
-        return Kernel(
-            name=name, op="elementwise", outer=self.attentions, m=self.seq, n=self.seq,
-            phase=phase, normalizes=normalizes,
-        )  # fmt: skip
+        return Kernel(name=name, op="elementwise", outer=self.attentions, m=self.seq, n=self.seq, normalizes=normalizes)
 
-    def by_head(self, name: str, heads: int, *, phase: Phase = "forward") -> Kernel:
+    def by_head(self, name: str, heads: int) -> Kernel:
         """An elementwise kernel over ``heads`` heads of every token, which may be fewer than those of Q."""
-        return Kernel(name=name, op="elementwise", outer=heads, m=self.head_dim, n=self.tokens, phase=phase)
+        return Kernel(name=name, op="elementwise", outer=heads, m=self.head_dim, n=self.tokens)
 
-    def linear(self, name: str, m: int, k: int, *, outer: int = 1, phase: Phase = "forward") -> Kernel:
+    def linear(self, name: str, m: int, k: int, *, outer: int = 1) -> Kernel:
         """A weighted GEMM on every token; ``outer`` = heads if each head has a weight of its own."""
-        return Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens, phase=phase)
+        return Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens)
 
-    def attention(self, name: str, m: int, k: int, *, phase: Phase = "forward") -> Kernel:
+    def attention(self, name: str, m: int, k: int) -> Kernel:
         """A product of two activations within every head of every sample."""
-        return Kernel(name=name, op="matmul", outer=self.attentions, m=m, k=k, n=self.seq, phase=phase)
-
-    def update(self, name: str, m: int, n: int) -> Kernel:
-        """A weight gradient: ``m`` features of the forward input by ``n`` of the output's gradient."""
-        return Kernel(name=name, op="weight_update", m=m, k=self.tokens, n=n, phase="update")
+        return Kernel(name=name, op="matmul", outer=self.attentions, m=m, k=k, n=self.seq)
 
 
 def wires(table: Iterable[Wire]) -> tuple[Tensor, ...]:

@@ -15,7 +15,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.workloads.backward import GRADIENT_OUT, backward_pass
+from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.checks import check_batch, check_drawn
 from dfopt.workloads.layer import Layer, Wire, wires
 from dfopt.workloads.unroll import unroll
@@ -64,7 +64,7 @@ class TransformerParameters(Part):
         check_batch(self.batch, self.microbatch)
         check_drawn(self.drawn, self.layers)
         if self.mode == "training" and self.hidden % self.heads:
-            # The backward kernels of Q and K give every head an equal share of hidden, see backward.py.
+            # The backward kernels of Q and K give every head an equal share of hidden, see `_trained`.
             raise problem(
                 f"found {self.heads} heads for {self.hidden} hidden features, training needs a divisor",
                 "choose a hidden size that is a multiple of heads, or mode: forward",
@@ -123,6 +123,43 @@ def _forward_pass(layer: Layer) -> tuple[Kernel, ...]:
     )
 
 
+def _trained(graph: Graph, layer: Layer) -> Graph:
+    """The layer with its backward pass, as DFModel draws it.
+
+    Nothing elementwise reads a saved tensor, residual gradients are not added, and the gradient ends in front of
+    ``LayerNorm_1``, where ``V_bwd`` stands for the sum of all three.
+    """
+    level = graph.levels() | {"V": graph.levels()["MHA_GEMM_2"] - 0.5}  # DFModel lists V behind the product
+    # The heads' contributions to the gradient of the layer's input are sums over all heads. DFModel draws them as
+    # `heads` GEMMs that each produce an equal share of the hidden features from the gradients of all heads.
+    by_head = Gradient(fields={"outer": layer.heads, "m": layer.hidden // layer.heads})
+    pointwise = ("SOFTMAX", "DropOut_1", "DropOut_2", "LayerNorm_2", "GeLU", "DropOut_3")
+    trained = backward_of(
+        graph,
+        {
+            **dict.fromkeys(pointwise, Gradient(reads=())),
+            "Add_2": Gradient("Loss_bwd", of=("DropOut_3",)),
+            "Add_1": Gradient(drawn=False, of=("DropOut_2",)),
+            "MHA_GEMM_2": (Gradient(), Gradient(turned=False)),
+            "MHA_GEMM_1": (Gradient(), Gradient(turned=True)),
+            "Q": by_head,
+            "K": by_head,
+            "LayerNorm_1": Gradient(drawn=False),
+            "Add_Prev_Layer": Gradient(drawn=False),
+        },
+        order=sorted(level, key=lambda name: (-level[name], graph.index()[name])),
+    )
+    tensors = list(trained.tensors)
+    for src, dst in _LATER:
+        place = next(place for place, tensor in enumerate(tensors) if (tensor.src, tensor.dst) == (src, dst))
+        tensors[place : place + 2] = reversed(tensors[place : place + 2])
+    return trained.model_copy(update={"tensors": tuple(tensors)})
+
+
+# Tensors that DFModel lists one place later.
+_LATER = (("DropOut_1", "MHA_GEMM_2_bwd2"), ("MHA_GEMM_2_bwd2", "V_bwd"), ("K", "MHA_GEMM_1_bwd1"))
+
+
 def build(name: str = "transformer", description: str = "", source: str = "", **parameters: Any) -> Graph:
     """One transformer layer as a graph that stands for all of them.
 
@@ -151,11 +188,6 @@ def build(name: str = "transformer", description: str = "", source: str = "", **
     """
     p = TransformerParameters(**parameters)
     layer = Layer(p.hidden, p.heads, p.head_dim, p.ffn_features, p.seq, p.microbatch)
-    kernels, tensors = _forward_pass(layer), wires(_FORWARD)
-    carried: tuple[Tensor, ...] = (Tensor(src="Add_2", dst="Add_Prev_Layer"),)
-    if p.mode == "training":
-        more_kernels, more_tensors = backward_pass(layer)
-        kernels, tensors, carried = kernels + more_kernels, tensors + more_tensors, (*carried, GRADIENT_OUT)
     graph = Graph(
         name=name,
         description=description,
@@ -165,8 +197,10 @@ def build(name: str = "transformer", description: str = "", source: str = "", **
         microbatch=p.microbatch,
         batch=p.samples,
         tokens_per_sample=p.seq,
-        kernels=kernels,
-        tensors=tensors,
-        carried=carried,
+        kernels=_forward_pass(layer),
+        tensors=wires(_FORWARD),
+        carried=(Tensor(src="Add_2", dst="Add_Prev_Layer"),),
     )
+    if p.mode == "training":
+        graph = _trained(graph, layer)
     return graph if p.drawn == 1 else unroll(graph, p.drawn)
