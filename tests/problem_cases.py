@@ -18,7 +18,7 @@ from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, chip_of, part_of, price_blocks, stage_tables
 from dfopt.fusion.intrachip import IntraChipLimits, IntraChipMapping
 from dfopt.fusion.partitioning import keeps
-from dfopt.setting.stages import dram_left
+from dfopt.setting.ledger import dram_left
 from dfopt.setting.tables import shard
 
 EXACT = 1e-6
@@ -39,13 +39,13 @@ def stage_of(world: World) -> dict[str, int]:
 
 def tables_of(world: World, sharding: dict[str, Sharding]) -> StageTables:
     """The whole graph as one stage. Raises Infeasible when a kernel does not fit even alone."""
-    sharded = shard(world.graph, world.system, world.plan, world.assumptions, sharding)
+    sharded = shard(world.instance, sharding)
     return stage_tables(sharded, chip_of(world.system, world.assumptions))
 
 
 def limits_of(world: World, tables: StageTables, p_max: int) -> IntraChipLimits:
     graph, chosen = world.graph, world.assumptions
-    left = dram_left(graph, world.system, world.plan, chosen, {0: tables.sharded})
+    left = dram_left(world.instance, {0: tables.sharded})
     return IntraChipLimits(
         p_max=p_max,
         exactly=chosen.empty_partitions == "forbid",

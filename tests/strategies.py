@@ -24,6 +24,7 @@ from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 from dfopt.search.options import Options
+from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.plans import asked_plans
 
 T = TypeVar("T")
@@ -317,6 +318,10 @@ class World:
     system: System
     plan: Plan
     assumptions: Assumptions
+
+    @property
+    def instance(self) -> Instance:
+        return Setting(self.graph, self.system, self.assumptions).under(self.plan)
 
 
 @st.composite

@@ -41,6 +41,7 @@ def measure(case: Case) -> dict[str, Any]:
     from dfopt.judge import evaluate
     from dfopt.physics.pipeline import resolve
     from dfopt.search import optimize
+    from dfopt.setting.instance import Setting
     from dfopt.setting.tables import shard, with_tiles
     from dfopt.sharding import interchip
 
@@ -60,15 +61,16 @@ def measure(case: Case) -> dict[str, Any]:
 
     # the phases once more, one by one, under the sharding and tile count of the best plan
     assume, plan = resolve(chosen, system.chip.execution, system.chip.compute_utilization), result.plan
+    instance = Setting(graph, system, assume).under(plan)
     begin = time.perf_counter()
-    tables = interchip.build(graph, system, plan, assume, {})
+    tables = interchip.build(instance, {})
     row["tables"] = time.perf_counter() - begin
     sharding = {kernel.name: kernel.sharding for kernel in result.mapping.kernels}
     del tables
     begin = time.perf_counter()
-    sharded = shard(graph, system, plan, assume, sharding)
+    sharded = shard(instance, sharding)
     if sharded.tile_count != result.mapping.tile_count:
-        sharded = with_tiles(sharded, graph, system, plan, assume, sharding, result.mapping.tile_count)
+        sharded = with_tiles(sharded, instance, sharding, result.mapping.tile_count)
     stage = stage_tables(sharded, chip_of(system, assume))
     row["tables"] += time.perf_counter() - begin
     rule = assume.forward_backward if graph.trains else "shared"

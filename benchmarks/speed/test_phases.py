@@ -23,6 +23,7 @@ from dfopt.fusion.one_block import OneBlock
 from dfopt.judge import evaluate
 from dfopt.physics.pipeline import resolve
 from dfopt.search import optimize
+from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
 from dfopt.setting.tables import shard
 from dfopt.sharding import interchip
@@ -53,9 +54,10 @@ class Ready:
 
     def price(self) -> StageTables:
         """Sharding tables, the sharding, and the prices of the stage."""
-        tables = interchip.build(self.graph, self.system, self.plan, self.assumptions, {})
-        inter = interchip.optimize_interchip(self.graph, tables, self.assumptions)
-        sharded = shard(self.graph, self.system, self.plan, self.assumptions, inter.sharding)
+        instance = Setting(self.graph, self.system, self.assumptions).under(self.plan)
+        tables = interchip.build(instance, {})
+        inter = interchip.optimize_interchip(instance.setting, tables)
+        sharded = shard(instance, inter.sharding)
         return stage_tables(sharded, chip_of(self.system, self.assumptions))
 
     def search(self) -> ShortestPath:

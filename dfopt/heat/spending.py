@@ -17,7 +17,7 @@ from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_bytes
 from dfopt.physics.network import bytes_sent
 from dfopt.search.candidate import Prepared
-from dfopt.setting.stages import over_hops
+from dfopt.setting.hops import over_hops
 from dfopt.setting.tables import Floats, shard_communications
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
 
@@ -110,7 +110,7 @@ def spending(ready: Prepared) -> Spending:
         sent_k=_sent(ready, schemes),
         own=tuple(tuple(flow for flow in flows if flow.bytes > 0) for flows in own),
         fans=tuple(pair if pair[0].bytes > 0 else None for pair in fans),
-        hop_r=over_hops(graph, plan, assumptions, sharded, ready.stage_k, lambda held: held),
+        hop_r=over_hops(ready.instance, sharded, ready.stage_k, lambda held: held),
     )
 
 
@@ -123,7 +123,7 @@ def _sent(ready: Prepared, schemes: list[Sharding]) -> Floats:
 
     tp, dp = (math.prod(chips(dim) for dim in dims) for dims in (plan.shard_dims, plan.copy_dims))
     sent_k = np.array([kernel_bytes(kernel, plan, chips) for kernel in graph.kernels])
-    for k, kind, whole in shard_communications(graph, plan, assumptions, schemes):
+    for k, kind, whole in shard_communications(ready.instance, schemes):
         sent_k[k] += bytes_sent(kind, whole, tp)
     if assumptions.gradients == "dfmodel" and plan.copies > 1:
         for k, volume in enumerate(ready.sharded.gradient_k.tolist()):

@@ -20,6 +20,7 @@ from dfopt.heat.settle import HeatSettler, Settled, physical
 from dfopt.physics.pipeline import step_time
 from dfopt.search.candidate import prepare_mapping
 from dfopt.search.options import Options
+from dfopt.setting.instance import Setting
 
 _SAME = 1e-6
 _BINDS = 1e-4  # relative: a row that asks for nearly the whole period
@@ -57,7 +58,7 @@ class Study:
         self.began = time.perf_counter()
         self.stack = system.stack
         self.options = replace(options, progress=None)
-        self.ready = prepare_mapping(graph, system, mapping, self.options)
+        self.ready = prepare_mapping(Setting(graph, system, self.options.assumptions), mapping, self.options)
         self.settler = HeatSettler(self.ready, HeatModel(self.ready, self.stack), self.options)
         given = mapping.model_copy(update={"clocks": None, "pauses": None})
         self.known = self._judged(given)

@@ -9,10 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord
-from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.milp import Termination
 from dfopt.search.candidate import Prepared, prepare, with_starts
@@ -20,6 +18,7 @@ from dfopt.search.options import Options
 from dfopt.search.sharing import Memo
 from dfopt.search.solved import Solved, finish
 from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Setting
 
 
 class Search:
@@ -29,8 +28,8 @@ class Search:
     plan is given up only when it is slower than the last of them. ``found`` may start with those of another search.
     """
 
-    def __init__(self, graph: Graph, system: System, options: Options, found: Sequence[Solved] = ()) -> None:
-        self.graph, self.system, self.options = graph, system, options
+    def __init__(self, setting: Setting, options: Options, found: Sequence[Solved] = ()) -> None:
+        self.setting, self.options = setting, options
         self.records: list[PlanRecord] = []
         self.found = list(found)
         self.stopped = False  # by Ctrl-C
@@ -51,8 +50,8 @@ class Search:
 
     def run(self, legal: list[Plan]) -> None:
         """Go over the legal plans."""
-        self.bounds = PlanBounds(self.graph, self.system, self.options.assumptions)
-        bounds = {plan: self.bounds.seconds(plan) for plan in legal}
+        self.bounds = PlanBounds(self.setting)
+        bounds = {plan: self.bounds.seconds(self.setting.under(plan)) for plan in legal}
         ready: list[tuple[float, float, str, Prepared]] = []
         # steps that are reached, or that some start reaches; the last of the best ones is what others must beat
         reached = [one.score.step_time_s for one in self.found]
@@ -108,8 +107,9 @@ class Search:
 
     def _variants(self, plan: Plan, bound: float) -> Iterator[Prepared]:
         try:
-            self.bounds.check_dram(plan)
-            for variant in prepare(self.graph, self.system, plan, self.options, self.memo):
+            instance = self.setting.under(plan)
+            self.bounds.check_dram(instance)
+            for variant in prepare(instance, self.options, self.memo):
                 if variant.record.termination == Termination.INTERRUPTED_WITH_SOLUTION.value:
                     self._stop()
                 yield variant

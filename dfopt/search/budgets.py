@@ -26,6 +26,7 @@ from dfopt.milp import Termination, check_solver, solve, unanswered
 from dfopt.search.candidate import Prepared, Stage, prepare_mapping
 from dfopt.search.options import Options
 from dfopt.search.solved import mapping_of
+from dfopt.setting.instance import Setting
 
 __all__ = ["Block", "Budget", "Within", "optimize_within"]
 
@@ -215,7 +216,7 @@ def optimize_within(
 def _again(result: Result, gap: float, deadline: float, solver: str, seed: int) -> Prepared:
     """The plan of a result, priced as its mapping has it."""
     options = Options.for_result(result, gap, deadline, solver, seed)
-    return prepare_mapping(result.graph, result.system, result.mapping, options)
+    return prepare_mapping(Setting(result.graph, result.system, result.assumptions), result.mapping, options)
 
 
 def _stage(ready: Prepared, number: int) -> Stage:

@@ -22,16 +22,11 @@ from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.milp import Termination
 from dfopt.physics.pipeline import step_time, with_point_to_point
 from dfopt.search.options import Options, record_of, reporter
-from dfopt.search.sharing import ChipWork, Memo, StageWork, remember_start, work_key
-from dfopt.setting.stages import (
-    PipelineStage,
-    dram_left,
-    gradient_seconds,
-    hop_seconds,
-    mapped_stages,
-    per_step_hops,
-    pipeline_stages,
-)
+from dfopt.search.sharing import ChipWork, Memo, StageWork, remember_start
+from dfopt.setting.hops import gradient_seconds, hop_seconds, per_step_hops
+from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.ledger import dram_left
+from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import ShardedGraph, shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
 
@@ -57,20 +52,41 @@ class Stage:
 class Prepared:
     """A plan with its sharding and stages: these priced, with a bound and a feasible start."""
 
-    graph: Graph
-    system: System
-    plan: Plan
-    assumptions: Assumptions
+    instance: Instance
     sharding: dict[str, Sharding]
     sharded: ShardedGraph
     stage_k: Ints
     stages: tuple[Stage, ...]
-    pipeline: tuple[PipelineStage, ...]
     hops: tuple[float, ...]
     per_step_s: float
     gradients_s: float
     record: SolveRecord
     tile_choice: bool
+
+    @property
+    def graph(self) -> Graph:
+        """The workload."""
+        return self.instance.graph
+
+    @property
+    def system(self) -> System:
+        """The machine."""
+        return self.instance.system
+
+    @property
+    def plan(self) -> Plan:
+        """Degrees of parallelism and their dims."""
+        return self.instance.plan
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """The conventions, resolved."""
+        return self.instance.assumptions
+
+    @property
+    def pipeline(self) -> tuple[PipelineStage, ...]:
+        """The distinct pipeline stages."""
+        return self.instance.pipeline
 
     @property
     def tile_count(self) -> int | None:
@@ -133,7 +149,7 @@ class Prepared:
         return min(found)
 
 
-def prepare(graph: Graph, system: System, plan: Plan, options: Options, memo: Memo | None = None) -> Iterator[Prepared]:
+def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> Iterator[Prepared]:
     """Choose sharding and stages of a plan, then price its stages for every tile count worth trying.
 
     Parameters
@@ -151,36 +167,32 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options, memo: Me
     Infeasible
         If a kernel, or what must stay in DRAM, does not fit the chip under any tile count.
     """
-    assumptions = options.assumptions
-    work = _chip_work(graph, system, plan, options, {} if memo is None else memo)
+    graph, plan = instance.graph, instance.plan
+    work = _chip_work(instance, options, {} if memo is None else memo)
     sharded = work.sharded
     stage_k = np.array([work.stage[name] for name in sharded.names], dtype=np.int64)
     if graph.has_pieces:
         stage_k = np.array([graph.piece_of(kernel) for kernel in graph.kernels], dtype=np.int64)
-    hops = tuple(hop_seconds(graph, system, plan, assumptions, sharded, stage_k).tolist())
-    per_step_s = per_step_hops(graph, system, plan, assumptions)
-    gradients_s = gradient_seconds(graph, system, plan, assumptions, sharded, stage_k)
+    hops = tuple(hop_seconds(instance, sharded, stage_k).tolist())
+    per_step_s = per_step_hops(instance)
+    gradients_s = gradient_seconds(instance, sharded, stage_k)
     refusals: list[Infeasible] = []
-    counts = tile_counts(graph, assumptions)
+    counts = tile_counts(graph, instance.assumptions)
     for tiles in counts:
         if tiles not in work.tiled:
-            work.tiled[tiles] = with_tiles(sharded, graph, system, plan, assumptions, work.sharding, tiles)
+            work.tiled[tiles] = with_tiles(sharded, instance.shared, work.sharding, tiles)
         tiled = work.tiled[tiles]
         try:
-            stages = tuple(_stages(graph, system, plan, options, tiled, stage_k, work))
+            stages = tuple(_stages(instance, options, tiled, stage_k, work))
         except Infeasible as error:
             refusals.append(error)
             continue
         yield Prepared(
-            graph=graph,
-            system=system,
-            plan=plan,
-            assumptions=assumptions,
+            instance=instance,
             sharding=work.sharding,
             sharded=tiled,
             stage_k=stage_k,
             stages=stages,
-            pipeline=pipeline_stages(graph, plan),
             hops=hops,
             per_step_s=per_step_s,
             gradients_s=gradients_s,
@@ -191,16 +203,14 @@ def prepare(graph: Graph, system: System, plan: Plan, options: Options, memo: Me
         raise refusals[0]
 
 
-def _chip_work(graph: Graph, system: System, plan: Plan, options: Options, memo: Memo) -> ChipWork:
+def _chip_work(instance: Instance, options: Options, memo: Memo) -> ChipWork:
     """The sharding of a plan, and the kernels that it gives a chip."""
-    assumptions = options.assumptions
-    key = work_key(graph, plan, assumptions)
-    if key not in memo:
-        tables = interchip.build(graph, system, plan, assumptions, options.pin_sharding)
+    plan, shared = instance.plan, instance.shared
+    if shared.plan not in memo:
+        tables = interchip.build(shared, options.pin_sharding)
         inter = interchip.optimize_interchip(
-            graph,
+            instance.setting,
             tables,
-            assumptions,
             gap=options.gap,
             time_limit=options.left() / 2,  # a hard sharding must leave time for the fusion
             solver=options.solver,
@@ -208,12 +218,12 @@ def _chip_work(graph: Graph, system: System, plan: Plan, options: Options, memo:
         )
         low = inter.objective * (1 - min(inter.solution.gap, 1.0))  # a solver may stop without any bound
         record = record_of("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit)
-        sharded = shard(graph, system, plan, assumptions, inter.sharding)
-        memo[key] = ChipWork(plan, inter.sharding, inter.stage, record, sharded, {sharded.tile_count: sharded})
-    return memo[key]
+        sharded = shard(shared, inter.sharding)
+        memo[shared.plan] = ChipWork(plan, inter.sharding, inter.stage, record, sharded, {sharded.tile_count: sharded})
+    return memo[shared.plan]
 
 
-def prepare_mapping(graph: Graph, system: System, mapping: Mapping, options: Options) -> Prepared:
+def prepare_mapping(setting: Setting, mapping: Mapping, options: Options) -> Prepared:
     """Price the stages of a mapping as it is, without choosing sharding and stages again: others may be as good.
 
     Raises
@@ -223,7 +233,7 @@ def prepare_mapping(graph: Graph, system: System, mapping: Mapping, options: Opt
     Infeasible
         If a kernel, or what must stay in DRAM, does not fit the chip.
     """
-    plan, assumptions = mapping.plan, options.assumptions
+    instance = setting.under(mapping.plan)
     sharding = {kernel.name: kernel.sharding for kernel in mapping.kernels}
     stage = {kernel.name: kernel.stage for kernel in mapping.kernels}
     record = SolveRecord(
@@ -236,9 +246,9 @@ def prepare_mapping(graph: Graph, system: System, mapping: Mapping, options: Opt
         seconds=0.0,
         note="as the mapping has it",
     )
-    sharded = shard(graph, system, plan, assumptions, sharding)
-    work = ChipWork(plan, sharding, stage, record, sharded, {sharded.tile_count: sharded})
-    found = list(prepare(graph, system, plan, options, {work_key(graph, plan, assumptions): work}))
+    sharded = shard(instance.shared, sharding)
+    work = ChipWork(mapping.plan, sharding, stage, record, sharded, {sharded.tile_count: sharded})
+    found = list(prepare(instance, options, {instance.shared.plan: work}))
     for ready in found:
         if ready.sharded.tile_count == mapping.tile_count:
             return ready
@@ -256,17 +266,15 @@ def _again(work: ChipWork) -> SolveRecord:
 
 
 def _stages(
-    graph: Graph,
-    system: System,
-    plan: Plan,
+    instance: Instance,
     options: Options,
     sharded: ShardedGraph,
     stage_k: Ints,
     work: ChipWork,
 ) -> Iterator[Stage]:
     """Price every stage of the mapping."""
-    chip = chip_of(system, options.assumptions)
-    count = mapped_stages(graph, plan)
+    graph, count = instance.graph, instance.mapped_stages
+    chip = chip_of(instance.system, instance.assumptions)
     members_of = [np.flatnonzero(stage_k == number).astype(np.int64) for number in range(count)]
     used = [number for number in range(count) if len(members_of[number])]
     for number in used:
@@ -277,9 +285,7 @@ def _stages(
                 work.lattices[number] = _lattice(graph, tables, options)
             work.stages[key] = StageWork(tables, work.lattices[number])
     parts = {number: work.stages[sharded.tile_count, number] for number in used}
-    left = dram_left(
-        graph, system, plan, options.assumptions, {number: part.tables.sharded for number, part in parts.items()}
-    )
+    left = dram_left(instance, {number: part.tables.sharded for number, part in parts.items()})
     for number, members in enumerate(members_of):
         if number not in parts:
             yield Stage(members, None, None, None, None, 0.0, 0.0, None)

@@ -15,6 +15,7 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.milp import Model, write_model
 from dfopt.search.candidate import Prepared, Stage, default_p_max, prepare, with_starts
 from dfopt.search.options import Options
+from dfopt.setting.instance import Setting
 from dfopt.sharding import interchip
 
 _NEAR = 1.1  # blocks of mappings up to 10 % slower than the start are in the model; more would only make it large
@@ -88,9 +89,10 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
         progress=None,
         seed=0,
     )
-    tables = interchip.build(result.graph, result.system, result.plan, result.assumptions, asked.pin_sharding)
+    instance = Setting(result.graph, result.system, result.assumptions).under(result.plan)
+    tables = interchip.build(instance.shared, asked.pin_sharding)
     yield "interchip", interchip.formulate(tables, result.assumptions)
-    for ready in prepare(result.graph, result.system, result.plan, options):
+    for ready in prepare(instance, options):
         if ready.sharded.tile_count == result.mapping.tile_count:
             yield from _fusions(with_starts(ready))
             return

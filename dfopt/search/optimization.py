@@ -23,6 +23,7 @@ from dfopt.search.options import Formulation, Heat, Options, Progress
 from dfopt.search.sensitivity import sensitivities
 from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
+from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.technology.stack_models import power_of
 
@@ -174,7 +175,7 @@ def optimize(
         except PlanError as error:
             refused.append(error)
             continue
-        search = Search(one, system, options, found)
+        search = Search(Setting(one, system, resolved), options, found)
         search.records += [PlanRecord(plan=r.plan, status="infeasible", bound_s=None, note=r.reason) for r in rejected]
         search.run(legal)
         found, options = search.found, search.options

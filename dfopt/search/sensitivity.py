@@ -12,6 +12,7 @@ from dfopt.judge import evaluate
 from dfopt.search.branching import Search
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
+from dfopt.setting.instance import Setting
 
 
 def sensitivities(graph: Graph, system: System, best: Solved, options: Options) -> tuple[Sensitivity, ...]:
@@ -27,7 +28,7 @@ def sensitivities(graph: Graph, system: System, best: Solved, options: Options) 
             pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.shards > 1 else {},
             progress=None,
         )
-        search = Search(graph, changed, budget)
+        search = Search(Setting(graph, changed, options.assumptions), budget)
         search.run([best.plan])
         if search.best is None:
             continue

@@ -1,20 +1,13 @@
-"""What one chip does, shared by all plans that give it the same work.
-
-Under a folded graph the pipeline and data-parallel degrees change how often a layer runs, what a stage holds in
-DRAM and what it sends to its neighbours, but not the layer itself, nor what runs before the first layer or after the
-last. Its sharding, prices, start and fusion are worked out once for all plans with the same tensor-parallel dims.
-"""
+"""What one chip does, worked out once for all plans that give it the same work."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import SolveRecord
@@ -45,7 +38,7 @@ class StageWork:
 
 @dataclass
 class ChipWork:
-    """Sharding and stages of all plans with one :func:`work_key`."""
+    """Sharding and stages of all plans with one :attr:`Instance.shared` plan."""
 
     plan: Plan  # the first of them
     sharding: dict[str, Sharding]
@@ -57,20 +50,8 @@ class ChipWork:
     lattices: dict[int, Lattice | None] = field(default_factory=dict)  # no price changes them
 
 
-Memo = dict[Hashable, ChipWork]
-
-
-def work_key(graph: Graph, plan: Plan, assumptions: Assumptions) -> Hashable:
-    """Equal for plans that give a chip the same kernels at the same prices."""
-    if graph.repeat == 1 and plan.stages > 1:
-        return plan
-    groups = {one.over for kernel in graph.kernels for one in kernel.communications}
-    of_copies: Hashable = ()
-    if assumptions.gradients == "dfmodel" and graph.trains:  # its all-reduce is part of every microbatch
-        of_copies = (plan.copies, plan.copy_dims, plan.microbatches)
-    elif groups & {"dp", "all"}:
-        of_copies = (plan.copies, plan.copy_dims)
-    return plan.shards, plan.shard_dims, of_copies
+Memo = dict[Plan, ChipWork]
+"""What is known so far, by the part of a plan that it depends on (:attr:`Instance.shared`)."""
 
 
 def remember_start(work: StageWork, limits: IntraChipLimits) -> None:

@@ -24,8 +24,9 @@ from dfopt.judge import evaluate
 from dfopt.search.assembling import matrices, proven_gap
 from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
 from dfopt.search.options import Options
-from dfopt.search.sharing import Memo, StageWork, work_key
+from dfopt.search.sharing import Memo, StageWork
 from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 
 _SAME = 1e-9  # relative: the judge repeats itself to the last digits
@@ -185,7 +186,7 @@ def _bound(result: Result, step_s: float, deadline: float) -> tuple[float, str]:
             legal, _ = asked_plans(graph, result.system, asked, result.assumptions)
         except PlanError:  # a microbatch that no plan can use
             continue
-        bounds, memo = PlanBounds(graph, result.system, result.assumptions), Memo()
+        bounds, memo = PlanBounds(Setting(graph, result.system, result.assumptions)), Memo()
         for plan in legal:
             low, reason = _plan_low(result, plan, bounds, memo, options, step_s)
             if low < best:
@@ -197,15 +198,16 @@ def _plan_low(
     result: Result, plan: Plan, bounds: PlanBounds, memo: Memo, options: Options, step_s: float
 ) -> tuple[float, str]:
     """Lower bound on the step time of one plan, at least the claimed time if the plan cannot beat it."""
-    first = bounds.seconds(plan)
+    instance = bounds.setting.under(plan)
+    first = bounds.seconds(instance)
     if first >= step_s:
         return first, ""
     if time.perf_counter() > options.deadline:
         return first, "no time left"
     best, why = step_s, ""
     try:
-        bounds.check_dram(plan)
-        for variant in prepare(bounds.graph, result.system, plan, options, memo):
+        bounds.check_dram(instance)
+        for variant in prepare(instance, options, memo):
             low, reason = _variant_low(result, variant, options, step_s)
             if max(low, first) < best:
                 best, why = max(low, first), reason
@@ -216,15 +218,13 @@ def _plan_low(
 
 def _solves(result: Result, variant: Prepared, stage: int) -> list[SolveRecord]:
     """Fusions of the file that say something about this one: of all plans that give a chip the same work."""
-    key = work_key(variant.graph, variant.plan, variant.assumptions)
+    setting, key = variant.instance.setting, variant.instance.shared.plan
     return [
         solve
         for record in result.plans
         if record.tile_count == variant.tile_count
         for solve in record.solves
-        if solve.problem == "intrachip"
-        and solve.stage == stage
-        and work_key(variant.graph, record.plan, variant.assumptions) == key
+        if solve.problem == "intrachip" and solve.stage == stage and setting.under(record.plan).shared.plan == key
     ]
 
 

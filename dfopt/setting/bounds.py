@@ -6,19 +6,17 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import PIECES, Graph, Kernel
+from dfopt.documents.graph import PIECES, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.memory import DramUse, dram_shortage, dram_use
-from dfopt.physics.network import communication_seconds
 from dfopt.physics.pipeline import partition_time, step_time
-from dfopt.setting.stages import PipelineStage, pipeline_stages
-from dfopt.setting.tables import Floats, compute_seconds, own_communication_seconds
+from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.stages import PipelineStage
+from dfopt.setting.tables import Floats, compute_seconds
 
 
 @dataclass(frozen=True)
@@ -44,14 +42,12 @@ class PlanBounds:
 
     Parameters
     ----------
-    graph, system : Graph, System
+    setting : Setting
         What runs where.
-    assumptions : Assumptions
-        Resolved: no ``auto`` left.
     """
 
-    def __init__(self, graph: Graph, system: System, assumptions: Assumptions) -> None:
-        self.graph, self.system, self.assumptions = graph, system, assumptions
+    def __init__(self, setting: Setting) -> None:
+        self.setting, graph = setting, setting.graph
         self._least: dict[int, tuple[_Least, ...]] = {}
         pieces = len(PIECES) if graph.has_pieces else 1
         self._pieces = [[k for k in graph.kernels if graph.piece_of(k) == piece] for piece in range(pieces)]
@@ -60,26 +56,25 @@ class PlanBounds:
         # the GEMMs of the backward pass read the forward weights again: the same parameters
         self._only_forward = graph.trains and any(k.op == "gemm" and k.phase == "forward" for k in graph.kernels)
 
-    def seconds(self, plan: Plan) -> float:
+    def seconds(self, instance: Instance) -> float:
         """Seconds per step that no mapping under a plan beats."""
-        pieces, drawn = self._of_degree(plan.shards), self._drawn_stages(plan)
-        own_k: Floats = np.zeros(len(self._piece_k))
-        if self._talks:
-            own_k = own_communication_seconds(self.graph, self.system, plan, self.assumptions)
+        plan, assumptions = instance.plan, instance.assumptions
+        pieces, drawn = self._of_degree(plan.shards), self._drawn_stages(instance)
+        own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._piece_k))
         network = np.bincount(self._piece_k, own_k, len(pieces))
         once = [
-            partition_time(least.compute_s, least.memory_s, float(talk), self.assumptions.overlap) / drawn
+            partition_time(least.compute_s, least.memory_s, float(talk), assumptions.overlap) / drawn
             for least, talk in zip(pieces, network, strict=True)
         ]
         gradients = [0.0] * len(pieces)
-        if plan.copies > 1 and self.assumptions.gradients == "exact":
-            gradients = [self._reduced(least.gradient_bytes / drawn, plan) for least in pieces]
+        if plan.copies > 1 and assumptions.gradients == "exact":
+            gradients = [_reduced(least.gradient_bytes / drawn, instance) for least in pieces]
         if drawn > 1:  # kernels drawn once are not spread evenly: some stage runs the longest of them whole
             once = [max(average, self._longest(least, own_k)) for average, least in zip(once, pieces, strict=True)]
-        stages = self._stages(plan)
+        stages = self._stages(instance)
         return step_time(
             plan,
-            self.assumptions,
+            assumptions,
             max(sum(times * once[piece] for piece, times in stage.runs) for stage in stages),
             gradient_reduction_s=max(sum(times * gradients[piece] for piece, times in stage.runs) for stage in stages),
         ).total
@@ -87,15 +82,9 @@ class PlanBounds:
     def _longest(self, least: _Least, own_k: Floats) -> float:
         """Seconds of the kernel that takes longest with the whole chip to itself."""
         terms = zip(least.compute_k.tolist(), least.memory_k.tolist(), own_k.tolist(), strict=True)
-        return max(partition_time(*times, self.assumptions.overlap) for times in terms)
+        return max(partition_time(*times, self.setting.assumptions.overlap) for times in terms)
 
-    def _reduced(self, volume: float, plan: Plan) -> float:
-        """Seconds of the all-reduce of some gradients."""
-        if volume == 0:
-            return 0.0
-        return communication_seconds(Collective.ALL_REDUCE, volume, plan.copy_dims, self.system, self.assumptions)
-
-    def check_dram(self, plan: Plan) -> None:
+    def check_dram(self, instance: Instance) -> None:
         """Refuse a plan whose stages hold more than the DRAM even when every weight is split as far as can be.
 
         Raises
@@ -103,27 +92,27 @@ class PlanBounds:
         Infeasible
             With what a chip would have to hold, before anything is solved.
         """
-        capacity = self.system.chip.dram.capacity
+        graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
+        capacity = instance.system.chip.dram.capacity
         if capacity is None:
             return
-        pieces, drawn = self._of_degree(plan.shards), self._drawn_stages(plan)
-        for stage in self._stages(plan):
+        pieces, drawn = self._of_degree(plan.shards), self._drawn_stages(instance)
+        for stage in self._stages(instance):
             use = DramUse(0.0, 0.0, 0.0, 0.0, 0.0)
             for piece, times in stage.runs:
                 weights, tables = pieces[piece].weight_bytes / drawn, pieces[piece].resident_bytes / drawn
-                use += dram_use(self.graph, plan, self.assumptions, weights, 0.0, times, tables)
+                use += dram_use(graph, plan, assumptions, weights, 0.0, times, tables)
             if use.fixed > capacity:
-                name = stage.name if self.graph.has_pieces else "the heaviest stage"
+                name = stage.name if graph.has_pieces else "the heaviest stage"
                 raise Infeasible(dram_shortage(use, capacity, name))
 
-    def _stages(self, plan: Plan) -> tuple[PipelineStage, ...]:
+    def _stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages; of kernels drawn once the heaviest, with its average share of all of them."""
-        stages = pipeline_stages(self.graph, plan)
-        return stages[:1] if self.graph.repeat == 1 else stages
+        return instance.pipeline[:1] if instance.graph.repeat == 1 else instance.pipeline
 
-    def _drawn_stages(self, plan: Plan) -> int:
+    def _drawn_stages(self, instance: Instance) -> int:
         """Stages that kernels drawn once are spread over: the heaviest has at least the average."""
-        return plan.stages if self.graph.repeat == 1 else 1
+        return instance.plan.stages if instance.graph.repeat == 1 else 1
 
     def _of_degree(self, shards: int) -> tuple[_Least, ...]:
         if shards not in self._least:
@@ -131,8 +120,8 @@ class PlanBounds:
         return self._least[shards]
 
     def _worked_out(self, shards: int, kernels: list[Kernel]) -> _Least:
-        assumptions, system = self.assumptions, self.system
-        rules, word = assumptions.sharding_rules, self.graph.word_bytes
+        assumptions, system = self.setting.assumptions, self.setting.system
+        rules, word = assumptions.sharding_rules, self.setting.graph.word_bytes
         held = gradient = 0.0
         compute, traffic = [], []
         for kernel in kernels:
@@ -140,14 +129,12 @@ class PlanBounds:
             if assumptions.compute_model == "cycle":
                 compute.append(min(_least_cycles_s(kernel, z, shards, system, rules) for z in schemes))
             else:
-                seconds = compute_seconds([kernel] * len(schemes), schemes, shards, system, assumptions)
+                seconds = compute_seconds(self.setting, [kernel] * len(schemes), schemes, shards)
                 compute.append(float(seconds.min()))
-            weight = (
-                ops.weight_elements(kernel) * word * min(ops.weight_share(kernel, z, shards, rules) for z in schemes)
-            )
-            update = (
-                ops.gradient_elements(kernel) * word * min(ops.output_share(kernel, z, shards, rules) for z in schemes)
-            )
+            held_share = min(ops.weight_share(kernel, z, shards, rules) for z in schemes)
+            made_share = min(ops.output_share(kernel, z, shards, rules) for z in schemes)
+            weight = ops.weight_elements(kernel) * word * held_share
+            update = ops.gradient_elements(kernel) * word * made_share
             moved = kernel.dram_bytes_per_chip + kernel.dram_bytes / shards
             moved += weight if assumptions.weights_from_dram else 0.0
             traffic.append(moved + (2.0 * update if assumptions.gradients == "exact" else 0.0))
@@ -159,9 +146,9 @@ class PlanBounds:
         return _Least(*whole, held, gradient, resident, compute_k, memory_k)
 
 
-def plan_bound(graph: Graph, system: System, plan: Plan, assumptions: Assumptions) -> float:
-    """Seconds per step that no mapping under a plan beats, see :class:`PlanBounds`."""
-    return PlanBounds(graph, system, assumptions).seconds(plan)
+def _reduced(volume: float, instance: Instance) -> float:
+    """Seconds of the all-reduce of some gradients."""
+    return instance.communication_s(Collective.ALL_REDUCE, volume, instance.plan.copy_dims) if volume else 0.0
 
 
 def _least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, system: System, rules: ops.Rules) -> float:

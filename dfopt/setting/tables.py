@@ -15,14 +15,12 @@ from numpy.typing import NDArray
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.plan import Plan
-from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
 from dfopt.physics.collectives import Collective
-from dfopt.physics.communications import kernel_seconds
 from dfopt.physics.efficiency import efficiency_share
-from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
+from dfopt.physics.network import amortized_gradient_seconds
+from dfopt.setting.instance import Instance, Setting
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -114,23 +112,22 @@ def tile_counts(graph: Graph, assumptions: Assumptions) -> list[int]:
     return sorted({int(count) for count in -(-rows // sizes)}, reverse=True)
 
 
-def compute_seconds(
-    kernels: Sequence[Kernel], schemes: Sequence[Sharding], degree: int, system: System, assumptions: Assumptions
-) -> Floats:
+def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequence[Sharding], degree: int) -> Floats:
     """Seconds of each kernel's largest shard on the whole chip, at the share of peak that it sustains.
 
     Under the cycle model there is no such share: that is the time with every unit of every tile busy.
 
     Parameters
     ----------
+    setting : Setting
+        The chip, and the compute model.
     kernels, schemes : sequences of equal length
         Pairs of a kernel and one of its shardings.
     degree : int
         Tensor-parallel chips.
-    system, assumptions : System, Assumptions
-        The chip, and the compute model; resolved.
     """
-    chip, rules = system.chip, assumptions.sharding_rules
+    chip, assumptions = setting.system.chip, setting.assumptions
+    rules = assumptions.sharding_rules
     pairs = list(zip(kernels, schemes, strict=True))
     flop = np.array([ops.flop(k) * ops.split_share(k, z, degree, rules) for k, z in pairs])
     if assumptions.compute_model != "efficiency":
@@ -141,21 +138,13 @@ def compute_seconds(
     return flop / (chip.peak_flops * efficiency_share(chip.efficiency, simd, flop, extents))
 
 
-def shard(
-    graph: Graph,
-    system: System,
-    plan: Plan,
-    assumptions: Assumptions,
-    sharding: dict[str, Sharding],
-) -> ShardedGraph:
+def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     """Price one layer under chosen shardings, in the first of :func:`tile_counts` tiles.
 
     Parameters
     ----------
-    graph, system, plan : Graph, System, Plan
+    instance : Instance
         What runs where.
-    assumptions : Assumptions
-        Resolved: no ``auto`` left.
     sharding : dict
         Kernel name -> scheme.
 
@@ -164,8 +153,9 @@ def shard(
     ShardedGraph
         Arrays in SI units, per chip.
     """
+    graph, assumptions = instance.graph, instance.assumptions
     kernels, index = graph.kernels, graph.index()
-    rules, degree, word = assumptions.sharding_rules, plan.shards, graph.word_bytes
+    rules, degree, word = assumptions.sharding_rules, instance.plan.shards, graph.word_bytes
     schemes = [sharding[kernel.name] for kernel in kernels]
     exact_gradients = assumptions.gradients == "exact"
 
@@ -203,12 +193,12 @@ def shard(
     untiled = ShardedGraph(
         names=tuple(k.name for k in kernels),
         forward_k=forward_k,
-        compute_k=compute_seconds(kernels, schemes, degree, system, assumptions),
+        compute_k=compute_seconds(instance.setting, kernels, schemes, degree),
         stationary_k=weight_k + (gradient_k if exact_gradients else 0.0),
         weight_k=weight_k,
         mem_k=mem_k,
         fixed_buffer_k=np.zeros(len(kernels)),
-        net_k=_network_seconds(graph, system, plan, assumptions, schemes, gradient_k),
+        net_k=_network_seconds(instance, schemes, gradient_k),
         src_t=src_t,
         dst_t=dst_t,
         b_t=b_t,
@@ -222,22 +212,15 @@ def shard(
         gradient_k=gradient_k,
         carried_in_k=carried_in_k,
     )
-    return with_tiles(untiled, graph, system, plan, assumptions, sharding, tile_counts(graph, assumptions)[0])
+    return with_tiles(untiled, instance, sharding, tile_counts(graph, assumptions)[0])
 
 
-def with_tiles(
-    sharded: ShardedGraph,
-    graph: Graph,
-    system: System,
-    plan: Plan,
-    assumptions: Assumptions,
-    sharding: dict[str, Sharding],
-    tiles: int,
-) -> ShardedGraph:
+def with_tiles(sharded: ShardedGraph, instance: Instance, sharding: dict[str, Sharding], tiles: int) -> ShardedGraph:
     """The same layer with its streamed axis cut into another number of tiles.
 
     Only buffers and menus of compute tiles depend on it: nothing else is priced again.
     """
+    graph, assumptions = instance.graph, instance.assumptions
     index = graph.index()
     tile_k = np.array([ops.tile_share(k, tiles) for k in graph.kernels])
     fixed_buffer_k = np.zeros(len(graph.kernels))
@@ -253,35 +236,22 @@ def with_tiles(
         sharded,
         fixed_buffer_k=fixed_buffer_k,
         tile_t=sharded.b_t * tile_k[sharded.src_t] if len(sharded.b_t) else sharded.b_t,
-        menus=_menus(graph, system, plan, schemes, tiles, assumptions.sharding_rules) if cycle else (),
+        menus=_menus(instance, schemes, tiles) if cycle else (),
         tile_count=tiles,
     )
 
 
-def own_communication_seconds(graph: Graph, system: System, plan: Plan, assumptions: Assumptions) -> Floats:
-    """Seconds of each kernel's own communications, which no sharding changes."""
-
-    def price(kind: Collective, volume: float, dims: tuple[str, ...]) -> float:
-        return communication_seconds(kind, volume, dims, system, assumptions)
-
-    def chips(dim: str) -> int:
-        return system.dim(dim).size
-
-    return np.array([kernel_seconds(k, plan, price, chips) if k.communications else 0.0 for k in graph.kernels])
-
-
-def shard_communications(
-    graph: Graph, plan: Plan, assumptions: Assumptions, schemes: Sequence[Sharding]
-) -> Iterator[tuple[int, Collective, float]]:
+def shard_communications(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[tuple[int, Collective, float]]:
     """(kernel, collective, bytes of the whole tensor) of what the chips that share kernels communicate.
 
     A scheme's own collective, and once for all tensors of a group each conversion of their layout.
     """
-    if plan.shards == 1:
+    graph, assumptions, shards = instance.graph, instance.assumptions, instance.plan.shards
+    if shards == 1:
         return
     index, rules = graph.index(), assumptions.sharding_rules
     for position, (kernel, scheme) in enumerate(zip(graph.kernels, schemes, strict=True)):
-        inherent = ops.inherent(kernel, scheme, plan.shards, rules)
+        inherent = ops.inherent(kernel, scheme, shards, rules)
         if inherent is not None:
             yield position, inherent, graph.output_bytes(position)
     moved = list(zip(fanout_groups(graph, assumptions).tolist(), graph.tensors, ops.operands(graph), strict=True))
@@ -297,34 +267,26 @@ def shard_communications(
             yield a, kind, volume
 
 
-def _network_seconds(
-    graph: Graph,
-    system: System,
-    plan: Plan,
-    assumptions: Assumptions,
-    schemes: list[Sharding],
-    gradient_k: Floats,
-) -> Floats:
+def _network_seconds(instance: Instance, schemes: list[Sharding], gradient_k: Floats) -> Floats:
     """Communication per kernel: inherent, conversions of its outputs, amortised gradient all-reduce."""
-    net_k = own_communication_seconds(graph, system, plan, assumptions)
-    for position, kind, volume in shard_communications(graph, plan, assumptions, schemes):
-        net_k[position] += communication_seconds(kind, volume, plan.shard_dims, system, assumptions)
+    plan, assumptions = instance.plan, instance.assumptions
+    net_k = instance.own_communication_s.copy()
+    for position, kind, volume in shard_communications(instance, schemes):
+        net_k[position] += instance.communication_s(kind, volume, plan.shard_dims)
     if assumptions.gradients == "dfmodel" and plan.copies > 1:
         for position, volume in enumerate(gradient_k):
-            time = amortized_gradient_seconds(float(volume), plan.copy_dims, system, assumptions)
+            time = amortized_gradient_seconds(float(volume), plan.copy_dims, instance.system, assumptions)
             net_k[position] += time / plan.microbatches
     return net_k
 
 
-def _menus(
-    graph: Graph, system: System, plan: Plan, schemes: list[Sharding], tiles: int, rules: ops.Rules
-) -> tuple[tuple[Ints, Floats], ...]:
+def _menus(instance: Instance, schemes: list[Sharding], tiles: int) -> tuple[tuple[Ints, Floats], ...]:
     """Compute-tile options per kernel: (tiles, seconds per microbatch)."""
-    chip = system.chip
+    chip, degree, rules = instance.system.chip, instance.plan.shards, instance.assumptions.sharding_rules
     assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them
     found = []
-    for kernel, scheme in zip(graph.kernels, schemes, strict=True):
-        rows, columns, depth = ops.shard_extents(kernel, scheme, plan.shards, rules)
+    for kernel, scheme in zip(instance.graph.kernels, schemes, strict=True):
+        rows, columns, depth = ops.shard_extents(kernel, scheme, degree, rules)
         steps = tiles if kernel.streamed != "none" else 1
         if kernel.streamed == "n":
             columns = -(-columns // tiles)

@@ -22,6 +22,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import Infeasible
 from dfopt.milp import Model, Solution, Termination, TracePoint, solve, unanswered
+from dfopt.setting.instance import Setting
 from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
@@ -232,9 +233,8 @@ class _Formulation:
 
 
 def optimize_interchip(
-    graph: Graph,
+    setting: Setting,
     tables: InterChipTables,
-    assumptions: Assumptions,
     *,
     gap: float = 0.0,
     time_limit: float | None = None,
@@ -255,7 +255,7 @@ def optimize_interchip(
     NoSolution
         If the time limit came first.
     """
-    formulation, levels, scale, name = _levels(tables, assumptions)
+    formulation, levels, scale, name = _levels(tables, setting.assumptions)
     model = formulation.model
     first: Solution | None = None
     chosen: Solution | None = None
@@ -281,7 +281,7 @@ def optimize_interchip(
             slack = 1e-9 * max(abs(solution.objective), 1.0)
             model.rows(f"keep_{position}", [(flat, cost)], upper=solution.objective + slack)
     assert first is not None and chosen is not None and chosen.x is not None
-    return _decode(graph, tables, formulation, chosen, first, first.objective * scale, name)
+    return _decode(setting.graph, tables, formulation, chosen, first, first.objective * scale, name)
 
 
 def _levels(tables: InterChipTables, assumptions: Assumptions) -> tuple[_Formulation, list[Terms], float, str]:

@@ -11,16 +11,12 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.plan import Plan
-from dfopt.documents.system import System
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
-from dfopt.physics.network import communication_seconds
-from dfopt.setting.tables import compute_seconds, own_communication_seconds
+from dfopt.setting.instance import Instance
+from dfopt.setting.tables import compute_seconds
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -56,21 +52,13 @@ class InterChipTables:
         return int(self.kernel_o.max()) + 1
 
 
-def build(
-    graph: Graph,
-    system: System,
-    plan: Plan,
-    assumptions: Assumptions,
-    pins: dict[str, Sharding] | None = None,
-) -> InterChipTables:
+def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterChipTables:
     """Price every sharding scheme, conversion and hop.
 
     Parameters
     ----------
-    graph, system, plan : Graph, System, Plan
+    instance : Instance
         A graph with ``repeat`` > 1 is folded: one layer stands for all, so there is one stage.
-    assumptions : Assumptions
-        Resolved: no ``auto`` left.
     pins : dict, optional
         Kernel name -> scheme chosen by the user.
 
@@ -79,17 +67,18 @@ def build(
     PlanError
         If a pinned scheme is not legal for its kernel.
     """
+    graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
     rules, degree = assumptions.sharding_rules, plan.shards
     index = graph.index()
-    options = _options(graph, degree, assumptions, pins or {})
+    options = _options(instance, pins or {})
     kernel_o = np.array([k for k, _ in options], dtype=np.int64)
     scheme_o = tuple(z for _, z in options)
-    network_o, bytes_o = own_communication_seconds(graph, system, plan, assumptions)[kernel_o], np.zeros(len(options))
+    network_o, bytes_o = instance.own_communication_s[kernel_o], np.zeros(len(options))
     for o, (k, z) in enumerate(options):
         kind = ops.inherent(graph.kernels[k], z, degree, rules)
         if kind is not None:
             bytes_o[o] = graph.output_bytes(k)
-            network_o[o] += communication_seconds(kind, bytes_o[o], plan.shard_dims, system, assumptions)
+            network_o[o] += instance.communication_s(kind, bytes_o[o], plan.shard_dims)
 
     carried = graph.carried if assumptions.layer_boundary == "dram" else ()
     tensors = (*graph.tensors, *carried)
@@ -111,12 +100,12 @@ def build(
         for i, produced in enumerate(LAYOUTS):
             for j, required in enumerate(LAYOUTS):
                 kind = ops.conversion(produced, required)
-                conversion[t, i, j] = communication_seconds(kind, volume, plan.shard_dims, system, assumptions)
+                conversion[t, i, j] = instance.communication_s(kind, volume, plan.shard_dims)
                 conversion_bytes[t, i, j] = volume if kind is not None and degree > 1 else 0.0
         for o in by_kernel[index[tensor.src]]:
             share = ops.output_share(graph.kernels[index[tensor.src]], scheme_o[o], degree, rules)
-            hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = communication_seconds(
-                Collective.POINT_TO_POINT, volume * share, plan.stage_dims, system, assumptions
+            hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = instance.communication_s(
+                Collective.POINT_TO_POINT, volume * share, plan.stage_dims
             )
         shared = assumptions.fanout == "shared" and t < len(graph.tensors)
         group_t[t] = groups.setdefault((tensor.src, volume) if shared else (t,), len(groups))
@@ -128,7 +117,7 @@ def build(
         stages=plan.stages if graph.repeat == 1 else 1,
         kernel_o=kernel_o,
         scheme_o=scheme_o,
-        compute_o=compute_seconds([graph.kernels[k] for k in kernel_o], scheme_o, degree, system, assumptions),
+        compute_o=compute_seconds(instance.setting, [graph.kernels[k] for k in kernel_o], scheme_o, degree),
         network_o=network_o,
         bytes_o=bytes_o,
         produced_o=np.array([LAYOUTS.index(ops.PRODUCED[z]) for z in scheme_o], dtype=np.int64),
@@ -155,12 +144,11 @@ def build(
     )
 
 
-def _options(
-    graph: Graph, degree: int, assumptions: Assumptions, pins: dict[str, Sharding]
-) -> list[tuple[int, Sharding]]:
+def _options(instance: Instance, pins: dict[str, Sharding]) -> list[tuple[int, Sharding]]:
+    degree, rules = instance.plan.shards, instance.assumptions.sharding_rules
     found: list[tuple[int, Sharding]] = []
-    for k, kernel in enumerate(graph.kernels):
-        legal = ops.legal_schemes(kernel, degree, assumptions.sharding_rules)
+    for k, kernel in enumerate(instance.graph.kernels):
+        legal = ops.legal_schemes(kernel, degree, rules)
         pinned = pins.get(kernel.name)
         if pinned is not None and degree > 1:
             if pinned not in legal:

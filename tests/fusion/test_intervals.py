@@ -24,6 +24,7 @@ from dfopt.fusion.partitioning import IntraChipLimits, membership, objective
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.machines.compose import load_system
 from dfopt.physics.pipeline import resolve
+from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
 from dfopt.setting.tables import Ints, shard
 from dfopt.workloads import load_graph
@@ -117,7 +118,7 @@ def large() -> StageTables:
     graph, system = load_graph("gpt3-175b", mode="training"), load_system("sn10-8-ring")
     chosen = resolve(Assumptions(), system.chip.execution, system.chip.compute_utilization)
     plan = plans(graph, system, pp=8)[0][0]
-    sharded = shard(graph, system, plan, chosen, {k.name: "none" for k in graph.kernels})
+    sharded = shard(Setting(graph, system, chosen).under(plan), {k.name: "none" for k in graph.kernels})
     return stage_tables(sharded, chip_of(system, chosen))
 
 

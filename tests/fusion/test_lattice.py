@@ -127,13 +127,14 @@ def _zoo_tables(graph):
     from dfopt.documents.assumptions import Assumptions
     from dfopt.fusion.blocks import chip_of, stage_tables
     from dfopt.physics.pipeline import resolve
+    from dfopt.setting.instance import Setting
     from dfopt.setting.plans import plans
     from dfopt.setting.tables import shard
 
     system = load_system("sn10-8-ring")
     chosen = resolve(Assumptions(), system.chip.execution, system.chip.compute_utilization)
     plan = plans(graph, system, pp=8)[0][0] if graph.repeat > 1 else plans(graph, system, tp=8)[0][0]
-    sharded = shard(graph, system, plan, chosen, {k.name: "none" for k in graph.kernels})
+    sharded = shard(Setting(graph, system, chosen).under(plan), {k.name: "none" for k in graph.kernels})
     tables = stage_tables(sharded, chip_of(system, chosen))
     return tables, intrachip.IntraChipLimits(p_max=tables.kernels)
 

@@ -37,6 +37,7 @@ from dfopt.machines.stacks import with_stack
 from dfopt.physics.pipeline import resolve
 from dfopt.search.branching import Search
 from dfopt.search.verify import verify
+from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 
 NEAR = 2e-6
@@ -77,7 +78,7 @@ def studies(draw: st.DrawFn, idle: float | None = None, **fixed: Any) -> Study:
     on = draw(stacks(idle))
     system = with_stack(world.system, on)
     options = options_of(world)
-    search = Search(world.graph, system, options)
+    search = Search(Setting(world.graph, system, options.assumptions), options)
     search.run([world.plan])
     if not search.found:
         reject()
@@ -153,7 +154,9 @@ def test_a_partition_that_leaves_tiles_free_heats_only_its_own() -> None:
     on = stack(dies=dies(0), limits=Limits(logic=T0 + 90), placement="contiguous")
     chosen = resolve(Assumptions(execution="dataflow", compute_model="cycle", tile_rows=1), "dataflow", 0.5)
     world = World(graph, System(name="pair", chip=chip, stack=on), Plan(microbatches=4), chosen)
-    search = Search(graph, world.system, options_of(world, pin_partition={"a": 0, "b": 1, "c": 1}))
+    search = Search(
+        Setting(graph, world.system, world.assumptions), options_of(world, pin_partition={"a": 0, "b": 1, "c": 1})
+    )
     search.run([world.plan])
     study = Study(graph, world.system, search.found[0].mapping, search.options)
     kept = study.known.mapping
@@ -291,7 +294,7 @@ def test_the_heat_aware_mapping_keeps_its_limits_and_is_never_slower(study: Stud
 def test_of_several_plans_the_fastest_answer_is_kept(world: World, on: Stack) -> None:
     """As if every plan were re-optimised alone; those that are slower without heat need not be."""
     system, options = with_stack(world.system, on), options_of(world, top=3)
-    search = Search(world.graph, system, options)
+    search = Search(Setting(world.graph, system, options.assumptions), options)
     search.run(asked_plans(world.graph, system, Request(), world.assumptions)[0])
     alone = []
     for one in search.found:

@@ -17,7 +17,7 @@ from strategies import World, shardings, share, worlds
 import dfopt.search as optimizer
 from dfopt.documents.result import Request, Result
 from dfopt.errors import Infeasible
-from dfopt.setting.bounds import plan_bound
+from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.plans import asked_plans
 
 
@@ -132,7 +132,7 @@ def test_no_mapping_beats_the_bound_of_its_plan(world: World, data: st.DataObjec
     assume(mapping is not None)
     score = judged(world, mapping)
     assume(not score.violations)
-    assert plan_bound(world.graph, world.system, world.plan, world.assumptions) <= score.step_time_s * (1 + 1e-9)
+    assert PlanBounds(world.instance.setting).seconds(world.instance) <= score.step_time_s * (1 + 1e-9)
 
 
 @share(0.5)

@@ -40,9 +40,9 @@ def test_a_mapping_is_prepared_as_it_is(case: tuple[World, Mapping]) -> None:
     world, mapping = case
     options = options_of(world)
     try:
-        count = next(prepared.prepare(world.graph, world.system, world.plan, options)).sharded.tile_count
+        count = next(prepared.prepare(world.instance, options)).sharded.tile_count
         mapping = mapping.model_copy(update={"tile_count": count})
-        ready = prepare_mapping(world.graph, world.system, mapping, options)
+        ready = prepare_mapping(world.instance.setting, mapping, options)
     except Infeasible:
         reject()
     stages = dict(zip(ready.sharded.names, ready.stage_k.tolist(), strict=True))
@@ -51,7 +51,7 @@ def test_a_mapping_is_prepared_as_it_is(case: tuple[World, Mapping]) -> None:
     assert not ready.sharding_proven and ready.floor() == 0.0
     other = mapping.model_copy(update={"tile_count": count + 1})
     with pytest.raises(PlanError, match=rf"has {count + 1} tiles of the streamed axis, expected {count} under"):
-        prepare_mapping(world.graph, world.system, other, options)
+        prepare_mapping(world.instance.setting, other, options)
 
 
 def test_a_sharding_without_a_bound_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -23,7 +23,7 @@ from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, 
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import tiles_of
 from dfopt.physics.ops import streamed_rows
-from dfopt.setting.bounds import plan_bound
+from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.tables import shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
 
@@ -62,7 +62,7 @@ def test_a_higher_share_never_hurts(case, data: st.DataObject) -> None:
     raised = data.draw(st.integers(0, len(rows) - 1))
     rows[raised] = rows[raised].model_copy(update={"share": (rows[raised].share + 1) / 2})
     other = with_table(world, tuple(rows))
-    bounds = [plan_bound(w.graph, w.system, w.plan, w.assumptions) for w in (world, other)]
+    bounds = [PlanBounds(w.instance.setting).seconds(w.instance) for w in (world, other)]
     assert bounds[1] <= bounds[0] * (1 + 1e-12)
     before, after = (fused(w, sharding, p_max) for w in (world, other))
     assert (before is None) == (after is None)
@@ -78,9 +78,8 @@ def test_a_higher_share_never_hurts(case, data: st.DataObject) -> None:
 def test_tile_counts_and_tiles(case, tiles: int) -> None:
     """The number of tiles changes no time; compute tiles are shared out in proportion to the times."""
     world, sharding, _ = case
-    given_ = (world.graph, world.system, world.plan, world.assumptions)
-    sharded = shard(*given_, sharding)
-    other = with_tiles(sharded, *given_, sharding, tiles)
+    sharded = shard(world.instance, sharding)
+    other = with_tiles(sharded, world.instance, sharding, tiles)
     assert other.compute_k is sharded.compute_k and other.menus == sharded.menus == ()
     assert tile_counts(world.graph, world.assumptions.with_(tile_rows=None)) == [streamed_rows(world.graph)]
     try:
@@ -113,9 +112,9 @@ def test_a_kernel_stays_whole_where_its_halves_are_too_small(large: float, schem
         EfficiencyRow(unit="matrix", share=0.1),
     )  # fmt: skip
     assert {s.sharding["a"] for s in all_shards(world)} == {"m", "k", "none"}
-    tables = interchip.build(world.graph, world.system, world.plan, world.assumptions)
-    assert interchip.optimize_interchip(world.graph, tables, world.assumptions).sharding == {"a": scheme}
-    assert close(plan_bound(world.graph, world.system, world.plan, world.assumptions), seconds)
+    tables = interchip.build(world.instance)
+    assert interchip.optimize_interchip(world.instance.setting, tables).sharding == {"a": scheme}
+    assert close(PlanBounds(world.instance.setting).seconds(world.instance), seconds)
     result = optimizer.optimize(
         world.graph, world.system, assumptions=world.assumptions, tp=2, sensitivity=True, time_limit=20
     )

@@ -22,8 +22,8 @@ from dfopt.sharding import interchip
 
 
 def solved(world: World, pins=None) -> interchip.InterChipMapping:
-    tables = interchip.build(world.graph, world.system, world.plan, world.assumptions, pins)
-    return interchip.optimize_interchip(world.graph, tables, world.assumptions)
+    tables = interchip.build(world.instance, pins)
+    return interchip.optimize_interchip(world.instance.setting, tables)
 
 
 def check_against_brute_force(world: World) -> None:

@@ -1,0 +1,80 @@
+"""What pipeline stages send: tensors to their neighbours, gradients to the other copies."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+
+from dfopt.physics.collectives import Collective
+from dfopt.setting.instance import Instance
+from dfopt.setting.tables import Floats, Ints, ShardedGraph
+
+
+def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> Floats:
+    """Seconds that each stage spends per microbatch on sending tensors to its neighbours.
+
+    Parameters
+    ----------
+    sharded : ShardedGraph
+        The whole graph, sharded.
+    stage_k : int array
+        Stage of each kernel; not looked at for a folded graph, whose stages all hand its carried tensors on.
+
+    Returns
+    -------
+    float array
+        One entry per distinct stage, as in :attr:`Instance.pipeline`.
+    """
+
+    def hop(volume: float) -> float:
+        return instance.communication_s(Collective.POINT_TO_POINT, volume, instance.plan.stage_dims)
+
+    return over_hops(instance, sharded, stage_k, hop)
+
+
+def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Callable[[float], float]) -> Floats:
+    """What the tensors that each stage sends per microbatch cost in sum; ``hop`` is the cost of one, from its bytes."""
+    graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
+    if plan.stages == 1:
+        return np.zeros(1)
+    if graph.repeat > 1:
+        alike = len(instance.pipeline)
+        if assumptions.point_to_point == "per_step":
+            return np.zeros(alike)
+        index = graph.index()
+        once = sum(hop(graph.bytes_of(t) * sharded.output_k[index[t.src]]) for t in graph.carried)
+        return np.full(alike, plan.interleave * once)
+    spent = np.zeros(plan.stages)
+    paid: set[tuple[int, int, bool]] = set()
+    forward = sharded.forward_k
+    for t in range(len(sharded.src_t)):
+        a, b = int(sharded.src_t[t]), int(sharded.dst_t[t])
+        back = bool(not forward[a] and not forward[b])
+        for boundary in range(min(stage_k[a], stage_k[b]), max(stage_k[a], stage_k[b])):
+            key = (int(sharded.group_t[t]), int(boundary), back)
+            if key not in paid:
+                paid.add(key)
+                spent[boundary + 1 if back else boundary] += hop(float(sharded.b_t[t]))
+    return spent
+
+
+def per_step_hops(instance: Instance) -> float:
+    """Point-to-point seconds charged once per step, as DFModel has it: one hop per layer, training only."""
+    graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
+    if assumptions.point_to_point != "per_step" or plan.stages == 1 or graph.repeat == 1 or not graph.trains:
+        return 0.0
+    volume = graph.repeat * sum(graph.bytes_of(t) for t in graph.carried)
+    return instance.communication_s(Collective.POINT_TO_POINT, volume, plan.stage_dims)
+
+
+def gradient_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> float:
+    """Seconds of the data-parallel gradient all-reduce at the end of a step, of the slowest stage."""
+    plan = instance.plan
+    if instance.assumptions.gradients == "dfmodel" or plan.copies == 1:
+        return 0.0
+    once = []
+    for stage in range(int(stage_k.max()) + 1):
+        volume = float(sharded.gradient_k[stage_k == stage].sum())
+        once.append(instance.communication_s(Collective.ALL_REDUCE, volume, plan.copy_dims))
+    return max(sum(times * once[n] for n, times in stage.runs if n < len(once)) for stage in instance.pipeline)

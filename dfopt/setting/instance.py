@@ -1,0 +1,125 @@
+"""What is mapped onto what: a setting, and an instance of it for every plan; what follows is worked out once.
+
+Two plans share what a chip does in one evaluation when :attr:`Instance.shared` is equal: that is computed from a plan
+that holds nothing else, so it cannot depend on anything else.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.physics.collectives import Collective
+from dfopt.physics.communications import kernel_seconds
+from dfopt.physics.network import communication_seconds
+from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages
+
+
+@dataclass(frozen=True, eq=False)
+class Setting:
+    """A graph on a system under assumptions: what stays the same whatever the plan.
+
+    Attributes
+    ----------
+    graph, system : Graph, System
+        What runs where.
+    assumptions : Assumptions
+        Resolved: no ``auto`` left.
+    """
+
+    graph: Graph
+    system: System
+    assumptions: Assumptions
+
+    def under(self, plan: Plan) -> Instance:
+        """The setting under a plan."""
+        return Instance(self, plan)
+
+
+@dataclass(frozen=True, eq=False)
+class Instance:
+    """A setting under one plan, with what follows from both.
+
+    Attributes
+    ----------
+    setting : Setting
+        Graph, system and assumptions.
+    plan : Plan
+        Degrees of parallelism, dims, microbatches and layers of the stages.
+    """
+
+    setting: Setting
+    plan: Plan
+
+    @property
+    def graph(self) -> Graph:
+        """The workload."""
+        return self.setting.graph
+
+    @property
+    def system(self) -> System:
+        """The machine."""
+        return self.setting.system
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """The conventions, resolved."""
+        return self.setting.assumptions
+
+    @cached_property
+    def pipeline(self) -> tuple[PipelineStage, ...]:
+        """The distinct pipeline stages."""
+        return pipeline_stages(self.graph, self.plan)
+
+    @cached_property
+    def mapped_stages(self) -> int:
+        """Stages of the mapping: distinct fusion problems, some of them without a kernel."""
+        return mapped_stages(self.graph, self.plan)
+
+    @cached_property
+    def shared(self) -> Instance:
+        """What one chip does in one evaluation: the same setting under the part of the plan that decides it.
+
+        Under a folded graph the pipeline and data-parallel degrees change how often a layer runs, what a stage holds
+        and what it sends on, but not the layer itself, nor what runs before the first or after the last. Prices of
+        kernels are worked out from here, never from the whole plan: equal here, equal work.
+        """
+        graph, plan = self.graph, self.plan
+        if graph.repeat == 1 and plan.stages > 1:  # which kernels share a stage is part of the question
+            return self
+        kept: dict[str, object] = {"tp": plan.shards, "tp_dims": plan.shard_dims}
+        groups = {one.over for kernel in graph.kernels for one in kernel.communications}
+        amortized = self.assumptions.gradients == "dfmodel" and graph.trains  # in every microbatch
+        if amortized or groups & {"dp", "all"}:
+            kept |= {"dp": plan.copies, "dp_dims": plan.copy_dims}
+        if amortized:
+            kept["microbatches"] = plan.microbatches
+        return self.setting.under(Plan.model_construct(**{**_NOTHING, **kept}))
+
+    @cached_property
+    def own_communication_s(self) -> NDArray[np.float64]:
+        """Seconds of each kernel's own communications, which no sharding changes."""
+
+        def chips(dim: str) -> int:
+            return self.system.dim(dim).size
+
+        return np.array(
+            [
+                kernel_seconds(k, self.plan, self.communication_s, chips) if k.communications else 0.0
+                for k in self.graph.kernels
+            ]
+        )
+
+    def communication_s(self, kind: Collective | None, volume: float, dims: tuple[str, ...]) -> float:
+        """Seconds of a collective of some bytes over some network dims, see :mod:`dfopt.physics.network`."""
+        return communication_seconds(kind, volume, dims, self.system, self.assumptions)
+
+
+_NOTHING = {name: field.default for name, field in Plan.model_fields.items()} | {"schema_": Plan.SCHEMA}
