@@ -15,7 +15,8 @@ from hypothesis import assume, settings
 from hypothesis import strategies as st
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import CollectiveKind, Communication, Graph, Group, Kernel, Tensor
+from dfopt.documents.axes import groups
+from dfopt.documents.graph import CollectiveKind, Communication, Graph, Kernel, Tensor
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Request
@@ -149,7 +150,7 @@ def _extras(dice: Dice) -> dict[str, Any]:
         Communication(
             kind=dice(get_args(CollectiveKind)),
             bytes=dice([8.0, 24.0]),
-            over=dice(get_args(Group)),
+            over=dice(list(groups())),
         )
         for _ in range(which - 2)
     )

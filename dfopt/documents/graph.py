@@ -16,6 +16,7 @@ from typing import Any, ClassVar, Literal, Self
 import networkx as nx
 from pydantic import Field, model_validator
 
+from dfopt.documents.axes import Group, groups
 from dfopt.documents.base import Document, Part
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.wiring import structure_issues
@@ -25,7 +26,6 @@ from dfopt.units import Bytes
 Op = Literal["gemm", "matmul", "elementwise", "weight_update"]
 Phase = Literal["forward", "backward", "update"]
 CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "point_to_point"]
-Group = Literal["tp", "tp_first", "tp_rest", "dp", "all"]
 Runs = Literal["every_layer", "first", "last"]
 PIECES: tuple[Runs, ...] = ("every_layer", "first", "last")  # a kernel's place in it is the stage of its mapping
 Count = Field(ge=1, le=10**15)
@@ -35,7 +35,8 @@ class Communication(Part):
     """A collective that a kernel needs in every evaluation, whatever its sharding.
 
     Embedding rows that live on other chips, the transpose of an FFT, the panel of an LU step: what an
-    operation sends because of what it computes. ``over`` is the group of chips:
+    operation sends because of what it computes. ``over`` is the group of chips, one of
+    :func:`dfopt.documents.axes.groups`:
 
     * ``tp``: all tensor-parallel chips; ``tp_first``, ``tp_rest``: those along the first network dim that
       carries tensor parallelism, or along the others (the columns and rows of a process grid). Each such
@@ -48,7 +49,7 @@ class Communication(Part):
 
     kind: CollectiveKind
     bytes: Bytes = Field(gt=0, description="of the whole tensor in one evaluation, see dfopt.physics.collectives")
-    over: Group = "tp"
+    over: Group = next(iter(groups()))
 
 
 class Kernel(Part):

@@ -1,4 +1,4 @@
-"""What a user fixes before a solve: shardings, partitions and the plan's degrees."""
+"""What a user fixes before a solve: shardings, partitions, degrees and network dims of the plan."""
 
 from __future__ import annotations
 
@@ -6,18 +6,16 @@ from typing import ClassVar
 
 from pydantic import Field
 
+from dfopt.documents.axes import OnAxes
 from dfopt.documents.base import Document
 from dfopt.documents.mapping import Sharding
 
 
-class Pins(Document):
+class Pins(Document, OnAxes):
     """Choices made by hand; whatever is left out is optimised."""
 
     SCHEMA: ClassVar[str] = "dfopt/pins/1"
 
-    tp_dims: tuple[str, ...] | None = None
-    pp_dims: tuple[str, ...] | None = None
-    dp_dims: tuple[str, ...] | None = None
     p_max: int | None = Field(default=None, ge=1)
     sharding: dict[str, Sharding] = Field(default_factory=dict)
     partition: dict[str, int] = Field(default_factory=dict)

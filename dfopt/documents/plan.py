@@ -1,19 +1,26 @@
-"""How the chips are shared out: which network dims carry tensor, pipeline and data parallelism."""
+"""How the chips are shared out: degrees of parallelism and the network dims that carry them."""
 
 from __future__ import annotations
 
-from typing import ClassVar
+import math
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
+from dfopt.documents.axes import AXES, Dims, OnAxes, Share, Splits, groups
 from dfopt.documents.base import Document
 
+if TYPE_CHECKING:
+    from dfopt.documents.graph import Graph
 
-class Plan(Document):
-    """Degrees of parallelism and the network dims that carry them.
 
-    ``tp * pp * dp`` equals the number of chips. A dim that two parallelisms share is named by its parts:
-    ``x[8]`` are groups of eight neighbours, ``x[4@8]`` groups of four chips that are eight apart.
+class Plan(Document, OnAxes):
+    """Degrees of parallelism and the network dims that carry them, under the keys of their axes.
+
+    The degrees of all axes (:data:`dfopt.documents.axes.AXES`) multiply to the number of chips: ``tp * pp * dp``, one
+    if left out. A dim that two axes share is named by its parts: ``x[8]`` are groups of eight neighbours, ``x[4@8]``
+    groups of four chips that are eight apart. Collectives use the dims of an axis in their order.
+
     ``microbatches`` is how many microbatches one pipeline works through per step, ``layers_per_stage`` how many
     repeats its heaviest stage has, ``interleave`` in how many chunks of consecutive layers a stage holds them
     (virtual stages of the interleaved 1F1B schedule). ``first_layers`` and ``last_layers`` are the repeats of the
@@ -21,13 +28,8 @@ class Plan(Document):
     """
 
     SCHEMA: ClassVar[str] = "dfopt/plan/1"
+    _FREE: ClassVar[tuple[Any, Any]] = (1, ())
 
-    tp: int = Field(default=1, ge=1)
-    pp: int = Field(default=1, ge=1)
-    dp: int = Field(default=1, ge=1)
-    tp_dims: tuple[str, ...] = ()
-    pp_dims: tuple[str, ...] = ()
-    dp_dims: tuple[str, ...] = ()
     microbatches: int = Field(default=1, ge=1)
     layers_per_stage: int = Field(default=1, ge=1)
     interleave: int = Field(default=1, ge=1)
@@ -35,34 +37,76 @@ class Plan(Document):
     last_layers: int | None = Field(default=None, ge=1, description="none: layers_per_stage, like all others")
 
     @property
+    def axes(self) -> tuple[Share, ...]:
+        """What each axis has of the chips.
+
+        Examples
+        --------
+        >>> [(share.axis.name, share.degree, share.dims) for share in Plan(dp=4, dp_dims=("x",)).axes]
+        [('tp', 1, ()), ('pp', 1, ()), ('dp', 4, ('x',))]
+        """
+        extra = self.__pydantic_extra__
+        return tuple(Share(axis, extra.get(axis.name, 1), extra.get(axis.dims_key, ())) for axis in AXES.values())
+
+    def _degree(self, splits: Splits) -> int:
+        extra = self.__pydantic_extra__
+        return math.prod(extra.get(axis.name, 1) for axis in AXES.values() if axis.splits == splits)
+
+    def _dims(self, splits: Splits) -> Dims:
+        return tuple(name for axis, _, dims in self.axes if axis.splits == splits for name in dims)
+
+    @property
     def shards(self) -> int:
         """Chips that share the work of a kernel."""
-        return self.tp
+        return self._degree("kernels")
 
     @property
     def stages(self) -> int:
         """Stages of the pipeline."""
-        return self.pp
+        return self._degree("layers")
 
     @property
     def copies(self) -> int:
         """Copies that work on the batch, each on its part."""
-        return self.dp
+        return self._degree("batch")
 
     @property
-    def shard_dims(self) -> tuple[str, ...]:
+    def shard_dims(self) -> Dims:
         """Network dims, or parts of dims, along which the chips that share a kernel lie."""
-        return self.tp_dims
+        return self._dims("kernels")
 
     @property
-    def stage_dims(self) -> tuple[str, ...]:
+    def stage_dims(self) -> Dims:
         """Network dims along which the pipeline runs."""
-        return self.pp_dims
+        return self._dims("layers")
 
     @property
-    def copy_dims(self) -> tuple[str, ...]:
+    def copy_dims(self) -> Dims:
         """Network dims along which the copies lie."""
-        return self.dp_dims
+        return self._dims("batch")
+
+    def group(self, over: str) -> tuple[Dims, int]:
+        """Network dims of the chips that a communication is over, and the copies of the batch among them.
+
+        Examples
+        --------
+        >>> Plan(tp=8, dp=4, tp_dims=("x", "y"), dp_dims=("z",)).group("all")
+        (('x', 'y', 'z'), 4)
+        """
+        chosen, which = groups()[over]
+        taken = [share for share in self.axes if share.axis in chosen]
+        dims = tuple(name for share in taken for name in share.dims[which])
+        return dims, math.prod(share.degree for share in taken if share.axis.splits == "batch")
+
+    def label_of(self, splits: Splits) -> str:
+        """The axes that split something, with their degrees, such as ``DP 8``."""
+        taken = [share for share in self.axes if share.axis.splits == splits]
+        return " x ".join(f"{axis.label} {n}" for axis, n, _ in taken if n > 1 or not axis.optional)
+
+    def refused(self, graph: Graph) -> dict[str, str]:
+        """Why a graph cannot use the degrees of axes with a rule of their own, by axis."""
+        told = {axis.name: axis.refuses(graph, degree) for axis, degree, _ in self.axes if axis.refuses is not None}
+        return {axis: reason for axis, reason in told.items() if reason}
 
     @property
     def stage_layers(self) -> tuple[int, int, int]:
@@ -90,17 +134,12 @@ class Plan(Document):
         >>> Plan(pp=8, pp_dims=("x",), layers_per_stage=8, first_layers=7, last_layers=6).label
         'TP1 PP8(x) DP1 L7+8..8+6'
         """
-        parts = []
-        for kind, degree, dims in (
-            ("TP", self.tp, self.tp_dims),
-            ("PP", self.pp, self.pp_dims),
-            ("DP", self.dp, self.dp_dims),
-        ):
-            parts.append(f"{kind}{degree}" + (f"({'*'.join(dims)})" if dims else ""))
+        shown = (share for share in self.axes if not share.axis.optional or share.degree > 1)
+        parts = [f"{axis.label}{degree}" + (f"({'*'.join(dims)})" if dims else "") for axis, degree, dims in shown]
         if self.interleave > 1:
             parts.append(f"v{self.interleave}")
         if self.uneven:
             first, middle, last = self.stage_layers
-            between = {2: "", 3: f"+{middle}"}.get(self.pp, f"+{middle}..{middle}")
+            between = {2: "", 3: f"+{middle}"}.get(self.stages, f"+{middle}..{middle}")
             parts.append(f"L{first}{between}+{last}")
         return " ".join(parts)

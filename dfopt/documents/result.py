@@ -7,6 +7,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.axes import OnAxes
 from dfopt.documents.base import Document, Part
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatProof
@@ -117,15 +118,9 @@ class Space(Part):
         return f"{' x '.join(parts)}: {'' if self.exact else 'at least '}10^{self.log10_total:.1f} mappings"
 
 
-class Request(Part):
+class Request(OnAxes):
     """What was asked for beside graph, system and assumptions; none means free."""
 
-    tp: int | None = None
-    pp: int | None = None
-    dp: int | None = None
-    tp_dims: tuple[str, ...] | None = None
-    pp_dims: tuple[str, ...] | None = None
-    dp_dims: tuple[str, ...] | None = None
     interleave: int | None = None
     p_max: int | None = None
     gap: float = 0.0

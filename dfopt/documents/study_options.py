@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from dfopt.documents.axes import OnAxes
 from dfopt.documents.base import Part, problem
 from dfopt.documents.mapping import Sharding
 from dfopt.units import Seconds
@@ -52,18 +53,12 @@ class LimitsEntry(Part):
         return self
 
 
-class SolveOptions(Part):
+class SolveOptions(OnAxes):
     """What every cell is solved with; the same as the keyword arguments of ``dfopt.optimize``.
 
     The limits among them are better given as ``limits``, which may be several, and are refused here if they are.
     """
 
-    tp: int | None = Field(default=None, ge=1)
-    pp: int | None = Field(default=None, ge=1)
-    dp: int | None = Field(default=None, ge=1)
-    tp_dims: tuple[str, ...] | None = None
-    pp_dims: tuple[str, ...] | None = None
-    dp_dims: tuple[str, ...] | None = None
     p_max: int | None = Field(default=None, ge=1)
     formulation: Literal["auto", "assignment", "columns"] = "auto"
     gap: float = Field(default=0.0, ge=0.0, le=1.0)

@@ -23,6 +23,7 @@ from dataclasses import replace
 from pathlib import Path
 
 from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.axes import AXES
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.pins import Pins
@@ -128,9 +129,7 @@ def _converted(data: Data, name: str) -> ImportedCase:
         notes.append("sharding as the case records it")
     given = {k["name"]: k["config"] for k in drawn["kernels"] if not by_kernel and k.get("config", -1) >= 0}
     pins = Pins(
-        tp_dims=dims.get("TP", ()),
-        pp_dims=dims.get("PP", ()),
-        dp_dims=dims.get("DP", ()),
+        **{axis.dims_key: dims.get(axis.label, ()) for axis in AXES.values()},
         p_max=None if by_kernel else int(partitions),
         sharding={kernel: _SHARDING[z] for kernel, z in zip(names, sharding, strict=bool(sharding))},
         partition=given,

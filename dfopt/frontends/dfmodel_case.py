@@ -91,9 +91,7 @@ class ImportedCase:
         pins = self.pins
         return {
             "assumptions": self.assumptions,
-            "tp_dims": pins.tp_dims,
-            "pp_dims": pins.pp_dims,
-            "dp_dims": pins.dp_dims,
+            **pins.on_axes,
             "p_max": pins.p_max,
             "pin_sharding": pins.sharding,
             "pin_partition": pins.partition,

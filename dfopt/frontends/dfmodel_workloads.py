@@ -22,7 +22,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dfopt.documents.graph import Communication, Graph, Group, Kernel, Tensor
+from dfopt.documents.axes import Group
+from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
 from dfopt.frontends.dfmodel_case import Data, Unsupported
 from dfopt.frontends.dfmodel_graph import kernel_of
 from dfopt.frontends.dfmodel_system import Axis

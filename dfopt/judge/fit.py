@@ -7,6 +7,7 @@ timed and reported, see `dfopt.judge.limits`.
 from __future__ import annotations
 
 import difflib
+import math
 from collections.abc import Iterator
 
 from dfopt.documents.assumptions import Assumptions
@@ -54,43 +55,44 @@ def _chip_issues(chip: Chip, model: str) -> Iterator[Issue]:
 
 
 def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
-    degrees = plan.tp * plan.pp * plan.dp
-    if degrees != system.chips:
-        yield Issue(
-            "$.plan",
-            f"tp x pp x dp is {plan.tp} x {plan.pp} x {plan.dp} = {degrees}, but the system has {system.chips} chips",
-            "choose degrees that multiply to the chips",
-        )
+    names, found = [share.axis.name for share in plan.axes], [share.degree for share in plan.axes]
+    if math.prod(found) != system.chips:
+        product = f"{' x '.join(names)} is {' x '.join(map(str, found))} = {math.prod(found)}"
+        message = f"{product}, but the system has {system.chips} chips"
+        yield Issue("$.plan", message, "choose degrees that multiply to the chips")
     yield from _dim_issues(plan, system)
-    share = graph.microbatch * plan.dp
+    for name, reason in plan.refused(graph).items():
+        yield Issue(f"$.plan.{name}", reason, "choose another degree")
+    copied = [share.axis.name for share in plan.axes if share.axis.splits == "batch"]
+    share = graph.microbatch * plan.copies
     wanted, rest = divmod(graph.batch, share)
     if rest:
         yield Issue(
-            "$.plan.dp",
-            f"a batch of {graph.batch} cannot be cut into microbatches of {graph.microbatch} on {plan.dp} copies",
-            f"batch must be a multiple of microbatch x dp = {share}",
+            f"$.plan.{copied[0]}",
+            f"a batch of {graph.batch} cannot be cut into microbatches of {graph.microbatch} on {plan.copies} copies",
+            f"batch must be a multiple of microbatch x {' x '.join(copied)} = {share}",
         )
     elif plan.microbatches != wanted:
         yield Issue(
             "$.plan.microbatches",
-            f"found {plan.microbatches}, but batch / (microbatch x dp) is {wanted}",
+            f"found {plan.microbatches}, but batch / (microbatch x {' x '.join(copied)}) is {wanted}",
             f"write {wanted}",
         )
-    chunks = graph.repeat > 1 and plan.pp > 1 and plan.layers_per_stage % plan.interleave == 0
-    if plan.interleave > 1 and (not chunks or plan.microbatches % plan.pp):
+    chunks = graph.repeat > 1 and plan.stages > 1 and plan.layers_per_stage % plan.interleave == 0
+    if plan.interleave > 1 and (not chunks or plan.microbatches % plan.stages):
         yield Issue(
             "$.plan.interleave",
             f"found {plan.interleave} chunks of {plan.layers_per_stage} layers, {plan.microbatches} microbatches on"
-            f" {plan.pp} stages",
+            f" {plan.stages} stages",
             "it must divide the layers of a stage, and the stages must divide the microbatches",
         )
-    layers = pipeline.layers_per_stage(graph.repeat, plan.pp)
+    layers = pipeline.layers_per_stage(graph.repeat, plan.stages)
     if plan.first_layers is not None or plan.last_layers is not None:
         yield from _uneven_issues(plan, graph)
     elif plan.layers_per_stage != layers:
         yield Issue(
             "$.plan.layers_per_stage",
-            f"found {plan.layers_per_stage}, but {graph.repeat} repeats on {plan.pp} stages are {layers} each",
+            f"found {plan.layers_per_stage}, but {graph.repeat} repeats on {plan.stages} stages are {layers} each",
             f"write {layers}",
         )
 
@@ -104,19 +106,19 @@ def _uneven_issues(plan: Plan, graph: Graph) -> Iterator[Issue]:
         )
         yield Issue(where, message, "leave it out")
         return
-    if plan.pp == 1 or plan.interleave > 1:
-        message = f"found {plan.pp} stages in {plan.interleave} chunks, whose layers cannot differ"
+    if plan.stages == 1 or plan.interleave > 1:
+        message = f"found {plan.stages} stages in {plan.interleave} chunks, whose layers cannot differ"
         yield Issue("$.plan.first_layers", message, "leave it out, or take more stages without interleave")
         return
     most = plan.layers_per_stage
     first = plan.first_layers if plan.first_layers is not None else most
     last = plan.last_layers if plan.last_layers is not None else most
-    if max(first, last) > most or (plan.pp == 2 and max(first, last) < most):
+    if max(first, last) > most or (plan.stages == 2 and max(first, last) < most):
         message = f"found {most}, but the first stage has {first} layers and the last {last}"
         yield Issue("$.plan.layers_per_stage", message, "write the most layers that a stage has")
-    total = first + (plan.pp - 2) * most + last
-    if not 0 <= total - graph.repeat < plan.pp:
-        between = f" + {plan.pp - 2} x {most}" if plan.pp > 2 else ""
+    total = first + (plan.stages - 2) * most + last
+    if not 0 <= total - graph.repeat < plan.stages:
+        between = f" + {plan.stages - 2} x {most}" if plan.stages > 2 else ""
         message = f"stages of {first}{between} + {last} layers hold {total}, the graph has {graph.repeat}"
         yield Issue("$.plan.layers_per_stage", message, "hold every layer, and less than one too many per stage")
 
@@ -124,15 +126,11 @@ def _uneven_issues(plan: Plan, graph: Graph) -> Iterator[Issue]:
 def _dim_issues(plan: Plan, system: System) -> Iterator[Issue]:
     """Whether every dim or part of one is known, used once, and the parts of a dim make up the whole."""
     sizes = {dim.name: dim.size for dim in system.network}
-    used: dict[str, dict[int, tuple[int, str]]] = {}  # dim -> stride -> (size, kind)
-    for kind, degree, dims in (
-        ("tp", plan.tp, plan.tp_dims),
-        ("pp", plan.pp, plan.pp_dims),
-        ("dp", plan.dp, plan.dp_dims),
-    ):
+    used: dict[str, dict[int, tuple[int, str]]] = {}  # dim -> stride -> (size, axis)
+    for axis, degree, dims in plan.axes:
         product, named = 1, []
         for position, written in enumerate(dims):
-            where = f"$.plan.{kind}_dims[{position}]"
+            where = f"$.plan.{axis.dims_key}[{position}]"
             try:
                 name, size, stride = split_part_name(written)
             except ValueError as error:
@@ -148,12 +146,12 @@ def _dim_issues(plan: Plan, system: System) -> Iterator[Issue]:
             parts = used.setdefault(name, {})
             if stride in parts:
                 yield Issue(where, f"dim {written!r} already carries {parts[stride][1]}", "use every dim once")
-            parts.setdefault(stride, (size, kind))
+            parts.setdefault(stride, (size, axis.name))
         if product != degree:
             shown = " x ".join(named) or "no dims"
             yield Issue(
-                f"$.plan.{kind}_dims",
-                f"{shown} give {product} chips, but {kind} is {degree}",
+                f"$.plan.{axis.dims_key}",
+                f"{shown} give {product} chips, but {axis.name} is {degree}",
                 f"name dims whose sizes multiply to {degree}",
             )
     for name, parts in used.items():
@@ -185,11 +183,11 @@ def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> 
             meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "remove the entry"
             yield Issue(f"$.kernels[{position}].name", f"the graph has no kernel {one.name!r}", meant)
             continue
-        legal = ops.legal_schemes(kernel, plan.tp, rules)
+        legal = ops.legal_schemes(kernel, plan.shards, rules)
         if one.sharding not in legal:
             yield Issue(
                 f"$.kernels[{position}].sharding",
-                f"{kernel.op} kernel {one.name!r} cannot be split by {one.sharding!r} over {plan.tp} chips",
+                f"{kernel.op} kernel {one.name!r} cannot be split by {one.sharding!r} over {plan.shards} chips",
                 f"choose {' or '.join(legal)}",
             )
         if graph.repeat > 1:
@@ -198,11 +196,11 @@ def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> 
                 stands = f"one drawn layer stands for all {graph.repeat}, whatever their stage"
                 stands = f"kernel {one.name!r} runs {kernel.runs}" if place else stands
                 yield Issue(f"$.kernels[{position}].stage", f"found {one.stage}, but {stands}", f"write {place}")
-        elif one.stage >= plan.pp:
+        elif one.stage >= plan.stages:
             yield Issue(
                 f"$.kernels[{position}].stage",
-                f"found {one.stage}, but the plan has {plan.pp} stage{'' if plan.pp == 1 else 's'}",
-                f"use 0 to {plan.pp - 1}, or a plan with more pipeline stages",
+                f"found {one.stage}, but the plan has {plan.stages} stage{'' if plan.stages == 1 else 's'}",
+                f"use 0 to {plan.stages - 1}, or a plan with more pipeline stages",
             )
 
 

@@ -79,7 +79,7 @@ def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
     names = Counter(f"{one.kind.value}.{case.kernels[one.kernel].kernel.phase}" for one in paid)
     for placed in case.kernels:
         for own in placed.kernel.communications:
-            if any(case.chips_along(dim) > 1 for dim in communications.group_dims(own, case.plan)):
+            if any(case.chips_along(dim) > 1 for dim in case.plan.group(own.over)[0]):
                 names[f"{own.kind}.{placed.kernel.phase}"] += 1
     return dict(sorted(names.items()))
 

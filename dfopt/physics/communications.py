@@ -16,28 +16,10 @@ Price = Callable[[Collective, float, tuple[str, ...]], float]
 _EACH_COPY_BRINGS_ONE = (Collective.ALL_TO_ALL, Collective.ALL_GATHER)
 
 
-def group_dims(communication: Communication, plan: Plan) -> tuple[str, ...]:
-    """Network dims, or parts of dims, of the chips that take part.
-
-    Examples
-    --------
-    >>> grid = Plan(tp=8, dp=4, tp_dims=("x", "y"), dp_dims=("z",))
-    >>> group_dims(Communication(kind="broadcast", bytes=1, over="tp_rest"), grid)
-    ('y',)
-    """
-    over = communication.over
-    if over == "tp_first":
-        return plan.shard_dims[:1]
-    if over == "tp_rest":
-        return plan.shard_dims[1:]
-    chosen = (plan.shard_dims if over in ("tp", "all") else ()) + (plan.copy_dims if over in ("dp", "all") else ())
-    return tuple(chosen)
-
-
 def group_volume(communication: Communication, plan: Plan, group_chips: int) -> float:
     """Bytes of the whole tensor that one group communicates.
 
-    Groups smaller than the tensor-parallel chips share the tensor. Where copies take part, each brings a tensor
+    Groups smaller than the chips that share a kernel share the tensor. Where copies take part, each brings a tensor
     of its own to an exchange or a gathering, and they all hold the same tensor otherwise.
 
     Examples
@@ -48,10 +30,9 @@ def group_volume(communication: Communication, plan: Plan, group_chips: int) -> 
     >>> group_volume(Communication(kind="all_to_all", bytes=64, over="all"), plan, 32)
     256.0
     """
-    over, kind = communication.over, Collective(communication.kind)
-    copies = plan.copies if over in ("dp", "all") and kind in _EACH_COPY_BRINGS_ONE else 1
-    of_one_copy = group_chips if over in ("tp_first", "tp_rest") else plan.shards if over in ("tp", "all") else 1
-    return communication.bytes * copies * of_one_copy / plan.shards
+    copies = plan.group(communication.over)[1]
+    brought = copies if Collective(communication.kind) in _EACH_COPY_BRINGS_ONE else 1
+    return communication.bytes * brought * (group_chips // copies) / plan.shards
 
 
 def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[str], int]) -> float:
@@ -86,7 +67,7 @@ def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[st
     """
     busy: dict[str, list[float]] = defaultdict(list)
     for one in kernel.communications:
-        dims = group_dims(one, plan)
+        dims, _ = plan.group(one.over)
         group = math.prod(chips(dim) for dim in dims)
         if group == 1:
             continue
@@ -100,7 +81,7 @@ def kernel_bytes(kernel: Kernel, plan: Plan, chips: Callable[[str], int]) -> flo
     """Bytes that a chip sends in a kernel's own communications; ``chips`` gives the size of a dim or part by name."""
     sent = []
     for one in kernel.communications:
-        group = math.prod(chips(dim) for dim in group_dims(one, plan))
+        group = math.prod(chips(dim) for dim in plan.group(one.over)[0])
         if group > 1:
             sent.append(bytes_sent(Collective(one.kind), group_volume(one, plan, group), group))
     return math.fsum(sent)

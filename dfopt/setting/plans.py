@@ -1,23 +1,23 @@
-"""The plans a system allows: which network dims, or parts of them, carry tensor, pipeline and data parallelism."""
+"""The plans a system allows: which network dims, or parts of them, carry which axis, and the layers of stages."""
 
 from __future__ import annotations
 
 import itertools
-import math
-from collections.abc import Iterator
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.axes import AXES, Dims, OnAxes
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Request
-from dfopt.documents.system import NetworkDim, System, part_name, split_part_name
+from dfopt.documents.system import System, split_part_name
 from dfopt.errors import PlanError
 from dfopt.physics.pipeline import layers_per_stage
+from dfopt.setting.shares import divisors, shares
 
-KINDS = ("tp", "pp", "dp")
 _SPARED = 3  # layers at most that a stage with an embedding or logits has less than the others
-_Share = tuple[tuple[str, ...], int]
 
 
 @dataclass(frozen=True)
@@ -32,17 +32,12 @@ def plans(
     graph: Graph,
     system: System,
     *,
-    tp: int | None = None,
-    pp: int | None = None,
-    dp: int | None = None,
-    tp_dims: tuple[str, ...] | None = None,
-    pp_dims: tuple[str, ...] | None = None,
-    dp_dims: tuple[str, ...] | None = None,
     interleave: int | None = None,
     parts: bool = False,
     interleaved: bool = False,
+    **asked: Any,
 ) -> tuple[list[Plan], list[Rejected]]:
-    """All plans: every network dim carries one parallelism, or shares its chips out among several.
+    """All plans: every network dim carries one axis, or shares its chips out among several.
 
     Where kernels run once per microbatch before the first or after the last layer, the pipeline stage that has them
     may have up to three layers less than the others (:func:`uneven_layers`); interleaved stages are all alike.
@@ -55,16 +50,15 @@ def plans(
     ----------
     graph, system : Graph, System
         The batch must divide over data-parallel copies, the layers over pipeline stages.
-    tp, pp, dp : int, optional
-        Degrees asked for; a plan with another degree is left out.
-    tp_dims, pp_dims, dp_dims : tuple of str, optional
-        Dims asked for, or parts of dims such as ``x[8]``.
     interleave : int, optional
         Chunks of layers per stage asked for.
     parts : bool
-        Whether a dim may be shared by several parallelisms.
+        Whether a dim may be shared by several axes.
     interleaved : bool
         Whether a stage may hold its layers in several chunks (the interleaved 1F1B schedule).
+    **asked
+        Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims: ``tp_dims=("x[8]",)``.
+        A plan with others is left out.
 
     Returns
     -------
@@ -76,42 +70,23 @@ def plans(
     PlanError
         If nothing is left, saying which degrees the dims allow.
     """
-    wanted = {"tp": tp, "pp": pp, "dp": dp}
-    wanted_dims = {"tp": tp_dims, "pp": pp_dims, "dp": dp_dims}
-    _check_dims(system, wanted_dims)
-    parts = parts or any("[" in name for names in wanted_dims.values() for name in names or ())
+    wanted = OnAxes(**asked)
+    degrees, dims = wanted.asked_degrees, wanted.asked_dims
+    _check_dims(system, dims)
+    parts = parts or any("[" in name for names in dims.values() for name in names)
     found: list[Plan] = []
     rejected: list[Rejected] = []
-    for dims, degrees in shares([dim for dim in system.network if dim.size > 1], parts):
-        degree: dict[str, int] = dict(zip(KINDS, degrees, strict=True))
-        groups: dict[str, tuple[str, ...]] = dict(zip(KINDS, dims, strict=True))
-        if any(value is not None and degree[kind] != value for kind, value in wanted.items()):
+    for degree, shared in shares([dim for dim in system.network if dim.size > 1], parts):
+        if any(degree[axis] != value for axis, value in degrees.items()):
             continue
-        if any(names is not None and set(groups[kind]) != set(names) for kind, names in wanted_dims.items()):
+        if any(set(shared[axis]) != set(names) for axis, names in dims.items()):
             continue
-        plan = Plan(
-            tp=degree["tp"],
-            pp=degree["pp"],
-            dp=degree["dp"],
-            tp_dims=groups["tp"],
-            pp_dims=groups["pp"],
-            dp_dims=groups["dp"],
-            microbatches=max(graph.batch // (graph.microbatch * degree["dp"]), 1),
-            layers_per_stage=layers_per_stage(graph.repeat, degree["pp"]),
-        )
-        reason = _unusable(graph, plan)
-        if reason:
-            rejected.append(Rejected(plan, reason))
-            continue
-        chunks = [v for v in _chunks(graph, plan, interleaved) if interleave in (None, v)]
-        if not chunks:
-            rejected.append(Rejected(plan, f"its layers cannot be interleaved {interleave} times"))
-        for v in chunks:
-            found.append(plan.model_copy(update={"interleave": v}))
-            if v == 1:
-                found += [plan.model_copy(update=layers) for layers in uneven_layers(graph, plan.pp)]
+        plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in shared.items()})
+        legal, reason = _of_order(graph, plan, interleave, interleaved)
+        found += legal
+        rejected += [reason] if reason else []
     if not found:
-        raise PlanError(_nothing_left(system, wanted, wanted_dims, rejected, parts))
+        raise PlanError(_nothing_left(system, degrees, dims, rejected, parts))
     return found, rejected
 
 
@@ -122,65 +97,37 @@ def asked_plans(
     return plans(
         graph,
         system,
-        tp=asked.tp,
-        pp=asked.pp,
-        dp=asked.dp,
-        tp_dims=asked.tp_dims,
-        pp_dims=asked.pp_dims,
-        dp_dims=asked.dp_dims,
         interleave=asked.interleave,
         parts=assumptions.network_dims == "parts",
         interleaved=graph.trains and assumptions.schedule == assumptions.bubble == "one_f_one_b",
+        **asked.on_axes,
     )
 
 
-def shares(dims: list[NetworkDim], parts: bool) -> Iterator[tuple[list[tuple[str, ...]], tuple[int, int, int]]]:
-    """Every way to share dims out: for tp, pp and dp the names of dims or parts, and the degrees.
-
-    Examples
-    --------
-    >>> x = NetworkDim(name="x", topology="switch", size=4, link_bandwidth=1e9)
-    >>> [degrees for _, degrees in shares([x], parts=False)]
-    [(4, 1, 1), (1, 4, 1), (1, 1, 4)]
-    >>> len(list(shares([x], parts=True)))
-    6
-    """
-    for choice in itertools.product(*(_of_one(dim, parts) for dim in dims)):
-        names = [tuple(name for of_dim in choice for name in of_dim[kind][0]) for kind in range(3)]
-        tp, pp, dp = (math.prod(of_dim[kind][1] for of_dim in choice) for kind in range(3))
-        yield names, (tp, pp, dp)
-
-
-def _of_one(dim: NetworkDim, parts: bool) -> list[tuple[_Share, ...]]:
-    """Every share-out of one dim: what tp, pp and dp get of it, in the order of their neighbourhood."""
-    n = dim.size
-    found = []
-    for tp in _divisors(n) if parts else [n, 1]:
-        for pp in _divisors(n // tp) if parts else [n // tp, 1][: 1 if tp == n else 2]:
-            share: list[_Share] = []
-            stride = 1
-            for size in (tp, pp, n // (tp * pp)):
-                name = dim.name if size == n else part_name(dim.name, size, stride)
-                share.append(((name,) if size > 1 else (), size))
-                stride *= size
-            found.append(tuple(share))
-    return found
-
-
-def _divisors(n: int) -> list[int]:
-    """All divisors, largest first."""
-    low = [d for d in range(1, math.isqrt(n) + 1) if n % d == 0]
-    return sorted({*low, *(n // d for d in low)}, reverse=True)
+def _of_order(
+    graph: Graph, plan: Plan, interleave: int | None, interleaved: bool
+) -> tuple[list[Plan], Rejected | None]:
+    """Plans with the degrees and dims of one: microbatches, chunks and layers of their stages."""
+    layers, microbatches = layers_per_stage(graph.repeat, plan.stages), graph.batch // (graph.microbatch * plan.copies)
+    plan = plan.model_copy(update={"microbatches": max(microbatches, 1), "layers_per_stage": layers})
+    reason = _unusable(graph, plan)
+    chunks = [] if reason else [v for v in _chunks(graph, plan, interleaved) if interleave in (None, v)]
+    if not chunks:
+        return [], Rejected(plan, reason or f"its layers cannot be interleaved {interleave} times")
+    found = [plan.model_copy(update={"interleave": v}) for v in chunks]
+    if 1 in chunks:
+        found += [plan.model_copy(update=uneven) for uneven in uneven_layers(graph, plan.stages)]
+    return found, None
 
 
 def _chunks(graph: Graph, plan: Plan, interleaved: bool) -> list[int]:
     """Chunks of layers that a stage may be cut into; the microbatches go around in groups of one per stage."""
-    if not interleaved or plan.pp == 1 or graph.repeat == 1 or plan.microbatches % plan.pp:
+    if not interleaved or plan.stages == 1 or graph.repeat == 1 or plan.microbatches % plan.stages:
         return [1]
-    return sorted(_divisors(plan.layers_per_stage))
+    return sorted(divisors(plan.layers_per_stage))
 
 
-def uneven_layers(graph: Graph, pp: int) -> list[dict[str, int | None]]:
+def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
     """Layers of the first, the middle and the last pipeline stages where those have different numbers of them.
 
     A stage that has kernels of its own has up to three layers less than the middle ones; of two stages, one takes
@@ -200,24 +147,24 @@ def uneven_layers(graph: Graph, pp: int) -> list[dict[str, int | None]]:
     >>> [tuple(plan.values()) for plan in uneven_layers(graph, 4)]
     [(5, 5, 2)]
     """
-    if pp == 1 or not graph.has_pieces:
+    if stages == 1 or not graph.has_pieces:
         return []
-    even = layers_per_stage(graph.repeat, pp)
+    even = layers_per_stage(graph.repeat, stages)
     kinds = {kernel.runs for kernel in graph.kernels}
     spared_first = range(_SPARED + 1 if "first" in kinds else 1)
     spared_last = range(_SPARED + 1 if "last" in kinds else 1)
-    if pp == 2:
+    if stages == 2:
         choices = {(first, 0, graph.repeat - first) for first in range(even - _SPARED, even + _SPARED + 1)}
     else:
         choices = set()
         for fewer_first, fewer_last in itertools.product(spared_first, spared_last):
-            most = -(-(graph.repeat + fewer_first + fewer_last) // pp)
+            most = -(-(graph.repeat + fewer_first + fewer_last) // stages)
             choices.add((most - fewer_first, most, most - fewer_last))
     choices = {layers for layers in choices if min(layers[0], layers[2]) >= 1}
     choices -= {(even, even, even), (even, 0, even)}
 
     def beaten(layers: tuple[int, int, int]) -> bool:
-        others = choices | ({(even, even, even)} if pp > 2 else set())
+        others = choices | ({(even, even, even)} if stages > 2 else set())
         return any(o != layers and all(a <= b for a, b in zip(o, layers, strict=True)) for o in others)
 
     return [
@@ -228,22 +175,22 @@ def uneven_layers(graph: Graph, pp: int) -> list[dict[str, int | None]]:
 
 
 def _unusable(graph: Graph, plan: Plan) -> str | None:
-    if graph.batch % (graph.microbatch * plan.dp):
+    if graph.batch % (graph.microbatch * plan.copies):
         return (
-            f"a batch of {graph.batch} samples in microbatches of {graph.microbatch}"
-            f" does not divide over DP {plan.dp} (needs a multiple of {graph.microbatch * plan.dp})"
+            f"a batch of {graph.batch} samples in microbatches of {graph.microbatch} does not divide over"
+            f" {plan.label_of('batch')} (needs a multiple of {graph.microbatch * plan.copies})"
         )
-    if plan.pp > 1 and graph.repeat > 1 and plan.pp > graph.repeat:
-        return f"PP {plan.pp} has more stages than the graph has layers ({graph.repeat})"
-    if plan.pp > len(graph.kernels) * graph.repeat:
-        return f"PP {plan.pp} has more stages than the graph has kernels ({len(graph.kernels)})"
-    return None
+    if plan.stages > 1 and graph.repeat > 1 and plan.stages > graph.repeat:
+        return f"{plan.label_of('layers')} has more stages than the graph has layers ({graph.repeat})"
+    if plan.stages > len(graph.kernels) * graph.repeat:
+        return f"{plan.label_of('layers')} has more stages than the graph has kernels ({len(graph.kernels)})"
+    return next(iter(plan.refused(graph).values()), None)
 
 
-def _check_dims(system: System, wanted: dict[str, tuple[str, ...] | None]) -> None:
+def _check_dims(system: System, wanted: Mapping[str, Dims]) -> None:
     known = {dim.name: dim for dim in system.network}
-    for kind, names in wanted.items():
-        for written in names or ():
+    for axis, names in wanted.items():
+        for written in names:
             try:
                 name, size, stride = split_part_name(written)
                 if name not in known:
@@ -251,28 +198,26 @@ def _check_dims(system: System, wanted: dict[str, tuple[str, ...] | None]) -> No
                 if size is not None:
                     known[name].part(size, stride)
             except ValueError as error:
-                raise PlanError(f"--{kind}-dims: {error}") from None
+                raise PlanError(f"{AXES[axis].dims_option}: {error}") from None
 
 
 def _nothing_left(
     system: System,
-    wanted: dict[str, int | None],
-    wanted_dims: dict[str, tuple[str, ...] | None],
+    wanted: Mapping[str, int],
+    wanted_dims: Mapping[str, Dims],
     rejected: list[Rejected],
     parts: bool,
 ) -> str:
     if rejected:
         return "no plan is usable: " + "; ".join(f"{r.plan.label}: {r.reason}" for r in rejected[:4])
     sizes = ", ".join(f"{dim.name} ({dim.topology} of {dim.size})" for dim in system.network) or "none"
-    asked = ", ".join(f"{kind.upper()} {value}" for kind, value in wanted.items() if value is not None)
-    asked_dims = ", ".join(
-        f"{kind.upper()} on {'*'.join(v) or 'no dim'}" for kind, v in wanted_dims.items() if v is not None
-    )
+    asked = [f"{AXES[axis].label} {value}" for axis, value in wanted.items()]
+    asked += [f"{AXES[axis].label} on {'*'.join(names) or 'no dim'}" for axis, names in wanted_dims.items()]
     dims = [dim for dim in system.network if dim.size > 1]
-    degrees = sorted({degree for _, found in shares(dims, parts) for degree in found})
+    degrees = sorted({degree for found, _ in shares(dims, parts) for degree in found.values()})
     rule = "a dim may be shared, in divisors of its size" if parts else "each dim carries one parallelism whole"
     return (
-        f"no plan on {system.name} has {', '.join(filter(None, (asked, asked_dims)))}: the network dims are {sizes},"
+        f"no plan on {system.name} has {', '.join(asked)}: the network dims are {sizes},"
         f" {system.chips} chips; {rule}, so a degree is one of {degrees},"
-        f" and TP x PP x DP must be {system.chips}"
+        f" and {' x '.join(axis.label for axis in AXES.values())} must be {system.chips}"
     )

@@ -24,7 +24,8 @@ from dfopt.search.dump import models
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans, plans, uneven_layers
 from dfopt.setting.stages import mapped_stages, pipeline_stages
-from dfopt.show.tables import graph_report, print_to, result_report, score_report
+from dfopt.show.grid import print_to
+from dfopt.show.tables import graph_report, result_report, score_report
 
 
 def machine(chips: int, dram: float | None = None) -> System:
