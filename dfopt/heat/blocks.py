@@ -60,13 +60,12 @@ class KernelHeat:
 class StageBlocks:
     """A stage of a heat problem, and which kernels its blocks hold, shape (blocks, kernels).
 
-    ``number`` is the partition number of every arc, where it has a meaning (``numbered``).
+    ``number`` is the partition number of every arc, none where it has no meaning.
     """
 
     stage: HeatStage
     member: Bools
-    number: Ints
-    numbered: bool
+    number: Ints | None
 
     def partition_of(self, choice: HeatChoice, which: int) -> tuple[Ints, Ints]:
         """Partition of every kernel, and the level that its partition has."""
@@ -75,7 +74,7 @@ class StageBlocks:
         real = block >= 0
         partition_k = np.zeros(self.member.shape[1], dtype=np.int64)
         level_k = np.zeros_like(partition_k)
-        numbers = self.number[arcs][real].tolist() if self.numbered else range(int(real.sum()))
+        numbers = range(int(real.sum())) if self.number is None else self.number[arcs][real].tolist()
         for place, one, level in zip(numbers, block[real].tolist(), levels[real].tolist(), strict=True):
             partition_k[self.member[one]], level_k[self.member[one]] = place, level
         return partition_k, level_k
@@ -141,105 +140,83 @@ def compute_tiles(tables: StageTables, member: Bools) -> Ints:
     return np.where(member, tiles + 1 + (rank < rest[:, None]), 0)
 
 
-def block_energy(tables: StageTables, member: Bools, heat: KernelHeat, place: Placement) -> Floats:
-    """Joules of blocks by component, shape (blocks, F + X): first the compute tiles, then the others."""
-    found = []
-    for start in range(0, max(len(member), 1), _CHUNK):
-        part = member[start : start + _CHUNK]
-        stored, read = crossings(tables, part)
-        other = part @ heat.own_kx + stored @ heat.write_gx + read @ heat.read_gx
-        local = place(compute_tiles(tables, part), part * heat.local_k)
-        found.append(np.concatenate([local, other], axis=1))
-    return np.concatenate(found)
+@dataclass(frozen=True)
+class HotStage:
+    """A stage's prices with what its kernels spend: seconds at every level and joules of any block.
 
-
-def memory_seconds(tables: StageTables, member: Bools, heat: KernelHeat) -> Floats:
-    """Seconds that the memory needs for blocks, shape (blocks,)."""
-    stored, read = crossings(tables, member)
-    alone = member @ heat.own_s_k + stored @ heat.write_s_g + read @ heat.read_s_g
-    reads = (member & heat.reads_k).any(axis=1) | (read & (heat.read_s_g > 0)).any(axis=1)
-    writes = (member & heat.writes_k).any(axis=1) | (stored & (heat.write_s_g > 0)).any(axis=1)
-    seconds: Floats = np.where(reads & writes, alone / heat.turn, alone)
-    return seconds
-
-
-def seconds_at(tables: StageTables, member: Bools, frequency_l: Floats, heat: KernelHeat) -> Floats:
-    """Seconds of blocks at frequencies of compute that are shares of the nominal one, shape (blocks, levels)."""
-    found = [np.zeros((0, len(frequency_l)))]
-    for start in range(0, len(member), _CHUNK):
-        part = member[start : start + _CHUNK]
-        prices, memory = price_blocks(tables, part), memory_seconds(tables, part, heat)
-        levels = [combine(Terms3(prices.compute / f, memory, prices.network), tables.chip) for f in frequency_l]
-        found.append(np.stack(levels, axis=1))
-    return np.concatenate(found)
-
-
-def chain_blocks(
-    tables: StageTables, partition_k: Ints, frequency_l: Floats, heat: KernelHeat, place: Placement
-) -> StageBlocks:
-    """The blocks of one partitioning alone: nothing but levels is left to choose."""
-    numbers = np.unique(partition_k)
-    member = partition_k[None, :] == numbers[:, None]
-    node = np.arange(len(numbers))
-    return StageBlocks(
-        stage=HeatStage(
-            tail=node,
-            head=node + 1,
-            block=node,
-            step=node,
-            nodes=len(numbers) + 1,
-            seconds_cl=seconds_at(tables, member, frequency_l, heat),
-            energy_ck=block_energy(tables, member, heat, place),
-        ),
-        member=member,
-        number=numbers,
-        numbered=True,
-    )
-
-
-def stage_blocks(
-    tables: StageTables,
-    search: ShortestPath,
-    pairs: tuple[Ints, Ints],
-    frequency_l: Floats,
-    heat: KernelHeat,
-    place: Placement,
-) -> StageBlocks:
-    """Blocks between down-sets with their arcs.
-
-    Parameters
+    Attributes
     ----------
     tables : StageTables
         Prices of the stage.
-    search : ShortestPath
-        Of the stage, for its lattice and its rules about the numbers of partitions.
-    pairs : (int array, int array)
-        Down-sets before and after each block.
+    heat : KernelHeat
+        Joules and memory time of its kernels.
     frequency_l : float, shape (levels,)
-        Shares of the nominal frequency.
-    heat, place
-        Joules and memory time of the kernels, and where their compute tiles are.
+        Frequencies of compute, as shares of the nominal one.
+    place : callable
+        Where the compute tiles of kernels are.
     """
-    before, after = pairs
-    lattice = search.lattice
-    member = lattice.member[after] & ~lattice.member[before]
-    if search.counted:
+
+    tables: StageTables
+    heat: KernelHeat
+    frequency_l: Floats
+    place: Placement
+
+    def energy(self, member: Bools) -> Floats:
+        """Joules of blocks by component, shape (blocks, F + X): first the compute tiles, then the others."""
+        heat, found = self.heat, []
+        for start in range(0, max(len(member), 1), _CHUNK):
+            part = member[start : start + _CHUNK]
+            stored, read = crossings(self.tables, part)
+            other = part @ heat.own_kx + stored @ heat.write_gx + read @ heat.read_gx
+            local = self.place(compute_tiles(self.tables, part), part * heat.local_k)
+            found.append(np.concatenate([local, other], axis=1))
+        return np.concatenate(found)
+
+    def seconds(self, member: Bools) -> Floats:
+        """Seconds of blocks, shape (blocks, levels)."""
+        found = [np.zeros((0, len(self.frequency_l)))]
+        for start in range(0, len(member), _CHUNK):
+            part = member[start : start + _CHUNK]
+            prices, memory = price_blocks(self.tables, part), self._memory_seconds(part)
+            terms = [Terms3(prices.compute / f, memory, prices.network) for f in self.frequency_l]
+            found.append(np.stack([combine(each, self.tables.chip) for each in terms], axis=1))
+        return np.concatenate(found)
+
+    def _memory_seconds(self, member: Bools) -> Floats:
+        heat, (stored, read) = self.heat, crossings(self.tables, member)
+        alone = member @ heat.own_s_k + stored @ heat.write_s_g + read @ heat.read_s_g
+        reads = (member & heat.reads_k).any(axis=1) | (read & (heat.read_s_g > 0)).any(axis=1)
+        writes = (member & heat.writes_k).any(axis=1) | (stored & (heat.write_s_g > 0)).any(axis=1)
+        seconds: Floats = np.where(reads & writes, alone / heat.turn, alone)
+        return seconds
+
+    def chain(self, partition_k: Ints) -> StageBlocks:
+        """The blocks of one partitioning alone: nothing but levels is left to choose."""
+        numbers = np.unique(partition_k)
+        node = np.arange(len(numbers))
+        return self._blocks((node, node + 1, node, node, len(numbers) + 1), partition_k == numbers[:, None], numbers)
+
+    def between(self, search: ShortestPath, pairs: tuple[Ints, Ints]) -> StageBlocks:
+        """Blocks between down-sets with their arcs.
+
+        Parameters
+        ----------
+        search : ShortestPath
+            Of the stage, for its lattice and its rules about the numbers of partitions.
+        pairs : (int array, int array)
+            Down-sets before and after each block.
+        """
+        before, after = pairs
+        size, member = search.lattice.size, search.lattice.member[after] & ~search.lattice.member[before]
+        if not search.counted:
+            block = np.arange(len(before))
+            return self._blocks((before, after, block, size[before], len(size)), member, None)
         arcs = layered_arcs(search, before, after)
-        tail, head, block, number, step = arcs.tail, arcs.head, arcs.block, arcs.number, arcs.number
-        nodes = (search.layers + 1) * len(lattice.size)
-    else:
-        tail, head, block, number = before, after, np.arange(len(before)), np.zeros(len(before), dtype=np.int64)
-        step, nodes = lattice.size[before], len(lattice.size)
-    stage = HeatStage(
-        tail=tail,
-        head=head,
-        block=block.astype(np.int64),
-        step=step,
-        nodes=nodes,
-        seconds_cl=seconds_at(tables, member, frequency_l, heat),
-        energy_ck=block_energy(tables, member, heat, place),
-    )
-    return StageBlocks(stage, member, number, bool(search.counted) and search.limits.forward_backward == "halves")
+        graph = arcs.tail, arcs.head, arcs.block.astype(np.int64), arcs.number, (search.layers + 1) * len(size)
+        return self._blocks(graph, member, arcs.number if search.limits.forward_backward == "halves" else None)
+
+    def _blocks(self, arcs: tuple[Ints, Ints, Ints, Ints, int], member: Bools, number: Ints | None) -> StageBlocks:
+        return StageBlocks(HeatStage(*arcs, self.seconds(member), self.energy(member)), member, number)
 
 
 def path_pairs(lattice: Lattice, partition_k: Ints) -> tuple[Ints, Ints]:

@@ -122,8 +122,10 @@ class _Relaxation:
             seen.add(key)
             runs = problem.runs_rs[:, number]
             self.stage_p.append(number)
-            self.time_p.append(runs * problem.seconds_of(number, arcs, levels))
-            self.load_p.append(runs[:, None] * problem.load_of(number, arcs, levels) / problem.rows.budget_ri)
+            energy_k, seconds_l = problem.spent(number, arcs, levels)
+            load_ri = problem.rows.rise_rik @ energy_k + problem.rows.above_ril @ seconds_l
+            self.time_p.append(runs * seconds_l.sum())
+            self.load_p.append(runs[:, None] * load_ri / problem.rows.budget_ri)
             new = True
         if new:
             self.choices.append(choice)
@@ -202,8 +204,8 @@ class _Relaxation:
         dual /= max(float(dual.sum()), 1.0)  # a solver keeps the column of the period to its tolerance only
         time_r, row_ri = dual[:ranks], np.zeros_like(self.row_ri)
         row_ri[self.active] = dual[ranks:] / problem.rows.budget_ri[self.active]
-        choice, total = cheapest(problem, self.paths, time_r, row_ri)
-        total += float(time_r @ problem.wait_r) + float((row_ri * problem.rows.once_ri).sum())
+        choice, costs = cheapest(problem, self.paths, time_r, row_ri)
+        total = sum(costs) + float(time_r @ problem.wait_r) + float((row_ri * problem.rows.once_ri).sum())
         total += (1.0 - float(dual.sum())) * problem.floor
         if total > self.least:
             self.least, self.time_r, self.row_ri = total, time_r, row_ri
@@ -221,13 +223,15 @@ def _add(master: GrowingLp, columns: Floats, lower: float) -> None:
     master.add_columns(cost, sp.csc_array(columns), lower)
 
 
-def cheapest(problem: HeatProblem, paths: list[Paths], time_r: Floats, row_ri: Floats) -> tuple[HeatChoice, float]:
-    """The choice of least cost under prices, and its cost; the stages are independent of each other then."""
-    arcs, levels, total = [], [], 0.0
+def cheapest(
+    problem: HeatProblem, paths: list[Paths], time_r: Floats, row_ri: Floats
+) -> tuple[HeatChoice, list[float]]:
+    """The choice of least cost under prices, and the cost of each stage; they are independent of each other then."""
+    arcs, levels, costs = [], [], []
     for one, cost_cl in zip(paths, problem.prices(time_r, row_ri), strict=True):
         cost, level = one.cheapest(cost_cl)
         to_go = one.to_go(cost)
         arcs.append(one.shortest(cost, to_go))
         levels.append(level[arcs[-1]])
-        total += float(to_go[0])
-    return HeatChoice(tuple(arcs), tuple(levels)), total
+        costs.append(float(to_go[0]))
+    return HeatChoice(tuple(arcs), tuple(levels)), costs

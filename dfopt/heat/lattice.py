@@ -7,24 +7,15 @@ its cheapest level, and what no path below a given cost uses is left out, exactl
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, Terms3, part_of, price_blocks
+from dfopt.fusion.blocks import Terms3, part_of, price_blocks
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
-from dfopt.heat.blocks import KernelHeat, Placement, block_energy, seconds_at
+from dfopt.heat.blocks import HotStage
+from dfopt.heat.problem import HeatPrices
 from dfopt.setting.tables import Floats, Ints
-
-
-@dataclass(frozen=True)
-class HeatPrices:
-    """What a second at every level and a joule of every component at every level are worth, nothing below zero."""
-
-    second_l: Floats
-    joule_lk: Floats
 
 
 class PricedPath(ShortestPath):
@@ -32,31 +23,23 @@ class PricedPath(ShortestPath):
 
     Parameters
     ----------
-    tables, limits, lattice
+    hot : HotStage
         The stage; its memory no slower than any mix of streams.
+    limits, lattice
+        Of the stage.
     upper : float
         Cost above which a path is of no interest.
     prices : HeatPrices
-        Of seconds and joules.
-    frequency_l, heat, place
-        See :func:`dfopt.heat.blocks.stage_blocks`.
+        Of seconds and joules, none below zero.
     """
 
     chunk = 50_000  # fewer than without heat: each has a power map
 
     def __init__(
-        self,
-        tables: StageTables,
-        limits: IntraChipLimits,
-        lattice: Lattice,
-        upper: float,
-        prices: HeatPrices,
-        frequency_l: Floats,
-        heat: KernelHeat,
-        place: Placement,
+        self, hot: HotStage, limits: IntraChipLimits, lattice: Lattice, upper: float, prices: HeatPrices
     ) -> None:
-        super().__init__(tables, limits, lattice, upper)
-        self.prices, self.frequency_l, self.heat, self.place = prices, frequency_l, heat, place
+        super().__init__(hot.tables, limits, lattice, upper)
+        self.hot, self.prices, heat = hot, prices, hot.heat
         # what a kernel costs at least, wherever it is: the cheapest second, and its own joules at the cheapest level
         least = float(prices.second_l.min())
         tiles = prices.joule_lk.shape[1] - heat.own_kx.shape[1]
@@ -83,8 +66,7 @@ class PricedPath(ShortestPath):
         i, j, nearest, member = i[keep], j[keep], nearest[keep], member[keep]
         if not len(i):
             return
-        seconds = seconds_at(self.tables, member, self.frequency_l, self.heat)
-        energy = block_energy(self.tables, member, self.heat, self.place)
+        seconds, energy = self.hot.seconds(member), self.hot.energy(member)
         cost = (seconds * self.prices.second_l + energy @ self.prices.joule_lk.T).min(axis=1)
         keep = nearest + cost + self.rest[j] <= self.upper
         if self.tables.bytes_g.sum() > self.limits.dram_left:

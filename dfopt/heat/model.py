@@ -9,18 +9,18 @@ its lowest level, as the judge has it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
 from dfopt.documents.stack import Stack
 from dfopt.errors import Infeasible
-from dfopt.fusion.blocks import StageTables
 from dfopt.heat.blocks import KernelHeat
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
 from dfopt.heat.spending import spending
 from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Floats, Ints
+from dfopt.technology.leaking import gain
 from dfopt.technology.power import PowerModel
 from dfopt.technology.stack_models import heat_of
 from dfopt.technology.streams import Flow, Memory
@@ -88,10 +88,6 @@ class HeatModel:
                 found.append(Rate(rate, step.above - _BELOW_K))
                 rate = step.rate
         return [*found, Rate(rate, np.inf)]
-
-    def rate_at(self, rate: float) -> Rate:
-        """The one of :attr:`rates` with a given figure."""
-        return next(one for one in self.rates if one.rate >= rate)
 
     # ------------------------------------------------------------ kernels
 
@@ -264,11 +260,11 @@ class HeatModel:
         slope = power.leakage_slope(tiles_k, voltage)
         # T = T_a + R (P + leak + slope (T - T_0))  =>  T - T_a = (1 - R slope)^-1 R (P + leak - slope (T_0 - T_a))
         loop = heat.means_k_per_w * slope
-        gain = _radius(loop)
-        if gain >= 1:
+        loop_gain = gain(heat.means_k_per_w, slope, np.arange(len(slope)))
+        if loop_gain >= 1:
             raise Infeasible(
-                f"heat: leakage runs away at {float(tiles_k.max()) - 273.15:.1f} degC (loop gain {gain:.3g}), below the"
-                " limits; levers: a better package, less leakage, lower limits"
+                f"heat: leakage runs away at {float(tiles_k.max()) - 273.15:.1f} degC (loop gain {loop_gain:.3g}),"
+                " below the limits; levers: a better package, less leakage, lower limits"
             )
         warmed = np.linalg.solve(np.eye(len(leak)) - loop, heat.means_k_per_w)
         whole = np.eye(len(leak)) + slope[:, None] * warmed  # watts with the leakage that they bring
@@ -283,31 +279,27 @@ class HeatModel:
         hop = self.hop_j[rank] * power.io_tiles
         return rise @ basis.T, rise @ extra, limit - start - rise @ constant, rise @ hop
 
+    def voltage(self, busy_rl: Floats) -> Floats:
+        """Mean voltage of the logic over time, by rank, from its share of time at each level; else it rests."""
+        found: Floats = self.voltage_l[-1] + busy_rl @ (self.voltage_l - self.voltage_l[-1])
+        return found
+
     def settled(self, problem: HeatProblem, choice: HeatChoice, period_s: float, rate: Rate) -> tuple[Operating, float]:
         """Temperatures of a choice at a refresh rate, whether or not it would stay at it, and kelvin above a limit.
 
         The judge would move on to the next rate, whose slower memory is cooler: that does not say how much too hot
         the choice is.
         """
-        power, heat, level, clock = self.power, self.heat, self.voltage_l, self.clock_l
-        ranks = len(problem.wait_r)
-        tiles_k, voltage_r, over = np.zeros((ranks, power.count)), np.ones(ranks), -np.inf
+        power, heat, clock = self.power, self.heat, self.clock_l
+        energy_rk, seconds_rl = problem.spent_by_rank(choice)
+        busy_rl = seconds_rl / period_s
+        tiles_k, voltage_r, over = np.zeros((len(busy_rl), power.count)), self.voltage(busy_rl), -np.inf
+        idle_r = clock[-1] + busy_rl @ (clock - clock[-1])
+        joules_r = energy_rk @ self.basis() + self.hop_j[:, None] * power.io_tiles
         _, cells, limit = self._limits(rate, 0.0)
         at = cells >= 0
-        for r in range(ranks):
-            joules, seconds_l = self.hop_j[r] * power.io_tiles, np.zeros(len(level))
-            for s, stage in enumerate(problem.stages):
-                block = stage.block[choice.arcs[s]]
-                levels = choice.levels[s][block >= 0]
-                block = block[block >= 0]
-                energy = (stage.energy_ck[block] * problem.rows.scale_lk[levels]).sum(axis=0)
-                joules = joules + problem.runs_rs[r, s] * (energy @ self.basis())
-                times = np.bincount(levels, weights=stage.seconds_cl[block, levels], minlength=len(level))
-                seconds_l += problem.runs_rs[r, s] * times
-            busy = seconds_l / period_s
-            voltage_r[r] = level[-1] + float(busy @ (level - level[-1]))
-            idle = float(clock[-1] + busy @ (clock - clock[-1]))
-            watts = joules / period_s + power.steady_power(rate.rate, idle)
+        for r, joules in enumerate(joules_r):
+            watts = joules / period_s + power.steady_power(rate.rate, float(idle_r[r]))
             now = heat.ambient_k + heat.means_k_per_w @ watts
             for _ in range(_WARMING):
                 leak = power.leakage(now, float(voltage_r[r]))
@@ -319,25 +311,6 @@ class HeatModel:
             rise = heat.cells_k_per_w[cells[at]] @ (watts + power.leakage(now, float(voltage_r[r])))
             over = max(over, float((heat.ambient_k + rise - limit[at]).max(initial=-np.inf)))
         return Operating(tiles_k, voltage_r), over
-
-    def stage_tables(self, number: int, rate: float) -> StageTables | None:
-        """Tables of a stage whose memory is faster than any mix of its streams: its prices bound the real ones."""
-        tables = self.ready.stages[number].tables
-        if tables is None:
-            return None
-        return replace(tables, chip=replace(tables.chip, dram_bandwidth=self.fastest(rate) * (1 + 1e-9)))
-
-
-def _radius(matrix: Floats) -> float:
-    """Spectral radius of a nonnegative matrix, by the power method."""
-    vector, radius = np.ones(len(matrix)), 0.0
-    for _ in range(50):
-        after = matrix @ vector
-        before, radius = radius, float(after.max())
-        if radius == 0 or abs(radius - before) <= 1e-9 * radius:
-            break
-        vector = after / radius
-    return radius
 
 
 def _groups(ready: Prepared, members: Ints) -> list[int]:

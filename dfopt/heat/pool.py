@@ -12,13 +12,12 @@ from dfopt.errors import PlanError
 from dfopt.fusion.columns import near_blocks
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import lower_bound
-from dfopt.heat.blocks import StageBlocks, path_pairs, stage_blocks
+from dfopt.heat.blocks import HotStage, StageBlocks, path_pairs
 from dfopt.heat.bound import bound, cheapest
-from dfopt.heat.lattice import HeatPrices, PricedPath
-from dfopt.heat.model import HeatModel
+from dfopt.heat.lattice import PricedPath
 from dfopt.heat.paths import Paths
 from dfopt.heat.period import HeatAnswer, shortest_period
-from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
+from dfopt.heat.problem import HeatChoice, HeatPrices, HeatProblem, HeatRows
 from dfopt.heat.settle import HeatSettler
 from dfopt.setting.tables import Floats, Ints
 
@@ -50,24 +49,25 @@ class BlockPool:
 
     def __init__(self, settler: HeatSettler, rate: float, mappings: list[Mapping]) -> None:
         self.settler, self.rate, self.mappings = settler, rate, list(mappings)
-        self.model: HeatModel = settler.model
         self.fused = all(stage.tables.chip.fused for stage in settler.ready.stages if stage.tables is not None)
         self.pairs: list[Pairs] = []
+        self.hot: list[HotStage] = []
         self.searches: list[ShortestPath] = []
         self.note, self.closed = "", False
         if not self.fused:
             return
         for number in settler.used:
             stage = settler.ready.stages[number]
-            table = self.model.stage_tables(number, rate)
-            assert table is not None and stage.limits is not None
+            hot = settler.bounding(number, rate)
+            assert stage.limits is not None
             if stage.lattice is None:
                 raise PlanError(
                     f"heat: 'aware' needs the columns form, at most 20000 down-sets in a stage; stage {number} has more"
-                    f" ({table.kernels} kernels); draw one layer and repeat it, or use heat='ignore' and let the judge"
-                    " throttle the mapping"
+                    f" ({hot.tables.kernels} kernels); draw one layer and repeat it, or use heat='ignore' and let the"
+                    " judge throttle the mapping"
                 )
-            self.searches.append(ShortestPath(table, stage.limits, stage.lattice, np.inf))
+            self.hot.append(hot)
+            self.searches.append(ShortestPath(hot.tables, stage.limits, stage.lattice, np.inf))
             none = np.zeros(0, dtype=np.int64)
             self.pairs.append((none, none))
         for mapping in mappings:
@@ -76,26 +76,13 @@ class BlockPool:
     def add(self, mapping: Mapping) -> None:
         """Take the partitions of a mapping up."""
         for s, number in enumerate(self.settler.used if self.fused else []):
-            self._merge(s, path_pairs(self.searches[s].lattice, self.settler.partitions(mapping, number)))
-
-    def _merge(self, s: int, pairs: Pairs) -> None:
-        every = np.unique(np.stack([np.concatenate(two) for two in zip(self.pairs[s], pairs, strict=True)]), axis=1)
-        self.pairs[s] = every[0], every[1]
+            mine = path_pairs(self.searches[s].lattice, self.settler.partitions(mapping, number))
+            self.pairs[s] = _merged(self.pairs[s], mine)
 
     def _blocks(self, pairs: list[Pairs]) -> list[StageBlocks]:
         if not self.fused:
             return self.settler.chain(self.mappings[0], self.rate)
-        return [
-            stage_blocks(
-                search.tables,
-                search,
-                mine,
-                self.model.frequency_l,
-                self.settler.kernels(number, self.rate),
-                self.model.place,
-            )
-            for number, search, mine in zip(self.settler.used, self.searches, pairs, strict=True)
-        ]
+        return [hot.between(search, mine) for hot, search, mine in zip(self.hot, self.searches, pairs, strict=True)]
 
     # ------------------------------------------------------------ solve
 
@@ -140,7 +127,7 @@ class BlockPool:
                 break
             paths = [Paths(stage) for stage in problem.stages]
             relaxed = bound(problem, paths, self.settler.starts(blocks, self.mappings), self.settler.options.deadline)
-            costs = self._least(problem, paths, relaxed.time_r, relaxed.row_ri)
+            _, costs = cheapest(problem, paths, relaxed.time_r, relaxed.row_ri)
             new, self.closed = False, True
             for s in range(len(self.pairs)):
                 found = self._priced(problem, s, relaxed.time_r, relaxed.row_ri, costs[s] * (1 - _LOWER))
@@ -149,37 +136,27 @@ class BlockPool:
                 elif np.isfinite(found.dist[:, -1].min()):
                     before = len(self.pairs[s][0])
                     i, j, _ = near_blocks(found, _TAKEN)
-                    self._merge(s, (i, j))
+                    self.pairs[s] = _merged(self.pairs[s], (i, j))
                     new |= len(self.pairs[s][0]) > before
             self.closed &= not new
             if not new or time.perf_counter() > self.settler.options.deadline:
                 break
         return blocks
 
-    def _least(self, problem: HeatProblem, paths: list[Paths], time_r: Floats, row_ri: Floats) -> list[float]:
-        """Cost of the cheapest path of every stage."""
-        found = []
-        for one, cost_cl in zip(paths, problem.prices(time_r, row_ri), strict=True):
-            cost, _ = one.cheapest(cost_cl)
-            found.append(float(one.to_go(cost)[0]))
-        return found
-
     def _every(self, problem: HeatProblem, answer: HeatAnswer, beat: float) -> list[Pairs] | None:
         """All blocks that a choice below ``beat`` and the answer may use; None if the time does not suffice to say."""
         paths = [Paths(stage) for stage in problem.stages]
         relaxed = bound(problem, paths, [answer.choice], self.settler.options.deadline)
-        costs = self._least(problem, paths, relaxed.time_r, relaxed.row_ri)
-        _, total = cheapest(problem, paths, relaxed.time_r, relaxed.row_ri)
-        slack = max(min(answer.period_s, beat) - relaxed.bound_s, 0.0) + 2 * _LOWER * (abs(total) + answer.period_s)
+        _, costs = cheapest(problem, paths, relaxed.time_r, relaxed.row_ri)
+        rounding = 2 * _LOWER * (abs(sum(costs)) + answer.period_s)
+        slack = max(min(answer.period_s, beat) - relaxed.bound_s, 0.0) + rounding
         pairs = []
         for s, cost in enumerate(costs):
             found = self._priced(problem, s, relaxed.time_r, relaxed.row_ri, cost + slack)
             if found is None:
                 return None
             i, j, _ = near_blocks(found)
-            mine = self.pairs[s]
-            every = np.unique(np.stack([np.concatenate(two) for two in zip(mine, (i, j), strict=True)]), axis=1)
-            pairs.append((every[0], every[1]))
+            pairs.append(_merged(self.pairs[s], (i, j)))
         return pairs
 
     def _priced(self, problem: HeatProblem, s: int, time_r: Floats, row_ri: Floats, upper: float) -> PricedPath | None:
@@ -187,25 +164,11 @@ class BlockPool:
 
         No second has a price below zero: rest is the coolest that a chip can do.
         """
-        settler, options = self.settler, self.settler.options
-        runs, rows = problem.runs_rs[:, s], problem.rows
-        weight_ri = runs[:, None] * row_ri
-        second_l = float(runs @ time_r) + np.tensordot(weight_ri, rows.above_ril, axes=2)
-        joule_lk = np.tensordot(weight_ri, rows.rise_rik, axes=2) * rows.scale_lk
-        search = self.searches[s]
-        stage = settler.ready.stages[settler.used[s]]
-        assert stage.limits is not None
-        found = PricedPath(
-            search.tables,
-            stage.limits,
-            search.lattice,
-            upper,
-            HeatPrices(np.maximum(second_l, 0.0), np.maximum(joule_lk, 0.0)),
-            self.model.frequency_l,
-            settler.kernels(settler.used[s], self.rate),
-            self.model.place,
-        )
-        if not found.run(options.deadline if np.isfinite(options.deadline) else None).complete:
+        deadline, limits = self.settler.options.deadline, self.searches[s].limits
+        worth = problem.worth(s, time_r, row_ri)
+        prices = HeatPrices(np.maximum(worth.second_l, 0.0), np.maximum(worth.joule_lk, 0.0))
+        found = PricedPath(self.hot[s], limits, self.searches[s].lattice, upper, prices)
+        if not found.run(deadline if np.isfinite(deadline) else None).complete:
             self.note = "the time limit came before all blocks were priced: no bound"
             return None
         return found
@@ -214,3 +177,9 @@ class BlockPool:
         """Seconds of an interval that no mapping beats, heat or not."""
         low = np.array([lower_bound(one.tables, one.limits) for one in self.searches])
         return float((self.settler.runs_rs @ low + self.settler.wait_r).max(initial=0.0)) if self.fused else 0.0
+
+
+def _merged(one: Pairs, other: Pairs) -> Pairs:
+    """All pairs of both."""
+    every = np.unique(np.concatenate([np.stack(one), np.stack(other)], axis=1), axis=1)
+    return every[0], every[1]

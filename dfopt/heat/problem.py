@@ -24,7 +24,7 @@ import numpy as np
 from dfopt.errors import Infeasible
 from dfopt.setting.tables import Floats, Ints
 
-__all__ = ["HeatChoice", "HeatProblem", "HeatRows", "HeatStage"]
+__all__ = ["HeatChoice", "HeatPrices", "HeatProblem", "HeatRows", "HeatStage"]
 
 
 @dataclass(frozen=True)
@@ -55,11 +55,6 @@ class HeatStage:
     seconds_cl: Floats
     energy_ck: Floats
 
-    @property
-    def blocks(self) -> int:
-        """Number of blocks."""
-        return len(self.energy_ck)
-
 
 @dataclass(frozen=True)
 class HeatRows:
@@ -87,6 +82,14 @@ class HeatRows:
     above_ril: Floats
     budget_ri: Floats
     once_ri: Floats
+
+
+@dataclass(frozen=True)
+class HeatPrices:
+    """What a second at every level and a joule of every component at every level are worth."""
+
+    second_l: Floats
+    joule_lk: Floats
 
 
 @dataclass(frozen=True)
@@ -138,42 +141,31 @@ class HeatProblem:
                 " power, a higher limit"
             )
 
-    def times(self, choice: HeatChoice) -> Floats:
-        """Seconds of one evaluation of every stage, shape (stages,)."""
-        found = [self.seconds_of(s, choice.arcs[s], choice.levels[s]) for s in range(len(self.stages))]
-        return np.array(found)
-
-    def seconds_of(self, number: int, arcs: Ints, levels: Ints) -> float:
-        """Seconds of one evaluation of a stage along a path."""
-        stage = self.stages[number]
+    def spent(self, number: int, arcs: Ints, levels: Ints) -> tuple[Floats, Floats]:
+        """Joules by component and seconds by level of one evaluation of a stage along a path."""
+        stage, scale_lk = self.stages[number], self.rows.scale_lk
         block = stage.block[arcs]
-        real = block >= 0
-        return float(stage.seconds_cl[block[real], levels[real]].sum())
+        block, levels = block[block >= 0], levels[block >= 0]
+        energy_k: Floats = (stage.energy_ck[block] * scale_lk[levels]).sum(axis=0)
+        seconds_l = np.bincount(levels, weights=stage.seconds_cl[block, levels], minlength=len(scale_lk))
+        return energy_k, seconds_l.astype(np.float64)
+
+    def spent_by_rank(self, choice: HeatChoice) -> tuple[Floats, Floats]:
+        """Joules and seconds of one microbatch, shapes (ranks, components) and (ranks, levels)."""
+        each = [self.spent(s, choice.arcs[s], choice.levels[s]) for s in range(len(self.stages))]
+        energy_rk, seconds_rl = (self.runs_rs @ np.array(of_stages) for of_stages in zip(*each, strict=True))
+        return energy_rk, seconds_rl
 
     def loads(self, choice: HeatChoice) -> Floats:
         """Kelvin seconds of one microbatch by rank and row, shape (ranks, rows)."""
-        return sum(
-            (
-                self.runs_rs[:, s, None] * self.load_of(s, choice.arcs[s], choice.levels[s])
-                for s in range(len(self.stages))
-            ),
-            self.rows.once_ri,
-        )
-
-    def load_of(self, number: int, arcs: Ints, levels: Ints) -> Floats:
-        """Kelvin seconds of one evaluation of a stage along a path, shape (ranks, rows)."""
-        stage, rows = self.stages[number], self.rows
-        block = stage.block[arcs]
-        real = block >= 0
-        block, levels = block[real], levels[real]
-        energy = (stage.energy_ck[block] * rows.scale_lk[levels]).sum(axis=0)
-        at_level = np.bincount(levels, weights=stage.seconds_cl[block, levels], minlength=len(rows.scale_lk))
-        load: Floats = rows.rise_rik @ energy + rows.above_ril @ at_level
-        return load
+        rows, (energy_rk, seconds_rl) = self.rows, self.spent_by_rank(choice)
+        load = rows.rise_rik @ energy_rk[:, :, None] + rows.above_ril @ seconds_rl[:, :, None]
+        found: Floats = load[:, :, 0] + rows.once_ri
+        return found
 
     def busy(self, choice: HeatChoice) -> Floats:
         """Seconds of one microbatch of every rank without idle time, shape (ranks,)."""
-        busy: Floats = self.runs_rs @ self.times(choice) + self.wait_r
+        busy: Floats = self.spent_by_rank(choice)[1].sum(axis=1) + self.wait_r
         return busy
 
     def period(self, choice: HeatChoice) -> float:
@@ -194,20 +186,25 @@ class HeatProblem:
         hottest = float((self.loads(choice) / self.rows.budget_ri).max(initial=0.0))
         return max(self.floor, float(self.busy(choice).max()), hottest)
 
-    def prices(self, time_r: Floats, row_ri: Floats) -> tuple[Floats, ...]:
-        """What every block costs at every level, of each stage shape (blocks, levels).
+    def worth(self, number: int, time_r: Floats, row_ri: Floats) -> HeatPrices:
+        """What seconds and joules of a stage are worth.
 
         Parameters
         ----------
+        number : int
+            The stage.
         time_r, row_ri : float array
             Prices of a second of each rank and of a kelvin second of each row.
         """
-        rows = self.rows
+        runs, rows = self.runs_rs[:, number], self.rows
+        weight_ri = runs[:, None] * row_ri
+        second_l = float(runs @ time_r) + np.tensordot(weight_ri, rows.above_ril, axes=2)
+        return HeatPrices(second_l, np.tensordot(weight_ri, rows.rise_rik, axes=2) * rows.scale_lk)
+
+    def prices(self, time_r: Floats, row_ri: Floats) -> tuple[Floats, ...]:
+        """What every block costs at every level under prices as of `worth`, of each stage shape (blocks, levels)."""
         found = []
         for number, stage in enumerate(self.stages):
-            runs = self.runs_rs[:, number]
-            weight_ri = runs[:, None] * row_ri
-            second_l = float(runs @ time_r) + np.tensordot(weight_ri, rows.above_ril, axes=2)
-            joule_lk = np.tensordot(weight_ri, rows.rise_rik, axes=2) * rows.scale_lk
-            found.append(stage.energy_ck @ joule_lk.T + stage.seconds_cl * second_l)
+            worth = self.worth(number, time_r, row_ri)
+            found.append(stage.energy_ck @ worth.joule_lk.T + stage.seconds_cl * worth.second_l)
         return tuple(found)

@@ -29,7 +29,6 @@ from dfopt.errors import Infeasible, PlanError, SystemSpecError
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.intrachip import IntraChipLimits, legal
 from dfopt.heat.answers import heat_answers, made_aware
-from dfopt.heat.blocks import chain_blocks
 from dfopt.heat.problem import HeatChoice
 from dfopt.heat.settle import TOO_HOT_K, cool, physical
 from dfopt.heat.study import Study
@@ -184,7 +183,7 @@ def test_what_seldom_happens_is_spent_as_the_judge_has_it() -> None:
         Plan(dp=2, dp_dims=("x",), microbatches=2),
         resolve(chosen, None, 1.0),
     )
-    search = Search(graph, world.system, options_of(world))
+    search = Search(Setting(graph, world.system, world.assumptions), options_of(world))
     search.run([world.plan])
     study = Study(graph, world.system, search.found[0].mapping, search.options)
     parts = study.ready.stages[0].tables
@@ -250,9 +249,7 @@ def test_no_other_partitioning_and_levels_are_faster(study: Study) -> None:
         assert stage.tables is not None and stage.limits is not None
         limits = stage.limits
         found = partitionings(stage.tables, limits)
-        heat = settler.kernels(number, rate.rate)
-        model = settler.model
-        per_stage.append([chain_blocks(stage.tables, one, model.frequency_l, heat, model.place) for one in found])
+        per_stage.append([settler.hot(number, rate.rate).chain(one) for one in found])
     assume(np.prod([len(one) for one in per_stage]) <= 30)
     levels = range(len(settler.model.frequency_l))
     best = np.inf
