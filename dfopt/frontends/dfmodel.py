@@ -38,9 +38,7 @@ from dfopt.frontends.dfmodel_case import (
     block_of,
     missing,
     overridden,
-    overrides_of,
 )
-from dfopt.frontends.dfmodel_workloads import workload_graph
 
 __all__ = ["ImportedCase", "convert", "load_case", "write_case"]
 
@@ -52,7 +50,9 @@ _SHARDING: dict[str, Sharding] = {
     "NO_SHARDING": "none",
 }
 _OVERLAP = {"PERFECT_OVERLAP": "perfect", "NO_OVERLAP": "none", "OVERLAP_COMPUTE_MEMORY": "compute_memory"}
-_CARRIES = {"dlrm": "DP", "hpl": "TP", "fft": "TP"}
+_PADDED = "shards are rounded up to whole rows, so the graph is padded; utilization counts the FLOP of the case"
+_GRADIENTS = "gradients: bytes taken for nanoseconds, as in the program; its data-parallel groups span all axes"
+_NOTES = {"dlrm": _GRADIENTS, "hpl": _PADDED, "fft": _PADDED}
 
 
 def load_case(path: str | Path, overrides: str | Path | None = None) -> ImportedCase:
@@ -73,50 +73,40 @@ def load_case(path: str | Path, overrides: str | Path | None = None) -> Imported
     return convert(load_strict(Path(path)), Path(path).stem, overrides)
 
 
-def convert(data: Data, name: str, overrides: str | Path | None = None) -> ImportedCase:
-    """Turn parsed case data into documents; see :func:`load_case`."""
+def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCase:
+    """Turn parsed case data into documents, with the overrides of a path; see :func:`load_case`."""
     if not isinstance(data.get("setup"), dict):
         message = "not a DFModel case: found no setup object"
         raise DocumentError(name, [Issue("$.setup", message, "a case has setup, graph and outputs")])
-    own = overrides_of(name, Path(overrides) if overrides else None)
-    data = overridden(data, name, own)
-    issues = missing(data["setup"], data.get("graph") or {})
-    if issues:
-        raise DocumentError(name, issues)
+    setup = data["setup"]
+    data = {**data, "setup": {**setup, "execution": setup.get("execution") or setup.get("miscellany") or {}}}
+    data, overrides = overridden(data, name, Path(path) if path else None)
     try:
+        if issues := missing(data["setup"], data.get("graph") or {}):
+            raise DocumentError(name, issues)
         case = _converted(data, name)
     except Unsupported as error:
         raise DocumentError(name, [Issue("$", f"not supported yet: {error}", "see the README's limits")]) from None
-    except (KeyError, TypeError, ValueError) as error:
+    except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"the field {error} is missing, or its value unknown" if isinstance(error, KeyError) else str(error)
         remedy = "compare with the field names of setup.proto, or give it in an override"
         raise DocumentError(name, [Issue("$", f"incomplete DFModel case: {what}", remedy)]) from None
-    changes = {key: value for override in own for key, value in override.assumptions.items()}
+    changes = {key: value for override in overrides for key, value in override.assumptions.items()}
     if changes:
         changed = Assumptions.from_data({**case.assumptions.to_data(), **changes}, f"{name}, assumptions overridden")
         case = replace(case, assumptions=changed)
-    reasons = tuple(override.reason for override in own)
+    reasons = tuple(override.reason for override in overrides)
     return replace(case, overrides=reasons, notes=(*(f"overridden: {reason}" for reason in reasons), *case.notes))
 
 
 def _converted(data: Data, name: str) -> ImportedCase:
     setup, drawn = data["setup"], data["graph"]
-    execution = setup.get("execution") or setup["miscellany"]
+    execution = setup["execution"]
     block = str(block_of(execution))
-    _refuse(setup, drawn, execution, block)
-    notes: list[str] = []
-    axes = systems.axes_of(setup["system"])
-    if "HBD" in setup["system"]:
-        axes = systems.with_fast_domain(axes, int(setup["system"]["HBD"]))
-    if block in _CARRIES:
-        axes = systems.folded(axes) if block == "hpl" else axes
-        axes = tuple(replace(axis, carries=_CARRIES[block]) for axis in axes)
-        graph = workload_graph(block, drawn, execution, axes, name)
-        notes += _workload_notes(block, len(systems.axes_of(setup["system"])))
-    else:
-        # The first generation has neither a batch nor a word: it reports the time of one sample, of 16-bit numbers.
-        llm = {"global_batch_size": 1, **execution[block]}
-        graph = graphs.graph_of(drawn, llm, int(execution.get("word", 2)), name)
+    _refuse(setup["system"], execution, block)
+    notes = [_NOTES[block]] if block in _NOTES else []
+    axes = systems.axes_of(setup["system"], block)
+    graph = graphs.graph_of(block, drawn, execution, axes, name)
     system, dims = systems.system_of(setup["system"], axes, name)
     assumptions = _assumptions(setup, execution, block)
     if block == "training":
@@ -134,7 +124,7 @@ def _converted(data: Data, name: str) -> ImportedCase:
         sharding={kernel: _SHARDING[z] for kernel, z in zip(names, sharding, strict=bool(sharding))},
         partition=given,
     )
-    padding = _flop(graph.kernels) / _flop(map(graphs.kernel_of, drawn["kernels"])) if block in _CARRIES else 1.0
+    padding = _flop(graph.kernels) / _flop(map(graphs.kernel_of, drawn["kernels"])) if block in _NOTES else 1.0
     return ImportedCase(name, graph, system, assumptions, pins, tuple(notes), padding)
 
 
@@ -143,27 +133,13 @@ def _flop(kernels: Iterable[Kernel]) -> float:
     return sum(2.0 * k.outer * k.m * k.k * k.n for k in kernels)
 
 
-def _refuse(setup: Data, drawn: Data, execution: Data, block: str) -> None:
-    if block in ("llm", "training"):
-        for kernel in drawn["kernels"]:
-            kind = kernel.get("communication_type")
-            if kind not in (None, "ALL_REDUCE_PERIODIC"):
-                raise Unsupported(f"explicit {kind} on kernel {kernel.get('name')}")
-    elif int(execution[block].get("num_copy") or 1) != 1:
+def _refuse(system: Data, execution: Data, block: str) -> None:
+    if int(execution[block].get("num_copy") or 1) != 1:
         raise Unsupported(f"{execution[block]['num_copy']} copies of the workload on parts of the machine")
     if execution.get("optimization") not in (None, "CMN"):
         raise Unsupported(f"optimization {execution['optimization']}: an objective that leaves terms out")
-    if "second_dram_bw" in setup["system"].get("memory", {}):
+    if "second_dram_bw" in system.get("memory", {}):
         raise Unsupported("second DRAM level")
-
-
-def _workload_notes(block: str, axes: int) -> list[str]:
-    if block == "dlrm":
-        return ["gradients: bytes taken for nanoseconds, as in the program; its data-parallel groups span all axes"]
-    found = ["shards are rounded up to whole rows, so the graph is padded; utilization counts the FLOP of the case"]
-    if block == "hpl" and axes == 3:
-        found.append("three axes: a grid of (x y) by z chips on the links of x and y, as in the program")
-    return found
 
 
 def _assumptions(setup: Data, execution: Data, block: str) -> Assumptions:

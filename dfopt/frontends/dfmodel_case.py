@@ -7,6 +7,7 @@ log) is given by an `Overrides` document beside the cases, each value with the r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import reduce
 from pathlib import Path
 from typing import Any, ClassVar, Self
 
@@ -19,6 +20,7 @@ from dfopt.documents.pins import Pins
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, shown
+from dfopt.machines.references import merged
 
 Data = dict[str, Any]
 
@@ -31,7 +33,6 @@ _FIELDS = {
     "fft": ("length",),
     "training": ("num_layer", "seq_len", "num_config"),
 }
-AXES = "xyzw"
 
 
 class Unsupported(Exception):
@@ -98,42 +99,30 @@ class ImportedCase:
         }
 
 
-def overrides_of(name: str, path: Path | None) -> tuple[Override, ...]:
-    """The overrides of one case in a document, or in the ``overrides.yaml`` of a folder; none without a path."""
-    if path is None:
-        return ()
-    path = path / "overrides.yaml" if path.is_dir() else path
-    found = Overrides.load(path).cases.get(name, ())
-    return tuple(o.model_copy(update={"graph": str(path.parent / o.graph)}) if o.graph else o for o in found)
-
-
-def overridden(data: Data, name: str, overrides: tuple[Override, ...]) -> Data:
-    """The data of a case with its overrides.
+def overridden(data: Data, name: str, path: Path | None) -> tuple[Data, tuple[Override, ...]]:
+    """The data of a case with its overrides, and these; a folder stands for its ``overrides.yaml``.
 
     Raises
     ------
     DocumentError
-        If a graph cannot be read, or a list has another length than the kernels.
+        If the document or a graph of it cannot be read, or a list has another length than the kernels.
     """
-    for override in overrides:
-        graph = load_strict(Path(override.graph)) if override.graph else data.get("graph") or {}
+    if path is None:
+        return data, ()
+    path = path / "overrides.yaml" if path.is_dir() else path
+    found = Overrides.load(path).cases.get(name, ())
+    for override in found:
+        graph = load_strict(path.parent / override.graph) if override.graph else data.get("graph") or {}
         kernels = [dict(kernel) for kernel in graph.get("kernels") or []]
         for key, given in override.kernels.items():
             values = given if isinstance(given, list) else [given] * len(kernels)
             if len(values) != len(kernels):
                 message = f"found a list of {len(values)}, expected one value for each of the {len(kernels)} kernels"
-                raise DocumentError(name, [Issue(f"$.cases.{name}.kernels.{key}", message)])
+                raise DocumentError(path, [Issue(f"$.cases.{name}.kernels.{key}", message)])
             for kernel, value in zip(kernels, values, strict=True):
                 kernel[key] = value
-        data = {**data, "setup": _merged(data["setup"], override.setup), "graph": {**graph, "kernels": kernels}}
-    return data
-
-
-def _merged(old: Any, new: Any) -> Any:
-    if not isinstance(new, dict):
-        return new
-    old = old if isinstance(old, dict) else {}
-    return {**old, **{key: _merged(old.get(key), value) for key, value in new.items()}}
+        data = {**data, "setup": merged(data["setup"], override.setup), "graph": {**graph, "kernels": kernels}}
+    return data, found
 
 
 def topology_of(system: Data) -> str | None:
@@ -145,6 +134,11 @@ def topology_of(system: Data) -> str | None:
     'r_sw'
     """
     return next((key for key in system if set(key.split("_")) <= {"r", "sw", "fc"}), None)
+
+
+def axes_in(topology: str) -> str:
+    """The names of the axes of a topology: ``xy`` for ``r_sw``."""
+    return "xyzw"[: len(topology.split("_"))]
 
 
 def block_of(execution: Data) -> str | None:
@@ -163,31 +157,26 @@ def missing(setup: Data, graph: Data) -> list[Issue]:
 
     A size of zero, which leaves the choice to the authors' solver, is missing too.
     """
-    system = setup.get("system") or {}
-    where = "miscellany" if "execution" not in setup and "miscellany" in setup else "execution"
-    execution = setup.get(where) or {}
+    system, execution = setup.get("system") or {}, setup["execution"]
     topology, block = topology_of(system), block_of(execution)
     needs = [f"system.accelerator.{name}" for name in _CHIP]
     needs.append(f"system.{'memory' if 'memory' in system else 'accelerator'}.dram_bw")
     if topology:
-        fields = ["", "link_bw_", "par_"] if block == "llm" else ["", "link_bw_"]
-        axes = AXES[: len(topology.split("_"))]
-        needs += [f"system.{topology}.{field}{axis}" for axis in axes for field in fields]
+        fields = ("", "link_bw_", "par_") if block == "llm" else ("", "link_bw_")
+        needs += [f"system.{topology}.{field}{axis}" for axis in axes_in(topology) for field in fields]
     elif system.get("topo") != "SINGLE_CHIP":
         needs.append("system.r|sw|fc|r_r|r_sw")
-    needs += [f"{where}.{block}.{name}" for name in _FIELDS[block]] if block else [f"{where}.{'|'.join(_FIELDS)}"]
+    needs += [f"execution.{block}.{name}" for name in _FIELDS[block]] if block else ["execution." + "|".join(_FIELDS)]
     if block != "training":
-        needs += [f"{where}.execution_style", f"{where}.word"]
+        needs += ["execution.execution_style", "execution.word"]
     if execution.get("execution_style") == "DATAFLOW":
-        needs.append(f"{where}.num_config")
+        needs.append("execution.num_config")
     issues = []
     for need in needs:
-        value: Any = setup
-        for step in need.split("."):
-            value = value.get(step) if isinstance(value, dict) else None
-        if not value:
-            entry = "".join(f"{{{step}: " for step in ("setup", *need.split("."))) + "..." + "}" * (need.count(".") + 2)
-            issues.append(Issue(f"$.setup.{need}", "missing", f"an override can give it: {entry}"))
+        steps = need.split(".")
+        if not reduce(lambda at, step: at.get(step) or {}, steps, setup):
+            remedy = f"an override can give it: {{setup: {{{': {'.join(steps)}: ...{'}' * len(steps)}}}"
+            issues.append(Issue(f"$.setup.{need}", "missing", remedy))
     kernels = graph.get("kernels") or []
     if not kernels:
         issues.append(Issue("$.graph.kernels", "missing", "an override can give a file: {graph: GRAPH.json}"))

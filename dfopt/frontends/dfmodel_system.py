@@ -1,21 +1,21 @@
 """DFModel's ``system`` message: chip, network axes and what each axis carries.
 
 LLM setups say for every axis whether it carries TP, PP or DP. The other workloads do not: a DLRM is copied over all
-chips, an FFT is spread over all, and an HPL matrix lies on a grid of chips, which is two axes (of a third axis the
-program makes one grid side with the first two, and keeps the links of x and y: `folded`).
+chips, an FFT is spread over all, and an HPL matrix lies on a grid of chips, which is two axes.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.frontends.dfmodel_case import AXES, Data, Unsupported, topology_of
+from dfopt.frontends.dfmodel_case import Data, Unsupported, axes_in, topology_of
 
 Parallel = dict[str, tuple[str, ...]]
 Wiring = Literal["ring", "switch", "fully_connected"]
 _TOPOLOGY: dict[str, Wiring] = {"r": "ring", "sw": "switch", "fc": "fully_connected"}
+_CARRIES = {"dlrm": "DP", "hpl": "TP", "fft": "TP"}
 
 
 @dataclass(frozen=True)
@@ -29,41 +29,40 @@ class Axis:
     carries: str = ""
 
 
-def axes_of(data: Data) -> tuple[Axis, ...]:
-    """The network axes as the setup has them; none for a single chip.
-
-    Examples
-    --------
-    >>> axes = axes_of({"r_sw": {"x": 8, "y": 128, "link_bw_x": 450, "link_bw_y": 50}})
-    >>> [(axis.name, axis.wiring, axis.size) for axis in axes]
-    [('x', 'ring', 8), ('y', 'switch', 128)]
-    """
-    key = topology_of(data)
-    if key is None:
-        return ()
-    net = data[key]
-    return tuple(
-        Axis(name, _TOPOLOGY[kind], int(net[name]), float(net[f"link_bw_{name}"]) * 1e9, net.get(f"par_{name}") or "")
-        for name, kind in zip(AXES, key.split("_"), strict=False)
-    )
-
-
-def folded(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
-    """The grid of an HPL run: two axes, of three the first two as one side.
-
-    The program takes the links of x for what goes along the first side and those of y for the second, also where
-    the second side is z.
+def axes_of(data: Data, block: str) -> tuple[Axis, ...]:
+    """The network axes of a ``system`` message, each with what it carries for a workload; none for a single chip.
 
     Raises
     ------
     Unsupported
-        For one axis, where the program itself fails.
+        If the workload cannot be laid on them.
 
     Examples
     --------
-    >>> torus = axes_of({"r_r_r": {"x": 8, "y": 8, "z": 16, "link_bw_x": 50, "link_bw_y": 50, "link_bw_z": 50}})
-    >>> [(side.name, side.size) for side in folded(torus)]
+    >>> links = {"link_bw_x": 50, "link_bw_y": 50, "link_bw_z": 50}
+    >>> [(a.name, a.wiring, a.size, a.carries) for a in axes_of({"r_sw": {"x": 8, "y": 16, **links}}, "fft")]
+    [('x', 'ring', 8, 'TP'), ('y', 'switch', 16, 'TP')]
+    >>> [(a.name, a.size) for a in axes_of({"r_r_r": {"x": 8, "y": 8, "z": 16, **links}}, "hpl")]
     [('xy', 64), ('z', 16)]
+    """
+    key = topology_of(data)
+    net = data[key] if key else {}
+    axes = tuple(
+        Axis(name, _TOPOLOGY[kind], int(net[name]), float(net[f"link_bw_{name}"]) * 1e9, net.get(f"par_{name}") or "")
+        for name, kind in (zip(axes_in(key), key.split("_"), strict=True) if key else ())
+    )
+    if "HBD" in data:
+        axes = _with_fast_domain(axes, int(data["HBD"]))
+    if block == "hpl":
+        axes = _folded(axes)
+    return tuple(replace(axis, carries=_CARRIES.get(block, axis.carries)) for axis in axes)
+
+
+def _folded(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """The grid of an HPL run: two axes, of three the first two as one side.
+
+    The program takes the links of x for what goes along the first side and those of y for the second, also where
+    the second side is z.
     """
     if len(axes) == 2:
         return axes
@@ -73,23 +72,11 @@ def folded(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     return Axis("xy", x.wiring, x.size * y.size, x.bandwidth), Axis("z", z.wiring, z.size, y.bandwidth)
 
 
-def with_fast_domain(axes: tuple[Axis, ...], domain: int) -> tuple[Axis, ...]:
+def _with_fast_domain(axes: tuple[Axis, ...], domain: int) -> tuple[Axis, ...]:
     """Axes of a machine whose chips sit in fast domains (``HBD``) of some size, the rail-only study.
 
     Tensor and data parallelism use the links of x inside a domain, and beyond it those of y and z. Both may fill a
-    whole domain at once, which no machine could offer: as in the program.
-
-    Raises
-    ------
-    Unsupported
-        If the axes are not TP, PP, DP (the program reads the domain only there), or a degree is cut unevenly.
-
-    Examples
-    --------
-    >>> kinds = (("x", 8, 900e9, "TP"), ("y", 2, 50e9, "PP"), ("z", 1024, 50e9, "DP"))
-    >>> rail = tuple(Axis(name, "switch", size, link, carries) for name, size, link, carries in kinds)
-    >>> [(axis.name, axis.size, f"{axis.bandwidth / 1e9:.0f} GB/s") for axis in with_fast_domain(rail, 4)][:3]
-    [('x_domain', 4, '900 GB/s'), ('x', 2, '50 GB/s'), ('y', 2, '50 GB/s')]
+    whole domain at once, which no machine could offer: as in the program, which reads the domain for TP, PP, DP only.
     """
     if [axis.carries for axis in axes] != ["TP", "PP", "DP"]:
         raise Unsupported("HBD on axes other than TP, PP and DP")
