@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import os
 import sys
+from typing import NoReturn
 
 from dfopt.cli import (  # noqa: F401 - they register their commands
     documents,
@@ -22,25 +23,48 @@ __all__ = ["app", "run"]
 
 def run() -> None:
     """Entry point of the ``dfopt`` command."""
-    if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="backslashreplace")  # an ASCII terminal gets escapes, not a traceback
+    _open_streams()
     try:
         app()
-    finally:
-        _leave(sys.exc_info()[1])
+    except OSError as error:
+        if error.filename is not None:  # not of what was printed
+            raise
+        _unprinted(error)
+    except SystemExit as end:
+        try:
+            sys.stdout.flush()
+        except OSError as error:
+            _unprinted(error)
+        _leave(end)
+        raise
 
 
-def _leave(end: BaseException | None) -> None:
+def _open_streams() -> None:
+    """Have all three streams open, so that no other file gets their numbers; what was closed takes no text."""
+    while (number := os.open(os.devnull, os.O_RDONLY)) < 3:
+        if number == 1:
+            sys.stdout = open(1, "w", closefd=False)  # noqa: SIM115 - for as long as the process runs
+    os.close(number)
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="backslashreplace")  # an ASCII terminal gets escapes, not a traceback
+
+
+def _unprinted(error: OSError) -> NoReturn:
+    """End because standard output takes no more, as of a full disk; what it holds back must not fail once more."""
+    if sys.stderr is not None:
+        print(f"dfopt: the answer cannot be printed: {error.strerror or error}", file=sys.stderr, flush=True)
+    os._exit(1)
+
+
+def _leave(end: SystemExit) -> None:
     """Leave at once when a dying interpreter would spoil the exit code.
 
     A solver that hears no interrupt and still runs would abort it. And after a Ctrl-C inside an ``exec``, as in the
     making of a dataclass while modules are imported, CPython ends as if killed by the signal although it was handled.
     """
-    if not isinstance(end, SystemExit):
-        return
     engine = sys.modules.get("dfopt.milp.engine")
     code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
     if code == 5 or (engine is not None and engine.still_running()):
-        sys.stdout.flush()
-        sys.stderr.flush()
+        if sys.stderr is not None:
+            sys.stderr.flush()
         os._exit(code)

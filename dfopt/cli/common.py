@@ -102,13 +102,15 @@ def main(
 
 def check_output(option: str, path: Path | None, suffixes: tuple[str, ...]) -> None:
     """Refuse an output file that cannot be written, before the work and not after it."""
-    from dfopt.errors import PlanError
+    from dfopt.documents.files import check_writable
+    from dfopt.errors import DocumentError, PlanError
 
     if path is None:
         return
     if path.suffix.lower() not in suffixes:
         listed = ", ".join(suffixes[:-1]) + f" or {suffixes[-1]}"
         raise PlanError(f"{option}: found {str(path)!r}, expected a name that ends in {listed}")
-    if path.is_dir() or not path.absolute().parent.is_dir():
-        wrong = "is a folder" if path.is_dir() else "lies in a folder that does not exist"
-        raise PlanError(f"{option}: {str(path)!r} {wrong}; name a file in an existing folder")
+    try:
+        check_writable(path)
+    except DocumentError as error:
+        raise PlanError(f"{option}: {str(path)!r} {error.issues[0].text}") from None

@@ -45,6 +45,8 @@ def heat(
             solver=solver,
             seed=seed,
         )
-        if output is not None:
-            report.dump(output)
-        emit(as_json, report.to_data, lambda: heat_report(report))
+        try:
+            if output is not None:
+                report.dump(output)
+        finally:  # the answer is told, whatever becomes of the file
+            emit(as_json, report.to_data, lambda: heat_report(report))

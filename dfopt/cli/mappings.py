@@ -137,12 +137,14 @@ def solve(
             raise error if as_json else Infeasible(brief(str(error.report))) from None
         finally:
             line.close()
-        if output is not None:
-            result.dump(output)
-        if dump is not None:
-            for written in dump_models(result, dump):
-                typer.echo(f"dfopt: wrote {written}", err=True)
-        emit(as_json, result.to_data, lambda: _solved(result))
+        try:
+            if output is not None:
+                result.dump(output)
+            if dump is not None:
+                for written in dump_models(result, dump):
+                    typer.echo(f"dfopt: wrote {written}", err=True)
+        finally:  # the answer is told, whatever becomes of the files
+            emit(as_json, result.to_data, lambda: _solved(result))
         if result.score.physical is not None and result.score.physical.violations:
             raise typer.Exit(LIMIT_BROKEN)
 

@@ -39,18 +39,12 @@ def report(
 ) -> None:
     """Write a result, answers to heat or a sweep as one HTML file that needs no network."""
     with errors():
+        from dfopt.documents.files import write_text
+
         check_output("--output", output, (".html", ".htm"))
         options = {"--store": store, "--value": value, "--x": x, "--y": y}
         page = _page(source, options)
-        try:
-            output.write_text(page, encoding="utf-8")
-        except OSError as error:
-            from dfopt.errors import PlanError
-
-            raise PlanError(
-                f"--output: {str(output)!r} cannot be written: {error.strerror or error}; name a file in a folder that"
-                " you may write to"
-            ) from None
+        write_text(output, page)
         typer.echo(f"dfopt: wrote {output}", err=True)
 
 

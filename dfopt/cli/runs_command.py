@@ -50,7 +50,9 @@ def runs(
         if said := damage(stores):
             typer.echo(f"dfopt: {said}", err=True)
         if csv is not None:
-            frame.to_csv(csv, index=False)
+            from dfopt.studies.runs import write_csv
+
+            write_csv(frame, csv)
         if parquet is not None:
             from dfopt.studies.runs import write_parquet
 

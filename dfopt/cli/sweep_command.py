@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from dfopt.cli.sweep_progress import SweepProgress
+from dfopt.documents.files import check_writable
 from dfopt.documents.study import Study
 from dfopt.errors import PlanError, did_you_mean
 from dfopt.studies.claims import Verdict
-from dfopt.studies.runs import Runs, check_writable
+from dfopt.studies.runs import Runs
 from dfopt.studies.shard import Shard
 
 __all__ = ["run_sweep"]
@@ -112,10 +113,20 @@ def run_sweep(
             )
         finally:
             view.close()
-    if csv is not None:
-        runs.to_csv(csv)
-    if parquet is not None:
-        runs.to_parquet(parquet)
+    try:
+        if csv is not None:
+            runs.to_csv(csv)
+        if parquet is not None:
+            runs.to_parquet(parquet)
+    finally:  # what was found is told, whatever becomes of the files
+        _tell(runs, maps, as_json, stream)
+    if runs.interrupted:
+        print(f"dfopt: interrupted; the same command goes on from {path}", file=sys.stderr)
+        return 5
+    return int(check and not all(one.holds for one in runs.claims()))
+
+
+def _tell(runs: Runs, maps: Sequence[tuple[str, str]], as_json: bool, stream: TextIO) -> None:
     if as_json:
         json.dump(as_data(runs), stream, indent=1, allow_nan=False)
         stream.write("\n")
@@ -124,10 +135,6 @@ def run_sweep(
         from dfopt.show.grid import print_to
 
         print_to(stream, report(runs, maps), _PLAIN_WIDTH)
-    if runs.interrupted:
-        print(f"dfopt: interrupted; the same command goes on from {path}", file=sys.stderr)
-        return 5
-    return int(check and not all(one.holds for one in runs.claims()))
 
 
 def as_data(runs: Runs) -> dict[str, Any]:

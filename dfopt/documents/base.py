@@ -18,7 +18,6 @@ import json
 import operator
 import os
 import re
-import secrets
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, NoReturn, Self, get_args
@@ -36,6 +35,7 @@ from pydantic import (
 )
 from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
 
+from dfopt.documents.files import write_text
 from dfopt.documents.strict_yaml import dump_yaml, load_strict
 from dfopt.errors import (
     DocumentError,
@@ -202,26 +202,13 @@ class Document(Part):
 
     def dump(self, path: str | os.PathLike[str]) -> None:
         """Write the document, YAML or JSON by suffix; the file is replaced in one step or not at all."""
-        target = Path(os.path.realpath(path))  # through a link, not over it
-        suffix = target.suffix.lower()
+        suffix = Path(os.path.realpath(path)).suffix.lower()
         if suffix not in (".json", ".yaml", ".yml"):
-            _fail(path, f"found the suffix {target.suffix!r}, expected .yaml, .yml or .json", "name it so")
+            _fail(path, f"found the suffix {suffix!r}, expected .yaml, .yml or .json", "name it so")
         data = self.to_data()
         as_json = suffix == ".json"
         text = json.dumps(data, indent=1, ensure_ascii=False) + "\n" if as_json else dump_yaml(data)
-        # In the same folder, because a rename is atomic only within one file system.
-        part = target.with_name(f".{target.name[:60]}.{secrets.token_hex(6)}.part")
-        try:
-            with open(part, "x", encoding="utf-8", newline="\n") as file:
-                file.write(text)
-                file.flush()
-                os.fsync(file.fileno())
-            os.replace(part, target)
-        except OSError as error:
-            what = f"cannot be written: {error.strerror or error}"
-            _fail(path, what, "check that the folder exists and is writable")
-        finally:
-            part.unlink(missing_ok=True)
+        write_text(path, text)
 
     def digest(self) -> str:
         """16 hex digits, equal for equal documents whatever file, key order or unit prefix they came from."""

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import os
 import re
-import secrets
 import warnings
 from collections.abc import Iterable
 from pathlib import Path
 
 import numpy as np
 
+from dfopt.documents.files import replaced
 from dfopt.errors import DocumentError, Issue
 from dfopt.milp.arrays import ModelArrays
 from dfopt.milp.model import Model
@@ -82,18 +82,11 @@ def write_model(model: Model | ModelArrays, path: str | os.PathLike[str]) -> Non
         import pulp
 
         problem, _ = build(pulp, as_data(model if isinstance(model, ModelArrays) else model.arrays()), *_names(model))
-        part = target.with_name(f".{target.name[:60]}.{secrets.token_hex(6)}.part")
-        try:
+        with replaced(target) as part:
             if suffix == ".mps":
                 problem.writeMPS(part)
             else:
                 problem.writeLP(part, max_length=_LONGEST + 20)
-            os.replace(part, target)
-        except OSError as error:
-            what = f"cannot be written: {error.strerror or error}, expected a file in a folder that takes one"
-            raise DocumentError(path, [Issue("$", what, "check that the folder exists and is writable")]) from None
-        finally:
-            part.unlink(missing_ok=True)
 
 
 def _names(model: Model | ModelArrays) -> tuple[list[str], list[str]]:

@@ -9,9 +9,9 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any, Final
 
+from dfopt.documents.files import write_text
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
@@ -199,7 +199,9 @@ def save_trace(result: Result, path: str | os.PathLike[str], microbatches: int |
     Raises
     ------
     PlanError
-        As of `trace`; or if the file cannot be written.
+        As of `trace`.
+    DocumentError
+        If the file cannot be written.
 
     Examples
     --------
@@ -212,10 +214,4 @@ def save_trace(result: Result, path: str | os.PathLike[str], microbatches: int |
     'TP8(ring) PP1 DP1'
     """
     text = json.dumps(trace(result, microbatches), separators=(",", ":"), allow_nan=False)
-    try:
-        Path(path).write_text(text + "\n", encoding="utf-8")
-    except OSError as error:
-        raise PlanError(
-            f"save_trace: {str(path)!r} cannot be written: {error.strerror or error};"
-            " name a file in a folder that exists"
-        ) from None
+    write_text(path, text + "\n")

@@ -6,9 +6,9 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any
 
+from dfopt.documents.files import replaced
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.study import Study
 from dfopt.errors import PlanError, did_you_mean
@@ -17,7 +17,7 @@ from dfopt.studies.claims import Verdict, verdicts
 from dfopt.studies.frame import frame
 from dfopt.studies.store import Record
 
-__all__ = ["Runs", "check_writable", "write_parquet"]
+__all__ = ["Runs", "write_csv", "write_parquet"]
 
 
 @dataclass(frozen=True, repr=False)
@@ -97,7 +97,7 @@ class Runs:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the frame as CSV."""
-        self.frame().to_csv(check_writable(path), index=False)
+        write_csv(self.frame(), path)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
         """Write the frame as Parquet; it needs ``pip install pyarrow``.
@@ -107,7 +107,7 @@ class Runs:
         PlanError
             If pandas finds no library that writes Parquet.
         """
-        write_parquet(self.frame(), check_writable(path))
+        write_parquet(self.frame(), path)
 
     def __repr__(self) -> str:
         said = ", ".join(f"{count} {status}" for status, count in self.counts().items())
@@ -134,18 +134,17 @@ def _one_of(option: str, name: str, known: Sequence[str]) -> None:
         raise PlanError(f"heat map: {option}: found {name!r}; {did_you_mean(name, known, listed)}")
 
 
-def check_writable(path: str | os.PathLike[str]) -> Path:
-    """The path of a file to be written, or a `PlanError`: to be told before the work, not after it."""
-    target = Path(path)
-    if target.is_dir() or not target.absolute().parent.is_dir():
-        raise PlanError(f"{target}: no file can be written there; name a file in an existing folder")
-    return target
+def write_csv(frame: Any, path: str | os.PathLike[str]) -> None:
+    """Write a frame as CSV, whole or not at all."""
+    with replaced(path) as part:
+        frame.to_csv(part, index=False)
 
 
 def write_parquet(frame: Any, path: str | os.PathLike[str]) -> None:
-    """Write a frame as Parquet, or raise a `PlanError` if pandas finds no library for it."""
+    """Write a frame as Parquet, whole or not at all, or raise a `PlanError` if pandas finds no library for it."""
     try:
-        frame.to_parquet(path, index=False)
+        with replaced(path) as part:
+            frame.to_parquet(part, index=False)
     except ImportError:
         raise PlanError(
             f"{path}: pandas has no library that writes Parquet; pip install pyarrow, or write CSV"

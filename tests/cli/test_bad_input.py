@@ -262,7 +262,7 @@ CASES = [
     ),
     solve("exact partitions without p_max", "--assume dfmodel", USAGE, "p_max", "--p-max"),
     solve("output of no kind", "-o result.txt", USAGE, "--output", "'result.txt'", ".json"),
-    solve("output in no folder", "-o no/where/result.json", USAGE, "--output", "folder that does not exist"),
+    solve("output in no folder", "-o no/where/result.json", USAGE, "--output", "in an existing folder"),
     # --- what cannot run
     solve("SRAM too small", "--tp 4", INFEASIBLE, "SRAM", "short by", "levers", chip__sram__capacity="100 B"),
     solve("DRAM too small", "", INFEASIBLE, "short by", "levers", chip__dram__capacity="2 kB"),

@@ -23,7 +23,7 @@ from plot_cases import CASES, colours, overlapping, result, texts, with_plan
 
 import dfopt as df
 from dfopt.documents.mapping import Pause
-from dfopt.errors import PlanError
+from dfopt.errors import DocumentError, PlanError
 from dfopt.physics.schedule import overlap_of
 from dfopt.show.plots.breakdown import step_parts
 from dfopt.show.plots.output import SUFFIXES
@@ -233,12 +233,16 @@ def test_without_matplotlib_one_error_names_the_extra(monkeypatch: pytest.Monkey
         (lambda: df.plot.dataflow(result("fused"), limit=1), "expected 2 or more boxes"),
         (lambda: df.plot.stack_temperature(result("fused")), "without figures on a stack"),
         (lambda: df.plot.save(df.plot.timeline(result("fused")), "figure.gif"), "ends in .svg, .png, .pdf"),
-        (lambda: df.plot.save(df.plot.timeline(result("fused")), "/no/such/folder/f.svg"), "cannot be written"),
     ],
 )
 def test_errors_say_what_was_found_and_expected(call: Callable[[], Any], said: str) -> None:
     with pytest.raises(PlanError, match=re.escape(said)):
         call()
+
+
+def test_a_picture_that_cannot_be_written() -> None:
+    with pytest.raises(DocumentError, match="cannot be written"):
+        df.plot.save(df.plot.timeline(result("fused")), "/no/such/folder/f.svg")
 
 
 def test_a_pause_to_cool_is_a_part_of_the_step_of_its_own() -> None:

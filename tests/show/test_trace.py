@@ -11,7 +11,7 @@ import pytest
 from plot_cases import CASES, result
 
 import dfopt as df
-from dfopt.errors import PlanError
+from dfopt.errors import DocumentError, PlanError
 from dfopt.show.trace import TRACKS
 
 METADATA = {"process_name": "name", "process_labels": "labels", "process_sort_index": "sort_index",
@@ -183,5 +183,5 @@ def test_a_budget_of_events_leaves_partitions_out_and_says_so() -> None:
 def test_errors(tmp_path: Path) -> None:
     with pytest.raises(PlanError, match="found 0, expected 1 or more"):
         df.plot.trace(result("fused"), microbatches=0)
-    with pytest.raises(PlanError, match="cannot be written"):
+    with pytest.raises(DocumentError, match="cannot be written"):
         df.plot.save_trace(result("fused"), tmp_path / "none" / "trace.json")

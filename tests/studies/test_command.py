@@ -107,7 +107,7 @@ def test_another_version_is_told(words: Any, tmp_path: Path) -> None:
         ({"heat_maps": ["chip"]}, PlanError, "found 'chip', no figure of the study's frame"),
         ({"heat_maps": ["gap:chp"]}, PlanError, "found 'chp', no axis of the study's frame; did you mean 'chip'?"),
         ({"dry_run": True, "csv": "a.csv", "check": True}, PlanError, "leave out --csv, --check, or use --no-solve"),
-        ({"csv": "no/frame.csv"}, PlanError, "no file can be written there"),
+        ({"csv": "no/frame.csv"}, DocumentError, "cannot be written"),
         ({"store": "no/runs.jsonl"}, DocumentError, "cannot be opened"),
         ({"no_solve": True}, DocumentError, "cannot be read"),
         ({"results": "mine.yaml"}, PlanError, "cannot be made"),

@@ -13,7 +13,7 @@ from study_cases import study
 import dfopt
 from dfopt.documents.study_columns import COLUMNS
 from dfopt.documents.study_expressions import check_expression
-from dfopt.errors import PlanError
+from dfopt.errors import DocumentError, PlanError
 from dfopt.studies.cells import expand
 from dfopt.studies.runs import Runs
 from dfopt.studies.worker import solve
@@ -149,7 +149,7 @@ def test_csv_has_every_row_and_column(tmp_path: Path) -> None:
     assert list(back.columns) == list(runs.frame().columns)
     assert back["utilization"].tolist() == runs.frame()["utilization"].tolist()
     for path in (tmp_path, tmp_path / "no" / "frame.csv"):
-        with pytest.raises(PlanError, match="no file can be written there"):
+        with pytest.raises(DocumentError, match="cannot be written"):
             runs.to_csv(path)
 
 

@@ -6,6 +6,7 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
+from dfopt.documents.files import replaced
 from dfopt.errors import PlanError
 from dfopt.show.plots.style import drawn, laid_out
 
@@ -58,7 +59,9 @@ def save(ax: Any, path: str | os.PathLike[str]) -> None:
     Raises
     ------
     PlanError
-        If the suffix is another one, or the file cannot be written.
+        If the suffix is another one.
+    DocumentError
+        If the file cannot be written.
 
     Examples
     --------
@@ -82,9 +85,5 @@ def save(ax: Any, path: str | os.PathLike[str]) -> None:
         FigureCanvasAgg(figure)
     # no dates, and ids from a fixed salt: the same picture is the same file
     metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix, {})
-    try:
-        write(figure, target, 0.08, format=suffix[1:], dpi=160, metadata=metadata)
-    except OSError as error:
-        raise PlanError(
-            f"save: {str(path)!r} cannot be written: {error.strerror or error}; name a file in a folder that exists"
-        ) from None
+    with replaced(target) as part:
+        write(figure, part, 0.08, format=suffix[1:], dpi=160, metadata=metadata)

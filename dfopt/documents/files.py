@@ -1,0 +1,100 @@
+"""Files that are written whole or not at all, and told to be impossible before the work."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+from dfopt.errors import DocumentError, Issue
+
+__all__ = ["check_writable", "replaced", "write_text"]
+
+
+def check_writable(path: str | os.PathLike[str]) -> Path:
+    """Try whether a file can be written, and leave no trace: to be told before the work, and not after it.
+
+    Raises
+    ------
+    DocumentError
+        If it cannot.
+    """
+    target = Path(os.path.realpath(path))
+    try:
+        if target.is_dir():
+            raise IsADirectoryError(0, "it is a folder")
+        if target.exists():
+            with open(target, "ab"):  # a file that is protected stays as it is
+                pass
+        if not _as_it_is(target):
+            part = _beside(target)
+            part.touch(exist_ok=False)
+            part.unlink()
+    except OSError as error:
+        raise _refused(path, error) from None
+    return Path(path)
+
+
+@contextmanager
+def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
+    """A new file beside ``path`` that takes its place when the block ends well, and is gone when it does not.
+
+    Parameters
+    ----------
+    path : path-like
+        What is to be written: through a link, not over it. A device or a pipe is written as it is.
+
+    Raises
+    ------
+    DocumentError
+        If it cannot be written.
+    """
+    target = Path(os.path.realpath(check_writable(path)))
+    part = target if _as_it_is(target) else _beside(target)
+    try:
+        yield part
+        if part != target:
+            with open(part, "rb") as file:
+                os.fsync(file.fileno())
+            os.replace(part, target)
+    except OSError as error:
+        raise _refused(path, error) from None
+    finally:
+        if part != target:
+            part.unlink(missing_ok=True)
+
+
+def write_text(path: str | os.PathLike[str], text: str) -> None:
+    """Write a text as UTF-8, whole or not at all.
+
+    Raises
+    ------
+    DocumentError
+        If it cannot be written.
+
+    Examples
+    --------
+    >>> write_text("/no/such/folder/a.txt", "a")
+    Traceback (most recent call last):
+    dfopt.errors.DocumentError: /no/such/folder/a.txt: 1 problem
+      $: cannot be written: No such file or directory (name a file in an existing folder that you may write to)
+    """
+    with replaced(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
+        file.write(text)
+
+
+def _as_it_is(target: Path) -> bool:
+    """Whether it is a device or a pipe."""
+    return target.exists() and not target.is_file()
+
+
+def _beside(target: Path) -> Path:
+    """A name in the same folder, because a rename is one step only within one file system."""
+    return target.with_name(f".{target.name[:60]}.{secrets.token_hex(6)}.part")
+
+
+def _refused(path: str | os.PathLike[str], error: OSError) -> DocumentError:
+    remedy = "name a file in an existing folder that you may write to"
+    return DocumentError(os.fspath(path), [Issue("$", f"cannot be written: {error.strerror or error}", remedy)])
