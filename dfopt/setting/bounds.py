@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 
 import numpy as np
 
 from dfopt.documents.graph import PIECES, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
-from dfopt.physics.memory import DramUse, dram_shortage, dram_use
 from dfopt.physics.pipeline import partition_time, step_time
+from dfopt.physics.states import capacities
 from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.ledger import State, held, left, states_of
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, compute_seconds
 
@@ -25,9 +26,8 @@ class _Least:
 
     compute_s: float
     memory_s: float
-    weight_bytes: float
     gradient_bytes: float
-    resident_bytes: float
+    states: Sequence[State]
     compute_k: Floats
     memory_k: Floats
 
@@ -92,19 +92,15 @@ class PlanBounds:
         Infeasible
             With what a chip would have to hold, before anything is solved.
         """
-        graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
-        capacity = instance.system.chip.dram.capacity
-        if capacity is None:
+        if not capacities(instance.system.chip):
             return
-        pieces, drawn = self._of_degree(plan.shards), self._drawn_stages(instance)
+        drawn = self._drawn_stages(instance)
+        states = dict(enumerate(least.states for least in self._of_degree(instance.plan.shards)))
+        if drawn > 1:
+            states = {piece: [replace(one, bytes=one.bytes / drawn) for one in each] for piece, each in states.items()}
         for stage in self._stages(instance):
-            use = DramUse(0.0, 0.0, 0.0, 0.0, 0.0)
-            for piece, times in stage.runs:
-                weights, tables = pieces[piece].weight_bytes / drawn, pieces[piece].resident_bytes / drawn
-                use += dram_use(graph, plan, assumptions, weights, 0.0, times, tables)
-            if use.fixed > capacity:
-                name = stage.name if graph.has_pieces else "the heaviest stage"
-                raise Infeasible(dram_shortage(use, capacity, name))
+            name = stage.name if instance.graph.has_pieces else "the heaviest stage"
+            left(instance, held(instance, stage, states), name)
 
     def _stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages; of kernels drawn once the heaviest, with its average share of all of them."""
@@ -122,7 +118,7 @@ class PlanBounds:
     def _worked_out(self, shards: int, kernels: list[Kernel]) -> _Least:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, word = assumptions.sharding_rules, self.setting.graph.word_bytes
-        held = gradient = 0.0
+        weights = gradient = 0.0
         compute, traffic = [], []
         for kernel in kernels:
             schemes = ops.legal_schemes(kernel, shards, rules)
@@ -138,12 +134,11 @@ class PlanBounds:
             moved = kernel.dram_bytes_per_chip + kernel.dram_bytes / shards
             moved += weight if assumptions.weights_from_dram else 0.0
             traffic.append(moved + (2.0 * update if assumptions.gradients == "exact" else 0.0))
-            held += weight if kernel.phase == "forward" or not self._only_forward else 0.0
+            weights += weight if kernel.phase == "forward" or not self._only_forward else 0.0
             gradient += update
-        resident = sum(kernel.resident_bytes for kernel in kernels)
         compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.dram.bandwidth
         whole = float(compute_k.sum()), float(memory_k.sum())
-        return _Least(*whole, held, gradient, resident, compute_k, memory_k)
+        return _Least(*whole, gradient, states_of(self.setting, kernels, weights), compute_k, memory_k)
 
 
 def _reduced(volume: float, instance: Instance) -> float:

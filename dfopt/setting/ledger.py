@@ -1,18 +1,117 @@
-"""What the stages of a plan keep in DRAM, and what is left of it."""
+"""The optimiser's books: what the stages of a plan hold in the memories of a chip, and what is left of them."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.documents.graph import PIECES, Graph
+from dfopt.documents.graph import PIECES, Kernel
 from dfopt.errors import Infeasible
-from dfopt.physics.memory import DramUse, dram_shortage, dram_use
 from dfopt.physics.pipeline import microbatches_in_flight, once_in_flight
-from dfopt.setting.instance import Instance
+from dfopt.physics.states import KINDS, LABELS, Amount, Held, capacities
+from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import ShardedGraph
+
+
+@dataclass(frozen=True)
+class State:
+    """Bytes that stay, of one evaluation of some kernels.
+
+    Attributes
+    ----------
+    name, lifetime, tier : str
+        As in the table, :data:`dfopt.physics.states.KINDS`.
+    bytes : float
+        On one chip, or on all chips that it is spread over.
+    split_over : tuple of str
+        Degrees of the plan whose product it is spread over.
+    """
+
+    name: str
+    bytes: float
+    split_over: tuple[str, ...]
+    lifetime: str
+    tier: str
+
+
+def states_of(setting: Setting, kernels: Sequence[Kernel], weights: float, saved: float = 0.0) -> tuple[State, ...]:
+    """What some kernels keep.
+
+    Parameters
+    ----------
+    kernels : sequence of Kernel
+        Their tables are held.
+    weights, saved : float
+        Bytes of weights, and of tensors that the backward pass reads again, on one chip.
+    """
+    graph, assumptions = setting.graph, setting.assumptions
+    amounts: dict[tuple[Amount, tuple[str, ...]], float] = defaultdict(float)
+    amounts["weights", ()], amounts["saved", ()] = weights, saved
+    amounts["tables", ("shards", "copies")] = sum(kernel.resident_bytes for kernel in kernels)
+    keeps_gradients = graph.trains and assumptions.gradients == "exact"
+    found = []
+    for kind in KINDS:
+        size = getattr(assumptions, kind.per_parameter) / graph.word_bytes if kind.per_parameter else 1.0
+        if size > 0 and (keeps_gradients or not kind.trained):
+            for (of, split_over), amount in amounts.items():
+                if of == kind.of and amount > 0:
+                    found.append(State(kind.name, size * amount, split_over, kind.lifetime, kind.tier))
+    return tuple(found)
+
+
+def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
+    """What one chip of a pipeline stage holds, beside what waits between partitions.
+
+    Parameters
+    ----------
+    states : dict
+        Of the kernels of each stage of the mapping.
+    """
+    books: Held = defaultdict(lambda: defaultdict(float))
+    for number, times in stage.runs:
+        for state in states.get(number, ()):
+            count = times * (waiting(instance, stage, number) if state.lifetime == "microbatch" else 1.0)
+            degree = math.prod(getattr(instance.plan, name) for name in state.split_over)
+            books[state.tier][state.name] += count * state.bytes / degree
+    return books
+
+
+def left(instance: Instance, books: Held, who: str) -> dict[str, float]:
+    """Bytes left of every memory that has a limit.
+
+    Raises
+    ------
+    Infeasible
+        If a stage holds more than a memory has, with what it holds and what would help.
+    """
+    found = {tier: size - sum(books.get(tier, {}).values()) for tier, size in capacities(instance.system.chip).items()}
+    for tier, rest in found.items():
+        if rest < 0:
+            raise Infeasible(shortage(books[tier], rest, who, tier.upper()))
+    return found
+
+
+def shortage(parts: Mapping[str, float], rest: float, who: str, memory: str) -> str:
+    """What is held in a memory, what the chip has and what would help, in one sentence; bytes per chip.
+
+    Examples
+    --------
+    >>> print(shortage({"weights": 3e9, "gradients": 1e9}, -2e9, "stage 0", "DRAM")[:96])
+    stage 0 needs 4 GB of DRAM per chip (weights 3 GB, gradients 1 GB), the chip has 2 GB: short by
+    """
+    need = sum(parts.values())
+    listed = ", ".join(f"{label} {parts[name] / 1e9:.4g} GB" for name, label in LABELS.items() if name in parts)
+    levers = {kind.lever: None for kind in KINDS if kind.lever and kind.name in parts}
+    return (
+        f"{who} needs {need / 1e9:.4g} GB of {memory} per chip ({listed}), the chip has {(need + rest) / 1e9:.4g} GB:"
+        f" short by {-rest / 1e9:.4g} GB; levers:"
+        f" {', '.join(['more tensor or pipeline parallelism', 'more chips', *levers])}"
+    )
 
 
 def dram_left(instance: Instance, parts: Mapping[int, ShardedGraph]) -> dict[int, float]:
@@ -36,25 +135,14 @@ def dram_left(instance: Instance, parts: Mapping[int, ShardedGraph]) -> dict[int
     Infeasible
         If weights, gradients, optimizer state and saved activations alone exceed the capacity of a pipeline stage.
     """
-    graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
-    capacity = instance.system.chip.dram.capacity
-    left = dict.fromkeys(parts, float("inf"))
-    if capacity is None:
-        return left
-    held = {number: _held(graph, part) for number, part in parts.items()}
+    found = dict.fromkeys(parts, math.inf)
+    if not capacities(instance.system.chip):
+        return found
+    states = {number: sharded_states(instance.setting, part) for number, part in parts.items()}
     for stage in instance.pipeline:
-        use = DramUse(0.0, 0.0, 0.0, 0.0, 0.0)
-        for number, times in stage.runs:
-            if number in held:
-                in_flight = waiting(instance, stage, number)
-                weights, saved, resident = held[number]
-                use += dram_use(graph, plan, assumptions, weights, saved, times, resident, in_flight)
-        if use.fixed > capacity:
-            raise Infeasible(dram_shortage(use, capacity, stage.name))
-        for number, _ in stage.runs:
-            if number in left:
-                left[number] = min(left[number], capacity - use.fixed)
-    return left
+        rest = left(instance, held(instance, stage, states), stage.name).get("dram", math.inf)
+        found |= {number: min(found[number], rest) for number, _ in stage.runs if number in found}
+    return found
 
 
 def waiting(instance: Instance, stage: PipelineStage, number: int) -> float:
@@ -69,16 +157,15 @@ def waiting(instance: Instance, stage: PipelineStage, number: int) -> float:
     return microbatches_in_flight(plan, graph.trains, schedule, place)
 
 
-def _held(graph: Graph, stage: ShardedGraph) -> tuple[float, float, float]:
-    """Bytes of weights, saved activations and tables of one evaluation of some kernels."""
+def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
+    """What the kernels of a stage of the mapping keep, under their shardings."""
+    graph = setting.graph
     # the GEMMs of the backward pass read the forward weights again: the same parameters
     only_forward = graph.trains and any(k.op == "gemm" and k.phase == "forward" for k in graph.kernels)
     weights = float(stage.weight_k[stage.forward_k].sum() if only_forward else stage.weight_k.sum())
-    n = len(stage.names)
     padded = np.concatenate([stage.forward_k, [False]])
-    own = (stage.src_t < n) & stage.saved_t & padded[stage.src_t]
+    own = (stage.src_t < len(stage.names)) & stage.saved_t & padded[stage.src_t]
     _, first = np.unique(stage.group_t[own], return_index=True)
     saved = float(stage.b_t[own][first].sum())
     index = graph.index()
-    resident = sum(graph.kernels[index[name]].resident_bytes for name in stage.names)
-    return weights, saved, resident
+    return states_of(setting, [graph.kernels[index[name]] for name in stage.names], weights, saved)

@@ -1,0 +1,143 @@
+"""The two books of what a chip holds: the optimiser's and the judge's, and the bounds below both; who holds a table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import SimpleNamespace
+from typing import cast
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import World, shardings, share, worlds
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import PIECES, Graph, Kernel, Tensor
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.result import Request
+from dfopt.documents.system import System
+from dfopt.fusion.blocks import chip_of, restrict, stage_tables
+from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes
+from dfopt.judge import case as judged
+from dfopt.judge import evaluate
+from dfopt.judge import ledger as judge
+from dfopt.physics.states import Held
+from dfopt.setting import ledger
+from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Setting
+from dfopt.setting.plans import asked_plans
+from dfopt.setting.tables import shard
+
+PLAIN = Assumptions(execution="dataflow", overlap="perfect", compute_utilization=0.5)
+SCHEDULES = ("one_f_one_b", "gpipe")
+
+
+def machine(*sizes: int, dram: float | None = None) -> System:
+    return System.model_validate(
+        {
+            "name": "m",
+            "chip": {
+                "name": "c", "tiles": 8, "peak": 1000.0, "sram": {"capacity": 1e9},
+                "dram": {"bandwidth": 100.0, "capacity": dram},
+            },
+            "network": [
+                {"name": name, "topology": "ring", "size": size, "link_bandwidth": 100.0}
+                for name, size in zip("xy", sizes, strict=False)
+            ],
+        }
+    )  # fmt: skip
+
+
+@st.composite
+def pipelines(draw: st.DrawFn) -> World:
+    """Layers, and kernels before and after them, that all keep tensors for their backward pass."""
+    kernels = [
+        Kernel(name=f"{runs}_{phase}", op="elementwise", m=draw(st.integers(1, 9)), n=3, runs=runs, phase=phase)
+        for runs in PIECES
+        for phase in ("forward", "backward")
+    ]
+    tensors = [Tensor(src=f"{runs}_forward", dst=f"{runs}_backward") for runs in PIECES]
+    graph = Graph(name="g", repeat=12, batch=6, kernels=kernels, tensors=tensors)
+    system, rules = machine(draw(st.integers(1, 4))), PLAIN.with_(schedule=draw(st.sampled_from(SCHEDULES)))
+    plans, _ = asked_plans(graph, system, Request(), rules)
+    return World(graph, system, draw(st.sampled_from(plans)), rules)
+
+
+@st.composite
+def mapped(draw: st.DrawFn, drawn_worlds: st.SearchStrategy[World]) -> tuple[World, Mapping]:
+    """A world and any mapping whose tensors run forward inside a stage."""
+    world = draw(drawn_worlds)
+    graph, plan = world.graph, world.plan
+    sharding = draw(shardings(graph, plan, world.assumptions))
+    drawn = graph.networkx()
+    places: dict[str, tuple[int, int]] = {}
+    for name in nx.topological_sort(drawn):
+        kernel = graph.kernels[graph.index()[name]]
+        stage = graph.piece_of(kernel) if graph.repeat > 1 else draw(st.integers(0, plan.stages - 1))
+        before = [places[one][1] for one in drawn.predecessors(name) if places[one][0] == stage]
+        places[name] = stage, max([draw(st.integers(0, 2)), *before])
+    kernels = [
+        KernelMapping(name=one.name, sharding=sharding[one.name], stage=places[one.name][0],
+                      partition=places[one.name][1])
+        for one in graph.kernels
+    ]  # fmt: skip
+    return world, Mapping(graph=graph.name, system=world.system.name, plan=plan, kernels=tuple(kernels))
+
+
+def optimisers(world: World, mapping: Mapping) -> Iterator[Held]:
+    """The optimiser's books, with what waits between partitions as the fusion counts it."""
+    graph, chosen = world.graph, world.assumptions
+    sharded = shard(world.instance, {one.name: one.sharding for one in mapping.kernels})
+    stage_k = np.array([one.stage for one in mapping.kernels])
+    partition_k = np.array([one.partition for one in mapping.kernels])
+    states, alive = {}, {}
+    for number in set(stage_k.tolist()):
+        mine = np.flatnonzero(stage_k == number)
+        part = restrict(sharded, mine)
+        states[number] = ledger.sharded_states(world.instance.setting, part)
+        saved = chosen.gradients == "exact" and graph.trains
+        limits = SimpleNamespace(p_max=int(partition_k[mine].max()) + 1, saved_in_dram=saved)
+        tables = stage_tables(part, chip_of(world.system, chosen))
+        alive[number] = alive_bytes(tables, cast(IntraChipLimits, limits), partition_k[mine]).max(initial=0.0)
+    for stage in world.instance.pipeline:
+        books = ledger.held(world.instance, stage, states)
+        books["dram"]["activations"] += max(float(alive.get(number, 0.0)) for number, _ in stage.runs)
+        yield {tier: {name: size for name, size in held.items() if size} for tier, held in books.items()}
+
+
+@given(mapped(st.one_of(worlds(roomy=True), pipelines())))
+def test_both_books_are_equal(drawn: tuple[World, Mapping]) -> None:
+    world, mapping = drawn
+    case = judged.build(mapping, world.graph, world.system, world.assumptions)
+    books = list(optimisers(world, mapping))
+    assert len(case.ranks) == len(books)
+    for rank, mine in zip(case.ranks, books, strict=True):
+        assert judge.held(case, rank).get("dram", {}) == pytest.approx(mine["dram"], rel=1e-12, abs=1e-12)
+
+
+@share(0.5)
+@given(mapped(worlds(roomy=True)), st.sampled_from([0.999, 1.001]))
+def test_the_fullest_stage_decides(drawn: tuple[World, Mapping], part: float) -> None:
+    """A mapping breaks the limit of the DRAM exactly when the sum over some stage's states exceeds it."""
+    world, mapping = drawn
+    most = max(sum(books["dram"].values()) for books in optimisers(world, mapping))
+    if most == 0:
+        return
+    chip = world.system.chip
+    dram = chip.dram.model_copy(update={"capacity": part * most})
+    system = world.system.model_copy(update={"chip": chip.model_copy(update={"dram": dram})})
+    violations = evaluate(mapping, world.graph, system, world.assumptions).violations
+    assert any("of DRAM per chip" in one for one in violations) == (part < 1)
+
+
+@given(mapped(worlds(roomy=True)))
+def test_no_mapping_holds_less_than_the_bound(drawn: tuple[World, Mapping]) -> None:
+    """What is refused before anything is solved fits under no sharding; what a mapping holds is never refused."""
+    world, mapping = drawn
+    most = max(sum(books["dram"].values()) for books in optimisers(world, mapping))
+    dram = world.system.chip.dram.model_copy(update={"capacity": most * (1 + 1e-9) + 1e-9})
+    system = world.system.model_copy(update={"chip": world.system.chip.model_copy(update={"dram": dram})})
+    setting = Setting(world.graph, system, world.assumptions)
+    PlanBounds(setting).check_dram(setting.under(world.plan))
