@@ -79,7 +79,7 @@ def measure(case: Case) -> dict[str, Any]:
     row["enumerate"] = time.perf_counter() - begin
     limits = intrachip.IntraChipLimits(p_max=case.p_max or stage.kernels, forward_backward=rule)
     start = intrachip.greedy(stage, limits)
-    known = intrachip.objective(stage, start, limits.p_max) if start is not None else np.inf
+    known = intrachip.objective(stage, start) if start is not None else np.inf
     if lattice is not None:
         row["down_sets"] = len(lattice.size)
         begin = time.perf_counter()

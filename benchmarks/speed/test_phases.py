@@ -50,7 +50,7 @@ class Ready:
         self.lattice: Lattice | None = down_sets(self.tables, self.rule, 20_000)
         start = intrachip.greedy(self.tables, self.limits)
         assert start is not None
-        self.known = intrachip.objective(self.tables, start, self.limits.p_max)
+        self.known = intrachip.objective(self.tables, start)
 
     def price(self) -> StageTables:
         """Sharding tables, the sharding, and the prices of the stage."""

@@ -14,6 +14,7 @@ from __future__ import annotations
 import numpy as np
 
 from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.clock import look
 from dfopt.fusion.partitioning import (
     Floats,
     IntraChipLimits,
@@ -30,10 +31,17 @@ Terms = list[tuple[Ints, Floats | float]]
 
 
 class Assignment:
-    """The assignment model of one stage."""
+    """The assignment model of one stage.
 
-    def __init__(self, tables: StageTables, limits: IntraChipLimits) -> None:
-        self.tables, self.limits = tables, limits
+    Raises
+    ------
+    OutOfTime
+        The deadline (``time.perf_counter``) came before the model was built.
+    """
+
+    def __init__(self, tables: StageTables, limits: IntraChipLimits, deadline: float = np.inf) -> None:
+        self.tables, self.limits, self.deadline = tables, limits, deadline
+        look(deadline)
         self.unit_s = max(lower_bound(tables, limits), 1e-30) / 4
         self.unit_b = tables.chip.sram
         self.model = model = Model("intrachip")
@@ -53,7 +61,8 @@ class Assignment:
         if n > tables.chip.tiles:
             model.rows("kernels_per_partition", [(self.A.T, 1.0)], upper=tables.chip.tiles)
         tiled = np.flatnonzero(tables.parts_k > 1)
-        for k in (int(k) for k in tiled):  # its weight streams through the whole chip: nobody else in that partition
+        for k in tiled.tolist():  # its weight streams through the whole chip: nobody else in that partition
+            look(deadline)
             others = np.delete(self.A, k, axis=0).T
             model.rows(f"alone_{k}", [(others, 1.0), (self.A[k], float(n - 1))], upper=n - 1)
 
@@ -111,6 +120,7 @@ class Assignment:
         read: dict[int, Ints] = {}
         inside: dict[int, Ints] = {}
         for g in (int(g) for g in np.flatnonzero(tables.width_g > 1)):
+            look(self.deadline)
             members = np.flatnonzero(sharded.group_t == g)
             store[g] = model.continuous(f"store_{g}", (p,), 0.0, 1.0)
             read[g] = model.continuous(f"read_{g}", (p,), 0.0, 1.0)
@@ -140,6 +150,7 @@ class Assignment:
         tables, sharded, unit = self.tables, self.tables.sharded, self.unit_b
         single = tables.width_g[sharded.group_t] == 1
         for p in range(self.limits.p_max):
+            look(self.deadline)
             terms = [(self.A[:, p][None, :], (tables.sram_k / unit)[None, :])]
             terms += [(c[None, :], (sign * 2.0 * tile / unit)[None, :]) for c, _, tile, sign in self._cut(p)]
             depth = (sharded.depth_t * sharded.tile_t)[single]
@@ -159,6 +170,7 @@ class Assignment:
         L = self.model.continuous("L", (len(groups), P), 0.0, 1.0)
         row_of = {int(g): i for i, g in enumerate(groups)}
         for t, g in enumerate(sharded.group_t):
+            look(self.deadline)
             src, dst = int(sharded.src_t[t]), int(sharded.dst_t[t])
             for p in range(P):
                 born, dead = self.A_pad[src, : p + 1][None, :], self.A_pad[dst, :p][None, :]
@@ -186,6 +198,7 @@ class Assignment:
         memory = model.continuous("memory", (p,), 0.0)
         rate = chip.dram_bandwidth * unit
         for q in range(p):
+            look(self.deadline)
             terms: Terms = [(self.A[:, q][None, :], tables.mem_k[None, :] / rate), (memory[q : q + 1], -1.0)]
             terms += [(c[None, :], (sign * size / rate)[None, :]) for c, size, _, sign in self._cut(q)]
             model.rows(f"memory_time_{q}", terms, 0, 0)
@@ -205,6 +218,7 @@ class Assignment:
         """Tile menus: one option per kernel and partition; the slowest kernel sets the pace."""
         model, tables, p = self.model, self.tables, self.limits.p_max
         for k, (tiles, seconds) in enumerate(tables.sharded.menus):
+            look(self.deadline)
             y = model.binary(f"y_{k}", (p, len(tiles)))
             model.rows(f"menu_{k}", [(y, 1.0), (self.A[k], -1.0)], 0, 0)
             model.rows(f"pace_{k}", [(compute, 1.0), (y, -seconds[None, :] / self.unit_s)], lower=0)

@@ -6,7 +6,8 @@ A tensor end outside the stage (another pipeline stage) is the virtual kernel ``
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Sequence
+from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
 import numpy as np
@@ -15,6 +16,8 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
+
+_LOT = 64  # blocks that are given by their kernels and priced together
 
 
 @dataclass(frozen=True)
@@ -209,7 +212,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         latency_l=latency_l,
         tiles_kl=tiles_kl,
     )
-    alone = price_blocks(tables, np.eye(len(sharded.names), dtype=bool))
+    alone = price_each(tables, singles(tables))
     short = alone.sram_bytes > chip.sram * (1 + 1e-12)
     if not short.any():
         return tables
@@ -304,6 +307,23 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     memory, network = dram / chip.dram_bandwidth, weight @ sharded.net_k
     time = combine(Terms3(compute, memory, network), chip)
     return BlockPrices(compute, memory, network, time, dram, sram, legal)
+
+
+def price_each(tables: StageTables, blocks: Sequence[Ints]) -> BlockPrices:
+    """Prices of blocks given by their kernels: some at a time, each lot in the part of the stage that it lies in."""
+    lots = [blocks[at : at + _LOT] for at in range(0, len(blocks), _LOT)] or [blocks]
+    found = []
+    for lot in lots:
+        here, place = np.unique(np.concatenate([*lot, np.zeros(0, dtype=np.int64)]), return_inverse=True)
+        member = np.zeros((len(lot), len(here)), dtype=bool)
+        member[np.repeat(np.arange(len(lot)), [len(block) for block in lot]), place] = True
+        found.append(price_blocks(part_of(tables, here), member))
+    return BlockPrices(*(np.concatenate([getattr(one, field.name) for one in found]) for field in fields(BlockPrices)))
+
+
+def singles(tables: StageTables) -> list[Ints]:
+    """Every kernel as a block of its own."""
+    return list(np.arange(tables.kernels, dtype=np.int64)[:, None])
 
 
 def _tiles_table(menus: tuple[tuple[Ints, Floats], ...], tiles: int) -> tuple[Floats, Ints]:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import time
 from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, price_blocks
+from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.classes import interchangeable
+from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.one_block import TOLERANCE, OneBlock
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.milp import Termination
@@ -44,22 +46,29 @@ def certified(tables: StageTables, limits: IntraChipLimits, certificate: Certifi
     time_limit : float
         Seconds.
     """
+    try:
+        return _proven(tables, limits, certificate, time.perf_counter() + time_limit)
+    except OutOfTime:
+        return 0.0
+
+
+def _proven(tables: StageTables, limits: IntraChipLimits, certificate: Certificate, deadline: float) -> float:
     price_k = np.asarray(certificate.price_k, dtype=np.float64)
     counted = limits.exactly or limits.p_max < tables.kernels
     if price_k.shape != (tables.kernels,) or not np.isfinite(price_k).all() or not np.isfinite(certificate.partition):
         return 0.0
     if (certificate.partition != 0.0 and not counted) or (certificate.partition > 0.0 and not limits.exactly):
         return 0.0  # it would count on partitions that need not be there
-    classes = interchangeable(tables)
+    classes = interchangeable(tables, deadline)
     price_c = price_k[classes.first_c]
     if not np.array_equal(price_c[classes.class_k], price_k):
         return 0.0
-    alone = price_blocks(tables, np.eye(tables.kernels, dtype=bool)).time
+    alone = price_each(tables, singles(tables)).time
     tiled = tables.parts_k > 1  # blocks of their own, which the model of a block leaves out
     if (price_k[tiled] + certificate.partition > alone[tiled] * (1 + 1e-9)).any():
         return 0.0
-    model = OneBlock(tables, limits, classes)
-    solution, _ = model.search(price_c, -certificate.partition, time_limit)
+    model = OneBlock(tables, limits, classes, deadline)
+    solution, _ = model.search(price_c, -certificate.partition, max(deadline - time.perf_counter(), 0.0))
     if solution.termination is not Termination.INFEASIBLE:
         return 0.0
     return float(price_k.sum()) + certificate.partition * (limits.p_max if counted else 0) - slack(model)

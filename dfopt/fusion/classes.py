@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.clock import look
 from dfopt.setting.tables import Floats, Ints
 
 Hashes = NDArray[np.uint64]
@@ -37,13 +38,21 @@ class Classes:
         return found
 
 
-def interchangeable(tables: StageTables) -> Classes:
+def distinct(tables: StageTables) -> Classes:
+    """Every kernel and every fan-out group in a class of its own."""
+    each = np.arange(tables.kernels)
+    return Classes(each, np.ones_like(each), each, np.arange(len(tables.bytes_g)))
+
+
+def interchangeable(tables: StageTables, deadline: float = np.inf) -> Classes:
     """The coarsest classes that colour refinement finds.
 
     Parameters
     ----------
     tables : StageTables
         The stage.
+    deadline : float
+        Of ``time.perf_counter``; past it the search is given up (:class:`OutOfTime`).
 
     Returns
     -------
@@ -69,6 +78,7 @@ def interchangeable(tables: StageTables) -> Classes:
     own_g = _numbered(np.array([tables.bytes_g, tables.tile_g], dtype=np.float64).T)
     kinds = 0
     while True:
+        look(deadline)
         colour = np.append(colour_k, -1)  # the last is whatever lies outside the stage
         group_g = own_g
         if len(src):

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.fusion.clock import look
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.milp import Model
 from dfopt.setting.tables import Bools, Floats, Ints
@@ -36,10 +37,12 @@ class Columns:
     ----------
     search : ShortestPath
         After :meth:`ShortestPath.run`. Blocks through which no path is as fast as what was best known are left out.
+    deadline : float
+        Of ``time.perf_counter``; past it building the model is given up (:class:`OutOfTime`).
     """
 
-    def __init__(self, search: ShortestPath) -> None:
-        self.search = search
+    def __init__(self, search: ShortestPath, deadline: float = np.inf) -> None:
+        self.search, self.deadline = search, deadline
         limits, lattice = search.limits, search.lattice
         self.before, self.after, self.seconds = near_blocks(search)
         self.unit_s = max(float(self.seconds.max(initial=0.0)), 1e-30)
@@ -64,7 +67,7 @@ class Columns:
 
     def _layers(self, last: int) -> None:
         """One copy of the lattice per partition number; a step without a block leaves that partition empty."""
-        arcs = layered_arcs(self.search, self.before, self.after)
+        arcs = layered_arcs(self.search, self.before, self.after, self.deadline)
         real = arcs.block >= 0
         self.block, self.number = arcs.block[real], arcs.number[real]
         cost = np.concatenate([self.seconds[self.block], np.zeros(len(real) - len(self.block))])
@@ -73,7 +76,7 @@ class Columns:
     def _flow(self, tail: Ints, head: Ints, cost: Floats, source: int, sink: int) -> None:
         """A path from source to sink over the given arcs."""
         self.x = self.model.binary("x", (len(tail),))
-        flow_rows(self.model, self.x, tail, head, source, sink)
+        flow_rows(self.model, self.x, tail, head, source, sink, deadline=self.deadline)
         self.model.minimize([(self.x, cost / self.unit_s)])
 
     def add(self, row: SideRow) -> None:
@@ -129,7 +132,7 @@ class Arcs:
     number: Ints
 
 
-def layered_arcs(search: ShortestPath, before: Ints, after: Ints) -> Arcs:
+def layered_arcs(search: ShortestPath, before: Ints, after: Ints, deadline: float = np.inf) -> Arcs:
     """All ways to number blocks: arc from a down-set in the copy of a number to another in the copy of the next.
 
     Parameters
@@ -138,11 +141,14 @@ def layered_arcs(search: ShortestPath, before: Ints, after: Ints) -> Arcs:
         One that counts partitions.
     before, after : int array
         Down-sets of the blocks.
+    deadline : float
+        Of ``time.perf_counter``; past it :class:`OutOfTime`.
     """
     layers, sets = search.layers, len(search.lattice.size)
     member = search.lattice.member[after] & ~search.lattice.member[before]
     block, number = [], []
     for layer in range(layers):
+        look(deadline)
         fits = np.flatnonzero(search.allowed(member, layer)) if len(before) else np.zeros(0, int)
         block.append(fits)
         number.append(np.full(len(fits), layer))
@@ -162,7 +168,9 @@ def layered_arcs(search: ShortestPath, before: Ints, after: Ints) -> Arcs:
     )
 
 
-def flow_rows(model: Model, x: Ints, tail: Ints, head: Ints, source: int, sink: int, name: str = "flow") -> None:
+def flow_rows(
+    model: Model, x: Ints, tail: Ints, head: Ints, source: int, sink: int, name: str = "flow", deadline: float = np.inf
+) -> None:
     """Rows that make the chosen arcs a path from source to sink.
 
     Parameters
@@ -175,6 +183,8 @@ def flow_rows(model: Model, x: Ints, tail: Ints, head: Ints, source: int, sink: 
         Nodes of the arcs.
     name : str
         What the rows are called.
+    deadline : float
+        Of ``time.perf_counter``; past it :class:`OutOfTime`.
     """
     nodes, place = np.unique(np.concatenate([[source, sink], tail, head]), return_inverse=True)
     ends = place[2:]
@@ -188,6 +198,7 @@ def flow_rows(model: Model, x: Ints, tail: Ints, head: Ints, source: int, sink: 
     # rows of like length together: a few nodes have thousands of arcs, most have ten
     size = np.ceil(np.log2(np.maximum(degree, 1))).astype(np.int64)
     for bits in np.unique(size).tolist():
+        look(deadline)
         rows = np.flatnonzero(size == bits)
         at = first[rows, None] + np.arange(int(degree[rows].max()))
         used = at < (first + degree)[rows, None]

@@ -21,13 +21,14 @@ from dataclasses import dataclass
 import numpy as np
 import scipy.sparse as sp
 
-from dfopt.fusion.blocks import StageTables, price_blocks
+from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.certificates import Certificate, slack
-from dfopt.fusion.classes import interchangeable
+from dfopt.fusion.classes import distinct, interchangeable
+from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.intervals import Band, price_intervals
 from dfopt.fusion.moves import Moves
 from dfopt.fusion.one_block import Found, OneBlock
-from dfopt.fusion.partitioning import IntraChipLimits, additive_terms, keeps, lower_bound, objective
+from dfopt.fusion.partitioning import IntraChipLimits, blocks_of, keeps, least_terms, lower_bound, objective
 from dfopt.fusion.rounding import lined_up, whole_blocks
 from dfopt.fusion.segments import best_segmentation, order_by_rank, precedence, topological_orders
 from dfopt.milp import Termination, TracePoint
@@ -75,37 +76,42 @@ class Generation:
     ) -> None:
         self.tables, self.limits, self.seed = tables, limits, seed
         self.cutoff = np.inf if cutoff is None else cutoff
-        self.unit = max(lower_bound(tables, limits), 1e-30)
-        self.classes = interchangeable(tables)
+        least_s = lower_bound(tables, limits)
+        self.unit, self.bound = max(least_s, 1e-30), least_s
+        self.classes = distinct(tables)
         self.best: tuple[float, Ints] | None = None
         self.trace: list[TracePoint] = []
         self.began = time.perf_counter()
-        self.bound = 0.0
-        self.before, self.after = precedence(tables)
-        self.orders = topological_orders(tables)
         self.pool: list[tuple[Ints, list[Band]]] = []
         self.counts: list[Floats] = []
         self.seconds: list[float] = []
         self.kernels: list[Ints | None] = []
         self.known: set[tuple[bytes, float]] = set()
         self.pricings = self.nodes = 0
-        size = self.classes.size_c.astype(np.float64)
         self.counted = limits.exactly or limits.p_max < tables.kernels
+        self._first_prices()
+        if start is not None:
+            self._candidate(start)
+
+    # ----------------------------------------------------------------- start
+
+    def _prepare(self) -> None:
+        """Classes, orders, and the LP with its first columns."""
+        limits = self.limits
+        self.classes = interchangeable(self.tables, self.deadline)
+        self._first_prices()
+        self.before, self.after = precedence(self.tables)
+        self.orders = topological_orders(self.tables)
+        size = self.classes.size_c.astype(np.float64)
         rows = [size, size]
         if self.counted:
             rows = [np.append(size, limits.p_max if limits.exactly else -np.inf), np.append(size, limits.p_max)]
         self.lp = GrowingLp(*rows)
-        if start is not None:
-            self._candidate(start)
         self._first_columns()
-        self._first_prices()
-
-    # ----------------------------------------------------------------- start
 
     def _first_columns(self) -> None:
-        n = self.tables.kernels
         # always feasible, never cheap: what the LP is left with where p_max cannot be kept so far
-        alone = price_blocks(self.tables, np.eye(n, dtype=bool)).time
+        alone = price_each(self.tables, singles(self.tables)).time
         column = self.classes.size_c.astype(np.float64)
         if self.counted:
             column = np.append(column, self.limits.p_max)
@@ -117,13 +123,11 @@ class Generation:
         for order in self.orders:
             self._take_up(order)
         if self.best is not None:
-            partition_k = self.best[1]
-            self._add([np.flatnonzero(partition_k == p) for p in np.unique(partition_k)])
+            self._add(blocks_of(self.best[1]))
 
     def _first_prices(self) -> None:
         """Prices that no block beats, whose sum is the additive bound."""
-        n = self.tables.kernels
-        terms = additive_terms(self.tables, self.limits, np.eye(n))
+        terms = least_terms(self.tables, self.limits)
         sums = [float(term.sum()) for term in terms]
         overlap = self.tables.chip.overlap
         if overlap == "perfect":
@@ -135,21 +139,21 @@ class Generation:
         size = self.classes.size_c
         self.center = np.bincount(self.classes.class_k, weights=price_k, minlength=len(size)) / size
         self.center_row = 0.0
-        self.bound = self.unit if self.unit > 1e-30 else 0.0
 
     def _take_up(self, order: Ints) -> None:
         """Cut an order for a start, and offer its intervals to the LP."""
         limits = self.limits
-        found = best_segmentation(self.tables, order, limits.p_max, limits.exactly, limits.forward_backward)
+        rule, deadline = limits.forward_backward, self.deadline
+        found = best_segmentation(self.tables, order, limits.p_max, limits.exactly, rule, deadline)
         if found is not None:
             self._candidate(found[1])
-        bands = list(price_intervals(self.tables, order, limits.forward_backward, _LONGEST))
+        bands = list(price_intervals(self.tables, order, rule, _LONGEST, deadline))
         if len(self.pool) >= _ORDERS:
             self.pool.pop(len(self.orders))  # the oldest that is not one of the first
         self.pool.append((order, bands))
 
     def _candidate(self, partition_k: Ints) -> None:
-        value = objective(self.tables, partition_k, int(partition_k.max()) + 1)
+        value = objective(self.tables, partition_k)
         if (self.best is None or value < self.best[0]) and keeps(self.tables, self.limits, partition_k):
             self.best = (value, partition_k)
             self._note()
@@ -162,13 +166,9 @@ class Generation:
 
     def _add(self, blocks: list[Ints]) -> int:
         """Offer blocks of real kernels to the LP; returns how many were new and legal."""
-        n = self.tables.kernels
         if not blocks:
             return 0
-        member = np.zeros((len(blocks), n), dtype=bool)
-        for row, kernels in enumerate(blocks):
-            member[row, kernels] = True
-        prices = price_blocks(self.tables, member)
+        prices = price_each(self.tables, blocks)
         chosen = np.flatnonzero(prices.legal)
         return self._columns([(self.classes.counts(blocks[i]), float(prices.time[i]), blocks[i]) for i in chosen])
 
@@ -220,8 +220,12 @@ class Generation:
     def run(self, gap: float, deadline: float, progress: Callable[[TracePoint], None] | None = None) -> Generated:
         """Generate until the gap is closed, the relaxation is solved, or the deadline (perf_counter) comes."""
         closed = interrupted = False
+        self.deadline = deadline
         try:
-            closed = self._loop(gap, deadline, progress)
+            self._prepare()
+            closed = self._loop(gap, progress)
+        except OutOfTime:
+            pass
         except KeyboardInterrupt:
             interrupted = True
         self._note()
@@ -240,18 +244,18 @@ class Generation:
             certificate=Certificate(self.center[self.classes.class_k], self.center_row),
         )
 
-    def _loop(self, gap: float, deadline: float, progress: Callable[[TracePoint], None] | None) -> bool:
+    def _loop(self, gap: float, progress: Callable[[TracePoint], None] | None) -> bool:
         self.one_block: OneBlock | None = None
         self.moves = Moves(self.tables, self.limits, self.classes, self.orders[0])
         firm, rounded, proven_at = _FIRM, 0, 1.0
 
         def left() -> float:
-            return deadline - time.perf_counter()
+            return self.deadline - time.perf_counter()
 
         while True:
             if self._done(gap) or left() <= 0:
                 return False
-            point = self._relaxation(deadline)
+            point = self._relaxation()
             if point is None:
                 return False
             price_c, row = self._prices(point)
@@ -267,7 +271,7 @@ class Generation:
             if closed:
                 return True
             if self.one_block is None:
-                self.one_block = OneBlock(self.tables, self.limits, self.classes)
+                self.one_block = OneBlock(self.tables, self.limits, self.classes, self.deadline)
             inner_c = firm * self.center + (1 - firm) * price_c
             inner_row = firm * self.center_row + (1 - firm) * row
             solution, found = self.one_block.search(inner_c, -inner_row, max(left(), 0.0), self.seed)
@@ -299,10 +303,10 @@ class Generation:
             value = self.best[0] if self.best is not None else np.inf
             progress(TracePoint(time.perf_counter() - self.began, value, min(self.bound, value)))
 
-    def _relaxation(self, deadline: float) -> LpPoint | None:
+    def _relaxation(self) -> LpPoint | None:
         """Solve the LP over what is known, intervals and near blocks until they offer nothing; None when time is up."""
         while True:
-            point = self.lp.solve(max(deadline - time.perf_counter(), 0.0))
+            point = self.lp.solve(max(self.deadline - time.perf_counter(), 0.0))
             if point.status is Termination.INTERRUPTED_NO_SOLUTION:
                 raise KeyboardInterrupt
             if not point.optimal:
@@ -313,7 +317,7 @@ class Generation:
                 continue
             used = [self.kernels[i] for i in np.argsort(-point.x) if point.x[i] > 1e-6]
             real = [kernels for kernels in used if kernels is not None]
-            near = self.moves.improve(real, price_k, -row, deadline)
+            near = self.moves.improve(real, price_k, -row, self.deadline)
             if not self._add(near):
                 return point
 
@@ -325,7 +329,7 @@ class Generation:
             new += self._columns([(found.inside_c.astype(np.float64), found.seconds, None)])
         rank = np.full(n, 2)
         patterns = [p for p in (found.before_c, found.inside_c) if p.any()]
-        blocks = lined_up(patterns, self.classes, self.before, self.orders[-1])
+        blocks = lined_up(patterns, self.classes, self.before, self.orders[-1], self.deadline)
         for number, kernels in enumerate(blocks[: 1 + int(found.before_c.any())]):
             rank[kernels] = number
         inside = np.flatnonzero(rank == int(found.before_c.any()))
@@ -368,7 +372,7 @@ class Generation:
         patterns = [counts[i].astype(np.int64) for i in taken]
         forward = self.tables.sharded.forward_k[self.classes.first_c]
         patterns.sort(key=lambda p: (not forward[np.flatnonzero(p)].any(), int(np.flatnonzero(p).min())))
-        order = np.concatenate(lined_up(patterns, self.classes, self.before, self.orders[-1]))
+        order = np.concatenate(lined_up(patterns, self.classes, self.before, self.orders[-1], self.deadline))
         if limits.forward_backward == "separate":  # a block of another pass may have been the first to find its place
             order = order[np.argsort(~self.tables.sharded.forward_k[order], kind="stable")]
         self._take_up(order)

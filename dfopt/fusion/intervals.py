@@ -13,6 +13,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.fusion.blocks import StageTables, Terms3, combine
+from dfopt.fusion.clock import look
 from dfopt.setting.tables import Bools, Floats, Ints
 
 _ROWS = 512  # starts priced together: a few arrays of _ROWS x (_ROWS + longest)
@@ -92,7 +93,9 @@ def _filled(rectangles: list[Ints], weight: Floats, first: int, rows: int, colum
     return corner[:rows, :columns]
 
 
-def price_intervals(tables: StageTables, order: Ints, forward_backward: str, longest: int) -> Iterator[Band]:
+def price_intervals(
+    tables: StageTables, order: Ints, forward_backward: str, longest: int, deadline: float = np.inf
+) -> Iterator[Band]:
     """Price all blocks of consecutive kernels of an order, at most ``longest`` of them, band by band.
 
     Parameters
@@ -105,6 +108,8 @@ def price_intervals(tables: StageTables, order: Ints, forward_backward: str, lon
         Under ``separate`` blocks that mix passes are illegal.
     longest : int
         Kernels in a block at most.
+    deadline : float
+        Of ``time.perf_counter``; past it the pricing is given up (:class:`OutOfTime`).
 
     Yields
     ------
@@ -125,6 +130,7 @@ def price_intervals(tables: StageTables, order: Ints, forward_backward: str, lon
         zero = np.zeros((1, tables.tiles_kl.shape[1]), dtype=np.int64)
         needed = np.concatenate([zero, np.cumsum(tables.tiles_kl[order], axis=0)])
     for first in range(0, n, _ROWS):
+        look(deadline)
         rows = min(_ROWS, n - first)
         columns = min(rows - 1 + longest, n - first)
         i = first + np.arange(rows)[:, None]

@@ -11,10 +11,11 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dfopt.errors import Infeasible, SolverFailure
+from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion.assignment import Assignment
-from dfopt.fusion.blocks import StageTables, price_blocks
+from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.certificates import Certificate
+from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.generation import SAME, Generation
@@ -24,6 +25,7 @@ from dfopt.fusion.partitioning import (
     Ints,
     alive_bytes,
     keeps,
+    legal,
     lifetimes,
     lower_bound,
     membership,
@@ -75,11 +77,17 @@ class IntraChipMapping:
     certificate: Certificate | None = None  # prices that prove the bound, where blocks were generated
 
 
-def greedy(tables: StageTables, limits: IntraChipLimits) -> Ints | None:
-    """A feasible start: the best cut of a topological order into consecutive blocks, or None."""
+def greedy(tables: StageTables, limits: IntraChipLimits, deadline: float = np.inf) -> Ints | None:
+    """A feasible start: the best cut of a topological order into consecutive blocks, or None.
+
+    Past the deadline (``time.perf_counter``) the best of the orders that were cut until then.
+    """
     best: tuple[float, Ints] | None = None
     for order in topological_orders(tables):
-        found = best_segmentation(tables, order, limits.p_max, limits.exactly, limits.forward_backward)
+        try:
+            found = best_segmentation(tables, order, limits.p_max, limits.exactly, limits.forward_backward, deadline)
+        except OutOfTime:
+            break
         if found is not None and keeps(tables, limits, found[1]) and (best is None or found[0] < best[0]):
             best = found
     return best[1] if best else None
@@ -138,13 +146,13 @@ def optimize_intrachip(
     if not tables.chip.fused:
         return kernel_by_kernel(tables, limits)
     best = start if start is not None and legal(tables, limits, start) else None
-    value = objective(tables, best, limits.p_max) if best is not None else np.inf
+    value = objective(tables, best) if best is not None else np.inf
     task = _Task(
         tables=tables,
         limits=limits,
         gap=gap,
         began=time.perf_counter(),
-        deadline=np.inf if time_limit is None else time.perf_counter() + time_limit,
+        deadline=np.inf if time_limit is None else time.perf_counter() + max(time_limit, _NO_TIME),
         best=best,
         value=value,
         floor=lower_bound(tables, limits),
@@ -239,7 +247,12 @@ def _by_path(task: _Task, lattice: Lattice) -> tuple[_Task, IntraChipMapping | N
 
 def _by_columns(task: _Task, search: ShortestPath, value: float, note: str) -> IntraChipMapping:
     """The blocks of a finished search once more, as a MILP for the solver that was asked for."""
-    columns = Columns(search)
+    try:
+        columns = Columns(search, task.deadline)
+    except OutOfTime:
+        note += f", no time left for {task.solver}"
+        solution = closed_form(value, time.perf_counter() - task.began, note)
+        return IntraChipMapping(search.partition_of(search.path), value, value, solution, "columns", note)
     solution = solve(
         columns.model,
         gap=task.gap,
@@ -306,9 +319,16 @@ def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | 
 
 def _by_assignment(task: _Task) -> IntraChipMapping:
     """Solve the paper's matrices as a MILP; see :func:`optimize_intrachip`."""
-    assignment = Assignment(task.tables, task.limits)
-    unit, floor, cutoff = assignment.unit_s, task.floor, task.cutoff
+    floor, cutoff = task.floor, task.cutoff
     start = task.best if cutoff is None or task.value <= cutoff else None
+    message = f"{task.note}; the start is the best known".removeprefix("; ")
+    try:
+        assignment = Assignment(task.tables, task.limits, task.deadline)
+    except OutOfTime:
+        if start is None:
+            raise NoSolution(floor, time.perf_counter() - task.began) from None
+        return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, "assignment", message)
+    unit = assignment.unit_s
 
     def scaled(point: TracePoint) -> None:
         if task.progress is not None:
@@ -327,13 +347,12 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
     if solution.x is None and cutoff is not None and solution.termination == Termination.INFEASIBLE:
         raise CutOff(cutoff, solution, None)
     if solution.x is None and start is not None:  # too little time even to complete the start
-        message = f"{task.note}; the start is the best known".removeprefix("; ")
         if solution.termination is Termination.LIMIT_NO_SOLUTION:
             return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, "assignment", message)
         if solution.termination is Termination.INTERRUPTED_NO_SOLUTION:
             return _as_it_is(task, Termination.INTERRUPTED_WITH_SOLUTION, "assignment", message)
     if solution.x is None:
-        no_partitioning(solution, assignment)
+        no_partitioning(solution, assignment, task.left)
     partition_k = np.argmax(assignment.model.value("A", solution.x), axis=1).astype(np.int64)
     return IntraChipMapping(
         partition_k=partition_k,
@@ -345,20 +364,12 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
     )
 
 
-def legal(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bool:
-    """Whether a partitioning keeps every limit of its stage."""
-    if partition_k.max(initial=0) >= limits.p_max:
-        return False
-    prices = price_blocks(tables, membership(partition_k, limits.p_max))
-    return bool(prices.legal.all()) and keeps(tables, limits, partition_k)
-
-
 def kernel_by_kernel(tables: StageTables, limits: IntraChipLimits) -> IntraChipMapping:
     """Every kernel alone, in a topological order: nothing is left to choose."""
     order = topological_orders(tables)[0]
     partition_k = np.empty(tables.kernels, dtype=np.int64)
     partition_k[order] = np.arange(tables.kernels)
-    prices = price_blocks(tables, np.eye(tables.kernels, dtype=bool))
+    prices = price_each(tables, singles(tables))
     if not prices.legal.all():
         worst = int(np.argmax(prices.sram_bytes))
         raise Infeasible(f"kernel {tables.sharded.names[worst]!r} does not fit the chip alone")

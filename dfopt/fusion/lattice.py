@@ -18,8 +18,9 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.fusion.blocks import StageTables, Terms3, combine, part_of, price_blocks
+from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.downsets import Lattice
-from dfopt.fusion.partitioning import IntraChipLimits, additive_terms, unsaved
+from dfopt.fusion.partitioning import IntraChipLimits, least_terms, unsaved
 from dfopt.milp import TracePoint
 from dfopt.setting.tables import Bools, Floats, Ints
 
@@ -45,14 +46,15 @@ class PathResult:
 class ShortestPath:
     """Exact search for the cheapest path through a lattice under the limits of a stage."""
 
-    chunk = 200_000  # pairs priced at once: some 100 MB of intermediate arrays for 50 tensors
+    chunk = 200_000  # pairs looked at together
+    lot = 5_000  # blocks priced together: arrays that stay in the cache take half the time
 
     def __init__(self, tables: StageTables, limits: IntraChipLimits, lattice: Lattice, best_known: float) -> None:
         self.tables, self.limits, self.lattice = tables, limits, lattice
         self.upper = best_known * (1 + 1e-9)
         sharded = tables.sharded
         weight = lattice.member.astype(float)
-        self.terms = additive_terms(tables, limits, weight)
+        self.terms = Terms3(*(weight @ term for term in least_terms(tables, limits)))
         self.stationary = weight @ np.where(tables.parts_k > 1, 0.0, sharded.stationary_k)
         self.tiled = (weight @ (tables.parts_k > 1)).astype(np.int64)
         self.ahead = (weight @ sharded.forward_k).astype(np.int64)
@@ -78,6 +80,7 @@ class ShortestPath:
         """Search until the end or the deadline, reporting (seconds, best known, bound) on the way."""
         began = time.perf_counter()
         lattice = self.lattice
+        self.deadline = np.inf if deadline is None else deadline
         bound, complete = 0.0, True
         trace: list[TracePoint] = []
         for size in range(self.tables.kernels):
@@ -90,12 +93,12 @@ class ShortestPath:
             level = level[nearest + self.rest[level] <= self.upper]
             end = self._reach(level, size)
             step = max(self.chunk // max(end - last, 1), 1)
-            for start in range(0, len(level), step):
-                if deadline is not None and time.perf_counter() > deadline:
-                    complete = False
-                    break
-                self._extend(level[start : start + step], last, end)
-            if not complete:
+            try:
+                for start in range(0, len(level), step):
+                    look(self.deadline)
+                    self._extend(level[start : start + step], last, end)
+            except OutOfTime:
+                complete = False
                 break
             # every path still has to leave a set reached beyond this level
             bound = float(np.min(self.dist[:, last:].min(axis=0) + self.rest[last:]))
@@ -140,8 +143,9 @@ class ShortestPath:
             ahead = self.ahead[j] - self.ahead[i]
             keep &= (ahead == 0) | (ahead == count)
         i, j, nearest = i[keep], j[keep], nearest[keep]
-        for start in range(0, len(i), self.chunk):
-            part = slice(start, start + self.chunk)
+        for start in range(0, len(i), self.lot):
+            look(self.deadline)
+            part = slice(start, start + self.lot)
             self._price(i[part], j[part], nearest[part])
 
     def _least(self, i: Ints, j: Ints) -> Floats:
@@ -197,9 +201,11 @@ class ShortestPath:
         past = np.concatenate([self.lattice.member[i], outside], axis=1)  # an outside consumer comes after
         now = np.concatenate([member, outside], axis=1)
         needed = done[:, src] & ~past[:, dst] & ~(now[:, src] & now[:, dst])
-        fan = np.zeros((len(src), len(tables.bytes_g)))
-        fan[np.arange(len(src)), group] = 1.0
-        alive: Floats = ((needed @ fan) > 0) @ tables.bytes_g
+        by_group = np.argsort(group, kind="stable")
+        groups, first = np.unique(group[by_group], return_index=True)
+        if not len(groups):
+            return np.zeros(len(i))
+        alive: Floats = np.logical_or.reduceat(needed[:, by_group], first, axis=1) @ tables.bytes_g[groups]
         return alive
 
     def blocks(self) -> tuple[Ints, Ints, Floats]:

@@ -54,6 +54,8 @@ class Moves:
             block[kernels] = True
             value = np.inf
             for _ in range(_STEPS):
+                if time.perf_counter() > deadline:
+                    break
                 near = self._neighbours(block)
                 if not len(near):
                     break

@@ -14,6 +14,7 @@ import numpy as np
 
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import Classes
+from dfopt.fusion.clock import look
 from dfopt.fusion.partitioning import IntraChipLimits, lower_bound
 from dfopt.milp import Model, Solution, solve
 from dfopt.setting.tables import Bools, Floats, Ints
@@ -32,10 +33,18 @@ class Found:
 
 
 class OneBlock:
-    """The model of one block; its objective changes with the prices."""
+    """The model of one block; its objective changes with the prices.
 
-    def __init__(self, tables: StageTables, limits: IntraChipLimits, classes: Classes) -> None:
-        self.tables, self.limits, self.classes = tables, limits, classes
+    Raises
+    ------
+    OutOfTime
+        The deadline (``time.perf_counter``) came before the model was built.
+    """
+
+    def __init__(
+        self, tables: StageTables, limits: IntraChipLimits, classes: Classes, deadline: float = np.inf
+    ) -> None:
+        self.tables, self.limits, self.classes, self.deadline = tables, limits, classes, deadline
         self.unit_s = max(lower_bound(tables, limits), 1e-30) / 10
         self.unit_b = tables.chip.sram
         self.model = model = Model("one_block")
@@ -101,6 +110,7 @@ class OneBlock:
         ordered: set[tuple[int, int]] = set()
         members: dict[int, list[tuple[int, int, float, float, Ints | None]]] = {}
         for (g, a, b, depth), tensors in zip(found.T.tolist(), count.tolist(), strict=True):
+            look(self.deadline)
             inside = None
             if a >= 0 and b >= 0:
                 # per kernel of the class: how many such tensors it has
@@ -125,6 +135,7 @@ class OneBlock:
                     model.rows(f"B_both_{g}_{a}_{b}_{depth}", [(inside[None, :], 1.0), *both], lower=-float(tensors))
             members.setdefault(g, []).append((a, b, float(depth), float(tensors), inside))
         for g, parts in members.items():
+            look(self.deadline)
             one = int(first_g[g])
             price = float(tables.bytes_g[one]) / self._rate, float(tables.tile_g[one]) / self.unit_b
             if tables.width_g[one] == 1:
@@ -229,6 +240,7 @@ class OneBlock:
         work: Terms = [(compute, 1.0)]
         chip = float(tables.chip.tiles)
         for c, k in enumerate(classes.first_c.tolist()):
+            look(self.deadline)
             tiles, seconds = tables.sharded.menus[k]
             size = float(classes.size_c[c])
             chosen = model.binary(f"option_{c}", (len(tiles),))

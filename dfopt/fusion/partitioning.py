@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.fusion.blocks import StageTables, Terms3, combine, price_blocks
+from dfopt.fusion.blocks import StageTables, Terms3, combine, price_each
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -29,6 +29,12 @@ def membership(partition_k: Ints, partitions: int) -> NDArray[np.bool_]:
     """Partition of each kernel as a membership matrix (partitions, kernels)."""
     member: NDArray[np.bool_] = np.arange(partitions)[:, None] == partition_k[None, :]
     return member
+
+
+def blocks_of(partition_k: Ints) -> list[Ints]:
+    """Kernels of every partition that holds any, by its number."""
+    order = np.argsort(partition_k, kind="stable").astype(np.int64)
+    return np.split(order, np.flatnonzero(np.diff(partition_k[order])) + 1)
 
 
 def lifetimes(tables: StageTables, partition_k: Ints, partitions: int) -> Floats:
@@ -59,16 +65,11 @@ def always_cut(tables: StageTables, limits: IntraChipLimits) -> NDArray[np.bool_
     return found
 
 
-def additive_terms(tables: StageTables, limits: IntraChipLimits, weight: Floats) -> Terms3:
-    """Lower bounds on the three terms of any set of kernels, however it is cut into partitions.
+def least_terms(tables: StageTables, limits: IntraChipLimits) -> Terms3:
+    """What each kernel adds at least to the three terms of a set of kernels, however it is cut into partitions.
 
     Work over the whole chip, DRAM traffic that no partitioning avoids (per kernel, and one store and one
     read of what is always cut), all communication. Sums over kernels, so differences bound differences.
-
-    Parameters
-    ----------
-    weight : float array, shape (sets, kernels)
-        Membership of the sets.
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
     if sharded.menus:
@@ -90,17 +91,17 @@ def additive_terms(tables: StageTables, limits: IntraChipLimits, weight: Floats)
             read.add((group, reader))
             memory[dst] += sharded.b_t[t]
     memory = memory[:-1]  # what the virtual kernel stores or reads is another stage's traffic
-    return Terms3(weight @ work, weight @ memory / chip.dram_bandwidth, weight @ sharded.net_k)
+    return Terms3(work, memory / chip.dram_bandwidth, sharded.net_k)
 
 
 def lower_bound(tables: StageTables, limits: IntraChipLimits) -> float:
-    """Seconds that no partitioning beats, see :func:`additive_terms`."""
-    return float(combine(additive_terms(tables, limits, np.ones((1, tables.kernels))), tables.chip)[0])
+    """Seconds that no partitioning beats, see :func:`least_terms`."""
+    return float(combine(Terms3(*(term.sum(keepdims=True) for term in least_terms(tables, limits))), tables.chip)[0])
 
 
-def objective(tables: StageTables, partition_k: Ints, partitions: int) -> float:
+def objective(tables: StageTables, partition_k: Ints) -> float:
     """Seconds of a partitioning: the sum of its partitions' times."""
-    return float(price_blocks(tables, membership(partition_k, partitions)).time.sum())
+    return float(price_each(tables, blocks_of(partition_k)).time.sum())
 
 
 def keeps(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bool:
@@ -108,6 +109,13 @@ def keeps(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bo
     if any(partition_k[k] != p for k, p in limits.pins):
         return False
     return bool(alive_bytes(tables, limits, partition_k).max(initial=0.0) <= limits.dram_left)
+
+
+def legal(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bool:
+    """Whether a partitioning keeps every limit of its stage."""
+    if partition_k.max(initial=0) >= limits.p_max:
+        return False
+    return bool(price_each(tables, blocks_of(partition_k)).legal.all()) and keeps(tables, limits, partition_k)
 
 
 def alive_bytes(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> Floats:

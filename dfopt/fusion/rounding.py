@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+
 import numpy as np
 
 from dfopt.fusion.classes import Classes
@@ -50,12 +52,14 @@ def whole_blocks(
     return [int(c) for c in np.repeat(np.arange(len(taken)), taken)]
 
 
-def lined_up(patterns: list[Ints], classes: Classes, before: list[list[int]], base: Ints) -> list[Ints]:
+def lined_up(
+    patterns: list[Ints], classes: Classes, before: list[list[int]], base: Ints, deadline: float = np.inf
+) -> list[Ints]:
     """Put blocks given as counts per class one after another, and choose their kernels.
 
     Of a class the kernels come first whose predecessors are in the same block, then in the order
-    ``base``. A block that cannot be filled is filled as far as it goes; kernels left over are
-    appended.
+    ``base``. A block that cannot be filled is filled as far as it goes; kernels left over, and those
+    of patterns that the deadline leaves out, are appended.
 
     Returns
     -------
@@ -103,6 +107,8 @@ def lined_up(patterns: list[Ints], classes: Classes, before: list[list[int]], ba
             if pattern.tobytes() in tried:
                 continue
             tried.add(pattern.tobytes())
+            if time.perf_counter() > deadline:
+                break
             kernels = filled(pattern)
             share = len(kernels) / int(pattern.sum())
             if best is None or share > best[0]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.fusion.blocks import StageTables
+from dfopt.fusion.clock import look
 from dfopt.fusion.intervals import price_intervals
 
 Ints = NDArray[np.int64]
@@ -84,9 +85,11 @@ def _depth_first(before: list[list[int]], after: list[list[int]], forward: Bools
 
 
 def best_segmentation(
-    tables: StageTables, order: Ints, p_max: int, exactly: bool, forward_backward: str
+    tables: StageTables, order: Ints, p_max: int, exactly: bool, forward_backward: str, deadline: float = np.inf
 ) -> tuple[float, Ints] | None:
     """Cheapest cut of an order into at most (or exactly) ``p_max`` blocks by dynamic programming.
+
+    Past the deadline (``time.perf_counter``) it is given up: :class:`OutOfTime`.
 
     Returns
     -------
@@ -104,8 +107,10 @@ def best_segmentation(
     ahead = np.concatenate([[0], np.cumsum(forward)])
     early = np.arange(layers)[:, None] < p_max // 2  # partitions that may hold no backward kernel
     late = np.arange(layers)[:, None] >= (p_max + 1) // 2  # ... no forward one
-    for band in price_intervals(tables, order, forward_backward, _LONGEST):
+    for band in price_intervals(tables, order, forward_backward, _LONGEST, deadline):
         for row, seconds in enumerate(band.time):
+            if counted:
+                look(deadline)
             i = band.first + row
             if halves and not exactly:  # a number has a meaning there: a partition may stay empty between two others
                 for layer in range(layers):

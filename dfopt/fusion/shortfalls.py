@@ -41,8 +41,8 @@ def _no_order(tables: StageTables, limits: IntraChipLimits) -> str:
     return f"no order of {what} satisfies {' and '.join(rules)} together; levers: {', '.join(levers)}"
 
 
-def no_partitioning(solution: Solution, assignment: Assignment) -> NoReturn:
-    """Raise what a solve without a mapping means.
+def no_partitioning(solution: Solution, assignment: Assignment, time_limit: float) -> NoReturn:
+    """Raise what a solve without a mapping means; so many seconds to find out what is short, five at most.
 
     Raises
     ------
@@ -52,7 +52,14 @@ def no_partitioning(solution: Solution, assignment: Assignment) -> NoReturn:
     limits, unit = assignment.limits, assignment.unit_b
     if solution.termination == Termination.INFEASIBLE:
         blocks = [f"sram_{p}" for p in range(limits.p_max)]
-        slack = explain_infeasible(assignment.model, blocks)
+        try:
+            slack = explain_infeasible(assignment.model, blocks, min(time_limit, 5.0))
+        except TimeoutError:
+            raise Infeasible(
+                f"no partitioning into at most {limits.p_max} partitions keeps all limits; there was no time left to"
+                " find out which of them is short; levers: more time, and those of SRAM: more partitions (p_max),"
+                " a larger tensor-parallel degree, a smaller microbatch"
+            ) from None
         short = {p: float(slack[b].max()) * unit for p, b in enumerate(blocks) if b in slack and slack[b].max() > 1e-9}
         if short:
             where = ", ".join(f"{value / 1e6:.4g} MB in partition {p}" for p, value in sorted(short.items()))

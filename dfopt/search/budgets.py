@@ -177,7 +177,7 @@ def optimize_within(
     assert chosen.tables is not None and chosen.limits is not None
     place = {kernel.name: kernel.partition for kernel in result.mapping.kernels}
     partition_k = np.array([place[name] for name in ready.sharded.names], dtype=np.int64)
-    known = objective(chosen.tables, partition_k[chosen.members], int(partition_k.max()) + 1)
+    known = objective(chosen.tables, partition_k[chosen.members])
     rounds = [factor * known for factor in _ROUNDS] + [math.inf]
     while True:
         upper = rounds.pop(0)

@@ -60,7 +60,7 @@ def remember_start(work: StageWork, limits: IntraChipLimits) -> None:
         return
     start = intrachip.greedy(work.tables, limits)
     if start is not None:
-        work.start, work.start_s = start, intrachip.objective(work.tables, start, limits.p_max)
+        work.start, work.start_s = start, intrachip.objective(work.tables, start)
         work.start_bytes = _alive(work, limits, start)
 
 

@@ -46,7 +46,7 @@ def test_the_optimum_is_the_shortest_path(stage, above: float) -> None:
     assert close(solution.objective * columns.unit_s, seconds.min())
     found = columns.decode(solution.x)
     assert is_one_of(found, partition_k)
-    assert close(objective(tables, found, limits.p_max), seconds.min())
+    assert close(objective(tables, found), seconds.min())
 
 
 @share(0.5)

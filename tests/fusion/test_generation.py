@@ -52,7 +52,7 @@ def check(tables: StageTables, limits: IntraChipLimits, found: Generated, best: 
     assert found.bound <= best * (1 + SAME)
     assert found.objective >= best * (1 - SAME)
     if found.partition_k is not None:
-        assert close(objective(tables, found.partition_k, limits.p_max), found.objective, 1e-9)
+        assert close(objective(tables, found.partition_k), found.objective, 1e-9)
         assert found.bound <= found.objective
     for earlier, later in itertools.pairwise(found.trace):
         assert earlier.bound <= later.bound <= later.objective <= earlier.objective

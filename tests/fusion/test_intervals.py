@@ -75,7 +75,7 @@ def test_no_cut_of_an_order_is_cheaper_than_the_best(rule: str, rows: int, data:
     assert (found is None) == (not cuts.any())
     if found is not None:
         assert close(found[0], seconds[cuts].min())
-        assert close(found[0], objective(tables, found[1], limits.p_max))
+        assert close(found[0], objective(tables, found[1]))
         assert (found[1] == partition_k[cuts]).all(axis=1).any()
 
 

@@ -167,7 +167,7 @@ def test_lower_bound_and_start_keep_their_word(case) -> None:
         assert not score.violations
         assert any(close(score.layer_time_s, time) for time in legal)
         assert score.layer_time_s >= found.objective * (1 - 1e-9)
-        assert close(score.layer_time_s, intrachip.objective(tables, start, p_max))
+        assert close(score.layer_time_s, intrachip.objective(tables, start))
     if found is not None:
         assert intrachip.lower_bound(tables, limits) <= found.objective * (1 + 1e-9)
     free = replace(limits, dram_left=np.inf)
@@ -176,7 +176,7 @@ def test_lower_bound_and_start_keep_their_word(case) -> None:
         if cut is not None:
             best = intrachip.optimize_intrachip(tables, free)
             assert best.objective <= cut[0] * (1 + 1e-9)
-            assert close(cut[0], intrachip.objective(tables, cut[1], p_max))
+            assert close(cut[0], intrachip.objective(tables, cut[1]))
 
 
 # -- between instances ------------------------------------------------------------------------

@@ -15,11 +15,11 @@ from strategies import share
 
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
-from dfopt.fusion.blocks import price_blocks
+from dfopt.fusion.blocks import Terms3, combine, price_blocks
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.lattice import ShortestPath
-from dfopt.fusion.partitioning import additive_terms, combine, membership
+from dfopt.fusion.partitioning import least_terms, membership
 from dfopt.machines.compose import load_system
 from dfopt.milp import TracePoint, solve
 from dfopt.search import optimize
@@ -104,10 +104,8 @@ def test_bounds_of_sets_bound_every_partitioning(case, data) -> None:
         return
     assert intrachip.lower_bound(tables, limits) <= prices.time.sum() * (1 + 1e-9) + 1e-15
     for p in range(p_max):
-        alone = combine(
-            additive_terms(tables, limits, membership(partition_k, p_max)[p : p + 1].astype(float)), tables.chip
-        )
-        assert alone[0] <= prices.time[p] * (1 + 1e-9) + 1e-15
+        least = Terms3(*(term[partition_k == p].sum() for term in least_terms(tables, limits)))
+        assert combine(least, tables.chip) <= prices.time[p] * (1 + 1e-9) + 1e-15
 
 
 def test_a_chain_has_one_down_set_per_length_and_an_antichain_all() -> None:
@@ -173,7 +171,7 @@ def test_bounds_on_the_way_rise_to_the_optimum_and_never_pass_it() -> None:
     points: list[TracePoint] = []
     start = intrachip.greedy(tables, limits)
     assert start is not None
-    known = intrachip.objective(tables, start, limits.p_max)
+    known = intrachip.objective(tables, start)
     path = ShortestPath(tables, limits, lattice, known).run(None, points.append)
     bounds = [point.bound for point in points]
     assert len(bounds) == tables.kernels

@@ -94,7 +94,7 @@ def test_dumped_models_have_the_optimum_of_the_result(tmp_path, formulation: str
         lattice = down_sets(tables, limits.forward_backward, 10_000)
         start = intrachip.greedy(tables, limits)
         assert lattice is not None and start is not None
-        search = ShortestPath(tables, limits, lattice, intrachip.objective(tables, start, 4) * 1.1)
+        search = ShortestPath(tables, limits, lattice, intrachip.objective(tables, start) * 1.1)
         search.run(None)
         unit = Columns(search).unit_s
     assert close(least * unit, layer)

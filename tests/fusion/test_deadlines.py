@@ -1,0 +1,118 @@
+"""Every step of a fusion that can take long looks at the clock: past its deadline it gives up with what it has."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from unittest.mock import patch
+
+import numpy as np
+import pytest
+from hypothesis import given
+from problem_cases import partitionings, stages
+from strategies import share
+from test_downsets import gemms
+
+from dfopt.errors import Infeasible, NoSolution
+from dfopt.fusion import clock, intrachip, shortfalls
+from dfopt.fusion.assignment import Assignment
+from dfopt.fusion.certificates import Certificate, certified
+from dfopt.fusion.classes import distinct, interchangeable
+from dfopt.fusion.clock import OutOfTime
+from dfopt.fusion.columns import Columns
+from dfopt.fusion.downsets import down_sets
+from dfopt.fusion.generation import Generation
+from dfopt.fusion.intervals import price_intervals
+from dfopt.fusion.intrachip import CutOff, optimize_intrachip
+from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.one_block import OneBlock
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.fusion.rounding import lined_up
+from dfopt.fusion.segments import best_segmentation, precedence, topological_orders
+from dfopt.milp import Termination
+
+PAST = 0.0  # of the clock that the deadlines are given in
+TABLES = gemms([64] * 6, [(0, 1), (1, 2), (0, 3)], 1e9)
+LIMITS = IntraChipLimits(p_max=3)
+
+
+def test_steps_give_up() -> None:
+    order, classes = topological_orders(TABLES)[0], interchangeable(TABLES)
+    lattice = down_sets(TABLES, "shared", 100)
+    assert lattice is not None and down_sets(TABLES, "shared", 100, PAST) is None
+    search = ShortestPath(TABLES, LIMITS, lattice, np.inf)
+    search.run(None)
+    for step in (
+        lambda: list(price_intervals(TABLES, order, "shared", 6, PAST)),
+        lambda: best_segmentation(TABLES, order, 3, False, "shared", PAST),
+        lambda: interchangeable(TABLES, PAST),
+        lambda: OneBlock(TABLES, LIMITS, classes, PAST),
+        lambda: Columns(search, PAST),
+        lambda: Assignment(TABLES, LIMITS, PAST),
+    ):
+        with pytest.raises(OutOfTime):
+            step()
+    assert intrachip.greedy(TABLES, LIMITS, PAST) is None
+    assert certified(TABLES, LIMITS, Certificate(np.zeros(6), 0.0), -1.0) == 0.0
+    patterns = [np.ones(6, dtype=np.int64)]
+    (rest,) = lined_up(patterns, distinct(TABLES), precedence(TABLES)[0], order, PAST)
+    assert (rest == order).all()
+
+
+@share(0.2)
+@given(stages(least=3, limited=True))
+def test_what_is_given_up_leaves_a_bound_that_holds(stage) -> None:
+    tables, limits = stage
+    best = partitionings(tables, limits)[1].min(initial=np.inf)
+    found = Generation(tables, limits).run(0.0, PAST)
+    assert found.partition_k is None and found.bound <= best * (1 + 1e-9)
+    lattice = down_sets(tables, limits.forward_backward, 1000)
+    assert lattice is not None
+    path = ShortestPath(tables, limits, lattice, np.inf).run(PAST)
+    assert not path.complete and path.bound <= best * (1 + 1e-9)
+
+
+@pytest.mark.parametrize("formulation", ["columns", "assignment"])
+def test_without_time_and_start_the_error_says_what_is_known(formulation: str) -> None:
+    lattice = down_sets(TABLES, "shared", 100)
+    best = optimize_intrachip(TABLES, LIMITS, lattice=lattice).objective
+    given_ = {"time_limit": 1.0, "formulation": formulation}
+    with patch.object(clock.time, "perf_counter", ticks(10.0)), pytest.raises(NoSolution) as caught:
+        optimize_intrachip(TABLES, LIMITS, **given_)
+    assert 0 < caught.value.bound <= best * (1 + 1e-9)
+    start = np.array([0, 1, 2, 1, 2, 2])
+    with patch.object(clock.time, "perf_counter", ticks(10.0)):
+        found = optimize_intrachip(TABLES, LIMITS, start=start, **given_)
+    assert found.solution.termination is Termination.LIMIT_WITH_SOLUTION
+    assert (found.partition_k == start).all() and found.bound <= best * (1 + 1e-9)
+
+
+def ticks(step: float):
+    """A clock that goes on by ``step`` seconds whenever somebody looks at it."""
+    now = [0.0]
+
+    def perf_counter() -> float:
+        now[0] += step
+        return now[0]
+
+    return perf_counter
+
+
+def test_a_cutoff_is_not_claimed_for_lack_of_time() -> None:
+    with patch.object(clock.time, "perf_counter", ticks(10.0)):
+        try:
+            optimize_intrachip(TABLES, LIMITS, time_limit=1.0, cutoff=1e3)
+        except CutOff:
+            pytest.fail("nothing was proven")
+        except NoSolution:
+            pass
+
+
+def test_infeasible_is_said_also_when_there_is_no_time_to_explain_it() -> None:
+    tight = replace(LIMITS, p_max=2, exactly=True, pins=((0, 1), (1, 0)))
+    with pytest.raises(Infeasible, match="no order of exactly 2 partitions"):
+        optimize_intrachip(TABLES, tight, formulation="assignment")
+    with (
+        patch.object(shortfalls, "explain_infeasible", side_effect=TimeoutError),
+        pytest.raises(Infeasible, match="no time left to find out"),
+    ):
+        optimize_intrachip(TABLES, tight, formulation="assignment", time_limit=60.0)
