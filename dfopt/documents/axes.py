@@ -73,6 +73,11 @@ class Axis:
         return f"{self.name}_dims"
 
     @property
+    def keys(self) -> tuple[str, str]:
+        """Keys of its degree and of its network dims."""
+        return self.name, self.dims_key
+
+    @property
     def dims_option(self) -> str:
         """Its network dims on the command line."""
         return f"--{self.name}-dims"

@@ -85,6 +85,18 @@ class Plan(Document, OnAxes):
         """Network dims along which the copies lie."""
         return self._dims("batch")
 
+    def only(self, *splits: Splits, **fields: Any) -> Plan:
+        """A plan with the axes that split these things, and nothing else but the fields given.
+
+        Examples
+        --------
+        >>> Plan(tp=4, dp=2, microbatches=3).only("kernels").label
+        'TP4 PP1 DP1'
+        """
+        kept = {key for share in self.axes if share.axis.splits in splits for key in share.axis.keys}
+        extra = {key: value for key, value in self.__pydantic_extra__.items() if key in kept}
+        return Plan.model_construct(schema_=self.SCHEMA, **extra, **fields)
+
     def group(self, over: str) -> tuple[Dims, int]:
         """Network dims of the chips that a communication is over, and the copies of the batch among them.
 

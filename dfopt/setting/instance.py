@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.axes import groups
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
@@ -94,14 +95,11 @@ class Instance:
         graph, plan = self.graph, self.plan
         if graph.repeat == 1 and plan.stages > 1:  # which kernels share a stage is part of the question
             return self
-        kept: dict[str, object] = {"tp": plan.shards, "tp_dims": plan.shard_dims}
-        groups = {one.over for kernel in graph.kernels for one in kernel.communications}
-        amortized = self.assumptions.gradients == "dfmodel" and graph.trains  # in every microbatch
-        if amortized or groups & {"dp", "all"}:
-            kept |= {"dp": plan.copies, "dp_dims": plan.copy_dims}
-        if amortized:
-            kept["microbatches"] = plan.microbatches
-        return self.setting.under(Plan.model_construct(**{**_NOTHING, **kept}))
+        listed = {one.over for kernel in graph.kernels for one in kernel.communications}
+        of_copies = any(axis.splits == "batch" for over in listed for axis in groups()[over][0])
+        if self.assumptions.gradients == "dfmodel" and graph.trains:  # added up in every microbatch
+            return self.setting.under(plan.only("kernels", "batch", microbatches=plan.microbatches))
+        return self.setting.under(plan.only("kernels", "batch") if of_copies else plan.only("kernels"))
 
     @cached_property
     def own_communication_s(self) -> NDArray[np.float64]:
@@ -120,6 +118,3 @@ class Instance:
     def communication_s(self, kind: Collective | None, volume: float, dims: tuple[str, ...]) -> float:
         """Seconds of a collective of some bytes over some network dims, see :mod:`dfopt.physics.network`."""
         return communication_seconds(kind, volume, dims, self.system, self.assumptions)
-
-
-_NOTHING = {name: field.default for name, field in Plan.model_fields.items()} | {"schema_": Plan.SCHEMA}
