@@ -10,6 +10,8 @@ from dfopt.documents.system import NetworkDim, System
 from dfopt.physics.collectives import Affine, Collective, CollectiveModel, Dim, Factor, Topology, affine_cost
 from dfopt.physics.collectives_dfmodel import Messages
 
+NOTHING = Affine(0.0, 0.0)  # of a group of one chip, which has no overhead either
+
 
 def dim_of(dim: NetworkDim) -> Dim:
     """A network dim, or a part of one, as the collective formulas want it.
@@ -79,11 +81,11 @@ class _Same:
 @lru_cache(maxsize=4096)
 def _cost(
     kind: Collective, names: tuple[str, ...], key: _Same, model: str, all_reduce_passes: int, messages: Messages
-) -> Affine | None:
-    """Coefficients of a collective, or None for a group of one chip. Solvers ask for the same few all the time."""
+) -> Affine:
+    """Coefficients of a collective, NOTHING for a group of one chip. Solvers ask for the same few all the time."""
     dims = dims_of(key.system, names)
     if all(dim.size == 1 for dim in dims):
-        return None
+        return NOTHING
     return affine_cost(kind, dims, model=CollectiveModel(model), all_reduce_passes=all_reduce_passes, messages=messages)
 
 
@@ -127,11 +129,23 @@ def communication_seconds(
         return 0.0
     if not volume < float("inf"):  # NaN too
         raise ValueError(f"volume must be finite and >= 0, got {volume}")
-    passes, messages = assumptions.all_reduce_passes, assumptions.all_to_all_messages
-    cost = _cost(kind, tuple(names), _Same(system), assumptions.collective_model, passes, messages)
-    if cost is None:
+    cost = affine(kind, names, system, assumptions)
+    if cost is NOTHING:
         return 0.0
     return float(cost.per_byte * volume + cost.fixed + system.collective_overhead)  # no numpy scalars in documents
+
+
+def affine(kind: Collective, names: Sequence[str], system: System, assumptions: Assumptions) -> Affine:
+    """Coefficients of a collective over some dims: seconds per byte and seconds, without the overhead of each one.
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> affine(Collective.ALL_REDUCE, [], load_system("sn10-8-ring"), Assumptions())
+    Affine(per_byte=0.0, fixed=0.0)
+    """
+    passes, messages = assumptions.all_reduce_passes, assumptions.all_to_all_messages
+    return _cost(kind, tuple(names), _Same(system), assumptions.collective_model, passes, messages)
 
 
 def bytes_sent(kind: Collective, volume: float, chips: int) -> float:

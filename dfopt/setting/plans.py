@@ -15,7 +15,7 @@ from dfopt.documents.result import Request
 from dfopt.documents.system import System, split_part_name
 from dfopt.errors import PlanError
 from dfopt.physics.pipeline import layers_per_stage
-from dfopt.setting.shares import divisors, shares
+from dfopt.setting.shares import Orders, divisors, shares
 
 _SPARED = 3  # layers at most that a stage with an embedding or logits has less than the others
 
@@ -31,6 +31,7 @@ class Rejected:
 def plans(
     graph: Graph,
     system: System,
+    assumptions: Assumptions | None = None,
     *,
     interleave: int | None = None,
     parts: bool = False,
@@ -42,14 +43,18 @@ def plans(
     Where kernels run once per microbatch before the first or after the last layer, the pipeline stage that has them
     may have up to three layers less than the others (:func:`uneven_layers`); interleaved stages are all alike.
 
-    Inside a dim that is shared, groups of neighbours carry what communicates most often: tensor parallelism (every
-    kernel), then pipeline parallelism (every microbatch), then data parallelism (every step). DFModel (section
-    IV.C) leaves dims whole.
+    The order in which an axis uses its dims is free, as far as one can be better than another
+    (:class:`dfopt.setting.shares.Orders`), so the order of the dims in a system's file makes no difference. Inside a
+    dim that is shared, groups of neighbours carry what communicates most often: tensor parallelism (every kernel),
+    then pipeline parallelism (every microbatch), then data parallelism (every step). DFModel (section IV.C) leaves
+    dims whole.
 
     Parameters
     ----------
     graph, system : Graph, System
         The batch must divide over data-parallel copies, the layers over pipeline stages.
+    assumptions : Assumptions, optional
+        Resolved; they price the orders of dims.
     interleave : int, optional
         Chunks of layers per stage asked for.
     parts : bool
@@ -57,7 +62,7 @@ def plans(
     interleaved : bool
         Whether a stage may hold its layers in several chunks (the interleaved 1F1B schedule).
     **asked
-        Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims: ``tp_dims=("x[8]",)``.
+        Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims, in their order: ``tp_dims=("x[8]",)``.
         A plan with others is left out.
 
     Returns
@@ -74,6 +79,7 @@ def plans(
     degrees, dims = wanted.asked_degrees, wanted.asked_dims
     _check_dims(system, dims)
     parts = parts or any("[" in name for names in dims.values() for name in names)
+    orders = Orders(graph, system, assumptions or Assumptions())
     found: list[Plan] = []
     rejected: list[Rejected] = []
     for degree, shared in shares([dim for dim in system.network if dim.size > 1], parts):
@@ -81,10 +87,13 @@ def plans(
             continue
         if any(set(shared[axis]) != set(names) for axis, names in dims.items()):
             continue
-        plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in shared.items()})
-        legal, reason = _of_order(graph, plan, interleave, interleaved)
-        found += legal
-        rejected += [reason] if reason else []
+        for order in orders.of(shared | dims, fixed=dims):
+            plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
+            legal, reason = _of_order(graph, plan, interleave, interleaved)
+            found += legal
+            if reason:  # whatever the order
+                rejected.append(reason)
+                break
     if not found:
         raise PlanError(_nothing_left(system, degrees, dims, rejected, parts))
     return found, rejected
@@ -97,6 +106,7 @@ def asked_plans(
     return plans(
         graph,
         system,
+        assumptions,
         interleave=asked.interleave,
         parts=assumptions.network_dims == "parts",
         interleaved=graph.trains and assumptions.schedule == assumptions.bubble == "one_f_one_b",
