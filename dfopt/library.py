@@ -8,14 +8,16 @@ from typing import Any
 
 from dfopt.documents.assumptions import PROFILES
 from dfopt.documents.base import Document
+from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import KINDS, kind_of
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.system import System
 from dfopt.documents.zoo import KINDS as ZOOS
 from dfopt.documents.zoo import Kind, find, is_path, one, zoo
-from dfopt.errors import DocumentError, Issue, NotInZoo, close_matches
-from dfopt.machines.compose import expand_system
+from dfopt.errors import DocumentError, Issue, NotInZoo, PlanError, close_matches
+from dfopt.machines.compose import expand_system, load_system
 from dfopt.machines.stacks import expand_stack
 from dfopt.workloads import expand, load_graph
 
@@ -84,10 +86,35 @@ def _of_kind(kind: str, data: dict[str, Any], path: Path) -> Document:
     return KINDS[kind].from_data(data, str(path))
 
 
-def load_mapping(path: str) -> tuple[Mapping, Result | None]:
+def as_graph(given: Graph | str | os.PathLike[str]) -> Graph:
+    """A graph as it is, or the one of a zoo name or a path.
+
+    Examples
+    --------
+    >>> as_graph("gpt2-small").repeat
+    12
+    >>> as_graph(8)
+    Traceback (most recent call last):
+    dfopt.errors.PlanError: found a value of type int, expected a graph, a zoo name or a path
+    """
+    return given if isinstance(given, Graph) else load_graph(_named(given, "graph"))
+
+
+def as_system(given: System | str | os.PathLike[str]) -> System:
+    """A system as it is, or the one of a zoo name or a path."""
+    return given if isinstance(given, System) else load_system(_named(given, "system"))
+
+
+def _named(given: object, what: str) -> str | os.PathLike[str]:
+    if isinstance(given, str | os.PathLike):
+        return given
+    raise PlanError(f"found a value of type {type(given).__name__}, expected a {what}, a zoo name or a path")
+
+
+def load_mapping(path: str | os.PathLike[str]) -> tuple[Mapping, Result | None]:
     """A mapping, or the mapping of a result together with that result."""
-    data = load_strict(Path(path))
-    if kind_of(data, path) == "result":
-        result = Result.from_data(data, path)
+    data, name = load_strict(Path(path)), os.fspath(path)
+    if kind_of(data, name) == "result":
+        result = Result.from_data(data, name)
         return result.mapping, result
-    return Mapping.from_data(data, path), None
+    return Mapping.from_data(data, name), None

@@ -28,7 +28,7 @@ FLOORS = [
     ("fusion",),
     ("heat", "search"),
     ("studies",),
-    ("arguments",),
+    ("arguments", "api"),
     ("cli", "__main__"),
 ]
 # Rooms beside the tower, with everything they may import.

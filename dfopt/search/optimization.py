@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
@@ -14,6 +15,7 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
 from dfopt.judge import evaluate
+from dfopt.library import as_graph, as_system
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.physics.pipeline import resolve
@@ -31,8 +33,8 @@ _SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat
 
 
 def optimize(
-    graph: Graph,
-    system: System,
+    graph: Graph | str | os.PathLike[str],
+    system: System | str | os.PathLike[str],
     *,
     assumptions: Assumptions | str = "default",
     tp: int | None = None,
@@ -61,7 +63,7 @@ def optimize(
 
     Parameters
     ----------
-    graph, system : Graph, System
+    graph, system : Graph and System, or names or paths of them
         What to map, and onto what.
     assumptions : Assumptions or str
         A document, or the name of a profile.
@@ -118,11 +120,12 @@ def optimize(
     Examples
     --------
     >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> result = df.optimize("gpt2-small", "sn10-8-ring", tp=8)
     >>> result.status, result.gap
     ('optimal', 0.0)
     """
     began = time.perf_counter()
+    graph, system = as_graph(graph), as_system(system)
     if stack is not None:
         system = with_stack(system, stack)
     if heat == "aware":
