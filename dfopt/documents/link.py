@@ -9,6 +9,9 @@ from pydantic import Field
 from dfopt.documents.base import Part
 from dfopt.units import Bandwidth, Bytes, Seconds
 
+# What fields of a link are called in a dim of a network; the others have the same name there.
+IN_A_DIM = {"bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", "w_per_gb_s": "link_w_per_gb_s"}
+
 
 class Link(Part):
     """A full-duplex link, such as one NVLink connection or one Ethernet port.

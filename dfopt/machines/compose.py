@@ -21,7 +21,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping, Sequence
 from functools import cache
-from typing import Any, ClassVar, Final, get_args
+from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field, create_model
 
@@ -36,13 +36,10 @@ from dfopt.errors import DocumentError, Issue, SystemSpecError, json_path
 from dfopt.machines.fields import with_fields
 from dfopt.machines.references import Resolver, folder_of
 from dfopt.machines.stacks import memory_issues, memory_of, stack_data
-from dfopt.machines.topologies import expand
+from dfopt.machines.topologies import MOST, expand
 from dfopt.units import Seconds
 
 __all__ = ["compose", "expand_system", "load_system", "system_schema"]
-
-_DIMS: Final = ("x", "y", "z", "w", "v", "u", "t", "s")
-_KINDS: Final[tuple[str, ...]] = get_args(NetworkDim.model_fields["topology"].annotation)
 
 
 class _Composed(Document):
@@ -66,7 +63,7 @@ class _Wiring(Part):
     """A topology with sizes; `_form_of` adds the links in the shape that the user gave them."""
 
     topology: str | tuple[str, ...]
-    sizes: tuple[Size, ...] = Field(min_length=1, max_length=len(_DIMS))
+    sizes: tuple[Size, ...] = Field(min_length=1, max_length=MOST)
     names: tuple[str, ...] | None = None
     taper: tuple[float, ...] = ()
     roles: tuple[str, ...] | None = None
@@ -273,32 +270,11 @@ def _dims(network: Any, file: str) -> tuple[NetworkDim, ...]:
     if isinstance(network, tuple):
         return network
     links = _links(network, file)
-    if isinstance(network.topology, str):
-        try:
-            dims = expand(network.topology, network.sizes, links, network.names, taper=network.taper)
-        except (DocumentError, SystemSpecError) as error:
-            issues = [Issue("$.network" + issue.where[1:], issue.message, issue.remedy) for issue in error.issues]
-            raise DocumentError(file, issues) from None
-    else:
-        dims = _product(network, links, file)
-    return tuple(_priced(dim, link, network) for dim, link in zip(dims, links, strict=True))
-
-
-def _priced(dim: NetworkDim, link: Link, network: Any) -> NetworkDim:
-    """The dim with the prices and powers of its link."""
-    share = 1.0
-    if network.topology == "dragonfly" and dim.name != (network.names or ("group",))[0]:
-        # The chips of a group share its global links, and local links may be narrower still: what a chip sees is less
-        # than its share of the cables. Those are paid in full.
-        share = link.bandwidth / network.sizes[0] / dim.link_bandwidth
-    return dim.model_copy(
-        update={
-            "link_usd_per_gb_s": None if link.usd_per_gb_s is None else share * link.usd_per_gb_s,
-            "link_w_per_gb_s": None if link.w_per_gb_s is None else share * link.w_per_gb_s,
-            "switch_usd_per_gb_s": link.switch_usd_per_gb_s,
-            "switch_w_per_gb_s": link.switch_w_per_gb_s,
-        }
-    )
+    try:
+        return expand(network.topology, network.sizes, links, network.names, taper=network.taper)
+    except (DocumentError, SystemSpecError) as error:
+        issues = [Issue("$.network" + issue.where[1:], issue.message, issue.remedy) for issue in error.issues]
+        raise DocumentError(file, issues) from None
 
 
 def _links(network: Any, file: str) -> tuple[Link, ...]:
@@ -327,36 +303,6 @@ def _links(network: Any, file: str) -> tuple[Link, ...]:
     if issues:
         raise DocumentError(file, issues)
     return tuple(network.links[role] for role in roles)
-
-
-def _product(network: Any, links: tuple[Link, ...], file: str) -> tuple[NetworkDim, ...]:
-    """Plain dims, one of each kind listed."""
-    kinds, names = network.topology, network.names or _DIMS[: len(network.sizes)]
-    issues = [
-        Issue(f"$.network.topology[{i}]", f"found {kind!r}, expected one of {', '.join(_KINDS)}")
-        for i, kind in enumerate(kinds)
-        if kind not in _KINDS
-    ]
-    for key, found in (("topology", kinds), ("names", names)):
-        if len(found) != len(network.sizes):
-            message = f"found {len(found)}, expected one for each of the {len(network.sizes)} sizes"
-            issues.append(Issue(f"$.network.{key}", message))
-    if issues:
-        raise DocumentError(file, issues)
-    data = [
-        {
-            "name": name,
-            "topology": kind,
-            "size": size,
-            "link_bandwidth": link.bandwidth,
-            "latency": link.latency,
-            "tier": link.tier,
-            "packet_payload": link.packet_payload,
-            "packet_header": link.packet_header,
-        }
-        for name, kind, size, link in zip(names, kinds, network.sizes, links, strict=True)
-    ]
-    return tuple(NetworkDim.model_validate(dim) for dim in data)
 
 
 def _data(value: Any) -> Any:

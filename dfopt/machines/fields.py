@@ -44,12 +44,7 @@ def with_fields(system: System, fields: Mapping[str, Any], name: str | None = No
     file = name or system.name
     rest = dict(fields)
     if "stack" in rest:
-        system = _stacked(system, rest.pop("stack"), file)
+        stack = rest.pop("stack")
+        bare = system.model_copy(update={"stack": None})
+        system = bare if stack is None else with_stack(system, stack_at(stack, "$.stack", file))
     return System.from_data(replaced(system.to_data(), rest, file), file) if rest else system
-
-
-def _stacked(system: System, stack: Any, file: str) -> System:
-    """The system with another stack, or with none."""
-    if stack is None:
-        return system.model_copy(update={"stack": None})
-    return with_stack(system, stack_at(stack, "$.stack", file))

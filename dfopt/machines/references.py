@@ -11,6 +11,7 @@ from copy import deepcopy
 from pathlib import Path
 from typing import Any, Final
 
+from dfopt.documents.link import IN_A_DIM
 from dfopt.documents.parts import PARTS
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import PART_KINDS, Kind, find, is_path, one, zoo
@@ -21,10 +22,6 @@ __all__ = ["Resolver", "folder_of", "merged"]
 
 # What a part file says about itself and a system has no field for.
 _ABOUT: Final = {kind: ("schema", "description", "source", *(["name"] if kind != "chips" else [])) for kind in PARTS}
-# How the fields of a link are called in a dim.
-_IN_A_DIM: Final = {
-    "bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", "w_per_gb_s": "link_w_per_gb_s",
-}  # fmt: skip
 
 
 class Resolver:
@@ -91,7 +88,7 @@ class Resolver:
         if not isinstance(link, Mapping):
             self.wrong(f"{where}.link", f"found {shown(link)}, expected a link", "name one, or give its fields")
             return value
-        renamed = {_IN_A_DIM.get(key, key): item for key, item in link.items()}
+        renamed = {IN_A_DIM.get(key, key): item for key, item in link.items()}
         return {**renamed, **{key: item for key, item in value.items() if key != "link"}}
 
     def _links(self, value: Any, roles: Any, where: str) -> Any:

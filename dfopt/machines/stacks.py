@@ -88,7 +88,7 @@ def _expanded(data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> Sta
     if not isinstance(data, Mapping) or "part" not in data:
         return Stack.from_data(data, file)
     resolver = Resolver(folder_of(file))
-    whole = _resolved(resolver, data, "$", file, (*above, os.path.realpath(file)))
+    whole = stack_data(resolver, data, "$", file, (*above, os.path.realpath(file)))
     if resolver.issues:
         raise DocumentError(file, resolver.issues)
     # What a file says about itself is its own: the part's name and description would be of another stack.
@@ -96,17 +96,6 @@ def _expanded(data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> Sta
         if key not in data:
             whole.pop(key, None)
     return Stack.from_data(whole, file)
-
-
-def stack_data(resolver: Resolver, value: Any, where: str, file: str) -> Any:
-    """The data of the stack that a value in a system file names; inline data as it is.
-
-    Examples
-    --------
-    >>> stack_data(Resolver(), {"part": "hbm2", "cells": 8}, "$.stack", "mine")["cells"]
-    8
-    """
-    return _resolved(resolver, value, where, file, ())
 
 
 def stack_at(value: Any, where: str, file: str) -> Stack:
@@ -133,8 +122,16 @@ def stack_at(value: Any, where: str, file: str) -> Stack:
         raise type(error)(file, issues) from None
 
 
-def _resolved(resolver: Resolver, value: Any, where: str, file: str, above: tuple[str, ...]) -> Any:
-    """The data of a stack; what is wrong is left with the resolver. ``above``: files that are made of this one."""
+def stack_data(resolver: Resolver, value: Any, where: str, file: str, above: tuple[str, ...] = ()) -> Any:
+    """The data of the stack that a value in a file names; inline data as it is.
+
+    What is wrong is left with the resolver. ``above``: files that are made of this one.
+
+    Examples
+    --------
+    >>> stack_data(Resolver(), {"part": "hbm2", "cells": 8}, "$.stack", "mine")["cells"]
+    8
+    """
     if isinstance(value, str):
         return _part(resolver, value, where, above)
     if not isinstance(value, Mapping) or "part" not in value:

@@ -13,16 +13,16 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
-from typing import Literal
+from typing import Any, Literal, get_args
 
-from dfopt.documents.link import Link
+from dfopt.documents.link import IN_A_DIM, Link
 from dfopt.documents.system import NetworkDim
 from dfopt.errors import Issue, SystemSpecError, did_you_mean
 
-__all__ = ["TOPOLOGIES", "NamedTopology", "expand"]
+__all__ = ["MOST", "TOPOLOGIES", "NamedTopology", "expand"]
 
 Wiring = Literal["ring", "line", "switch", "fully_connected"]
-_MOST = 8  # dims of a system
+MOST = 8  # dims of a system
 
 
 @dataclass(frozen=True)
@@ -65,15 +65,11 @@ class NamedTopology:
         return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
 
 
-def _listed(*rows: NamedTopology) -> dict[str, NamedTopology]:
-    return {row.name: row for row in rows}
-
-
-_AXES = ("x", "y", "z", "w")
+_AXES = ("x", "y", "z", "w", "v", "u", "t", "s")
 _LEVELS = ("leaf", "spine", "core", "top")
 _OURS = "the definition of the word"
 
-TOPOLOGIES: dict[str, NamedTopology] = _listed(
+_NAMED = (
     NamedTopology("ring", "each chip linked to two neighbours", _OURS, 1, 1, ("ring",), ("ring",)),
     NamedTopology("line", "a chain: a ring without the link that closes it", _OURS, 1, 1, ("line",), ("line",)),
     NamedTopology(
@@ -81,10 +77,10 @@ TOPOLOGIES: dict[str, NamedTopology] = _listed(
     ),
     NamedTopology("fully_connected", "a link between each two chips", _OURS, 1, 1, ("all",), ("fully_connected",)),
     NamedTopology(
-        "torus", "a ring along each axis", "DFModel, section VI (2D torus, 3D torus)", 2, 4, _AXES, ("ring",) * 4
+        "torus", "a ring along each axis", "DFModel, section VI (2D torus, 3D torus)", 2, 4, _AXES[:4], ("ring",) * 4
     ),
     NamedTopology(
-        "mesh", "a line along each axis", "a torus without the links that close it", 2, 4, _AXES, ("line",) * 4
+        "mesh", "a line along each axis", "a torus without the links that close it", 2, 4, _AXES[:4], ("line",) * 4
     ),
     NamedTopology(
         "dragonfly",
@@ -143,17 +139,18 @@ TOPOLOGIES: dict[str, NamedTopology] = _listed(
     ),
     NamedTopology("wafer", "one chip as large as a wafer, without a network", _OURS, 0, 0, (), ()),
 )
+TOPOLOGIES: dict[str, NamedTopology] = {row.name: row for row in _NAMED}
 
 
 def expand(
-    topology: str,
+    topology: str | Sequence[str],
     sizes: Sequence[int],
     links: Sequence[Link],
     names: Sequence[str] | None = None,
     *,
     taper: Sequence[float] = (),
 ) -> tuple[NetworkDim, ...]:
-    r"""The network dims of a named topology.
+    r"""The network dims of a named topology, or of a product of plain wirings.
 
     Each dim has the wiring and the size that the name says, and its own link, except that
 
@@ -169,8 +166,8 @@ def expand(
 
     Parameters
     ----------
-    topology : str
-        A name of `TOPOLOGIES`.
+    topology : str or sequence of str
+        A name of `TOPOLOGIES`, or the wiring of each dim.
     sizes : sequence of int
         Chips along each dim; of a fat tree: chips per leaf, leaves per spine, and so on up.
     links : sequence of Link
@@ -200,31 +197,49 @@ def expand(
     >>> [dim.link_bandwidth for dim in expand("fat_tree", (8, 4), [Link(bandwidth=50e9)], taper=[2])]
     [50000000000.0, 25000000000.0]
     """
-    known = TOPOLOGIES.get(topology)
-    if known is None:
-        remedy = did_you_mean(str(topology), TOPOLOGIES, f"known: {', '.join(TOPOLOGIES)}")
-        raise SystemSpecError("", [Issue("$.topology", f"found {topology!r}, expected a named topology", remedy)])
+    known = _known(topology)
     issues = _issues(known, sizes, links, names, taper)
     if issues:
         raise SystemSpecError("", issues)
     each = tuple(links) * len(sizes) if len(links) == 1 else tuple(links)
-    build = _BUILD.get(topology, _product)
+    build = _BUILD.get(known.name, _product)
     figures = build(tuple(sizes), each, tuple(taper))
-    return tuple(
-        NetworkDim(
-            name=name,
-            topology=wiring,
-            size=size,
-            link_bandwidth=bandwidth,
-            latency=latency,
-            tier=link.tier,
-            packet_payload=link.packet_payload,
-            packet_header=link.packet_header,
-        )
-        for name, wiring, size, link, (bandwidth, latency) in zip(
-            names or known.names, known.wirings, sizes, each, figures, strict=False
-        )
-    )
+    dims: list[NetworkDim] = []
+    for name, wiring, size, link, (bandwidth, latency) in zip(
+        names or known.names, known.wirings, sizes, each, figures, strict=False
+    ):
+        fields = {IN_A_DIM.get(key, key): value for key, value in dict(link).items()}
+        if build is _dragonfly and dims:
+            # The chips of a group share its global links, and local links may be narrower still: what a chip sees is
+            # less than its share of the cables. Those are paid in full.
+            share = link.bandwidth / sizes[0] / bandwidth
+            for key in ("link_usd_per_gb_s", "link_w_per_gb_s"):
+                fields[key] = None if fields[key] is None else share * fields[key]
+        fields |= {"name": name, "topology": wiring, "size": size, "link_bandwidth": bandwidth, "latency": latency}
+        dims.append(NetworkDim(**fields))
+    return tuple(dims)
+
+
+def _known(topology: str | Sequence[str]) -> NamedTopology:
+    """The topology of a name, or one made of wirings."""
+    if isinstance(topology, str):
+        if topology in TOPOLOGIES:
+            return TOPOLOGIES[topology]
+        remedy = did_you_mean(topology, TOPOLOGIES, f"known: {', '.join(TOPOLOGIES)}")
+        raise SystemSpecError("", [Issue("$.topology", f"found {topology!r}, expected a named topology", remedy)])
+    known = get_args(Wiring)
+    issues = [
+        Issue(f"$.topology[{i}]", f"found {wiring!r}, expected one of {', '.join(known)}")
+        for i, wiring in enumerate(topology)
+        if wiring not in known
+    ]
+    if len(topology) > MOST:
+        issues.append(Issue("$.topology", f"found {len(topology)} wirings, expected at most {MOST}"))
+    if issues:
+        raise SystemSpecError("", issues)
+    wirings: Any = tuple(topology)
+    count = len(wirings)
+    return NamedTopology("product", " x ".join(wirings), "", count, count, _AXES[:count], wirings)
 
 
 def _issues(

@@ -196,7 +196,7 @@ WRONG: list[tuple[dict[str, Any], list[tuple[str, str]]]] = [
     ({"chip": "sn30", "memory": "ddr4", "network": {**TORUS, "topology": ["ring", "rnig"]}},
      [("$.network.topology[1]", "expected one of ring, line")]),
     ({"chip": "sn30", "memory": "ddr4", "network": {**TORUS, "topology": ["ring"]}},
-     [("$.network.topology", "expected one for each of the 2 sizes")]),
+     [("$.network.sizes", "found 2 sizes, expected 1 for product")]),
     ({"chip": "sn30", "memory": "ddr4", "network": {**TORUS, "sizes": [8]}}, [("$.network.sizes", "found 1 sizes")]),
     ({"chip": "sn30", "memory": "ddr4", "network": {**TORUS, "sizes": [8, 0]}},
      [("$.network.sizes[1]", "expected a number of 1 or more")]),
