@@ -26,24 +26,17 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Final, Literal
+from typing import Literal
 
 from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import Issue, SystemSpecError
 
 __all__ = [
-    "FIG9", "FIG9_AS_PRINTED", "Counting", "DimCounts", "SystemCost", "dim_counts", "energy_per_step",
-    "perf_per_dollar", "perf_per_watt", "power_of_compute", "price_of_compute", "system_cost",
+    "Counting", "DimCounts", "SystemCost", "dim_counts", "energy_per_step", "perf_per_dollar", "perf_per_watt",
+    "system_cost",
 ]  # fmt: skip
 
 Counting = Literal["exact", "dfmodel"]
-
-# DFModel, Fig. 9: Y in kW = a X^2 + b X + c of X in TFLOP/s. The caption prints b as -4.3e-4, with which three of the
-# four chips of table V would have a negative power. With a plus it is, to its digits, the least-squares parabola of the
-# powers in the setup files of the study (0.171, 0.445, 0.75, 20.3 kW): 3.0e-7, +4.2e-4, 0.045; and with 20 kW for the
-# last, 2.98e-7, +4.30e-4, 0.043. So the sign is taken as a misprint; see `dfopt.machines.trends`.
-FIG9: Final = (3e-7, 4.3e-4, 0.04)
-FIG9_AS_PRINTED: Final = (3e-7, -4.3e-4, 0.04)
 
 _GB_S = 1e9  # prices are per GB/s, bandwidths are in B/s
 
@@ -197,47 +190,6 @@ def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
         switches_w=over_dims(lambda count: count.switch_ports, "switch_w_per_gb_s"),
         missing=tuple(missing),
     )
-
-
-def power_of_compute(flops: float, coefficients: tuple[float, float, float] = FIG9) -> float:
-    """Power of a chip in W by its peak, after the parabola of DFModel's Fig. 9.
-
-    Parameters
-    ----------
-    flops : float
-        Peak in FLOP/s, dense, at half precision.
-    coefficients : (a, b, c)
-        Of ``a X^2 + b X + c`` in kW with X in TFLOP/s. The default has the sign of b that fits the figure's chips;
-        `FIG9_AS_PRINTED` has the sign of the caption, which gives negative powers below 1330 TFLOP/s.
-
-    Examples
-    --------
-    >>> [round(power_of_compute(x * 1e12)) for x in (275, 614, 993, 7500)]  # table V
-    [181, 417, 763, 20140]
-    """
-    a, b, c = coefficients
-    tflops = flops / 1e12
-    return (a * tflops**2 + b * tflops + c) * 1e3
-
-
-def price_of_compute(flops: float, coefficients: tuple[float, float, float]) -> float:
-    """Price of a chip in USD by its peak, after a parabola of the same form.
-
-    The paper says that prices have the same trend and prints no parabola, so there is no default.
-
-    Parameters
-    ----------
-    flops : float
-        Peak in FLOP/s, dense, at half precision.
-    coefficients : (a, b, c)
-        Of ``a X^2 + b X + c`` in kUSD with X in TFLOP/s, such as ``dfopt.machines.trends.trend("price_usd")``.
-
-    Examples
-    --------
-    >>> price_of_compute(1000e12, (3e-5, 0.01, 1.0))
-    41000.0
-    """
-    return power_of_compute(flops, coefficients)  # the same polynomial, kilo as well
 
 
 def perf_per_dollar(flop_per_s: float, price_usd: float) -> float:

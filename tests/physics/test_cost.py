@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import SystemSpecError
-from dfopt.physics.cost import FIG9_AS_PRINTED, dim_counts, power_of_compute, system_cost
+from dfopt.physics.cost import dim_counts, system_cost
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "golden" / "system_cost.json").read_text())["cases"]
 KIND = {"r": "ring", "sw": "switch", "fc": "fully_connected"}
@@ -141,11 +141,3 @@ def test_what_a_network_does_not_have_needs_no_price() -> None:
 def test_authors_do_not_count_a_line() -> None:
     with pytest.raises(SystemSpecError, match=r"\$\.network\[1\]\.topology: found 'line'"):
         dim_counts(dims("r_line", [2, 2]), "dfmodel")
-
-
-def test_the_parabola_of_fig_9() -> None:
-    """As printed it would have chips that give power; with the other sign it is near the chips' own figures."""
-    for tflops, watts in ((275, 170.63), (614.4, 444.71), (993, 750.0), (7500, 20000.0)):  # setups; fig. 9
-        assert power_of_compute(tflops * 1e12) == pytest.approx(watts, rel=0.07)
-        if tflops < 1330:
-            assert power_of_compute(tflops * 1e12, FIG9_AS_PRINTED) < 0
