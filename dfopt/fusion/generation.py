@@ -265,7 +265,7 @@ class Generation:
             # the relaxation is near its end, or whole blocks are the weaker side: look for better whole ones
             if len(self.seconds) > rounded and (closed or best - relaxed > relaxed - self.bound):
                 rounded = len(self.seconds)
-                self._round(point, min(max(0.15 * left(), 0.2), left()))
+                self._round(point, max(min(max(0.15 * left(), 0.2), left()), 0.0))
                 self._tell(progress)
                 continue
             if closed:

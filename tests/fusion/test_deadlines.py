@@ -97,6 +97,15 @@ def ticks(step: float):
     return perf_counter
 
 
+@pytest.mark.parametrize("limit", range(1, 160, 3))
+def test_the_time_may_be_up_anywhere(limit: int) -> None:
+    """The clock goes on by a second at every look: a run ends soon behind its deadline, wherever that falls."""
+    tables = gemms([64, 80, 96, 64, 112, 64, 80, 64], [(0, 3), (0, 5), (3, 6), (0, 7)], 2.5 * 64 * 64 * 2)
+    with patch.object(clock.time, "perf_counter", ticks(1.0)):
+        found = Generation(tables, IntraChipLimits(p_max=8)).run(0.0, float(limit))
+    assert found.bound <= found.objective
+
+
 def test_a_cutoff_is_not_claimed_for_lack_of_time() -> None:
     with patch.object(clock.time, "perf_counter", ticks(10.0)):
         try:
