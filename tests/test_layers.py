@@ -34,7 +34,7 @@ FLOORS = [
 # Rooms beside the tower, with everything they may import.
 BESIDE = {
     "judge": ("judge", "documents", "physics", "technology", "errors", "units"),
-    "show": ("show", "documents", "physics", "units", "errors"),
+    "show": ("show", "documents", "physics", "studies", "units", "errors"),
 }
 OUTSIDE = {
     "judge": (),

@@ -143,4 +143,5 @@ def _cell(cell: Cell, right: bool) -> str:
     letters = 0 if isinstance(cell.shown, Html) else len(cell.shown)
     lines = "l w" if letters > _WIDE else "l" if letters > _SHORT else ""
     kind = ' class="n"' if right else f' class="{lines}"' if lines else ""
-    return f"<td{kind}{number}>{text(cell.shown)}</td>"
+    inner = f"<div>{text(cell.shown)}</div>" if letters > _WIDE else text(cell.shown)
+    return f"<td{kind}{number}>{inner}</td>"

@@ -15,6 +15,7 @@ from dfopt.errors import PlanError, did_you_mean
 from dfopt.studies.cells import Cell
 from dfopt.studies.claims import Verdict, verdicts
 from dfopt.studies.frame import frame
+from dfopt.studies.selection import telling
 from dfopt.studies.store import Record
 
 __all__ = ["Runs", "write_csv", "write_parquet"]
@@ -62,8 +63,7 @@ class Runs:
         columns : str
             Axis that runs across.
         rows : sequence of str, optional
-            Axes that run down; by default all others of which the study has more than one label. The axis
-            ``system`` is left out where the parts tell the systems apart.
+            Axes that run down; by default those that tell the cells apart, without any that the others tell.
 
         Returns
         -------
@@ -78,17 +78,11 @@ class Runs:
         for option, name in [("columns", columns), *(("rows", name) for name in rows)]:
             _one_of(option, name, self.study.axis_columns)
         whole = self.frame()
-        down = list(rows) or self._varying(columns, whole)
+        labels = whole[list(self.study.axis_columns)].astype(str).to_dict("records")
+        down = list(rows) or telling(labels, [columns])
         return whole.pivot_table(
             index=down or "graph", columns=columns, values=value, aggfunc="mean", sort=False, dropna=False
         )
-
-    def _varying(self, across: str, whole: Any) -> list[str]:
-        found = [name for name in self.study.axis_columns if name != across and whole[name].nunique(dropna=False) > 1]
-        parts = [name for name in (*found, across) if name in ("chip", "memory", "link", "topology")]
-        if parts and "system" in found and not whole.duplicated(subset=[*set([*found, across]) - {"system"}]).any():
-            found.remove("system")
-        return found
 
     def counts(self) -> dict[str, int]:
         """How many cells have each status, the most frequent first."""

@@ -1,11 +1,17 @@
-"""Conditions and values evaluated on rows, by pandas. The document has checked what they may say and name."""
+"""Conditions and values evaluated on rows, by pandas, and the labels that tell rows apart.
+
+The document has checked what conditions and values may say and name.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Labels", "numbers", "selected"]
+__all__ = ["Labels", "numbers", "selected", "telling"]
+
+_PARTS = ("chip", "memory", "stack", "link", "topology")  # of a system that a study composes
 
 
 def selected(frame: Any, condition: str | None) -> Any:
@@ -55,3 +61,41 @@ def numbers(frame: Any, value: str) -> Any:
         return pd.Series([], dtype=float)
     found = frame.eval(" ".join(value.split()), engine="python")
     return pd.to_numeric(found, errors="raise") if hasattr(found, "index") else pd.Series(found, index=frame.index)
+
+
+def telling(rows: Sequence[Mapping[str, Any]], apart: Sequence[str] = ()) -> list[str]:
+    """The fewest columns of labels that, beside those ``apart``, tell all rows that any column tells apart.
+
+    Two columns that always change together would be one axis under two names: the first of them is kept. Of a system
+    and its parts it is the parts, if they are combined with each other, else the system.
+
+    Parameters
+    ----------
+    rows : sequence of mappings
+        Label by column, all with the same columns.
+    apart : sequence of str
+        Columns that tell rows apart already.
+
+    Examples
+    --------
+    >>> rows = [{"chip": c, "link": f"of {c}", "batch": b} for c in ("h100", "tpu") for b in (1, 2)]
+    >>> telling(rows), telling(rows, apart=["link"])
+    (['chip', 'batch'], ['batch'])
+    """
+
+    def count(names: Iterable[str]) -> int:
+        listed = list(names)
+        return len({tuple(row[name] for name in listed) for row in rows})
+
+    def fewest(names: list[str]) -> list[str]:
+        for name in names[::-1]:
+            rest = [one for one in names if one != name]
+            if count([*apart, *rest]) == count([*apart, *names]):
+                names = rest
+        return names
+
+    whole = [name for name in (rows[0] if rows else ()) if name not in apart and count([name]) > 1]
+    parts = [name for name in (*whole, *apart) if name in _PARTS]
+    combined = math.prod(count([name]) for name in parts) < 2 * count(parts)
+    kept = [name for name in whole if (name != "system" if combined else name not in _PARTS)]
+    return fewest(kept if count([*apart, *kept]) == count([*apart, *whole]) else whole)

@@ -76,7 +76,7 @@ def test_axes_have_units(kind: str) -> None:
     ax = KINDS[kind](result("pipeline"))
     for one in ax.figure.axes:
         assert re.search(r"\((s|ms|us|ns|FLOP/byte.*)\)$", one.get_xlabel()), one.get_xlabel()
-    wanted = r"\(FLOP/s\)$" if kind == "roofline" else r"^(partition|pipeline stage)$"
+    wanted = r"^(partition|pipeline stage|rate per chip)$"  # the ticks of a rate have its unit
     assert re.search(wanted, ax.get_ylabel())
 
 
@@ -111,8 +111,9 @@ def test_saving_leaves_the_figure_as_it_was(tmp_path: Path) -> None:
 def test_logarithmic_axes_are_labelled_in_plain_text() -> None:
     ax = df.plot.roofline(result("pipeline"))
     ax.figure.draw_without_rendering()
-    shown = [t.get_text() for a in (ax.xaxis, ax.yaxis) for t in a.get_ticklabels(which="both") if t.get_text()]
-    assert shown and all(re.fullmatch("(\\d+×)?10[⁻⁰¹²³⁴⁵⁶⁷⁸⁹]+", one) for one in shown), shown
+    for axis, wanted in ((ax.xaxis, r"[\d.]+"), (ax.yaxis, r"[\d.]+ [GTP]FLOP/s")):
+        shown = [tick.get_text() for tick in axis.get_ticklabels(which="both") if tick.get_text()]
+        assert len(shown) > 2 and all(re.fullmatch(wanted, one) for one in shown), shown
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)

@@ -23,8 +23,8 @@ import dfopt as df
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
 from dfopt.errors import PlanError
 from dfopt.show.plots.cells import label_of, smaller_is_better, varying
+from dfopt.show.plots.fronts import front
 from dfopt.show.plots.style import PALETTE
-from dfopt.show.plots.sweeps import front
 
 ROWS: list[dict[str, Any]] = [
     {
@@ -77,12 +77,49 @@ def test_axes_are_chosen_and_the_system_left_out_where_parts_tell_it() -> None:
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("topology", "graph / chip / memory")
 
 
-def test_a_cell_without_a_mapping_is_hatched() -> None:
+@pytest.mark.parametrize(
+    "columns, wanted",
+    [
+        (("chip", "link"), ["chip"]),  # a link of its own for each chip
+        (("system", "chip", "topology"), ["system"]),
+        (("graph", "assumptions", "batch"), ["graph", "batch"]),
+    ],
+)
+def test_axes_that_always_change_together_are_one(columns: tuple[str, ...], wanted: list[str]) -> None:
+    rows = [dict.fromkeys(columns, f"{i}") | {"batch": k, "status": "optimal"} for i in range(3) for k in range(2)]
+    rows = [{name: row[name] for name in (*columns, "status")} for row in rows]
+    assert varying(rows) == wanted
+
+
+def test_whole_systems_are_no_grid_of_their_parts() -> None:
+    chips = {"a": ("h100", "ring 8"), "b": ("h100", "torus"), "c": ("tpu", "ring 4"), "d": ("wse", "one chip")}
+    rows = [{"graph": "g", "system": name, "chip": c, "topology": t} for name, (c, t) in chips.items()]
+    assert varying(rows) == ["system"]
+    ax = df.plot.heat_map([row | {"batch": b, "gap": 0.1} for row in rows for b in (1, 2)], "gap")
+    assert (ax.get_xlabel(), ax.get_ylabel()) == ("batch", "system")
+
+
+@given(st.data())
+def test_the_fewest_axes_tell_as_much_as_all(data: st.DataObject) -> None:
+    names = ["graph", "system", "chip", "memory", "topology", "batch"]
+    rows = [
+        {name: data.draw(st.sampled_from("ab")) for name in names} for _ in range(data.draw(st.integers(1, 8)))
+    ]  # fmt: skip
+
+    def count(of: list[str]) -> int:
+        return len({tuple(row[name] for name in of) for row in rows})
+
+    found = varying(rows)
+    assert count(found) == count(names)
+    assert all(count([one for one in found if one != name]) < count(found) for name in found)
+
+
+def test_a_cell_without_a_mapping_is_hatched_and_one_that_is_not_there_blank() -> None:
     rows = [dict(row) for row in ROWS if row["graph"] == "gpt3-175b"]
     rows[0] |= {"utilization": math.nan, "status": "infeasible"}
-    ax = df.plot.heat_map(rows, "utilization", x="topology", y=["chip", "memory"])
+    ax = df.plot.heat_map(rows[:-1], "utilization", x="topology", y=["chip", "memory"])
     hatched = [patch for patch in ax.patches if patch.get_hatch()]
-    assert len(hatched) == 1 and len(ax.texts) == 17
+    assert len(hatched) == 1 and len(ax.texts) == 16
 
 
 def test_small_multiples_share_their_scale() -> None:
@@ -95,13 +132,30 @@ def test_small_multiples_share_their_scale() -> None:
 
 def test_a_pareto_picture_names_its_front_and_what_is_better() -> None:
     ax = df.plot.pareto(ROWS, "price_usd", "flop_per_s")
-    line = next(one for one in ax.lines if one.get_label() == "Pareto front")
-    y = list(line.get_ydata())
-    assert y == sorted(y) and list(line.get_xdata()) == sorted(line.get_xdata())
-    assert ax.get_xlabel() == "price (USD), less is better"
-    assert ax.get_ylabel() == "achieved rate (FLOP/s), more is better"
+    assert [one.get_label() for one in ax.lines][-1] == "Pareto front of each workload" and len(ax.lines) == 2
+    for line in ax.lines:
+        x, y = list(line.get_xdata()), list(line.get_ydata())
+        assert y == sorted(y) and x == sorted(x)
+    assert ax.get_xlabel() == "price, less is better"
+    assert ax.get_ylabel() == "achieved rate, more is better"
     assert overlapping(ax) == []
     assert colours(ax) <= {colour.lower() for colour in PALETTE.values()}
+    ax.figure.canvas.draw()
+    assert {text.get_text() for text in ax.get_xticklabels()} >= {"1 M USD", "2 M USD", "4 M USD"}
+    assert {text.get_text() for text in ax.get_yticklabels()} >= {"2 PFLOP/s", "4 PFLOP/s"}
+
+
+def test_a_front_never_joins_workloads() -> None:
+    """Of two graphs, and of one graph whose parameter changes the work of a step."""
+    rows = [
+        {"graph": g, "seq": n, "flop_per_step": 1e9 * n, "price_usd": 1e6 * i, "flop_per_s": 1e12 * (i * n + 1)}
+        for g in "gh" for n in (1, 2) for i in range(1, 4)
+    ]  # fmt: skip
+    ax = df.plot.pareto(rows, "price_usd", "flop_per_s")
+    drawn = [tuple(line.get_xydata().ravel()) for line in ax.lines]
+    assert len(drawn) == 4
+    of_n = {tuple(v for i in range(1, 4) for v in (1e6 * i, 1e12 * (i * n + 1))) for n in (1, 2)}
+    assert set(drawn) == of_n
 
 
 def test_points_of_a_store_without_labels_are_named_by_plan_and_cell() -> None:

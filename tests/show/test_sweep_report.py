@@ -60,6 +60,27 @@ def test_a_page_has_claims_cells_and_figures() -> None:
     assert "note" not in cells[0]  # of no cell
 
 
+def test_every_workload_has_figures_of_its_own() -> None:
+    both = rows() + [row | {"graph": "h"} for row in rows()]
+    page = check(sweep_report("mine", both))
+    labels = [one.attributes["aria-label"] for one in of(page, "svg")]
+    assert [label.split(" by ")[0].split(";")[0] for label in labels] == [
+        "Heat map of utilization (% of peak) of g", "Every cell of g",
+        "Heat map of utilization (% of peak) of h", "Every cell of h",
+    ]  # fmt: skip
+    many = [row | {"graph": f"g{i}"} for i in range(10) for row in rows(2)]
+    page = elements(sweep_report("mine", many))
+    assert len(of(page, "svg")) == 16
+    assert any("the first 8 of 10 workloads are" in one.text for one in of(page, "p"))
+
+
+def test_a_bound_is_not_printed_like_an_estimate() -> None:
+    some = [row | {"bound_s": 0.5 + i} for i, row in enumerate(rows())]
+    cells = table(elements(sweep_report("mine", some)), "Every cell")
+    column = cells[0].index("bound_s")
+    assert [row[column] for row in cells[1:3]] == ["\u2265 0.5", "\u2265 1.5"]
+
+
 def test_cells_without_a_mapping_are_counted_by_message() -> None:
     some = rows()
     for row in some[:2]:

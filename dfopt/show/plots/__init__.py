@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from dfopt.show.plots.breakdown import latency_breakdown
 from dfopt.show.plots.dataflow import dataflow
+from dfopt.show.plots.fronts import pareto
 from dfopt.show.plots.output import save
 from dfopt.show.plots.pipeline import schedule
 from dfopt.show.plots.progress import progress
 from dfopt.show.plots.roofline import roofline
-from dfopt.show.plots.sweeps import heat_map, heat_maps, pareto
+from dfopt.show.plots.sweeps import heat_map, heat_maps
 from dfopt.show.plots.temperature import stack_temperature
 from dfopt.show.plots.timeline import timeline
 from dfopt.show.trace import save_trace, trace

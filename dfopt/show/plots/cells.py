@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.errors import PlanError, did_you_mean
+from dfopt.studies.selection import telling
+from dfopt.units import Dimension
+from dfopt.units import format as show_unit
 
 __all__ = [
     "Row", "axis_columns", "figure_of", "label_of", "named", "rows_of", "scatter_columns", "smaller_is_better",
-    "varying",
+    "text_of", "varying", "with_unit_of", "workload_of",
 ]  # fmt: skip
 
 Row = Mapping[str, Any]
@@ -20,13 +23,19 @@ _LOWER: Final = frozenset(
      "layer_compute_s", "layer_memory_s", "layer_network_s", "dram_used_bytes", "chips", "tiles", "sram_bytes",
      "dram_bandwidth_bytes_per_s", "peak_flop_per_s", "price_usd", "power_w", "energy_per_step_j", "solve_s"}
 )  # fmt: skip
-_UNITS: Final = (  # by the end of a column's name: what it is in, and the factor to it
-    ("_bytes_per_s", "bytes/s", 1.0), ("_flop_per_s", "FLOP/s", 1.0), ("flop_per_s", "FLOP/s", 1.0),
-    ("samples_per_s", "samples/s", 1.0), ("tokens_per_s", "tokens/s", 1.0), ("_bytes", "bytes", 1.0),
-    ("_per_dollar", "FLOP/s/USD", 1.0), ("_per_watt", "FLOP/s/W", 1.0), ("flop_per_step", "FLOP", 1.0),
-    ("_usd", "USD", 1.0), ("_w", "W", 1.0), ("_j", "J", 1.0), ("_s", "s", 1.0), ("utilization", "% of peak", 100.0),
-    ("_share", "%", 100.0), ("gap", "%", 100.0),
+_UNITS: Final[tuple[tuple[str, str, float, Dimension | None], ...]] = (
+    # by the end of a column's name: what it is in, the factor to that, and its dimension if it has one
+    ("_bytes_per_s", "bytes/s", 1.0, "bandwidth"), ("flop_per_s", "FLOP/s", 1.0, "flop_rate"),
+    ("samples_per_s", "samples/s", 1.0, None), ("tokens_per_s", "tokens/s", 1.0, None),
+    ("_bytes", "bytes", 1.0, "bytes"), ("_per_dollar", "FLOP/s/USD", 1.0, None), ("_per_watt", "FLOP/s/W", 1.0, None),
+    ("flop_per_step", "FLOP", 1.0, "flop"), ("_usd", "USD", 1.0, None), ("_w", "W", 1.0, "power"),
+    ("_j", "J", 1.0, "energy"), ("_s", "s", 1.0, "time"), ("utilization", "% of peak", 100.0, "ratio"),
+    ("_share", "%", 100.0, "ratio"), ("gap", "%", 100.0, "ratio"),
 )  # fmt: skip
+_WORDS: Final = {
+    "flop_per_s": "achieved rate", "peak_flop_per_s": "peak rate", "perf_per_dollar": "performance per dollar",
+    "perf_per_watt": "performance per watt", "bound_s": "lower bound of the step time",
+}  # fmt: skip
 
 
 def rows_of(runs: Any) -> list[Row]:
@@ -117,6 +126,11 @@ def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) ->
     return name
 
 
+def workload_of(row: Row) -> tuple[str, float | None]:
+    """What tells workloads apart: the graph, and the work of a step, which a parameter of the graph may change."""
+    return text_of(row, "graph"), figure_of(row, "flop_per_step")
+
+
 def axis_columns(rows: Sequence[Row]) -> list[str]:
     """Columns that name a cell: the study's axes, and parameters, which come before the first figure.
 
@@ -129,33 +143,51 @@ def axis_columns(rows: Sequence[Row]) -> list[str]:
 
 
 def varying(rows: Sequence[Row], apart: Sequence[str] = ()) -> list[str]:
-    """Axes with more than one label, but those ``apart``; not the system where its parts tell it."""
-    found = [name for name in axis_columns(rows) if name not in apart and len({text_of(row, name) for row in rows}) > 1]
-    parts = [name for name in (*found, *apart) if name in ("chip", "memory", "link", "topology")]
-    if "system" in found and parts:
-        rest = [name for name in (*found, *apart) if name != "system"]
-        without = {tuple(text_of(row, name) for name in rest) for row in rows}
-        if len(without) == len({(*(text_of(row, name) for name in rest), text_of(row, "system")) for row in rows}):
-            found.remove("system")
-    return found
+    """Axes that tell the cells apart beside those ``apart``: none that the others tell, see `telling`."""
+    return telling([{name: text_of(row, name) for name in axis_columns(rows)} for row in rows], apart)
 
 
 def label_of(name: str) -> tuple[str, float]:
-    """What to write at an axis for a column, with its unit, and the factor to that unit.
+    """What to call a column, with its unit, and the factor to that unit.
 
     Examples
     --------
     >>> label_of("utilization"), label_of("step_time_s"), label_of("partitions")
     (('utilization (% of peak)', 100.0), ('step time (s)', 1.0), ('partitions (count)', 1.0))
     """
-    for end, unit, factor in _UNITS:
-        if name.endswith(end):
-            stem = name.removesuffix(end) if end in ("_bytes_per_s", "_bytes", "_usd", "_w", "_j", "_s") else name
-            words = {"flop_per_s": "achieved rate", "perf_per_dollar": "performance per dollar",
-                     "perf_per_watt": "performance per watt"}.get(name, stem)  # fmt: skip
-            words = words.removesuffix("_flop_per_s") + " rate" if name == "peak_flop_per_s" else words
-            return f"{words.replace('_', ' ')} ({unit})", factor
-    return f"{name.replace('_', ' ')} (count)", 1.0
+    end, unit, factor, _ = _unit(name)
+    words = _WORDS.get(name) or (name.removesuffix(end) if end in _SUFFIXES else name).replace("_", " ")
+    return f"{words} ({unit})", factor
+
+
+_SUFFIXES: Final = ("_bytes_per_s", "_bytes", "_usd", "_w", "_j", "_s")
+
+
+def _unit(name: str) -> tuple[str, str, float, Dimension | None]:
+    return next((one for one in _UNITS if name.endswith(one[0])), ("", "count", 1.0, None))
+
+
+def with_unit_of(name: str) -> Callable[[float], str]:
+    """How a figure of a column is written with its unit, as at the ticks of an axis.
+
+    Examples
+    --------
+    >>> [with_unit_of(name)(84.8e6) for name in ("price_usd", "flop_per_s", "chips")]
+    ['84.8 M USD', '84.8 MFLOP/s', '84.8 M']
+    """
+    _, unit, _, dimension = _unit(name)
+    if dimension is not None:
+        return lambda value: show_unit(value, dimension, 3)
+    after = "" if unit == "count" else f" {unit}"
+
+    def written(value: float) -> str:
+        size, prefix = next((one for one in _PREFIXES if abs(value) >= one[0]), (1.0, ""))
+        return f"{value / size:.3g}{' B' if (prefix, unit) == (' G', 'USD') else prefix}{after}"
+
+    return written
+
+
+_PREFIXES: Final = ((1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, " k"))
 
 
 def scatter_columns(rows: Sequence[Row]) -> tuple[str, str]:

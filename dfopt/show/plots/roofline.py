@@ -9,7 +9,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.documents.system import NetworkDim
 from dfopt.errors import PlanError
-from dfopt.show.plots.style import BLACK, LOOKS, axes, drawn, free_labels, head, log_ticks, on_stack, with_unit
+from dfopt.show.plots.style import BLACK, LOOKS, axes, drawn, free_labels, head, on_stack, unit_ticks, with_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,7 +101,7 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
     >>> import dfopt as df
     >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> df.plot.roofline(result).get_ylabel()
-    'rate per chip (FLOP/s)'
+    'rate per chip'
     """
     from matplotlib.lines import Line2D
 
@@ -120,9 +120,10 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
     low = min(part.flop / part.time_s for part in parts) / 2.5
     ax.set_xscale("log")
     ax.set_yscale("log")
-    log_ticks(ax)
     ax.set_xlim(left, right)
     ax.set_ylim(low, peak * 2)
+    unit_ticks(ax.xaxis, lambda value: f"{value:g}")
+    unit_ticks(ax.yaxis, lambda value: with_unit(value, "flop_rate"))
     ax.plot([peak / max(slopes.values()), right], [peak, peak], color=BLACK, linewidth=1.4)
     sustained = _sustained(result)
     if sustained is not None:
@@ -137,7 +138,7 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
             facecolor=LOOKS[part.bound_by].colour, edgecolor="black", linewidth=0.6, alpha=0.85, zorder=3,
         )  # fmt: skip
     ax.set_xlabel("intensity (FLOP/byte of DRAM or of network)")
-    ax.set_ylabel("rate per chip (FLOP/s)")
+    ax.set_ylabel("rate per chip")
     ax.grid(True, which="major", color="#E6E6E6", linewidth=0.5)
     ax.set_axisbelow(True)
     several = len({part.stage for part in parts}) > 1

@@ -7,7 +7,6 @@ command line start without it.
 from __future__ import annotations
 
 import functools
-import re
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar, cast
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "BLACK", "CYCLE", "GREY", "LOOKS", "PALETTE", "Look", "axes", "drawn", "free_labels", "head", "laid_out",
-    "log_ticks", "on_stack", "panels", "patch", "scale", "short", "with_unit",
+    "on_stack", "panels", "patch", "scale", "short", "unit_ticks", "with_unit",
 ]  # fmt: skip
 
 # Okabe & Ito, "Color Universal Design" (2008): eight colours told apart under all common kinds of colour blindness.
@@ -173,36 +172,32 @@ def laid_out(figure: Figure) -> Any:
     return canvas.get_renderer()
 
 
-def log_ticks(ax: Axes) -> None:
-    """Label logarithmic axes in plain text, as 10¹²: Matplotlib's own formulas take longer to read than all the rest.
+def unit_ticks(axis: Any, write: Callable[[float], str]) -> None:
+    """Label an axis of figures with their unit; a logarithmic one at powers of ten, a short one between them too.
 
     Examples
     --------
     >>> from matplotlib.figure import Figure
     >>> ax = Figure().subplots()
     >>> ax.set_xscale("log")
-    >>> ax.set_xlim(1e-2, 1e3)
-    (0.01, 1000.0)
-    >>> log_ticks(ax)
-    >>> [ax.xaxis.get_major_formatter()(x) for x in (0.01, 1.0, 1e12)]
-    ['10⁻²', '10⁰', '10¹²']
+    >>> ax.set_xlim(1e9, 1e12)
+    (1000000000.0, 1000000000000.0)
+    >>> unit_ticks(ax.xaxis, lambda value: with_unit(value, "flop_rate"))
+    >>> [label.get_text() for label in ax.get_xticklabels() if label.get_text()][1:-1]
+    ['1 GFLOP/s', '10 GFLOP/s', '100 GFLOP/s', '1 TFLOP/s']
     """
-    from matplotlib.ticker import LogFormatterSciNotation
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
-    class Plain(LogFormatterSciNotation):
-        def __call__(self, x: float, pos: Any = None) -> str:
-            formula = super().__call__(x, pos)
-            plain = _FORMULA.sub(lambda found: found[1] + found[2].translate(_RAISED), formula)
-            return plain.replace(r"\times", "×")
-
-    for axis in (ax.xaxis, ax.yaxis):
-        if axis.get_scale() == "log":
-            axis.set_major_formatter(Plain())
-            axis.set_minor_formatter(Plain(labelOnlyBase=False, minor_thresholds=(1, 0.4)))
+    if axis.get_scale() == "log":
+        low, high = axis.get_view_interval()
+        few = (1.0, 2.0, 5.0) if high >= 10 * low else (1.0, 1.5, 2.0, 3.0, 4.0, 6.0, 8.0)
+        axis.set_major_locator(LogLocator(subs=(1.0,) if high >= 300 * low else few))
+        axis.set_minor_formatter(NullFormatter())
+    else:
+        axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 2.5, 5, 10]))
+    axis.set_major_formatter(lambda value, _: write(float(f"{value:.6g}")))
 
 
-_FORMULA: Final = re.compile(r"\$\\mathdefault\{(.*?10)\^\{(-?\d+)\}\}\$")
-_RAISED: Final = str.maketrans("-0123456789", "⁻⁰¹²³⁴⁵⁶⁷⁸⁹")
 _STEPS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
@@ -266,6 +261,7 @@ def free_labels(
     radius: float = 4.0,
     most: int = 3,
     others: Sequence[tuple[float, float]] = (),
+    far: bool = True,
 ) -> int:
     """Write a label beside each point where none covers another or a point; the first ones have the first choice.
 
@@ -283,6 +279,8 @@ def free_labels(
         Texts in a shared label.
     others : sequence of (float, float)
         More places that are to stay free.
+    far : bool
+        Whether a label may stand away from its point, with a line to it.
 
     Returns
     -------
@@ -315,12 +313,12 @@ def free_labels(
         more = len(texts) - most
         text = ", ".join(texts[:most]) + (f" +{more}" if more > 0 else "")
         lost += max(more, 0)
-        for across, down, side, base in _PLACES:
+        for across, down, side, base in _PLACES if far else _PLACES[:_NEAR]:
             shift = (across * (radius + 2), down * (radius + 2))
-            far = abs(across) + abs(down) > 2
+            away = abs(across) + abs(down) > 2
             note = ax.annotate(
                 text, (x, y), xytext=shift, textcoords="offset points", ha=side, va=base, fontsize=size, zorder=5,
-                annotation_clip=False, arrowprops={"arrowstyle": "-", "linewidth": 0.4} if far else None,
+                annotation_clip=False, arrowprops={"arrowstyle": "-", "linewidth": 0.4} if away else None,
                 bbox={"boxstyle": "square,pad=0.05", "fc": "white", "ec": "none", "alpha": 0.7},
             )  # fmt: skip
             note.update_positions(renderer)
@@ -339,6 +337,7 @@ def free_labels(
 
 
 _TRIED: Final = 60  # labels that are tried at most: more are no help to anyone
+_NEAR: Final = 8  # of the places beside a point
 _PLACES: Final = (
     (0, 1, "center", "bottom"), (0, -1, "center", "top"), (1, 0, "left", "center"), (-1, 0, "right", "center"),
     (1, 1, "left", "bottom"), (1, -1, "left", "top"), (-1, 1, "right", "bottom"), (-1, -1, "right", "top"),

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any, Final
 
 from dfopt.documents.result import Result
 from dfopt.show import plots
-from dfopt.show.plots.cells import label_of
+from dfopt.show.plots.cells import label_of, text_of, varying
 from dfopt.show.report.page import Figure, draw
 
 __all__ = ["result_figures", "sweep_figures"]
 
 _BOXES: Final = 80  # of a dataflow figure: more of them are a map, not a page
+_MAPS: Final = 8  # workloads of a sweep that are drawn
 
 
 def result_figures(result: Result) -> list[Figure]:
@@ -49,17 +51,18 @@ def result_figures(result: Result) -> list[Figure]:
 
 
 def sweep_figures(rows: list[dict[str, Any]], value: str, x: str, y: str) -> list[Figure]:
-    """A heat map of one figure of a sweep, and two figures against each other."""
-    return [
-        draw(
-            "heat-map",
-            f"Heat map of {label_of(value)[0]}; hatched where a cell has no mapping.",
-            lambda: plots.heat_map(rows, value),
-            paper=True,
-        ),
-        draw(
-            "pareto",
-            f"Every cell by {label_of(x)[0]} and {label_of(y)[0]}, with the front that no cell beats in both.",
-            lambda: plots.pareto(rows, x, y),
-        ),
-    ]
+    """For every workload of a sweep a heat map of one figure, and two figures against each other."""
+    graphs = list(dict.fromkeys(text_of(row, "graph") for row in rows)) if "graph" in varying(rows) else []
+    parts = {name: [row for row in rows if text_of(row, "graph") == name] for name in graphs[:_MAPS]} or {"": rows}
+    found = []
+    for number, (name, mine) in enumerate(parts.items()):
+        words = f"Heat map of {label_of(value)[0]}{' of ' * bool(name)}{name}; hatched where a cell has no mapping."
+        found.append(draw(f"map-{number}", words, partial(plots.heat_map, mine, value, title=name or None), paper=True))
+        words = (
+            f"Every cell{' of ' * bool(name)}{name} by {label_of(x)[0]} and {label_of(y)[0]}, with the front that no"
+        )
+        found.append(draw(f"pareto-{number}", f"{words} cell beats in both.", partial(plots.pareto, mine, x, y)))
+    if len(graphs) > _MAPS:
+        why = f"the first {_MAPS} of {len(graphs)} workloads are; `dfopt plot` draws the others"
+        found.append(Figure("more", "Figures of all workloads.", why=why))
+    return found

@@ -153,7 +153,7 @@ def sensitivity_section(result: Result) -> Html:
     rows = [
         [
             _RESOURCE[one.resource],
-            _time(one.step_time_s),
+            Cell(f"{'' if one.proven else '<= '}{show_unit(one.step_time_s, 'time', 5)}", one.step_time_s),
             Cell(f"{'' if one.proven else '>= '}{one.speedup:.4f} x", one.speedup),
             "proven" if one.proven else "at least",
         ]

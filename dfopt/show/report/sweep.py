@@ -5,9 +5,8 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
-from dfopt.documents.study import Claim
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
 from dfopt.show.html import Cell, Html, facts, join, mark, paragraph, section, subtitle, table, text
 from dfopt.show.plots.cells import axis_columns, figure_of, named, rows_of, scatter_columns, text_of
@@ -15,41 +14,14 @@ from dfopt.show.report.figures import sweep_figures
 from dfopt.show.report.inputs import Remark
 from dfopt.show.report.page import LIMIT, Page, assemble, needs_matplotlib
 from dfopt.show.tables import percent, seconds
+from dfopt.studies.claims import Verdict
+from dfopt.studies.frame import SOLVED
 
-__all__ = ["Judged", "sweep_report"]
+__all__ = ["sweep_report"]
 
 _CELLS: Final = 14_000  # of the table of cells: about half of the limit of the file
-_SOLVED: Final = ("optimal", "gap_reached", "limit_with_solution", "interrupted_with_solution")
 _LAST: Final = ("note", "cell", "dfopt")  # what few readers look for
 _HOLDS: Final = {True: ("yes", "good"), False: ("no", "bad"), None: ("open", "open")}
-
-
-class Judged(Protocol):
-    """What became of a claim."""
-
-    @property
-    def claim(self) -> Claim:
-        """What is claimed."""
-
-    @property
-    def ours(self) -> float | None:
-        """The figure of the cells."""
-
-    @property
-    def holds(self) -> bool | None:
-        """Whether it agrees; none where that cannot be told."""
-
-    @property
-    def cells(self) -> str:
-        """How many count."""
-
-    @property
-    def why(self) -> str:
-        """What stands in the way."""
-
-    @property
-    def expected(self) -> str:
-        """The condition."""
 
 
 def sweep_report(
@@ -57,7 +29,7 @@ def sweep_report(
     runs: Any,
     *,
     about: Sequence[tuple[str, str]] = (),
-    claims: Sequence[Judged] = (),
+    claims: Sequence[Verdict] = (),
     remarks: Sequence[Remark] = (),
     notes: Sequence[str] = (),
     value: str | None = None,
@@ -113,7 +85,7 @@ def sweep_report(
     if claims:
         sections.append(("claims", "Claims", lambda drawn: section("claims", "Claims", _claims(claims))))
     sections += [
-        ("figures", "Figures", lambda drawn: section("figures", "Figures", drawn["heat-map"], drawn["pareto"])),
+        ("figures", "Figures", lambda drawn: section("figures", "Figures", *drawn.values())),
         ("cells", "Cells", lambda drawn: _cells(rows)),
         ("inputs", "Inputs and sources", lambda drawn: _inputs(about, remarks, notes)),
         ("columns", "Columns", lambda drawn: _columns(rows)),
@@ -124,9 +96,9 @@ def sweep_report(
     return assemble(Page(f"{name}: dfopt report", _head(name, rows, about, claims), sections, figures, foot), limit)
 
 
-def _head(name: str, rows: list[dict[str, Any]], about: Sequence[tuple[str, str]], claims: Sequence[Judged]) -> Html:
+def _head(name: str, rows: list[dict[str, Any]], about: Sequence[tuple[str, str]], claims: Sequence[Verdict]) -> Html:
     counts = Counter(text_of(row, "status") or "unknown" for row in rows)
-    solved = [row for row in rows if text_of(row, "status") in _SOLVED]
+    solved = [row for row in rows if text_of(row, "status") in SOLVED]
     gaps = [gap for row in solved if (gap := figure_of(row, "gap")) is not None]
     boxes: list[tuple[str, object]] = [
         ("cells", f"{len(rows)} cell{'' if len(rows) == 1 else 's'}"),
@@ -149,7 +121,7 @@ def _head(name: str, rows: list[dict[str, Any]], about: Sequence[tuple[str, str]
     )
 
 
-def _claims(claims: Sequence[Judged]) -> Html:
+def _claims(claims: Sequence[Verdict]) -> Html:
     rows = [
         [one.claim.name, one.claim.figure or "-", _four(one.claim.paper), _four(one.ours), one.expected,
          mark(*_HOLDS[one.holds]), one.cells, one.why]
@@ -191,7 +163,8 @@ def _figure(row: dict[str, Any], name: str) -> Cell:
     number = figure_of(row, name) if name not in TEXT_COLUMNS else None
     if number is None or not math.isfinite(number):
         return Cell(words or "-")
-    return Cell(f"{number:.5g}" if abs(number) < 1e15 and not number.is_integer() else f"{number:.6g}", number)
+    shown = f"{number:.5g}" if abs(number) < 1e15 and not number.is_integer() else f"{number:.6g}"
+    return Cell(f"\N{GREATER-THAN OR EQUAL TO} {shown}" if name == "bound_s" else shown, number)
 
 
 def _problems(rows: list[dict[str, Any]]) -> Html | None:
@@ -199,7 +172,7 @@ def _problems(rows: list[dict[str, Any]]) -> Html | None:
     found: dict[tuple[str, str], int] = {}
     for row in rows:
         status = text_of(row, "status")
-        if status not in _SOLVED:
+        if status not in SOLVED:
             first = text_of(row, "note").strip().splitlines()
             key = (status or "unknown", first[0] if first else "")
             found[key] = found.get(key, 0) + 1
