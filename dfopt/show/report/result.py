@@ -351,9 +351,7 @@ def _versions(result: Result) -> Html:
     else:
         seal = mark("broken: this result was edited after it was made", "bad")
     asked: Iterable[str] = (
-        f"{name}={_shown(getattr(request, name))}"
-        for name, field in type(request).model_fields.items()
-        if getattr(request, name) not in (field.default, {}, ())
+        f"{name}={_shown(value)}" for name, value in request.model_dump().items() if value not in (None, 0.0, {}, ())
     )
     rows: list[tuple[str, object]] = [
         ("dfopt", made.dfopt), ("solver", made.solver), ("HiGHS", made.highs), ("Python", made.python),
