@@ -80,8 +80,8 @@ def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCa
         raise DocumentError(name, [Issue("$.setup", message, "a case has setup, graph and outputs")])
     setup = data["setup"]
     data = {**data, "setup": {**setup, "execution": setup.get("execution") or setup.get("miscellany") or {}}}
-    data, overrides = overridden(data, name, Path(path) if path else None)
     try:
+        data, overrides = overridden(data, name, Path(path) if path else None)
         if issues := missing(data["setup"], data.get("graph") or {}):
             raise DocumentError(name, issues)
         case = _converted(data, name)

@@ -142,7 +142,18 @@ def test_what_is_not_supported_is_named(change: Any, feature: str) -> None:
         convert(data, "a")
 
 
-@pytest.mark.parametrize("text", ["", "[]", "{", '{"setup": 1}', '{"setup": {"system": {}}}'])
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "[]",
+        "{",
+        '{"setup": 1}',
+        '{"setup": {"system": {}}}',
+        '{"setup": {"system": 1}}',
+        '{"setup": {}, "graph": []}',
+    ],
+)
 def test_what_is_no_case_is_one_clear_error(tmp_path: Path, text: str) -> None:
     path = tmp_path / "case.json"
     path.write_text(text)
