@@ -9,6 +9,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import NetworkDim, System
 from dfopt.physics.collectives import Affine, Collective, CollectiveModel, Dim, Factor, Topology, affine_cost
 from dfopt.physics.collectives_dfmodel import Messages
+from dfopt.physics.identity import Same
 
 NOTHING = Affine(0.0, 0.0)  # of a group of one chip, which has no overhead either
 
@@ -60,30 +61,12 @@ def dims_of(system: System, names: Sequence[str]) -> tuple[Dim, ...]:
     return tuple(dim_of(system.dim(name)) for name in names)
 
 
-class _Same:
-    """A system as a key: equal only to itself. Comparing documents by content would cost more than what it saves.
-
-    It holds the system, so that no other one can take its place in memory while the key is alive.
-    """
-
-    __slots__ = ("system",)
-
-    def __init__(self, system: System) -> None:
-        self.system = system
-
-    def __hash__(self) -> int:
-        return id(self.system)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.system is self.system
-
-
 @lru_cache(maxsize=4096)
 def _cost(
-    kind: Collective, names: tuple[str, ...], key: _Same, model: str, all_reduce_passes: int, messages: Messages
+    kind: Collective, names: tuple[str, ...], key: Same[System], model: str, all_reduce_passes: int, messages: Messages
 ) -> Affine:
     """Coefficients of a collective, NOTHING for a group of one chip. Solvers ask for the same few all the time."""
-    dims = dims_of(key.system, names)
+    dims = dims_of(key.document, names)
     if all(dim.size == 1 for dim in dims):
         return NOTHING
     return affine_cost(kind, dims, model=CollectiveModel(model), all_reduce_passes=all_reduce_passes, messages=messages)
@@ -145,7 +128,7 @@ def affine(kind: Collective, names: Sequence[str], system: System, assumptions: 
     Affine(per_byte=0.0, fixed=0.0)
     """
     passes, messages = assumptions.all_reduce_passes, assumptions.all_to_all_messages
-    return _cost(kind, tuple(names), _Same(system), assumptions.collective_model, passes, messages)
+    return _cost(kind, tuple(names), Same(system), assumptions.collective_model, passes, messages)
 
 
 def bytes_sent(kind: Collective, volume: float, chips: int) -> float:

@@ -124,9 +124,9 @@ class PowerModel:
     >>> model = PowerModel.from_stack(stack, chip_tiles=8)
     >>> work = Activity.nothing(1, len(model.compute))
     >>> work.flop[0, 0] = 1e9
-    >>> joules = model.dynamic_energy(work, voltage=0.5)
+    >>> joules = model.logic_dynamic(work)
     >>> joules.shape == (1, len(stack.tiles)), round(float(joules.sum()) / (1e9 * stack.logic.flop), 12)
-    (True, 0.25)
+    (True, 1.0)
     """
 
     stack: Stack
@@ -274,28 +274,10 @@ class PowerModel:
         Of DRAM commands, of the way to the logic die, and of what is sent to other chips: on IO tiles, or all over the
         logic die.
         """
-        energies = self.stack.dram.energies
-        commands = (
-            energies.activate * activity.activates
-            + energies.read_burst * activity.read_bursts
-            + energies.write_burst * activity.write_bursts
-        )
-        way = energies.io * self.stack.dram.burst * (activity.read_bursts + activity.write_bursts)
-        sent = self.stack.logic.network * activity.network_bytes
+        split = self.dynamic_split(activity)
+        commands = split["dram_activate"] + split["dram_read"] + split["dram_write"]
+        way, sent = split["io"], split["network"]
         return commands[:, None] * self.dram_tiles + way[:, None] * self.io_heat + sent[:, None] * self.io_tiles
-
-    def dynamic_energy(self, activity: Activity, voltage: ArrayLike = 1.0) -> Floats:
-        """Joules of each evaluation that heat each tile, (B, I).
-
-        Parameters
-        ----------
-        activity
-            What is done.
-        voltage : float or array (B,)
-            Of the logic, as a share of the nominal one.
-        """
-        square = np.square(np.broadcast_to(np.asarray(voltage, dtype=np.float64), activity.activates.shape))
-        return self.logic_dynamic(activity) * square[:, None] + self.outward_dynamic(activity)
 
     def dynamic_split(self, activity: Activity, voltage: ArrayLike = 1.0) -> dict[str, Floats]:
         """Joules of each evaluation by component, (B,) each; with what is spent in memory beside the stack."""
@@ -337,27 +319,6 @@ class PowerModel:
         """Watts of refresh, DRAM background and clock on each tile, (I,); ``idle_share`` is frequency x voltage^2."""
         dram = (self.refresh_w(refresh_rate) + self.background_w) * self.dram_tiles
         return np.asarray(dram + self.stack.logic.idle * idle_share * self.logic_tiles)
-
-    def constant_power(
-        self, temperature_k: ArrayLike, refresh_rate: float, frequency: float = 1.0, voltage: float = 1.0
-    ) -> Floats:
-        """Watts on each tile that flow whatever is computed: leakage, refresh, background, clock.
-
-        Parameters
-        ----------
-        temperature_k : array (I,)
-            Kelvin of each tile.
-        refresh_rate
-            Refreshes as a multiple of the normal rate.
-        frequency, voltage
-            Of the logic, as shares of the nominal ones.
-
-        Returns
-        -------
-        array (I,)
-            Watts. Memory beside the stack heats none of its tiles.
-        """
-        return self.steady_power(refresh_rate, frequency * voltage**2) + self.leakage(temperature_k, voltage)
 
     def constant_split(
         self, temperature_k: ArrayLike, refresh_rate: float, idle_share: float = 1.0, voltage: float = 1.0

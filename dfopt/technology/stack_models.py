@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import HtcPackage
+from dfopt.physics.identity import Same
 from dfopt.technology.dram.types import Organisation, Timing
 from dfopt.technology.placement import Floats
 from dfopt.technology.power import PowerModel
@@ -149,42 +150,27 @@ class Heat:
         return np.asarray(self.ambient_k + watts @ self._of_dies.T)
 
 
-class _Same:
-    """A stack as a key: equal only to itself, since comparing by content costs more than what it saves."""
-
-    __slots__ = ("stack",)
-
-    def __init__(self, stack: Stack) -> None:
-        self.stack = stack
-
-    def __hash__(self) -> int:
-        return id(self.stack)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Same) and other.stack is self.stack
-
-
 def power_of(stack: Stack, chip_tiles: int) -> PowerModel:
     """The floorplans and energies of a stack, kept in memory: `PowerModel.from_stack`."""
-    return _power(_Same(stack), chip_tiles)
+    return _power(Same(stack), chip_tiles)
 
 
 @lru_cache(maxsize=16)
-def _power(key: _Same, chip_tiles: int) -> PowerModel:
-    return PowerModel.from_stack(key.stack, chip_tiles)
+def _power(key: Same[Stack], chip_tiles: int) -> PowerModel:
+    return PowerModel.from_stack(key.document, chip_tiles)
 
 
 def heat_of(stack: Stack) -> Heat:
     """The responses of a stack to the powers of its tiles, kept in memory and in the user's cache directory."""
-    return _heat(_Same(stack))
+    return _heat(Same(stack))
 
 
 @lru_cache(maxsize=16)
-def _heat(key: _Same) -> Heat:
+def _heat(key: Same[Stack]) -> Heat:
     from dfopt.technology.thermal import Cache
     from dfopt.technology.thermal.influence import digest
 
-    stack = key.stack
+    stack = key.document
     model, tiles = thermal_model(stack), tiles_of(stack)
     means = model.influence(tiles).matrix_k_per_w
     dies = tuple(dict.fromkeys(die for die, _ in tiles))

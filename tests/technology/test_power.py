@@ -118,7 +118,8 @@ def test_components_and_tiles_hold_the_same_energy(floorplan: Any, seed: int, vo
     on = stack(dies=layers)
     model = PowerModel.from_stack(on, 8)
     done = work(model, 3, seed)
-    tiles, split = model.dynamic_energy(done, voltage), model.dynamic_split(done, voltage)
+    tiles = voltage**2 * model.logic_dynamic(done) + model.outward_dynamic(done)
+    split = model.dynamic_split(done, voltage)
     assert tiles.shape == (3, len(on.tiles)) and tuple(split) == DYNAMIC
     outside = np.zeros(3)  # memory beside the stack: its commands, and its half of the interface
     if not drams:
@@ -129,7 +130,8 @@ def test_components_and_tiles_hold_the_same_energy(floorplan: Any, seed: int, vo
         square = voltage**2 if name in ("compute", "sram", "noc") else 1.0
         np.testing.assert_allclose(split[name], square * nominal[name], rtol=1e-12)
     temperature = np.full(model.count, T0 + 70)
-    watts, parts = model.constant_power(temperature, 2.0, 0.8, 0.9), model.constant_split(temperature, 2.0, 0.648, 0.9)
+    watts = model.steady_power(2.0, 0.648) + model.leakage(temperature, 0.9)
+    parts = model.constant_split(temperature, 2.0, 0.648, 0.9)
     assert tuple(parts) == CONSTANT and {*parts, *split} == set(COMPONENTS)
     cold = 0.0 if drams else parts["dram_refresh"] + parts["dram_background"]
     assert watts.sum() + cold == pytest.approx(sum(parts.values()), rel=1e-12)
@@ -143,7 +145,7 @@ def test_each_component_is_on_its_own_tiles() -> None:
     for field, kind in where.items():
         done = Activity.nothing(1, 1)
         getattr(done, field)[...] = 7.0
-        joules = model.dynamic_energy(done)[0]
+        joules = (model.logic_dynamic(done) + model.outward_dynamic(done))[0]
         assert joules.sum() > 0
         assert [kinds[i] for i in np.flatnonzero(joules)] == [kind]
 

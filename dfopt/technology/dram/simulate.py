@@ -1,4 +1,4 @@
-"""Run a stream of bursts through the banks and the bus of one channel, clock by clock."""
+"""Run a stream of bursts through the banks and the bus of one channel, clock by clock; and when that is needed."""
 
 from __future__ import annotations
 
@@ -7,9 +7,19 @@ from collections.abc import Iterable
 from dfopt.technology.dram.per_bank import PerBank
 from dfopt.technology.dram.policy import Policy, Request, SimResult
 from dfopt.technology.dram.shared_buffer import SharedBuffer
-from dfopt.technology.dram.types import Organisation, Timing, refuse
+from dfopt.technology.dram.types import BandwidthBounds, Organisation, Stream, Timing, refuse
 
-__all__ = ["Policy", "Request", "SimResult", "simulate"]
+__all__ = ["Policy", "Request", "SimResult", "simulate", "why_simulate"]
+
+# With fewer banks, whether their rows close together or in turn depends on the scheduler: up to 40 % either way.
+_FEW_BANKS = 4
+# Banks that are few, with about the rate of the next limit: their rows recharge together or in turn, as it happens.
+# Against the simulator, 107 random streams: 41 % off inside these bounds, at most 5 % outside them.
+_SOME_BANKS, _CLOSE = 8, (0.67, 2.0)
+# The lookahead of the controller has to hold the visits of this many banks for the bounds to be reached.
+_VISITS_IN_QUEUE = 4
+# Random visits are uneven: banks that could do this many times what the next limit allows do not bind.
+_SPARE = 2.0
 
 
 def simulate(
@@ -49,3 +59,45 @@ def simulate(
         refuse("simulate", "cycles", cycles, f"more than the warm-up of {warmup} clocks")
     channel = SharedBuffer if policy.structure == "shared" else PerBank
     return channel(timing, organisation, policy).run(iter(requests), cycles, warmup)
+
+
+def why_simulate(stream: Stream, policy: Policy, limits: BandwidthBounds) -> str:
+    """Why the formula does not hold for a stream with these `bounds`, or an empty text where it does.
+
+    Examples
+    --------
+    >>> from dfopt.technology.dram.bounds import bounds
+    >>> two, all_banks = Stream(1e6, banks=2, groups=2), Stream(1e6)
+    >>> why_simulate(two, Policy(), bounds(two, Timing(), Organisation()))
+    '2 banks, fewer than 4'
+    >>> why_simulate(all_banks, Policy(), bounds(all_banks, Timing(), Organisation()))
+    ''
+    """
+    banks, u = stream.banks, stream.bursts_per_activation
+    if banks < _FEW_BANKS:
+        return f"{banks} bank{'' if banks == 1 else 's'}, fewer than {_FEW_BANKS}"
+    if stream.is_mix:
+        return "a mix of reads and writes, whose turns the controller chooses"
+    if policy.interval > 1:
+        return "requests at intervals, below the full load"
+    per_bank = 0 if policy.structure == "shared" else policy.cmd_queue_size
+    entries = policy.trans_queue_size + per_bank * banks
+    if entries < _VISITS_IN_QUEUE * u:
+        return f"queues of {entries} bursts hold fewer than {_VISITS_IN_QUEUE} visits"
+    if policy.trans_queue_size + per_bank < 2 * banks:
+        return "queues too short to keep the banks busy"
+    share = limits.limits["activation"] / min(value for name, value in limits.limits.items() if name != "activation")
+    if stream.random:
+        # Visits that meet in one bank leave others idle, which only shows where the banks have little to spare.
+        busy = 1 - (1 - 1 / banks) ** (entries / u)
+        if share * busy < _SPARE:
+            return "random visits that meet in the same banks, with little to spare"
+    if stream.outstanding is not None:  # what is in flight keeps the banks apart
+        return ""
+    if policy.page == "closed" and u > 1:
+        return "pages closed after each burst, while the next one wants the same row"
+    if banks < _SOME_BANKS and _CLOSE[0] < share < _CLOSE[1]:
+        return f"{banks} banks with little to spare"
+    if entries < banks * u and share * entries / u < banks:
+        return f"queues that see {entries / u:g} visits, too few for {banks} banks"
+    return ""

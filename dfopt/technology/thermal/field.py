@@ -40,18 +40,6 @@ class Field:
     power_w: float
     to_ambient_w: float
 
-    @property
-    def x(self) -> Floats:
-        """Centres of the columns, metres."""
-        cells = self.temperature_k.shape[2]
-        return np.asarray((np.arange(cells) + 0.5) * (self.body.side_x / cells))
-
-    @property
-    def y(self) -> Floats:
-        """Centres of the rows, metres."""
-        cells = self.temperature_k.shape[1]
-        return np.asarray((np.arange(cells) + 0.5) * (self.body.side_y / cells))
-
     def of(self, slab: str) -> Floats:
         """Kelvin of a slab or plate by name, (ny, nx)."""
         if slab in self.plates_k:

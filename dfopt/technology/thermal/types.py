@@ -45,11 +45,6 @@ class Slab:
         Metres of the powered part at the far face; the rest lies behind it, unpowered. Without it the power is spread
         over the whole thickness. The temperature of the slab is that of its powered part. Under a `HotspotPackage` it
         changes nothing: power and temperature are at the far face there anyway.
-
-    Examples
-    --------
-    >>> Slab("bond", 20e-6, 1.5, 2.2e6).uniform
-    True
     """
 
     name: str
@@ -58,31 +53,15 @@ class Slab:
     heat_capacity: float | Floats
     source_thickness_m: float | None = None
 
-    @property
-    def uniform(self) -> bool:
-        """Whether the material is the same in every cell."""
-        return all(bool(np.ptp(np.asarray(value)) == 0) for value in (self.conductivity, self.heat_capacity))
-
 
 @dataclass(frozen=True)
 class Rect:
-    """A tile of a floorplan: lower left corner and size in metres; (0, 0) is a corner of the die.
-
-    Examples
-    --------
-    >>> Rect(0.0, 0.0, 5e-3, 2e-3).area
-    1e-05
-    """
+    """A tile of a floorplan: lower left corner and size in metres; (0, 0) is a corner of the die."""
 
     x: float
     y: float
     width: float
     height: float
-
-    @property
-    def area(self) -> float:
-        """Square metres."""
-        return self.width * self.height
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,6 @@ from dfopt.technology.dram import (
     Timing,
     bounds,
     bounds_of_many,
-    effective,
     why_simulate,
 )  # fmt: skip
 
@@ -125,19 +124,6 @@ def test_one_request_in_flight_waits_a_whole_trip() -> None:
     found = bounds(Stream(1, 1, outstanding=1, extra_latency=1e-6), HBM2, CHIP, 0)
     # 14 + 2 + 2 of a hit, 14 + 14 to close and open, 1000 outside.
     assert found.limits["buffering"] == pytest.approx(64 / 1046e-9) and found.binding == "buffering"
-
-
-def test_effective_says_which_model() -> None:
-    assert effective(Stream(1e6, 32), HBM2, CHIP).model == "formula"
-    few = effective(Stream(1e6, 32, banks=2, groups=1), HBM2, CHIP)
-    assert few.model == "simulator" and few.simulated is not None and "fewer than 4" in few.why
-    assert effective(Stream(2e6, 32, banks=2, groups=1), HBM2, CHIP) is few  # once for any number of bytes
-    mix = effective(Stream(1e6, 32, read_share=0.5, bursts_per_turnaround=32), HBM2, CHIP)
-    assert mix.model == "simulator" and mix.simulated is not None
-    assert mix.simulated.n_wr == pytest.approx(mix.simulated.n_rd, rel=0.02)
-    cold = effective(Stream(1e6, 32, banks=1, groups=1), HBM2, CHIP, refresh_rate=0)
-    hot = effective(Stream(1e6, 32, banks=1, groups=1), HBM2, CHIP, refresh_rate=4)
-    assert cold.bandwidth > hot.bandwidth
 
 
 @pytest.mark.parametrize(

@@ -124,8 +124,6 @@ def test_turning_the_die_turns_the_field(drawn: Any) -> None:
     one = ThermalModel(body, nx, ny).steady({"slab0": map_})
     two = ThermalModel(other, ny, nx).steady({"slab0": map_.T})
     np.testing.assert_allclose(np.swapaxes(two.temperature_k, 1, 2), one.temperature_k, rtol=1e-8)
-    assert one.x.size == nx and two.y.size == nx
-    np.testing.assert_allclose(one.x, two.y)
 
 
 @given(bodies(), st.data(), st.floats(1e-4, 1.0))
