@@ -24,7 +24,7 @@ class Plan(Document, OnAxes):
     ``microbatches`` is how many microbatches one pipeline works through per step, ``layers_per_stage`` how many
     repeats its heaviest stage has, ``interleave`` in how many chunks of consecutive layers a stage holds them
     (virtual stages of the interleaved 1F1B schedule). ``first_layers`` and ``last_layers`` are the repeats of the
-    first and of the last stage, where those have other work as well and therefore fewer of them.
+    first and of the last stage, where those have other work as well and therefore fewer of them, or none.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/plan/1"
@@ -33,8 +33,8 @@ class Plan(Document, OnAxes):
     microbatches: int = Field(default=1, ge=1)
     layers_per_stage: int = Field(default=1, ge=1)
     interleave: int = Field(default=1, ge=1)
-    first_layers: int | None = Field(default=None, ge=1, description="none: layers_per_stage, like all others")
-    last_layers: int | None = Field(default=None, ge=1, description="none: layers_per_stage, like all others")
+    first_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
+    last_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
 
     @property
     def axes(self) -> tuple[Share, ...]:
@@ -129,8 +129,8 @@ class Plan(Document, OnAxes):
         >>> Plan(pp=4, layers_per_stage=8, last_layers=6).stage_layers
         (8, 8, 6)
         """
-        most = self.layers_per_stage
-        return self.first_layers or most, most, self.last_layers or most
+        first, most, last = self.first_layers, self.layers_per_stage, self.last_layers
+        return most if first is None else first, most, most if last is None else last
 
     @property
     def uneven(self) -> bool:

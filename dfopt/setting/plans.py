@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -16,8 +15,7 @@ from dfopt.documents.system import System, split_part_name
 from dfopt.errors import PlanError
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.shares import Orders, divisors, shares
-
-_SPARED = 3  # layers at most that a stage with an embedding or logits has less than the others
+from dfopt.setting.uneven import uneven_layers
 
 
 @dataclass(frozen=True)
@@ -41,7 +39,9 @@ def plans(
     """All plans: every network dim carries one axis, or shares its chips out among several.
 
     Where kernels run once per microbatch before the first or after the last layer, the pipeline stage that has them
-    may have up to three layers less than the others (:func:`uneven_layers`); interleaved stages are all alike.
+    may have less layers than the others, as far as the balance of the stages asks for it
+    (:func:`dfopt.setting.uneven.uneven_layers`). Not searched: stages of different layers where they are interleaved,
+    where no kernel runs once, in the middle of a pipeline, and for nothing but the activations that early stages save.
 
     The order in which an axis uses its dims is free, as far as one can be better than another
     (:class:`dfopt.setting.shares.Orders`), so the order of the dims in a system's file makes no difference. Inside a
@@ -135,53 +135,6 @@ def _chunks(graph: Graph, plan: Plan, interleaved: bool) -> list[int]:
     if not interleaved or plan.stages == 1 or graph.repeat == 1 or plan.microbatches % plan.stages:
         return [1]
     return sorted(divisors(plan.layers_per_stage))
-
-
-def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
-    """Layers of the first, the middle and the last pipeline stages where those have different numbers of them.
-
-    A stage that has kernels of its own has up to three layers less than the middle ones; of two stages, one takes
-    up to three layers over from the other. What has no less in some stage than another choice, and more in one, is
-    left out.
-
-    Returns
-    -------
-    list of dict
-        Changes of a :class:`Plan`; none where all stages are alike.
-
-    Examples
-    --------
-    >>> from dfopt.documents.graph import Kernel
-    >>> kernels = [Kernel(name="a", op="elementwise", m=1, n=1), Kernel(name="b", op="gemm", m=1, n=1, runs="last")]
-    >>> graph = Graph(name="g", repeat=16, kernels=tuple(kernels))
-    >>> [tuple(plan.values()) for plan in uneven_layers(graph, 4)]
-    [(5, 5, 2)]
-    """
-    if stages == 1 or not graph.has_pieces:
-        return []
-    even = layers_per_stage(graph.repeat, stages)
-    kinds = {kernel.runs for kernel in graph.kernels}
-    spared_first = range(_SPARED + 1 if "first" in kinds else 1)
-    spared_last = range(_SPARED + 1 if "last" in kinds else 1)
-    if stages == 2:
-        choices = {(first, 0, graph.repeat - first) for first in range(even - _SPARED, even + _SPARED + 1)}
-    else:
-        choices = set()
-        for fewer_first, fewer_last in itertools.product(spared_first, spared_last):
-            most = -(-(graph.repeat + fewer_first + fewer_last) // stages)
-            choices.add((most - fewer_first, most, most - fewer_last))
-    choices = {layers for layers in choices if min(layers[0], layers[2]) >= 1}
-    choices -= {(even, even, even), (even, 0, even)}
-
-    def beaten(layers: tuple[int, int, int]) -> bool:
-        others = choices | ({(even, even, even)} if stages > 2 else set())
-        return any(o != layers and all(a <= b for a, b in zip(o, layers, strict=True)) for o in others)
-
-    return [
-        {"layers_per_stage": max(layers), "first_layers": layers[0], "last_layers": layers[2]}
-        for layers in sorted(choices, reverse=True)
-        if not beaten(layers)
-    ]
 
 
 def _unusable(graph: Graph, plan: Plan) -> str | None:

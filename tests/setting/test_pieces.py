@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import itertools
 import json
 from typing import Any
 
@@ -22,8 +21,9 @@ from dfopt.physics.pipeline import step_time
 from dfopt.search import optimize
 from dfopt.search.dump import models
 from dfopt.search.verify import verify
-from dfopt.setting.plans import asked_plans, plans, uneven_layers
+from dfopt.setting.plans import asked_plans, plans
 from dfopt.setting.stages import mapped_stages, pipeline_stages
+from dfopt.setting.uneven import splits, uneven_layers
 from dfopt.show.grid import print_to
 from dfopt.show.tables import graph_report, result_report, score_report
 
@@ -53,28 +53,42 @@ def report(of: Any) -> str:
 # -- how layers are shared out ------------------------------------------------------------------
 
 
-@given(st.integers(2, 40), st.integers(2, 9), st.sets(st.sampled_from(["first", "last"]), min_size=1))
-def test_uneven_layers_are_the_choices_that_no_other_beats(repeat: int, pp: int, ends: set[str]) -> None:
-    """Against all (first, middle, last) that hold the layers, with up to three fewer at an end that has a kernel."""
-    if pp > repeat:
+@given(
+    st.integers(2, 40), st.integers(2, 9), st.tuples(st.integers(0, 12), st.integers(0, 12)),
+    st.tuples(st.booleans(), st.booleans()), st.tuples(st.floats(0, 1), st.floats(0, 1)),
+)  # fmt: skip
+def test_the_best_numbers_of_layers_are_among_those_that_are_tried(
+    repeat: int, stages: int, spared: tuple[int, int], alone: tuple[bool, bool], part: tuple[float, float]
+) -> None:
+    """Against all numbers, for work at the ends of up to so many layers; none that is tried holds too few."""
+    if stages > repeat:
         return
-    graph = workload(*(simd(runs, 10, runs) for runs in sorted(ends)), repeat=repeat)
-    even = -(-repeat // pp)
-    found = [tuple(one.values()) for one in uneven_layers(graph, pp)]
-    assert len(found) == len(set(found))
-    if pp == 2:
-        wanted = {(max(f, repeat - f), f, repeat - f) for f in range(1, repeat) if abs(f - even) <= 3}
-        assert set(found) == wanted - {(even, even, even)}
-        return
-    spare = [range(4) if runs in ends else range(1) for runs in ("first", "last")]
-    possible = {
-        (most, most - i, most - j)
-        for most in range(even, even + 7)
-        for i, j in itertools.product(*spare)
-        if min(most - i, most - j) >= 1 and most * pp - i - j >= repeat
-    } | {(even, even, even)}
-    best = {p for p in possible if not any(o != p and all(a <= b for a, b in zip(o, p, strict=True)) for o in possible)}
-    assert set(found) == best - {(even, even, even)}
+    found = splits(repeat, stages, *spared, alone)
+    assert len(found) == len(set(found)) <= (spared[0] + 4) * (spared[1] + 4)
+    assert all(first + (stages - 2) * middle + last >= repeat for first, middle, last in found)
+    ends = [a * share for a, share in zip(spared, part, strict=True)]
+
+    def slowest(first: int, middle: int, last: int) -> float:
+        return max(first + ends[0], middle, last + ends[1])
+
+    least = [0 if own else 1 for own in alone]
+    middles = range(-(-repeat // stages), repeat + 1) if stages > 2 else (0,)
+    every = (
+        slowest(first, middle, max(repeat - first - (stages - 2) * middle, least[1]))
+        for middle in middles
+        for first in range(least[0], repeat + 1 - (least[1] if stages == 2 else 0))
+    )
+    assert min(slowest(*layers) for layers in found) <= min(every) + 1e-9
+
+
+def test_a_heavy_head_is_worth_many_layers() -> None:
+    """Six layers and more: the last stage is left with the head alone."""
+    graph = workload(simd("head", 6000, "last"), repeat=42)
+    assert {"layers_per_stage": 6, "first_layers": 6, "last_layers": 0} in uneven_layers(graph, 8)
+    result = optimize(graph, machine(8), pp=8)
+    assert result.plan.stage_layers == (6, 6, 0)
+    assert [stage.layers for stage in result.score.stages] == [6, 6, 0]
+    assert "6 layers in the first stage" in report(result_report(result)) or result.plan.label.endswith("L6+6..6+0")
 
 
 def test_plans_with_uneven_layers_are_there_only_with_ends() -> None:

@@ -1,0 +1,108 @@
+"""How many layers the first and the last stage of a pipeline have where they have other work as well."""
+
+from __future__ import annotations
+
+import math
+from functools import lru_cache
+
+from dfopt.documents.graph import PIECES, Graph, Kernel
+from dfopt.physics import ops
+from dfopt.physics.pipeline import layers_per_stage
+
+Layers = tuple[int, int, int]  # of the first stage, of each one in the middle, and of the last
+
+
+def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
+    """Layers of the first, the middle and the last pipeline stages where those have different numbers of them.
+
+    A stage with kernels of its own spares as many layers as those may take the time or the memory of: twice their
+    share of a layer (:func:`worth`), and one, at least three. Their time counts twice, because a share is one of
+    the graph: what is sharded or run worse than a layer takes longer. A stage may have no layer left beside kernels
+    of its own. Of these numbers :func:`splits` leaves those that can be best.
+
+    Returns
+    -------
+    list of dict
+        Changes of a :class:`Plan`; none where all stages are alike.
+
+    Examples
+    --------
+    >>> kernels = [Kernel(name="a", op="elementwise", m=1, n=1), Kernel(name="b", op="gemm", m=1, n=1, runs="last")]
+    >>> graph = Graph(name="g", repeat=16, kernels=tuple(kernels))
+    >>> [tuple(plan.values()) for plan in uneven_layers(graph, 4)]
+    [(5, 5, 1)]
+    """
+    if stages == 1 or not graph.has_pieces:
+        return []
+    even = layers_per_stage(graph.repeat, stages)
+    kernels = [[kernel for kernel in graph.kernels if graph.piece_of(kernel) == piece] for piece in range(len(PIECES))]
+    spared = [max(math.ceil(2 * worth(graph, own, kernels[0])) + 1, 3) if own else 0 for own in kernels[1:]]
+    found = splits(graph.repeat, stages, spared[0], spared[1], (bool(kernels[1]), bool(kernels[2])))
+    return [
+        {"layers_per_stage": max(layers), "first_layers": layers[0], "last_layers": layers[2]}
+        for layers in found
+        if layers != (even, even if stages > 2 else 0, even)
+    ]
+
+
+def worth(graph: Graph, own: list[Kernel], layer: list[Kernel]) -> float:
+    """How many layers some kernels are worth: by FLOP, weights, DRAM traffic, tables or outputs, the most of them."""
+
+    def ratio(of: list[float], to: list[float]) -> float:
+        return sum(of) / sum(to) if sum(to) > 0 else 0.0
+
+    return max(
+        ratio(*([measure(kernel) for kernel in kernels] for kernels in (own, layer)))
+        for measure in (
+            ops.flop,
+            ops.weight_elements,
+            lambda kernel: kernel.dram_bytes + kernel.dram_bytes_per_chip,
+            lambda kernel: kernel.resident_bytes,
+            lambda kernel: graph.output_bytes(kernel.name),
+        )
+    )
+
+
+@lru_cache(maxsize=256)
+def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, bool]) -> tuple[Layers, ...]:
+    """The numbers of layers that can be best, whatever a layer and the work of the first and last stage take.
+
+    With times t of a layer, a <= first x t and b <= last x t of what the ends have beside layers, the slowest stage
+    takes max(f t + a, m t, l t + b). Let V t be its least value and m = floor(V): no stage in the middle has more
+    layers. The first has f = floor(V - a / t) at most, so m - f <= ceil(a / t) <= first, the last likewise. Taking
+    all pairs of m - f and m - l in these ranges, each with the least m that holds all layers, gives one with no more
+    layers in any stage than the best has, so it is best too. Of those, what has no less in some stage than another
+    and more in one is left out: time and memory of a stage grow with its layers.
+
+    Two stages have no middle, f + l are all layers, and the best f is (repeat t + b - a) / 2t, rounded up or down.
+
+    Parameters
+    ----------
+    repeat, stages : int
+        Layers, and stages that they are on: two or more.
+    first, last : int
+        Layers at most that the ends have less than the middle; of two stages, less than half of all.
+    alone : (bool, bool)
+        Whether the first and the last stage have work without any layer.
+
+    Examples
+    --------
+    >>> splits(42, 8, 0, 6, (False, True))
+    ((6, 6, 0),)
+    """
+    least = [0 if own else 1 for own in alone]
+    even = layers_per_stage(repeat, stages)
+    if stages == 2:
+        low, high = max(even - max(first, 3), least[0]), min(repeat - even + max(last, 3), repeat - least[1])
+        return tuple((f, 0, repeat - f) for f in reversed(range(low, high + 1)))
+    found = {(even, even, even)}
+    for fewer_first in range(first + 1):
+        for fewer_last in range(last + 1):
+            most = even
+            while (f := max(most - fewer_first, least[0])) + (l := max(most - fewer_last, least[1])) + (
+                stages - 2
+            ) * most < repeat:
+                most += 1
+            found.add((f, most, l))
+    kept = [one for one in found if not any(o != one and all(map(int.__le__, o, one)) for o in found)]
+    return tuple(sorted(kept, reverse=True))
