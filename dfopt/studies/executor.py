@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Callable, Sequence
-from queue import Empty, SimpleQueue
+from concurrent.futures import ThreadPoolExecutor, as_completed
+from queue import SimpleQueue
 from typing import Any, Protocol
 
 from dfopt.errors import PlanError
@@ -84,70 +84,36 @@ class Processes:
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
         """See `Executor`."""
-        waiting: SimpleQueue[int] = SimpleQueue()
-        for number in range(len(tasks)):
-            waiting.put(number)
-        records: SimpleQueue[dict[str, Any] | BaseException] = SimpleQueue()
         while len(self._ready) < min(self.jobs, len(tasks)):
             self._ready.append(SolverProcess())
-        lanes = [_Lane(process, tasks, waiting, records, self.hard_limit) for process in self._ready]
-        done = 0
+        free: SimpleQueue[SolverProcess] = SimpleQueue()
+        for process in self._ready:
+            free.put(process)
+
+        def solve(number: int) -> dict[str, Any]:
+            process = free.get()
+            try:
+                task = tasks[number]
+                return process.answer(task, self.hard_limit(task))
+            finally:
+                free.put(process)
+
+        lanes = ThreadPoolExecutor(max(len(self._ready), 1))  # a thread talks to one process at a time
         try:
-            for lane in lanes:
-                lane.thread.start()
-            while done < len(tasks):
-                try:
-                    # a wait with a limit, because one without hears no Ctrl-C on some systems
-                    record = records.get(timeout=0.5)
-                except Empty:
-                    continue
-                if isinstance(record, BaseException):
-                    raise record
-                take(record)
-                done += 1
+            for done in as_completed([lanes.submit(solve, number) for number in range(len(tasks))]):
+                take(done.result())
         except KeyboardInterrupt:
             return INTERRUPTED
         finally:
+            for process in self._ready:
+                process.end()  # which also answers for the threads that still wait
+            lanes.shutdown(cancel_futures=True)
             self.close()
-            for lane in lanes:
-                if lane.thread.is_alive():
-                    lane.thread.join(5.0)
         return ""
 
     def close(self) -> None:
         """End the processes."""
         for process in self._ready:
             process.end()
+            process.bury()
         self._ready = []
-
-
-class _Lane:
-    """The thread that talks to one process."""
-
-    def __init__(
-        self,
-        process: SolverProcess,
-        tasks: Sequence[Task],
-        waiting: SimpleQueue[int],
-        records: SimpleQueue[dict[str, Any] | BaseException],
-        hard_limit: Callable[[Task], float],
-    ) -> None:
-        self.process, self.tasks, self.waiting, self.records = process, tasks, waiting, records
-        self.hard_limit = hard_limit
-        self.thread = threading.Thread(target=self._work, daemon=True)
-
-    def _work(self) -> None:
-        try:
-            while not self.process.ended:
-                try:
-                    task = self.tasks[self.waiting.get_nowait()]
-                except Empty:
-                    return
-                record = self.process.answer(task, self.hard_limit(task))
-                if self.process.ended:
-                    return
-                self.records.put(record)
-        except BaseException as error:  # a sweep must not wait for a thread that is gone
-            self.records.put(error)
-        finally:
-            self.process.bury()

@@ -7,11 +7,12 @@ from typing import Any
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.study import Study
+from dfopt.documents.study_columns import COLUMNS
 from dfopt.physics.cost import SystemCost, energy_per_step, perf_per_dollar, perf_per_watt, system_cost
 from dfopt.studies.cells import Cell
 from dfopt.studies.store import Record
 
-__all__ = ["SOLVED", "frame", "row"]
+__all__ = ["INTEGERS", "SOLVED", "frame", "of_record", "row"]
 
 SOLVED = ("optimal", "gap_reached", "limit_with_solution", "interrupted_with_solution")
 _PLAN = ("tp", "pp", "dp", "microbatches", "layers_per_stage", "interleave")
@@ -35,14 +36,14 @@ def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) ->
         rows.append(row(cell, records.get(cell.key), costs[id(cell.system)]))
     whole = pd.DataFrame(rows, columns=list(study.columns))
     for name in whole.columns:  # a column of figures without any stays a column of figures
-        if name in _INTEGERS:
+        if name in INTEGERS:
             whole[name] = whole[name].astype("Int64")
         elif name not in _TEXTS and name not in study.axis_columns:
             whole[name] = whole[name].astype(float)
     return whole
 
 
-_INTEGERS = {*_PLAN, "partitions", "chips", "tiles"}
+INTEGERS = {*_PLAN, "partitions", "chips", "tiles"}
 _TEXTS = {"status", "plan", "bound_by", "limits_broken", "note", "cell", "dfopt"}
 
 
@@ -64,18 +65,11 @@ def row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
     }
     if record is None:
         return {**found, "status": "pending"}
-    found |= {"status": record["status"], "solve_s": record.get("seconds"), "dfopt": record.get("dfopt")}
-    if message := record.get("message"):
-        found["note"] = "; ".join(text for text in (message, unpriced) if text)
+    found |= {**of_record(record), "note": "; ".join(filter(None, (record.get("message"), unpriced))) or None}
     figures = record.get("figures")
     if figures is None:
         return found
-    plan = Plan.from_data(figures["plan"], "plan")
-    found |= {name: value for name, value in figures.items() if name != "plan"}
-    found |= {"plan": plan.label, **{name: getattr(plan, name) for name in _PLAN}}
-    step = figures["step_time_s"]
-    rate = figures["flop_per_step"] / step
-    found["flop_per_s"] = rate
+    step, rate = figures["step_time_s"], found["flop_per_s"]
     if "physical_step_time_s" in figures:
         slower = step / figures["physical_step_time_s"]
         found["physical_flop_per_s"] = rate * slower
@@ -86,3 +80,16 @@ def row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
         found["perf_per_watt"] = perf_per_watt(rate, cost.total_w)
         found["energy_per_step_j"] = energy_per_step(cost.total_w, step)
     return found
+
+
+def of_record(record: Record) -> dict[str, Any]:
+    """What a record says of its cell by column, without knowing the study."""
+    found = {"status": record["status"], "cell": record["cell"], "dfopt": record.get("dfopt")}
+    found |= {"solve_s": record.get("seconds"), "note": record.get("message")}
+    figures = record.get("figures")
+    if figures is None:
+        return found
+    plan = Plan.from_data(figures["plan"], "plan")
+    found |= {name: value for name, value in figures.items() if name in COLUMNS and name != "plan"}
+    found |= {"plan": plan.label, **{name: getattr(plan, name) for name in _PLAN}}
+    return {**found, "flop_per_s": figures["flop_per_step"] / figures["step_time_s"]}

@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
 from pydantic_core import PydanticCustomError
 
-from dfopt.documents.plan import Plan
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS
 from dfopt.documents.study_expressions import check_expression
 from dfopt.errors import PlanError, did_you_mean
+from dfopt.studies.frame import INTEGERS, of_record
 from dfopt.studies.selection import selected
 from dfopt.studies.store import Record, parse, read_records
 
 __all__ = ["damage", "listing", "narrowed", "records_frame"]
-
-_PLAN = ("tp", "pp", "dp", "microbatches", "layers_per_stage", "interleave")
 
 
 def listing(stores: Sequence[str | os.PathLike[str]], study: str | None = None) -> Any:
@@ -79,7 +77,7 @@ def records_frame(records: Iterable[Record]) -> Any:
     """
     import pandas as pd
 
-    rows = [_row(record) for record in records]
+    rows = [{"study": record.get("study"), **(record.get("axes") or {}), **of_record(record)} for record in records]
     named = dict.fromkeys(name for row in rows for name in row)
     axes = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)
     order = ["study", *AXIS_COLUMNS, *(name for name in axes if name not in AXIS_COLUMNS and name != "study")]
@@ -87,9 +85,8 @@ def records_frame(records: Iterable[Record]) -> Any:
         named |= dict.fromkeys((*AXIS_COLUMNS, *COLUMNS))
     columns = [name for name in (*order, *COLUMNS) if name in named or name == "study"]
     whole = pd.DataFrame(rows, columns=columns)
-    for name in (*_PLAN, "partitions"):  # whole numbers stay so where some cells have none
-        if name in named:
-            whole[name] = whole[name].astype("Int64")
+    for name in INTEGERS & set(columns):  # whole numbers stay so where some cells have none
+        whole[name] = whole[name].astype("Int64")
     return whole
 
 
@@ -135,18 +132,3 @@ def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), 
 def _check_column(option: str, name: str, known: Sequence[str]) -> None:
     if name not in known:
         raise PlanError(f"{option}: found {name!r}; {did_you_mean(name, known, 'columns: ' + ', '.join(known))}")
-
-
-def _row(record: Record) -> dict[str, Any]:
-    axes: Mapping[str, Any] = record.get("axes") or {}
-    found: dict[str, Any] = {"study": record.get("study"), **axes}
-    found |= {"status": record["status"], "cell": record["cell"], "dfopt": record.get("dfopt")}
-    found |= {"solve_s": record.get("seconds"), "note": record.get("message")}
-    figures = record.get("figures")
-    if figures is None:
-        return found
-    plan = Plan.from_data(figures["plan"], "plan")
-    found |= {name: value for name, value in figures.items() if name != "plan" and name in COLUMNS}
-    found |= {"plan": plan.label, **{name: getattr(plan, name) for name in _PLAN}}
-    found["flop_per_s"] = figures["flop_per_step"] / figures["step_time_s"]
-    return found
