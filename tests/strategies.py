@@ -141,7 +141,7 @@ def _extras(dice: Dice) -> dict[str, Any]:
     if which == 0:
         return {"dram_bytes": 36.0}
     if which == 1:
-        return {"resident_bytes": 20.0}
+        return {"resident_bytes": 20.0, **dice([{}, {"resident_over": ()}, {"resident_optimizer_bytes": 6.0}])}
     if which == 2:
         return {"distributed": True}
     if which > 4:
@@ -154,7 +154,7 @@ def _extras(dice: Dice) -> dict[str, Any]:
         )
         for _ in range(which - 2)
     )
-    return {"communications": found, "distributed": dice([False, True])}
+    return {"communications": found, "distributed": dice([False, True]), "resident_bytes": dice([0.0, 20.0])}
 
 
 @st.composite

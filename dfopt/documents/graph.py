@@ -17,7 +17,7 @@ import networkx as nx
 from pydantic import Field, model_validator
 
 from dfopt.documents.axes import Group, groups
-from dfopt.documents.base import Document, Part
+from dfopt.documents.base import Document, Part, problem
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.wiring import structure_issues
 from dfopt.errors import GraphError
@@ -96,8 +96,19 @@ class Kernel(Part):
     resident_bytes: Bytes = Field(
         default=0.0,
         ge=0,
-        description="DRAM that its data holds for the whole step, spread over all tensor- and data-parallel chips of"
-        " its stage: embedding tables, the matrix of an LU",
+        description="DRAM that its data holds for the whole step, on all chips that it is spread over: embedding"
+        " tables, the matrix of an LU; of a backward kernel, the gradient of such data",
+    )
+    resident_over: tuple[Literal["shards", "copies"], ...] | None = Field(
+        default=None,
+        description="what that is spread over; others hold it whole. shards: the chips that share a kernel; copies: the"
+        " data-parallel ones, which fetch rows from each other; none = shards, and copies if communications go there",
+    )
+    resident_optimizer_bytes: Bytes | None = Field(
+        default=None,
+        ge=0,
+        description="DRAM that the optimizer holds for it when training, spread as it is: 4 B per row under row-wise"
+        " Adagrad; none = as much for a parameter as for one of the weights",
     )
     runs: Runs = Field(
         default="every_layer",
@@ -114,6 +125,23 @@ class Kernel(Part):
     def _elementwise_has_no_contraction(self) -> Self:
         if self.op == "elementwise" and self.k != 1:
             raise ValueError(f"an elementwise kernel has no contraction: found k = {self.k}, expected 1 or no k at all")
+        return self
+
+    @property
+    def spread_over(self) -> tuple[str, ...]:
+        """What its resident data is spread over, as degrees of a plan."""
+        return self.resident_over if self.resident_over is not None else ("shards", "copies")[: 1 + self._fetches]
+
+    @property
+    def _fetches(self) -> bool:
+        return any(axis.splits == "batch" for one in self.communications for axis in groups()[one.over][0])
+
+    @model_validator(mode="after")
+    def _copies_fetch_what_they_share(self) -> Self:
+        if "copies" in (self.resident_over or ()) and not self._fetches:
+            message = "spread over copies, but no communication of the kernel fetches what another copy holds"
+            remedy = "list one, such as an all_to_all over all, or leave copies out: then each holds it whole"
+            raise problem(message, remedy, "$.resident_over")
         return self
 
 

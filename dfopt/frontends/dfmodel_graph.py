@@ -148,8 +148,9 @@ def _dlrm(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built:
     chips = math.prod(axis.size for axis in axes)
     kernels = [kernel_of(data, communications=_exchange(data, "dp", chips)) for data in drawn["kernels"]]
     lookups = next((i for i, kernel in enumerate(kernels) if kernel.communications), 0)
-    tables = float(block["num_table"]) * block["row"] * block["emb_dim"] * word
-    kernels[lookups] = kernels[lookups].model_copy(update={"resident_bytes": tables})
+    rows = float(block["num_table"]) * block["row"]
+    tables = {"resident_bytes": rows * block["emb_dim"] * word, "resident_optimizer_bytes": 4 * rows}
+    kernels[lookups] = kernels[lookups].model_copy(update=tables)
     return kernels, lambda tensor: float(tensor["bytes"]), {"batch": int(block["global_batch_size"])}
 
 

@@ -48,12 +48,22 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
     here = case.of_stage[stage]
     # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
     once = case.trains and case.forward_weights
-    return {
-        "weights": math.fsum(one.weight for one in here if one.forward or not once),
-        "saved": math.fsum(fan.chip for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)),
-        "waiting": _waiting(case, stage),
-        "tables": math.fsum(one.kernel.resident_bytes for one in here) / (case.plan.shards * case.plan.copies),
-    }
+    found: dict[Amount, list[float]] = defaultdict(list)
+    found["weights"] = [one.weight for one in here if one.forward or not once]
+    found["saved"] = [fan.chip for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]
+    found["waiting"] = [_waiting(case, stage)]
+    for one in here:
+        kernel, whole = one.kernel, one.kernel.resident_bytes
+        if not whole:
+            continue
+        parts = math.prod(getattr(case.plan, name) for name in kernel.spread_over)
+        found["tables" if one.forward else "table gradients"].append(whole / parts)
+        if one.forward:
+            state = kernel.resident_optimizer_bytes
+            if state is None:  # as much for a parameter as for one of the weights
+                state = whole / case.graph.word_bytes * case.assume.optimizer_bytes_per_parameter
+            found["table optimizer"].append(state / parts)
+    return {kind.of: math.fsum(found[kind.of]) for kind in KINDS}
 
 
 def _in_flight(case: Case, rank: Rank, stage: int) -> float:

@@ -10,7 +10,7 @@ from typing import Final, Literal
 
 from dfopt.documents.system import Chip
 
-Amount = Literal["weights", "saved", "waiting", "tables"]
+Amount = Literal["weights", "saved", "waiting", "tables", "table gradients", "table optimizer"]
 Held = dict[str, dict[str, float]]
 """Bytes that one chip holds, by tier and name of the state."""
 
@@ -59,6 +59,8 @@ KINDS: Final = (
     Kind("activations", "saved", "saved activations", lifetime="microbatch", trained=True),
     Kind("activations", "waiting", "saved activations", lifetime="partition"),
     Kind("tables", "tables", "tables and matrices"),
+    Kind("gradients", "table gradients", "gradients", _FORWARD),
+    Kind("optimizer", "table optimizer", "optimizer state", _SMALLER, trained=True),
 )
 LABELS: Final = {kind.name: kind.label for kind in KINDS}
 """Names of states, in the order in which people read them."""

@@ -52,7 +52,15 @@ def states_of(setting: Setting, kernels: Sequence[Kernel], weights: float, saved
     graph, assumptions = setting.graph, setting.assumptions
     amounts: dict[tuple[Amount, tuple[str, ...]], float] = defaultdict(float)
     amounts["weights", ()], amounts["saved", ()] = weights, saved
-    amounts["tables", ("shards", "copies")] = sum(kernel.resident_bytes for kernel in kernels)
+    for kernel in kernels:
+        if kernel.resident_bytes and kernel.phase == "forward":
+            amounts["tables", kernel.spread_over] += kernel.resident_bytes
+            state = kernel.resident_optimizer_bytes
+            if state is None:
+                state = kernel.resident_bytes / graph.word_bytes * assumptions.optimizer_bytes_per_parameter
+            amounts["table optimizer", kernel.spread_over] += state
+        elif kernel.resident_bytes:
+            amounts["table gradients", kernel.spread_over] += kernel.resident_bytes
     keeps_gradients = graph.trains and assumptions.gradients == "exact"
     found = []
     for kind in KINDS:

@@ -161,11 +161,14 @@ def _reverse(graph: Graph) -> list[str]:
     return list(nx.lexicographical_topological_sort(edges, key=index.__getitem__))[::-1]
 
 
+_NO_TABLE: dict[str, Any] = {"resident_bytes": 0.0, "resident_over": None, "resident_optimizer_bytes": None}
+
+
 def _mirror(kernel: Kernel, name: str, **changes: Any) -> Kernel:
     """A backward kernel that stays with its forward one."""
     fields = {key: getattr(kernel, key) for key in Kernel.model_fields}
     streamed = "none" if kernel.stream == "none" else None
-    back = {"name": name, "phase": "backward", "stage_with": kernel.name, "stream": streamed, "resident_bytes": 0.0}
+    back = {"name": name, "phase": "backward", "stage_with": kernel.name, "stream": streamed, **_NO_TABLE}
     return Kernel(**{**fields, **back, **changes})
 
 

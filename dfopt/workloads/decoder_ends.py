@@ -10,7 +10,7 @@ through DRAM and counts as their ``dram_bytes``.
 
 When training, the loss and its gradient are one elementwise kernel over the logits (the maximum and the sum that it
 needs of every token's logits are small, and collecting them is not counted), and the gradients of looked-up rows
-are added into a gradient of the table. That gradient is resident beside the table; the optimizer's state of it is not.
+are added into a gradient of the table. That gradient is resident beside the table, and so is the optimizer's state.
 """
 
 from __future__ import annotations

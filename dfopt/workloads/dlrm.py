@@ -7,8 +7,9 @@ pooled rows of a microbatch reach its copy by an all-to-all, and their gradients
 
 ``microbatch`` counts the samples that one copy works on at a time; samples are the ``n`` axis of every kernel.
 
-What is counted: a table row is read once per lookup, and when training read and written again by its update.
-What is not: biases, reading dense features and row indices, and the optimizer's state of the tables.
+What is counted: a table row is read once per lookup, and when training read and written again by its update; DRAM
+also holds the optimizer's state of the tables. What is not: biases, reading dense features and row indices, and the
+traffic of that state.
 
 ``encoding: dfmodel`` draws the 60 kernels of DFModel's program instead: MLP layers of one width only, with lookups
 and exchanges riding on the last bottom layer, and rows exchanged before they are pooled.
@@ -77,6 +78,11 @@ class DlrmParameters(Part):
     )
     dcn_layers: int = Field(default=3, ge=1, le=1000, description="cross layers of interaction dcn")
     dcn_rank: int = Field(default=512, ge=1, le=10**6, description="rank of a cross layer's matrix")
+    table_optimizer: Literal["rowwise_adagrad", "adagrad", "adam", "sgd"] = Field(
+        default="rowwise_adagrad",
+        description="what trains the tables; it holds moments of 4 B: one per row (as FBGEMM, the library of embedding"
+        " tables, has it), one or two per element, or none",
+    )
     encoding: Literal["exact", "dfmodel"] = Field(default="exact", description="what is computed, or DFModel's kernels")
     mode: Literal["forward", "training"] = Field(
         default="training", description="forward pass only, or a training step"
@@ -99,6 +105,12 @@ class DlrmParameters(Part):
     def lookups(self) -> int:
         """Rows that one sample reads of all tables."""
         return sum(tables.lookups for tables in self.tables)
+
+    @property
+    def table_moments(self) -> int:
+        """Numbers that the optimizer holds for all tables."""
+        each = {"rowwise_adagrad": 1, "adagrad": self.embedding_dim, "adam": 2 * self.embedding_dim, "sgd": 0}
+        return each[self.table_optimizer] * sum(tables.count * tables.rows for tables in self.tables)
 
     @property
     def pooled_width(self) -> int:
@@ -245,6 +257,8 @@ def build(name: str = "dlrm", description: str = "", source: str = "", **paramet
         stream=p.stream,
     )
     kernels, tensors = draw_dfmodel(sizes) if p.encoding == "dfmodel" else draw(sizes)
+    held = {"resident_optimizer_bytes": 4.0 * p.table_moments}
+    kernels = tuple(one.model_copy(update=held) if one.resident_bytes else one for one in kernels)
     graph = Graph(
         name=name,
         description=description,

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from types import SimpleNamespace
-from typing import cast
+from typing import Any, cast
 
 import networkx as nx
 import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 from strategies import World, shardings, share, worlds
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import PIECES, Graph, Kernel, Tensor
+from dfopt.documents.graph import PIECES, Communication, Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.plan import Plan
 from dfopt.documents.result import Request
 from dfopt.documents.system import System
+from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import chip_of, restrict, stage_tables
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes
 from dfopt.judge import case as judged
@@ -141,3 +144,57 @@ def test_no_mapping_holds_less_than_the_bound(drawn: tuple[World, Mapping]) -> N
     system = world.system.model_copy(update={"chip": world.system.chip.model_copy(update={"dram": dram})})
     setting = Setting(world.graph, system, world.assumptions)
     PlanBounds(setting).check_dram(setting.under(world.plan))
+
+
+# -- tables ------------------------------------------------------------------------------------------
+
+ROWS = Communication(kind="all_to_all", bytes=8, over="all")
+
+
+def table(**more: Any) -> Kernel:
+    return Kernel(**{"name": "lookup", "op": "elementwise", "m": 4, "n": 4, "resident_bytes": 480.0, **more})
+
+
+def books_of(*kernels: Kernel, **rules: Any) -> dict[str, float]:
+    """What a chip of 2 shards x 3 copies holds."""
+    graph = Graph(name="g", batch=3, kernels=kernels)
+    plan = Plan(tp=2, dp=3, tp_dims=("x",), dp_dims=("y",))
+    places = tuple(KernelMapping(name=one.name, partition=at) for at, one in enumerate(kernels))
+    mapping = Mapping(graph="g", system="m", plan=plan, kernels=places)
+    score = evaluate(mapping, graph, machine(2, 3), PLAIN.with_(**rules))
+    return score.stages[0].states["dram"]
+
+
+def test_copies_that_fetch_no_rows_hold_the_whole_table() -> None:
+    assert books_of(table()) == {"tables": 240.0}
+    assert books_of(table(communications=(ROWS,))) == {"tables": 80.0}
+    assert books_of(table(communications=(ROWS,), resident_over=("shards",))) == {"tables": 240.0}
+    assert books_of(table(resident_over=())) == {"tables": 480.0}
+
+
+def test_a_table_spread_over_copies_that_fetch_nothing_is_refused() -> None:
+    with pytest.raises(ValidationError, match="no communication of the kernel fetches what another copy holds"):
+        table(resident_over=("shards", "copies"))
+
+
+def test_tables_that_are_trained_have_an_optimizer() -> None:
+    """Of 240 parameters, by default as much for each as for a weight; a gradient where a backward kernel holds one."""
+    back = table(name="back", phase="backward", communications=(ROWS,))
+    assert books_of(table(), back) == {"tables": 240.0, "optimizer": 12 * 240 / 2, "gradients": 80.0}
+    rows = table(communications=(ROWS,), resident_optimizer_bytes=36.0)
+    assert books_of(rows, back.model_copy(update={"resident_bytes": 0.0})) == {"tables": 80.0, "optimizer": 6.0}
+    assert "optimizer" not in books_of(table(), back, gradients="dfmodel")
+    assert books_of(table(resident_optimizer_bytes=36.0)) == {"tables": 240.0}  # nothing is trained
+
+
+def test_a_stage_that_is_too_full_is_told_state_by_state() -> None:
+    graph = Graph(name="g", batch=3, kernels=(table(), table(name="back", phase="backward")))
+    plan = Plan(tp=2, dp=3, tp_dims=("x",), dp_dims=("y",))
+    setting = Setting(graph, machine(2, 3, dram=1000.0), PLAIN)
+    with pytest.raises(Infeasible) as refused:
+        PlanBounds(setting).check_dram(setting.under(plan))
+    assert str(refused.value.report) == (
+        "the heaviest stage needs 1.92e-06 GB of DRAM per chip (gradients 2.4e-07 GB, optimizer state 1.44e-06 GB,"
+        " tables and matrices 2.4e-07 GB), the chip has 1e-06 GB: short by 9.2e-07 GB; levers: more tensor or pipeline"
+        " parallelism, more chips, mode forward instead of training, a smaller optimizer_bytes_per_parameter"
+    )

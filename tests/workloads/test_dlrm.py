@@ -114,6 +114,15 @@ def test_bytes_of_a_sample(p: dict[str, Any]) -> None:
     table_rows = sum(tables.count * tables.rows for tables in p["tables"])
     assert sum(kernel.resident_bytes for kernel in graph.kernels) == (table_rows * p["embedding_dim"] * p["word_bytes"])
     assert all(not kernel.communications for kernel in graph.kernels if kernel not in (there, back))
+    elements = table_rows * p["embedding_dim"]
+    for optimizer, moments in {
+        "rowwise_adagrad": table_rows,
+        "adagrad": elements,
+        "adam": 2 * elements,
+        "sgd": 0,
+    }.items():
+        held = [kernel.resident_optimizer_bytes for kernel in build(**p, table_optimizer=optimizer).kernels]
+        assert [size for size in held if size is not None] == [4 * moments]
 
 
 @given(models())
@@ -280,7 +289,7 @@ def test_the_model_of_mlperf() -> None:
     assert p.lookups == 214
     # Rows of the README's command line times 128; 91 GiB of 4-byte words is what an older one-hot data set holds there.
     (lookup,) = (kernel for kernel in graph.kernels if kernel.resident_bytes)
-    assert lookup.resident_bytes == 4 * 26135627264
+    assert lookup.resident_bytes == lookup.resident_optimizer_bytes == 4 * 26135627264
     # Interaction of 26 tables and the bottom MLP's output, each of 128
     assert p.interaction_width == 27 * 128
     mlps = 13 * 512 + 512 * 256 + 256 * 128 + 3456 * 1024 + 1024 * 1024 + 1024 * 512 + 512 * 256 + 256
