@@ -27,7 +27,7 @@ Data = dict[str, Any]
 # What the import cannot do without: of the chip, and of the block that holds the workload.
 _CHIP = ("core", "systolic_width", "systolic_height", "freq", "sram_cap")
 _FIELDS = {
-    "llm": ("num_layer", "global_batch_size", "micro_batch_size", "seq_len"),
+    "llm": ("num_layer", "global_batch_size", "seq_len"),
     "dlrm": ("num_table", "emb_dim", "row", "global_batch_size"),
     "hpl": ("n",),
     "fft": ("length",),

@@ -130,7 +130,7 @@ def _layer(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built
     caches = {k["id"] for k in drawn["kernels"] if _is_cache(k)}
     fields = {
         "repeat": int(block["num_layer"]),
-        "microbatch": int(block.get("micro_batch_size") or 1),
+        "microbatch": int(block.get("micro_batch_size") or 1),  # left to their solver, which has none faster than 1
         "batch": int(block.get("global_batch_size", 1)),  # the first generation reports the time of one sample
         "tokens_per_sample": int(block["seq_len"]),
     }

@@ -80,7 +80,7 @@ def test_our_own_inter_chip_step_finds_the_recorded_sharding(name: str) -> None:
 
 
 def test_training_layer_needs_two_all_reduces_each_way() -> None:
-    case = load_case(GOLDEN / "fig10_gpt1t_sn30_2dtorus_ddr_pcie.json")
+    case = load_case(GOLDEN / "readme_gpt1t_1024_rdu_overlap.json", GOLDEN)
     result = solve(case, pin_sharding={})
     assert result.score.collectives == {"all_reduce.forward": 2, "all_reduce.backward": 2}
     record = next(s for s in result.plans[0].solves if s.problem == "interchip")
@@ -188,7 +188,6 @@ def _without(data: dict[str, Any], path: str) -> dict[str, Any]:
         "setup.execution.llm",
         "setup.execution.llm.num_layer",
         "setup.execution.llm.global_batch_size",
-        "setup.execution.llm.micro_batch_size",
         "setup.execution.word",
         "setup.execution.num_config",
         "setup.execution.execution_style",
@@ -208,6 +207,12 @@ def test_a_case_without_what_it_needs_is_refused_until_an_override_gives_it(tmp_
     assert given.overrides == ("a test",)
     assert given.notes == ("overridden: a test", *plain.notes)
     assert replace(given, overrides=(), notes=plain.notes) == plain
+
+
+def test_a_micro_batch_left_to_their_solver_is_one() -> None:
+    data = _case()
+    data["setup"]["execution"]["llm"]["micro_batch_size"] = 0
+    assert convert(data, "a") == convert(_case(), "a")
 
 
 def test_names_notes_and_reported_figures_say_nothing() -> None:
