@@ -13,6 +13,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.system import Chip, System
 from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.omissions import left_out
 from dfopt.units import format as show_unit
 
 _RESOURCE = {
@@ -46,6 +47,18 @@ def seconds(value: float) -> str:
 def percent(value: float) -> str:
     """A share as a percentage; small gaps keep their digits."""
     return f"{100 * value:.2g} %" if value < 0.001 else f"{100 * value:.4g} %"
+
+
+def dollars(value: float) -> str:
+    """A price as one says it.
+
+    Examples
+    --------
+    >>> dollars(84_800_000), dollars(28_000), dollars(950.5)
+    ('84.8 M USD', '28 k USD', '950.5 USD')
+    """
+    scale, prefix = next(((s, p) for s, p in ((1e9, "G"), (1e6, "M"), (1e3, "k")) if abs(value) >= s), (1.0, ""))
+    return f"{value / scale:.4g} {prefix} USD" if prefix else f"{value:.4g} USD"
 
 
 def _short(value: float) -> str:
@@ -149,10 +162,12 @@ def _bottleneck(result: Result) -> list[tuple[str, str]]:
     rows.append(("DRAM", f"{stage.dram_bytes / 1e9:.4g} GB per chip, heaviest stage"))
     achieved = score.flop_per_step / score.step_time_s / 1e9
     if score.price_usd is not None:
-        rows.append(("price", f"{score.price_usd / 1e3:,.4g} kUSD, {achieved / score.price_usd:.4g} GFLOP/s per USD"))
+        rows.append(("price", f"{dollars(score.price_usd)}, {achieved / score.price_usd:.4g} GFLOP/s per USD"))
     if score.power_w is not None and score.energy_per_step_j is not None:
         per_watt = f"{achieved / score.power_w:.4g} GFLOP/s per W"
         rows.append(("power", f"{score.power_w / 1e3:,.4g} kW, {per_watt}, {score.energy_per_step_j:.4g} J per step"))
+    if missing := left_out(result):
+        rows.append(("left out", missing))
     return rows
 
 
@@ -261,7 +276,7 @@ def system_report(system: System) -> RenderableType:
         ("DRAM", dram),
     ]
     if chip.price_usd is not None or chip.power_w is not None:
-        known = [f"{chip.price_usd:,.6g} USD"] if chip.price_usd is not None else []
+        known = [dollars(chip.price_usd)] if chip.price_usd is not None else []
         known += [f"{chip.power_w:,.6g} W"] if chip.power_w is not None else []
         facts.append(("price, power", f"{', '.join(known)} per chip"))
     for dim in system.network:

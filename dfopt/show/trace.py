@@ -206,6 +206,7 @@ def save_trace(result: Result, path: str | os.PathLike[str], microbatches: int |
     Examples
     --------
     >>> import tempfile
+    >>> from pathlib import Path
     >>> import dfopt as df
     >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
     >>> path = Path(tempfile.mkdtemp()) / "trace.json"
