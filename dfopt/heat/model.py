@@ -1,29 +1,24 @@
-"""A plan on a stack as a heat problem: what kernels spend and wait for, and how that warms the dies.
+"""How a plan warms a stack: its limits as rows over what blocks spend, and the temperatures of a choice.
 
-Traffic, streams and energies of single kernels are worked out once (`dfopt.heat.spending`); blocks of kernels are sums
-of them. Temperatures of the hottest cell of every die are linear in power, and
-leakage is linear in temperature around the last known one (a Newton step: at the answer it is exact). A chip rests at
-its lowest level, as the judge has it.
+Temperatures of the cells of every die are linear in power, and leakage is linear in temperature around the last known
+one (a Newton step: at the answer it is exact). A chip rests at its lowest level, as the judge has it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
 
 from dfopt.documents.stack import Stack
 from dfopt.errors import Infeasible
-from dfopt.heat.blocks import KernelHeat
+from dfopt.heat.kernels import KernelsOnStack
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
-from dfopt.heat.spending import spending
 from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Floats, Ints
 from dfopt.technology.leaking import gain
 from dfopt.technology.power import PowerModel
 from dfopt.technology.stack_models import heat_of
-from dfopt.technology.streams import Flow, Memory
 
 _WARMING = 200  # steps of leakage and temperature; where they do not settle it is far too hot anyway
 _HOTTEST_K = 700.0
@@ -55,7 +50,7 @@ class Rate:
 
 
 class HeatModel:
-    """Numbers of one prepared plan on a stack.
+    """One plan on a stack: what its kernels spend, the levels and refresh rates, and the limits.
 
     Parameters
     ----------
@@ -66,15 +61,14 @@ class HeatModel:
     """
 
     def __init__(self, ready: Prepared, stack: Stack) -> None:
-        self.ready, self.stack = ready, stack
+        self.stack = stack
         self.power = PowerModel.from_stack(stack, ready.system.chip.tiles)
         self.heat = heat_of(stack)
-        self.memory = Memory(stack)
         self.frequency_l = np.array([level.frequency for level in stack.levels])
         self.voltage_l = np.array([level.voltage for level in stack.levels])
         self.clock_l = self.frequency_l * np.square(self.voltage_l)  # what the clock draws, as a share of the nominal
-        self.spends = spending(ready)
-        self.hop_j = self.spends.hop_r * stack.logic.network
+        self.kernels = KernelsOnStack(ready, stack, self.power)
+        self.hop_j = self.kernels.spends.hop_r * stack.logic.network
 
     @property
     def rates(self) -> list[Rate]:
@@ -88,105 +82,6 @@ class HeatModel:
                 found.append(Rate(rate, step.above - _BELOW_K))
                 rate = step.rate
         return [*found, Rate(rate, np.inf)]
-
-    # ------------------------------------------------------------ kernels
-
-    def place(self, tiles_bk: Ints, joules_bk: Floats) -> Floats:
-        """Joules on the compute tiles of the floorplan, (blocks, F), as the judge places kernels.
-
-        The same as with `dfopt.technology.placement.placement_shares`, without its shares of every kernel: along the
-        line of tiles the joules so far are a broken line, and a tile has the difference at its two ends.
-        """
-        power = self.power
-        size = power.areas[power.compute]
-        if self.stack.placement == "interleaved":
-            spread: Floats = joules_bk.sum(axis=1)[:, None] * (size / size.sum())
-            return spread
-        line = np.array(power.order)
-        edges = np.concatenate([[0.0], np.cumsum(size[line])]) / size.sum()
-        ends = np.cumsum(tiles_bk, axis=1, dtype=np.float64)
-        cycle = self.ready.assumptions.compute_model == "cycle"
-        total = np.maximum(ends[:, -1], float(self.ready.system.chip.tiles) if cycle else 0.0)
-        ends = ends / np.where(total > 0, total, 1.0)[:, None]
-        # all blocks at once: each on its own stretch of one long line, two units apart
-        start = 2.0 * np.arange(len(tiles_bk))[:, None]
-        zero = np.zeros((len(tiles_bk), 1))
-        known = np.concatenate([zero, np.cumsum(joules_bk, axis=1)], axis=1)
-        at = start + np.concatenate([zero, ends, zero + 1.0], axis=1)  # past the last kernel nothing is added
-        known = np.concatenate([known, known[:, -1:]], axis=1)
-        so_far = np.interp((start + edges).ravel(), at.ravel(), known.ravel()).reshape(len(tiles_bk), -1)
-        so_far[:, -1] = known[:, -1]  # whatever rounding did to the last edge
-        found = np.zeros((len(tiles_bk), len(size)))
-        found[:, line] = np.diff(so_far, axis=1)
-        return found
-
-    def kernels(self, number: int, rate: float) -> KernelHeat:
-        """Joules and memory time of the kernels of a stage of the mapping at a refresh rate."""
-        stage = self.ready.stages[number]
-        members, spends = stage.members, self.spends
-        logic, power = self.stack.logic, self.power
-        local, other = logic.flop * spends.flop_k[members], np.zeros((len(members), 3))
-        for at, (joules_k, tiles) in enumerate(
-            ((logic.sram * spends.sram_k, power.sram_tiles), (logic.noc * spends.noc_k, power.noc_tiles))
-        ):
-            if tiles is None:
-                local = local + joules_k[members]
-            else:
-                other[:, at] = joules_k[members]
-        other[:, 2] = logic.network * spends.sent_k[members]
-        own = [spends.own[k] for k in members.tolist()]
-        group = [spends.fans[g] for g in _groups(self.ready, members)]
-        written, read = ([[pair[side]] if pair else [] for pair in group] for side in (0, 1))
-        return KernelHeat(
-            local_k=local,
-            own_kx=np.concatenate([other, self._joules(own)], axis=1),
-            write_gx=np.pad(self._joules(written), ((0, 0), (3, 0))),
-            read_gx=np.pad(self._joules(read), ((0, 0), (3, 0))),
-            own_s_k=np.array([self._alone_s(flows, rate) for flows in own]),
-            write_s_g=np.array([self._alone_s(flows, rate) for flows in written]),
-            read_s_g=np.array([self._alone_s(flows, rate) for flows in read]),
-            reads_k=np.array([any(not flow.write for flow in flows) for flows in own], dtype=bool),
-            writes_k=np.array([any(flow.write for flow in flows) for flows in own], dtype=bool),
-            turn=self._turn(rate),
-        )
-
-    def _joules(self, each: Sequence[Sequence[Flow]]) -> Floats:
-        """Joules of the DRAM commands of some flows, and of their way to the logic die, shape (n, 2)."""
-        energies, found = self.stack.dram.energies, np.zeros((len(each), 2))
-        for at, flows in enumerate(each):
-            made = self.memory.by_pattern(flows).commands
-            commands = energies.activate * made.activates + energies.read_burst * made.reads
-            found[at, 0] = commands + energies.write_burst * made.writes
-            found[at, 1] = energies.io * self.stack.dram.burst * (made.reads + made.writes)
-        return found
-
-    def _alone_s(self, flows: Sequence[Flow], rate: float) -> float:
-        """Seconds of flows that are served one after the other."""
-        return sum(self._seconds([flow], rate) for flow in flows)
-
-    def _seconds(self, flows: Sequence[Flow], rate: float) -> float:
-        return self.memory.serve(self.memory.by_pattern(flows), rate).seconds
-
-    def _every(self) -> list[Flow]:
-        """All flows of the plan."""
-        return [flow for flows in (*self.spends.own, *(pair or () for pair in self.spends.fans)) for flow in flows]
-
-    def _turn(self, rate: float) -> float:
-        """Share of the bandwidth that is left where reads and writes take turns: the same for all mixes."""
-        every = self._every()
-        read = next((flow for flow in every if not flow.write), None)
-        write = next((flow for flow in every if flow.write), None)
-        if read is None or write is None:
-            return 1.0
-        both = self._seconds([read, write], rate)
-        return (self._alone_s([read], rate) + self._alone_s([write], rate)) / both
-
-    def fastest(self, rate: float) -> float:
-        """Bytes per second that no mix of the plan's streams exceeds."""
-        best = [flow.bytes / self._alone_s([flow], rate) for flow in self._every()]
-        return max(best, default=self.stack.dram.peak)
-
-    # ------------------------------------------------------------ rows
 
     def basis(self) -> Floats:
         """Where a joule of each component goes, shape (components, tiles): compute tiles, then the others."""
@@ -311,12 +206,3 @@ class HeatModel:
             rise = heat.cells_k_per_w[cells[at]] @ (watts + power.leakage(now, float(voltage_r[r])))
             over = max(over, float((heat.ambient_k + rise - limit[at]).max(initial=-np.inf)))
         return Operating(tiles_k, voltage_r), over
-
-
-def _groups(ready: Prepared, members: Ints) -> list[int]:
-    """Fan-out groups of the graph in the order in which the tables of a stage have them."""
-    sharded = ready.sharded
-    inside = np.zeros(len(sharded.names), dtype=bool)
-    inside[members] = True
-    here = inside[sharded.src_t] | inside[sharded.dst_t]
-    return list(dict.fromkeys(sharded.group_t[here].tolist()))

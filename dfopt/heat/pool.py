@@ -58,7 +58,7 @@ class BlockPool:
             return
         for number in settler.used:
             stage = settler.ready.stages[number]
-            hot = settler.bounding(number, rate)
+            hot = settler.model.kernels.bounding(number, rate)
             assert stage.limits is not None
             if stage.lattice is None:
                 raise PlanError(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from dfopt.documents.mapping import Clock, Mapping, Pause
 from dfopt.documents.physical import PhysicalScore
 from dfopt.documents.score import Score
 from dfopt.errors import Infeasible
-from dfopt.heat.blocks import HotStage, StageBlocks
+from dfopt.heat.blocks import StageBlocks
 from dfopt.heat.model import HeatModel, Operating, Rate
 from dfopt.heat.period import HeatAnswer
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
@@ -75,7 +75,6 @@ class HeatSettler:
 
     def __init__(self, ready: Prepared, model: HeatModel, options: Options) -> None:
         self.ready, self.model, self.options = ready, model, options
-        self._hot: dict[tuple[int, float], HotStage] = {}
         self.used = [number for number, stage in enumerate(ready.stages) if stage.tables is not None]
         ranks = len(ready.pipeline)
         self.runs_rs = np.zeros((ranks, len(self.used)))
@@ -133,22 +132,9 @@ class HeatSettler:
 
     # ------------------------------------------------------------ blocks
 
-    def hot(self, number: int, rate: float) -> HotStage:
-        """A stage with what its kernels spend at a refresh rate, looked up once."""
-        if (number, rate) not in self._hot:
-            tables, model = self.ready.stages[number].tables, self.model
-            assert tables is not None
-            self._hot[number, rate] = HotStage(tables, model.kernels(number, rate), model.frequency_l, model.place)
-        return self._hot[number, rate]
-
-    def bounding(self, number: int, rate: float) -> HotStage:
-        """The same with a memory that is faster than any mix of its streams: its plain prices bound the real ones."""
-        hot, faster = self.hot(number, rate), self.model.fastest(rate) * (1 + 1e-9)
-        return replace(hot, tables=replace(hot.tables, chip=replace(hot.tables.chip, dram_bandwidth=faster)))
-
     def chain(self, mapping: Mapping, rate: float) -> list[StageBlocks]:
         """The partitions of a mapping as the only blocks."""
-        return [self.hot(number, rate).chain(self.partitions(mapping, number)) for number in self.used]
+        return [self.model.kernels.hot(number, rate).chain(self.partitions(mapping, number)) for number in self.used]
 
     def partitions(self, mapping: Mapping, number: int) -> Ints:
         """Partition of every kernel of a stage."""

@@ -249,7 +249,7 @@ def test_no_other_partitioning_and_levels_are_faster(study: Study) -> None:
         assert stage.tables is not None and stage.limits is not None
         limits = stage.limits
         found = partitionings(stage.tables, limits)
-        per_stage.append([settler.hot(number, rate.rate).chain(one) for one in found])
+        per_stage.append([settler.model.kernels.hot(number, rate.rate).chain(one) for one in found])
     assume(np.prod([len(one) for one in per_stage]) <= 30)
     levels = range(len(settler.model.frequency_l))
     best = np.inf

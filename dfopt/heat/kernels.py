@@ -1,0 +1,154 @@
+"""The kernels of a plan on a stack: joules and memory time of each, and where their compute tiles are.
+
+What single kernels do is worked out once (`dfopt.heat.spending`); blocks of kernels are sums of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from dfopt.documents.stack import Stack
+from dfopt.heat.blocks import HotStage, KernelHeat
+from dfopt.heat.spending import spending
+from dfopt.search.candidate import Prepared
+from dfopt.setting.tables import Floats, Ints
+from dfopt.technology.power import PowerModel
+from dfopt.technology.streams import Flow, Memory
+
+
+class KernelsOnStack:
+    """What the kernels of a plan spend on a stack, at any refresh rate.
+
+    Parameters
+    ----------
+    ready : Prepared
+        The plan with its sharding.
+    stack, power : Stack, PowerModel
+        The chip, and its floorplans.
+    """
+
+    def __init__(self, ready: Prepared, stack: Stack, power: PowerModel) -> None:
+        self.ready, self.stack, self.power = ready, stack, power
+        self.memory, self.spends = Memory(stack), spending(ready)
+        self.frequency_l = np.array([level.frequency for level in stack.levels])
+        self._hot: dict[tuple[int, float], HotStage] = {}
+
+    def hot(self, number: int, rate: float) -> HotStage:
+        """A stage of the mapping with what its kernels spend at a refresh rate, looked up once."""
+        if (number, rate) not in self._hot:
+            tables = self.ready.stages[number].tables
+            assert tables is not None
+            self._hot[number, rate] = HotStage(tables, self.heat(number, rate), self.frequency_l, self.place)
+        return self._hot[number, rate]
+
+    def bounding(self, number: int, rate: float) -> HotStage:
+        """The same with a memory that is faster than any mix of its streams: its plain prices bound the real ones."""
+        hot, faster = self.hot(number, rate), self.fastest(rate) * (1 + 1e-9)
+        return replace(hot, tables=replace(hot.tables, chip=replace(hot.tables.chip, dram_bandwidth=faster)))
+
+    def place(self, tiles_bk: Ints, joules_bk: Floats) -> Floats:
+        """Joules on the compute tiles of the floorplan, (blocks, F), as the judge places kernels.
+
+        The same as with `dfopt.technology.placement.placement_shares`, without its shares of every kernel: along the
+        line of tiles the joules so far are a broken line, and a tile has the difference at its two ends.
+        """
+        power = self.power
+        size = power.areas[power.compute]
+        if self.stack.placement == "interleaved":
+            spread: Floats = joules_bk.sum(axis=1)[:, None] * (size / size.sum())
+            return spread
+        line = np.array(power.order)
+        edges = np.concatenate([[0.0], np.cumsum(size[line])]) / size.sum()
+        ends = np.cumsum(tiles_bk, axis=1, dtype=np.float64)
+        cycle = self.ready.assumptions.compute_model == "cycle"
+        total = np.maximum(ends[:, -1], float(self.ready.system.chip.tiles) if cycle else 0.0)
+        ends = ends / np.where(total > 0, total, 1.0)[:, None]
+        # all blocks at once: each on its own stretch of one long line, two units apart
+        start = 2.0 * np.arange(len(tiles_bk))[:, None]
+        zero = np.zeros((len(tiles_bk), 1))
+        known = np.concatenate([zero, np.cumsum(joules_bk, axis=1)], axis=1)
+        at = start + np.concatenate([zero, ends, zero + 1.0], axis=1)  # past the last kernel nothing is added
+        known = np.concatenate([known, known[:, -1:]], axis=1)
+        so_far = np.interp((start + edges).ravel(), at.ravel(), known.ravel()).reshape(len(tiles_bk), -1)
+        so_far[:, -1] = known[:, -1]  # whatever rounding did to the last edge
+        found = np.zeros((len(tiles_bk), len(size)))
+        found[:, line] = np.diff(so_far, axis=1)
+        return found
+
+    def heat(self, number: int, rate: float) -> KernelHeat:
+        """Joules and memory time of the kernels of a stage of the mapping at a refresh rate."""
+        stage = self.ready.stages[number]
+        members, spends = stage.members, self.spends
+        logic, power = self.stack.logic, self.power
+        local, other = logic.flop * spends.flop_k[members], np.zeros((len(members), 3))
+        for at, (joules_k, tiles) in enumerate(
+            ((logic.sram * spends.sram_k, power.sram_tiles), (logic.noc * spends.noc_k, power.noc_tiles))
+        ):
+            if tiles is None:
+                local = local + joules_k[members]
+            else:
+                other[:, at] = joules_k[members]
+        other[:, 2] = logic.network * spends.sent_k[members]
+        own = [spends.own[k] for k in members.tolist()]
+        group = [spends.fans[g] for g in _groups(self.ready, members)]
+        written, read = ([[pair[side]] if pair else [] for pair in group] for side in (0, 1))
+        return KernelHeat(
+            local_k=local,
+            own_kx=np.concatenate([other, self._joules(own)], axis=1),
+            write_gx=np.pad(self._joules(written), ((0, 0), (3, 0))),
+            read_gx=np.pad(self._joules(read), ((0, 0), (3, 0))),
+            own_s_k=np.array([self._alone_s(flows, rate) for flows in own]),
+            write_s_g=np.array([self._alone_s(flows, rate) for flows in written]),
+            read_s_g=np.array([self._alone_s(flows, rate) for flows in read]),
+            reads_k=np.array([any(not flow.write for flow in flows) for flows in own], dtype=bool),
+            writes_k=np.array([any(flow.write for flow in flows) for flows in own], dtype=bool),
+            turn=self._turn(rate),
+        )
+
+    def _joules(self, each: Sequence[Sequence[Flow]]) -> Floats:
+        """Joules of the DRAM commands of some flows, and of their way to the logic die, shape (n, 2)."""
+        energies, found = self.stack.dram.energies, np.zeros((len(each), 2))
+        for at, flows in enumerate(each):
+            made = self.memory.by_pattern(flows).commands
+            commands = energies.activate * made.activates + energies.read_burst * made.reads
+            found[at, 0] = commands + energies.write_burst * made.writes
+            found[at, 1] = energies.io * self.stack.dram.burst * (made.reads + made.writes)
+        return found
+
+    def _alone_s(self, flows: Sequence[Flow], rate: float) -> float:
+        """Seconds of flows that are served one after the other."""
+        return sum(self._seconds([flow], rate) for flow in flows)
+
+    def _seconds(self, flows: Sequence[Flow], rate: float) -> float:
+        return self.memory.serve(self.memory.by_pattern(flows), rate).seconds
+
+    def _every(self) -> list[Flow]:
+        """All flows of the plan."""
+        return [flow for flows in (*self.spends.own, *(pair or () for pair in self.spends.fans)) for flow in flows]
+
+    def _turn(self, rate: float) -> float:
+        """Share of the bandwidth that is left where reads and writes take turns: the same for all mixes."""
+        every = self._every()
+        read = next((flow for flow in every if not flow.write), None)
+        write = next((flow for flow in every if flow.write), None)
+        if read is None or write is None:
+            return 1.0
+        both = self._seconds([read, write], rate)
+        return (self._alone_s([read], rate) + self._alone_s([write], rate)) / both
+
+    def fastest(self, rate: float) -> float:
+        """Bytes per second that no mix of the plan's streams exceeds."""
+        best = [flow.bytes / self._alone_s([flow], rate) for flow in self._every()]
+        return max(best, default=self.stack.dram.peak)
+
+
+def _groups(ready: Prepared, members: Ints) -> list[int]:
+    """Fan-out groups of the graph in the order in which the tables of a stage have them."""
+    sharded = ready.sharded
+    inside = np.zeros(len(sharded.names), dtype=bool)
+    inside[members] = True
+    here = inside[sharded.src_t] | inside[sharded.dst_t]
+    return list(dict.fromkeys(sharded.group_t[here].tolist()))
