@@ -74,3 +74,15 @@ def schemes(items: list[str] | None) -> dict[str, Any]:
         if value not in SCHEMES:
             raise PlanError(f"--shard: expected one of {', '.join(SCHEMES)} for {kernel!r}, found {value!r}")
     return dict(found)
+
+
+def on_axes(options: dict[str, Any]) -> dict[str, Any]:
+    """Degrees and network dims that are given, by the keys of documents.
+
+    Examples
+    --------
+    >>> on_axes({"tp": 8, "pp": None, "tp_dims": "x,y[4]", "dp_dims": ""})
+    {'tp': 8, 'tp_dims': ('x', 'y[4]'), 'dp_dims': ()}
+    """
+    given = {key: value for key, value in options.items() if value is not None}
+    return {key: tuple(filter(None, v.split(","))) if isinstance(v, str) else v for key, v in given.items()}

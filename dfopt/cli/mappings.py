@@ -22,6 +22,7 @@ from dfopt.cli.common import (
     errors,
     graph_of,
 )
+from dfopt.documents.axes import Axis, spelled_out
 
 if TYPE_CHECKING:
     from dfopt.documents.result import Result
@@ -33,7 +34,15 @@ LIMIT_BROKEN = 7
 """Exit status when a stack of dies is too hot, draws too much power, or is too small."""
 
 
+def _axis_option(axis: Axis, dims: bool) -> Any:
+    if dims:
+        said = f"network dims of {axis.title}, or parts of dims such as x[8]; empty for none"
+        return Annotated[str | None, typer.Option(metavar="DIM[,DIM...]", help=said)]
+    return Annotated[int | None, typer.Option(help=axis.title, min=1)]
+
+
 @app.command()
+@spelled_out("interleave", _axis_option)
 def solve(
     graph: GraphArg,
     system: SystemArg,
@@ -41,9 +50,6 @@ def solve(
     heat: Annotated[
         str, typer.Option(metavar="ignore|aware", help="aware: partitions, clocks and pauses that keep a stack cool")
     ] = "ignore",
-    tp: Annotated[int | None, typer.Option(help="tensor parallelism", min=1)] = None,
-    pp: Annotated[int | None, typer.Option(help="pipeline parallelism", min=1)] = None,
-    dp: Annotated[int | None, typer.Option(help="data parallelism", min=1)] = None,
     interleave: Annotated[int | None, typer.Option(help="chunks of layers per pipeline stage", min=1)] = None,
     batch: Annotated[int | None, typer.Option(help="samples per step", min=1)] = None,
     microbatch: Annotated[
@@ -80,6 +86,7 @@ def solve(
     output: Annotated[Path | None, typer.Option("-o", "--output", help="write the result document")] = None,
     quiet: Annotated[bool, typer.Option("-q", "--quiet", help="no progress on stderr")] = False,
     as_json: JsonFlag = False,
+    **axes: Any,
 ) -> None:
     """Find the fastest mapping of GRAPH onto SYSTEM, prove it, judge it."""
     with errors(" before the first mapping was found"):
@@ -112,12 +119,7 @@ def solve(
                 workload,
                 machine,
                 assumptions=assumptions,
-                tp=tp,
-                pp=pp,
-                dp=dp,
-                tp_dims=fixed.tp_dims,
-                pp_dims=fixed.pp_dims,
-                dp_dims=fixed.dp_dims,
+                **fixed.on_axes | arguments.on_axes(axes),
                 interleave=interleave,
                 variants=variants,
                 p_max=p_max if p_max is not None else fixed.p_max,

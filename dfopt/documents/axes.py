@@ -15,30 +15,17 @@ batch       hold copies of the weights and work on different samples; their grad
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal, NamedTuple, Self
-
-from pydantic import (
-    AfterValidator,
-    ConfigDict,
-    Field,
-    GetJsonSchemaHandler,
-    SerializationInfo,
-    SerializerFunctionWrapHandler,
-    model_serializer,
-    model_validator,
-)
-from pydantic_core import CoreSchema
-
-from dfopt.documents.base import Part, problem
-from dfopt.errors import did_you_mean
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from dfopt.documents.graph import Graph
 
+F = TypeVar("F", bound=Callable[..., Any])
 Splits = Literal["kernels", "layers", "batch"]
 Dims = tuple[str, ...]
 
@@ -129,7 +116,7 @@ def one_more(axis: Axis) -> Iterator[Axis]:
 
 def _forget() -> None:
     groups.cache_clear()
-    _keys.cache_clear()
+    keys.cache_clear()
 
 
 @cache
@@ -153,108 +140,34 @@ def groups() -> dict[str, tuple[tuple[Axis, ...], slice]]:
     return {**found, "all": (inside, slice(None))}
 
 
-def _known_group(name: str) -> str:
-    if name not in groups():
-        raise problem(f"found {name!r}, expected {' or '.join(map(repr, groups()))}", did_you_mean(name, groups()))
-    return name
-
-
-Group = Annotated[str, AfterValidator(_known_group), Field(json_schema_extra={"enum": [*groups()]})]
-
-
 @cache
-def _keys() -> dict[str, tuple[Axis, bool]]:
+def keys() -> dict[str, tuple[Axis, bool]]:
     """Keys of documents: their axis, and whether they hold its network dims."""
     keys = {axis.name: (axis, False) for axis in AXES.values()}
     return keys | {axis.dims_key: (axis, True) for axis in AXES.values()}
 
 
-def _known_key(key: str) -> str:
-    if key not in _keys():
-        raise problem("unknown key", did_you_mean(key, _keys(), f"axes of a plan: {', '.join(_keys())}"))
-    return key
+def spelled_out(before: str, annotation: Callable[[Axis, bool], Any]) -> Callable[[F], F]:
+    """Decorate a function that takes ``**axes`` so that its signature names a degree and dims for every axis.
 
-
-class OnAxes(Part):
-    """A part with keys for every axis: here what someone asks for, where None is free.
-
-    Examples
-    --------
-    >>> asked = OnAxes(tp=8, tp_dims=("x",))
-    >>> asked.tp, asked.pp, asked.asked_degrees
-    (8, None, {'tp': 8})
+    Parameters
+    ----------
+    before : str
+        The keyword that they stand in front of.
+    annotation : callable
+        (axis, whether for its dims) -> type of the keyword.
     """
 
-    model_config = ConfigDict(extra="allow")
-    _FREE: ClassVar[tuple[Any, Any]] = (None, None)  # degree and dims that say nothing
-    if TYPE_CHECKING:
-        __pydantic_extra__: dict[str, Any]
+    def decorate(function: F) -> F:
+        signature = inspect.signature(function, eval_str=True)
+        given = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        named = [
+            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation(*of))
+            for key, of in keys().items()
+        ]
+        at = [one.name for one in given].index(before)
+        kinds = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in given[at:]]
+        function.__signature__ = signature.replace(parameters=[*given[:at], *named, *kinds])  # type: ignore[attr-defined]
+        return function
 
-        def __init__(self, **data: Any) -> None: ...
-
-    else:
-        __pydantic_extra__: dict[Annotated[str, AfterValidator(_known_key)], Annotated[int, Field(ge=1)] | Dims | None]
-
-    def __getattr__(self, name: str) -> Any:
-        """The degree or the dims of an axis."""
-        if name in (extra := self.__pydantic_extra__):
-            return extra[name]
-        if name not in (keys := _keys()):
-            raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
-        return self._FREE[keys[name][1]]
-
-    def __hash__(self) -> int:
-        """Equal for equal parts."""
-        return hash((*self.__dict__.values(), *sorted(self.__pydantic_extra__.items())))
-
-    @model_validator(mode="after")
-    def _said(self) -> Self:
-        """Values of the kind that their keys are for; what says nothing is not kept, so that equal parts are equal."""
-        for key, value in list(self.__pydantic_extra__.items()):
-            axis, dims = _keys()[key]
-            if value is not None and isinstance(value, tuple) != dims:
-                wanted = "network dims, as a list" if dims else "a whole number"
-                raise problem(f"found {value!r}, expected {wanted}", f"{key}: of {axis.title}", f"$.{key}")
-            if value == self._FREE[dims]:
-                del self.__pydantic_extra__[key]
-            elif value is None:
-                raise problem("found nothing", "leave it out", f"$.{key}")
-        return self
-
-    @model_serializer(mode="wrap")
-    def _lean(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        data, as_json = Part._lean(self, handler, info), info.mode == "json"
-        said: dict[str, Any] = {key: data.pop(key) for key in ("schema", "schema_") if key in data}
-        for key, (axis, dims) in _keys().items():
-            free = self._FREE[dims]
-            if key in data:
-                said[key] = data.pop(key)
-            elif not axis.optional and not (as_json and free is None):
-                said[key] = [] if as_json and dims else free
-        return {**said, **data}
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        made = handler.resolve_ref_schema(handler(schema))
-        names: dict[str, Any] = {"type": "array", "items": {"type": "string"}}
-        degree: dict[str, Any] = {"type": "integer", "minimum": 1}
-        for key, (axis, dims) in _keys().items():
-            said = f"network dims of {axis.title}" if dims else f"degree of {axis.title}"
-            made.setdefault("properties", {})[key] = {**(names if dims else degree), "description": said}
-        made["additionalProperties"] = False
-        return made
-
-    @property
-    def on_axes(self) -> dict[str, Any]:
-        """What is said about axes, by the keys of documents."""
-        return dict(self.__pydantic_extra__)
-
-    @property
-    def asked_degrees(self) -> dict[str, int]:
-        """Degrees that are given, by axis."""
-        return {key: value for key, value in self.__pydantic_extra__.items() if not _keys()[key][1]}
-
-    @property
-    def asked_dims(self) -> dict[str, Dims]:
-        """Network dims that are given, by axis."""
-        return {_keys()[key][0].name: value for key, value in self.__pydantic_extra__.items() if _keys()[key][1]}
+    return decorate

@@ -16,9 +16,10 @@ from typing import Any, ClassVar, Literal, Self
 import networkx as nx
 from pydantic import Field, model_validator
 
-from dfopt.documents.axes import Group, groups
+from dfopt.documents.axes import groups
 from dfopt.documents.base import Document, Part, problem
 from dfopt.documents.html import facts_html, table_html
+from dfopt.documents.on_axes import Group
 from dfopt.documents.wiring import structure_issues
 from dfopt.errors import GraphError
 from dfopt.units import Bytes

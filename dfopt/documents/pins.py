@@ -6,9 +6,9 @@ from typing import ClassVar
 
 from pydantic import Field
 
-from dfopt.documents.axes import OnAxes
 from dfopt.documents.base import Document
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.on_axes import OnAxes
 
 
 class Pins(Document, OnAxes):

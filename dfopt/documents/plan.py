@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
-from dfopt.documents.axes import AXES, Dims, OnAxes, Share, Splits, groups
+from dfopt.documents.axes import AXES, Dims, Share, Splits, groups
 from dfopt.documents.base import Document
+from dfopt.documents.on_axes import OnAxes
 
 if TYPE_CHECKING:
     from dfopt.documents.graph import Graph
@@ -136,6 +137,12 @@ class Plan(Document, OnAxes):
     def uneven(self) -> bool:
         """Whether the first or the last stage says for itself how many repeats it has."""
         return self.first_layers is not None or self.last_layers is not None
+
+    @property
+    def counts(self) -> dict[str, int]:
+        """Degrees of all axes, microbatches, layers and chunks of a stage: what frames have of a plan."""
+        degrees = {axis.name: degree for axis, degree, _ in self.axes}
+        return degrees | {name: getattr(self, name) for name in ("microbatches", "layers_per_stage", "interleave")}
 
     @property
     def label(self) -> str:

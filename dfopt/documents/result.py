@@ -7,12 +7,12 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.axes import OnAxes
 from dfopt.documents.base import Document, Part
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatProof
 from dfopt.documents.html import facts_html
 from dfopt.documents.mapping import Mapping, Sharding
+from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
 from dfopt.documents.system import System

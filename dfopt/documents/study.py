@@ -9,6 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 from pydantic_core import PydanticCustomError
 
+from dfopt.documents.axes import AXES
 from dfopt.documents.base import Document, Part, problem
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.documents.study_expressions import check_expression
@@ -196,7 +197,7 @@ class Study(Document):
     @property
     def columns(self) -> tuple[str, ...]:
         """All columns of the frame."""
-        return (*self.axis_columns, *COLUMNS)
+        return (*self.axis_columns, *COLUMNS, *(axis for axis in AXES if axis not in COLUMNS))
 
     @property
     def figure_columns(self) -> tuple[str, ...]:

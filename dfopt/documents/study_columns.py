@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Final
 
+from dfopt.documents.axes import AXES
+
 __all__ = ["AXIS_COLUMNS", "COLUMNS", "TEXT_COLUMNS"]
 
 AXIS_COLUMNS: Final[dict[str, str]] = {
@@ -24,9 +26,7 @@ COLUMNS: Final[dict[str, str]] = {
     "bound_s": "no mapping has a shorter step",
     "gap": "proven relative distance of the step to the bound",
     "utilization": "FLOP of the step over what all chips could do in that time",
-    "tp": "degree of tensor parallelism",
-    "pp": "degree of pipeline parallelism",
-    "dp": "degree of data parallelism",
+    **{axis.name: f"degree of {axis.title}" for axis in AXES.values()},
     "microbatches": "microbatches per pipeline and step",
     "layers_per_stage": "repeats of the graph on the heaviest stage",
     "interleave": "chunks of layers per stage",

@@ -6,9 +6,9 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dfopt.documents.axes import OnAxes
 from dfopt.documents.base import Part, problem
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.on_axes import OnAxes
 from dfopt.units import Seconds
 from dfopt.units import format as show_unit
 

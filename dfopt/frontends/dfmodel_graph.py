@@ -24,8 +24,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dfopt.documents.axes import Group
 from dfopt.documents.graph import Communication, Graph, Kernel, Op, Phase, Tensor
+from dfopt.documents.on_axes import Group
 from dfopt.frontends.dfmodel_case import Data, Unsupported
 from dfopt.frontends.dfmodel_system import Axis
 

@@ -121,11 +121,11 @@ def _sent(ready: Prepared, schemes: list[Sharding]) -> Floats:
     def chips(dim: str) -> int:
         return system.dim(dim).size
 
-    tp, dp = (math.prod(chips(dim) for dim in dims) for dims in (plan.shard_dims, plan.copy_dims))
+    shards, copies = (math.prod(chips(dim) for dim in dims) for dims in (plan.shard_dims, plan.copy_dims))
     sent_k = np.array([kernel_bytes(kernel, plan, chips) for kernel in graph.kernels])
     for k, kind, whole in shard_communications(ready.instance, schemes):
-        sent_k[k] += bytes_sent(kind, whole, tp)
+        sent_k[k] += bytes_sent(kind, whole, shards)
     if assumptions.gradients == "dfmodel" and plan.copies > 1:
         for k, volume in enumerate(ready.sharded.gradient_k.tolist()):
-            sent_k[k] += bytes_sent(Collective.ALL_REDUCE, volume, dp) / plan.microbatches
+            sent_k[k] += bytes_sent(Collective.ALL_REDUCE, volume, copies) / plan.microbatches
     return sent_k

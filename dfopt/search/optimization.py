@@ -6,8 +6,12 @@ import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import replace
+from typing import Any
+
+from pydantic import ValidationError
 
 from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.axes import keys, spelled_out
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.result import PlanRecord, Request, Result, Space
@@ -32,17 +36,12 @@ from dfopt.technology.stack_models import power_of
 _SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat
 
 
+@spelled_out("interleave", lambda axis, dims: tuple[str, ...] | None if dims else int | None)
 def optimize(
     graph: Graph | str | os.PathLike[str],
     system: System | str | os.PathLike[str],
     *,
     assumptions: Assumptions | str = "default",
-    tp: int | None = None,
-    pp: int | None = None,
-    dp: int | None = None,
-    tp_dims: tuple[str, ...] | None = None,
-    pp_dims: tuple[str, ...] | None = None,
-    dp_dims: tuple[str, ...] | None = None,
     interleave: int | None = None,
     variants: Sequence[Graph] = (),
     p_max: int | None = None,
@@ -58,6 +57,7 @@ def optimize(
     top: int = 1,
     stack: Stack | None = None,
     heat: Heat = "ignore",
+    **axes: Any,
 ) -> Result:
     """Find, prove and judge the fastest mapping of a graph onto a system.
 
@@ -67,10 +67,6 @@ def optimize(
         What to map, and onto what.
     assumptions : Assumptions or str
         A document, or the name of a profile.
-    tp, pp, dp : int, optional
-        Degrees of tensor, pipeline and data parallelism; all that the network dims allow if left out.
-    tp_dims, pp_dims, dp_dims : tuple of str, optional
-        Network dims that carry them, or parts of dims: ``x[8]`` are groups of eight neighbours.
     interleave : int, optional
         Chunks of layers that a pipeline stage holds; all that divide its layers if left out.
     variants : sequence of Graph
@@ -107,6 +103,11 @@ def optimize(
         proven to be these, in ``result.alternatives``. With ``heat="aware"`` so many of the fastest plans are
         optimised again, and the fastest answer is kept.
 
+    **axes
+        Degrees of tensor, pipeline and data parallelism, such as ``tp=8``; all that the network dims allow if left out.
+        Network dims that carry them, or parts of dims, in their order: ``tp_dims=("x[8]",)`` are groups of eight
+        neighbours.
+
     Returns
     -------
     Result
@@ -125,6 +126,8 @@ def optimize(
     ('optimal', 0.0)
     """
     began = time.perf_counter()
+    if unknown := sorted(axes.keys() - keys().keys()):
+        raise TypeError(f"optimize() got an unexpected keyword argument {unknown[0]!r}")
     graph, system = as_graph(graph), as_system(system)
     if stack is not None:
         system = with_stack(system, stack)
@@ -140,19 +143,18 @@ def optimize(
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
     _check_variants(graph, variants)
     _check(graph, system, resolved, pin_partition or {}, pin_sharding or {}, p_max, top)
-    request = Request(
-        tp=tp,
-        pp=pp,
-        dp=dp,
-        tp_dims=tp_dims,
-        pp_dims=pp_dims,
-        dp_dims=dp_dims,
-        interleave=interleave,
-        p_max=p_max,
-        gap=gap,
-        pin_sharding=pin_sharding or {},
-        pin_partition=pin_partition or {},
-    )
+    try:
+        request = Request(
+            **axes,
+            interleave=interleave,
+            p_max=p_max,
+            gap=gap,
+            pin_sharding=pin_sharding or {},
+            pin_partition=pin_partition or {},
+        )
+    except ValidationError as error:
+        told = error.errors(include_url=False)[0]
+        raise PlanError(f"{told['loc'][0]}: found {told['input']!r}, {told['msg'].lower()}") from None
     options = Options(
         request=request,
         assumptions=resolved,

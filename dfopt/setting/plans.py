@@ -7,8 +7,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.axes import AXES, Dims, OnAxes
+from dfopt.documents.axes import AXES, Dims
 from dfopt.documents.graph import Graph
+from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Request
 from dfopt.documents.system import System, split_part_name

@@ -15,7 +15,6 @@ from dfopt.studies.store import Record
 __all__ = ["INTEGERS", "SOLVED", "frame", "of_record", "row"]
 
 SOLVED = ("optimal", "gap_reached", "limit_with_solution", "interrupted_with_solution")
-_PLAN = ("tp", "pp", "dp", "microbatches", "layers_per_stage", "interleave")
 
 
 def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) -> Any:
@@ -43,7 +42,7 @@ def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) ->
     return whole
 
 
-INTEGERS = {*_PLAN, "partitions", "chips", "tiles"}
+INTEGERS = {*Plan().counts, "partitions", "chips", "tiles"}
 _TEXTS = {"status", "plan", "bound_by", "limits_broken", "note", "cell", "dfopt"}
 
 
@@ -91,5 +90,5 @@ def of_record(record: Record) -> dict[str, Any]:
         return found
     plan = Plan.from_data(figures["plan"], "plan")
     found |= {name: value for name, value in figures.items() if name in COLUMNS and name != "plan"}
-    found |= {"plan": plan.label, **{name: getattr(plan, name) for name in _PLAN}}
+    found |= {"plan": plan.label, **plan.counts}
     return {**found, "flop_per_s": figures["flop_per_step"] / figures["step_time_s"]}

@@ -179,6 +179,15 @@ def test_training_and_batch() -> None:
     assert data["plan"]["microbatches"] == 64
 
 
+def test_network_dims_of_an_axis_are_kept_over_those_of_pins(tmp_path: Path) -> None:
+    pins = write(tmp_path, "pins.yaml", {"schema": "dfopt/pins/1", "tp": 2, "dp_dims": []})
+    plan = solved("--pins", pins, "--tp-dims", "ring[2]")["plan"]
+    assert (plan["tp_dims"], plan["pp_dims"], plan["dp_dims"]) == (["ring[2]"], ["ring[4@2]"], [])
+    assert solved("--pins", pins, "--tp", 8, "--pp-dims", "")["plan"]["pp"] == 1
+    answer = call(*SOLVE, "--dp-dims", "wire")
+    assert answer.code == 2 and "--dp-dims: sn10-8-ring has no network dim 'wire'; it has ring" in answer.err
+
+
 def test_pins_and_shards_are_kept() -> None:
     data = solved("--tp", 8, "--pin", "Add_2=1", "--shard", "FFN0=k", "--p-max", 3)
     place = {kernel["name"]: kernel for kernel in data["mapping"]["kernels"]}
