@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.physics import pipeline
-from dfopt.physics.states import KINDS, Amount, Held, Kind
+from dfopt.physics.states import KINDS, Amount, Held
 
 
 def held(case: Case, rank: Rank) -> Held:
@@ -17,13 +17,14 @@ def held(case: Case, rank: Rank) -> Held:
     for kind in KINDS:
         if kind.trained and not _keeps_gradients(case):
             continue
-        made = {stage: _size(case, kind) * amounts[stage][kind.of] for stage in rank.runs}
+        size = getattr(case.assume, kind.per_parameter) / case.graph.word_bytes if kind.per_parameter else 1.0
+        made = {stage: size * amounts[stage][kind.of] for stage in rank.runs}
         if kind.lifetime == "partition":
             made = {0: max(made.values())}  # stages of the mapping run one after another
         else:
             made = {stage: times * made[stage] for stage, times in rank.runs.items()}
         if kind.lifetime == "microbatch":
-            made = {stage: size * _in_flight(case, rank, stage) for stage, size in made.items()}
+            made = {stage: part * _in_flight(case, rank, stage) for stage, part in made.items()}
         found[kind.tier, kind.name] += made.values()
     books: Held = {}
     for (tier, name), parts in found.items():
@@ -34,13 +35,6 @@ def held(case: Case, rank: Rank) -> Held:
 
 def _keeps_gradients(case: Case) -> bool:
     return case.trains and case.assume.gradients == "exact"
-
-
-def _size(case: Case, kind: Kind) -> float:
-    """Bytes of a state per byte of what it is made of."""
-    if kind.per_parameter is None:
-        return 1.0
-    return float(getattr(case.assume, kind.per_parameter)) / case.graph.word_bytes
 
 
 def _amounts(case: Case, stage: int) -> dict[Amount, float]:

@@ -83,7 +83,7 @@ def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence
     books: Held = defaultdict(lambda: defaultdict(float))
     for number, times in stage.runs:
         for state in states.get(number, ()):
-            count = times * (waiting(instance, stage, number) if state.lifetime == "microbatch" else 1.0)
+            count = times * (_in_flight(instance, stage, number) if state.lifetime == "microbatch" else 1.0)
             degree = math.prod(getattr(instance.plan, name) for name in state.split_over)
             books[state.tier][state.name] += count * state.bytes / degree
     return books
@@ -95,31 +95,21 @@ def left(instance: Instance, books: Held, who: str) -> dict[str, float]:
     Raises
     ------
     Infeasible
-        If a stage holds more than a memory has, with what it holds and what would help.
+        If a stage holds more than a memory has: what it holds, what the chip has and what would help.
     """
-    found = {tier: size - sum(books.get(tier, {}).values()) for tier, size in capacities(instance.system.chip).items()}
-    for tier, rest in found.items():
-        if rest < 0:
-            raise Infeasible(shortage(books[tier], rest, who, tier.upper()))
+    found = {}
+    for tier, capacity in capacities(instance.system.chip).items():
+        parts = books.get(tier, {})
+        found[tier] = capacity - sum(parts.values())
+        if found[tier] < 0:
+            listed = ", ".join(f"{label} {parts[name] / 1e9:.4g} GB" for name, label in LABELS.items() if name in parts)
+            levers = {kind.lever: None for kind in KINDS if kind.lever and kind.name in parts}
+            raise Infeasible(
+                f"{who} needs {sum(parts.values()) / 1e9:.4g} GB of {tier.upper()} per chip ({listed}), the chip has"
+                f" {capacity / 1e9:.4g} GB: short by {-found[tier] / 1e9:.4g} GB; levers:"
+                f" {', '.join(['more tensor or pipeline parallelism', 'more chips', *levers])}"
+            )
     return found
-
-
-def shortage(parts: Mapping[str, float], rest: float, who: str, memory: str) -> str:
-    """What is held in a memory, what the chip has and what would help, in one sentence; bytes per chip.
-
-    Examples
-    --------
-    >>> print(shortage({"weights": 3e9, "gradients": 1e9}, -2e9, "stage 0", "DRAM")[:96])
-    stage 0 needs 4 GB of DRAM per chip (weights 3 GB, gradients 1 GB), the chip has 2 GB: short by
-    """
-    need = sum(parts.values())
-    listed = ", ".join(f"{label} {parts[name] / 1e9:.4g} GB" for name, label in LABELS.items() if name in parts)
-    levers = {kind.lever: None for kind in KINDS if kind.lever and kind.name in parts}
-    return (
-        f"{who} needs {need / 1e9:.4g} GB of {memory} per chip ({listed}), the chip has {(need + rest) / 1e9:.4g} GB:"
-        f" short by {-rest / 1e9:.4g} GB; levers:"
-        f" {', '.join(['more tensor or pipeline parallelism', 'more chips', *levers])}"
-    )
 
 
 def dram_left(instance: Instance, parts: Mapping[int, ShardedGraph]) -> dict[int, float]:
@@ -153,11 +143,8 @@ def dram_left(instance: Instance, parts: Mapping[int, ShardedGraph]) -> dict[int
     return found
 
 
-def waiting(instance: Instance, stage: PipelineStage, number: int) -> float:
-    """Microbatches whose saved activations a pipeline stage holds of a stage of the mapping.
-
-    Where all pipeline stages stand for one, or kernels are drawn once, as many as the first one holds.
-    """
+def _in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
+    """Microbatches whose saved activations a pipeline stage holds; where one stands for all, those of the first."""
     graph, plan, schedule = instance.graph, instance.plan, instance.assumptions.schedule
     if graph.has_pieces and number > 0:
         return once_in_flight(plan, graph.trains, schedule, last=PIECES[number] == "last")

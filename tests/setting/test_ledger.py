@@ -24,9 +24,9 @@ from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import chip_of, restrict, stage_tables
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes
 from dfopt.judge import case as judged
-from dfopt.judge import evaluate
+from dfopt.judge import evaluate, limits
 from dfopt.judge import ledger as judge
-from dfopt.physics.states import Held
+from dfopt.physics.states import KINDS, LABELS, Held, Kind
 from dfopt.setting import ledger
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
@@ -198,3 +198,22 @@ def test_a_stage_that_is_too_full_is_told_state_by_state() -> None:
         " tables and matrices 2.4e-07 GB), the chip has 1e-06 GB: short by 9.2e-07 GB; levers: more tensor or pipeline"
         " parallelism, more chips, mode forward instead of training, a smaller optimizer_bytes_per_parameter"
     )
+
+
+def test_another_state_is_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A copy of the tables in a second memory: in both books, in the score, in the limits and in the refusal."""
+    copy = Kind("copies", "tables", "copies of tables", "fewer copies", tier="host")
+    for module in (ledger, judge):
+        monkeypatch.setattr(module, "KINDS", (*KINDS, copy))
+    monkeypatch.setitem(LABELS, copy.name, copy.label)
+    for module in (ledger, limits):
+        monkeypatch.setattr(module, "capacities", lambda chip: {"host": 200.0})
+    graph, plan = Graph(name="g", batch=3, kernels=(table(),)), Plan(tp=2, dp=3, tp_dims=("x",), dp_dims=("y",))
+    mapping = Mapping(graph="g", system="m", plan=plan, kernels=(KernelMapping(name="lookup", partition=0),))
+    score = evaluate(mapping, graph, machine(2, 3), PLAIN)
+    assert score.stages[0].states == {"dram": {"tables": 240.0}, "host": {"copies": 240.0}}
+    assert score.violations == ("stage 0 needs 240 B of HOST per chip, the chip has 200 B",)
+    instance = Setting(graph, machine(2, 3), PLAIN).under(plan)
+    sharded = shard(instance, {"lookup": "none"})
+    with pytest.raises(Infeasible, match=r"of HOST per chip \(copies of tables 2.4e-07 GB\), .* fewer copies"):
+        ledger.dram_left(instance, {0: sharded})
