@@ -31,14 +31,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue
 from dfopt.frontends import dfmodel_graph as graphs
 from dfopt.frontends import dfmodel_system as systems
-from dfopt.frontends.dfmodel_case import (
-    Data,
-    ImportedCase,
-    Unsupported,
-    block_of,
-    missing,
-    overridden,
-)
+from dfopt.frontends.dfmodel_case import Data, ImportedCase, Unsupported, block_of, missing, overridden
 
 __all__ = ["ImportedCase", "convert", "load_case", "write_case"]
 
@@ -125,7 +118,7 @@ def _converted(data: Data, name: str) -> ImportedCase:
         partition=given,
     )
     padding = _flop(graph.kernels) / _flop(map(graphs.kernel_of, drawn["kernels"])) if block in _NOTES else 1.0
-    return ImportedCase(name, graph, system, assumptions, pins, tuple(notes), padding)
+    return ImportedCase(graph, system, assumptions, pins, tuple(notes), padding)
 
 
 def _flop(kernels: Iterable[Kernel]) -> float:

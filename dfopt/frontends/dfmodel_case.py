@@ -47,10 +47,7 @@ class Override(Part):
     graph: str | None = Field(
         default=None, description="JSON file with kernels and tensors instead of the case's own, beside this document"
     )
-    kernels: Data = Field(
-        default_factory=dict,
-        description="fields of all kernels: one value, or a list with one for each",
-    )
+    kernels: Data = Field(default_factory=dict, description="fields of all kernels: one value, or a list of them")
     assumptions: Data = Field(default_factory=dict, description="fields of the case's assumptions document")
 
     @model_validator(mode="after")
@@ -78,7 +75,6 @@ class ImportedCase:
     a grid of chips. ``overrides`` are the reasons for what was not in the case.
     """
 
-    name: str
     graph: Graph
     system: System
     assumptions: Assumptions
