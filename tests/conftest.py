@@ -6,13 +6,18 @@ that solves MILPs takes a share of it with `share`. The marker ``nightly`` keeps
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
 from pathlib import Path
 
 from hypothesis import HealthCheck, Phase, settings
 
 os.environ.pop("COLUMNS", None)  # test workers get one, and tables would be as narrow as it says
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started with `&` from a script: children would hear no Ctrl-C
+    with contextlib.suppress(ValueError):  # not in the main thread
+        signal.signal(signal.SIGINT, signal.default_int_handler)
 HERE = str(Path(__file__).resolve().parent)
 if HERE not in sys.path:
     sys.path.insert(0, HERE)

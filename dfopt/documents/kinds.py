@@ -47,6 +47,7 @@ def kind_of(data: Dict[str, Any], path: str) -> str:
     DocumentError
         If the key is missing or names no kind of dfopt's.
     """
+    check_not_foreign(data, path)
     known = {document.SCHEMA: kind for kind, document in KINDS.items()}
     found = data.get("schema")
     if isinstance(found, str) and found.rpartition("/")[0] in {schema.rpartition("/")[0] for schema in known}:
@@ -55,3 +56,18 @@ def kind_of(data: Dict[str, Any], path: str) -> str:
     wanted = f"expected one of {', '.join(known)}"
     remedy = did_you_mean(found, list(known)) if isinstance(found, str) else "say what kind of document this is"
     raise DocumentError(path, [Issue("$.schema", f"{message}, {wanted}", remedy)])
+
+
+def check_not_foreign(data: Dict[str, Any], path: str) -> None:
+    """Say in one line what another tool's file is, where it would have a problem for each of its keys.
+
+    Raises
+    ------
+    DocumentError
+        For the ``config.json`` of a Hugging Face model.
+    """
+    if "schema" not in data and {"model_type", "architectures"} & set(data):
+        of = f" of {data['model_type']}" if isinstance(data.get("model_type"), str) else ""
+        message = f"{path}: found a Hugging Face config{of}, which dfopt does not read yet"
+        remedy = "take a graph of `dfopt list graphs`, or write its sizes into a copy of one, such as llama-3.1-8b"
+        raise DocumentError("", [Issue("$", message, remedy)])

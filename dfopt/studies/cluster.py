@@ -53,7 +53,7 @@ class Cluster:
         try:
             import distributed
         except ImportError:
-            raise PlanError('--cluster: needs Dask; pip install "dfopt[cluster]"') from None
+            raise PlanError('--cluster: needs Dask; python -m pip install "dask[distributed]"') from None
         self.address, self.patience = address, patience
         self._dask: Any = distributed
         self._client: Any = None

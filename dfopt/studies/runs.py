@@ -94,7 +94,7 @@ class Runs:
         write_csv(self.frame(), path)
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the frame as Parquet; it needs ``pip install pyarrow``.
+        """Write the frame as Parquet; it needs ``python -m pip install pyarrow``.
 
         Raises
         ------
@@ -141,5 +141,5 @@ def write_parquet(frame: Any, path: str | os.PathLike[str]) -> None:
             frame.to_parquet(part, index=False)
     except ImportError:
         raise PlanError(
-            f"{path}: pandas has no library that writes Parquet; pip install pyarrow, or write CSV"
+            f"{path}: pandas has no library that writes Parquet; python -m pip install pyarrow, or write CSV"
         ) from None

@@ -17,6 +17,7 @@ from pydantic import Field, create_model
 
 from dfopt.documents.base import Document, Part, schema_json
 from dfopt.documents.graph import Graph
+from dfopt.documents.kinds import check_not_foreign
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, shown
@@ -129,6 +130,7 @@ def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
     """
     path = find("graphs", name_or_path)
     data = load_strict(path)
+    check_not_foreign(data, str(path))
     if overrides:
         data = _overridden(data, overrides, str(path))
     return expand(data, path)

@@ -1,7 +1,7 @@
 """Pictures of results and sweeps: each function takes a document and, if you like, the axes to draw on.
 
 ``df.plot.roofline(result)`` and its kin return Matplotlib axes; ``df.plot.save(ax, "fig.svg")`` writes them as SVG,
-PNG or PDF, the same bytes each time. All need ``pip install 'dfopt[plot]'``. Colours are those of Okabe and Ito, and
+PNG or PDF, the same bytes each time. All need Matplotlib (the extra ``plot``). Colours are those of Okabe and Ito, and
 hatches or labels say the same in grey.
 """
 

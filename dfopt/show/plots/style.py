@@ -1,6 +1,6 @@
 """What all pictures share: palette, resources and their looks, axes of one's own or a caller's, free labels.
 
-Matplotlib is optional (``pip install 'dfopt[plot]'``) and imported inside functions only: ``import dfopt`` and the
+Matplotlib is optional (the extra ``plot``) and imported inside functions only: ``import dfopt`` and the
 command line start without it.
 """
 
@@ -89,7 +89,7 @@ def drawn(function: Callable[_P, _T]) -> Callable[_P, _T]:
             import matplotlib as mpl
         except ImportError:
             raise PlanError(
-                f"{function.__name__}: found no matplotlib, which pictures need; pip install 'dfopt[plot]'"
+                f"{function.__name__}: found no matplotlib, which pictures need; python -m pip install matplotlib"
             ) from None
         with mpl.rc_context(cast(Any, _STYLE)):
             made = function(*args, **kwargs)

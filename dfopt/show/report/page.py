@@ -56,7 +56,7 @@ def needs_matplotlib() -> None:
     try:
         import matplotlib as mpl
     except ImportError:
-        raise PlanError("report: found no matplotlib, which figures need; pip install 'dfopt[plot]'") from None
+        raise PlanError("report: found no matplotlib, which figures need; python -m pip install matplotlib") from None
     mpl.use("Agg")
 
 

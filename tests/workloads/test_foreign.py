@@ -1,0 +1,25 @@
+"""Other tools' files are recognised and answered in one line."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+
+from dfopt.errors import DocumentError
+from dfopt.library import load_any
+from dfopt.workloads import load_graph
+
+CONFIG = {"architectures": ["LlamaForCausalLM"], "model_type": "llama", "hidden_size": 4096, "vocab_size": 128256}
+
+
+@pytest.mark.parametrize("load", [load_graph, load_any])
+def test_a_hugging_face_config_is_answered_in_one_line(tmp_path: Path, load: object) -> None:
+    path = tmp_path / "config.json"
+    path.write_text(json.dumps(CONFIG))
+    with pytest.raises(DocumentError) as caught:
+        load(str(path))  # type: ignore[operator]
+    said = str(caught.value)
+    assert "\n" not in said
+    assert "found a Hugging Face config of llama" in said and "`dfopt list graphs`" in said
