@@ -6,7 +6,7 @@ A tensor end outside the stage (another pipeline stage) is the virtual kernel ``
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -17,6 +17,7 @@ from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
 
+CROSSING_TILES = 2.0  # tiles buffered of a tensor on its way to or from DRAM: one moves while the other is worked on
 _LOT = 64  # blocks that are given by their kernels and priced together
 
 
@@ -132,31 +133,15 @@ def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
     # numbered as they come up, so that without shared tensors a group still is its tensor
     _, first, groups = np.unique(sharded.group_t[here], return_index=True, return_inverse=True)
     groups = np.argsort(np.argsort(first))[groups]
-    per_k = {
-        field: getattr(sharded, field)[members]
-        for field in (
-            "forward_k",
-            "compute_k",
-            "stationary_k",
-            "weight_k",
-            "mem_k",
-            "fixed_buffer_k",
-            "net_k",
-            "output_k",
-            "gradient_k",
-            "carried_in_k",
-        )
-    }
-    per_t = {field: getattr(sharded, field)[here] for field in ("b_t", "tile_t", "depth_t", "saved_t")}
+    names = [field.name for field in fields(ShardedGraph)]
+    per_k = {name: getattr(sharded, name)[members] for name in names if name.endswith("_k")}
+    per_t = {name: getattr(sharded, name)[here] for name in names if name.endswith("_t")}
     return replace(
         sharded,
         names=tuple(sharded.names[k] for k in members),
         menus=tuple(sharded.menus[k] for k in members) if sharded.menus else (),
-        src_t=src[here],
-        dst_t=dst[here],
-        group_t=groups.astype(np.int64),
         **per_k,
-        **per_t,
+        **per_t | {"src_t": src[here], "dst_t": dst[here], "group_t": groups.astype(np.int64)},
     )
 
 
@@ -273,40 +258,71 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
         weight-tiled kernel only alone.
     """
     sharded, chip = tables.sharded, tables.chip
-    count = member.sum(axis=1)
-    weight = member.astype(np.float64)
-    padded = np.concatenate([member, np.zeros((len(member), 1), dtype=bool)], axis=1)
-    from_here, to_here = padded[:, sharded.src_t], padded[:, sharded.dst_t]
-    inside = from_here & to_here
-    source_g = padded[:, tables.src_g]
-    if len(tables.src_g) == len(sharded.src_t):  # every tensor is a group of its own, in order
-        stored, read = source_g & ~inside, ~source_g & to_here
-        depth = inside @ (sharded.depth_t * sharded.tile_t)
-    else:
-        by_group = np.argsort(sharded.group_t, kind="stable")
-        first = np.searchsorted(sharded.group_t[by_group], np.arange(len(tables.src_g)))
-        within = inside[:, by_group]
-        stored = source_g & ~np.logical_and.reduceat(within, first, axis=1)
-        read = ~source_g & np.logical_or.reduceat(to_here[:, by_group], first, axis=1)
-        # inside a block a tensor is buffered as deep as its deepest consumer needs
-        deepest = np.maximum.reduceat(within * sharded.depth_t[by_group], first, axis=1)
-        depth = deepest @ tables.tile_g
+    count, weight = member.sum(axis=1), member.astype(np.float64)
+    stored, read, kept = crossings(tables, member)
     moved = (stored | read).astype(float)  # never both
-    traffic, buffers = moved @ tables.bytes_g, depth + 2.0 * (moved @ tables.tile_g)
-    dram = traffic + weight @ tables.mem_k
-    sram = buffers + weight @ tables.sram_k
-    tiled = (weight @ (tables.parts_k > 1)) > 0
-    legal = (sram <= chip.sram * (1 + 1e-9)) & (count <= chip.tiles) & ~(tiled & (count > 1))
-    if not chip.fused:
-        legal &= count <= 1
+    dram = moved @ tables.bytes_g + weight @ tables.mem_k
+    sram = kept + CROSSING_TILES * (moved @ tables.tile_g) + weight @ tables.sram_k
+    legal = keeps_chip(chip, count, weight @ (tables.parts_k > 1), sram)
     if sharded.menus:
-        compute, fits = _cycle_seconds(tables, member)
-        legal &= fits
+        needed = tables.tiles_kl
+        latency, fits = least_latency(tables, lambda level: (member * needed[:, level].T).sum(axis=1), len(member))
+        compute, legal = np.where(count > 0, latency, 0.0), legal & fits
     else:
         compute = weight @ tables.compute_k
     memory, network = dram / chip.dram_bandwidth, weight @ sharded.net_k
     time = combine(Terms3(compute, memory, network), chip)
     return BlockPrices(compute, memory, network, time, dram, sram, legal)
+
+
+def crossings(tables: StageTables, member: Bools) -> tuple[Bools, Bools, Floats]:
+    """What blocks exchange with DRAM, and what they pass on inside.
+
+    Returns
+    -------
+    (stored, read, kept)
+        Fan-out groups that each block stores (made in it, needed elsewhere) and reads (made elsewhere, needed in it),
+        both of shape (blocks, groups), and SRAM bytes of the tensors that its kernels pass on.
+    """
+    sharded = tables.sharded
+    padded = np.concatenate([member, np.zeros((len(member), 1), dtype=bool)], axis=1)
+    from_here, to_here = padded[:, sharded.src_t], padded[:, sharded.dst_t]
+    inside = from_here & to_here
+    source_g = padded[:, tables.src_g]
+    if len(tables.src_g) == len(sharded.src_t):  # every tensor is a group of its own, in order
+        return source_g & ~inside, ~source_g & to_here, inside @ (sharded.depth_t * sharded.tile_t)
+    by_group = np.argsort(sharded.group_t, kind="stable")
+    first = np.searchsorted(sharded.group_t[by_group], np.arange(len(tables.src_g)))
+    within = inside[:, by_group]
+    stored = source_g & ~np.logical_and.reduceat(within, first, axis=1)
+    read = ~source_g & np.logical_or.reduceat(to_here[:, by_group], first, axis=1)
+    # inside a block a tensor is buffered as deep as its deepest consumer needs
+    deepest = np.maximum.reduceat(within * sharded.depth_t[by_group], first, axis=1)
+    return stored, read, deepest @ tables.tile_g
+
+
+def keeps_chip(
+    chip: Chip, count: Ints, tiled: Ints | Floats, sram: Floats, ahead: Ints | Floats | None = None
+) -> Bools:
+    """Whether blocks keep the limits of the chip.
+
+    Parameters
+    ----------
+    chip : Chip
+        Which one.
+    count, tiled : array
+        Kernels of each block, and how many of them have a weight in parts: such a kernel is alone.
+    sram : float array
+        Bytes that it holds.
+    ahead : array, optional
+        Forward kernels of each block, where none may mix the passes.
+    """
+    legal: Bools = (sram <= chip.sram * (1 + 1e-9)) & (count <= chip.tiles) & ((tiled == 0) | (count <= 1))
+    if not chip.fused:
+        legal &= count <= 1
+    if ahead is not None:
+        legal &= (ahead == 0) | (ahead == count)
+    return legal
 
 
 def price_each(tables: StageTables, blocks: Sequence[Ints]) -> BlockPrices:
@@ -339,21 +355,19 @@ def _tiles_table(menus: tuple[tuple[Ints, Floats], ...], tiles: int) -> tuple[Fl
     return latencies, needed
 
 
-def _cycle_seconds(tables: StageTables, member: Bools) -> tuple[Floats, Bools]:
-    """Min-max allocation of compute tiles: the least latency that the block's kernels can all reach."""
-    latencies, needed = tables.latency_l, tables.tiles_kl
-    low, high = (
-        np.zeros(len(member), dtype=np.int64),
-        np.full(len(member), len(latencies) - 1, dtype=np.int64),
-    )
-    fits = (member * needed[:, -1]).sum(axis=1) <= tables.chip.tiles
+def least_latency(tables: StageTables, used: Callable[[Ints], Ints], blocks: int) -> tuple[Floats, Bools]:
+    """Min-max allocation of compute tiles: the least latency that a block's kernels can all reach, if there is one.
+
+    ``used``: compute tiles that each block needs to reach a latency of ``latency_l``, given its number for each block.
+    """
+    low, high = np.zeros(blocks, dtype=np.int64), np.full(blocks, len(tables.latency_l) - 1)
+    fits = used(high) <= tables.chip.tiles
     while np.any(low < high):
         middle = (low + high) // 2
-        used = (member * needed[:, middle].T).sum(axis=1)
-        enough = used <= tables.chip.tiles
+        enough = used(middle) <= tables.chip.tiles
         high = np.where(enough, middle, high)
         low = np.where(enough, low, np.minimum(middle + 1, high))
-    return np.where(member.any(axis=1), latencies[low], 0.0), fits
+    return tables.latency_l[low], fits
 
 
 def tiles_of(tables: StageTables, block: Ints) -> Ints:
@@ -364,10 +378,9 @@ def tiles_of(tables: StageTables, block: Ints) -> Ints:
     """
     chip = tables.chip
     if tables.sharded.menus:
-        member = np.zeros((1, tables.kernels), dtype=bool)
-        member[0, block] = True
-        latency = _cycle_seconds(tables, member)[0][0]
-        column: Ints = tables.tiles_kl[block, int(np.searchsorted(tables.latency_l, latency))]
+        needed = tables.tiles_kl[block]
+        latency, _ = least_latency(tables, lambda level: needed[:, level].sum(axis=0), 1)
+        column: Ints = needed[:, int(np.searchsorted(tables.latency_l, latency[0]))]
         return column
     work = tables.compute_k[block]
     spare = chip.tiles - len(block)

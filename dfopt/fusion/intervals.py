@@ -12,7 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, Terms3, combine
+from dfopt.fusion.blocks import CROSSING_TILES, StageTables, Terms3, combine, keeps_chip, least_latency
 from dfopt.fusion.clock import look
 from dfopt.setting.tables import Bools, Floats, Ints
 
@@ -67,7 +67,7 @@ class Rectangles:
         window = (first, rows, columns)
         traffic = _filled(self._moved, self._bytes, *window)
         tiles = _filled(self._moved, self._tile, *window)
-        return traffic, 2.0 * tiles + _filled(self._kept, self._depth, *window)
+        return traffic, CROSSING_TILES * tiles + _filled(self._kept, self._depth, *window)
 
 
 def _running_max(values: Floats, fresh: Bools) -> Floats:
@@ -118,17 +118,14 @@ def price_intervals(
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
     longest = min(longest, n, chip.tiles if chip.fused else 1)
-    rectangles = Rectangles(tables, order)
+    rectangles, separate = Rectangles(tables, order), forward_backward == "separate"
 
     def prefix(per_k: Floats | Ints | Bools) -> Floats:
         return np.concatenate([[0.0], np.cumsum(per_k[order].astype(np.float64))])
 
     compute, memory, network = prefix(tables.compute_k), prefix(tables.mem_k), prefix(sharded.net_k)
     sram, tiled, ahead = prefix(tables.sram_k), prefix(tables.parts_k > 1), prefix(sharded.forward_k)
-    needed = None
-    if sharded.menus:
-        zero = np.zeros((1, tables.tiles_kl.shape[1]), dtype=np.int64)
-        needed = np.concatenate([zero, np.cumsum(tables.tiles_kl[order], axis=0)])
+    needed = np.cumsum(np.pad(tables.tiles_kl[order] if sharded.menus else tables.tiles_kl, ((1, 0), (0, 0))), axis=0)
     for first in range(0, n, _ROWS):
         look(deadline)
         rows = min(_ROWS, n - first)
@@ -138,13 +135,10 @@ def price_intervals(
         length = j - i
         traffic, buffers = rectangles.traffic_and_buffers(first, rows, columns)
         held = buffers + sram[j] - sram[i]
-        legal = (length >= 1) & (length <= longest) & (held <= chip.sram * (1 + 1e-9))
-        legal &= (length == 1) | (tiled[j] == tiled[i])
-        if forward_backward == "separate":
-            forward = ahead[j] - ahead[i]
-            legal &= (forward == 0) | (forward == length)
+        legal = (length >= 1) & (length <= longest)
+        legal &= keeps_chip(chip, length, tiled[j] - tiled[i], held, ahead[j] - ahead[i] if separate else None)
         work = compute[j] - compute[i]
-        if needed is not None:
+        if sharded.menus:
             work = np.full(length.shape, np.inf)
             row, column = np.nonzero(legal)
             work[row, column] = _paces(tables, needed, row + first, column + first + 1)
@@ -155,14 +149,5 @@ def price_intervals(
 
 def _paces(tables: StageTables, needed: Ints, i: Ints, j: Ints) -> Floats:
     """Least latency that the kernels of each interval can all reach with the tiles there are; inf if none."""
-    latencies, tiles = tables.latency_l, tables.chip.tiles
-    top = len(latencies) - 1
-    low, high = np.zeros(len(i), dtype=np.int64), np.full(len(i), top, dtype=np.int64)
-    fits = needed[j, top] - needed[i, top] <= tiles
-    while np.any(low < high):
-        middle = (low + high) // 2
-        enough = needed[j, middle] - needed[i, middle] <= tiles
-        high = np.where(enough, middle, high)
-        low = np.where(enough, low, np.minimum(middle + 1, high))
-    found: Floats = np.where(fits, latencies[low], np.inf)
-    return found
+    latency, fits = least_latency(tables, lambda level: needed[j, level] - needed[i, level], len(i))
+    return np.where(fits, latency, np.inf)

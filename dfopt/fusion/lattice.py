@@ -17,7 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, Terms3, combine, part_of, price_blocks
+from dfopt.fusion.blocks import StageTables, Terms3, combine, keeps_chip, part_of, price_blocks
 from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, least_terms, unsaved
@@ -136,12 +136,9 @@ class ShortestPath:
         nearest = self.dist[:, i].min(axis=0)
         block = self._least(i, j)
         count = lattice.size[j] - lattice.size[i]
-        keep = nearest + block + self.rest[j] <= self.upper
-        keep &= self.stationary[j] - self.stationary[i] <= chip.sram * (1 + 1e-9)
-        keep &= (count <= chip.tiles) & ((self.tiled[j] == self.tiled[i]) | (count == 1))
-        if limits.forward_backward == "separate":
-            ahead = self.ahead[j] - self.ahead[i]
-            keep &= (ahead == 0) | (ahead == count)
+        ahead = self.ahead[j] - self.ahead[i] if limits.forward_backward == "separate" else None
+        keep = keeps_chip(chip, count, self.tiled[j] - self.tiled[i], self.stationary[j] - self.stationary[i], ahead)
+        keep &= nearest + block + self.rest[j] <= self.upper
         i, j, nearest = i[keep], j[keep], nearest[keep]
         for start in range(0, len(i), self.lot):
             look(self.deadline)

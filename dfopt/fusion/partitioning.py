@@ -53,12 +53,12 @@ def lifetimes(tables: StageTables, partition_k: Ints, partitions: int) -> Floats
     return alive
 
 
-def always_cut(tables: StageTables, limits: IntraChipLimits) -> NDArray[np.bool_]:
+def always_cut(tables: StageTables, forward_backward: str) -> NDArray[np.bool_]:
     """Tensors whose two kernels never share a partition: another stage, another pass, a weight in parts."""
     sharded, n = tables.sharded, tables.kernels
     tiled = np.concatenate([tables.parts_k > 1, [True]])
     cut = tiled[sharded.src_t] | tiled[sharded.dst_t]
-    if limits.forward_backward == "separate":
+    if forward_backward == "separate":
         forward = np.concatenate([sharded.forward_k, [False]])
         cut |= forward[sharded.src_t] & ~forward[sharded.dst_t] & (sharded.dst_t < n)
     found: NDArray[np.bool_] = cut
@@ -77,7 +77,7 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> Terms3:
     else:
         work = tables.compute_k
     memory = np.concatenate([tables.mem_k, [0.0]])
-    cut = np.flatnonzero(always_cut(tables, limits))
+    cut = np.flatnonzero(always_cut(tables, limits.forward_backward))
     stored: set[int] = set()
     read: set[tuple[int, int]] = set()
     for t in cut.tolist():

@@ -51,18 +51,17 @@ def no_partitioning(solution: Solution, assignment: Assignment, time_limit: floa
     """
     limits, unit = assignment.limits, assignment.unit_b
     if solution.termination == Termination.INFEASIBLE:
-        blocks = [f"sram_{p}" for p in range(limits.p_max)]
         try:
-            slack = explain_infeasible(assignment.model, blocks, min(time_limit, 5.0))
+            slack = explain_infeasible(assignment.model, ["sram"], min(time_limit, 5.0)).get("sram", np.zeros(0))
         except TimeoutError:
             raise Infeasible(
                 f"no partitioning into at most {limits.p_max} partitions keeps all limits; there was no time left to"
                 " find out which of them is short; levers: more time, and those of SRAM: more partitions (p_max),"
                 " a larger tensor-parallel degree, a smaller microbatch"
             ) from None
-        short = {p: float(slack[b].max()) * unit for p, b in enumerate(blocks) if b in slack and slack[b].max() > 1e-9}
+        short = np.flatnonzero(slack > 1e-9).tolist()
         if short:
-            where = ", ".join(f"{value / 1e6:.4g} MB in partition {p}" for p, value in sorted(short.items()))
+            where = ", ".join(f"{slack[p] * unit / 1e6:.4g} MB in partition {p}" for p in short)
             levers = "more partitions (p_max), a larger tensor-parallel degree, a smaller microbatch"
             raise Infeasible(f"with at most {limits.p_max} partitions SRAM is short by {where}; levers: {levers}")
         raise Infeasible(_no_order(assignment.tables, limits))

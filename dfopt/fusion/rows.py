@@ -1,0 +1,225 @@
+"""What blocks cost as rows of a MILP: the rule of :mod:`dfopt.fusion.blocks` over columns instead of memberships.
+
+Suffixes: c class of interchangeable kernels, g class of fan-out groups, p block, m menu option.
+``A_cp`` kernels of class c are in block p. For every kind of tensor a column counts those with both ends in the
+block; fan-out groups that are stored once have a store, a read and a buffer column. Under the cycle model a kernel's
+tiles are a menu (DFModel, section V, equations 1-4; formulation note, section 2a).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.fusion.blocks import CROSSING_TILES, StageTables
+from dfopt.fusion.classes import Classes
+from dfopt.fusion.clock import look
+from dfopt.milp import Model
+from dfopt.setting.tables import Bools, Floats, Ints
+
+Terms = list[tuple[Ints, Floats | float]]
+
+
+@dataclass(frozen=True)
+class TensorKind:
+    """Tensors that are alike: class of their group, classes of their ends, and which of them are inside each block.
+
+    An end outside the stage is -1; then there is no column ``inside``.
+    """
+
+    group: int
+    src: int
+    dst: int
+    depth: float
+    count: float
+    inside: Ints | None
+
+
+class BlockRows:
+    """Traffic, buffers and seconds of blocks over the columns of their kernels.
+
+    Parameters
+    ----------
+    model : Model
+        Gets the columns and rows.
+    tables : StageTables
+        The stage.
+    classes : Classes
+        Of its kernels.
+    A : int array, shape (classes, blocks)
+        Columns: kernels of each class in each block.
+    cut_t : bool array
+        Tensors whose ends never share a block.
+    unit_s, unit_b : float
+        Seconds and bytes of SRAM in units of the model.
+    whole : bool
+        Whether stores and reads are integers by themselves.
+    deadline : float
+        Of ``time.perf_counter``; past it building is given up (:class:`OutOfTime`).
+    precede : callable, optional
+        Called with (source class, destination class, tensors per kernel of each) for every pair that a tensor joins.
+    """
+
+    def __init__(
+        self,
+        model: Model,
+        tables: StageTables,
+        classes: Classes,
+        A: Ints,
+        cut_t: Bools,
+        *,
+        unit_s: float,
+        unit_b: float,
+        whole: bool = False,
+        deadline: float = np.inf,
+        precede: Callable[[int, int, float, float], None] | None = None,
+    ) -> None:
+        self.model, self.tables, self.classes, self.A, self.whole = model, tables, classes, A, whole
+        self.unit_s, self.rate, self.unit_b, self.deadline = (
+            unit_s,
+            tables.chip.dram_bandwidth * unit_s,
+            unit_b,
+            deadline,
+        )
+        self.blocks: int = A.shape[1]
+        first = classes.first_c
+        self.memory: Terms = [(A.T, (tables.mem_k[first] / self.rate)[None, :])]
+        self.sram: Terms = [(A.T, (tables.sram_k[first] / unit_b)[None, :])]
+        self.kinds = self._tensors(cut_t, precede)
+        self._groups()
+        model.rows("sram", self.sram, upper=1.0 + 1e-9)  # the tolerance of price_blocks
+
+    def _tensors(self, cut_t: Bools, precede: Callable[[int, int, float, float], None] | None) -> list[TensorKind]:
+        """One kind of tensor after another: how many have both ends inside."""
+        sharded, classes, model, A = self.tables.sharded, self.classes, self.model, self.A
+        outside = np.append(classes.class_k, -1)
+        depth_t = sharded.depth_t.astype(np.int64)
+        keys = np.stack([classes.group_g[sharded.group_t], outside[sharded.src_t], outside[sharded.dst_t], depth_t])
+        if not keys.size:
+            return []
+        kinds, example, count = np.unique(keys, axis=1, return_index=True, return_counts=True)
+        width_g = np.zeros(int(classes.group_g.max()) + 1, dtype=np.int64)
+        width_g[classes.group_g] = self.tables.width_g
+        joined: set[tuple[int, int]] = set()
+        found = []
+        for (g, a, b, depth), one, tensors in zip(kinds.T.tolist(), example.tolist(), count.tolist(), strict=True):
+            look(self.deadline)
+            inside = None
+            if a >= 0 and b >= 0:
+                # per kernel of the class: how many such tensors it has
+                per_a, per_b = tensors / classes.size_c[a], tensors / classes.size_c[b]
+                if precede is not None and (a, b) not in joined:
+                    joined.add((a, b))
+                    precede(a, b, per_a, per_b)
+                name = f"{g}_{a}_{b}_{depth}"
+                inside = model.continuous(f"B_{name}", (self.blocks,), 0.0, float(tensors))
+                if cut_t[one]:
+                    model.bound(inside, upper=0.0)
+                for which, end, per in (("src", a, per_a), ("dst", b, per_b)):
+                    model.rows(f"B_{which}_{name}", [(inside, 1.0), (A[end], -per)], upper=0)
+                if classes.size_c[a] == classes.size_c[b] == 1 and depth > CROSSING_TILES * (1 + (width_g[g] == 1)):
+                    # else a deep buffer could be passed off as a cut, which takes less SRAM
+                    both = [(A[end], -float(tensors)) for end in (a, b)]
+                    model.rows(f"B_both_{name}", [(inside, 1.0), *both], lower=-float(tensors))
+            found.append(TensorKind(g, a, b, float(depth), float(tensors), inside))
+        return found
+
+    def _groups(self) -> None:
+        """What every class of fan-out groups adds to DRAM traffic and SRAM."""
+        members: dict[int, list[TensorKind]] = {}
+        for kind in self.kinds:
+            members.setdefault(kind.group, []).append(kind)
+        _, first_g, many = np.unique(self.classes.group_g, return_index=True, return_counts=True)
+        for g, kinds in members.items():
+            look(self.deadline)
+            one = int(first_g[g])
+            seconds, tile = float(self.tables.bytes_g[one]) / self.rate, float(self.tables.tile_g[one]) / self.unit_b
+            if self.tables.width_g[one] == 1:
+                self._single(kinds[0], seconds, tile)
+            else:
+                self._shared(kinds, float(many[g]), seconds, tile)
+
+    def _single(self, kind: TensorKind, seconds: float, tile: float) -> None:
+        """A tensor with one consumer: stored or read when one end is in the block, buffered when both are."""
+        for end in (kind.src, kind.dst):
+            if end >= 0:
+                per = kind.count / self.classes.size_c[end]
+                self.memory.append((self.A[end], per * seconds))
+                self.sram.append((self.A[end], per * CROSSING_TILES * tile))
+        if kind.inside is not None:
+            self.memory.append((kind.inside, -2.0 * seconds))
+            self.sram.append((kind.inside, (kind.depth - 2 * CROSSING_TILES) * tile))
+
+    def _shared(self, kinds: list[TensorKind], groups: float, seconds: float, tile: float) -> None:
+        """Tensors that are stored once for several consumers: stored if one is outside, read if one is inside."""
+        model, g, shape = self.model, kinds[0].group, (self.blocks,)
+        count = model.integer if self.whole else model.continuous
+        store, read = count(f"store_{g}", shape, 0.0, groups), count(f"read_{g}", shape, 0.0, groups)
+        deep = model.continuous(f"deep_{g}", shape, 0.0)
+        for number, kind in enumerate(kinds):
+            # summed over the tensors of this kind; every group has as many of them
+            per_group = kind.count / groups
+            within: Terms = [] if kind.inside is None else [(kind.inside, 1.0)]
+            for end, column, what in ((kind.src, store, "store"), (kind.dst, read, "read")):
+                if end >= 0:
+                    per = kind.count / self.classes.size_c[end]
+                    terms: Terms = [(column, per_group), (self.A[end], -per), *within]
+                    model.rows(f"{what}_{g}_{number}", terms, lower=0)
+            if kind.inside is not None:
+                model.rows(f"deep_{g}_{number}", [(deep, per_group), (kind.inside, -kind.depth)], lower=0)
+        for column in (store, read):
+            self.memory.append((column, seconds))
+            self.sram.append((column, CROSSING_TILES * tile))
+        self.sram.append((deep, tile))
+
+    def times(self) -> Ints:
+        """Columns of the blocks' seconds, with the rows that hold them up; shape (blocks,)."""
+        model, tables, first, shape = self.model, self.tables, self.classes.first_c, (self.blocks,)
+        compute, memory, network = (model.continuous(name, shape, 0.0) for name in ("compute", "memory", "network"))
+
+        def sums(name: str, column: Ints, per_k: Floats) -> None:
+            terms: Terms = [(column, 1.0), (self.A.T, -(per_k[first] / self.unit_s)[None, :])]
+            model.rows(f"{name}_time", terms, lower=0)
+
+        if tables.sharded.menus:
+            self._menus(compute)
+        else:
+            sums("compute", compute, tables.compute_k)
+        model.rows("memory_time", [(memory, 1.0), *((c, -np.asarray(v)) for c, v in self.memory)], lower=0)
+        sums("network", network, tables.sharded.net_k)
+        time = model.continuous("time", shape, 0.0)
+        overlap = tables.chip.overlap
+        if overlap == "none":
+            model.rows("sum", [(time, 1.0), (compute, -1.0), (memory, -1.0), (network, -1.0)], lower=0)
+            return time
+        for name, column in (("compute", compute), ("memory", memory)):
+            beside: Terms = [] if overlap == "perfect" else [(network, -1.0)]
+            model.rows(f"time_{name}", [(time, 1.0), (column, -1.0), *beside], lower=0)
+        if overlap == "perfect":
+            model.rows("time_network", [(time, 1.0), (network, -1.0)], lower=0)
+        return time
+
+    def _menus(self, compute: Ints) -> None:
+        """Compute tiles: kernels of a class take the same option, the slowest class sets the pace."""
+        model, tables, classes, unit = self.model, self.tables, self.classes, self.unit_s
+        used: Terms = []
+        work: Terms = [(compute, 1.0)]
+        chip = float(tables.chip.tiles)
+        for c, k in enumerate(classes.first_c.tolist()):
+            look(self.deadline)
+            tiles, seconds = tables.sharded.menus[k]
+            size, shape = float(classes.size_c[c]), (self.blocks, len(tiles))
+            chosen = model.binary(f"option_{c}", shape)
+            count = chosen if size == 1 else model.integer(f"count_{c}", shape, 0.0, size)
+            model.rows(f"menu_{c}", [(count, 1.0), (self.A[c], -1.0)], 0, 0)
+            model.rows(f"pace_{c}", [(compute, 1.0), (chosen, -(seconds / unit)[None, :])], lower=0)
+            if size > 1:
+                model.rows(f"one_option_{c}", [(chosen, 1.0)], upper=1)
+                model.rows(f"counted_{c}", [(count.ravel(), 1.0), (chosen.ravel(), -size)], upper=0)
+            used.append((count, (tiles / chip)[None, :]))
+            work.append((count, -(tiles * seconds / (chip * unit))[None, :]))
+        model.rows("tiles", used, upper=1.0)
+        # over the whole chip: a bound on the pace that tightens the relaxation
+        model.rows("work", work, lower=0)
