@@ -102,9 +102,10 @@ def test_dumped_models_have_the_optimum_of_the_result(tmp_path, formulation: str
 
 def _stage(result):
     from dfopt.fusion.blocks import chip_of, stage_tables
+    from dfopt.setting.instance import Setting
     from dfopt.setting.tables import shard
 
     sharding = {k.name: k.sharding for k in result.mapping.kernels}
-    sharded = shard(result.graph, result.system, result.plan, result.assumptions, sharding)
+    sharded = shard(Setting(result.graph, result.system, result.assumptions).under(result.plan), sharding)
     tables = stage_tables(sharded, chip_of(result.system, result.assumptions))
     return tables, intrachip.IntraChipLimits(p_max=4, forward_backward="shared")
