@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -11,7 +12,7 @@ from dfopt.show.grid import Grid, Kind
 from dfopt.show.tables import percent, seconds
 from dfopt.units import format as show_unit
 
-__all__ = ["TITLES", "gain_of", "heat_report"]
+__all__ = ["TITLES", "answer_rows", "gain_of", "heat_report", "proof_facts"]
 
 TITLES: Final = {"ignore": "ignore heat", "throttle": "throttle", "aware": "heat-aware"}
 
@@ -24,44 +25,50 @@ def gain_of(report: HeatReport) -> str:
     return f"heat-aware is {gain:.3g} % faster than throttled" if gain >= 1e-3 else "heat-aware is as fast as throttled"
 
 
+def answer_rows(report: HeatReport) -> list[tuple[str, ...]]:
+    """Names of figures, each with the figure of every answer."""
+    first, answers = report.answers[0], report.answers
+    figures: dict[str, Callable[[HeatAnswer], str]] = {
+        "step time": lambda one: seconds(one.step_time_s),
+        "against heat ignored": lambda one: f"{one.step_time_s / first.step_time_s:.4f} x",
+        "lowest frequency": lambda one: percent(one.lowest_frequency),
+        "pause per interval": lambda one: seconds(one.pause_s) if one.pause_s else "none",
+        "partitions": lambda one: str(one.partitions),
+        f"logic{_limit(report.limit_logic_c)}": lambda one: f"{one.logic_max_c:.2f} degC",
+        f"DRAM{_limit(report.limit_dram_c)}": _dram,
+        "refresh": lambda one: f"{one.refresh_rate:.4g} x",
+        "power of a stack": lambda one: f"{one.power_w:.4g} W",
+        "energy per step": lambda one: show_unit(one.energy_per_step_j, "energy"),
+        "keeps its limits": lambda one: "yes" if one.keeps_limits else "no",
+    }
+    return [(name, *map(write, answers)) for name, write in figures.items()]
+
+
+def proof_facts(report: HeatReport) -> list[tuple[str, str]]:
+    """The proof, what a kelvin is worth, and what binds."""
+    found = []
+    if report.proof is not None:
+        proof = report.proof
+        said = f"{proof.status}, gap {percent(proof.gap)}, {proof.blocks} blocks x {proof.levels} levels,"
+        found.append(("proof", f"{said} {proof.rounds} rounds of temperature, {seconds(proof.seconds)}"))
+    if report.price is not None:
+        price = report.price
+        said = f"logic {seconds(price.lp_logic_s_per_k)}, DRAM {seconds(price.lp_dram_s_per_k)} per step (LP)"
+        if price.one_kelvin_more_s is not None:
+            said += f"; both limits 1 K higher, solved anew: {seconds(price.one_kelvin_more_s)} less"
+        found += [("one kelvin", said), ("binding", "; ".join(price.binding) or "nothing")]
+    return found
+
+
 def heat_report(report: HeatReport) -> RenderableType:
     """Step time, frequency, temperatures and energy of every answer; then the proof and what a kelvin is worth."""
-    first = report.answers[0]
-    rows = {
-        "step time": [seconds(one.step_time_s) for one in report.answers],
-        "against heat ignored": [f"{one.step_time_s / first.step_time_s:.4f} x" for one in report.answers],
-        "lowest frequency": [percent(one.lowest_frequency) for one in report.answers],
-        "pause per interval": [seconds(one.pause_s) if one.pause_s else "none" for one in report.answers],
-        "partitions": [str(one.partitions) for one in report.answers],
-        f"logic{_limit(report.limit_logic_c)}": [f"{one.logic_max_c:.2f} degC" for one in report.answers],
-        f"DRAM{_limit(report.limit_dram_c)}": [_dram(one) for one in report.answers],
-        "refresh": [f"{one.refresh_rate:.4g} x" for one in report.answers],
-        "power of a stack": [f"{one.power_w:.4g} W" for one in report.answers],
-        "energy per step": [show_unit(one.energy_per_step_j, "energy") for one in report.answers],
-        "keeps its limits": ["yes" if one.keeps_limits else "no" for one in report.answers],
-    }
     columns: dict[str, Kind] = {"figure": "word", **{TITLES[one.name]: "figure" for one in report.answers}}
-    table = Grid("", columns, [(name, *cells) for name, cells in rows.items()])
     lines = [f"{report.graph} on {report.system}, stack {report.stack}, {report.plan}", ""]
     after = [""]
     gain = gain_of(report)
     if gain:
         after.append(gain)
-    if report.proof is not None:
-        proof = report.proof
-        after.append(
-            f"proof: {proof.status}, gap {percent(proof.gap)}, {proof.blocks} blocks x {proof.levels} levels,"
-            f" {proof.rounds} rounds of temperature, {seconds(proof.seconds)}"
-        )
-    if report.price is not None:
-        price = report.price
-        text = (
-            f"one kelvin: logic {seconds(price.lp_logic_s_per_k)}, DRAM {seconds(price.lp_dram_s_per_k)} per step (LP)"
-        )
-        if price.one_kelvin_more_s is not None:
-            text += f"; both limits 1 K higher, solved anew: {seconds(price.one_kelvin_more_s)} less"
-        after.append(text)
-        after.append(f"binding: {'; '.join(price.binding) or 'nothing'}")
+    after += [f"{name}: {said}" for name, said in proof_facts(report)]
     for part in report.slowed:
         names = ", ".join(part.kernels[:4]) + (f" and {len(part.kernels) - 4} more" if len(part.kernels) > 4 else "")
         after.append(f"partition {part.partition} of stage {part.stage} at {percent(part.frequency)}: {names}")
@@ -69,7 +76,7 @@ def heat_report(report: HeatReport) -> RenderableType:
         after.append(f"note: {report.note}")
     for one in report.answers:
         after += [f"{TITLES[one.name]}: {sentence}" for sentence in one.violations]
-    return Group(*lines, table, *after)
+    return Group(*lines, Grid("", columns, answer_rows(report)), *after)
 
 
 def _limit(celsius: float | None) -> str:

@@ -11,25 +11,30 @@ from rich.console import Group, RenderableType
 from dfopt.documents.physical import PhysicalScore
 from dfopt.documents.score import Score
 from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.html import Cell
 from dfopt.show.tables import counted, percent, seconds
 from dfopt.units import format as show_unit
 
-__all__ = ["Ranked", "physical_report", "ranking_report", "with_physics"]
+__all__ = ["Ranked", "Sheet", "physical_facts", "physical_report", "physical_sheets", "ranking_report", "with_physics"]
 
 
-def physical_report(physical: PhysicalScore, top: int = 5, per: str = "token") -> RenderableType:
-    """A mapping on a stack: step time, memory of each partition, energy by component, temperatures, broken limits.
+@dataclass(frozen=True)
+class Sheet:
+    """A table for the terminal and for a page: a cell is its text, or its text and the number that it sorts by."""
 
-    Parameters
-    ----------
-    physical
-        What the judge found.
-    top
-        How many of the hottest tiles to list.
-    per
-        What energies are told for beside a step: see `dfopt.show.tables.counted`.
-    """
-    facts = [
+    title: str
+    columns: dict[str, Kind]
+    rows: list[list[str | Cell]]
+
+    def grid(self) -> Grid:
+        """For the terminal."""
+        words = [[str(one.shown) if isinstance(one, Cell) else one for one in row] for row in self.rows]
+        return Grid(self.title, self.columns, words)
+
+
+def physical_facts(physical: PhysicalScore, per: str) -> list[tuple[str, str]]:
+    """Step time, memory, energy and heat of a mapping on a stack; energies ``per`` token or sample."""
+    return [
         ("on stack", physical.stack),
         (
             "step time",
@@ -45,12 +50,29 @@ def physical_report(physical: PhysicalScore, top: int = 5, per: str = "token") -
         ),
         ("heat", f"{physical.power_w:.4g} W in the hottest stack, loop gain of leakage {physical.loop_gain:.3g}"),
     ]
-    facts += [("limit broken", sentence) for sentence in physical.violations]
-    tables = (_partitions(physical), _energy(physical, per), _dies(physical))
-    parts: list[RenderableType] = [Facts(facts), *(part for one in tables for part in ("", one))]
-    if top > 0:
-        parts += ["", _tiles(physical, top)]
-    return Group(*parts)
+
+
+def physical_sheets(physical: PhysicalScore, top: int, per: str) -> list[Sheet]:
+    """Partitions, energy by component, dies and the ``top`` hottest tiles."""
+    sheets = [_partitions(physical), _energy(physical, per), _dies(physical)]
+    return [*sheets, _tiles(physical, top)] if top > 0 else sheets
+
+
+def physical_report(physical: PhysicalScore, top: int = 5, per: str = "token") -> RenderableType:
+    """A mapping on a stack: step time, memory of each partition, energy by component, temperatures, broken limits.
+
+    Parameters
+    ----------
+    physical
+        What the judge found.
+    top
+        How many of the hottest tiles to list.
+    per
+        What energies are told for beside a step: see `dfopt.show.tables.counted`.
+    """
+    facts = physical_facts(physical, per) + [("limit broken", sentence) for sentence in physical.violations]
+    sheets = physical_sheets(physical, top, per)
+    return Group(Facts(facts), *(part for sheet in sheets for part in ("", sheet.grid())))
 
 
 def _frequency(physical: PhysicalScore) -> str:
@@ -66,52 +88,65 @@ def _memory(physical: PhysicalScore) -> str:
     return f"{show_unit(physical.dram_bandwidth_b_per_s, 'bandwidth')} effective, {rate}"
 
 
-def _partitions(physical: PhysicalScore) -> Grid:
+def _partitions(physical: PhysicalScore) -> Sheet:
     several = len({part.stage for part in physical.partitions}) > 1
     columns: dict[str, Kind] = {"stage": "figure"} if several else {}
     columns |= {name: "figure" for name in ("#", "clock", "compute", "memory", "network", "time")}
     columns |= {"bound by": "word", "DRAM": "figure", "limited by": "word", "bursts/act": "figure", "energy": "figure"}
-    rows = []
+    rows: list[list[str | Cell]] = []
     for part in physical.partitions:
-        times = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
-        row = [str(part.stage)] if several else []
-        row += [str(part.partition), percent(part.frequency), *times, part.bound_by]
+        times = (part.compute_s, part.memory_s, part.network_s, part.time_s)
+        row: list[str | Cell] = [Cell(str(part.stage), part.stage)] if several else []
+        row += [Cell(str(part.partition), part.partition), Cell(percent(part.frequency), part.frequency)]
+        row += [*(Cell(f"{1e3 * t:.3f}", t) for t in times), part.bound_by]
+        rate, bursts = part.dram_bandwidth_b_per_s, part.bursts_per_activate
         moved = part.dram_binding != "none"
-        row += [show_unit(part.dram_bandwidth_b_per_s, "bandwidth") if moved else "-"]
-        row += [part.dram_binding.replace("_", " "), f"{part.bursts_per_activate:.3g}" if moved else "-"]
-        rows.append([*row, show_unit(part.energy_j, "energy")])
-    return Grid("Partitions on the stack (times in ms)", columns, rows)
+        row += [Cell(show_unit(rate, "bandwidth"), rate) if moved else "-", part.dram_binding.replace("_", " ")]
+        row += [
+            Cell(f"{bursts:.3g}", bursts) if moved else "-",
+            Cell(show_unit(part.energy_j, "energy"), part.energy_j),
+        ]
+        rows.append(row)
+    return Sheet("Partitions on the stack (times in ms)", columns, rows)
 
 
-def _energy(physical: PhysicalScore, per: str) -> Grid:
-    rows = []
+def _energy(physical: PhysicalScore, per: str) -> Sheet:
+    rows: list[list[str | Cell]] = []
     whole = physical.energy_per_step_j
     for name, joules in sorted(physical.energy_j.items(), key=lambda item: -item[1]):
         if joules > 0:
-            share = joules / whole
-            cells = (show_unit(joules, "energy"), show_unit(share * physical.energy_per_token_j, "energy"))
-            rows.append((name.replace("dram_", "DRAM ").replace("_", " "), *cells, percent(share)))
+            share, of_one = joules / whole, joules / whole * physical.energy_per_token_j
+            words = name.replace("dram_", "DRAM ").replace("_", " ")
+            energies = (Cell(show_unit(value, "energy"), value) for value in (joules, of_one))
+            rows.append([words, *energies, Cell(percent(share), share)])
     columns: dict[str, Kind] = {"component": "word", "per step": "figure", f"per {per}": "figure", "share": "figure"}
-    return Grid("Energy", columns, rows)
+    return Sheet("Energy", columns, rows)
 
 
-def _dies(physical: PhysicalScore) -> Grid:
+def _dies(physical: PhysicalScore) -> Sheet:
     several = len(physical.chips) > 1
     columns: dict[str, Kind] = {"stage": "figure"} if several else {}
     columns |= {"die": "word", "power W": "figure", "hottest degC": "figure", "mean degC": "figure"}
-    rows = [
-        [*([str(chip.stage)] if several else []), die.die, *(f"{x:.2f}" for x in (die.power_w, die.max_c, die.mean_c))]
+    rows: list[list[str | Cell]] = [
+        [
+            *([Cell(str(chip.stage), chip.stage)] if several else []),
+            die.die,
+            *(Cell(f"{x:.2f}", x) for x in (die.power_w, die.max_c, die.mean_c)),
+        ]
         for chip in physical.chips
         for die in chip.dies
     ]
-    return Grid("Dies, from the far face to the heat sink", columns, rows)
+    return Sheet("Dies, from the far face to the heat sink", columns, rows)
 
 
-def _tiles(physical: PhysicalScore, top: int) -> Grid:
+def _tiles(physical: PhysicalScore, top: int) -> Sheet:
     hottest = physical.hottest_tiles(top)
     title = f"Hottest {len(hottest)} tiles" + (f" of stage {physical.hottest_chip.stage}" * (len(physical.chips) > 1))
-    rows = [(tile.die, tile.tile, f"{tile.power_w:.3f}", f"{tile.mean_c:.2f}") for tile in hottest]
-    return Grid(title, {"die": "word", "tile": "word", "power W": "figure", "mean degC": "figure"}, rows)
+    rows: list[list[str | Cell]] = [
+        [one.die, one.tile, Cell(f"{one.power_w:.3f}", one.power_w), Cell(f"{one.mean_c:.2f}", one.mean_c)]
+        for one in hottest
+    ]
+    return Sheet(title, {"die": "word", "tile": "word", "power W": "figure", "mean degC": "figure"}, rows)
 
 
 def with_physics(report: RenderableType, score: Score, top: int = 5) -> RenderableType:

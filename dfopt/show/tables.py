@@ -175,7 +175,8 @@ def _sensitivity(result: Result) -> Grid:
     rows = []
     for row in result.sensitivity:
         gain = f"{row.speedup:.4f}x" if row.proven else f">= {row.speedup:.4f}x"
-        rows.append((_RESOURCE[row.resource], seconds(row.step_time_s), gain))
+        time = seconds(row.step_time_s) if row.proven else f"<= {seconds(row.step_time_s)}"
+        rows.append((_RESOURCE[row.resource], time, gain))
     return Grid("With 10 % more of", {"resource": "word", "step time": "figure", "speedup": "figure"}, rows)
 
 

@@ -36,7 +36,7 @@ def report(aware: float) -> HeatReport:
 def test_a_page_has_every_answer_limit_and_price() -> None:
     page = heat_page(report(1.6))
     for words in ("ignore heat", "throttle", "heat-aware", "104.25", "105 °C", "die is &lt;too&gt; hot", "Q, K",
-                  "250 ms of a step", "cell 1,1 of die dram0", "Heat-aware is 25 % faster than"):  # fmt: skip
+                  "logic 250 ms", "cell 1,1 of die dram0", "Heat-aware is 25 % faster than"):  # fmt: skip
         assert words in page, words
     assert "://" not in page and "<b>" not in page
 

@@ -126,7 +126,7 @@ def test_a_stack_has_its_own_section(stacked: Result) -> None:
     assert physical is not None
     page = check(result_report(stacked))
     dies = table(page, "Dies, from the far face")[1:]
-    assert [row[1] for row in dies] == [die.die for chip in physical.chips for die in chip.dies]
+    assert [row[0] for row in dies] == [die.die for chip in physical.chips for die in chip.dies]
     assert [row[0] for row in table(page, "Hottest")[1:]] == [tile.die for tile in physical.hottest_tiles(20)]
     assert any(one.attributes["aria-label"].startswith("Mean temperature") for one in of(page, "svg"))
     assert not any("On the stack" in one.text for one in of(elements(report("fused")), "h2"))
