@@ -15,8 +15,9 @@ from dfopt.documents.study_columns import COLUMNS
 from dfopt.errors import DocumentError, PlanError
 from dfopt.studies.listing import listing, narrowed
 from dfopt.studies.runs import Runs
-from dfopt.studies.store import line_of, read_records
-from dfopt.studies.sweep import sweep
+from dfopt.studies.shard import Shard
+from dfopt.studies.store import line_of, read_records, write_new
+from dfopt.studies.sweep import collect, sweep
 
 AXES = {"degree": [{"label": n, "set": {"options.tp": n}} for n in (1, 3, 8)]}
 
@@ -27,13 +28,14 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     made = tmp_path_factory.mktemp("listing")
     study(axes=AXES).dump(made / "study.yaml")
     sweep(made / "study.yaml", jobs=2, store=made / "runs.jsonl")
-    sweep(made / "study.yaml", jobs=2, store=made / "half.jsonl", shard="1/2")
+    records = read_records(made / "runs.jsonl")
+    write_new(made / "half.jsonl", [records[key] for key in sorted(Shard.parse("1/2").share(records))])
     return made
 
 
 @pytest.fixture(scope="module")
 def runs(folder: Path) -> Runs:
-    return sweep(folder / "study.yaml", jobs=1, store=folder / "runs.jsonl")
+    return collect(folder / "study.yaml", folder / "runs.jsonl")
 
 
 def command(*words: object) -> Result:

@@ -144,7 +144,7 @@ CHILD = (
     "sys.exit(run_sweep(sys.argv[1], store=sys.argv[2], jobs=1))"
 )
 # Enough cells to be in the middle of them when two are done.
-MANY = {"limit": [{"label": n, "set": {"options.time_limit": f"{20 + n} s"}} for n in range(10)]}
+MANY = {"limit": [{"label": n, "set": {"options.time_limit": f"{20 + n} s"}} for n in range(8)]}
 
 
 def started(path: Path, store: Path, lines: int) -> subprocess.Popen[str]:
@@ -181,8 +181,7 @@ def gone(pid: int, within: float = 20.0) -> bool:
     return False
 
 
-@pytest.mark.parametrize("tail", [b"", b'{"schema":"dfopt/run/1","cell":"c0f'])
-def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path, tail: bytes) -> None:
+def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     path, store = file(tmp_path, axes=MANY), tmp_path / "runs.jsonl"
     child = started(path, store, 2)
     workers = children(child.pid)
@@ -190,21 +189,21 @@ def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path, tail: bytes) ->
     child.communicate()
     done = store.read_bytes()
     count = done.count(b"\n")
-    assert 2 <= count < 20, "the sweep was over before it was killed"
+    assert 2 <= count < 16, "the sweep was over before it was killed"
     if Path("/proc").exists():
         assert workers and all(gone(pid) for pid in workers)
     with store.open("ab") as opened:
-        opened.write(tail)
+        opened.write(b'{"schema":"dfopt/run/1","cell":"c0f')  # as if the kill had cut a line
     solved: list[str] = []
     runs = sweep(
         path, jobs=2, store=store, progress=lambda done, of, record: record and solved.append(str(record["cell"]))
     )
-    assert runs.counts() == {"optimal": 20}
+    assert runs.counts() == {"optimal": 16}
     first = [json.loads(line)["cell"] for line in done.splitlines()]
     assert len(first) == count and not set(first) & set(solved)
-    assert len(solved) == 20 - count
+    assert len(solved) == 16 - count
     assert store.read_bytes().startswith(done)
-    assert bool(runs.notes) == bool(tail)
+    assert any("had no end" in note for note in runs.notes)
 
 
 def test_ctrl_c_ends_a_sweep_soon_and_keeps_what_is_done(tmp_path: Path) -> None:
@@ -217,7 +216,7 @@ def test_ctrl_c_ends_a_sweep_soon_and_keeps_what_is_done(tmp_path: Path) -> None
     assert "Traceback" not in err
     assert f"the same command goes on from {store}" in err
     kept = collect(path, store).counts()
-    assert kept["optimal"] + kept["pending"] == 20 and kept["optimal"] >= 2
+    assert kept["optimal"] + kept["pending"] == 16 and kept["optimal"] >= 2
     assert f"{kept['pending']} pending" in out
     if Path("/proc").exists():
         assert all(gone(pid) for pid in workers)
