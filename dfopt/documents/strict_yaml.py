@@ -1,22 +1,17 @@
 """YAML and JSON text <-> plain Python data, with nothing silent.
 
-PyYAML reads ``1e12`` as a string, ``on`` as true, ``1:30`` as 90, and keeps the last of two equal keys. This
-loader takes PyYAML's events only and builds the data itself: scalars by the rules of YAML 1.2, mapping keys
-always text, and what could mean something else to another reader is an issue with its line.
-
-The data is built with an explicit stack, so no input can exhaust the interpreter's stack, and shared nodes
-(aliases) are counted as if they were written out, so a small file cannot stand for a huge one.
+PyYAML reads ``1e12`` as a string, ``on`` as true, ``1:30`` as 90, and keeps the last of two equal keys. This loader
+composes with PyYAML and builds the data itself: scalars by the rules of YAML 1.2, mapping keys always text, and what
+could mean something else to another reader is an issue with its line. Files have no anchors, so a small one cannot
+stand for a huge one.
 """
 
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
-from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final, NoReturn
 
@@ -29,15 +24,12 @@ __all__ = ["dump_yaml", "load_strict"]
 
 MAX_BYTES: Final = 20_000_000
 MAX_DEPTH: Final = 64
-MAX_ALIASED: Final = 100_000  # nodes that aliases may add
 
 _LOADER: Any = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
 _DUMPER: Any = getattr(yaml, "CSafeDumper", yaml.SafeDumper)
-
-_DEEP: Final = f"nested more than {MAX_DEPTH} levels deep", "flatten it, or is it the wrong file?"
-
-_HALF = re.compile(r"[\ud800-\udfff]")  # of a surrogate pair: no character, and not to be written as UTF-8
 _BREAK = re.compile(r"[\x85\u2028\u2029]")  # line breaks to YAML 1.1 only: always escaped
+_DEEP: Final = f"nested more than {MAX_DEPTH} levels deep", "flatten it, or is it the wrong file?"
+_Steps = tuple[str | int, ...]
 
 
 def load_strict(source: str | Path, path: str | None = None) -> dict[str, Any]:
@@ -76,7 +68,7 @@ def load_strict(source: str | Path, path: str | None = None) -> dict[str, Any]:
         _stop(name, "the file is empty", "start it with a line such as 'schema: dfopt/graph/1'")
     if "\0" in text:
         _stop(name, "found a NUL byte, expected text", "this is a binary file; give a YAML or JSON file")
-    data = _load_json(text, name) if as_json else _load_yaml(text, name)
+    data = _load_json(text, name) if as_json else _Reader(text, name).read()
     if not isinstance(data, dict):
         kind = shown(data) if data is None or isinstance(data, list) else f"the single value {shown(data, 40)}"
         _stop(name, f"found {kind} at the top, expected a mapping", "start with 'key: value' lines")
@@ -118,217 +110,110 @@ def _read(path: Path, name: str) -> str:
         _stop(name, f"line {line}: found bytes that are not UTF-8, expected text", "save the file as UTF-8")
 
 
-# --- JSON: the C parser of the standard library, then one walk over the data ----------------------
-
-
 def _load_json(text: str, name: str) -> Any:
     twice: list[str] = []
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) != len(pairs):
-            twice.extend(key for key, count in Counter(key for key, _ in pairs).items() if count > 1)
+            keys = [key for key, _ in pairs]
+            twice.extend(key for key in made if keys.count(key) > 1)
         return made
 
+    def refuse(constant: str) -> NoReturn:
+        _stop(name, f"found {constant}, expected a finite number", NO_LIMIT)
+
     try:
-        data = json.loads(text, object_pairs_hook=unique)
+        data = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        if "\\u" in text:
+            json.dumps(data, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         remedy = "check quotes, commas and brackets near this place; JSON has no comments"
         _stop(name, f"line {error.lineno}, column {error.colno}: {error.msg}", remedy)
     except RecursionError:
         _stop(name, *_DEEP)
+    except UnicodeEncodeError:
+        _stop(name, "found half a surrogate pair, expected text", "fix the \\u escape")
     except ValueError as error:  # an integer of more than 4300 digits
         _stop(name, f"found a number that is too long: {shown(str(error))}", "shorten it")
     if twice:
-        # json drops positions. JSON is almost YAML: unless it is large, the slow reader finds path and line.
-        try:
-            _load_yaml(text if len(text) < 1_000_000 else "{}", name)
-        except DocumentError as error:
-            if any("duplicate key" in issue.message for issue in error.issues):
-                raise
+        if len(text) < 1_000_000:  # JSON is almost YAML, whose reader knows path and line; it is slow
+            _Reader(text, name).read()
         raise DocumentError(name, [Issue("$", f"duplicate key {shown(k)}", "keep one of them") for k in twice])
-    issues = list(_walk(data, check_text="\\u" in text))
-    if issues:
-        raise DocumentError(name, issues)
     return data
 
 
-def _walk(data: Any, check_text: bool) -> Iterator[Issue]:
-    """What the JSON parser lets pass: infinite numbers (1e999), half surrogate pairs, deep nesting."""
-    half = "found half a surrogate pair, expected text", "fix the \\u escape"
-    stack: list[tuple[tuple[str | int, ...], Any]] = [((), data)] if isinstance(data, dict | list) else []
-    while stack:
-        steps, node = stack.pop()
-        if len(steps) >= MAX_DEPTH:
-            yield Issue(json_path(*steps[:3]), *_DEEP)
-            return
-        for step, value in node.items() if isinstance(node, dict) else enumerate(node):
-            if check_text and isinstance(step, str) and _HALF.search(step):
-                yield Issue(json_path(*steps), *half)
-            if isinstance(value, dict | list):
-                stack.append(((*steps, step), value))
-            elif isinstance(value, float) and not math.isfinite(value):
-                yield Issue(json_path(*steps, step), f"found {value}, expected a finite number", NO_LIMIT)
-            elif check_text and isinstance(value, str) and _HALF.search(value):
-                yield Issue(json_path(*steps, step), *half)
+class _Reader:
+    """Builds data from PyYAML's events, collecting issues."""
 
+    def __init__(self, text: str, name: str) -> None:
+        self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
+        self._name, self._text = name, text
+        self._issues: list[Issue] = []
 
-# --- YAML: PyYAML's events, our own construction --------------------------------------------------
+    def read(self) -> Any:
+        """The only document of the text."""
+        data = None
+        try:
+            for event in self._events:
+                if isinstance(event, yaml.NodeEvent):
+                    data = self._value(event, ())
+                elif isinstance(event, yaml.DocumentStartEvent) and data is not None:
+                    self._complain(event, (), "a second document starts here ('---')", "put it into its own file", True)
+        except yaml.MarkedYAMLError as error:
+            mark = error.problem_mark or error.context_mark
+            place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
+            problem = f"{place}{error.problem or error.context or 'cannot be parsed'}"
+            remedy = "check indentation (spaces, no tabs), quotes and brackets; quote text that holds ': '"
+            self._issues.append(Issue("$", problem, remedy))
+        except yaml.YAMLError as error:  # ReaderError: control characters
+            problem = f"found a character that is no text: {shown(str(getattr(error, 'reason', error)))}"
+            self._issues.append(Issue("$", problem, "remove it, or write it as an escape in double quotes"))
+        if self._issues:
+            raise DocumentError(self._name, self._issues)
+        return data
 
+    def _complain(self, event: Any, steps: _Steps, message: str, remedy: str, fatal: bool = False) -> None:
+        self._issues.append(Issue(json_path(*steps), f"line {event.start_mark.line + 1}: {message}", remedy))
+        if fatal or len(self._issues) >= 100:
+            raise DocumentError(self._name, self._issues)
 
-@dataclass(slots=True)
-class _Open:
-    """A list or mapping that is being filled."""
+    def _value(self, event: Any, steps: _Steps) -> Any:
+        """The scalar, list or mapping that starts with an event."""
+        if getattr(event, "tag", None) is not None or getattr(event, "anchor", None) is not None:
+            what = "an alias" if isinstance(event, yaml.AliasEvent) else "a tag or an anchor"
+            remedy = "write the value out, or quote text that starts with * & or !"
+            self._complain(event, steps, f"found {what}, expected plain data", remedy, True)
+        if isinstance(event, yaml.ScalarEvent):
+            value = resolve(event.value) if event.implicit[0] else event.value  # quoted, or a block of text: as it is
+            if isinstance(value, Issue):
+                self._complain(event, steps, value.message, value.remedy)
+            return value
+        if isinstance(event, yaml.CollectionStartEvent) and len(steps) >= MAX_DEPTH:
+            self._complain(event, steps, *_DEEP, fatal=True)
+        if isinstance(event, yaml.SequenceStartEvent):
+            items: list[Any] = []
+            while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
+                items.append(self._value(inner, (*steps, len(items))))
+            return items
+        return self._mapping(steps) if isinstance(event, yaml.MappingStartEvent) else None
 
-    value: list[Any] | dict[str, Any]
-    anchor: str | None
-    key: str | None = None  # of a mapping: the key whose value comes next
-    lines: dict[str, int] = field(default_factory=dict)  # of a mapping: where each key stands
-    count: int = 1  # nodes inside, aliases written out
-    height: int = 1
-
-
-class _Builder:
-    """Builds data from the events of one document, collecting issues."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-        self.root: Any = None
-        self.stack: list[_Open] = []
-        self.issues: list[Issue] = []
-        # Value, nodes and height of each anchored node; None while it is still open.
-        self.anchors: dict[str, tuple[Any, int, int] | None] = {}
-        self.aliased = 0
-        self.documents = 0
-
-    def where(self) -> str:
-        steps: list[str | int] = []
-        for frame in self.stack:
-            if isinstance(frame.value, list):
-                steps.append(len(frame.value))
-            elif frame.key is not None:
-                steps.append(frame.key)
-        return json_path(*steps)
-
-    def complain(self, event: Any, message: str, remedy: str, fatal: bool = False) -> None:
-        self.issues.append(Issue(self.where(), f"line {event.start_mark.line + 1}: {message}", remedy))
-        if fatal or len(self.issues) >= 100:
-            raise DocumentError(self.name, self.issues)
-
-    def feed(self, event: Any) -> None:
-        if isinstance(event, yaml.DocumentStartEvent):
-            self.documents += 1
-            if self.documents > 1:
-                self.complain(event, "a second document starts here ('---')", "put it into its own file", True)
-            return
-        if getattr(event, "tag", None) is not None:
-            tag = str(event.tag).replace("tag:yaml.org,2002:", "!!")
-            self.complain(event, f"found the tag {shown(tag)}, expected plain data", "remove the tag")
-        if isinstance(event, yaml.CollectionEndEvent):
-            done = self.stack.pop()
-            if done.anchor is not None:
-                self.anchors[done.anchor] = (done.value, done.count, done.height)
-            self.place(done.value, done.count, done.height)
-        elif isinstance(event, yaml.NodeEvent):
-            if self.stack and isinstance(self.stack[-1].value, dict) and self.stack[-1].key is None:
-                self.take_key(event, self.stack[-1])
-            elif isinstance(event, yaml.ScalarEvent):
-                value = self.scalar(event)
-                if event.anchor is not None:
-                    self.anchors[event.anchor] = (value, 1, 0)
-                self.place(value, 1, 0)
-            elif isinstance(event, yaml.AliasEvent):
-                self.place(*self.alias(event))
-            else:
-                if len(self.stack) >= MAX_DEPTH:
-                    self.complain(event, *_DEEP, fatal=True)
-                if event.anchor is not None:
-                    self.anchors[event.anchor] = None
-                empty: Any = {} if isinstance(event, yaml.MappingStartEvent) else []
-                self.stack.append(_Open(empty, event.anchor))
-
-    def place(self, value: Any, count: int, height: int) -> None:
-        if not self.stack:
-            self.root = value
-            return
-        frame = self.stack[-1]
-        frame.count += count
-        frame.height = max(frame.height, height + 1)
-        if isinstance(frame.value, list):
-            frame.value.append(value)
-        else:
-            assert frame.key is not None
-            frame.value[frame.key] = value
-            frame.key = None
-
-    def take_key(self, event: Any, frame: _Open) -> None:
-        if not isinstance(event, yaml.ScalarEvent):
-            remedy = "write plain text; text that starts with { [ or * needs quotes"
-            self.complain(event, "found a list, a mapping or an alias as a key, expected text", remedy, True)
-        key, line = str(event.value), event.start_mark.line + 1
-        frame.key = key
-        if event.anchor is not None:
-            self.anchors[event.anchor] = (key, 1, 0)
-        if key == "<<" and event.implicit[0]:
-            self.complain(event, "found the merge key '<<', expected plain keys", "write the merged keys out")
-        elif key in frame.lines:
-            message = f"duplicate key {shown(key)}, first on line {frame.lines[key]}"
-            self.complain(event, message, "keep one of them")
-        frame.lines.setdefault(key, line)
-
-    def alias(self, event: Any) -> tuple[Any, int, int]:
-        name = event.anchor
-        if name not in self.anchors:
-            message = f"alias '*{name}' has no anchor '&{name}' before it"
-            self.complain(event, message, "quote text that starts with *", True)
-        known = self.anchors[name]
-        if known is None:
-            self.complain(event, f"alias '*{name}' stands inside its own anchor", "write the value out", True)
-        assert known is not None
-        self.aliased += known[1]
-        if self.aliased > MAX_ALIASED:
-            message = f"aliases stand for more than {MAX_ALIASED:,} values"
-            self.complain(event, message, "write the values out, or is it the wrong file?", True)
-        if len(self.stack) + known[2] > MAX_DEPTH:
-            self.complain(event, *_DEEP, fatal=True)
-        return known
-
-    def scalar(self, event: Any) -> Any:
-        text = str(event.value)
-        if not event.implicit[0]:  # quoted, or a block of text
-            return text
-        value = resolve(text)
-        if isinstance(value, Issue):
-            self.complain(event, value.message, value.remedy)
-        return value
-
-
-def _load_yaml(text: str, name: str) -> Any:
-    builder = _Builder(name)
-    try:
-        for event in yaml.parse(text, Loader=_LOADER):
-            builder.feed(event)
-    except yaml.MarkedYAMLError as error:
-        problem = str(error.problem or error.context or "cannot be parsed")
-        mark = error.problem_mark or error.context_mark
-        place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
-        remedy = "check indentation, quotes and brackets near this place"
-        at_mark = "".join(text.split("\n")[mark.line : mark.line + 1])[mark.column :] if mark else ""
-        if "\\t" in problem or at_mark.startswith("\t"):
-            problem, remedy = "found a tab where YAML wants spaces", "indent with spaces"
-        elif "mapping values are not allowed" in problem:
-            remedy = "one 'key: value' per line; quote text that holds ': '"
-        raise DocumentError(name, [*builder.issues, Issue("$", place + problem, remedy)]) from None
-    except yaml.YAMLError as error:  # ReaderError: control characters
-        message = f"found a character that is no text: {shown(str(getattr(error, 'reason', error)))}"
-        remedy = "remove it, or write it as an escape in double quotes"
-        raise DocumentError(name, [*builder.issues, Issue("$", message, remedy)]) from None
-    if builder.issues:
-        raise DocumentError(name, builder.issues)
-    return builder.root
-
-
-# --- writing --------------------------------------------------------------------------------------
+    def _mapping(self, steps: _Steps) -> dict[str, Any]:
+        found: dict[str, Any] = {}
+        lines: dict[str, int] = {}
+        while not isinstance(event := next(self._events), yaml.MappingEndEvent):
+            if not isinstance(event, yaml.ScalarEvent):
+                remedy = "write plain text; text that starts with { [ or * needs quotes"
+                self._complain(
+                    event, steps, "found a list, a mapping or an alias as a key, expected text", remedy, True
+                )
+            key, inner = str(event.value), (*steps, str(event.value))
+            if key in lines:
+                message = f"duplicate key {shown(key)}, first on line {lines[key]}"
+                self._complain(event, inner, message, "keep one of them")
+            lines.setdefault(key, event.start_mark.line + 1)
+            found[key] = self._value(next(self._events), inner)
+        return found
 
 
 class _Dumper(_DUMPER):  # type: ignore[misc]  # the C class if there is one

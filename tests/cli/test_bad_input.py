@@ -177,7 +177,7 @@ CASES = [
     # --- files
     text("duplicate key", "schema: dfopt/graph/1\nname: a\nname: b\n", "$.name", "line 3", "first on line 2"),
     text("duplicate key in JSON", '{"schema": "x",\n "a": 1, "a": 2}', "$.a", "duplicate key", suffix=".json"),
-    text("YAML bomb", BOMB, "aliases stand for more than"),
+    text("YAML bomb", BOMB, "found a tag or an anchor"),
     text("deep nesting", "a: " + "[" * 5000 + "]" * 5000, "levels deep", "flatten"),
     text("deep nesting in JSON", '{"a": ' + "[" * 99999 + "]" * 99999 + "}", "levels deep", suffix=".json"),
     text("50 MB", b"#" * 50_000_000, "50,000,000 bytes", "at most"),
@@ -185,7 +185,7 @@ CASES = [
     text("NUL", b"a: \x00\n", "NUL byte", "binary file"),
     text("empty", "", "the file is empty", "schema:"),
     text("only a comment", "# nothing\n", "found nothing at the top", "expected a mapping"),
-    text("NaN in JSON", '{"schema": "dfopt/graph/1", "batch": NaN}', "$.batch", "finite number", suffix=".json"),
+    text("NaN in JSON", '{"schema": "dfopt/graph/1", "batch": NaN}', "found NaN", "finite number", suffix=".json"),
     text("NaN in YAML", "schema: dfopt/graph/1\nbatch: .nan\n", "$.batch", "line 2", "finite number"),
     text("tab", "schema: dfopt/graph/1\nchip:\n\tname: x\n", "line 3", "tab", "spaces"),
     text("not YAML", "a: [1, 2\nb: 3\n", "line", "brackets"),
