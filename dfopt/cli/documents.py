@@ -16,23 +16,27 @@ from dfopt.cli.common import JsonFlag, ParamOpt, app, emit, errors, importer
 def list_zoo(
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND", help="graphs, systems, chips, memories, links, topologies, stacks, assumptions"),
-    ],
+        typer.Argument(
+            metavar="[KIND]", help="graphs, systems, chips, memories, links, topologies, stacks, assumptions"
+        ),
+    ] = "",
+    words: Annotated[
+        list[str] | None, typer.Argument(metavar="[WORD]...", help="only lines with all these words")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
-    """List the zoo: graphs, systems and the parts they are made of, or assumption profiles."""
+    """List the zoo: its kinds, or all of a kind with what one chooses by."""
     with errors():
-        from dfopt.documents.assumptions import PROFILES
-        from dfopt.documents.zoo import KINDS, zoo
+        from dfopt.cli.zoo_table import names_of, zoo_table
+        from dfopt.documents.zoo import KINDS
         from dfopt.errors import PlanError
 
-        if kind not in (*KINDS, "assumptions"):
-            raise PlanError(f"list: expected one of {', '.join(KINDS)} or assumptions, found {kind!r}")
-        names = sorted(PROFILES) if kind == "assumptions" else zoo(kind)  # type: ignore[arg-type]
-        if as_json:
-            typer.echo(json.dumps(names))
-        else:
-            typer.echo("\n".join(names))
+        kinds = (*KINDS, "assumptions")
+        if kind and kind not in kinds:
+            raise PlanError(f"list: expected one of {', '.join(kinds)}, found {kind!r}")
+        table = zoo_table(kind, words or []) if words or not as_json else None
+        names = [str(row[0]) for row in table.rows] if table else names_of(kind) if kind else list(kinds)
+        emit(as_json, lambda: names, lambda: table)
 
 
 @app.command()

@@ -36,7 +36,25 @@ def solved(*options: object, base: tuple[str, ...] = SOLVE) -> Data:
 def test_list(kind: str, expected: str) -> None:
     plain, as_json = call("list", kind), call("list", kind, "--json")
     assert plain.code == as_json.code == 0
-    assert expected in plain.out.splitlines() == json.loads(as_json.out)
+    names = [line.split()[0] for line in plain.out.splitlines()[2:]]
+    assert expected in names == json.loads(as_json.out)
+
+
+def test_list_alone_tells_the_kinds() -> None:
+    answer = call("list")
+    assert answer.code == 0
+    assert {line.split()[0] for line in answer.out.splitlines()[2:]} == set(json.loads(call("list", "--json").out))
+
+
+@pytest.mark.parametrize("kind", ["graphs", "systems", "chips", "memories", "links", "topologies", "stacks"])
+def test_lists_have_figures_and_filters(kind: str) -> None:
+    rows = call("list", kind).out.splitlines()
+    assert len(rows[0].split()) > 1
+    word = rows[2].split()[0]
+    kept = call("list", kind, word.upper()).out.splitlines()[2:]
+    assert kept and all(word in line for line in kept)
+    assert json.loads(call("list", kind, word, "--json").out)[0] == word
+    assert call("list", kind, "no-such-word").out.splitlines()[2:] == []
 
 
 @pytest.mark.parametrize("name", ["gpt2-small", "sn10-8-torus", "dfmodel"])
