@@ -19,8 +19,12 @@ Shared = dict[str, Dims]  # network dims, or parts of dims, that each axis has
 _ON_SHARDS = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALL_TO_ALL)  # what shardings ask for
 
 
-def shares(dims: Sequence[NetworkDim], parts: bool) -> Iterator[tuple[dict[str, int], Shared]]:
+def shares(
+    dims: Sequence[NetworkDim], parts: bool, neighbours: bool = False
+) -> Iterator[tuple[dict[str, int], Shared]]:
     """Every way to share dims out: the degree of each axis, and the names of its dims or parts, in the order of `dims`.
+
+    Inside a dim, neighbours go to the first axis, and the others follow; with `neighbours` they go to each in turn.
 
     Examples
     --------
@@ -31,9 +35,9 @@ def shares(dims: Sequence[NetworkDim], parts: bool) -> Iterator[tuple[dict[str, 
     6
     """
     for choice in itertools.product(*(list(_of_one(dim.size, parts, len(AXES))) for dim in dims)):
-        names = [_named(dim, sizes) for dim, sizes in zip(dims, choice, strict=True)]
         degrees = {axis: math.prod(sizes[place] for sizes in choice) for place, axis in enumerate(AXES)}
-        yield degrees, {axis: tuple(of[place] for of in names if of[place]) for place, axis in enumerate(AXES)}
+        for names in itertools.product(*(_named(*one, neighbours) for one in zip(dims, choice, strict=True))):
+            yield degrees, {axis: tuple(of[place] for of in names if place in of) for place, axis in enumerate(AXES)}
 
 
 def _of_one(size: int, parts: bool, axes: int) -> Iterator[tuple[int, ...]]:
@@ -45,13 +49,15 @@ def _of_one(size: int, parts: bool, axes: int) -> Iterator[tuple[int, ...]]:
         yield from ((own, *others) for others in _of_one(size // own, parts, axes - 1))
 
 
-def _named(dim: NetworkDim, sizes: Sequence[int]) -> list[str]:
-    """What each axis gets of a dim, empty for nothing: neighbours go to the first axis."""
-    strides = itertools.accumulate(sizes, lambda a, b: a * b, initial=1)
-    return [
-        "" if size == 1 else dim.name if size == dim.size else part_name(dim.name, size, stride)
-        for size, stride in zip(sizes, strides, strict=False)
-    ]
+def _named(dim: NetworkDim, sizes: Sequence[int], neighbours: bool) -> list[dict[int, str]]:
+    """What each axis gets of a dim, by its place; one entry for each order of those that share it."""
+    sharing = [place for place, size in enumerate(sizes) if size > 1]
+    found = []
+    for order in itertools.permutations(sharing) if neighbours else (sharing,):
+        strides = itertools.accumulate((sizes[place] for place in order), lambda a, b: a * b, initial=1)
+        parts = [part_name(dim.name, sizes[place], at) for place, at in zip(order, strides, strict=False)]
+        found.append(dict(zip(order, parts if len(order) > 1 else [dim.name], strict=False)))
+    return found
 
 
 def divisors(n: int) -> list[int]:

@@ -107,6 +107,14 @@ def test_a_part_asked_for_is_the_only_one() -> None:
     assert [plan.label for plan in found] == ["TP2(w[2]) PP1 DP4(w[4@2])"]
 
 
+def test_parts_asked_for_may_be_any_neighbours() -> None:
+    found, _ = plans(workload(), machine(8), tp_dims=("w[2@4]",))
+    assert {plan.label for plan in found} == {
+        "TP2(w[2@4]) PP4(w[4]) DP1", "TP2(w[2@4]) PP1 DP4(w[4])",
+        "TP2(w[2@4]) PP2(w[2]) DP2(w[2@2])", "TP2(w[2@4]) PP2(w[2@2]) DP2(w[2])",
+    }  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", ["tp", "pp", "dp"])
 def test_a_degree_asked_for_is_the_only_one(kind: str) -> None:
     system = machine(2, 4)
