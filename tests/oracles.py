@@ -105,6 +105,40 @@ def judged(world: World, mapping: Mapping) -> Score:
     return evaluate(mapping, world.graph, world.system, world.assumptions)
 
 
+def end_bytes(world: World, sharding: dict[str, Sharding]) -> dict[str, float]:
+    """Bytes that each kernel reads or writes on one chip because nothing in the graph produces or consumes them."""
+    graph, chosen, chips = world.graph, world.assumptions, world.plan.tp
+    found: dict[str, float] = {}
+    if chosen.layer_boundary == "free":
+        return found
+    operands = ops.operands(graph)
+    taken = {t.src for t in (*graph.tensors, *graph.carried)}
+    for kernel in graph.kernels:
+        name, z = kernel.name, sharding[kernel.name]
+        if kernel.dram_bytes_per_chip + kernel.dram_bytes:
+            continue
+        axes = {"outer": kernel.outer, "m": kernel.m, "k": kernel.k, "n": kernel.n}
+        if chosen.sharding_rules == "dfmodel":
+            axes["outer"] *= kernel.m
+        part = math.ceil(axes[z] / chips) / axes[z] if z in axes else 1 / chips if z == "even" else 1.0
+        made = kernel.outer * kernel.m * kernel.n * graph.word_bytes
+        if not (name in taken or kernel.op == "weight_update" or kernel.accumulates_into):
+            found[name] = made * (1.0 if z == "k" else part)
+        heads = 1 if kernel.op == "gemm" else kernel.outer
+        first, second = heads * kernel.k * kernel.n, heads * kernel.m * kernel.k
+        sizes = {"gemm": [first], "elementwise": [kernel.outer * kernel.m * kernel.n]}.get(kernel.op, [first, second])
+        brought = {o for t, o in zip(graph.tensors, operands, strict=True) if t.dst == name}
+        left = [o for o in range(1, len(sizes) + 1) if o not in brought]
+        for t in graph.carried:
+            if t.dst == name and left:
+                left = [o for o in left if o != (t.operand or left[0])]
+        for o in left:
+            size = sizes[o - 1]
+            whole = ops.required_layout(kernel, o, z, chosen.sharding_rules, size) == "RR"
+            found[name] = found.get(name, 0.0) + size * graph.word_bytes * (1.0 if whole else part)
+    return found
+
+
 # -- intra-chip -------------------------------------------------------------------------------
 
 

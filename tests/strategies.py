@@ -250,7 +250,8 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
 def footprint(graph: Graph) -> float:
     """Bytes of all tensors and weights, unsharded: a yardstick for memories that are just too small."""
     weights = sum(ops.weight_elements(k) + ops.gradient_elements(k) for k in graph.kernels)
-    return weights * WORD + sum(graph.bytes_of(t) for t in (*graph.tensors, *graph.carried)) + 1.0
+    ends = sum(size for _, _, size in graph.reads()) + sum(size for _, size in graph.writes())
+    return weights * WORD + sum(graph.bytes_of(t) for t in (*graph.tensors, *graph.carried)) + ends + 1.0
 
 
 @st.composite

@@ -65,7 +65,8 @@ class Assumptions(Document):
     )
     weights_from_dram: bool = Field(default=True, description="whether a partition reads its weights from DRAM")
     layer_boundary: Literal["dram", "free"] = Field(
-        default="dram", description="whether tensors carried between layers are written to and read from DRAM"
+        default="dram",
+        description="whether tensors carried between layers, and inputs and outputs of the graph, pass through DRAM",
     )
     empty_partitions: Literal["allow", "forbid"] = Field(
         default="allow", description="forbid: exactly p_max partitions, as in DFModel's Table VI"

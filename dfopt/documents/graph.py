@@ -20,7 +20,7 @@ from dfopt.documents.axes import groups
 from dfopt.documents.base import Document, Part, problem
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.on_axes import Group
-from dfopt.documents.wiring import structure_issues
+from dfopt.documents.wiring import reads, structure_issues, writes
 from dfopt.errors import GraphError
 from dfopt.units import Bytes
 
@@ -164,6 +164,21 @@ class Tensor(Part):
     )
 
 
+class Input(Part):
+    """What a kernel reads from DRAM because no kernel of the graph produces it."""
+
+    dst: str
+    bytes: Bytes | None = Field(default=None, gt=0, description="of the whole operand; by the kernel's shape")
+    operand: Literal[1, 2] | None = Field(default=None, description="as of a tensor; the first that no tensor brings")
+
+
+class Output(Part):
+    """What a kernel writes to DRAM because no kernel of the graph consumes it."""
+
+    src: str
+    bytes: Bytes | None = Field(default=None, gt=0, description="of what is written; the kernel's whole output")
+
+
 class Graph(Document):
     """A workload: a DAG of kernels, evaluated once per microbatch and repeated ``repeat`` times.
 
@@ -187,6 +202,18 @@ class Graph(Document):
         default=(),
         max_length=1000,
         description="tensors from one repeat to the next; they also cross pipeline stages",
+    )
+    inputs: tuple[Input, ...] | None = Field(
+        default=None,
+        max_length=100000,
+        description="what comes from DRAM; [] is nothing, left out every operand that no tensor and nothing carried"
+        " brings to a kernel which states no DRAM traffic of its own",
+    )
+    outputs: tuple[Output, ...] | None = Field(
+        default=None,
+        max_length=20000,
+        description="what goes to DRAM; [] is nothing, left out every output that no tensor and nothing carried takes"
+        " from a kernel which states no DRAM traffic of its own, is no weight update and accumulates into no other",
     )
 
     @model_validator(mode="after")
@@ -215,6 +242,20 @@ class Graph(Document):
     def bytes_of(self, tensor: Tensor) -> float:
         """Bytes of a tensor: as stated, else the whole output of its source."""
         return tensor.bytes if tensor.bytes is not None else self.output_bytes(tensor.src)
+
+    def reads(self) -> list[tuple[int, int, float]]:
+        """What comes from DRAM, stated or by the rule of ``inputs``: kernel, operand and bytes.
+
+        Examples
+        --------
+        >>> Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=16),)).reads()
+        [(0, 1, 256.0)]
+        """
+        return reads(self)
+
+    def writes(self) -> list[tuple[int, float]]:
+        """What goes to DRAM, stated or by the rule of ``outputs``: kernel and bytes."""
+        return writes(self)
 
     def networkx(self) -> Any:
         """The graph as a :class:`networkx.MultiDiGraph` with kernels as nodes."""

@@ -1,8 +1,9 @@
-"""How the tensors of a graph meet its kernels: which operand each is, and what is wrong with names and shapes."""
+"""How the tensors of a graph meet its kernels: which operand each is, what comes from DRAM, and what is wrong."""
 
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
@@ -13,7 +14,9 @@ from dfopt.errors import Issue
 if TYPE_CHECKING:
     from dfopt.documents.graph import Graph, Kernel
 
-__all__ = ["operands", "structure_issues"]
+__all__ = ["operands", "reads", "structure_issues", "writes"]
+
+_OPERANDS = {"gemm": 1, "matmul": 2, "weight_update": 2, "elementwise": 1}
 
 
 def operands(graph: Graph) -> list[int]:
@@ -47,6 +50,73 @@ def operands(graph: Graph) -> list[int]:
             found[position] = 2 if 1 in taken[tensor.dst] else 1
             taken[tensor.dst].add(found[position])
     return found
+
+
+def reads(graph: Graph) -> list[tuple[int, int, float]]:
+    """Position of a kernel, operand and bytes of everything that a graph reads from DRAM."""
+    taken: dict[str, list[int]] = {}
+    for tensor, operand in zip(graph.tensors, operands(graph), strict=True):
+        taken.setdefault(tensor.dst, []).append(operand)
+    free = {
+        k.name: [one for one in range(1, _OPERANDS[k.op] + 1) if one not in taken.get(k.name, ())]
+        for k in graph.kernels
+    }
+
+    def brought(name: str, operand: int | None) -> int:
+        left = free[name]
+        found = operand or (left[0] if left else 1)
+        if found in left:
+            left.remove(found)
+        return found
+
+    for tensor in graph.carried:
+        brought(tensor.dst, tensor.operand)
+    index = graph.index()
+    if graph.inputs is not None:
+        stated = [(index[one.dst], brought(one.dst, one.operand), one.bytes) for one in graph.inputs]
+        return [(k, o, _operand_bytes(graph, k, o) if size is None else size) for k, o, size in stated]
+    return [
+        (position, operand, _operand_bytes(graph, position, operand))
+        for position, kernel in enumerate(graph.kernels)
+        if not (kernel.dram_bytes or kernel.dram_bytes_per_chip)
+        for operand in free[kernel.name]
+    ]
+
+
+def writes(graph: Graph) -> list[tuple[int, float]]:
+    """Position of a kernel and bytes of everything that a graph writes to DRAM."""
+    if graph.outputs is not None:
+        index = graph.index()
+        return [(k, one.bytes or graph.output_bytes(k)) for one in graph.outputs for k in (index[one.src],)]
+    taken = {tensor.src for tensor in (*graph.tensors, *graph.carried)}
+    return [
+        (position, graph.output_bytes(position))
+        for position, kernel in enumerate(graph.kernels)
+        if kernel.name not in taken
+        and kernel.op != "weight_update"
+        and kernel.accumulates_into is None
+        # what a kernel says that it moves holds its ends
+        and not (kernel.dram_bytes or kernel.dram_bytes_per_chip)
+    ]
+
+
+def _operand_bytes(graph: Graph, position: int, operand: int) -> float:
+    """Of one operand; heads of a GEMM share theirs."""
+    kernel = graph.kernels[position]
+    features, tokens = operand_shape(kernel, operand)
+    return float((1 if kernel.op == "gemm" else kernel.outer) * features * tokens * graph.word_bytes)
+
+
+def operand_shape(kernel: Kernel, operand: int) -> tuple[int, int]:
+    """Features and tokens of one operand of one of the ``outer`` matrices.
+
+    The operands of a weight update are features by tokens too, of the gradient and of the forward input.
+    """
+    if kernel.op == "elementwise":
+        return kernel.m, kernel.n
+    if operand == 2:
+        return kernel.m, kernel.k
+    return (kernel.n, kernel.k) if kernel.op == "weight_update" else (kernel.k, kernel.n)
 
 
 def structure_issues(graph: Graph) -> Iterable[Issue]:
@@ -91,10 +161,33 @@ def structure_issues(graph: Graph) -> Iterable[Issue]:
                         " (outer x m x n x word_bytes)",
                         "correct the tensor or the producer's shape",
                     )
+    yield from _end_issues(graph, known)
     yield from _operand_issues(graph, known)
     yield from _cycle_issues(graph, known)
     if graph.has_pieces:
         yield from _piece_issues(graph, known)
+
+
+def _end_issues(graph: Graph, known: dict[str, int]) -> Iterable[Issue]:
+    """Stated inputs and outputs."""
+    incoming = Counter(tensor.dst for tensor in graph.tensors)
+    for position, given in enumerate(graph.inputs or ()):
+        where = f"$.inputs[{position}]"
+        if given.dst not in known:
+            yield Issue(f"{where}.dst", f"no kernel is called {given.dst!r}", _close(given.dst, known))
+            continue
+        incoming[given.dst] += 1
+        kernel = graph.kernels[known[given.dst]]
+        if kernel.op != "elementwise" and incoming[given.dst] > _OPERANDS[kernel.op]:
+            message = f"{kernel.op} kernel {kernel.name!r} has its {_OPERANDS[kernel.op]} operand(s) already"
+            yield Issue(where, message, "remove the input, or the tensor that brings the operand")
+    for position, taken in enumerate(graph.outputs or ()):
+        where = f"$.outputs[{position}]"
+        if taken.src not in known:
+            yield Issue(f"{where}.src", f"no kernel is called {taken.src!r}", _close(taken.src, known))
+        elif taken.bytes is not None and taken.bytes > graph.output_bytes(taken.src) * (1 + 1e-9):
+            message = f"found {taken.bytes:.0f} B, but {taken.src!r} produces {graph.output_bytes(taken.src):.0f} B"
+            yield Issue(f"{where}.bytes", message, "correct the output or the kernel's shape")
 
 
 def _piece_issues(graph: Graph, known: dict[str, int]) -> Iterable[Issue]:
@@ -136,8 +229,8 @@ def _operand_issues(graph: Graph, known: dict[str, int]) -> Iterable[Issue]:
         if kernel is None:
             continue
         incoming[tensor.dst] = incoming.get(tensor.dst, 0) + 1
-        limit = {"gemm": 1, "matmul": 2, "weight_update": 2}.get(kernel.op)
-        if limit is not None and incoming[tensor.dst] > limit:
+        limit = _OPERANDS[kernel.op]
+        if kernel.op != "elementwise" and incoming[tensor.dst] > limit:
             yield Issue(
                 f"$.tensors[{position}].dst",
                 f"{kernel.op} kernel {kernel.name!r} takes {limit} input tensor(s), this is number"

@@ -211,7 +211,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     parts[short] = np.ceil(cut[short] / (chip.sram - buffers[short]) - 1e-12).astype(np.int64)
     mem_k = sharded.mem_k
     if chip.weight_tiling in ("reread", "reread_all"):
-        again = _incoming_bytes(sharded) + sharded.carried_in_k
+        again = _incoming_bytes(sharded) + sharded.between_k
         if chip.weight_tiling == "reread_all":
             again += np.bincount(tables.src_g, weights=bytes_g, minlength=len(sharded.names) + 1)[:-1]
         mem_k = mem_k + (parts - 1) * again

@@ -18,7 +18,7 @@ from dfopt.physics.communications import kernel_bytes
 from dfopt.physics.network import bytes_sent
 from dfopt.search.candidate import Prepared
 from dfopt.setting.hops import over_hops
-from dfopt.setting.tables import Floats, shard_communications
+from dfopt.setting.tables import Floats, boundary, shard_communications
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
 
 
@@ -50,7 +50,7 @@ class Spending:
 def spending(ready: Prepared) -> Spending:
     """What the kernels of a plan do under its sharding."""
     graph, plan, assumptions, sharded = ready.graph, ready.plan, ready.assumptions, ready.sharded
-    kernels, index, count = graph.kernels, graph.index(), len(graph.kernels)
+    kernels, count = graph.kernels, len(graph.kernels)
     schemes = [ready.sharding[kernel.name] for kernel in kernels]
     rules, pairs = assumptions.sharding_rules, list(zip(kernels, schemes, strict=True))
     flop_k = np.array([ops.flop(kernel) * ops.split_share(kernel, z, plan.shards, rules) for kernel, z in pairs])
@@ -60,39 +60,42 @@ def spending(ready: Prepared) -> Spending:
         if stage.tables is not None:
             parts_k[stage.members] = stage.tables.parts_k
 
-    def stored(k: int, held: float) -> tuple[Flow, Flow]:
-        """An output of a kernel as it is written, and as it is read."""
-        kernel, split = kernels[k], plan.shards if schemes[k] == "m" else 1
-        row, rows = float(-(-kernel.m // split) * graph.word_bytes), -(-kernel.n // sharded.tile_count)
-        run = contiguous_bytes(held, held * ops.tile_share(kernel, sharded.tile_count), row, rows, split)
+    def lying(held: float, tile_share: float, features: int, tokens: int, split: bool) -> tuple[Flow, Flow]:
+        """A tensor as it is written, and as it is read."""
+        shards = plan.shards if split else 1
+        row, rows = float(-(-features // shards) * graph.word_bytes), -(-tokens // sharded.tile_count)
+        run = contiguous_bytes(held, held * tile_share, row, rows, shards)
         return Flow(held, run, write=True), Flow(held, run, write=False)
 
     _, first = np.unique(sharded.group_t, return_index=True)
     src_g = sharded.src_t[first].tolist()
-    fans = [stored(k, held) for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True)]
+    fans = [
+        lying(held, ops.tile_share(kernels[k], sharded.tile_count), kernels[k].m, kernels[k].n, schemes[k] == "m")
+        for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True)
+    ]
     reads = sorted(set(zip(sharded.dst_t.tolist(), sharded.group_t.tolist(), strict=True)))  # once by a kernel
-    between = []
-    if assumptions.layer_boundary == "dram":
-        for tensor in graph.carried:
-            k = index[tensor.src]
-            between.append((k, index[tensor.dst], stored(k, graph.bytes_of(tensor) * float(sharded.output_k[k]))))
+    ends = []
+    for end in boundary(ready.instance, schemes):
+        of = kernels[end.of]
+        shape = ops.operand_shape(of, end.operand) if end.operand else (of.m, of.n)
+        pair = lying(end.bytes, end.tile_share(graph, sharded.tile_count), *shape, end.split)
+        ends.append((end.kernel, end.write, pair[0] if end.write else pair[1]))
 
     wrote_k, noc_k = np.zeros(count), np.zeros(count)
     own: list[list[Flow]] = [[] for _ in kernels]
-    writers = [*zip(src_g, fans, strict=True), *((src, pair) for src, _, pair in between)]
-    readers = [*((k, fans[g][1]) for k, g in reads), *((dst, read) for _, dst, (_, read) in between)]
-    for k, (write, _) in writers:
-        wrote_k[k] += write.bytes
+    writers = [(k, write) for k, (write, _) in zip(src_g, fans, strict=True)]
+    readers = [*((k, fans[g][1]) for k, g in reads), *((k, flow) for k, write, flow in ends if not write)]
+    for k, flow in [*writers, *((k, flow) for k, write, flow in ends if write)]:
+        wrote_k[k] += flow.bytes
     for k, read in readers:
         noc_k[k] += read.bytes
         if assumptions.weight_tiling in ("reread", "reread_all"):  # for every further part of its weights
             own[k].append(read._replace(bytes=read.bytes * float(parts_k[k] - 1)))
-    for src, dst, (write, read) in between:
-        own[src].append(write)
-        own[dst].append(read)
+    for k, _, flow in ends:
+        own[k].append(flow)
     if assumptions.weight_tiling == "reread_all":
-        for k, (write, _) in zip(src_g, fans, strict=True):
-            own[k].append(write._replace(bytes=write.bytes * float(parts_k[k] - 1)))
+        for k, flow in writers:
+            own[k].append(flow._replace(bytes=flow.bytes * float(parts_k[k] - 1)))
     for k, kernel in enumerate(kernels):
         weight, accumulator = float(sharded.weight_k[k]), float(accumulator_k[k])
         if assumptions.weights_from_dram:

@@ -25,10 +25,12 @@ def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Comma
     """
     wrote: dict[int, list[float]] = defaultdict(list)
     read: dict[int, list[float]] = defaultdict(list)
-    for fan in (*case.fans, *case.written_between_layers):
+    for fan in case.fans:
         wrote[fan.src].append(fan.chip)
         for kernel in fan.readers:
             read[kernel].append(fan.chip)
+    for end in case.ends:
+        (wrote if end.write else read)[end.kernel].append(end.chip)
     sent = network.sent_bytes(case)
     leaving = totals((case.place(kernel), count) for kernel, count in network.bytes_by_kernel(case, paid, sent))
     found = []

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 from typing import Literal
 
@@ -75,6 +75,23 @@ class Fan:
 
 
 @dataclass(frozen=True)
+class End:
+    """What a kernel writes to DRAM or reads from there wherever its partition ends.
+
+    One end of a carried tensor, or an input or output of the graph. ``row`` bytes of one token's features lie together
+    on a chip, those of ``rows`` tokens in a tile; ``split`` chips share the features of a token.
+    """
+
+    kernel: int
+    chip: float
+    tile: float
+    write: bool
+    row: float
+    rows: int
+    split: int
+
+
+@dataclass(frozen=True)
 class Rank:
     """A pipeline stage, or several alike, of which it is the first.
 
@@ -102,6 +119,7 @@ class Case:
     kernels: tuple[Placed, ...]
     fans: tuple[Fan, ...]
     carried: tuple[Fan, ...]
+    ends: tuple[End, ...]
     members: dict[Place, list[int]]
     clocks: dict[Place, float]
     pauses: dict[int, float]
@@ -172,7 +190,7 @@ class Case:
         return self.kernels[kernel].place
 
     @property
-    def written_between_layers(self) -> tuple[Fan, ...]:
+    def between_layers(self) -> tuple[Fan, ...]:
         """The carried tensors if the boundary between layers goes through DRAM, else none of them."""
         return self.carried if self.assume.layer_boundary == "dram" else ()
 
@@ -220,10 +238,11 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         key = (src, whole) if assume.fanout == "shared" else position
         fans.setdefault(key, (src, whole, []))[2].append(Consumer(index[tensor.dst], operand, depth))
 
+    carried = tuple(fan(index[t.src], graph.bytes_of(t), (Consumer(index[t.dst], 1, 2),)) for t in graph.carried)
     members: dict[Place, list[int]] = defaultdict(list)
     for number, one in enumerate(placed):
         members[one.place].append(number)
-    return Case(
+    case = Case(
         graph=graph,
         system=system,
         plan=mapping.plan,
@@ -231,11 +250,42 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         tile_count=mapping.tile_count,
         kernels=tuple(placed),
         fans=tuple(fan(src, whole, tuple(consumers)) for src, whole, consumers in fans.values()),
-        carried=tuple(fan(index[t.src], graph.bytes_of(t), (Consumer(index[t.dst], 1, 2),)) for t in graph.carried),
+        carried=carried,
+        ends=(),
         members=dict(sorted(members.items())),
         clocks={(one.stage, one.partition): one.frequency for one in mapping.clocks or ()},
         pauses={one.stage: one.time for one in mapping.pauses or ()},
     )
+    return replace(case, ends=tuple(_ends(case))) if assume.layer_boundary == "dram" else case
+
+
+def _ends(case: Case) -> Iterator[End]:
+    """Both ends of every carried tensor, and the graph's inputs and outputs."""
+    graph, word, shards, tiles = case.graph, case.graph.word_bytes, case.plan.shards, case.tile_count
+
+    def end(kernel: int, chip: float, tile: float, write: bool, tokens: int, features: int, split: bool) -> End:
+        share = shards if split else 1
+        return End(kernel, chip, tile, write, float(-(-features // share) * word), -(-tokens // tiles), share)
+
+    def out(src: int, chip: float, tile: float, kernel: int, write: bool) -> End:
+        of = case.kernels[src]
+        return end(kernel, chip, tile, write, of.kernel.n, of.kernel.m, of.sharding == "m")
+
+    for fan in case.carried:
+        yield out(fan.src, fan.chip, fan.tile, fan.src, write=True)
+        yield out(fan.src, fan.chip, fan.tile, fan.readers[0], write=False)
+    for src, whole in graph.writes():
+        one = case.kernels[src]
+        chip = whole * ops.output_share(one.kernel, one.sharding, shards, case.assume.sharding_rules)
+        yield out(src, chip, chip * ops.tile_share(one.kernel, tiles), src, write=True)
+    for dst, operand, whole in graph.reads():
+        one = case.kernels[dst]
+        rules, z = case.assume.sharding_rules, one.sharding
+        layout = ops.required_layout(one.kernel, operand, z, rules, whole / word)
+        chip = whole * ops.input_share(one.kernel, layout, z, shards, rules)
+        features, tokens = ops.operand_shape(one.kernel, operand)
+        tile = chip * ops.input_tile_share(one.kernel, tiles)
+        yield end(dst, chip, tile, False, tokens, features, layout == "SR" and z != "outer")
 
 
 def totals(parts: Iterable[tuple[Place, float]]) -> dict[Place, float]:

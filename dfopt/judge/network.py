@@ -48,7 +48,7 @@ def tensor_parallel(case: Case) -> list[Paid]:
         kind = ops.inherent(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
         if kind is not None:
             paid.append(Paid(number, kind, case.graph.output_bytes(number)))
-    for fan in (*case.fans, *case.written_between_layers):
+    for fan in (*case.fans, *case.between_layers):
         paid.extend(_conversions(case, fan))
     return [one for one in paid if one.whole > 0]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import NamedTuple
 
-from dfopt.judge.case import Case, Fan, Place
+from dfopt.judge.case import Case, End, Fan, Place
 from dfopt.judge.traffic import WeightParts
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
 
@@ -33,9 +33,8 @@ def _flows(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, str, Flow]]
         yield fan.home, "tensors", _tensor(case, fan, write=True)
         for place in sorted(fan.away):
             yield place, "tensors", _tensor(case, fan, write=False)
-    for fan in case.written_between_layers:
-        yield fan.home, "tensors", _tensor(case, fan, write=True)
-        yield case.place(fan.readers[0]), "tensors", _tensor(case, fan, write=False)
+    for end in case.ends:
+        yield case.place(end.kernel), "tensors", _end(end)
     for one in case.kernels:
         kernel = one.kernel
         if one.weight and case.assume.weights_from_dram:
@@ -50,9 +49,12 @@ def _flows(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, str, Flow]]
             for write in (False, True):
                 yield one.place, "gradients", Flow(one.accumulator, one.accumulator, write)
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
-        for fan in (*case.fans, *case.written_between_layers):
+        for fan in case.fans:
             for number in sorted(tiling.parts.keys() & fan.readers):
                 yield case.place(number), "tensors", _tensor(case, fan, write=False, times=tiling.parts[number] - 1)
+        for end in case.ends:
+            if not end.write and end.kernel in tiling.parts:
+                yield case.place(end.kernel), "tensors", _end(end, times=tiling.parts[end.kernel] - 1)
     if case.assume.weight_tiling == "reread_all":
         for fan in case.fans:
             if fan.src in tiling.parts:
@@ -64,3 +66,7 @@ def _tensor(case: Case, fan: Fan, write: bool, times: int = 1) -> Flow:
     kernel, split = placed.kernel, case.plan.shards if placed.sharding == "m" else 1
     row, rows = float(-(-kernel.m // split) * case.graph.word_bytes), -(-kernel.n // case.tile_count)
     return Flow(times * fan.chip, contiguous_bytes(fan.chip, fan.tile, row, rows, split), write)
+
+
+def _end(end: End, times: int = 1) -> Flow:
+    return Flow(times * end.chip, contiguous_bytes(end.chip, end.tile, end.row, end.rows, end.split), end.write)

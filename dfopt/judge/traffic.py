@@ -35,9 +35,8 @@ def weight_parts(case: Case) -> WeightParts:
         outputs[fan.src].append(2 * fan.tile)
         for kernel in fan.readers:
             buffers[kernel].append(2 * fan.tile)
-    for fan in case.written_between_layers:
-        buffers[fan.src].append(2 * fan.tile)
-        buffers[fan.readers[0]].append(2 * fan.tile)
+    for end in case.ends:
+        buffers[end.kernel].append(2 * end.tile)
     capacity = case.system.chip.sram.capacity
     parts, alone, stuck = {}, {}, {}
     for number, one in enumerate(case.kernels):
@@ -65,9 +64,8 @@ def _dram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]
             yield fan.home, fan.chip
         for place in fan.away:
             yield place, fan.chip
-    for fan in case.written_between_layers:
-        yield fan.home, fan.chip
-        yield case.place(fan.readers[0]), fan.chip
+    for end in case.ends:
+        yield case.place(end.kernel), end.chip
     for one in case.kernels:
         if one.weight and case.assume.weights_from_dram:
             yield one.place, one.weight
@@ -78,10 +76,13 @@ def _dram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]
         if one.accumulator:
             yield one.place, 2 * one.accumulator  # read and written once
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
-        for fan in (*case.fans, *case.written_between_layers):
+        for fan in case.fans:
             for kernel in fan.readers:
                 if kernel in tiling.parts:
                     yield case.place(kernel), (tiling.parts[kernel] - 1) * fan.chip
+        for end in case.ends:
+            if not end.write and end.kernel in tiling.parts:
+                yield case.place(end.kernel), (tiling.parts[end.kernel] - 1) * end.chip
     if case.assume.weight_tiling == "reread_all":
         for fan in case.fans:
             if fan.src in tiling.parts:
@@ -102,9 +103,8 @@ def _sram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]
             yield fan.home, 2 * fan.tile / tiling.of(fan.src)
         for place in fan.away:
             yield place, 2 * fan.tile
-    for fan in case.written_between_layers:
-        yield fan.home, 2 * fan.tile
-        yield case.place(fan.readers[0]), 2 * fan.tile
+    for end in case.ends:
+        yield case.place(end.kernel), 2 * end.tile
     for number, one in enumerate(case.kernels):
         if one.stationary:
             yield one.place, one.stationary / tiling.of(number)

@@ -18,7 +18,8 @@ from typing import Literal
 
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.wiring import operands as operands  # part of what a kernel needs
+from dfopt.documents.wiring import operand_shape as operand_shape
+from dfopt.documents.wiring import operands as operands
 from dfopt.physics.collectives import Collective
 
 Layout = Literal["RR", "SR", "RS"]
@@ -215,6 +216,25 @@ def tile_share(kernel: Kernel, tile_count: int) -> float:
     0.3
     """
     return -(-kernel.n // tile_count) / kernel.n if kernel.streamed == "n" else 1.0
+
+
+def input_share(kernel: Kernel, layout: Layout, scheme: Sharding, degree: int, rules: Rules) -> float:
+    """Share of an input that one chip reads: all of it where the layout is replicated."""
+    return 1.0 if layout == "RR" else split_share(kernel, scheme, degree, rules)
+
+
+def input_tile_share(kernel: Kernel, tile_count: int) -> float:
+    """Share of an input in one of ``tile_count`` tiles: a streamed kernel takes it in as it runs.
+
+    Examples
+    --------
+    >>> input_tile_share(Kernel(name="a", op="weight_update", m=4, k=10, n=8), 4)
+    0.3
+    """
+    if kernel.streamed == "none":
+        return 1.0
+    length = kernel.n if kernel.streamed == "n" else kernel.k
+    return -(-length // tile_count) / length
 
 
 def conversion(produced: Layout, required: Layout) -> Collective | None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dfopt.documents.graph import PIECES, Kernel
+from dfopt.documents.graph import PIECES, Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.system import System
 from dfopt.physics import ops
@@ -36,9 +36,9 @@ class PlanBounds:
     """Step times that no mapping beats, for any number of plans of one graph on one system.
 
     Compute of every kernel as short as under any of its legal schemes, when it has the whole chip; the DRAM
-    traffic that no mapping avoids (weights, gradients, KV caches); the communications that kernels list
-    themselves; combined as the overlap assumption has it. Then the all-reduce of the gradients at the end of the
-    step. What a sharding or a cut costs counts as nothing.
+    traffic that no mapping avoids (weights, gradients, KV caches, inputs and outputs); the communications that
+    kernels list themselves; combined as the overlap assumption has it. Then the all-reduce of the gradients at the
+    end of the step. What a sharding or a cut costs counts as nothing.
 
     Parameters
     ----------
@@ -49,6 +49,7 @@ class PlanBounds:
     def __init__(self, setting: Setting) -> None:
         self.setting, graph = setting, setting.graph
         self._least: dict[int, tuple[_Least, ...]] = {}
+        self._ends = _ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         pieces = len(PIECES) if graph.has_pieces else 1
         self._pieces = [[k for k in graph.kernels if graph.piece_of(k) == piece] for piece in range(pieces)]
         self._piece_k = np.array([graph.piece_of(kernel) for kernel in graph.kernels])
@@ -133,12 +134,30 @@ class PlanBounds:
             update = ops.gradient_elements(kernel) * word * made_share
             moved = kernel.dram_bytes_per_chip + kernel.dram_bytes / shards
             moved += weight if assumptions.weights_from_dram else 0.0
+            for operand, size in self._ends.get(kernel.name, ()):  # operand 0 is the output
+                moved += size * min(_end_share(kernel, operand, z, shards, rules, size / word) for z in schemes)
             traffic.append(moved + (2.0 * update if assumptions.gradients == "exact" else 0.0))
             weights += weight if kernel.phase == "forward" or not self._only_forward else 0.0
             gradient += update
         compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.dram.bandwidth
         whole = float(compute_k.sum()), float(memory_k.sum())
         return _Least(*whole, gradient, states_of(self.setting, kernels, weights), compute_k, memory_k)
+
+
+def _ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
+    """By kernel, the operands that it reads from DRAM as inputs of the graph, and the outputs as operand 0."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for position, operand, size in [*graph.reads(), *((position, 0, size) for position, size in graph.writes())]:
+        found.setdefault(graph.kernels[position].name, []).append((operand, size))
+    return found
+
+
+def _end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:
+    """Share of an end of the graph that one chip moves."""
+    if not operand:
+        return ops.output_share(kernel, scheme, shards, rules)
+    layout = ops.required_layout(kernel, operand, scheme, rules, elements)
+    return ops.input_share(kernel, layout, scheme, shards, rules)
 
 
 def _reduced(volume: float, instance: Instance) -> float:

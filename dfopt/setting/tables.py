@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
@@ -44,9 +45,9 @@ class ShardedGraph:
     weight_k : float
         Bytes of weights.
     mem_k : float
-        DRAM bytes whatever the partition: weight reads, gradients, carried tensors, KV caches.
+        DRAM bytes whatever the partition: weight reads, gradients, carried tensors, inputs and outputs, KV caches.
     fixed_buffer_k : float
-        SRAM bytes of buffers for carried tensors.
+        SRAM bytes of buffers for carried tensors, inputs and outputs.
     net_k : float
         Seconds of communication, layout conversions of the outgoing tensors included.
     src_t, dst_t : int
@@ -65,8 +66,8 @@ class ShardedGraph:
         Share of its output that one chip holds.
     gradient_k : float
         Bytes of weight gradient that the kernel produces.
-    carried_in_k : float
-        Bytes of carried tensors that a kernel reads.
+    between_k : float
+        Bytes of carried tensors and inputs that a kernel reads.
     """
 
     names: tuple[str, ...]
@@ -88,7 +89,7 @@ class ShardedGraph:
     tile_count: int
     output_k: Floats
     gradient_k: Floats
-    carried_in_k: Floats
+    between_k: Floats
 
 
 def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
@@ -182,14 +183,10 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         mem_k = mem_k + weight_k
     if exact_gradients:
         mem_k = mem_k + 2.0 * gradient_k  # accumulated over microbatches: read, added to, written back
-    carried_in_k = np.zeros(len(kernels))
-    if assumptions.layer_boundary == "dram":
-        for tensor in graph.carried:
-            a, b = index[tensor.src], index[tensor.dst]
-            bytes_ = graph.bytes_of(tensor) * output_k[a]
-            mem_k[a] += bytes_
-            mem_k[b] += bytes_
-            carried_in_k[b] += bytes_
+    between_k = np.zeros(len(kernels))
+    for end in boundary(instance, schemes):
+        mem_k[end.kernel] += end.bytes
+        between_k[end.kernel] += 0.0 if end.write else end.bytes
     untiled = ShardedGraph(
         names=tuple(k.name for k in kernels),
         forward_k=forward_k,
@@ -210,7 +207,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         tile_count=1,
         output_k=output_k,
         gradient_k=gradient_k,
-        carried_in_k=carried_in_k,
+        between_k=between_k,
     )
     return with_tiles(untiled, instance, sharding, tile_counts(graph, assumptions)[0])
 
@@ -221,16 +218,11 @@ def with_tiles(sharded: ShardedGraph, instance: Instance, sharding: dict[str, Sh
     Only buffers and menus of compute tiles depend on it: nothing else is priced again.
     """
     graph, assumptions = instance.graph, instance.assumptions
-    index = graph.index()
     tile_k = np.array([ops.tile_share(k, tiles) for k in graph.kernels])
     fixed_buffer_k = np.zeros(len(graph.kernels))
-    if assumptions.layer_boundary == "dram":
-        for tensor in graph.carried:
-            a, b = index[tensor.src], index[tensor.dst]
-            tile = graph.bytes_of(tensor) * sharded.output_k[a] * tile_k[a]
-            fixed_buffer_k[a] += 2 * tile
-            fixed_buffer_k[b] += 2 * tile
     schemes = [sharding[kernel.name] for kernel in graph.kernels]
+    for end in boundary(instance, schemes):
+        fixed_buffer_k[end.kernel] += 2 * end.bytes * end.tile_share(graph, tiles)
     cycle = assumptions.compute_model == "cycle"
     return replace(
         sharded,
@@ -239,6 +231,44 @@ def with_tiles(sharded: ShardedGraph, instance: Instance, sharding: dict[str, Sh
         menus=_menus(instance, schemes, tiles) if cycle else (),
         tile_count=tiles,
     )
+
+
+class Boundary(NamedTuple):
+    """What a kernel writes to DRAM or reads from there in any partition: its bytes on a chip, and how it lies there.
+
+    It is the output of kernel ``of``, or if ``operand`` is not 0 that operand of it; ``split``: by its features.
+    """
+
+    kernel: int
+    bytes: float
+    write: bool
+    of: int
+    operand: int
+    split: bool
+
+    def tile_share(self, graph: Graph, tiles: int) -> float:
+        """Share of the bytes in one of so many tiles."""
+        of = graph.kernels[self.of]
+        return ops.input_tile_share(of, tiles) if self.operand else ops.tile_share(of, tiles)
+
+
+def boundary(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[Boundary]:
+    """Both ends of every carried tensor, and the graph's inputs and outputs; none if the boundary is free."""
+    graph, rules, shards = instance.graph, instance.assumptions.sharding_rules, instance.plan.shards
+    if instance.assumptions.layer_boundary == "free":
+        return
+    index = graph.index()
+    taken = [(index[t.src], graph.bytes_of(t), index[t.dst]) for t in graph.carried]
+    for src, size, dst in [*taken, *((src, size, None) for src, size in graph.writes())]:
+        chip = size * ops.output_share(graph.kernels[src], schemes[src], shards, rules)
+        yield Boundary(src, chip, True, src, 0, schemes[src] == "m")
+        if dst is not None:
+            yield Boundary(dst, chip, False, src, 0, schemes[src] == "m")
+    for dst, operand, size in graph.reads():
+        kernel, scheme = graph.kernels[dst], schemes[dst]
+        layout = ops.required_layout(kernel, operand, scheme, rules, size / graph.word_bytes)
+        chip = size * ops.input_share(kernel, layout, scheme, shards, rules)
+        yield Boundary(dst, chip, False, dst, operand, layout == "SR" and scheme != "outer")
 
 
 def shard_communications(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[tuple[int, Collective, float]]:

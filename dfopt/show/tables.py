@@ -244,7 +244,24 @@ def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
             f"{sum(flop):.6g} per evaluation, {microbatch * graph.batch / graph.microbatch:.6g} per step",
         ),
     ]
-    return Group(Facts(facts), "", table)
+    return Group(Facts([*facts, *_ends(graph)]), "", table)
+
+
+def _ends(graph: Graph) -> list[tuple[str, str]]:
+    """What comes from outside of a graph, what leaves it and what goes round."""
+    names = [kernel.name for kernel in graph.kernels]
+    ends = {
+        "inputs": [(names[k], size) for k, _, size in graph.reads()],
+        "outputs": [(names[k], size) for k, size in graph.writes()],
+        "carried": [(f"{tensor.src} to {tensor.dst}", graph.bytes_of(tensor)) for tensor in graph.carried],
+    }
+    how = {"inputs": "read from DRAM: ", "outputs": "written to DRAM: ", "carried": ""}
+    found = []
+    for end, moved in ends.items():
+        words = [f"{name} {show_unit(size, 'bytes')}" for name, size in moved[:4]]
+        more = [f"{len(moved) - 4} more"] if len(moved) > 4 else []
+        found.append((end, how[end] + ", ".join(words + more) if moved else "none"))
+    return found
 
 
 def _shares(chip: Chip, unit: str) -> str:

@@ -31,7 +31,7 @@ from typing import Any, Literal
 
 import networkx as nx
 
-from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.graph import Graph, Input, Kernel, Tensor
 from dfopt.documents.wiring import operands
 from dfopt.errors import GraphError, Issue
 
@@ -135,10 +135,14 @@ def backward_of(
     if updates == "last":
         for kernel in reversed(graph.kernels):
             way.update(kernel)
-    fields = {name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"}
+    fields: dict[str, Any] = {name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"}
     fields["kernels"] += tuple(way.kernels.values())
     fields["tensors"] += tuple(way.tensors)
     fields["carried"] += tuple(way.carried())
+    if graph.inputs:  # where they are stated, what the backward pass reads of them again is too
+        read, forward = Graph(**fields | {"inputs": None}).reads(), len(graph.kernels)
+        again = [(fields["kernels"][k].name, o, size) for k, o, size in read if k >= forward]
+        fields["inputs"] += tuple(Input(dst=dst, operand=o, bytes=size) for dst, o, size in again)
     return Graph(**fields)
 
 
@@ -161,9 +165,6 @@ def _reverse(graph: Graph) -> list[str]:
     return list(nx.lexicographical_topological_sort(edges, key=index.__getitem__))[::-1]
 
 
-_NO_TABLE: dict[str, Any] = {"resident_bytes": 0.0, "resident_over": None, "resident_optimizer_bytes": None}
-
-
 def _mirror(kernel: Kernel, name: str, **changes: Any) -> Kernel:
     """A backward kernel that stays with its forward one."""
     fields = {key: getattr(kernel, key) for key in Kernel.model_fields}
@@ -178,6 +179,7 @@ def _elements(kernel: Kernel) -> int:
 
 # Fields of a kernel that moves nothing but its tensors.
 _ALONE: dict[str, Any] = {"communications": (), "dram_bytes": 0.0, "dram_bytes_per_chip": 0.0, "normalizes": False}
+_NO_TABLE: dict[str, Any] = {"resident_bytes": 0.0, "resident_over": None, "resident_optimizer_bytes": None}
 _BACK: dict[str, Literal["forward", "backward"]] = {"forward": "backward", "backward": "forward"}
 _Operand = Literal[1, 2] | None
 
@@ -268,9 +270,8 @@ class _Pass:
         self.kernels[name] = _mirror(kernel, name, **_ALONE, **sizes)
         for one in self.arrived[kernel.name]:
             self._read(one, name, 1)
-        for into in self.inputs[kernel.name]:
-            if not into.carried:
-                self.tensors.append(Tensor(src=into.tensor.src, dst=name, bytes=into.tensor.bytes, operand=2))
+        inputs = [one.tensor for one in self.inputs[kernel.name] if not one.carried]
+        self.tensors += [Tensor(src=one.src, dst=name, bytes=one.bytes, operand=2) for one in inputs]
 
     def carried(self) -> Iterator[Tensor]:
         """The gradients of carried tensors, which go the other way."""
@@ -293,9 +294,8 @@ class _Pass:
         first = next((one for one in arrived if one.product), None)
         for place, one in enumerate(arrived):
             if first and one.product and one is not first and one.elements == first.elements:
-                self.kernels[str(one.src)] = self.kernels[str(one.src)].model_copy(
-                    update={"accumulates_into": first.src}
-                )
+                into = {"accumulates_into": first.src}
+                self.kernels[str(one.src)] = self.kernels[str(one.src)].model_copy(update=into)
                 arrived[place] = replace(one, added=True)
         drawn = sum(gradient.drawn for gradient in self._gradients(kernel))
         if not drawn:  # what it passes on is the first, which stands for the sum

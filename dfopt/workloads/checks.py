@@ -1,10 +1,15 @@
-"""Checks that parameters of several workloads share; each raises the error that a validator of parameters raises."""
+"""What several workloads share: checks of parameters, which raise a validator's error, and what DFModel leaves out."""
 
 from __future__ import annotations
 
+from typing import Any, Final
+
 from dfopt.documents.base import problem
 
-__all__ = ["check_batch", "check_drawn"]
+__all__ = ["NOTHING_FROM_DRAM", "check_batch", "check_drawn"]
+
+# DFModel's programs price no input and no output of a graph; its encodings of a workload say so.
+NOTHING_FROM_DRAM: Final[dict[str, Any]] = {"inputs": (), "outputs": ()}
 
 
 def check_batch(batch: int | None, microbatch: int) -> None:

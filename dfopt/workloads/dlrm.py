@@ -7,9 +7,9 @@ pooled rows of a microbatch reach its copy by an all-to-all, and their gradients
 
 ``microbatch`` counts the samples that one copy works on at a time; samples are the ``n`` axis of every kernel.
 
-What is counted: a table row is read once per lookup, and when training read and written again by its update; DRAM
-also holds the optimizer's state of the tables. What is not: biases, reading dense features and row indices, and the
-traffic of that state.
+What is counted: a table row is read once per lookup, and when training read and written again by its update; dense
+features are read from DRAM, which also holds the optimizer's state of the tables. What is not: biases, reading row
+indices, and the traffic of that state.
 
 ``encoding: dfmodel`` draws the 60 kernels of DFModel's program instead: MLP layers of one width only, with lookups
 and exchanges riding on the last bottom layer, and rows exchanged before they are pooled.
@@ -24,7 +24,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph
-from dfopt.workloads.checks import check_batch
+from dfopt.workloads.checks import NOTHING_FROM_DRAM, check_batch
 from dfopt.workloads.dlrm_kernels import Sizes, draw, draw_dfmodel, trained, trained_dfmodel
 
 __all__ = ["DlrmParameters", "Parameters", "Tables", "build", "parameter_count"]
@@ -268,6 +268,7 @@ def build(name: str = "dlrm", description: str = "", source: str = "", **paramet
         batch=p.samples,
         kernels=kernels,
         tensors=tensors,
+        **(NOTHING_FROM_DRAM if p.encoding == "dfmodel" else {}),
     )
     if p.mode == "forward":
         return graph

@@ -29,6 +29,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
+from dfopt.workloads.checks import NOTHING_FROM_DRAM
 
 __all__ = ["FftParameters", "Parameters", "build"]
 
@@ -125,6 +126,7 @@ def build(name: str = "fft", description: str = "", source: str = "", **paramete
         word_bytes=p.word_bytes,
         kernels=kernels,
         tensors=tensors,
+        **(NOTHING_FROM_DRAM if p.encoding == "dfmodel" else {}),
     )
 
 

@@ -41,6 +41,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
+from dfopt.workloads.checks import NOTHING_FROM_DRAM
 
 __all__ = ["HplParameters", "Parameters", "build"]
 
@@ -150,6 +151,7 @@ def build(name: str = "hpl", description: str = "", source: str = "", **paramete
         word_bytes=p.word_bytes,
         kernels=kernels,
         tensors=tensors,
+        **(NOTHING_FROM_DRAM if p.encoding == "dfmodel" else {}),
     )
 
 

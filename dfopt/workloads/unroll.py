@@ -70,8 +70,16 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
             tensors.append(between(tensor, here, there).model_copy(update={"direction": "forward"}))
         first, last = (0, count - 1) if ahead else (count - 1, 0)
         carried.append(between(tensor, last, first))
+    ends: dict[str, object] = {}  # stated ones are those of every copy
+    if graph.inputs is not None:
+        each = [(one, copy) for copy in range(count) for one in graph.inputs]
+        ends["inputs"] = tuple(one.model_copy(update={"dst": place(one.dst, copy)}) for one, copy in each)
+    if graph.outputs is not None:
+        out = [(one, copy) for copy in range(count) for one in graph.outputs]
+        ends["outputs"] = tuple(one.model_copy(update={"src": place(one.src, copy)}) for one, copy in out)
     return graph.model_copy(
         update={
+            **ends,
             "repeat": graph.repeat // count,
             "kernels": tuple(kernels),
             "tensors": tuple(tensors),

@@ -72,6 +72,13 @@ def test_show_of_a_graph_with_parameters() -> None:
     assert "loaded with batch=64, mode='training'" in training
 
 
+def test_show_says_what_is_read_and_written_at_the_ends() -> None:
+    layer = call("show", "gpt2-small").out
+    assert "inputs    none\noutputs   none\ncarried   Add_2 to Add_Prev_Layer" in layer
+    model = call("show", "dlrm-v2-mlperf", "--param", "mode=forward").out
+    assert "inputs    read from DRAM: Bottom_1 426 kB\noutputs   written to DRAM: Top_5_Act 32.77 kB" in model
+
+
 def test_show_of_a_table_of_shares(tmp_path: Path) -> None:
     assert "shares" not in call("show", "h100-8").out
     rows = [

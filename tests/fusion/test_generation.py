@@ -318,7 +318,8 @@ def small(
     """A stage of elementwise kernels of four columns, unless said otherwise, with as many partitions as kernels."""
     plain = {"op": "elementwise", "n": 4}
     kernels = tuple(Kernel(name=name, **{**plain, **shape}) for name, shape in shapes.items())
-    graph = Graph(name="small", kernels=kernels, tensors=tuple(Tensor(src=a, dst=b) for a, b in ends))
+    tensors = tuple(Tensor(src=a, dst=b) for a, b in ends)
+    graph = Graph(name="small", kernels=kernels, tensors=tensors, inputs=(), outputs=())
     chip = Chip(name="c", tiles=tiles, peak=1e3, sram=Sram(capacity=sram), dram=Dram(bandwidth=100.0))
     chosen = Assumptions(execution="dataflow", compute_utilization=1.0, tile_rows=1, **assumptions)
     world = World(graph, System(name="s", chip=chip), Plan(), chosen)

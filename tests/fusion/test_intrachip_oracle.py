@@ -271,7 +271,8 @@ def test_a_deep_buffer_cannot_be_passed_off_as_a_cut(fanout: str, tiles_short: i
 
     kernels = tuple(Kernel(name=f"k{i}", op="elementwise", m=4, n=4) for i in range(6))
     ends = [*((i, i + 1) for i in range(5)), (0, 5)]
-    graph = Graph(name="skip", kernels=kernels, tensors=tuple(Tensor(src=f"k{a}", dst=f"k{b}") for a, b in ends))
+    tensors = tuple(Tensor(src=f"k{a}", dst=f"k{b}") for a, b in ends)
+    graph = Graph(name="skip", kernels=kernels, tensors=tensors, inputs=(), outputs=())
     tile = 4 * 4 * 2 / 4
     # all in one partition: the skip in six tiles, every other tensor in two; k0 -> k1 lies in the skip's when shared
     need = tile * (6 + 2 * (4 if fanout == "shared" else 5))

@@ -57,6 +57,11 @@ def simd(name: str, m: int, n: int, **more: Any) -> Kernel:
     return Kernel(name=name, op="elementwise", m=m, n=n, **more)
 
 
+def closed(**fields: Any) -> Graph:
+    """A graph that reads no input and writes no output, to look at other rules one at a time."""
+    return Graph(**{"inputs": (), "outputs": (), **fields})
+
+
 def place(
     graph: Graph, places: dict[str, Any], plan: Plan | None = None, *, tile_count: int = 1, tiles: int = 1
 ) -> Mapping:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
-from judge_cases import PLAIN, gemm, machine, place, ring, simd
+from judge_cases import PLAIN, closed, gemm, machine, place, ring, simd
 
-from dfopt.documents.graph import Graph, Tensor
+from dfopt.documents.graph import Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import EfficiencyRow
 from dfopt.judge import evaluate
@@ -18,7 +18,7 @@ SHARES = (
     EfficiencyRow(unit="vector", share=0.05),
 )
 ASSUME = PLAIN.with_(compute_model="efficiency", weights_from_dram=False)
-GRAPH = Graph(
+GRAPH = closed(
     name="g",
     kernels=(gemm("a", 4, 8, 16), simd("b", 4, 16), gemm("c", 2, 4, 128)),
     tensors=(Tensor(src="a", dst="b"),),
@@ -37,7 +37,7 @@ def test_every_kernel_has_a_share_of_its_own() -> None:
 
 @pytest.mark.parametrize("scheme, seconds", [("m", 0.512 / 0.5), ("k", 0.512 / 0.5)])
 def test_what_counts_is_the_shard_of_one_chip(scheme: str, seconds: float) -> None:
-    graph, plan = Graph(name="g", kernels=(gemm("a", 4, 8, 16),)), Plan(tp=2, tp_dims=("x",))
+    graph, plan = closed(name="g", kernels=(gemm("a", 4, 8, 16),)), Plan(tp=2, tp_dims=("x",))
     system = machine(ring("x", 2), efficiency=SHARES)
     score = evaluate(place(graph, {"a": (scheme, 0)}, plan), graph, system, ASSUME)
     assert score.partitions[0].compute_s == pytest.approx(seconds)

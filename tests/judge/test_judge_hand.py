@@ -8,16 +8,16 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from judge_cases import PLAIN, gemm, machine, place, ring, simd
+from judge_cases import PLAIN, closed, gemm, machine, place, ring, simd
 
-from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.graph import Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
 from dfopt.judge import evaluate
 
 # a: 2*4*8*16 = 1024 FLOP, weight 4*8 = 64 B, output 4*16 = 128 B
 # b: 2*8*4*16 = 1024 FLOP, weight 8*4 = 64 B, output 8*16 = 256 B
-PAIR = Graph(
+PAIR = closed(
     name="pair",
     repeat=3,
     microbatch=2,
@@ -79,7 +79,7 @@ def test_what_dram_is_charged_for(changes: dict[str, Any], fused_bytes: float) -
 
 
 def test_extra_dram_traffic_is_charged() -> None:
-    graph = Graph(name="g", kernels=(simd("a", 4, 4, dram_bytes_per_chip=50.0),))
+    graph = closed(name="g", kernels=(simd("a", 4, 4, dram_bytes_per_chip=50.0),))
     score = evaluate(place(graph, {"a": 0}), graph, machine(), PLAIN)
     assert score.partitions[0].memory_s == 0.5
 
@@ -123,7 +123,7 @@ def test_sharding_splits_work_weights_and_tensors() -> None:
 
 
 # x feeds three kernels of three partitions, and through u also v: levels x 0, u 1, v 2, w 1.
-FAN = Graph(
+FAN = closed(
     name="fan",
     kernels=(simd("x", 10, 10), simd("u", 10, 10), simd("v", 10, 10), simd("w", 10, 10)),
     tensors=(
@@ -183,7 +183,7 @@ def test_tensors_of_other_size_are_another_fan() -> None:
 
 
 # A layer that trains: forward f, backward g (same weight), update d of f's weight (8 x 4).
-TRAIN = Graph(
+TRAIN = closed(
     name="train",
     repeat=4,
     batch=8,
@@ -260,7 +260,7 @@ def test_training_dfmodel() -> None:
     assert score.collectives == {}
 
 
-CHAIN = Graph(
+CHAIN = closed(
     name="chain",
     batch=4,
     kernels=(simd("a", 10, 10), simd("b", 10, 10), simd("c", 5, 10)),
@@ -305,7 +305,7 @@ def test_a_stage_without_kernels_still_relays() -> None:
 
 def test_a_stage_that_only_relays_can_be_the_slowest() -> None:
     """200 B go up from stage 0 to 2 and 200 B come down: the empty stage 1 sends both, 40 s."""
-    graph = Graph(
+    graph = closed(
         name="g",
         kernels=(
             simd("a", 10, 10),
@@ -382,7 +382,7 @@ def test_cycle_model() -> None:
 
 
 def test_cycles_of_an_elementwise_kernel_use_lanes_only() -> None:
-    graph = Graph(name="g", kernels=(simd("a", 10, 6),))
+    graph = closed(name="g", kernels=(simd("a", 10, 6),))
     system = machine(lanes=2, stages=4, frequency=10.0, tiles=8)
     score = evaluate(place(graph, {"a": 0}), graph, system, PLAIN.with_(compute_model="cycle"))
     assert score.partitions[0].compute_s == pytest.approx(5 * 6 / 10)
@@ -393,7 +393,7 @@ def test_an_accumulating_gemm_leaves_its_sum_to_another() -> None:
         gemm("p", 4, 8, 16),
         gemm("q", 4, 8, 16, accumulates_into="p"),
     )
-    graph = Graph(name="g", kernels=kernels)
+    graph = closed(name="g", kernels=kernels)
     plan, system = Plan(tp=2, tp_dims=("x",)), machine(ring("x", 2))
     good = evaluate(place(graph, {"p": ("k", 0), "q": ("k", 0)}, plan), graph, system, PLAIN)
     assert good.collectives == {"all_reduce.forward": 1} and good.violations == ()
@@ -410,7 +410,7 @@ def test_an_accumulating_gemm_leaves_its_sum_to_another() -> None:
 
 def test_shares_of_the_layer_time() -> None:
     """One partition bound by compute for 20 s, one by memory for 4 s."""
-    graph = Graph(
+    graph = closed(
         name="g",
         kernels=(simd("a", 100, 1, flop_per_element=100), simd("b", 100, 1)),
         tensors=(Tensor(src="a", dst="b"),),
@@ -433,7 +433,7 @@ def test_defaults_are_used_without_assumptions() -> None:
 
 def test_tensors_that_leave_a_stage_wait_until_its_last_partition() -> None:
     """a -> c leaves from partition 0 of two, and in the next stage c reads it in partition 1 of two."""
-    graph = Graph(
+    graph = closed(
         name="g",
         kernels=(simd("a", 10, 10), simd("b", 8, 10), simd("e", 7, 10), simd("d", 6, 10), simd("c", 5, 10)),
         tensors=(Tensor(src="a", dst="c"), Tensor(src="b", dst="e"), Tensor(src="d", dst="c")),
@@ -459,7 +459,7 @@ def test_a_fan_pays_every_layout_that_it_needs() -> None:
         simd("u", 10, 10),
         simd("v", 10, 10, stream="none"),
     )
-    graph = Graph(name="g", kernels=kernels, tensors=(Tensor(src="x", dst="u"), Tensor(src="x", dst="v")))
+    graph = closed(name="g", kernels=kernels, tensors=(Tensor(src="x", dst="u"), Tensor(src="x", dst="v")))
     plan = Plan(tp=2, tp_dims=("x",))
     mapping = place(graph, {"x": ("m", 0), "u": ("none", 0), "v": ("n", 0)}, plan)
     score = evaluate(mapping, graph, machine(ring("x", 2)), PLAIN)
@@ -472,10 +472,10 @@ def test_stages_send_what_a_chip_holds() -> None:
     system = machine(ring("x", 2), ring("p", 2))
     plan = Plan(tp=2, pp=2, tp_dims=("x",), pp_dims=("p",))
     kernels, tensors = (simd("a", 10, 10), simd("b", 10, 10)), (Tensor(src="a", dst="b"),)
-    drawn = Graph(name="g", kernels=kernels, tensors=tensors)
+    drawn = closed(name="g", kernels=kernels, tensors=tensors)
     mapping = place(drawn, {"a": ("m", 0, 0), "b": ("m", 0, 1)}, plan)
     assert evaluate(mapping, drawn, system, PLAIN).stages[0].point_to_point_s == pytest.approx(100 / 10)
-    folded = Graph(name="g", repeat=2, kernels=kernels, tensors=tensors, carried=(Tensor(src="b", dst="a"),))
+    folded = closed(name="g", repeat=2, kernels=kernels, tensors=tensors, carried=(Tensor(src="b", dst="a"),))
     mapping = place(folded, {"a": ("m", 0), "b": ("m", 0)}, plan)
     assert evaluate(mapping, folded, system, PLAIN).stages[0].point_to_point_s == pytest.approx(100 / 10)
     # Inference pays no hop per step.
@@ -484,7 +484,7 @@ def test_stages_send_what_a_chip_holds() -> None:
 
 
 def test_only_a_producer_that_streams_tokens_is_buffered_in_tiles() -> None:
-    graph = Graph(
+    graph = closed(
         name="g",
         kernels=(simd("a", 10, 10, stream="none"), simd("b", 10, 10)),
         tensors=(Tensor(src="a", dst="b"),),
@@ -499,7 +499,7 @@ def test_a_split_gradient_is_accumulated_and_reduced_in_shares() -> None:
         Kernel(name="d", op="weight_update", m=8, k=16, n=4, phase="update"),
         Kernel(name="e", op="weight_update", m=4, k=16, n=2, phase="update"),
     )
-    graph = Graph(name="g", batch=2, kernels=kernels)
+    graph = closed(name="g", batch=2, kernels=kernels)
     plan = Plan(tp=2, pp=2, dp=2, tp_dims=("x",), pp_dims=("p",), dp_dims=("d",))
     system = machine(ring("x", 2), ring("p", 2), ring("d", 2))
     for d, e in ((0, 1), (1, 0)):
@@ -516,7 +516,7 @@ def test_cycles_of_split_and_streamed_axes() -> None:
     assume = PLAIN.with_(compute_model="cycle")
 
     def seconds(kernel: Kernel, sharding: str, tile_count: int = 1) -> float:
-        graph = Graph(name="g", kernels=(kernel,))
+        graph = closed(name="g", kernels=(kernel,))
         mapping = place(graph, {kernel.name: (sharding, 0)}, plan, tile_count=tile_count)
         return evaluate(mapping, graph, system, assume).partitions[0].compute_s
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from judge_cases import PLAIN, gemm, machine, place, ring, simd
+from judge_cases import PLAIN, closed, gemm, machine, place, ring, simd
 
 from dfopt import judge
 from dfopt.documents.graph import Graph, Tensor
@@ -18,7 +18,7 @@ from dfopt.documents.plan import Plan
 from dfopt.errors import DocumentError, PlanError, SystemSpecError
 from dfopt.judge import evaluate
 
-GRAPH = Graph(
+GRAPH = closed(
     name="g",
     kernels=(simd("a", 10, 10), simd("b", 10, 10), simd("c", 10, 10, phase="backward")),
     tensors=(Tensor(src="a", dst="b"), Tensor(src="b", dst="c")),
@@ -102,7 +102,7 @@ def test_sram_and_dram() -> None:
 
 
 def test_a_sentence_in_megabytes() -> None:
-    graph = Graph(name="g", kernels=(simd("a", 1000, 1000), simd("b", 1000, 1000)))
+    graph = closed(name="g", kernels=(simd("a", 1000, 1000), simd("b", 1000, 1000)))
     graph = graph.model_copy(update={"tensors": (Tensor(src="a", dst="b"),)})
     score = evaluate(place(graph, {"a": 0, "b": 0}), graph, machine(sram=1.5e6), PLAIN)
     assert score.violations == ("partition 0 of stage 0 needs 4.0 MB of SRAM, the chip has 1.5 MB",)
@@ -135,7 +135,7 @@ def test_stage_order_and_company() -> None:
 
 
 def test_everything_that_does_not_fit_is_told_at_once() -> None:
-    graph = Graph(name="g", kernels=(gemm("left", 4, 8, 16), gemm("right", 4, 8, 16), gemm("up", 4, 8, 16)))
+    graph = closed(name="g", kernels=(gemm("left", 4, 8, 16), gemm("right", 4, 8, 16), gemm("up", 4, 8, 16)))
     mapping = Mapping(
         graph="mine.yaml",
         system="toy",
@@ -171,7 +171,7 @@ def test_everything_that_does_not_fit_is_told_at_once() -> None:
     ],
 )
 def test_plans_that_do_not_fit(changes: dict[str, Any], wanted: list[str]) -> None:
-    graph = Graph(name="g", batch=6, kernels=(gemm("a", 4, 8, 16),))
+    graph = closed(name="g", batch=6, kernels=(gemm("a", 4, 8, 16),))
     good = Plan(tp=2, dp=2, tp_dims=("x",), dp_dims=("y",), microbatches=3)
     system = machine(ring("x", 2), ring("y", 2))
     assert evaluate(place(graph, {"a": ("m", 0)}, good), graph, system, PLAIN).violations == ()
@@ -184,7 +184,7 @@ def test_plans_that_do_not_fit(changes: dict[str, Any], wanted: list[str]) -> No
 
 
 def test_a_batch_that_cannot_be_shared_out_and_a_bad_kernel_in_one_message() -> None:
-    graph = Graph(name="g", batch=5, kernels=(gemm("a", 4, 8, 16),))
+    graph = closed(name="g", batch=5, kernels=(gemm("a", 4, 8, 16),))
     plan = Plan(tp=2, dp=2, tp_dims=("x",), dp_dims=("y",))
     with pytest.raises(PlanError, match="multiple of microbatch x dp = 2") as caught:
         evaluate(place(graph, {"a": ("none", 0)}, plan), graph, machine(ring("x", 2), ring("y", 2)), PLAIN)
@@ -192,7 +192,7 @@ def test_a_batch_that_cannot_be_shared_out_and_a_bad_kernel_in_one_message() -> 
 
 
 def test_a_folded_layer_has_no_stages_to_choose() -> None:
-    graph = Graph(name="g", repeat=4, kernels=(gemm("a", 4, 8, 16),))
+    graph = closed(name="g", repeat=4, kernels=(gemm("a", 4, 8, 16),))
     plan = Plan(pp=2, pp_dims=("p",), layers_per_stage=2)
     with pytest.raises(DocumentError, match=r"\$\.kernels\[0\]\.stage"):
         evaluate(place(graph, {"a": ("none", 0, 1)}, plan), graph, machine(ring("p", 2)), PLAIN)
@@ -218,7 +218,7 @@ def test_two_thousand_kernels_in_a_blink() -> None:
         tensors += [Tensor(src=names[a], dst=names[b]) for a, b in ends]
         if i:
             tensors.append(Tensor(src=f"r{i - 1}", dst=names[0]))
-    graph = Graph(name="deep", kernels=tuple(kernels), tensors=tuple(tensors))
+    graph = closed(name="deep", kernels=tuple(kernels), tensors=tuple(tensors))
     plan = Plan(tp=2, tp_dims=("x",))
     places = {k.name: ("m" if k.op == "gemm" else "none", i // 7) for i, k in enumerate(kernels)}
     mapping, system = place(graph, places, plan), machine(ring("x", 2))

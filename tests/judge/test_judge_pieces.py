@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from judge_cases import PLAIN, gemm, machine, place, ring, simd
+from judge_cases import PLAIN, closed, gemm, machine, place, ring, simd
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
@@ -22,7 +22,7 @@ PLACES = {"layer": ("none", 0, 0), "embed": ("none", 0, 1), "head": ("none", 0, 
 
 def graph(*kernels: Kernel, **more: Any) -> Graph:
     chosen = {"repeat": 10, "batch": 6, **more}
-    return Graph(name="g", kernels=kernels or (LAYER, EMBED, HEAD), **chosen)
+    return closed(name="g", kernels=kernels or (LAYER, EMBED, HEAD), **chosen)
 
 
 def judged(plan: Plan, drawn: Graph | None = None, places: Any = None, **changes: Any) -> Score:

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 import pytest
-from judge_cases import PLAIN, gemm, machine, place, ring, simd
+from judge_cases import PLAIN, closed, gemm, machine, place, ring, simd
 from stack_cases import LEVELS, T0, TIMINGS, memory, stack
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
@@ -24,7 +24,7 @@ from dfopt.technology.dram.types import Stream
 from dfopt.technology.stack_models import organisation_of, timing_of
 
 # 2 x 10 x 10 x 5 FLOP at 500 FLOP/s: 2 s; 200 B of weights at 100 B/s: 2 s, a little more on real DRAM.
-ONE = Graph(name="one", kernels=(gemm("a", 10, 10, 5),), batch=4, tokens_per_sample=3)
+ONE = closed(name="one", kernels=(gemm("a", 10, 10, 5),), batch=4, tokens_per_sample=3)
 
 
 def judged(graph: Graph, mapping: Mapping, on: Stack, system: System | None = None, **more: Any) -> PhysicalScore:
@@ -208,7 +208,7 @@ def test_a_clock_and_a_pause_in_the_plain_and_the_physical_judge() -> None:
 
 def test_energy_of_messages() -> None:
     """A layer on two chips in a ring, split along the contraction: an all-reduce of 100 B, half of it sent twice."""
-    graph = Graph(name="pair", kernels=(gemm("a", 10, 10, 5), simd("b", 10, 5)), tensors=(Tensor(src="a", dst="b"),))
+    graph = closed(name="pair", kernels=(gemm("a", 10, 10, 5), simd("b", 10, 5)), tensors=(Tensor(src="a", dst="b"),))
     mapping = place(graph, {"a": ("k", 0), "b": ("none", 0)}, Plan(tp=2, tp_dims=("x",)))
     found = judged(graph, mapping, column(), machine(ring("x", 2)))
     assert found.energy_j["network"] == pytest.approx(2 * 100.0 * 0.02, rel=1e-9)
@@ -242,7 +242,7 @@ def test_the_stack_of_the_system_counts_unless_told_otherwise() -> None:
 
 def test_a_throttled_chip_caps_every_clock() -> None:
     """A level of 90 % leaves the partition that the mapping runs at 80 % where it is."""
-    graph = Graph(name="two", kernels=(gemm("a", 10, 10, 5), gemm("b", 10, 10, 5)))
+    graph = closed(name="two", kernels=(gemm("a", 10, 10, 5), gemm("b", 10, 10, 5)))
     slowed = place(graph, {"a": 0, "b": 1}).model_copy(update={"clocks": (Clock(partition=1, frequency=0.8),)})
     free = judged(graph, slowed, column(dram=memory(4)))
     assert [part.frequency for part in free.partitions] == [1.0, 0.8]
@@ -261,7 +261,7 @@ def test_messages_between_stages_and_copies() -> None:
         simd("b", 10, 5),
         Kernel(name="w", op="weight_update", m=10, k=5, n=10, phase="update"),
     )
-    graph = Graph(name="g", kernels=kernels, tensors=(Tensor(src="a", dst="b"), Tensor(src="b", dst="w")), batch=6)
+    graph = closed(name="g", kernels=kernels, tensors=(Tensor(src="a", dst="b"), Tensor(src="b", dst="w")), batch=6)
     plan = Plan(pp=2, dp=2, pp_dims=("x",), dp_dims=("y",), microbatches=3)
     mapping = place(graph, {"a": ("none", 0, 0), "b": ("none", 0, 1), "w": ("none", 1, 1)}, plan)
     system = machine(ring("x", 2, 1000.0), ring("y", 2, 1000.0))

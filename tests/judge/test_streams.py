@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from judge_cases import PLAIN, gemm, machine, place, ring, simd
+from judge_cases import PLAIN, closed, gemm, machine, place, ring, simd
 from test_judge_properties import World, worlds
 
 from dfopt.documents.assumptions import Assumptions
@@ -41,7 +41,7 @@ def test_runs_of_tensors_weights_and_lookups() -> None:
         simd("b", 8, 16, dram_bytes=640.0),
         simd("c", 8, 16, phase="backward", dram_bytes=64.0),
     )
-    graph = Graph(name="g", kernels=kernels, tensors=(Tensor(src="a", dst="b"), Tensor(src="b", dst="c")))
+    graph = closed(name="g", kernels=kernels, tensors=(Tensor(src="a", dst="b"), Tensor(src="b", dst="c")))
     found = flows_of(place(graph, {"a": 0, "b": 1, "c": 1}, tile_count=4), graph)
     listed = sorted((place[1], what, flow.bytes, flow.run, flow.write) for place, what, flow in found)
     assert listed == [
@@ -55,7 +55,7 @@ def test_runs_of_tensors_weights_and_lookups() -> None:
 
 
 def test_a_tensor_split_by_features_is_stored_in_short_runs() -> None:
-    graph = Graph(name="g", kernels=(gemm("a", 8, 4, 16), gemm("b", 2, 8, 16)), tensors=(Tensor(src="a", dst="b"),))
+    graph = closed(name="g", kernels=(gemm("a", 8, 4, 16), gemm("b", 2, 8, 16)), tensors=(Tensor(src="a", dst="b"),))
     plan = Plan(tp=4, tp_dims=("x",))
     found = flows_of(place(graph, {"a": ("m", 0), "b": ("k", 1)}, plan), graph, machine(ring("x", 4)))
     assert {flow[:2] for _, what, flow in found if what == "tensors"} == {(64.0, 4.0)}

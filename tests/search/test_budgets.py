@@ -90,7 +90,7 @@ def test_a_slow_block_may_be_better_than_many_fast_ones() -> None:
     cuts = {f"k{i}": (2.25, 1) for i in range(5)} | {"k5": (6.0, 5)}  # by source: MB, worth
     kernels = [Kernel(name=f"k{i}", op="elementwise", m=1000, n=4000, dram_bytes=1e8 * (i == 0)) for i in range(7)]
     tensors = tuple(Tensor(src=f"k{i}", dst=f"k{i + 1}", bytes=1e6 * cuts[f"k{i}"][0]) for i in range(6))
-    graph = Graph(name="chain", batch=8, kernels=tuple(kernels), tensors=tensors)
+    graph = Graph(name="chain", inputs=(), outputs=(), batch=8, kernels=tuple(kernels), tensors=tensors)
     whole = df.optimize(graph, df.load_system("sn10-8-ring"), tp=1, pp=1)
 
     def worth(block: Block) -> float:

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import graphs, share
 
-from dfopt.documents.graph import Graph
+from dfopt.documents.graph import Graph, Input, Output
 from dfopt.errors import GraphError
 from dfopt.machines.compose import load_system
 from dfopt.physics import ops
@@ -91,3 +91,10 @@ def test_fusing_across_layers_is_never_slower(graph: str) -> None:
     one, two = (optimize(g, system, tp=8) for g in (layer, unroll(layer, 2)))
     assert one.status == two.status == "optimal"
     assert two.step_time_s <= one.step_time_s * (1 + 1e-9)
+
+
+def test_stated_ends_are_those_of_every_copy() -> None:
+    graph = load_graph("gpt2-small", layers=2)
+    drawn = unroll(graph.model_copy(update={"inputs": (Input(dst="Q", bytes=8.0),), "outputs": (Output(src="Q"),)}))
+    assert [(one.dst, one.bytes) for one in drawn.inputs or ()] == [("Q.0", 8.0), ("Q.1", 8.0)]
+    assert [one.src for one in drawn.outputs or ()] == ["Q.0", "Q.1"]

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import dfopt as df
-from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
+from dfopt.documents.graph import Communication, Graph, Input, Kernel, Tensor
 from dfopt.errors import GraphError
 from dfopt.physics.ops import flop, gradient_elements, weight_elements
 from dfopt.workloads import WORKLOADS
@@ -220,6 +220,16 @@ def test_rules_say_what_departs() -> None:
     trained = backward_of(chain(first, act, loss), rules, updates="beside")
     assert [k.name for k in trained.kernels[3:]] == ["d_act", "first_bwd_weight_update", "first_bwd"]
     assert reads(trained, "d_act") == ["act"]
+
+
+def test_stated_inputs_are_read_again_where_they_are_saved() -> None:
+    graph = chain(Kernel(name="a", op="gemm", m=2, k=3, n=4), Kernel(name="b", op="gemm", m=5, k=2, n=4))
+    stated = graph.model_copy(update={"inputs": (Input(dst="a"),), "outputs": ()})
+    found = [(one.dst, one.operand) for one in backward_of(stated).inputs or ()]
+    # b's output has no reader here, so its gradient comes from outside too
+    assert found == [("a", None), ("b_bwd", 1), ("b_bwd_weight_update", 1), ("a_bwd_weight_update", 2)]
+    assert backward_of(stated).outputs == () and backward_of(graph).inputs is None
+    assert backward_of(graph.model_copy(update={"inputs": ()})).inputs == ()
 
 
 def test_bad_input_is_refused() -> None:
