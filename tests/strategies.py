@@ -119,7 +119,8 @@ def _consumer(dice: Dice, op: str, number: int, made: list[Kernel]) -> tuple[dic
     if op == "elementwise":
         shape = {"outer": first.outer, "m": first.m, "n": first.n}
         for other in dice.some(made, 2):
-            tensors.append(Tensor(src=other.name, dst=name))
+            # bytes stated, because sizes need not agree
+            tensors.append(Tensor(src=other.name, dst=name, bytes=float(other.outer * other.m * other.n * WORD)))
         return shape, tensors
     if op == "gemm":
         if dice([False, True]):

@@ -237,7 +237,16 @@ def _operand_issues(graph: Graph, known: dict[str, int]) -> Iterable[Issue]:
                 f" {incoming[tensor.dst]} (two producers for one operand)",
                 "add the inputs in an elementwise kernel first",
             )
-        if tensor.bytes is None and tensor.src in known and kernel.op != "elementwise":
+        if tensor.bytes is None and tensor.src in known and kernel.op == "elementwise":
+            found, own = (graph.output_bytes(name) / graph.word_bytes for name in (tensor.src, tensor.dst))
+            if all(found % unit and unit % found for unit in (own, kernel.n, kernel.outer * kernel.m)):
+                yield Issue(
+                    f"$.tensors[{position}]",
+                    f"shapes disagree: {tensor.src!r} produces {found:.0f} elements, no whole number for each token or"
+                    f" each feature of elementwise kernel {kernel.name!r} of {kernel.outer * kernel.m} x {kernel.n}",
+                    "correct the shapes, or state the tensor's bytes if only part of the output is read",
+                )
+        elif tensor.bytes is None and tensor.src in known:
             shapes = _operand_elements(kernel)
             found = graph.output_bytes(known[tensor.src]) / graph.word_bytes
             if all(abs(found - wanted) > 0.5 for wanted in shapes):

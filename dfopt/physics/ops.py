@@ -169,7 +169,8 @@ def required_layout(
         ``exact`` or ``dfmodel``.
     input_elements : float, optional
         Size of the whole input; tells an input shared by all ``outer`` (heads reading one
-        activation) from one that has its own part for each.
+        activation) from one that has its own part for each, and whether an elementwise kernel's input of another
+        size than its output can be split as that is.
 
     Returns
     -------
@@ -183,7 +184,8 @@ def required_layout(
     ('RR', 'SR')
     """
     if kernel.op == "elementwise":
-        return _ELEMENTWISE[scheme]
+        whole = rules == "exact" and input_elements is not None and not _splits_alike(kernel, scheme, input_elements)
+        return "RR" if whole else _ELEMENTWISE[scheme]
     if kernel.op == "weight_update":
         if rules == "dfmodel":
             return _UPDATE_DFMODEL[scheme]
@@ -194,6 +196,22 @@ def required_layout(
         shared = input_elements is None or input_elements <= kernel.k * kernel.n
         return "RR" if shared else "SR"
     return _FIRST[scheme]
+
+
+def _splits_alike(kernel: Kernel, scheme: Sharding, elements: float) -> bool:
+    """Whether an elementwise kernel's share of its output needs no more than the same share of an input.
+
+    Not of an input that lacks the split axis (a value per token or per feature, spread along it), nor of one that is
+    larger but no whole number of times, whose features each chip needs all of. A smaller one is taken for a part of
+    what lies side by side.
+    """
+    own = float(kernel.outer * kernel.m * kernel.n)
+    axis = {"m": kernel.m, "n": kernel.n, "outer": kernel.outer}.get(scheme, 1)
+    if axis == 1 or elements == own:
+        return True
+    if elements == own / axis:
+        return False
+    return elements % kernel.n == 0 if scheme == "n" else elements < own or elements % own == 0
 
 
 def streamed_rows(graph: Graph) -> int:
