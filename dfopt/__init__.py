@@ -42,6 +42,8 @@ if TYPE_CHECKING:
     from dfopt.documents.mapping import KernelMapping as KernelMapping
     from dfopt.documents.mapping import Mapping as Mapping
     from dfopt.documents.plan import Plan as Plan
+    from dfopt.documents.request import Objective as Objective
+    from dfopt.documents.request import Request as Request
     from dfopt.documents.result import Result as Result
     from dfopt.documents.score import Score as Score
     from dfopt.documents.stack import Stack as Stack
@@ -95,6 +97,7 @@ _HOMES = {
     "documents.heat": "HeatReport",
     "documents.mapping": "KernelMapping Mapping",
     "documents.plan": "Plan",
+    "documents.request": "Objective Request",
     "documents.result": "Result",
     "documents.score": "Score",
     "documents.stack": "Stack",

@@ -242,13 +242,14 @@ class NoSolution(SolveError):
 
     exit_code: ClassVar[int] = 5
 
-    def __init__(self, bound: float, seconds: float) -> None:
-        self.bound, self.seconds = bound, seconds
-        super().__init__(bound, seconds)
+    def __init__(self, bound: float, seconds: float, known: str = "") -> None:
+        self.bound, self.seconds, self.known = bound, seconds, known
+        super().__init__(bound, seconds, known)
 
     def __str__(self) -> str:
+        known = f"; {self.known}" if self.known else ""
         return (
-            f"no solution found in {self.seconds:.4g} s (no solution can be better than {self.bound:.6g}); "
+            f"no solution found in {self.seconds:.4g} s (no solution can be better than {self.bound:.6g}{known}); "
             "give it more time or a start"
         )
 

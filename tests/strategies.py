@@ -19,7 +19,7 @@ from dfopt.documents.axes import groups
 from dfopt.documents.graph import CollectiveKind, Communication, Graph, Kernel, Tensor
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Request
+from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, System
 from dfopt.errors import PlanError
 from dfopt.physics import ops
@@ -374,18 +374,6 @@ def sums_meet(graph: Graph, plan: Plan, chosen: Assumptions, sharding: dict[str,
     )
 
 
-def options_of(world: World, **changes: Any) -> Options:
-    """What a search of a world is asked, by default nothing in particular."""
-    fields: dict[str, Any] = {
-        "request": Request(),
-        "assumptions": world.assumptions,
-        "p_max": None,
-        "formulation": "auto",
-        "gap": 0.0,
-        "deadline": time.perf_counter() + 60.0,
-        "pin_sharding": {},
-        "pin_partition": {},
-        "progress": None,
-        "seed": 0,
-    }
-    return Options(**{**fields, **changes})
+def options_of(**asked: Any) -> Options:
+    """What a search is asked, by default nothing in particular, with a minute of time."""
+    return Options(Request(**asked), time.perf_counter() + 60.0)

@@ -50,7 +50,7 @@ from dfopt.errors import (
 )  # fmt: skip
 from dfopt.units import UNITS_REQUIRED, UnitJsonSchema
 
-__all__ = ["Document", "Part", "problem", "schema_json"]
+__all__ = ["Document", "Part", "digest_of", "issues_of", "problem", "schema_json"]
 
 
 # --- strict scalars -------------------------------------------------------------------------------
@@ -133,6 +133,7 @@ class Document(Part):
     """
 
     SCHEMA: ClassVar[str] = ""
+    EARLIER: ClassVar[tuple[str, ...]] = ()  # schemas of earlier versions that are still read
     schema_: str = Field(default="", alias="schema", validate_default=True, description="kind and version")
 
     @field_validator("schema_")
@@ -182,7 +183,7 @@ class Document(Part):
             yield Issue("$.schema", "the key is missing", f"add the line 'schema: {cls.SCHEMA}'")
             return
         found = data["schema"]
-        if found == cls.SCHEMA:
+        if found in (cls.SCHEMA, *cls.EARLIER):
             return
         family, _, version = cls.SCHEMA.rpartition("/")
         theirs, _, other = found.rpartition("/") if isinstance(found, str) else ("", "", "")
@@ -212,8 +213,13 @@ class Document(Part):
 
     def digest(self) -> str:
         """16 hex digits, equal for equal documents whatever file, key order or unit prefix they came from."""
-        canonical = json.dumps(self.to_data(), sort_keys=True, separators=(",", ":"), allow_nan=False)
-        return hashlib.sha256(canonical.encode()).hexdigest()[:16]
+        return digest_of(self.to_data())
+
+
+def digest_of(data: Mapping[str, Any]) -> str:
+    """16 hex digits of JSON-able data, see :meth:`Document.digest`."""
+    canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)
+    return hashlib.sha256(canonical.encode()).hexdigest()[:16]
 
 
 def problem(message: str, remedy: str = "", where: str = "$") -> PydanticCustomError:
@@ -226,6 +232,11 @@ def problem(message: str, remedy: str = "", where: str = "$") -> PydanticCustomE
     pydantic_core._pydantic_core.PydanticCustomError: found 3 names, expected 2
     """
     return PydanticCustomError("dfopt", "{message}", {"message": message, "remedy": remedy, "where": where})
+
+
+def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationError) -> list[Issue]:
+    """What is wrong with some data for a document or part, in plain words, with places and remedies."""
+    return _translate(cls, data, error.errors(include_url=False))
 
 
 def schema_json(cls: type[Document]) -> dict[str, Any]:

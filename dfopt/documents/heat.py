@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import ClassVar, Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 
 from dfopt.documents.base import Document, Part
 from dfopt.documents.mapping import Mapping
@@ -40,10 +40,17 @@ class SlowedPartition(Part):
     kernels: tuple[str, ...]
 
 
+HEAT_WORDS = {
+    "optimal_per_level": "optimal for this plan, its sharding and the stack's limits",
+    "gap_reached": "stopped at the gap that was asked for",
+    "limit_with_solution": "stopped by the time limit",
+}
+
+
 class HeatProof(Part):
     """What the optimiser showed of the heat-aware mapping, at the last leakage and refresh rate."""
 
-    status: Literal["optimal", "gap_reached", "limit_with_solution"]
+    status: Literal["optimal_per_level", "gap_reached", "limit_with_solution"]
     bound_s: float = Field(description="interval that no choice of blocks and levels beats, in seconds")
     interval_s: float = Field(description="of the optimiser: the judge's agrees where the temperatures have settled")
     gap: float
@@ -53,6 +60,11 @@ class HeatProof(Part):
     rounds: int = Field(description="solves until leakage and temperatures agreed")
     seconds: float
     note: str = ""
+
+    @field_validator("status", mode="before")
+    @classmethod
+    def _from_version_1(cls, value: object) -> object:
+        return "optimal_per_level" if value == "optimal" else value
 
 
 class ShadowPrice(Part):

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from typing import Any, ClassVar, Literal
+from collections.abc import Mapping as Mapping_
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.base import Document, Part
+from dfopt.documents.base import Document, Part, digest_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatProof
 from dfopt.documents.html import facts_html
-from dfopt.documents.mapping import Mapping, Sharding
-from dfopt.documents.on_axes import OnAxes
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
 from dfopt.documents.score import Score
 from dfopt.documents.system import System
 
-Status = Literal["optimal", "gap_reached", "limit_with_solution", "interrupted_with_solution"]
+Status = Literal["optimal", "optimal_per_level", "gap_reached", "limit_with_solution", "interrupted_with_solution"]
+PlanStatus = Literal[
+    "solved", "pruned_by_bound", "pruned_per_level", "infeasible", "infeasible_per_level", "limit", "not_reached"
+]
+"""What ``_per_level`` ends holds for the sharding that was chosen for a plan; another one is not excluded."""
 
 
 class SolveRecord(Part):
@@ -48,19 +53,38 @@ class SolveRecord(Part):
 
 
 class PlanRecord(Part):
-    """What is known of one plan: solved with a proof, pruned by a bound, or illegal with a reason."""
+    """What is known of one plan: solved with a proof, pruned by a bound, or infeasible with a reason.
+
+    ``pruned_by_bound``: no mapping under the plan is better than the best; ``infeasible``: none fits.
+    ``pruned_per_level`` and ``infeasible_per_level``: the same of the sharding that is optimal for the inter-chip
+    problem; under another one a better mapping may exist. Values are in the unit of the objective.
+    """
 
     plan: Plan
     tile_count: int | None = Field(default=None, description="tiles of the streamed axis, where that is a choice")
-    status: Literal["solved", "pruned_by_bound", "infeasible", "limit", "not_reached"]
-    bound_s: float | None = Field(
-        description="no mapping under this plan has a shorter step; none when no mapping is feasible at all"
+    status: PlanStatus
+    bound: float | None = Field(
+        description="no mapping under this plan has a lower value; none when no mapping is feasible at all"
     )
-    step_time_s: float | None = None
-    gap: float | None = None
+    level_bound: float | None = Field(
+        default=None, description="no mapping under this plan and its sharding has a lower value; none if not known"
+    )
+    value: float | None = None
+    gap: float | None = Field(default=None, description="relative distance of the value to level_bound")
     seconds: float = 0.0
     solves: tuple[SolveRecord, ...] = ()
     note: str = ""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_version_1(cls, data: Any) -> Any:
+        """Earlier results had one bound, of the sharding that was chosen, and said ``infeasible`` of that too."""
+        if not isinstance(data, dict) or "bound_s" not in data:
+            return data
+        kept = {key: value for key, value in data.items() if key not in ("bound_s", "step_time_s")}
+        status = {"pruned_by_bound": "pruned_per_level", "infeasible": "infeasible_per_level"}
+        kept |= {"bound": 0.0, "level_bound": data["bound_s"], "value": data.get("step_time_s")}
+        return {**kept, "status": status.get(data.get("status", ""), data.get("status"))}
 
 
 class Matrices(Part):
@@ -86,17 +110,30 @@ class Alternative(Part):
     """One of the next best mappings, of another plan, tile count or microbatch size than those before it."""
 
     microbatch: int = Field(description="of the graph, or of one of the variants, that it maps")
-    step_time_s: float
+    value: float
     mapping: Mapping
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_version_1(cls, data: Any) -> Any:
+        return _renamed(data, step_time_s="value")
 
 
 class Sensitivity(Part):
-    """Step time with 10 % more of one resource, mapping optimised anew on the winning plan."""
+    """Value of the objective with 10 % more of one resource, partitions optimised anew on the winning plan.
+
+    ``proven``: optimal for the plan and its sharding.
+    """
 
     resource: Literal["compute", "dram_bandwidth", "link_bandwidth", "sram"]
-    step_time_s: float
+    value: float
     speedup: float
     proven: bool
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_version_1(cls, data: Any) -> Any:
+        return _renamed(data, step_time_s="value")
 
 
 class Space(Part):
@@ -118,14 +155,9 @@ class Space(Part):
         return f"{' x '.join(parts)}: {'' if self.exact else 'at least '}10^{self.log10_total:.1f} mappings"
 
 
-class Request(OnAxes):
-    """What was asked for beside graph, system and assumptions; none means free."""
-
-    interleave: int | None = None
-    p_max: int | None = None
-    gap: float = 0.0
-    pin_sharding: dict[str, Sharding] = Field(default_factory=dict)
-    pin_partition: dict[str, int] = Field(default_factory=dict)
+def _renamed(data: Any, **names: str) -> Any:
+    """Data of an earlier version with the names that its keys have now."""
+    return {names.get(key, key): value for key, value in data.items()} if isinstance(data, dict) else data
 
 
 class Provenance(Part):
@@ -144,26 +176,29 @@ class Provenance(Part):
 class Result(Document):
     """A mapping with its score and its proof.
 
-    ``status`` is ``optimal`` only when every plan is either solved within the requested gap 0 or
-    pruned by a valid bound, and the judge agrees with every objective. ``gap`` is the proven
-    relative distance of ``step_time_s`` to the best that any mapping could reach under the plans
-    considered, with the sharding of each plan optimal for the inter-chip problem (``proof``).
+    ``bound`` holds for every mapping in the space that was searched, ``level_bound`` for those with the sharding that
+    is optimal for the inter-chip problem of their plan; ``gap`` and ``level_gap`` are the relative distances of
+    ``value`` to them. ``status`` is ``optimal`` only when ``gap`` is 0: no mapping in the space is better.
+    ``optimal_per_level`` says that ``level_gap`` is 0. In both cases the judge agrees with the value.
     """
 
-    SCHEMA: ClassVar[str] = "dfopt/result/1"
+    SCHEMA: ClassVar[str] = "dfopt/result/2"
+    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/result/1",)
 
     status: Status
+    value: float = Field(description="of the objective: seconds of a step")
+    bound: float
     gap: float
-    step_time_s: float
+    level_bound: float
+    level_gap: float
     utilization: float
     plan: Plan
-    bound_s: float
     seconds: float
     proof: str
     mapping: Mapping
     score: Score
     heat: HeatProof | None = Field(
-        default=None, description="of a heat-aware mapping; gap and bound of the result are those without heat"
+        default=None, description="of a heat-aware mapping; gaps and bounds of the result are those without heat"
     )
     alternatives: tuple[Alternative, ...] | None = Field(default=None, description="the next best mappings asked for")
     plans: tuple[PlanRecord, ...]
@@ -182,23 +217,52 @@ class Result(Document):
     provenance: Provenance
     seal: str = Field(default="", description="digest of all the rest: a result that was edited says so")
 
+    @classmethod
+    def from_data(cls, data: Mapping_[str, Any], path: str = "<data>") -> Self:
+        """Validate parsed data; a whole result of an earlier version is sealed anew, an edited one is not."""
+        made = super().from_data(data, path)
+        if isinstance(data, dict) and data.get("schema") in cls.EARLIER:
+            whole = digest_of({**data, "seal": ""}) == data.get("seal")
+            return made.sealed() if whole else made.model_copy(update={"seal": "of an edited file"})
+        return made
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_version_1(cls, data: Any) -> Any:
+        """Earlier results had one bound, that of the chosen shardings; nothing is known of all mappings."""
+        if not isinstance(data, dict) or "bound_s" not in data:
+            return data
+        kept = {key: value for key, value in data.items() if key not in ("bound_s", "step_time_s")}
+        kept |= {"value": data.get("step_time_s"), "bound": 0.0, "gap": 1.0}
+        kept |= {"level_bound": data["bound_s"], "level_gap": data.get("gap")}
+        return {**kept, "status": {"optimal": "optimal_per_level"}.get(data.get("status", ""), data.get("status"))}
+
+    def sealed(self) -> Self:
+        """The same result with a seal that fits its contents."""
+        return self.model_copy(update={"seal": self.unsealed_digest()})
+
     def unsealed_digest(self) -> str:
         """Digest of everything but the seal."""
         return self.model_copy(update={"seal": ""}).digest()
 
     @property
+    def step_time_s(self) -> float:
+        """Seconds per step, as the judge has them, without heat."""
+        return self.score.step_time_s
+
+    @property
     def step_time(self) -> float:
-        """Seconds per step: the same as ``step_time_s``."""
-        return self.step_time_s
+        """The same as ``step_time_s``."""
+        return self.score.step_time_s
 
     def _facts(self) -> list[tuple[str, str]]:
         """What a person wants to see first."""
         return [
             ("mapping", f"{self.mapping.graph} on {self.mapping.system}"),
             ("plan", self.plan.label),
-            ("step time", f"{self.step_time_s:.6g} s"),
+            ("step time", f"{self.step_time:.6g} s"),
             ("utilization", f"{100 * self.utilization:.2f} %"),
-            ("status", f"{self.status}, gap {100 * self.gap:.3g} %"),
+            ("status", status_words(self)),
             ("bound by", self.score.bound_by),
         ]
 
@@ -255,3 +319,29 @@ class Result(Document):
                 }
             )
         return table
+
+
+STATUS_WORDS: dict[str, str] = {
+    "optimal": "optimal: no mapping in the space is better",
+    "optimal_per_level": "optimal per level",
+    "gap_reached": "stopped at the gap that was asked for",
+    "limit_with_solution": "stopped by the time limit",
+    "interrupted_with_solution": "stopped by Ctrl-C",
+}
+
+
+def status_words(result: Result) -> str:
+    """What is proven of a result, in the words that every report uses.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), pp=8)
+    >>> status_words(result)
+    'optimal: no mapping in the space is better'
+    """
+    words = STATUS_WORDS[result.status]
+    if result.status == "optimal":
+        return words
+    level = f", gap {100 * result.level_gap:.3g} %" if result.status != "optimal_per_level" else ""
+    return f"{words}{level}; another sharding could be up to {100 * result.gap:.3g} % faster"

@@ -11,9 +11,10 @@ from pydantic_core import PydanticCustomError
 
 from dfopt.documents.axes import AXES
 from dfopt.documents.base import Document, Part, problem
+from dfopt.documents.request import Request
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.documents.study_expressions import check_expression
-from dfopt.documents.study_options import Label, LimitsEntry, SolveOptions
+from dfopt.documents.study_options import Label, LimitsEntry
 from dfopt.errors import did_you_mean, json_path
 
 Aggregate = Literal[
@@ -180,7 +181,7 @@ class Study(Document):
     )
     assumptions: tuple[AssumptionsEntry, ...] = (AssumptionsEntry(),)
     limits: tuple[LimitsEntry, ...] = Field(default=(), description="none = as the options say")
-    options: SolveOptions = SolveOptions()
+    options: Request = Request()
     axes: dict[str, tuple[AxisValue, ...]] = Field(default_factory=dict)
     filters: tuple[Filter, ...] = ()
     cost_counts: Literal["exact", "dfmodel"] = Field(
@@ -274,7 +275,7 @@ class Study(Document):
         limits = dict.fromkeys(name for entry in self.limits for name in entry.given)
         for name in limits:
             # a value as the default is what a file says that was written by dump
-            if getattr(self.options, name) != SolveOptions.model_fields[name].default:
+            if getattr(self.options, name) != Request.model_fields[name].default:
                 yield json_path("options", name), "$.limits"
         for i, graph in enumerate(self.graphs):
             yield from (

@@ -21,10 +21,13 @@ AXIS_COLUMNS: Final[dict[str, str]] = {
 
 # What a cell's solve says, and what follows from it and from the system. None where there is no mapping.
 COLUMNS: Final[dict[str, str]] = {
-    "status": "optimal, gap_reached or limit_with_solution; infeasible, no_solution or failed; pending: not run yet",
+    "status": "optimal, optimal_per_level, gap_reached or limit_with_solution; infeasible, no_solution or failed;"
+    " pending: not run yet",
     "step_time_s": "seconds per step, of one global batch",
     "bound_s": "no mapping has a shorter step",
-    "gap": "proven relative distance of the step to the bound",
+    "level_bound_s": "no mapping with the sharding of its plan has a shorter step",
+    "gap": "proven relative distance of the step to bound_s, of any mapping",
+    "level_gap": "the same to level_bound_s, of any mapping with the sharding of its plan",
     "utilization": "FLOP of the step over what all chips could do in that time",
     **{axis.name: f"degree of {axis.title}" for axis in AXES.values()},
     "microbatches": "microbatches per pipeline and step",

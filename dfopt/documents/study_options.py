@@ -1,18 +1,16 @@
-"""What the cells of a study are solved with: options, and the limits among them, which may be several."""
+"""The limits that the cells of a study are solved with, which may be several."""
 
 from __future__ import annotations
 
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
-from dfopt.documents.mapping import Sharding
-from dfopt.documents.on_axes import OnAxes
 from dfopt.units import Seconds
 from dfopt.units import format as show_unit
 
-__all__ = ["Label", "LimitsEntry", "SolveOptions"]
+__all__ = ["Label", "LimitsEntry"]
 
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 LIMITS = ("time_limit", "gap", "p_max")  # options that limits give too
@@ -51,18 +49,3 @@ class LimitsEntry(Part):
         if not self.name:
             raise problem("no limit and no label", f"give {', '.join(LIMITS)} or a label")
         return self
-
-
-class SolveOptions(OnAxes):
-    """What every cell is solved with; the same as the keyword arguments of ``dfopt.optimize``.
-
-    The limits among them are better given as ``limits``, which may be several, and are refused here if they are.
-    """
-
-    p_max: int | None = Field(default=None, ge=1)
-    formulation: Literal["auto", "assignment", "columns"] = "auto"
-    gap: float = Field(default=0.0, ge=0.0, le=1.0)
-    time_limit: Seconds = Field(default=60.0, ge=0.1)
-    solver: str = "highs"
-    pin_partition: dict[str, int] = Field(default_factory=dict)
-    pin_sharding: dict[str, Sharding] = Field(default_factory=dict)

@@ -18,6 +18,7 @@ from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
+from dfopt.setting.instance import Setting
 
 HEAT_GAP = 1e-4  # relative: closer than the leakage is known, levels of many partitions are hard to prove
 
@@ -74,8 +75,10 @@ def heat_answers(
     (['ignore', 'throttle', 'aware'], True)
     """
     system = needs_stack(result.system, stack)
-    options = Options.for_result(result, gap, time.perf_counter() + time_limit, check_solver(solver), seed)
-    study = Study(result.graph, system, result.mapping, options)
+    options = Options(result.request, time.perf_counter() + time_limit).asking(
+        gap=gap, solver=check_solver(solver), seed=seed, formulation="auto", pin_sharding={}
+    )
+    study = Study(Setting(result.graph, system, result.assumptions), result.mapping, options)
     return study.report(finite_difference)
 
 
@@ -96,7 +99,7 @@ def needs_stack(system: System, stack: Stack | None) -> System:
 
 
 def made_aware(
-    best: Solved, system: System, options: Options, others: Sequence[Solved] = ()
+    best: Solved, setting: Setting, options: Options, others: Sequence[Solved] = ()
 ) -> tuple[Solved, HeatProof, str]:
     """The best mapping of a search, re-optimised under the limits on heat of its system's stack.
 
@@ -105,8 +108,8 @@ def made_aware(
     best, others : Solved
         The mappings of the fastest plans without heat. Another plan is left out where no mapping of its plan and
         sharding is faster even without heat, which only ever slows.
-    system : System
-        With a stack.
+    setting : Setting
+        With a system that has a stack.
     options : Options
         As of the search, with the deadline for all plans together.
 
@@ -126,19 +129,19 @@ def made_aware(
     made = _Made([], 0, [])
     plans = [best, *others]
     for number, one in enumerate(plans):
-        if made.answers and _at_least(one, system) >= made.fastest.step_s:
+        if made.answers and _at_least(one, setting.system) >= made.fastest.step_s:
             made.skipped += 1
             continue
         left = max(options.deadline - time.perf_counter(), 0.0) / (len(plans) - number)
-        mine = replace(options, gap=max(options.gap, HEAT_GAP), deadline=time.perf_counter() + left)
+        mine = replace(options, deadline=time.perf_counter() + left).asking(gap=max(options.request.gap, HEAT_GAP))
         try:
-            made.answers.append(_aware(one, system, mine))
+            made.answers.append(_aware(one, Setting(one.graph, setting.system, setting.assumptions), mine))
         except (Infeasible, PlanError) as error:
             made.refused.append(error)
     if not made.answers:
         raise made.refused[0]
     found = made.fastest
-    return found.solved, found.proof, made.note(system, len(plans))
+    return found.solved, found.proof, made.note(setting.system, len(plans))
 
 
 @dataclass(frozen=True)
@@ -191,20 +194,20 @@ def _at_least(one: Solved, system: System) -> float:
     Without heat the memory is taken to give its full bandwidth. A memory that is slower than the stack's says nothing.
     """
     assert system.stack is not None
-    return one.bound_s if system.chip.dram.bandwidth >= system.stack.dram.peak * (1 - 1e-9) else 0.0
+    return one.bound if system.chip.dram.bandwidth >= system.stack.dram.peak * (1 - 1e-9) else 0.0
 
 
-def _aware(one: Solved, system: System, options: Options) -> _Aware:
+def _aware(one: Solved, setting: Setting, options: Options) -> _Aware:
     """The heat-aware mapping of one plan."""
-    study = Study(one.graph, system, one.mapping, options)
+    study = Study(setting, one.mapping, options)
     if study.why:
         raise PlanError(study.why)
     found = study.aware()
     mapping, _ = study.best_of(found)
-    score = evaluate(mapping, one.graph, system, options.assumptions)
+    score = evaluate(mapping, one.graph, setting.system, setting.assumptions)
     seconds = physical(score).step_time_s
     return _Aware(
-        solved=replace(one, mapping=mapping, score=score),
+        solved=replace(one, mapping=mapping, score=score, value=score.step_time_s),
         proof=study.proof(found),
         step_s=seconds,
         # a step is a multiple of the interval, and what does not depend on it

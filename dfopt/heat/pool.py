@@ -99,13 +99,19 @@ class BlockPool:
         def solve(problem: HeatProblem, starts: list[HeatChoice], gap: float) -> HeatAnswer:
             left = options.left() if np.isfinite(options.deadline) else None
             return shortest_period(
-                problem, starts, gap=gap, time_limit=left, beat=beat, seed=options.seed, solver=options.solver
+                problem,
+                starts,
+                gap=gap,
+                time_limit=left,
+                beat=beat,
+                seed=options.request.seed,
+                solver=options.request.solver,
             )
 
-        answer = solve(problem, starts, max(options.gap, _ROUGH))
+        answer = solve(problem, starts, max(options.request.gap, _ROUGH))
         if not self.fused or not final:
             if final:
-                answer = solve(problem, [answer.choice], options.gap)
+                answer = solve(problem, [answer.choice], options.request.gap)
             return blocks, problem, answer
         # The relaxation bounds the choices of all blocks, a MILP those of its own: a split block may have finer levels.
         if self.closed and answer.columns == 0 and (answer.proven or answer.bound_s >= beat):
@@ -116,7 +122,7 @@ class BlockPool:
         known = settler.mapping(blocks, problem, answer.choice, answer.period_s)
         blocks = self._blocks(every)
         problem = settler.problem(blocks, rows)
-        return blocks, problem, solve(problem, settler.starts(blocks, [known])[:1], options.gap)
+        return blocks, problem, solve(problem, settler.starts(blocks, [known])[:1], options.request.gap)
 
     def _generated(self, rows: HeatRows) -> list[StageBlocks]:
         """Blocks of all paths that lower the relaxation, and of those that were there."""

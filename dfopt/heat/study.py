@@ -8,11 +8,9 @@ from typing import Literal
 
 import numpy as np
 
-from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatAnswer, HeatName, HeatProof, HeatReport, ShadowPrice, SlowedPartition
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.score import Score
-from dfopt.documents.system import System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.heat.model import HeatModel, Operating, Rate
 from dfopt.heat.pool import BlockPool
@@ -53,12 +51,12 @@ class Study:
         As of the search that found it.
     """
 
-    def __init__(self, graph: Graph, system: System, mapping: Mapping, options: Options) -> None:
-        assert system.stack is not None
+    def __init__(self, setting: Setting, mapping: Mapping, options: Options) -> None:
+        assert setting.system.stack is not None
         self.began = time.perf_counter()
-        self.stack = system.stack
+        self.stack = setting.system.stack
         self.options = replace(options, progress=None)
-        self.ready = prepare_mapping(Setting(graph, system, self.options.assumptions), mapping, self.options)
+        self.ready = prepare_mapping(setting, mapping, self.options)
         self.settler = HeatSettler(self.ready, HeatModel(self.ready, self.stack), self.options)
         given = mapping.model_copy(update={"clocks": None, "pauses": None})
         self.known = self._judged(given)
@@ -204,9 +202,9 @@ class Study:
 
     def proof(self, found: Settled) -> HeatProof:
         answer = found.answer
-        status: Literal["optimal", "gap_reached", "limit_with_solution"] = "optimal"
+        status: Literal["optimal_per_level", "gap_reached", "limit_with_solution"] = "optimal_per_level"
         if not answer.proven:
-            status = "gap_reached" if answer.gap <= self.options.gap else "limit_with_solution"
+            status = "gap_reached" if answer.gap <= self.options.request.gap else "limit_with_solution"
         return HeatProof(
             status=status,
             bound_s=answer.bound_s,
@@ -252,7 +250,7 @@ class Study:
         pool.add(found.mapping)
         pool.mappings = [found.mapping, *self.starts]
         _, _, again = pool.choose(warmer, True)
-        if again.gap > max(self.options.gap, _SAME):
+        if again.gap > max(self.options.request.gap, _SAME):
             return None  # the time ran out: a bad answer would say that a kelvin is worth nothing
         unit = step_time(self.ready.plan, self.ready.assumptions, 1.0).total
         return max(0.0, (found.answer.period_s - again.period_s) * unit)

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import platform
 import time
+from collections.abc import Sequence
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Alternative, Matrices, PlanRecord, Provenance, Result, Sensitivity, Space, Status
@@ -16,9 +18,9 @@ from dfopt.search.solved import Solved
 _PROVEN = 1e-6  # relative: what MILP solvers call equal, and what judge and problems may differ by
 
 
-def proven_gap(time_s: float, bound_s: float) -> float:
-    """Relative distance of a time to its bound; 0 where nothing is left to prove."""
-    gap = max(0.0, (time_s - bound_s) / time_s)
+def proven_gap(value: float, bound: float) -> float:
+    """Relative distance of a value to its bound; 0 where nothing is left to prove."""
+    gap = max(0.0, (value - bound) / value)
     return gap if gap > _PROVEN else 0.0
 
 
@@ -63,8 +65,58 @@ def matrices(graph: Graph, mapping: Mapping) -> tuple[Matrices, ...]:
     return tuple(found)
 
 
-def _alternative(one: Solved) -> Alternative:
-    return Alternative(microbatch=one.graph.microbatch, step_time_s=one.score.step_time_s, mapping=one.mapping)
+_WORDS = {
+    "solved": "solved",
+    "pruned_by_bound": "excluded by a bound on every mapping",
+    "pruned_per_level": "excluded under its sharding",
+    "infeasible": "infeasible",
+    "infeasible_per_level": "infeasible under its sharding",
+    "limit": "stopped by the limit",
+    "not_reached": "not reached",
+}
+
+
+def proven(value: float, records: Sequence[PlanRecord]) -> tuple[float, float]:
+    """Bounds over all plans: of every mapping, and of those with the sharding that was chosen for each plan."""
+    bounds = [record.bound for record in records if record.bound is not None]
+    levels = [record.level_bound for record in records if record.level_bound is not None]
+    return min([value, *bounds]), min([value, *levels])
+
+
+def status_of(gap: float, level_gap: float, asked: float, records: Sequence[PlanRecord]) -> Status:
+    """What a result may call itself."""
+    if gap == 0.0:
+        return "optimal"
+    if level_gap == 0.0:
+        return "optimal_per_level"
+    if level_gap <= asked:  # as asked for, whatever ended the search
+        return "gap_reached"
+    if any(record.note == "Ctrl-C" for record in records):
+        return "interrupted_with_solution"
+    open_plans = any(record.status in ("limit", "not_reached") for record in records)
+    return "limit_with_solution" if open_plans else "gap_reached"
+
+
+def proof_of(
+    graphs: Sequence[Graph], records: Sequence[PlanRecord], assumptions: Assumptions, p_max: int, gap: float
+) -> str:
+    """One sentence on what was done with every plan, and what was taken for granted."""
+    counts = [(sum(r.status == kind for r in records), word) for kind, word in _WORDS.items()]
+    listed = ", ".join(f"{count} {word}" for count, word in counts if count)
+    sizes = len({record.tile_count for record in records})
+    what = "plan" if len(records) == 1 else "plans" if sizes == 1 else "plans and tile counts"
+    if len(graphs) > 1:
+        what += f" with {len(graphs)} microbatch sizes"
+    many = f"{'exactly' if assumptions.empty_partitions == 'forbid' else 'at most'} {p_max} partitions"
+    if p_max >= max(len(one.kernels) for one in graphs):
+        many = "any number of partitions"
+    space = "in every layer alike, network dims in every order that matters"
+    if gap == 0.0:
+        return f"of {len(records)} {what}: {listed}; no mapping under them is better ({many}, {space})"
+    return (
+        f"of {len(records)} {what}: {listed}; per plan the sharding is optimal for the inter-chip problem and"
+        f" the fusion for that sharding ({many}, {space})"
+    )
 
 
 def assemble(
@@ -72,77 +124,58 @@ def assemble(
     kept: list[Solved],
     variants: tuple[Graph, ...],
     records: list[PlanRecord],
+    assumptions: Assumptions,
     options: Options,
     began: float,
     interrupted: bool,
     sensitivity: tuple[Sensitivity, ...],
     space: Space,
 ) -> Result:
-    """The result document: the best plan, every plan's record, status and gap over all of them, sealed."""
+    """The result document: the best plan, every plan's record, status and gaps over all of them, sealed."""
     from dfopt import __version__
 
-    best = kept[0]
-    graph, found = best.graph, matrices(best.graph, best.mapping)
-    time_s = best.score.step_time_s
-    bound = min([time_s, *(record.bound_s for record in records if record.bound_s is not None)])
-    gap = proven_gap(time_s, bound)
-    open_plans = [record for record in records if record.status in ("limit", "not_reached")]
-    status: Status = "optimal"
-    if gap > 0.0:
-        status = "interrupted_with_solution" if interrupted else "limit_with_solution" if open_plans else "gap_reached"
-        if gap <= options.gap:  # as asked for, whatever ended the search
-            status = "gap_reached"
-    words = {
-        "solved": "solved",
-        "pruned_by_bound": "excluded by a bound",
-        "infeasible": "infeasible",
-        "limit": "stopped by the limit",
-        "not_reached": "not reached",
-    }
-    counts = [(sum(r.status == kind for r in records), word) for kind, word in words.items()]
-    listed = ", ".join(f"{count} {word}" for count, word in counts if count)
-    sizes = len({record.tile_count for record in records})
-    what = "plan" if len(records) == 1 else "plans" if sizes == 1 else "plans and tile counts"
-    if variants:
-        what += f" with {1 + len(variants)} microbatch sizes"
-    many = f"{'exactly' if options.assumptions.empty_partitions == 'forbid' else 'at most'} {best.p_max} partitions"
-    if best.p_max >= max(len(one.kernels) for one in found):
-        many = "any number of partitions"
-    proof = (
-        f"of {len(records)} {what}: {listed}; per plan the sharding is optimal for the inter-chip problem"
-        f" and the fusion for that sharding ({many})"
-    )
-    result = Result(
+    best, asked = kept[0], options.request
+    graph, value = best.graph, best.value
+    bound, level_bound = proven(value, records)
+    gap, level_gap = proven_gap(value, bound), proven_gap(value, level_bound)
+    status = status_of(gap, level_gap, asked.gap, records)
+    if interrupted and level_gap > asked.gap:
+        status = "interrupted_with_solution"
+    return Result(
         status=status,
+        value=value,
+        bound=bound,
         gap=gap,
-        step_time_s=time_s,
+        level_bound=level_bound,
+        level_gap=level_gap,
         utilization=best.score.utilization,
         plan=best.plan,
-        bound_s=bound,
         seconds=time.perf_counter() - began,
-        proof=proof,
+        proof=proof_of((graph, *variants), records, assumptions, best.p_max, gap),
         mapping=best.mapping,
         score=best.score,
-        alternatives=tuple(_alternative(one) for one in kept[1:]) or None,
+        alternatives=tuple(
+            Alternative(microbatch=one.graph.microbatch, value=one.value, mapping=one.mapping) for one in kept[1:]
+        )
+        or None,
         plans=tuple(records),
         space=space,
-        matrices=found,
+        matrices=matrices(graph, best.mapping),
         sensitivity=sensitivity,
-        assumptions=options.assumptions,
+        assumptions=assumptions,
         p_max=best.p_max,
-        request=options.request,
+        request=asked,
         graph=graph,
         variants=variants,
         system=system,
         provenance=Provenance(
             dfopt=__version__,
             highs=solver_version(),
-            solver=options.solver,
+            solver=asked.solver,
             python=platform.python_version(),
             graph_digest=graph.digest(),
             system_digest=system.digest(),
-            assumptions_digest=options.assumptions.digest(),
-            seed=options.seed,
+            assumptions_digest=assumptions.digest(),
+            seed=asked.seed,
         ),
-    )
-    return result.model_copy(update={"seal": result.unsealed_digest()})
+    ).sealed()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -16,16 +17,20 @@ from dfopt.milp import Termination
 from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options
 from dfopt.search.sharing import Memo
-from dfopt.search.solved import Solved, finish
+from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
+
+_GRACE_S = 1.0  # beyond the limit while no mapping is known at all
+_SAME = 1e-12
 
 
 class Search:
     """Branch and bound over plans: prepare all, then fuse them from the most promising on.
 
-    It keeps the ``options.top`` fastest mappings of different plans (or tile counts), ``found``, fastest first; a
-    plan is given up only when it is slower than the last of them. ``found`` may start with those of another search.
+    It keeps the ``top`` best mappings of different plans (or tile counts), ``found``, best first; a plan is given up
+    only when it is worse than the last of them. ``found`` may start with those of another search. Two bounds are kept
+    of every plan: one of all its mappings, and one of those with the sharding that was chosen for it.
     """
 
     def __init__(self, setting: Setting, options: Options, found: Sequence[Solved] = ()) -> None:
@@ -36,142 +41,202 @@ class Search:
         self.reasons: list[str] = []
         self.unsolved: NoSolution | None = None
         self.memo: Memo = {}
+        self.began = time.perf_counter()
 
     @property
     def best(self) -> Solved | None:
-        """The fastest judged mapping so far."""
+        """The best judged mapping so far."""
         return self.found[0] if self.found else None
 
     @property
     def incumbent(self) -> float:
-        """Seconds of the judged step that a plan must beat to be kept."""
-        wanted = self.options.top
-        return self.found[wanted - 1].score.step_time_s if len(self.found) >= wanted else np.inf
+        """Value of the judged mapping that a plan must beat to be kept."""
+        wanted = self.options.request.top
+        return min(self.ceiling, self.found[wanted - 1].value if len(self.found) >= wanted else np.inf)
+
+    @property
+    def ceiling(self) -> float:
+        """Value that the limits of the objective allow; a little more, so that a mapping that meets it is kept."""
+        objective = self.options.request.objective
+        own = [limit.at_most for limit in objective.limits if limit.metric == objective.metric]
+        return min(own, default=np.inf) * (1 + 1e-9)
 
     def run(self, legal: list[Plan]) -> None:
         """Go over the legal plans."""
-        self.bounds = PlanBounds(self.setting)
-        bounds = {plan: self.bounds.seconds(self.setting.under(plan)) for plan in legal}
+        self.plan_bounds = PlanBounds(self.setting)
+        self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
+        bounds, top = self.bounds, self.options.request.top
         ready: list[tuple[float, float, str, Prepared]] = []
-        # steps that are reached, or that some start reaches; the last of the best ones is what others must beat
-        reached = [one.score.step_time_s for one in self.found]
+        # values that are reached, or that some start reaches; the last of the best ones is what others must beat
+        reached = [one.value for one in self.found]
         promised = self.incumbent
         for plan in sorted(legal, key=lambda p: (bounds[p], p.label)):
-            if bounds[plan] > promised * (1 + 1e-12) or self._out_of_time(bool(ready)):
-                self._skip(plan, None, bounds[plan], promised)
+            if bounds[plan] > promised * (1 + _SAME) or self._out_of_time(bool(ready)):
+                self._skip(plan, None, promised)
                 continue
-            for variant in self._variants(plan, bounds[plan]):
+            for variant in self._variants(plan):
                 floor = max(bounds[plan], variant.floor())
-                if floor > promised * (1 + 1e-12) or self._out_of_time(bool(ready)):
-                    self._skip(plan, variant, floor, promised)
+                if floor > promised * (1 + _SAME) or self._out_of_time(bool(ready)):
+                    self._skip(plan, variant, promised)
                     continue
                 try:
-                    started = with_starts(variant)
+                    started = with_starts(variant, self.options.deadline + _GRACE_S)
                 except KeyboardInterrupt:
                     self._stop()
                     started = variant
                 known = started.best_known()
-                reached = sorted([*reached, known])[: self.options.top]
-                promised = reached[-1] if len(reached) == self.options.top else np.inf
+                reached = sorted([*reached, known])[:top]
+                promised = reached[-1] if len(reached) == top else np.inf
                 ready.append((known, floor, plan.label, started))
         # the most promising start first: its solve gives the cutoff that ends the others early
         for _, floor, _, variant in sorted(ready, key=lambda entry: entry[:3]):
-            if self.best is not None and (floor >= self.incumbent * (1 - 1e-12) or self._out_of_time(True)):
-                self._skip(variant.plan, variant, floor, self.incumbent)
+            # what has a start is finished even when time is up, if nothing else is known: that returns the start
+            late = self._out_of_time(True) and (self.best is not None or not np.isfinite(variant.best_known()))
+            if late or (self.best is not None and floor >= self.incumbent * (1 - _SAME)):
+                self._skip(variant.plan, variant, self.incumbent)
                 continue
-            self._finish(variant, bounds[variant.plan])
+            self._finish(variant)
 
     def _out_of_time(self, something: bool) -> bool:
-        """Whether to stop; never before there is something to return."""
-        return self.stopped or (something and time.perf_counter() > self.options.deadline)
+        """Whether to stop; while there is nothing to return a little later than was asked for."""
+        return self.stopped or time.perf_counter() > self.options.deadline + (0.0 if something else _GRACE_S)
 
     def _stop(self) -> None:
         """Ctrl-C: what is still solved from here on returns its start at once."""
         self.stopped = True
         self.options = replace(self.options, deadline=0.0)
 
-    def _skip(self, plan: Plan, variant: Prepared | None, bound: float, best: float) -> None:
-        pruned = bound >= best * (1 - 1e-12)
+    def _skip(self, plan: Plan, variant: Prepared | None, best: float) -> None:
+        level = variant.floor() if variant is not None else 0.0
+        beaten = best * (1 - _SAME)
+        status = "not_reached"
+        if self.bounds[plan] >= beaten:
+            status = "pruned_by_bound"
+        elif level >= beaten:
+            status = "pruned_per_level"
         self._note(
             plan,
             variant,
-            status="pruned_by_bound" if pruned else "not_reached",
-            bound_s=bound,
+            status=status,
+            level_bound=level,
             solves=(variant.record,) if variant is not None else (),
-            note="" if pruned else "Ctrl-C" if self.stopped else "time limit",
+            note="" if status != "not_reached" else "Ctrl-C" if self.stopped else "time limit",
         )
 
-    def _note(self, plan: Plan, variant: Prepared | None, **fields: Any) -> None:
-        tiles = variant.tile_count if variant is not None else None
-        self.records.append(PlanRecord(plan=plan, tile_count=tiles, **fields))
+    def _note(self, plan: Plan, variant: Prepared | None, *, level_bound: float = 0.0, **fields: Any) -> None:
+        """Record what is known of a plan, or of one of its tile counts."""
+        bound = self.bounds[plan]
+        level_bound = max(level_bound, bound)
+        if variant is not None and variant.only_sharding:  # what holds for this sharding holds for every mapping
+            bound = level_bound
+            whole = {"pruned_per_level": "pruned_by_bound", "infeasible_per_level": "infeasible"}
+            fields["status"] = whole.get(fields["status"], fields["status"])
+        feasible = fields["status"] != "infeasible"
+        self.records.append(
+            PlanRecord(
+                plan=plan,
+                tile_count=variant.tile_count if variant is not None else None,
+                bound=bound if feasible else None,
+                level_bound=level_bound if feasible and fields["status"] != "infeasible_per_level" else None,
+                **fields,
+            )
+        )
 
-    def _variants(self, plan: Plan, bound: float) -> Iterator[Prepared]:
+    def _variants(self, plan: Plan) -> Iterator[Prepared]:
+        instance = self.setting.under(plan)
         try:
-            instance = self.setting.under(plan)
-            self.bounds.check_dram(instance)
+            self.plan_bounds.check_dram(instance)
+        except Infeasible as error:  # whatever the sharding
+            self._infeasible(plan, None, error, "infeasible")
+            return
+        try:
             for variant in prepare(instance, self.options, self.memo):
                 if variant.record.termination == Termination.INTERRUPTED_WITH_SOLUTION.value:
                     self._stop()
                 yield variant
         except NoSolution as error:
             self.unsolved = error
-            self._note(plan, None, status="limit", bound_s=bound, note=str(error))
+            self._note(plan, None, status="limit", note=str(error))
         except Infeasible as error:
-            self._infeasible(plan, None, error)
+            known = self.memo.get(instance.shared.plan)
+            # without work on record the pins contradict each other; with the only sharding there is, nothing else fits
+            only = known is None or isinstance(known, Infeasible) or known.only_sharding
+            self._infeasible(plan, None, error, "infeasible" if only else "infeasible_per_level")
         except KeyboardInterrupt:
             self._stop()
-            self._skip(plan, None, bound, np.inf)
+            self._skip(plan, None, np.inf)
 
-    def _infeasible(self, plan: Plan, variant: Prepared | None, error: Infeasible) -> None:
+    def _infeasible(self, plan: Plan, variant: Prepared | None, error: Infeasible, status: str) -> None:
         self.reasons.append(f"{plan.label}: {error.report}")
-        self._note(plan, variant, status="infeasible", bound_s=None, note=str(error.report))
+        self._note(plan, variant, status=status, note=str(error.report))
 
-    def _finish(self, variant: Prepared, bound: float) -> None:
+    def _finish(self, variant: Prepared) -> None:
         plan, started = variant.plan, time.perf_counter()
         try:
             outcome = finish(variant, self.options, self.incumbent)
         except Infeasible as error:
-            self._infeasible(plan, variant, error)
+            self._infeasible(plan, variant, error, "infeasible_per_level")
             return
         except NoSolution as error:
             self.unsolved = error
-            self._note(plan, variant, status="limit", bound_s=bound, note=str(error))
+            self._note(plan, variant, status="limit", note=str(error))
             return
         except KeyboardInterrupt:
             self._stop()
-            self._skip(plan, variant, bound, np.inf)
+            self._skip(plan, variant, np.inf)
             return
         seconds = time.perf_counter() - started
-        if isinstance(outcome, PlanRecord):
-            changes: dict[str, Any] = {"seconds": seconds}
-            if not variant.sharding_proven:  # another sharding might still beat the best
-                changes |= {"status": "limit", "bound_s": bound}
-            self.records.append(outcome.model_copy(update=changes))
+        # where the sharding is not proven to be the best of its level, nothing is proven per level
+        proven = outcome.bound if variant.sharding_proven else 0.0
+        if isinstance(outcome, Pruned):
+            status = "pruned_per_level" if variant.sharding_proven else "limit"
+            self._note(
+                plan,
+                variant,
+                status=status,
+                level_bound=proven,
+                seconds=seconds,
+                solves=outcome.records,
+                note=outcome.note,
+            )
             return
         if outcome.interrupted:
             self._stop()
-        step_s = outcome.score.step_time_s
-        proven = max(bound, outcome.bound_s) if variant.sharding_proven else bound
+        value = outcome.value
+        level = min(max(self.bounds[plan], proven), value)
+        self.bounds[plan] = min(self.bounds[plan], value)
         self._note(
             plan,
             variant,
             status="limit" if outcome.limited else "solved",
-            bound_s=min(proven, step_s),
-            step_time_s=step_s,
-            gap=max(0.0, (step_s - proven) / step_s),
+            level_bound=level,
+            value=value,
+            gap=(value - level) / value,
             seconds=seconds,
             solves=outcome.records,
         )
-        if step_s < self.incumbent:
-            # a stable sort: of equally fast ones the first found stays first
-            self.found = sorted([*self.found, outcome], key=lambda one: one.score.step_time_s)[: self.options.top]
+        if value < self.incumbent:
+            # a stable sort: of equally good ones the first found stays first
+            self.found = sorted([*self.found, outcome], key=lambda one: one.value)[: self.options.request.top]
 
     def failure(self) -> SolveError | KeyboardInterrupt:
         """Why there is no mapping at all."""
-        if self.unsolved is not None:
-            return self.unsolved
         if self.stopped:
             return KeyboardInterrupt()
+        open_ = [record for record in self.records if record.status in ("limit", "not_reached")]
+        if open_ or self.unsolved is not None:
+            counts = Counter(record.status for record in self.records)
+            known = f"of {len(self.records)} plans {counts['infeasible'] + counts['infeasible_per_level']} do not fit,"
+            known += f" {len(open_)} are open"
+            least = min((record.bound for record in self.records if record.bound is not None), default=0.0)
+            return NoSolution(least, time.perf_counter() - self.began, known)
+        beaten = [r.level_bound or 0.0 for r in self.records if r.status.startswith("pruned")]
+        if beaten and np.isfinite(self.ceiling):
+            what = f"{self.options.request.objective.metric} of at most {self.ceiling:.6g}"
+            return Infeasible(
+                f"no mapping keeps the limit of the objective, a {what}: the best plan allows {min(beaten):.6g} with"
+                " shardings that are optimal for the inter-chip problem; levers: a higher limit, more chips"
+            )
         if len(self.reasons) == 1:
             return Infeasible(self.reasons[0])
         return Infeasible("no plan fits:\n  " + "\n  ".join(dict.fromkeys(self.reasons)))

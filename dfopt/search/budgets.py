@@ -215,7 +215,9 @@ def optimize_within(
 
 def _again(result: Result, gap: float, deadline: float, solver: str, seed: int) -> Prepared:
     """The plan of a result, priced as its mapping has it."""
-    options = Options.for_result(result, gap, deadline, solver, seed)
+    options = Options(result.request, deadline).asking(
+        gap=gap, solver=solver, seed=seed, formulation="auto", pin_sharding={}
+    )
     return prepare_mapping(Setting(result.graph, result.system, result.assumptions), result.mapping, options)
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -14,13 +17,15 @@ from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import SolveRecord
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, chip_of, restrict, stage_tables
+from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice, down_sets
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.milp import Termination
-from dfopt.physics.pipeline import step_time, with_point_to_point
+from dfopt.physics.metrics import METRICS, Constants, Metric
+from dfopt.physics.pipeline import with_point_to_point
 from dfopt.search.options import Options, record_of, reporter
 from dfopt.search.sharing import ChipWork, Memo, StageWork, remember_start
 from dfopt.setting.hops import gradient_seconds, hop_seconds, per_step_hops
@@ -62,6 +67,8 @@ class Prepared:
     gradients_s: float
     record: SolveRecord
     tile_choice: bool
+    only_sharding: bool  # no other sharding, nor another stage for a kernel, is possible under this plan
+    metric: Metric
 
     @property
     def graph(self) -> Graph:
@@ -99,53 +106,54 @@ class Prepared:
         return self.record.termination in (Termination.OPTIMAL.value, Termination.GAP_REACHED.value)
 
     def floor(self) -> float:
-        """Step time that no fusion under this sharding and tile count beats."""
+        """Value that no fusion under this sharding and tile count beats."""
         if not self.sharding_proven:
             return 0.0
-        return self.step_of([stage.floor for stage in self.stages])
+        return self.value_of([stage.floor for stage in self.stages])
 
     def best_known(self) -> float:
-        """Step time that the starts reach."""
-        return self.step_of([stage.best_known for stage in self.stages])
+        """Value that the starts reach."""
+        return self.value_of([stage.best_known for stage in self.stages])
 
-    def step_of(self, stage_seconds: list[float]) -> float:
-        """Step time from the time of one evaluation of every stage of the mapping."""
-        slowest = max(
+    @cached_property
+    def constants(self) -> Constants:
+        """What the metric needs beside the times of the stages."""
+        return Constants(self.plan, self.assumptions.bubble, self.per_step_s, self.gradients_s)
+
+    def value_of(self, stage_seconds: Sequence[float]) -> float:
+        """The metric from the time of one evaluation of every stage of the mapping."""
+        return self.metric.value(self._pipeline_seconds(stage_seconds), self.constants)
+
+    def _pipeline_seconds(self, stage_seconds: Sequence[float]) -> list[float]:
+        """Seconds of every pipeline stage for one microbatch."""
+        return [
             with_point_to_point(
                 sum(times * stage_seconds[number] for number, times in stage.runs), hop, self.assumptions.overlap
             )
             for stage, hop in zip(self.pipeline, self.hops, strict=True)
-        )
-        return step_time(
-            self.plan,
-            self.assumptions,
-            slowest,
-            point_to_point_per_step_s=self.per_step_s,
-            gradient_reduction_s=self.gradients_s,
-        ).total
+        ]
 
-    def cutoff(self, number: int, step_s: float, lows: list[float]) -> float | None:
-        """Time of one evaluation of a stage of the mapping above which the step is slower than ``step_s``.
+    def cutoff(self, number: int, value: float, lows: Sequence[float]) -> float | None:
+        """Time of one evaluation of a stage of the mapping above which the metric exceeds a value.
 
         Parameters
         ----------
         number : int
             The stage.
-        step_s : float
-            Seconds; without an end there is no cutoff.
+        value : float
+            In the unit of the metric; without an end there is no cutoff.
         lows : list of float
             Seconds that each stage takes at least; the others of a pipeline stage take that much of its time.
         """
-        if not np.isfinite(step_s):
+        if not np.isfinite(value):
             return None
-        unit = step_time(self.plan, self.assumptions, 1.0).total
-        slowest = (step_s - self.per_step_s - self.gradients_s) / unit
-        found = []
-        for stage, hop in zip(self.pipeline, self.hops, strict=True):
+        found, taken = [], self._pipeline_seconds(lows)
+        for position, (stage, hop) in enumerate(zip(self.pipeline, self.hops, strict=True)):
             times = dict(stage.runs).get(number, 0)
             if times:
+                most = self.metric.most(value, taken, position, self.constants)
                 others = sum(count * lows[other] for other, count in stage.runs if other != number)
-                found.append((slowest - (0.0 if self.assumptions.overlap == "perfect" else hop) - others) / times)
+                found.append((most - (0.0 if self.assumptions.overlap == "perfect" else hop) - others) / times)
         return min(found)
 
 
@@ -179,6 +187,8 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
     refusals: list[Infeasible] = []
     counts = tile_counts(graph, instance.assumptions)
     for tiles in counts:
+        if refusals and time.perf_counter() > options.deadline:
+            raise NoSolution(0.0, 0.0)
         if tiles not in work.tiled:
             work.tiled[tiles] = with_tiles(sharded, instance.shared, work.sharding, tiles)
         tiled = work.tiled[tiles]
@@ -198,6 +208,8 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
             gradients_s=gradients_s,
             record=work.record if work.plan == plan else _again(work),
             tile_choice=len(counts) > 1,
+            only_sharding=work.only_sharding,
+            metric=METRICS[options.request.objective.metric],
         )
     if len(refusals) == len(counts):
         raise refusals[0]
@@ -207,20 +219,29 @@ def _chip_work(instance: Instance, options: Options, memo: Memo) -> ChipWork:
     """The sharding of a plan, and the kernels that it gives a chip."""
     plan, shared = instance.plan, instance.shared
     if shared.plan not in memo:
-        tables = interchip.build(shared, options.pin_sharding)
-        inter = interchip.optimize_interchip(
-            instance.setting,
-            tables,
-            gap=options.gap,
-            time_limit=options.left() / 2,  # a hard sharding must leave time for the fusion
-            solver=options.solver,
-            progress=reporter(options, plan, "interchip"),
-        )
+        asked = options.request
+        tables = interchip.build(shared, asked.pin_sharding)
+        try:
+            inter = interchip.optimize_interchip(
+                instance.setting,
+                tables,
+                gap=asked.gap,
+                time_limit=options.left() / 2,  # a hard sharding must leave time for the fusion
+                solver=asked.solver,
+                progress=reporter(options, plan, "interchip"),
+            )
+        except Infeasible as error:
+            memo[shared.plan] = error
+            raise
         low = inter.objective * (1 - min(inter.solution.gap, 1.0))  # a solver may stop without any bound
         record = record_of("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit)
         sharded = shard(shared, inter.sharding)
-        memo[shared.plan] = ChipWork(plan, inter.sharding, inter.stage, record, sharded, {sharded.tile_count: sharded})
-    return memo[shared.plan]
+        only = len(tables.kernel_o) == tables.kernels and tables.stages == 1
+        memo[shared.plan] = ChipWork(plan, inter.sharding, inter.stage, record, sharded, only)
+    known = memo[shared.plan]
+    if isinstance(known, Infeasible):
+        raise known
+    return known
 
 
 def prepare_mapping(setting: Setting, mapping: Mapping, options: Options) -> Prepared:
@@ -247,7 +268,7 @@ def prepare_mapping(setting: Setting, mapping: Mapping, options: Options) -> Pre
         note="as the mapping has it",
     )
     sharded = shard(instance.shared, sharding)
-    work = ChipWork(mapping.plan, sharding, stage, record, sharded, {sharded.tile_count: sharded})
+    work = ChipWork(mapping.plan, sharding, stage, record, sharded, only_sharding=False)
     found = list(prepare(instance, options, {instance.shared.plan: work}))
     for ready in found:
         if ready.sharded.tile_count == mapping.tile_count:
@@ -280,9 +301,15 @@ def _stages(
     for number in used:
         key = sharded.tile_count, number
         if key not in work.stages:
-            tables = stage_tables(restrict(sharded, members_of[number]), chip)
+            if key in work.refused:
+                raise work.refused[key]
+            try:
+                tables = stage_tables(restrict(sharded, members_of[number]), chip)
+            except Infeasible as error:  # whatever the rest of the plan is
+                work.refused[key] = error
+                raise
             if number not in work.lattices:
-                work.lattices[number] = _lattice(graph, tables, options)
+                work.lattices[number] = _lattice(instance, tables, options)
             work.stages[key] = StageWork(tables, work.lattices[number])
     parts = {number: work.stages[sharded.tile_count, number] for number in used}
     left = dram_left(instance, {number: part.tables.sharded for number, part in parts.items()})
@@ -291,14 +318,14 @@ def _stages(
             yield Stage(members, None, None, None, None, 0.0, 0.0, None)
             continue
         mine = parts[number]
-        limits = _limits(graph, mine.tables, left[number], options)
+        limits = _limits(instance, mine.tables, left[number], options)
         if graph.has_pieces and number > 0 and limits.exactly:  # the number that was asked for is the layer's
             limits = replace(limits, p_max=min(limits.p_max, mine.tables.kernels))
         mine.low_s = mine.low_s or intrachip.lower_bound(mine.tables, limits)
         yield Stage(members, mine.tables, limits, mine.lattice, None, mine.low_s, float("inf"), mine)
 
 
-def with_starts(ready: Prepared) -> Prepared:
+def with_starts(ready: Prepared, deadline: float = np.inf) -> Prepared:
     """The same plan with a feasible start for every stage that the greedy cut finds one for."""
 
     def started(stage: Stage) -> Stage:
@@ -310,7 +337,7 @@ def with_starts(ready: Prepared) -> Prepared:
                 return replace(stage, best_known=intrachip.kernel_by_kernel(tables, limits).objective)
             except Infeasible:  # its fusion will say so again, and be recorded
                 return stage
-        remember_start(work, limits)
+        remember_start(work, limits, deadline)
         if work.start_bytes > limits.dram_left:
             return stage
         return replace(stage, start=work.start, best_known=work.start_s)
@@ -318,25 +345,26 @@ def with_starts(ready: Prepared) -> Prepared:
     return replace(ready, stages=tuple(started(stage) for stage in ready.stages))
 
 
-def _lattice(graph: Graph, stage: StageTables, options: Options) -> Lattice | None:
+def _lattice(instance: Instance, stage: StageTables, options: Options) -> Lattice | None:
     """Down-sets of a stage, where the options allow the columns form and they are few enough to list."""
-    if options.formulation == "assignment" or not stage.chip.fused:
+    if options.request.formulation == "assignment" or not stage.chip.fused:
         return None
-    return down_sets(stage, options.assumptions.forward_backward if graph.trains else "shared", _DOWN_SETS)
+    rule = instance.assumptions.forward_backward if instance.graph.trains else "shared"
+    return down_sets(stage, rule, _DOWN_SETS, options.deadline)
 
 
-def _limits(graph: Graph, stage: StageTables, dram_left: float, options: Options) -> intrachip.IntraChipLimits:
-    assumptions = options.assumptions
-    p_max = options.p_max
+def _limits(instance: Instance, stage: StageTables, dram_left: float, options: Options) -> intrachip.IntraChipLimits:
+    graph, assumptions, asked = instance.graph, instance.assumptions, options.request
+    p_max = asked.p_max
     if not stage.chip.fused:
         p_max = stage.kernels
-    elif p_max is None and options.formulation != "assignment":
+    elif p_max is None and asked.formulation != "assignment":
         p_max = stage.kernels  # blocks may be as many as they like
     elif p_max is None:
-        p_max = default_p_max(stage, assumptions.forward_backward)
-        p_max = max(p_max, 1 + max(options.pin_partition.values(), default=0))
+        p_max = default_p_max(stage, assumptions.forward_backward, options.deadline)
+        p_max = max(p_max, 1 + max(asked.pin_partition.values(), default=0))
     place = {name: k for k, name in enumerate(stage.sharded.names)}
-    pins = tuple((place[name], p) for name, p in options.pin_partition.items() if name in place)
+    pins = tuple((place[name], p) for name, p in asked.pin_partition.items() if name in place)
     return intrachip.IntraChipLimits(
         p_max=p_max,
         exactly=assumptions.empty_partitions == "forbid",
@@ -347,9 +375,11 @@ def _limits(graph: Graph, stage: StageTables, dram_left: float, options: Options
     )
 
 
-def default_p_max(stage: StageTables, forward_backward: str) -> int:
-    """Two partitions more than the best cut of a topological order uses."""
-    n = stage.kernels
-    cuts = [best_segmentation(stage, order, n, False, forward_backward) for order in topological_orders(stage)]
-    used = [int(found[1].max()) + 1 for found in cuts if found is not None]
+def default_p_max(stage: StageTables, forward_backward: str, deadline: float = np.inf) -> int:
+    """Two partitions more than the best cut of a topological order uses; of those that the deadline allows."""
+    n, used = stage.kernels, []
+    with suppress(OutOfTime):
+        for order in topological_orders(stage):
+            found = best_segmentation(stage, order, n, False, forward_backward, deadline)
+            used += [] if found is None else [int(found[1].max()) + 1]
     return min(n, (min(used) if used else n // 2) + 2)

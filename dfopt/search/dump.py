@@ -6,8 +6,6 @@ from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
-
 from dfopt.documents.result import Result
 from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.columns import Columns
@@ -73,22 +71,12 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
     forms = {
         solve.stage: solve.formulation
         for record in result.plans
-        if record.plan == result.plan and record.step_time_s is not None
+        if record.plan == result.plan and record.value is not None
         for solve in record.solves
         if solve.problem == "intrachip"
     }
-    options = Options(
-        request=asked,
-        assumptions=result.assumptions,
-        p_max=asked.p_max,
-        formulation="assignment" if "assignment" in forms.values() else "auto",
-        gap=0.0,
-        deadline=np.inf,
-        pin_sharding=asked.pin_sharding,
-        pin_partition=asked.pin_partition,
-        progress=None,
-        seed=0,
-    )
+    form = "assignment" if "assignment" in forms.values() else "auto"
+    options = Options(asked).asking(formulation=form, gap=0.0, solver="highs", seed=0)
     instance = Setting(result.graph, result.system, result.assumptions).under(result.plan)
     tables = interchip.build(instance.shared, asked.pin_sharding)
     yield "interchip", interchip.formulate(tables, result.assumptions)

@@ -4,20 +4,16 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Literal, Self
+from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Request, Result, SolveRecord
+from dfopt.documents.request import Request
+from dfopt.documents.result import SolveRecord
 from dfopt.fusion.certificates import Certificate
 from dfopt.milp import Solution, TracePoint
-
-Formulation = Literal["auto", "assignment", "columns"]
-Heat = Literal["ignore", "aware"]
 
 
 @dataclass(frozen=True)
@@ -33,37 +29,25 @@ class Progress:
 
 @dataclass(frozen=True)
 class Options:
-    """What the caller asked for; see :func:`optimize`."""
+    """A request under way.
+
+    Attributes
+    ----------
+    request : Request
+        What was asked for.
+    deadline : float
+        On the clock of :func:`time.perf_counter`.
+    progress : callable, optional
+        Who is told.
+    """
 
     request: Request
-    assumptions: Assumptions
-    p_max: int | None
-    formulation: Formulation
-    gap: float
-    deadline: float
-    pin_sharding: dict[str, Sharding]
-    pin_partition: dict[str, int]
-    progress: Callable[[Progress], None] | None
-    seed: int
-    solver: str = "highs"
-    top: int = 1
+    deadline: float = np.inf
+    progress: Callable[[Progress], None] | None = None
 
-    @classmethod
-    def for_result(cls, result: Result, gap: float, deadline: float, solver: str, seed: int) -> Self:
-        """What a result was asked for, to go on from its mapping: its sharding is given and none is chosen."""
-        return cls(
-            request=result.request,
-            assumptions=result.assumptions,
-            p_max=result.request.p_max,
-            formulation="auto",
-            gap=gap,
-            deadline=deadline,
-            pin_sharding={},
-            pin_partition=dict(result.request.pin_partition),
-            progress=None,
-            seed=seed,
-            solver=solver,
-        )
+    def asking(self, **changes: Any) -> Options:
+        """The same with something else asked for."""
+        return replace(self, request=self.request.model_copy(update=changes))
 
     def left(self) -> float:
         """Seconds until the deadline, at least a little so that a start is always returned."""

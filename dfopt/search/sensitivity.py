@@ -5,42 +5,44 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from dfopt.documents.graph import Graph
 from dfopt.documents.result import Sensitivity
 from dfopt.documents.system import System
 from dfopt.judge import evaluate
 from dfopt.search.branching import Search
 from dfopt.search.options import Options
-from dfopt.search.solved import Solved
+from dfopt.search.solved import Solved, judged
 from dfopt.setting.instance import Setting
 
 
-def sensitivities(graph: Graph, system: System, best: Solved, options: Options) -> tuple[Sensitivity, ...]:
-    """The winning plan with 10 % more of one resource; sharding chosen anew too."""
+def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sensitivity, ...]:
+    """The winning plan and sharding with 10 % more of one resource; partitions chosen anew."""
+    graph, system, assumptions = setting.graph, setting.system, setting.assumptions
     found = []
     for resource in ("compute", "dram_bandwidth", "link_bandwidth", "sram"):
         changed = more_of(system, resource, 1.1)
-        fusing = options.assumptions.execution == "dataflow"
         budget = replace(
-            options,
-            p_max=best.p_max if fusing else None,
+            options.asking(
+                p_max=best.p_max if assumptions.execution == "dataflow" else None,
+                pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.shards > 1 else {},
+                top=1,
+            ),
             deadline=time.perf_counter() + min(2.0, max(options.left() / 5, 0.2)),
-            pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.shards > 1 else {},
             progress=None,
         )
-        search = Search(Setting(graph, changed, options.assumptions), budget)
+        search = Search(Setting(graph, changed, assumptions), budget)
         search.run([best.plan])
         if search.best is None:
             continue
         # the winning mapping runs on the better machine too: a search cut short is never below it
-        same = evaluate(best.mapping, graph, changed, options.assumptions, physical=False)
-        time_s = min(search.best.score.step_time_s, same.step_time_s if same.feasible else float("inf"))
+        same = evaluate(best.mapping, graph, changed, assumptions, physical=False)
+        metric = options.request.objective.metric
+        value = min(search.best.value, judged(same, metric) if same.feasible else float("inf"))
         proven = not any(record.status in ("limit", "not_reached") for record in search.records)
         found.append(
             Sensitivity(
                 resource=resource,
-                step_time_s=time_s,
-                speedup=best.score.step_time_s / time_s,
+                value=value,
+                speedup=best.value / value,
                 proven=proven,
             )
         )

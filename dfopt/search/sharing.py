@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import SolveRecord
+from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.downsets import Lattice
@@ -45,20 +46,22 @@ class ChipWork:
     stage: dict[str, int]
     record: SolveRecord
     sharded: ShardedGraph
+    only_sharding: bool  # there is no other, nor another stage for a kernel
     tiled: dict[int, ShardedGraph] = field(default_factory=dict)
     stages: dict[tuple[int, int], StageWork] = field(default_factory=dict)  # (tile count, stage)
     lattices: dict[int, Lattice | None] = field(default_factory=dict)  # no price changes them
+    refused: dict[tuple[int, int], Infeasible] = field(default_factory=dict)  # (tile count, stage) that does not fit
 
 
-Memo = dict[Plan, ChipWork]
+Memo = dict[Plan, ChipWork | Infeasible]
 """What is known so far, by the part of a plan that it depends on (:attr:`Instance.shared`)."""
 
 
-def remember_start(work: StageWork, limits: IntraChipLimits) -> None:
+def remember_start(work: StageWork, limits: IntraChipLimits, deadline: float) -> None:
     """Find a feasible start, unless the one that is known will do."""
     if work.start is not None and work.start_bytes <= limits.dram_left:
         return
-    start = intrachip.greedy(work.tables, limits)
+    start = intrachip.greedy(work.tables, limits, deadline)
     if start is not None:
         work.start, work.start_s = start, intrachip.objective(work.tables, start)
         work.start_bytes = _alive(work, limits, start)
@@ -94,15 +97,15 @@ def fuse(
         return intrachip.optimize_intrachip(
             work.tables,
             under,
-            gap=options.gap,
+            gap=options.request.gap,
             time_limit=options.left(),
             lattice=work.lattice,
-            formulation=options.formulation,
-            solver=options.solver,
+            formulation=options.request.formulation,
+            solver=options.request.solver,
             start=start,
             cutoff=least,
             progress=progress,
-            seed=options.seed,
+            seed=options.request.seed,
         )
 
     relaxed = replace(limits, dram_left=np.inf)

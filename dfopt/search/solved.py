@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import PlanRecord, SolveRecord
+from dfopt.documents.result import SolveRecord
 from dfopt.documents.score import Score
 from dfopt.errors import ScoreMismatch
 from dfopt.fusion import intrachip
@@ -33,39 +33,48 @@ class Solved:
     plan: Plan
     mapping: Mapping
     score: Score
-    bound_s: float
+    value: float
+    bound: float
     records: tuple[SolveRecord, ...]
     p_max: int
     interrupted: bool
     limited: bool
 
 
-def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | PlanRecord:
+@dataclass(frozen=True)
+class Pruned:
+    """Proven: under its sharding a plan cannot beat the incumbent."""
+
+    bound: float
+    records: tuple[SolveRecord, ...]
+    note: str = "under its optimal sharding"
+
+
+def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Pruned:
     """Fuse the kernels of every stage, then let the judge score the mapping.
 
     Returns
     -------
-    Solved or PlanRecord
-        A record when it is proven that the plan, under its sharding, cannot beat the incumbent.
+    Solved or Pruned
 
     Raises
     ------
     Infeasible, NoSolution, ScoreMismatch
         See :mod:`dfopt.errors`.
     """
-    assumptions, plan = options.assumptions, ready.plan
+    assumptions, plan, formulation = ready.assumptions, ready.plan, options.request.formulation
     records = [ready.record]
     floor = ready.floor()
     if floor >= incumbent * (1 - 1e-12):
-        return _pruned(ready, floor, records)
+        return Pruned(floor, tuple(records))
     partition_k = np.zeros(len(ready.sharded.names), dtype=np.int64)
     times, lows, p_used = [0.0] * len(ready.stages), [stage.floor for stage in ready.stages], 1
     for number, stage in enumerate(ready.stages):
         if stage.work is None or stage.limits is None:
             continue
         p_used = max(p_used, stage.limits.p_max)
-        if ready.step_of(lows) >= incumbent * (1 - 1e-12):  # with what the stages so far are shown to take
-            return _pruned(ready, incumbent, records)
+        if ready.value_of(lows) >= incumbent * (1 - 1e-12):  # with what the stages so far are shown to take
+            return Pruned(incumbent, tuple(records))
         try:
             found = fuse(
                 stage.work,
@@ -77,10 +86,10 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
             )
         except intrachip.CutOff as proof:
             note = f"slower than the best; {proof.solution.message}".removesuffix("; ")
-            form = "assignment" if options.formulation == "assignment" else "columns"
+            form = "assignment" if formulation == "assignment" else "columns"
             record = record_of("intrachip", number, form, proof.solution, None, proof.seconds, note, proof.certificate)
             records.append(record)
-            return _pruned(ready, incumbent, records)
+            return Pruned(incumbent, tuple(records))
         keep = assumptions.forward_backward == "halves"  # there an empty partition in the middle has a meaning
         partition_k[stage.members] = found.partition_k if keep else _compress(found.partition_k)
         times[number], lows[number] = found.objective, max(found.bound, stage.floor)
@@ -99,9 +108,9 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
     mapping = mapping_of(ready, partition_k)
     # Plans are ranked without heat; what the result holds is judged on its stack once the best is known.
     score = evaluate(mapping, ready.graph, ready.system, assumptions, physical=False)
-    expected = ready.step_of(times)
-    if abs(score.step_time_s - expected) > _AGREE * max(expected, 1e-30):
-        raise ScoreMismatch("step_time_s", expected, score.step_time_s)
+    expected, value = ready.value_of(times), judged(score, ready.metric.name)
+    if abs(value - expected) > _AGREE * max(expected, 1e-30):
+        raise ScoreMismatch(ready.metric.name, expected, value)
     if score.violations:
         raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))
     ended = {record.termination for record in records}
@@ -110,7 +119,8 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
         plan=plan,
         mapping=mapping,
         score=score,
-        bound_s=ready.step_of(lows),
+        value=value,
+        bound=ready.value_of(lows),
         records=tuple(records),
         p_max=p_used,
         interrupted=Termination.INTERRUPTED_WITH_SOLUTION.value in ended,
@@ -118,15 +128,9 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Plan
     )
 
 
-def _pruned(ready: Prepared, bound_s: float, records: list[SolveRecord]) -> PlanRecord:
-    return PlanRecord(
-        plan=ready.plan,
-        tile_count=ready.tile_count,
-        status="pruned_by_bound",
-        bound_s=bound_s,
-        solves=tuple(records),
-        note="under its optimal sharding",
-    )
+def judged(score: Score, metric: str) -> float:
+    """The judge's figure for a metric: the field of a score that has its name, with its unit."""
+    return float({"step_time": score.step_time_s}[metric])
 
 
 def _compress(partition_k: Ints) -> Ints:

@@ -7,20 +7,17 @@ from collections.abc import Mapping, Sequence
 
 import numpy as np
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Space
 from dfopt.fusion.downsets import Lattice
 from dfopt.physics import ops
+from dfopt.setting.instance import Setting
 from dfopt.setting.tables import Bools, tile_counts
 
 _COUNTED = 3000  # down-sets: their pairs are counted in a fraction of a second
 
 
-def search_space(
-    graph: Graph, plans: Sequence[Plan], assumptions: Assumptions, lattices: Mapping[int, Lattice | None]
-) -> Space:
+def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int, Lattice | None]) -> Space:
     """Size of the space of mappings that some plans span, before any limit (SRAM, DRAM) is looked at.
 
     Under each plan every kernel takes any of its legal sharding schemes; kernels drawn once go to pipeline stages
@@ -29,12 +26,10 @@ def search_space(
 
     Parameters
     ----------
-    graph : Graph
-        What is mapped.
+    setting : Setting
+        What is mapped onto what.
     plans : sequence of Plan
         All legal plans.
-    assumptions : Assumptions
-        Resolved: no ``auto`` left.
     lattices : dict
         Down-sets of the whole graph as 0, or of each of its pieces as in :data:`dfopt.documents.graph.PIECES`. Without
         them, or with too many, only cuts of one topological order are counted, and the figure is a lower bound.
@@ -44,6 +39,7 @@ def search_space(
     Space
         Logarithms to base ten of each factor and of the whole.
     """
+    graph, assumptions = setting.graph, setting.assumptions
     kernels = len(graph.kernels)
     tiles = len(tile_counts(graph, assumptions))
     fused = assumptions.execution == "dataflow"

@@ -1,49 +1,59 @@
-"""Check the claims of a result: what its mapping costs, that every limit is kept, that nothing is faster.
+"""Check the claims of a result: what its mapping costs, that every limit is kept, that nothing is better.
 
-Nothing is taken from the file but graph, system, assumptions, what was asked for, and the mapping. The
-judge prices the mapping again; every plan is bounded again, where its first bounds do not exclude it by
-the shortest path through its down-sets, cut off at the claimed step time.
+Nothing is taken from the file but graph, system, assumptions, what was asked for, and the mapping. The judge prices the
+mapping again; the plans are listed and bounded again (:mod:`dfopt.search.proving`), and every field that claims
+something is compared with what follows from that. What cannot be checked without solving again is listed.
 """
 
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Request, Result, SolveRecord
-from dfopt.errors import DfoptError, DocumentError, Infeasible, Issue, NoSolution, PlanError
-from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.certificates import Certificate, certified
-from dfopt.fusion.intrachip import CutOff, IntraChipLimits, optimize_intrachip
-from dfopt.fusion.lattice import ShortestPath
+from dfopt.documents.result import PlanRecord, Result
+from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.judge import evaluate
-from dfopt.search.assembling import matrices, proven_gap
-from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
+from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
 from dfopt.search.options import Options
-from dfopt.search.sharing import Memo, StageWork
+from dfopt.search.proving import PROOF, Low, plan_low
+from dfopt.search.sensitivity import more_of
+from dfopt.search.sharing import ChipWork, Memo
+from dfopt.search.solved import judged
+from dfopt.search.space import search_space, together
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
+from dfopt.setting.tables import tile_counts
 
 _SAME = 1e-9  # relative: the judge repeats itself to the last digits
-_PROOF = 1e-6  # relative: what judge and problems may differ by (architecture, law 5)
+NOT_CHECKED = (
+    "$.seconds, $.provenance but its digests, and times, sizes, traces and notes of single solves",
+    "values of plans that are not the best: their mappings are not in the file",
+)
 
 
 @dataclass(frozen=True)
 class Verification:
-    """What was found: a verdict in words, the gap that could be verified, and what is wrong."""
+    """What was found: a verdict in words, the gaps that could be verified, what is wrong and what was not checked.
+
+    ``gap`` is the distance to what any mapping could reach, ``level_gap`` that under the sharding of each plan.
+    """
 
     verdict: str
     gap: float | None
     problems: tuple[str, ...]
+    level_gap: float | None = None
+    unchecked: tuple[str, ...] = NOT_CHECKED
 
     @property
     def ok(self) -> bool:
-        """Whether every claim holds."""
+        """Whether every claim that was checked holds."""
         return not self.problems
 
 
@@ -60,7 +70,8 @@ def verify(result: Result, time_limit: float = 60.0) -> Verification:
     Returns
     -------
     Verification
-        ``verified optimal``, ``verified within 0.3 %``, or what is wrong.
+        ``verified optimal``: no mapping in the space is better. ``verified optimal per level``: none with the sharding
+        that is optimal for the inter-chip problem of its plan. Otherwise ``verified within``, or what is wrong.
     """
     problems = list(_contents(result))
     try:
@@ -69,30 +80,71 @@ def verify(result: Result, time_limit: float = 60.0) -> Verification:
         return Verification("wrong", None, (*problems, f"the mapping does not fit graph and system: {error}"))
     problems += [f"limit broken: {violation}" for violation in score.violations]
     problems += _differences("$.score", score.to_data(), result.score.to_data())
+    value = judged(score, result.request.objective.metric)
+    problems += [
+        f"$.request.objective.limits: {limit.metric} is {value:.6g}, at most {limit.at_most:.6g} was asked for"
+        for limit in result.request.objective.limits
+        if judged(score, limit.metric) > limit.at_most * (1 + PROOF)
+    ]
     problems += _alternatives(result)
+    problems += _sensitivities(result, value)
+    shown = _Plans(result, value, time.perf_counter() + time_limit)
+    problems += shown.problems
+    gap, level_gap = (_rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
+    bound, level_bound = proven(result.value, result.plans)
+    gaps = proven_gap(result.value, bound), proven_gap(result.value, level_bound)
     claims = {
-        "step_time_s": (result.step_time_s, score.step_time_s),
+        "value": (result.value, value),
         "utilization": (result.utilization, score.utilization),
-        "gap": (result.gap, proven_gap(result.step_time_s, result.bound_s)),
+        "bound": (result.bound, bound),
+        "level_bound": (result.level_bound, level_bound),
+        "gap": (result.gap, gaps[0]),
+        "level_gap": (result.level_gap, gaps[1]),
     }
     for name, (claimed, found) in claims.items():
         if abs(claimed - found) > _SAME * max(abs(found), 1.0):
             problems.append(f"$.{name}: the file says {claimed!r}, recomputed {found!r}")
-    bound, unproven = _bound(result, score.step_time_s, time.perf_counter() + time_limit)
-    gap = max(0.0, (score.step_time_s - bound) / score.step_time_s)
-    gap = 0.0 if gap <= _PROOF * (1 + 1e-3) else gap  # a bound that is shown to within _PROOF, and rounded
-    if result.gap < gap - _PROOF:
-        problems.append(f"$.gap: the file claims {result.gap:.3g}, only {gap:.3g} could be verified ({unproven})")
-    if result.status == "optimal" and result.gap > 0:
-        problems.append(f"$.status: optimal, but the gap is {result.gap:.3g}")
+    status = status_of(*gaps, result.request.gap, result.plans)
+    if result.status != status and not (result.status == "interrupted_with_solution" and gaps[1] > 0):
+        problems.append(f"$.status: the file says {result.status}, its plans say {status}")
+    for name, claimed, found, why in (
+        ("gap", result.gap, gap, shown.why),
+        ("level_gap", result.level_gap, level_gap, shown.level_why),
+    ):
+        if claimed < found - PROOF:
+            problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
+    sentence = proof_of((result.graph, *result.variants), result.plans, result.assumptions, result.p_max, result.gap)
+    if result.proof != sentence and not (result.heat is not None and result.proof.startswith(sentence)):
+        problems.append(f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}")
+    unchecked = [*NOT_CHECKED, *shown.unchecked]
+    if result.sensitivity:
+        unchecked.append("$.sensitivity: that no mapping is better with more of a resource")
+    if result.alternatives:
+        unchecked.append("$.alternatives: that no other mapping comes before them")
+    if result.heat is not None:
+        unchecked.append("$.heat, and what $.proof says of heat")
     if problems:
-        return Verification("wrong", gap, tuple(problems))
-    what = " of the bound without heat" if result.heat is not None else ""
-    return Verification("verified optimal" if gap == 0.0 else f"verified within {100 * gap:.2g} %{what}", gap, ())
+        return Verification("wrong", gap, tuple(problems), level_gap, tuple(unchecked))
+    return Verification(_words(gap, level_gap, result.heat is not None), gap, (), level_gap, tuple(unchecked))
+
+
+def _rounded(gap: float) -> float:
+    """A gap, 0 where a bound is shown to within what judge and problems may differ by, and rounded."""
+    return 0.0 if gap <= PROOF * (1 + 1e-3) else gap
+
+
+def _words(gap: float, level_gap: float, heat: bool) -> str:
+    what = " of the bound without heat" if heat else ""
+    if gap == 0.0:
+        return "verified optimal"
+    rest = f"another sharding could be up to {100 * gap:.2g} % faster"
+    if level_gap == 0.0:
+        return f"verified optimal per level; {rest}"
+    return f"verified within {100 * level_gap:.2g} %{what} per level; {rest}"
 
 
 def verdict(result: Result, name: str) -> str:
-    """What ``dfopt check`` says of a result that holds.
+    """What ``dfopt check`` says of a result that holds, and what it could not check.
 
     Raises
     ------
@@ -101,7 +153,7 @@ def verdict(result: Result, name: str) -> str:
     """
     found = verify(result)
     if found.ok:
-        return found.verdict
+        return "\n".join([found.verdict, *(f"  not checked: {what}" for what in found.unchecked)])
     split = [problem.partition(": ") if problem.startswith("$") else ("$", "", problem) for problem in found.problems]
     raise DocumentError(name, [Issue(where, message) for where, _, message in split])
 
@@ -130,7 +182,7 @@ def _contents(result: Result) -> list[str]:
 
 def _alternatives(result: Result) -> list[str]:
     """What is wrong with the next best mappings: each is judged again; that nothing comes before them is not shown."""
-    found, before = [], result.step_time_s
+    found, before = [], result.value
     drawn = {graph.microbatch: graph for graph in (result.graph, *result.variants)}
     for i, one in enumerate(result.alternatives or ()):
         where = f"$.alternatives[{i}]"
@@ -144,10 +196,10 @@ def _alternatives(result: Result) -> list[str]:
             found.append(f"{where}.mapping: does not fit graph and system: {error}")
             continue
         found += [f"{where}: limit broken: {violation}" for violation in score.violations]
-        found += _differences(f"{where}.step_time_s", score.step_time_s, one.step_time_s)
-        if one.step_time_s < before:
-            found.append(f"{where}.step_time_s: faster than what stands before it")
-        before = one.step_time_s
+        found += _differences(f"{where}.value", judged(score, result.request.objective.metric), one.value)
+        if one.value < before:
+            found.append(f"{where}.value: faster than what stands before it")
+        before = one.value
     return found
 
 
@@ -165,164 +217,133 @@ def _differences(path: str, mine: Any, theirs: Any) -> list[str]:
     return [] if same else [f"{path}: the file says {theirs!r}, recomputed {mine!r}"]
 
 
-def _bound(result: Result, step_s: float, deadline: float) -> tuple[float, str]:
-    """Least step time that any plan allows, and what stood in the way of a proof."""
-    asked: Request = result.request
-    options = Options(
-        request=asked,
-        assumptions=result.assumptions,
-        p_max=asked.p_max,
-        formulation="auto",
-        gap=0.0,
-        deadline=deadline,
-        pin_sharding=asked.pin_sharding,
-        pin_partition=asked.pin_partition,
-        progress=None,
-        seed=0,
-    )
-    best, why = step_s, ""
-    for graph in (result.graph, *result.variants):
-        try:
-            legal, _ = asked_plans(graph, result.system, asked, result.assumptions)
-        except PlanError:  # a microbatch that no plan can use
-            continue
-        bounds, memo = PlanBounds(Setting(graph, result.system, result.assumptions)), Memo()
-        for plan in legal:
-            low, reason = _plan_low(result, plan, bounds, memo, options, step_s)
-            if low < best:
-                best, why = low, f"{plan.label}: {reason}"
-    return best, why
+def _sensitivities(result: Result, value: float) -> Iterator[str]:
+    """What is wrong with the figures for more of a resource: the mapping itself runs on the better machine too."""
+    metric = result.request.objective.metric
+    for i, one in enumerate(result.sensitivity):
+        where, better = f"$.sensitivity[{i}]", more_of(result.system, one.resource, 1.1)
+        score = evaluate(result.mapping, result.graph, better, result.assumptions, physical=False)
+        if score.feasible and one.value > judged(score, metric) * (1 + _SAME):
+            yield f"{where}.value: the file says {one.value!r}, the mapping itself takes {judged(score, metric)!r}"
+        if abs(one.speedup - result.value / one.value) > _SAME * abs(one.speedup) and result.heat is None:
+            yield f"{where}.speedup: the file says {one.speedup!r}, recomputed {result.value / one.value!r}"
 
 
-def _plan_low(
-    result: Result, plan: Plan, bounds: PlanBounds, memo: Memo, options: Options, step_s: float
-) -> tuple[float, str]:
-    """Lower bound on the step time of one plan, at least the claimed time if the plan cannot beat it."""
-    instance = bounds.setting.under(plan)
-    first = bounds.seconds(instance)
-    if first >= step_s:
-        return first, ""
-    if time.perf_counter() > options.deadline:
-        return first, "no time left"
-    best, why = step_s, ""
-    try:
-        bounds.check_dram(instance)
-        for variant in prepare(instance, options, memo):
-            low, reason = _variant_low(result, variant, options, step_s)
-            if max(low, first) < best:
-                best, why = max(low, first), reason
-    except Infeasible:
-        return step_s, ""  # no mapping at all under this plan
-    return best, why
+class _Plans:
+    """The plans of a result, listed and bounded again, and its records held against that."""
 
+    def __init__(self, result: Result, value: float, deadline: float) -> None:
+        self.result, self.value = result, value
+        self.problems: list[str] = []
+        self.unchecked: list[str] = []
+        self.bound = self.level_bound = value
+        self.why = self.level_why = ""
+        self.options = Options(result.request, deadline).asking(formulation="auto", gap=0.0, solver="highs", seed=0)
+        values = sorted(record.value for record in result.plans if record.value is not None)
+        # what others had to beat to be kept
+        self.kept = values[result.request.top - 1] if len(values) >= result.request.top else np.inf
+        self.left: dict[Plan, list[tuple[int, PlanRecord]]] = {}
+        for number, record in enumerate(result.plans):
+            self.left.setdefault(record.plan, []).append((number, record))
+        spaces = []
+        for graph in (result.graph, *result.variants):
+            setting = Setting(graph, result.system, result.assumptions)
+            try:
+                legal, rejected = asked_plans(graph, result.system, result.request, result.assumptions)
+            except PlanError:  # a microbatch that no plan can use
+                continue
+            for one in rejected:
+                for number, record in self._take(one.plan):
+                    if record.status != "infeasible":
+                        self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
+            bounds, memo = PlanBounds(setting), Memo()
+            for plan in legal:
+                self._plan(setting, plan, plan_low(result, plan, bounds, memo, self.options, value))
+            works = [work for work in memo.values() if isinstance(work, ChipWork)]
+            spaces.append((setting, legal, works[0].lattices if works else {}))
+        for plan, records in self.left.items():
+            self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
+        self._space(spaces)
+        self._winner()
 
-def _solves(result: Result, variant: Prepared, stage: int) -> list[SolveRecord]:
-    """Fusions of the file that say something about this one: of all plans that give a chip the same work."""
-    setting, key = variant.instance.setting, variant.instance.shared.plan
-    return [
-        solve
-        for record in result.plans
-        if record.tile_count == variant.tile_count
-        for solve in record.solves
-        if solve.problem == "intrachip" and solve.stage == stage and setting.under(record.plan).shared.plan == key
-    ]
+    def _wrong(self, number: int, name: str, claimed: object, found: object) -> None:
+        self.problems.append(f"$.plans[{number}].{name}: the file says {claimed!r}, recomputed {found!r}")
 
+    def _take(self, plan: Plan) -> list[tuple[int, PlanRecord]]:
+        records = self.left.pop(plan, [])
+        if not records:
+            self.problems.append(f"$.plans: no record of {plan.label}")
+        return records
 
-def _variant_low(result: Result, variant: Prepared, options: Options, step_s: float) -> tuple[float, str]:
-    """Lower bound on the step time under one sharding: stage by stage, until one alone shows the claimed time.
+    def _plan(self, setting: Setting, plan: Plan, low: Low) -> None:
+        """Hold the records of a plan against what could be shown of it."""
+        records = self._take(plan)
+        every = low.every if low.every is not None else self.value
+        level = low.level if low.level is not None else self.value
+        if every < self.bound:
+            self.bound, self.why = every, f"{plan.label}: {low.why or 'another sharding is not excluded'}"
+        if level < self.level_bound:
+            self.level_bound, self.level_why = level, f"{plan.label}: {low.why}"
+        allowed = {None, *tile_counts(setting.graph, setting.assumptions)}
+        seen = Counter(record.tile_count for _, record in records)
+        if any(count > 1 for count in seen.values()) or not set(seen) <= allowed:
+            self.problems.append(f"$.plans: {plan.label} has records of tile counts {sorted(map(str, seen))}")
+        for number, record in records:
+            self._record(number, record, low)
 
-    Each stage of the mapping is searched with the time that the claim leaves it, when the others take what they are
-    shown to take at least. If it takes more, no mapping under this sharding is faster than the claim.
-    """
-    floor = variant.floor()
-    if floor >= step_s * (1 - _PROOF):
-        return floor, ""
-    if not variant.sharding_proven:
-        return floor, "its sharding was not proven in time"
-    priced = [number for number, stage in enumerate(variant.stages) if stage.tables is not None]
-    if not any(_of(stage).tables.chip.fused for stage in (variant.stages[n] for n in priced)):
-        return with_starts(variant).best_known(), ""  # kernel by kernel the start is all there is
-    if len(priced) > 1:  # a start says which stage decides, and what it takes at most
-        variant = with_starts(variant)
-    lows = [stage.floor for stage in variant.stages]
+    def _record(self, number: int, record: PlanRecord, low: Low) -> None:
+        nothing = record.status == "infeasible" and low.every is not None
+        if nothing or (record.status == "infeasible_per_level" and low.level is not None and record.tile_count is None):
+            self._wrong(number, "status", record.status, "some mapping may fit")
+        if (record.bound is None) != (record.status == "infeasible"):
+            self._wrong(number, "bound", record.bound, f"none only where nothing fits, this one is {record.status}")
+        # beyond the claimed value nothing needs to be shown
+        for name, claimed, found in (
+            ("bound", record.bound, low.every),
+            ("level_bound", record.level_bound, low.level),
+        ):
+            if claimed is not None and found is not None and min(claimed, self.value) > found * (1 + 2 * PROOF):
+                self._wrong(number, name, claimed, f"only {found!r} could be shown")
+            if claimed is not None and claimed > self.value * (1 + PROOF) and name == "level_bound":
+                self._unproven("level_bound above the value of the result")
+        beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound}.get(record.status)
+        if beaten is not None and beaten < self.kept * (1 - PROOF):
+            self._wrong(number, "status", record.status, f"a bound of {beaten!r} excludes nothing")
+        if record.status == "solved" and record.value is None:
+            self._wrong(number, "value", None, "a value of every plan that was solved")
+        if record.value is not None:
+            if record.value < self.value * (1 - PROOF) and self.result.heat is None:  # heat only slows
+                self._wrong(number, "value", record.value, f"nothing is better than {self.value!r}")
+            gap = None if record.level_bound is None else (record.value - record.level_bound) / record.value
+            if gap is None or record.gap is None or abs(record.gap - gap) > _SAME:
+                self._wrong(number, "gap", record.gap, gap)
 
-    def pressed(number: int) -> float:
-        left = variant.cutoff(number, step_s, lows)
-        assert left is not None  # the claimed time has an end
-        return -(variant.stages[number].best_known / left if left > 0 else np.inf)
+    def _unproven(self, what: str) -> None:
+        text = f"$.plans: {what}"
+        if text not in self.unchecked:
+            self.unchecked.append(text)
 
-    reasons = []
-    for number in sorted(priced, key=pressed):
-        cutoff = variant.cutoff(number, step_s, lows)
-        assert cutoff is not None
-        lows[number], reason = _stage_low(result, variant, number, options, cutoff * (1 - _PROOF))
-        if lows[number] >= cutoff * (1 - _PROOF):
-            return step_s, ""
-        reasons += [reason] if reason else []
-    low = variant.step_of(lows)
-    return max(low, floor), reasons[0] if reasons else "a faster mapping exists"
+    def _winner(self) -> None:
+        """The record of the plan that won, with its value and what it used."""
+        result = self.result
+        mine = [r for r in result.plans if r.plan == result.plan and r.value is not None]
+        if not any(abs((r.value or 0.0) - result.value) <= PROOF * result.value for r in mine) and result.heat is None:
+            self.problems.append(f"$.plans: no record of {result.plan.label} has the value of the result")
+        most = max((len(graph.kernels) for graph in (result.graph, *result.variants)), default=1)
+        asked = result.request.p_max
+        used = max(kernel.partition for kernel in result.mapping.kernels) + 1
+        if not used <= result.p_max <= (asked if asked is not None else most):
+            self.problems.append(
+                f"$.p_max: the file says {result.p_max}, the mapping uses {used}, at most {asked or most} were allowed"
+            )
 
-
-@dataclass(frozen=True)
-class _Priced:
-    """A stage that has kernels."""
-
-    tables: StageTables
-    limits: IntraChipLimits
-    work: StageWork
-
-
-def _of(stage: Stage) -> _Priced:
-    assert stage.tables is not None and stage.limits is not None and stage.work is not None
-    return _Priced(stage.tables, stage.limits, stage.work)
-
-
-def _stage_low(result: Result, variant: Prepared, number: int, options: Options, cutoff: float) -> tuple[float, str]:
-    """Seconds that no fusion of a stage beats, at least the cutoff if none is faster; and why they are no more."""
-    stage = variant.stages[number]
-    mine = _of(stage)
-    if mine.work.low_s >= cutoff:  # another plan with the same layer has shown it
-        return mine.work.low_s, ""
-    if stage.lattice is None:
-        return _certified_low(result, variant, number, options, cutoff)
-    # of several stages only one decides: a cutoff near what the start takes keeps the search of the others short
-    least = min(cutoff, stage.best_known * (1 + _PROOF))
-    relaxed = replace(mine.limits, dram_left=np.inf)
-    path = ShortestPath(mine.tables, relaxed, stage.lattice, least).run(options.deadline)
-    if path.complete:
-        mine.work.low_s = max(mine.work.low_s, least if path.partition_k is None else path.objective)
-        if path.partition_k is not None and mine.limits != relaxed:
-            path = ShortestPath(mine.tables, mine.limits, stage.lattice, least).run(options.deadline)
-    if not path.complete:
-        return max(mine.work.low_s, path.bound), "the time limit"
-    return least if path.partition_k is None else path.objective, ""
-
-
-def _certified_low(
-    result: Result, variant: Prepared, number: int, options: Options, cutoff: float
-) -> tuple[float, str]:
-    """The bound that the prices in the file prove: one MILP shows whether a block is worth more than its time."""
-    mine, solves = _of(variant.stages[number]), _solves(result, variant, number)
-    if not solves:
-        return mine.work.low_s, "too many down-sets to search, and no solve in the file that proves more"
-    left = max(options.deadline - time.perf_counter(), 0.0)
-    if any(solve.formulation == "assignment" for solve in solves):
-        return _solved_low(mine, left, cutoff)
-    for prices in {(solve.kernel_prices, solve.partition_price) for solve in solves if solve.kernel_prices}:
-        proven = certified(mine.tables, mine.limits, Certificate(np.array(prices[0]), prices[1]), left)
-        mine.work.low_s = max(mine.work.low_s, proven)
-    return mine.work.low_s, "the prices in the file do not prove more"
-
-
-def _solved_low(mine: _Priced, left: float, cutoff: float) -> tuple[float, str]:
-    """The bound that the matrices prove once more: nothing but a solve of its own shows what a MILP has shown."""
-    try:
-        found = optimize_intrachip(mine.tables, mine.limits, time_limit=left, formulation="assignment", cutoff=cutoff)
-    except CutOff as proof:
-        # of plans with more DRAM left this says nothing, unless the limit could not matter
-        if mine.tables.bytes_g.sum() <= mine.limits.dram_left:
-            mine.work.low_s = max(mine.work.low_s, proof.seconds)
-        return max(mine.work.low_s, cutoff), ""
-    except NoSolution:
-        return mine.work.low_s, "the time limit"
-    return found.bound, ""
+    def _space(self, spaces: list[Any]) -> None:
+        if self.result.space is None or not spaces:
+            return
+        found = together([search_space(setting, legal, lattices) for setting, legal, lattices in spaces])
+        mine, claimed = found.model_dump(), self.result.space.model_dump()
+        exact = found.exact and self.result.space.exact
+        names = mine if exact else ("plans", "log10_shardings", "log10_stages", "tile_counts")
+        self.problems += [d for name in names for d in _differences(f"$.space.{name}", mine[name], claimed[name])]
+        if not exact:
+            self._unproven("$.space.log10_fusions and log10_total, which are not counted exactly")

@@ -11,7 +11,7 @@ from dfopt.documents.axes import AXES, Dims
 from dfopt.documents.graph import Graph
 from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Request
+from dfopt.documents.request import Request
 from dfopt.documents.system import System, split_part_name
 from dfopt.errors import PlanError
 from dfopt.physics.pipeline import layers_per_stage

@@ -213,6 +213,15 @@ class _Formulation:
             found.append((self.y_op.ravel(), np.repeat(self.tables.bytes_o / unit, self.tables.stages)))
         return found
 
+    def held(self) -> Terms:
+        """Bytes that the schemes make chips read, write and keep, beside the least that each kernel costs."""
+        tables = self.tables
+        least_k = np.full(tables.kernels, np.inf)
+        np.minimum.at(least_k, tables.kernel_o, tables.held_o)
+        more_o = tables.held_o - least_k[tables.kernel_o]
+        unit = max(float(more_o.max(initial=0.0)), 1.0)
+        return [(self.y_op.ravel(), np.repeat(more_o / unit, tables.stages))]
+
     def stage_terms(self, stage_time: str) -> None:
         """T bounds the slowest stage from below; with one stage and a sum it is the sum itself."""
         self.slowest: Terms = []
@@ -243,10 +252,10 @@ def optimize_interchip(
 ) -> InterChipMapping:
     """Choose sharding and stage of every kernel.
 
-    Objectives are taken one after another, each kept while the next is minimised. ``seconds``: the
-    slowest stage, then the sum over stages. ``bytes`` (DFModel): bytes moved, all collectives alike, then
-    bytes of layout conversions, then the number of split kernels. Bytes leave ties, and the authors'
-    solver left kernels whole in them; ``seconds`` finds the faster member of a tie.
+    Objectives are taken one after another, each kept while the next is minimised. ``seconds``: the slowest stage, then
+    the sum over stages, then the DRAM that chips read, write and keep because of the schemes. ``bytes`` (DFModel):
+    bytes moved, all collectives alike, then bytes of layout conversions, then the number of split kernels. Bytes leave
+    ties, and the authors' solver left kernels whole in them; ``seconds`` finds the faster member of a tie.
 
     Raises
     ------
@@ -298,6 +307,7 @@ def _levels(tables: InterChipTables, assumptions: Assumptions) -> tuple[_Formula
     levels = [formulation.slowest]
     if len(levels[0]) == 1:  # a T column hides the sum: among equal slowest stages take the least work
         levels.append(formulation.total())
+    levels.append(formulation.held())
     return formulation, levels, unit_s, "seconds"
 
 

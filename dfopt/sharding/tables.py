@@ -6,6 +6,7 @@ included), l layout (RR, SR, RS).
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,6 +34,7 @@ class InterChipTables:
     compute_o: Floats
     network_o: Floats
     bytes_o: Floats
+    held_o: Floats  # bytes of weights, gradients and output that a chip reads, writes and keeps
     produced_o: Ints
     src_t: Ints
     dst_t: Ints
@@ -120,6 +122,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         compute_o=compute_seconds(instance.setting, [graph.kernels[k] for k in kernel_o], scheme_o, degree),
         network_o=network_o,
         bytes_o=bytes_o,
+        held_o=_held(instance, kernel_o, scheme_o),
         produced_o=np.array([LAYOUTS.index(ops.PRODUCED[z]) for z in scheme_o], dtype=np.int64),
         src_t=src_t,
         dst_t=dst_t,
@@ -142,6 +145,18 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
             if kernel.accumulates_into is not None and ops.leaves_partial_sums(kernel, "k", degree, rules)
         ),
     )
+
+
+def _held(instance: Instance, kernel_o: Ints, scheme_o: Sequence[Sharding]) -> Floats:
+    """Bytes of DRAM that a kernel costs a chip under a scheme: they break ties between shardings that are as fast."""
+    graph, degree, rules = instance.graph, instance.plan.shards, instance.assumptions.sharding_rules
+    found = []
+    for k, z in zip(kernel_o, scheme_o, strict=True):
+        kernel = graph.kernels[k]
+        weights = ops.weight_elements(kernel) * ops.weight_share(kernel, z, degree, rules)
+        made = kernel.outer * kernel.m * kernel.n + ops.gradient_elements(kernel)
+        found.append(graph.word_bytes * (weights + made * ops.output_share(kernel, z, degree, rules)))
+    return np.array(found)
 
 
 def _options(instance: Instance, pins: dict[str, Sharding]) -> list[tuple[int, Sharding]]:

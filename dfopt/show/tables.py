@@ -8,8 +8,9 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from dfopt.documents.graph import Graph
+from dfopt.documents.heat import HEAT_WORDS
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Result
+from dfopt.documents.result import Result, status_words
 from dfopt.documents.score import Score
 from dfopt.documents.system import Chip, System
 from dfopt.show.grid import Facts, Grid, Kind
@@ -22,20 +23,15 @@ _RESOURCE = {
     "link_bandwidth": "link bandwidth",
     "sram": "SRAM",
 }
-_STATUS = {
-    "optimal": "proven optimal",
-    "gap_reached": "stopped at the requested gap",
-    "limit_with_solution": "stopped at the time limit, best so far",
-    "interrupted_with_solution": "stopped by Ctrl-C, best so far",
-}
 
 
-def _status(result: Result) -> str:
+def status_line(result: Result) -> str:
+    """What is proven of a result, heat or none."""
     if result.heat is None:
-        return f"{_STATUS[result.status]}, gap {percent(result.gap)}"
+        return status_words(result)
     return (
-        f"heat-aware: {_STATUS[result.heat.status]} for this plan, its sharding and the stack's limits, gap"
-        f" {percent(result.heat.gap)}; {percent(result.gap)} above the bound without heat"
+        f"heat-aware: {HEAT_WORDS[result.heat.status]}, gap {percent(result.heat.gap)};"
+        f" {percent(result.level_gap)} above the bound per level without heat"
     )
 
 
@@ -107,11 +103,11 @@ def result_report(result: Result) -> RenderableType:
                 ),
                 (
                     "step time",
-                    f"{seconds(result.step_time_s)}   (one layer, one microbatch: {seconds(score.layer_time_s)})",
+                    f"{seconds(result.value)}   (one layer, one microbatch: {seconds(score.layer_time_s)})",
                 ),
                 ("throughput", _throughput(score)),
                 ("utilization", f"{percent(result.utilization)} of peak"),
-                ("status", _status(result)),
+                ("status", status_line(result)),
                 ("proof", result.proof),
                 *([("space", str(result.space))] if result.space is not None else []),
             ]
@@ -175,7 +171,7 @@ def _sensitivity(result: Result) -> Grid:
     rows = []
     for row in result.sensitivity:
         gain = f"{row.speedup:.4f}x" if row.proven else f">= {row.speedup:.4f}x"
-        time = seconds(row.step_time_s) if row.proven else f"<= {seconds(row.step_time_s)}"
+        time = seconds(row.value) if row.proven else f"<= {seconds(row.value)}"
         rows.append((_RESOURCE[row.resource], time, gain))
     return Grid("With 10 % more of", {"resource": "word", "step time": "figure", "speedup": "figure"}, rows)
 

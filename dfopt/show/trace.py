@@ -108,7 +108,7 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
             "system": result.mapping.system,
             "plan": plan.label,
             "drawn": said,
-            "step_time_s": result.step_time_s,
+            "step_time_s": result.step_time,
         },
     }
 

@@ -14,8 +14,8 @@ from pydantic import ValidationError
 
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Graph
+from dfopt.documents.request import Request
 from dfopt.documents.study import AssumptionsEntry, GraphEntry, Study, label_of_value
-from dfopt.documents.study_options import SolveOptions
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, GraphError, Issue, SystemSpecError, json_path, shown
 from dfopt.machines.fields import with_fields
@@ -43,7 +43,7 @@ class Cell:
     graph: Graph
     system: System
     assumptions: Assumptions
-    options: SolveOptions
+    options: Request
     seed: int
     key: str
 
@@ -188,25 +188,25 @@ class _Grid:
         made: Assumptions = self._once("assumptions", [entry.profile, changes], where, make)
         return made
 
-    def _options(self, index: int, entry: GraphEntry, sets: _Sets) -> SolveOptions:
+    def _options(self, index: int, entry: GraphEntry, sets: _Sets) -> Request:
         changes = {**entry.options, **sets.values}
         if not changes:
             return self.study.options
         changed = {**self.study.options.model_dump(mode="json"), **changes}
 
-        def make() -> SolveOptions:
+        def make() -> Request:
             whole = Study.from_data({**_SMALLEST, "options": changed}, self.path)
             return whole.options
 
         where = sets.where or json_path("graphs", index, "options")
-        made: SolveOptions = self._once("options", changed, where, make)
+        made: Request = self._once("options", changed, where, make)
         return made
 
-    def _key(self, graph: Graph, system: System, assumptions: Assumptions, options: SolveOptions) -> str:
+    def _key(self, graph: Graph, system: System, assumptions: Assumptions, options: Request) -> str:
         content = [
             _FORMAT,
             *(self._digest(document) for document in (graph, system, assumptions)),
-            options.model_dump(mode="json"),
+            _said(options),
             self.study.seed,
         ]
         return _sha(content)
@@ -218,6 +218,13 @@ class _Grid:
             self._digests[id(document)] = _sha(data)
             self._known[f"alive {id(document)}"] = document  # an id is unique only as long as the object lives
         return self._digests[id(document)]
+
+
+def _said(options: Request) -> dict[str, Any]:
+    """What a request says; keys that came later only where they say something, so that cells keep their keys."""
+    data, plain = options.model_dump(mode="json"), Request().model_dump(mode="json")
+    first = {"p_max", "formulation", "gap", "time_limit", "solver", "pin_partition", "pin_sharding"}
+    return {name: value for name, value in data.items() if name in first or value != plain.get(name)}
 
 
 # The rest of a study, so that options of an axis go through the same validation as a file's.

@@ -14,7 +14,7 @@ from dfopt.studies.store import Record
 
 __all__ = ["INTEGERS", "SOLVED", "frame", "of_record", "row"]
 
-SOLVED = ("optimal", "gap_reached", "limit_with_solution", "interrupted_with_solution")
+SOLVED = ("optimal", "optimal_per_level", "gap_reached", "limit_with_solution", "interrupted_with_solution")
 
 
 def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) -> Any:

@@ -88,7 +88,9 @@ def _figures(result: Result) -> dict[str, Any]:
     mine = [part for part in score.partitions if part.stage in slowest.holds]
     return {
         "gap": result.gap,
-        "bound_s": result.bound_s,
+        "bound_s": result.bound,
+        "level_gap": result.level_gap,
+        "level_bound_s": result.level_bound,
         "plan": result.plan.to_data(),
         "partitions": len(mine),
         "layer_compute_s": sum(part.compute_s for part in mine),

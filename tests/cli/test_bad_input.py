@@ -306,7 +306,7 @@ CASES = [
         "import of half a case",
         "import dfmodel F -o OUT",
         BAD,
-        ("$.setup", "no graph"),
+        ("$.setup", "$.graph"),
         other='{"setup": {}}',
         suffix=".json",
     ),

@@ -185,7 +185,7 @@ def test_forms_agree_on_the_zoo(mode: str) -> None:
     graph, system = load_graph("gpt3-175b", mode=mode), load_system("sn10-8-ring")
     path = optimize(graph, system, tp=8, formulation="columns")
     milp = optimize(graph, system, tp=8, formulation="assignment")
-    assert path.status == milp.status == "optimal"
+    assert path.level_gap == milp.level_gap == 0.0
     assert path.step_time_s == pytest.approx(milp.step_time_s, rel=1e-6)
     assert [s.formulation for s in path.plans[0].solves if s.problem == "intrachip"] == ["columns"]
     assert [s.formulation for s in milp.plans[0].solves if s.problem == "intrachip"] == ["assignment"]

@@ -62,7 +62,7 @@ def test_a_layer_through_the_second_door(formulation: str) -> None:
     graph, system = load_graph("gpt2-small"), load_system("sn10-8-torus")
     first = optimize(graph, system, tp=8)
     second = optimize(graph, system, tp=8, solver="pulp:CBC", formulation=formulation)
-    assert second.status == "optimal"
+    assert second.level_gap == 0.0
     assert close(first.step_time_s, second.step_time_s)
     assert second.provenance.solver == "pulp:PULP_CBC_CMD"
     records = [s for plan in second.plans for s in plan.solves if s.problem == "intrachip"]

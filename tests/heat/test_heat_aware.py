@@ -21,7 +21,7 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.heat import HeatReport
 from dfopt.documents.mapping import Mapping, Pause
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Request
+from dfopt.documents.request import Request
 from dfopt.documents.stack import Limits, LogicEnergies, Stack
 from dfopt.documents.stack_parts import HtcPackage, Leakage
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
@@ -76,13 +76,13 @@ def studies(draw: st.DrawFn, idle: float | None = None, **fixed: Any) -> Study:
     world = draw(worlds(**{"most": 4, "dims": 1, "max_pp": 2, **fixed}))
     on = draw(stacks(idle))
     system = with_stack(world.system, on)
-    options = options_of(world)
-    search = Search(Setting(world.graph, system, options.assumptions), options)
+    options = options_of()
+    search = Search(Setting(world.graph, system, world.assumptions), options)
     search.run([world.plan])
     if not search.found:
         reject()
     try:
-        return Study(world.graph, system, search.found[0].mapping, options)
+        return Study(search.setting, search.found[0].mapping, options)
     except Infeasible:
         reject()
 
@@ -153,11 +153,9 @@ def test_a_partition_that_leaves_tiles_free_heats_only_its_own() -> None:
     on = stack(dies=dies(0), limits=Limits(logic=T0 + 90), placement="contiguous")
     chosen = resolve(Assumptions(execution="dataflow", compute_model="cycle", tile_rows=1), "dataflow", 0.5)
     world = World(graph, System(name="pair", chip=chip, stack=on), Plan(microbatches=4), chosen)
-    search = Search(
-        Setting(graph, world.system, world.assumptions), options_of(world, pin_partition={"a": 0, "b": 1, "c": 1})
-    )
+    search = Search(Setting(graph, world.system, world.assumptions), options_of(pin_partition={"a": 0, "b": 1, "c": 1}))
     search.run([world.plan])
-    study = Study(graph, world.system, search.found[0].mapping, search.options)
+    study = Study(search.setting, search.found[0].mapping, search.options)
     kept = study.known.mapping
     assert [kernel.partition for kernel in kept.kernels] == [0, 1, 1]  # of one tile each
     agrees_with_the_judge(study, kept)
@@ -183,9 +181,9 @@ def test_what_seldom_happens_is_spent_as_the_judge_has_it() -> None:
         Plan(dp=2, dp_dims=("x",), microbatches=2),
         resolve(chosen, None, 1.0),
     )
-    search = Search(Setting(graph, world.system, world.assumptions), options_of(world))
+    search = Search(Setting(graph, world.system, world.assumptions), options_of())
     search.run([world.plan])
-    study = Study(graph, world.system, search.found[0].mapping, search.options)
+    study = Study(search.setting, search.found[0].mapping, search.options)
     parts = study.ready.stages[0].tables
     assert parts is not None and parts.parts_k.max() > 1
     agrees_with_the_judge(study, study.known.mapping)
@@ -290,17 +288,17 @@ def test_the_heat_aware_mapping_keeps_its_limits_and_is_never_slower(study: Stud
 @given(worlds(most=3, dims=2, max_pp=2), stacks())
 def test_of_several_plans_the_fastest_answer_is_kept(world: World, on: Stack) -> None:
     """As if every plan were re-optimised alone; those that are slower without heat need not be."""
-    system, options = with_stack(world.system, on), options_of(world, top=3)
-    search = Search(Setting(world.graph, system, options.assumptions), options)
+    system, options = with_stack(world.system, on), options_of(top=3)
+    search = Search(Setting(world.graph, system, world.assumptions), options)
     search.run(asked_plans(world.graph, system, Request(), world.assumptions)[0])
     alone = []
     for one in search.found:
         try:
-            alone.append(physical(made_aware(one, system, options)[0].score).step_time_s)
+            alone.append(physical(made_aware(one, search.setting, options)[0].score).step_time_s)
         except (Infeasible, PlanError):
             continue
     assume(alone)
-    best, proof, note = made_aware(search.found[0], system, options, search.found[1:])
+    best, proof, note = made_aware(search.found[0], search.setting, options, search.found[1:])
     assert physical(best.score).step_time_s == pytest.approx(min(alone), rel=1e-9)
     assert cool(best.score) and proof.interval_s > 0
     if len(search.found) > 1:

@@ -336,4 +336,4 @@ def test_judge_and_milp_agree_on_what_it_costs(world: World, packets: tuple[floa
     assert score.step_time_s == pytest.approx(result.step_time_s, rel=1e-6)
     exact = evaluate(result.mapping, world.graph, world.system, world.assumptions.with_(collective_model="exact"))
     assert exact.step_time_s <= score.step_time_s * (1 + REL)
-    assert result.bound_s is not None and result.bound_s <= result.step_time_s * (1 + REL)
+    assert result.level_bound is not None and result.level_bound <= result.step_time_s * (1 + REL)

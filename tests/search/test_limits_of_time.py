@@ -37,19 +37,19 @@ def cut_short() -> Result:
 
 def test_a_limit_returns_the_best_found_with_its_gap(cut_short: Result) -> None:
     assert cut_short.status == "limit_with_solution"
-    assert 0 < cut_short.gap <= 1
-    assert cut_short.bound_s < cut_short.step_time_s
-    assert cut_short.gap == pytest.approx((cut_short.step_time_s - cut_short.bound_s) / cut_short.step_time_s)
+    assert 0 < cut_short.level_gap <= 1
+    assert cut_short.level_bound < cut_short.step_time_s
+    assert cut_short.level_gap == pytest.approx((cut_short.step_time_s - cut_short.level_bound) / cut_short.step_time_s)
     assert not cut_short.score.violations
     record = cut_short.plans[0]
-    assert record.status == "limit" and record.bound_s == cut_short.bound_s
+    assert record.status == "limit" and record.level_bound == cut_short.level_bound
     assert [s.termination for s in record.solves if s.problem == "intrachip"] == [Termination.LIMIT_WITH_SOLUTION.value]
 
 
 def test_more_time_never_gives_a_worse_answer(cut_short: Result) -> None:
     longer = optimizer.optimize(hard(), chip(), assumptions=Assumptions(overlap="none"), p_max=20, time_limit=2.0)
     assert longer.step_time_s <= cut_short.step_time_s * (1 + 1e-9)
-    assert longer.step_time_s >= cut_short.bound_s * (1 - 1e-9)
+    assert longer.step_time_s >= cut_short.level_bound * (1 - 1e-9)
 
 
 def test_it_comes_back_in_time() -> None:

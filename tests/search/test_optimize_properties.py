@@ -15,7 +15,8 @@ from problem_cases import close, dense
 from strategies import World, shardings, share, worlds
 
 import dfopt.search as optimizer
-from dfopt.documents.result import Request, Result
+from dfopt.documents.request import Request
+from dfopt.documents.result import Result
 from dfopt.errors import Infeasible
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.plans import asked_plans
@@ -48,17 +49,21 @@ def p_max_for(world: World, data: st.DataObject) -> int | None:
 def check_result(world: World, result: Result) -> None:
     score = judged(replace(world, plan=result.plan), result.mapping)
     assert score == result.score and not score.violations
-    assert result.status == "optimal" and result.gap == 0.0
-    assert result.bound_s <= result.step_time_s * (1 + 1e-9)
+    assert result.level_gap == 0.0
+    assert result.level_bound <= result.step_time_s * (1 + 1e-9)
     assert close(result.step_time_s, score.step_time_s)
     for record in result.plans:
-        if record.step_time_s is not None:
-            assert record.bound_s is not None
-            assert record.bound_s <= record.step_time_s * (1 + 1e-9)
-            assert record.step_time_s >= result.step_time_s * (1 - 1e-9)
+        if record.value is not None:
+            assert record.level_bound is not None
+            assert record.level_bound <= record.value * (1 + 1e-9)
+            assert record.value >= result.step_time_s * (1 - 1e-9)
+        if record.status.startswith("pruned"):
+            assert record.level_bound is not None and record.level_bound >= result.value * (1 - 1e-9)
         if record.status == "pruned_by_bound":
-            assert record.bound_s is not None and record.bound_s >= result.step_time_s * (1 - 1e-9)
-        assert record.status in ("solved", "pruned_by_bound", "infeasible")
+            assert record.bound is not None and record.bound >= result.value * (1 - 1e-9)
+        assert (record.bound is None) == (record.status == "infeasible")
+        assert record.status not in ("limit", "not_reached")
+    assert result.bound <= result.level_bound and (result.gap == 0.0) == (result.status == "optimal")
     check_matrices(world, result)
     assert Result.from_data(result.model_dump(mode="json"), "again") == result
 
@@ -119,6 +124,25 @@ def test_one_plan_is_optimal_for_its_sharding(world: World, data: st.DataObject)
 
 
 @share(1)
+@given(worlds(most=4), st.data())
+def test_no_other_sharding_beats_what_is_said_of_all_mappings(world: World, data: st.DataObject) -> None:
+    """Shardings pinned by hand, under every plan: none is below the bound, none fits where nothing is said to fit."""
+    p_max = p_max_for(world, data)
+    result = solved(world, p_max=p_max)
+    pins = data.draw(shardings(world.graph, world.plan, world.assumptions))
+    pinned = solved(world, p_max=p_max, pin_sharding=pins, one_plan=True)
+    if result is None or pinned is None:
+        return
+    assert pinned.value >= result.bound * (1 - 1e-9)
+    if result.status == "optimal":
+        assert pinned.value >= result.value * (1 - 1e-6)
+    (record,) = [one for one in result.plans if one.plan == pinned.plan and one.tile_count is None] or [None]
+    if record is not None:
+        assert record.status != "infeasible" and record.bound is not None
+        assert pinned.value >= record.bound * (1 - 1e-9)
+
+
+@share(1)
 @given(worlds(most=4, max_pp=2), st.data())
 def test_no_mapping_beats_the_bound_of_its_plan(world: World, data: st.DataObject) -> None:
     sharding = data.draw(shardings(world.graph, world.plan, world.assumptions))
@@ -171,7 +195,7 @@ def test_more_of_a_resource_never_hurts_by_the_sensitivities(world: World) -> No
         return
     assert {s.resource for s in result.sensitivity} == {"compute", "dram_bandwidth", "link_bandwidth", "sram"}
     for one in result.sensitivity:
-        assert one.proven and one.step_time_s <= result.step_time_s * (1 + 1e-6)
+        assert one.proven and one.value <= result.step_time_s * (1 + 1e-6)
 
 
 @pytest.mark.nightly

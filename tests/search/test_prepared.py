@@ -38,7 +38,7 @@ def placed(draw: st.DrawFn) -> tuple[World, Mapping]:
 def test_a_mapping_is_prepared_as_it_is(case: tuple[World, Mapping]) -> None:
     """Another sharding or stage may be as good: choosing again may find that one."""
     world, mapping = case
-    options = options_of(world)
+    options = options_of()
     try:
         count = next(prepared.prepare(world.instance, options)).sharded.tile_count
         mapping = mapping.model_copy(update={"tile_count": count})

@@ -31,7 +31,7 @@ def test_top_is_what_all_plans_by_themselves_give(graph: str, system: str, top: 
             interleave=plan.interleave,
         )
         alone.append(one.step_time_s)
-    found = [result.step_time_s, *(one.step_time_s for one in result.alternatives or ())]
+    found = [result.step_time_s, *(one.value for one in result.alternatives or ())]
     assert found == sorted(found)
     assert found == pytest.approx(sorted(alone)[:top], rel=1e-9)
 
@@ -43,12 +43,12 @@ def test_alternatives_are_judged_mappings_and_survive_a_round_trip() -> None:
     assert result.alternatives is not None and len(result.alternatives) == 2
     for one in result.alternatives:
         score = evaluate(one.mapping, workload, machine, result.assumptions)
-        assert score.step_time_s == pytest.approx(one.step_time_s, rel=1e-12) and score.feasible
+        assert score.step_time_s == pytest.approx(one.value, rel=1e-12) and score.feasible
     assert Result.from_data(result.to_data()) == result
     assert verify(result).ok
-    faster = result.alternatives[0].model_copy(update={"step_time_s": result.step_time_s / 2})
+    faster = result.alternatives[0].model_copy(update={"value": result.value / 2})
     forged = result.model_copy(update={"alternatives": (faster,)})
-    assert any("alternatives[0].step_time_s" in problem for problem in verify(forged).problems)
+    assert any("alternatives[0].value" in problem for problem in verify(forged).problems)
 
 
 def test_without_top_nothing_changes_in_a_result() -> None:
@@ -59,5 +59,5 @@ def test_without_top_nothing_changes_in_a_result() -> None:
 
 def test_top_zero_is_refused() -> None:
     """One clear error."""
-    with pytest.raises(PlanError, match="top must be at least 1, found 0"):
+    with pytest.raises(PlanError, match="top: found 0, expected a number of 1 or more"):
         df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), top=0)

@@ -89,7 +89,7 @@ def test_drawing_twice_is_drawing_at_once(graph: Graph) -> None:
 def test_fusing_across_layers_is_never_slower(graph: str) -> None:
     layer, system = load_graph(graph), load_system("sn10-8-ring")
     one, two = (optimize(g, system, tp=8) for g in (layer, unroll(layer, 2)))
-    assert one.status == two.status == "optimal"
+    assert one.level_gap == two.level_gap == 0.0
     assert two.step_time_s <= one.step_time_s * (1 + 1e-9)
 
 

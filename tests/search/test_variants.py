@@ -26,7 +26,7 @@ def result(drawn: list[Graph]) -> Result:
 def test_the_best_of_all_is_returned(drawn: list[Graph], result: Result) -> None:
     alone = [df.optimize(graph, df.load_system("sn10-8-ring")).step_time_s for graph in drawn]
     assert result.step_time_s == pytest.approx(min(alone), rel=1e-9)
-    assert result.status == "optimal"
+    assert result.level_gap == 0.0
     assert result.graph.microbatch == SIZES[alone.index(min(alone))]
     assert {graph.microbatch for graph in (result.graph, *result.variants)} == set(SIZES)
 
@@ -39,7 +39,7 @@ def test_every_plan_of_every_size_is_recorded(drawn: list[Graph], result: Result
 
 
 def test_the_result_holds_what_it_says(result: Result) -> None:
-    assert verify(result).verdict == "verified optimal"
+    assert verify(result).verdict.startswith("verified optimal")
     assert Result.from_data(result.to_data(), "again") == result
 
 
@@ -53,7 +53,7 @@ def test_a_worse_claim_is_found_out(drawn: list[Graph]) -> None:
     sealed = claimed.model_copy(update={"seal": claimed.unsealed_digest()})
     found = verify(sealed)
     assert not found.ok
-    assert any("$.gap" in problem for problem in found.problems)
+    assert any("$.level_gap" in problem for problem in found.problems)
 
 
 def test_another_workload_is_no_variant(drawn: list[Graph]) -> None:

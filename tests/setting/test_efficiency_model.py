@@ -51,7 +51,7 @@ def test_one_share_is_the_fixed_model(world: World, part: float) -> None:
     assert (table is None) == (plain is None)
     if table is not None and plain is not None:
         assert (table.mapping, table.score) == (plain.mapping, plain.score)
-        assert table.bound_s == plain.bound_s
+        assert table.level_bound == plain.level_bound
 
 
 @share(1)
@@ -118,7 +118,7 @@ def test_a_kernel_stays_whole_where_its_halves_are_too_small(large: float, schem
     result = optimizer.optimize(
         world.graph, world.system, assumptions=world.assumptions, tp=2, sensitivity=True, time_limit=20
     )
-    assert result.status == "optimal" and close(result.step_time_s, seconds)
+    assert result.level_gap == 0.0 and close(result.step_time_s, seconds)
     assert close(result.utilization, 1.024 / seconds / 2)
     more = {one.resource: one.speedup for one in result.sensitivity}
     assert close(more["compute"], 1.1) and close(more["sram"], 1.0)

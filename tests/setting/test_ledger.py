@@ -18,7 +18,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import PIECES, Communication, Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import Request
+from dfopt.documents.request import Request
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import chip_of, restrict, stage_tables

@@ -14,7 +14,8 @@ from strategies import World, share, worlds
 import dfopt as df
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import KernelMapping, Mapping
-from dfopt.documents.result import Request, Result
+from dfopt.documents.request import Request
+from dfopt.documents.result import Result
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.physics.pipeline import step_time
@@ -132,10 +133,10 @@ def test_a_heavy_head_gets_fewer_layers() -> None:
     even, *_ = (record for record in result.plans if not record.plan.uneven)
     assert result.plan.stage_layers in ((7, 7, 5), (8, 8, 4))
     assert result.step_time_s == pytest.approx(8.0 * 101)
-    assert even.bound_s == pytest.approx(9.0 * 101)
-    assert result.status == "optimal"
+    assert even.level_bound == pytest.approx(9.0 * 101)
+    assert result.level_gap == 0.0
     found = verify(Result.from_data(json.loads(json.dumps(result.to_data()))))
-    assert found.verdict == "verified optimal", found
+    assert found.verdict.startswith("verified optimal"), found
 
 
 def test_both_ends_get_fewer_layers_than_the_middle() -> None:
@@ -180,7 +181,7 @@ def test_a_stage_that_is_too_full_is_named() -> None:
     table = simd("embed", 10, "first", resident_bytes=600.0)
     with pytest.raises(Infeasible, match=r"the first stage \(6 layers\) needs 6e-07 GB of DRAM"):
         optimize(workload(table), machine(2, dram=599.0), pp=2)
-    assert optimize(workload(table), machine(2, dram=600.0), pp=2).status == "optimal"
+    assert optimize(workload(table), machine(2, dram=600.0), pp=2).level_gap == 0.0
 
 
 def test_weights_of_layers_move_away_from_a_full_stage() -> None:
@@ -221,7 +222,7 @@ def test_results_are_verified_optimal(world: World) -> None:
         return
     found = verify(Result.from_data(json.loads(json.dumps(result.to_data()))))
     assert found.ok, found.problems
-    assert found.verdict == "verified optimal"
+    assert found.verdict.startswith("verified optimal")
 
 
 @pytest.mark.parametrize("slow", ["layer", "embed", "head"])
@@ -241,7 +242,7 @@ def test_a_slower_piece_cannot_claim_to_be_optimal(slow: str) -> None:
         if worse.step_time_s == free.step_time_s:  # not the end that decides
             assert pp == 2
             continue
-        assert verify(worse).verdict == "verified optimal"
+        assert verify(worse).verdict.startswith("verified optimal")
         lie = worse.model_copy(update={"request": free.request})
         lie = lie.model_copy(update={"seal": lie.unsealed_digest()})
         found = verify(lie)

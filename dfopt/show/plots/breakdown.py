@@ -30,7 +30,7 @@ def step_parts(result: Result) -> dict[str, float]:
     --------
     >>> import dfopt as df
     >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
-    >>> abs(sum(step_parts(result).values()) / result.step_time_s - 1) < 1e-9
+    >>> abs(sum(step_parts(result).values()) / result.step_time - 1) < 1e-9
     True
     """
     score, plan = result.score, result.plan
@@ -166,7 +166,7 @@ def _step_patches(results: tuple[Result, ...]) -> list[object]:
 
 def _steps(results: tuple[Result, ...], ax: Axes) -> None:
     whole = [step_parts(result) for result in results]
-    unit_s, unit = scale(max(result.step_time_s for result in results))
+    unit_s, unit = scale(max(result.step_time for result in results))
     rows = range(len(results))
     left = [0.0] * len(results)
     for name in _ORDER:
@@ -178,7 +178,7 @@ def _steps(results: tuple[Result, ...], ax: Axes) -> None:
             )  # fmt: skip
         left = [before + more for before, more in zip(left, width, strict=True)]
     for row, result in enumerate(results):
-        ax.text(left[row], row, f" {with_unit(result.step_time_s, 'time')}", va="center", ha="left", fontsize=7.5)
+        ax.text(left[row], row, f" {with_unit(result.step_time, 'time')}", va="center", ha="left", fontsize=7.5)
     names = ["step, by what binds"] if len(results) == 1 else [_name(result) for result in results]
     ax.set_yticks(list(rows), names)
     ax.set_ylim(len(results) - 0.5, -0.5)

@@ -132,8 +132,8 @@ def _title(result: Result, count: int, idle: float, rows: int) -> str:
     many = f"{some} {plan.microbatches} microbatches" if plan.microbatches > 1 else "one microbatch"
     said += f"\n{many}, idle {100 * idle:.3g} % of what is drawn"
     if count < plan.microbatches:
-        said += f"; filling takes {100 * result.score.pipeline_fill_s / result.step_time_s:.2g} % of the step"
-        said += f" of {with_unit(result.step_time_s, 'time')}"
+        said += f"; filling takes {100 * result.score.pipeline_fill_s / result.step_time:.2g} % of the step"
+        said += f" of {with_unit(result.step_time, 'time')}"
     if rows < plan.stages:
         said += f"\nthe first and the last {rows // 2} stages"
     return said

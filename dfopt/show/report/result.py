@@ -15,7 +15,7 @@ from dfopt.show.report.inputs import Remark
 from dfopt.show.report.page import LIMIT, Page, assemble, needs_matplotlib
 from dfopt.show.report.physical import physical_section
 from dfopt.show.report.search import search_section, sensitivity_section
-from dfopt.show.tables import _STATUS, _bottleneck, _plan_words, batch_words, counted, percent, seconds
+from dfopt.show.tables import _bottleneck, _plan_words, batch_words, counted, percent, seconds, status_line
 from dfopt.units import Dimension
 from dfopt.units import format as show_unit
 
@@ -86,14 +86,13 @@ def result_report(
 def _head(result: Result) -> Html:
     score = result.score
     # a heat-aware mapping has a proof of its own; the gap of the result is to mappings that ignore heat
-    shown = result if result.heat is None else result.heat
-    proven = shown.status == "optimal" or (shown.gap == 0 and shown.status == "gap_reached")
-    status = ("" if result.heat is None else "heat-aware, ") + _STATUS[shown.status]
+    shown = result.status if result.heat is None else result.heat.status
+    proven = shown in ("optimal", "optimal_per_level")
     boxes: list[tuple[str, object]] = [
-        ("step time", show_unit(result.step_time_s, "time", 6)),
+        ("step time", show_unit(result.step_time, "time", 6)),
         ("utilization of peak", percent(result.utilization)),
-        ("gap", percent(shown.gap)),
-        ("status", mark(status, "good" if proven else "open")),
+        ("gap to any mapping", percent(result.gap)),
+        ("status", mark(status_line(result), "good" if proven else "open")),
         ("bound by", score.bound_by),
         ("tokens per second", _rate(score.tokens_per_s)),
     ]

@@ -16,7 +16,8 @@ __all__ = ["MOST_PLANS", "search_section", "sensitivity_section"]
 MOST_PLANS: Final = 200
 _MOST_SOLVES: Final = 200
 _STATUS: Final = {
-    "solved": "solved", "pruned_by_bound": "pruned by its bound", "infeasible": "infeasible", "limit": "time limit",
+    "solved": "solved", "pruned_by_bound": "pruned by its bound", "pruned_per_level": "pruned under its sharding",
+    "infeasible": "infeasible", "infeasible_per_level": "infeasible under its sharding", "limit": "time limit",
     "not_reached": "not reached",
 }  # fmt: skip
 
@@ -28,8 +29,10 @@ def search_section(result: Result, drawn: dict[str, Html]) -> Html:
     rows: list[tuple[str, object]] = [
         ("proof", result.proof),
         ("plans", f"{len(result.plans)}: {listed}"),
-        ("no step is shorter than", show_unit(result.bound_s, "time", 6)),
+        ("no mapping has a shorter step than", show_unit(result.bound, "time", 6)),
         ("gap", percent(result.gap)),
+        ("with these shardings no step is shorter than", show_unit(result.level_bound, "time", 6)),
+        ("gap per level", percent(result.level_gap)),
         *([("space", str(result.space))] if result.space is not None else []),
         ("partitions allowed", result.p_max),
     ]
@@ -49,10 +52,10 @@ def _order(plan: PlanRecord) -> tuple[bool, float, bool, float]:
     """By step time; then, of what was not solved, by what it cannot beat."""
     none = float("inf")
     return (
-        plan.step_time_s is None,
-        plan.step_time_s if plan.step_time_s is not None else none,
-        plan.bound_s is None,
-        plan.bound_s if plan.bound_s is not None else none,
+        plan.value is None,
+        plan.value if plan.value is not None else none,
+        plan.level_bound is None,
+        plan.level_bound if plan.level_bound is not None else none,
     )
 
 
@@ -68,24 +71,25 @@ def _gap(value: float | None) -> Cell:
 def _plans(result: Result) -> Html:
     ordered = sorted(result.plans, key=_order)
     tiled = any(plan.tile_count is not None for plan in ordered)
-    columns = ["plan", "microbatches", *(["tiles of the stream"] if tiled else []), "status", "step time", "bound",
-               "against the best", "gap", "solved in", "note"]  # fmt: skip
-    best = result.step_time_s
+    columns = ["plan", "microbatches", *(["tiles of the stream"] if tiled else []), "status", "step time",
+               "bound per level", "bound", "against the best", "gap per level", "solved in", "note"]  # fmt: skip
+    best = result.value
     rows: list[Sequence[object]] = []
     for plan in ordered[:MOST_PLANS]:
-        known = plan.step_time_s if plan.step_time_s is not None else plan.bound_s
+        known = plan.value if plan.value is not None else plan.level_bound
         ratio = Cell("-") if known is None else Cell(
-            f"{'>= ' if plan.step_time_s is None else ''}{known / best:.4g} x", known / best
+            f"{'>= ' if plan.value is None else ''}{known / best:.4g} x", known / best
         )  # fmt: skip
-        chosen = plan.plan == result.plan and plan.status == "solved" and plan.step_time_s == best
+        chosen = plan.plan == result.plan and plan.status == "solved" and plan.value == best
         rows.append(
             [
                 plan.plan.label,
                 plan.plan.microbatches,
                 *([plan.tile_count] if tiled else []),
                 mark("chosen", "good") if chosen else _STATUS[plan.status],
-                _time(plan.step_time_s),
-                _time(plan.bound_s),
+                _time(plan.value),
+                _time(plan.level_bound),
+                _time(plan.bound),
                 ratio,
                 _gap(plan.gap),
                 Cell(show_unit(plan.seconds, "time", 3), plan.seconds),
@@ -140,8 +144,8 @@ def _alternatives(result: Result) -> Html | None:
     if not result.alternatives:
         return None
     rows = [
-        [one.mapping.plan.label, one.microbatch, one.mapping.tile_count, _time(one.step_time_s),
-         Cell(f"{one.step_time_s / result.step_time_s:.4g} x", one.step_time_s / result.step_time_s)]
+        [one.mapping.plan.label, one.microbatch, one.mapping.tile_count, _time(one.value),
+         Cell(f"{one.value / result.value:.4g} x", one.value / result.value)]
         for one in result.alternatives
     ]  # fmt: skip
     columns = ["plan", "microbatch", "tiles of the stream", "step time", "against the best"]
@@ -153,7 +157,7 @@ def sensitivity_section(result: Result) -> Html:
     rows = [
         [
             _RESOURCE[one.resource],
-            Cell(f"{'' if one.proven else '<= '}{show_unit(one.step_time_s, 'time', 5)}", one.step_time_s),
+            Cell(f"{'' if one.proven else '<= '}{show_unit(one.value, 'time', 5)}", one.value),
             Cell(f"{'' if one.proven else '>= '}{one.speedup:.4f} x", one.speedup),
             "proven" if one.proven else "at least",
         ]

@@ -1,0 +1,108 @@
+"""What a solve is asked beside graph, system and assumptions: once, for API, command line, studies and results."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable
+from typing import Any, Literal, Self
+
+from pydantic import Field, ValidationError
+
+from dfopt.documents.axes import AXES, keys
+from dfopt.documents.base import Part, issues_of
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.on_axes import OnAxes
+from dfopt.errors import PlanError
+from dfopt.units import Seconds
+
+MetricName = Literal["step_time"]
+
+
+class Limit(Part):
+    """A metric that must not be exceeded."""
+
+    metric: MetricName
+    at_most: float = Field(gt=0, description="in the unit of the metric: seconds")
+
+
+class Objective(Part):
+    """What is made least, and what must not be exceeded meanwhile."""
+
+    metric: MetricName = Field(default="step_time", description="step_time: seconds of one global batch")
+    limits: tuple[Limit, ...] = Field(default=(), max_length=16, description="mappings that break one are not answers")
+
+
+class Request(OnAxes):
+    """What was asked for; none means free."""
+
+    interleave: int | None = Field(default=None, ge=1, description="chunks of layers that a pipeline stage holds")
+    p_max: int | None = Field(
+        default=None, ge=1, description="on-chip partitions at most (exactly, under empty_partitions: forbid)"
+    )
+    formulation: Literal["auto", "assignment", "columns"] = Field(
+        default="auto",
+        description="of the intra-chip problem: columns (blocks of kernels: a path through the lattice of down-sets, or"
+        " blocks generated on demand), assignment (the paper's matrices), auto: columns, and the matrices where those"
+        " leave a gap that a MILP of that size may close",
+    )
+    gap: float = Field(default=0.0, ge=0.0, le=1.0, description="relative gap at which a solve may stop; 0 proves")
+    time_limit: Seconds = Field(default=60.0, ge=0.0, description="for everything; the best mapping found is returned")
+    solver: str = Field(default="highs", description="of the MILPs: highs, or pulp:NAME, such as pulp:CBC")
+    seed: int = Field(default=0, ge=0, description="of the solver")
+    top: int = Field(
+        default=1, ge=1, description="mappings to keep: the best ones of different plans, tile counts or microbatches"
+    )
+    heat: Literal["ignore", "aware"] = Field(
+        default="ignore",
+        description="ignore: the judge says how hot the best mapping is, and throttles it; aware: partitions, operating"
+        " points and pauses are chosen anew so that a stack of dies keeps its limits",
+    )
+    sensitivity: bool = Field(default=False, description="what 10 % more of each resource would bring")
+    objective: Objective = Objective()
+    pin_sharding: dict[str, Sharding] = Field(default_factory=dict, description="kernel -> scheme that is fixed")
+    pin_partition: dict[str, int] = Field(default_factory=dict, description="kernel -> partition that is fixed")
+
+    @classmethod
+    def of(cls, **asked: Any) -> Self:
+        """A request from keyword arguments.
+
+        Raises
+        ------
+        PlanError
+            With every unknown name and every value that cannot be.
+
+        Examples
+        --------
+        >>> Request.of(tp=8, top=0)
+        Traceback (most recent call last):
+        dfopt.errors.PlanError: top: found 0, expected a number of 1 or more
+        """
+        try:
+            return cls(**asked)
+        except ValidationError as error:
+            issues = issues_of(cls, asked, error)
+            raise PlanError("; ".join(str(issue).removeprefix("$.") for issue in issues)) from None
+
+    @classmethod
+    def listed(cls, indent: str = "") -> str:
+        """Every field with its default and what it means, a line each, for help texts."""
+        lines = []
+        for axis in AXES.values():
+            lines.append(
+                f"* ``{axis.name}``, ``{axis.dims_key}`` (None): degree of {axis.title}, network dims that carry it"
+            )
+        for name, field in cls.model_fields.items():
+            default = "{}" if field.default_factory else f"{field.default!r}" if name != "objective" else "step_time"
+            lines.append(f"* ``{name}`` ({default}): {field.description or 'what is made least'}")
+        return f"\n{indent}".join(lines)
+
+    @classmethod
+    def spelled_out(cls, function: Callable[..., Any]) -> inspect.Signature:
+        """The signature of a function that takes the fields as ``**asked``, with each of them named."""
+        signature = inspect.signature(function)
+        given = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        defaults = dict.fromkeys(keys()) | {
+            name: field.get_default(call_default_factory=True) for name, field in cls.model_fields.items()
+        }
+        named = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d) for name, d in defaults.items()]
+        return signature.replace(parameters=[*given, *named])

@@ -1,0 +1,74 @@
+"""Metrics: what a plan costs, from the times of its pipeline stages. An objective is one of them, limits are others.
+
+Every metric is non-decreasing in the time of every stage, so the same function of lower bounds is a lower bound.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from dfopt.documents.plan import Plan
+from dfopt.physics.pipeline import fill_factor
+
+
+@dataclass(frozen=True)
+class Constants:
+    """What a metric needs of a plan beside the times of its stages.
+
+    Attributes
+    ----------
+    plan : Plan
+        Gives the microbatches and the depth of the pipeline.
+    bubble : str
+        The convention for the time to fill it.
+    per_step_s, gradients_s : float
+        Seconds of point-to-point messages, and of the reduction of gradients, charged once per step.
+    """
+
+    plan: Plan
+    bubble: str
+    per_step_s: float = 0.0
+    gradients_s: float = 0.0
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One figure of a mapping.
+
+    Attributes
+    ----------
+    name, unit : str
+        As in documents; ``unit`` names a kind of :func:`dfopt.units.format`.
+    value : callable
+        (seconds of every stage for one microbatch, constants) -> the figure; non-decreasing in every stage.
+    most : callable
+        (figure, seconds of every stage, position, constants) -> the largest time of the stage at that position, the
+        others as given, with which the figure is not exceeded.
+    """
+
+    name: str
+    unit: str
+    value: Callable[[Sequence[float], Constants], float]
+    most: Callable[[float, Sequence[float], int, Constants], float]
+
+
+def _step_time(stages: Sequence[float], constants: Constants) -> float:
+    """Seconds of a step: every microbatch passes the slowest stage, the pipeline fills once."""
+    slowest, plan = max(stages), constants.plan
+    steady, fill = slowest * plan.microbatches, slowest * fill_factor(plan, constants.bubble)
+    return steady + fill + constants.per_step_s + constants.gradients_s
+
+
+def _slowest_of(value: float, stages: Sequence[float], position: int, constants: Constants) -> float:
+    """Whatever the others take, no stage may take longer than a step of this length allows the slowest one."""
+    plan = constants.plan
+    left = value - constants.per_step_s - constants.gradients_s
+    return left / (plan.microbatches + fill_factor(plan, constants.bubble))
+
+
+METRICS: dict[str, Metric] = {
+    metric.name: metric
+    for metric in (Metric("step_time", "time", _step_time, _slowest_of),)
+}  # fmt: skip
+"""By name; ``Objective.metric`` is one of them."""
