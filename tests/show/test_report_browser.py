@@ -43,7 +43,7 @@ def pages(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         {
             "graph": "g", "chip": f"c{i}", "topology": f"t{k}", "status": "optimal", "step_time_s": 1.0 + i * k,
             "utilization": 0.1 * i, "flop_per_s": 1e12 * i, "price_usd": 100.0 * (i + k),
-            "gap": 0.0 if k else None,
+            "gap": 0.0 if k else None, "note": "SRAM is short by 12 MB in partition 3; " * 12 if k == 1 else None,
         }
         for i in range(1, 13)
         for k in range(4)
@@ -107,6 +107,19 @@ def test_no_page_scrolls_sideways(browser: Any, pages: dict[str, Path], name: st
         " !e.closest('.skip')}).map(e => e.tagName + e.textContent.slice(0, 40))"
     )
     assert outside == []
+
+
+def test_a_note_that_nobody_sees_makes_no_row_high(browser: Any, pages: dict[str, Path]) -> None:
+    show(browser, pages["sweep"])
+    tallest = "return Math.max(...[...document.querySelectorAll('#cells tbody tr')].map(r => r.offsetHeight))"
+    assert browser.execute_script(tallest) < 60
+
+
+@pytest.mark.parametrize("width", [400, 700])
+def test_figures_shrink_with_their_window(browser: Any, pages: dict[str, Path], width: int) -> None:
+    show(browser, pages["sweep"], width)
+    wide = browser.execute_script("return [...document.querySelectorAll('svg')].map(e => e.clientWidth)")
+    assert len(wide) == 2 and all(0 < one <= width for one in wide)
 
 
 def column(browser: Any, caption: str, header: str) -> list[str]:
