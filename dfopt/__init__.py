@@ -68,7 +68,6 @@ if TYPE_CHECKING:
     from dfopt.errors import SolverFailure as SolverFailure
     from dfopt.errors import SystemSpecError as SystemSpecError
     from dfopt.errors import UnitError as UnitError
-    from dfopt.heat.answers import heat_answers as heat_answers
     from dfopt.machines.compose import compose as compose
     from dfopt.machines.compose import load_system as load_system
     from dfopt.machines.fields import with_fields as with_fields
@@ -80,6 +79,7 @@ if TYPE_CHECKING:
     from dfopt.search import optimize as optimize
     from dfopt.search.budgets import Budget as Budget
     from dfopt.search.budgets import optimize_within as optimize_within
+    from dfopt.search.heat_aware import heat_answers as heat_answers
     from dfopt.search.verify import verify as verify
     from dfopt.show import plots
     from dfopt.studies.runs import Runs as Runs
@@ -106,13 +106,13 @@ _HOMES = {
     "documents.zoo": "zoo",
     "errors": "DfoptError DocumentError GraphError Infeasible Issue NoSolution NotInZoo PlanError SchemaVersionError"
     " ScoreMismatch SolveError SolverFailure SystemSpecError UnitError",
-    "heat.answers": "heat_answers",
     "machines.compose": "compose load_system",
     "machines.fields": "with_fields",
     "machines.stacks": "load_stack with_stack",
     "physics.cost": "system_cost",
     "search": "Progress dump_models optimize",
     "search.budgets": "Budget optimize_within",
+    "search.heat_aware": "heat_answers",
     "search.verify": "verify",
     "studies.runs": "Runs",
     "studies.sweep": "sweep",

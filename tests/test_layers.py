@@ -26,7 +26,8 @@ FLOORS = [
     ("milp",),
     ("sharding",),
     ("fusion",),
-    ("heat", "search"),
+    ("heat",),
+    ("search",),
     ("studies",),
     ("arguments", "api"),
     ("cli", "__main__"),
@@ -120,8 +121,8 @@ def test_imports_go_down(module: str) -> None:
             if there not in BESIDE[here]:
                 wrong.append(f"{where}; {here} may import only {', '.join(BESIDE[here])}")
         elif there in BESIDE:
-            # the judge stands beside the problems and below the search; show is for the cli and for printing results
-            lowest = floor_of("search") if there == "judge" else floor_of("cli")
+            # the judge stands beside the problems and below heat; show is for the cli and for printing results
+            lowest = floor_of("heat") if there == "judge" else floor_of("cli")
             if floor_of(here) < lowest:
                 wrong.append(f"{where}, which only {FLOORS[lowest][0]} and above may")
         elif floor_of(there) > floor_of(here):

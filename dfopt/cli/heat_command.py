@@ -27,9 +27,9 @@ def heat(
     """Compare ways to deal with heat for RESULT: ignore it, throttle after the fact, optimise with it."""
     with errors(" before all answers were found"):
         from dfopt.errors import PlanError
-        from dfopt.heat.answers import heat_answers
         from dfopt.library import load_mapping
         from dfopt.machines.stacks import load_stack
+        from dfopt.search.heat_aware import heat_answers
         from dfopt.show.heat import heat_report
 
         check_output("--output", output, (".json", ".yaml", ".yml"))

@@ -1,216 +1,271 @@
-"""Heat inside the optimiser: the three answers for a plan, and the heat-aware mapping of a result."""
+"""Three answers to heat for one plan and sharding: worked out, judged, and put into a report."""
 
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import Literal
 
-from dfopt.documents.heat import HeatProof, HeatReport
-from dfopt.documents.result import Result
-from dfopt.documents.stack import Stack
-from dfopt.documents.system import System
-from dfopt.errors import Infeasible, Issue, PlanError, SystemSpecError
-from dfopt.heat.settle import physical
-from dfopt.heat.study import Study
-from dfopt.judge import evaluate
-from dfopt.machines.stacks import with_stack
-from dfopt.milp import check_solver
-from dfopt.search.options import Options
-from dfopt.search.solved import Solved
-from dfopt.setting.instance import Setting
+import numpy as np
 
-HEAT_GAP = 1e-4  # relative: closer than the leakage is known, levels of many partitions are hard to prove
+from dfopt.documents.heat import HeatAnswer, HeatName, HeatProof, HeatReport, ShadowPrice, SlowedPartition
+from dfopt.documents.mapping import Mapping
+from dfopt.documents.score import Score
+from dfopt.errors import Infeasible, PlanError
+from dfopt.fusion.priced import PricedPlan
+from dfopt.heat.generation import BlockPool
+from dfopt.heat.limits import HeatLimits, Operating, Rate
+from dfopt.heat.period import Effort
+from dfopt.heat.settle import HeatSettler, Settled, physical
+from dfopt.physics.pipeline import step_time
 
-
-def heat_answers(
-    result: Result,
-    stack: Stack | None = None,
-    *,
-    gap: float = HEAT_GAP,
-    time_limit: float = 60.0,
-    finite_difference: bool = True,
-    solver: str = "highs",
-    seed: int = 0,
-) -> HeatReport:
-    """Deal with heat in three ways, under the plan and the sharding of a result.
-
-    Parameters
-    ----------
-    result : Result
-        Its plan, sharding and graph are kept; partitions are chosen anew with the memory's effective bandwidth.
-    stack : Stack, optional
-        The chip as a stack of dies; the one of the result's system if left out.
-    gap : float
-        Relative gap at which a solve may stop; 0 asks for a proof.
-    time_limit : float
-        Seconds for everything.
-    finite_difference : bool
-        Whether to solve once more with limits that are 1 K higher.
-    solver, seed
-        Of the MILPs, see :func:`dfopt.milp.solve`.
-
-    Returns
-    -------
-    HeatReport
-        ``ignore``: the fastest mapping, however hot. ``throttle``: the same at the highest uniform level that keeps
-        the limits, with pauses if none does. ``aware``: partitions, levels and pauses chosen together; missing, with a
-        note, where blocks of kernels cannot be listed.
-
-    Raises
-    ------
-    SystemSpecError
-        If there is no stack.
-    Infeasible
-        If even a resting chip is above a limit.
-
-    Examples
-    --------
-    >>> import dfopt as df
-    >>> stack = df.load_stack("hybrid-vault", {"limits.logic": "60 degC"})
-    >>> system = df.load_system("sn10-8-ring")
-    >>> result = df.optimize(df.load_graph("gpt2-small"), system, tp=8)
-    >>> report = heat_answers(result, stack, finite_difference=False)
-    >>> [answer.name for answer in report.answers], report.answers[2].logic_max_c <= 60.05
-    (['ignore', 'throttle', 'aware'], True)
-    """
-    system = needs_stack(result.system, stack)
-    options = Options(result.request, time.perf_counter() + time_limit).asking(
-        gap=gap, solver=check_solver(solver), seed=seed, formulation="auto", pin_sharding={}
-    )
-    study = Study(Setting(result.graph, system, result.assumptions), result.mapping, options)
-    return study.report(finite_difference)
-
-
-def needs_stack(system: System, stack: Stack | None) -> System:
-    """The system with its chip as a stack: the one given, or its own.
-
-    Raises
-    ------
-    SystemSpecError
-        If there is none.
-    """
-    if stack is not None:
-        return with_stack(system, stack)
-    if system.stack is None:
-        issue = Issue("$.stack", "found none, expected a stack of dies", "give one, such as --stack hybrid-vault")
-        raise SystemSpecError(system.name, [issue])
-    return system
-
-
-def made_aware(
-    best: Solved, setting: Setting, options: Options, others: Sequence[Solved] = ()
-) -> tuple[Solved, HeatProof, str]:
-    """The best mapping of a search, re-optimised under the limits on heat of its system's stack.
-
-    Parameters
-    ----------
-    best, others : Solved
-        The mappings of the fastest plans without heat. Another plan is left out where no mapping of its plan and
-        sharding is faster even without heat, which only ever slows.
-    setting : Setting
-        With a system that has a stack.
-    options : Options
-        As of the search, with the deadline for all plans together.
-
-    Returns
-    -------
-    Solved, HeatProof, str
-        The fastest of the answers: a plan and its sharding with other partitions, clocks and pauses; what was shown,
-        as figures and as a sentence.
-
-    Raises
-    ------
-    PlanError
-        If the blocks of kernels cannot be listed, of any plan.
-    Infeasible
-        If no mapping keeps the limits.
-    """
-    made = _Made([], 0, [])
-    plans = [best, *others]
-    for number, one in enumerate(plans):
-        if made.answers and _at_least(one, setting.system) >= made.fastest.step_s:
-            made.skipped += 1
-            continue
-        left = max(options.deadline - time.perf_counter(), 0.0) / (len(plans) - number)
-        mine = replace(options, deadline=time.perf_counter() + left).asking(gap=max(options.request.gap, HEAT_GAP))
-        try:
-            made.answers.append(_aware(one, Setting(one.graph, setting.system, setting.assumptions), mine))
-        except (Infeasible, PlanError) as error:
-            made.refused.append(error)
-    if not made.answers:
-        raise made.refused[0]
-    found = made.fastest
-    return found.solved, found.proof, made.note(setting.system, len(plans))
+_SAME = 1e-6
+_BINDS = 1e-4  # relative: a row that asks for nearly the whole period
+_ZERO_C = 273.15
 
 
 @dataclass(frozen=True)
-class _Aware:
-    """A plan's heat-aware mapping, its seconds per step, a bound on those, and those of the throttled mapping."""
+class Judged:
+    """A mapping with its score on the stack."""
 
-    solved: Solved
-    proof: HeatProof
-    step_s: float
-    bound_s: float
-    throttled_s: float
-
-
-@dataclass
-class _Made:
-    """What came of the plans: answers, those that could not be faster, and why others have none."""
-
-    answers: list[_Aware]
-    skipped: int
-    refused: list[Infeasible | PlanError]
+    mapping: Mapping
+    score: Score
 
     @property
-    def fastest(self) -> _Aware:
-        return min(self.answers, key=lambda one: one.step_s)
-
-    def note(self, system: System, plans: int) -> str:
-        """What was done, and over which set the answer is the best."""
-        assert system.stack is not None
-        found = self.fastest
-        gap = max(0.0, 1 - min(one.bound_s for one in self.answers) / found.step_s)
-        which, over = "the best plan", "that plan and sharding allow"
-        if plans > 1:
-            which = f"{len(self.answers)} of the {plans} fastest plans"
-            over = "these plans allow, each with its sharding"
-        note = (
-            f"; then partitions, levels and pauses of {which} were chosen anew under the limits on heat of the stack"
-            f" {system.stack.name}: {found.step_s:.6g} s per step there, within {100 * gap:.2g} % of what {over},"
-            f" throttled {found.throttled_s:.6g} s"
-        )
-        if self.skipped:
-            note += f"; {self.skipped} of the plans are no faster even without heat"
-        if self.refused:
-            note += f"; no answer for {len(self.refused)} of the plans: {self.refused[0]}"
-        return note
+    def step_s(self) -> float:
+        """Seconds of a step on the stack."""
+        return physical(self.score).step_time_s
 
 
-def _at_least(one: Solved, system: System) -> float:
-    """Seconds of a step that no mapping of a plan and its sharding beats, on the stack or without it.
+class ThreeAnswers:
+    """Three answers for one mapping's plan and sharding; they are worked out when they are asked for.
 
-    Without heat the memory is taken to give its full bandwidth. A memory that is slower than the stack's says nothing.
+    Parameters
+    ----------
+    ready : PricedPlan
+        The plan with the sharding of the mapping; its system has a stack.
+    mapping : Mapping
+        Of the plan and the sharding in question.
+    effort : Effort
+        What the solves may cost.
     """
-    assert system.stack is not None
-    return one.bound if system.chip.dram.bandwidth >= system.stack.dram.peak * (1 - 1e-9) else 0.0
+
+    def __init__(self, ready: PricedPlan, mapping: Mapping, effort: Effort) -> None:
+        assert ready.system.stack is not None
+        self.began = time.perf_counter()
+        self.stack, self.ready, self.effort = ready.system.stack, ready, effort
+        self.settler = HeatSettler(ready, HeatLimits(ready, self.stack), effort)
+        given = mapping.model_copy(update={"clocks": None, "pauses": None})
+        self.known = self._judged(given)
+        self.why = ""
+        self.pools: dict[float, BlockPool] = {}
+        self.starts = [given]
+        first = self.settler.throttled(given)
+        self.ignore, self.throttle = self.known, Judged(*first)
+        try:
+            self._without_heat(physical(first[1]).refresh_rate)
+        except PlanError as error:
+            self.why = str(error)
+        if self.ignore is not self.known:
+            self.throttle = Judged(*self.settler.throttled(self.ignore.mapping))
+            self.starts = [self.ignore.mapping, given]
+            for pool in self.pools.values():
+                pool.add(self.ignore.mapping)
+                pool.mappings = self.starts
+
+    def _judged(self, mapping: Mapping) -> Judged:
+        return Judged(mapping, self.settler.judge(mapping))
+
+    def _pool(self, rate: float) -> BlockPool:
+        if rate not in self.pools:
+            self.pools[rate] = BlockPool(self.settler, rate, list(self.starts))
+        return self.pools[rate]
+
+    def _without_heat(self, rate: float) -> None:
+        """Choose partitions anew for the memory's effective bandwidth, with nominal clocks."""
+        settler = self.settler
+        blocks, problem, answer = self._pool(rate).choose(settler.without_limits(), True)
+        nominal = tuple(np.zeros_like(levels) for levels in answer.choice.levels)
+        choice = replace(answer.choice, levels=nominal)
+        found = self._judged(settler.mapping(blocks, problem, choice, problem.period(choice)))
+        if found.step_s < self.ignore.step_s * (1 - 1e-9):
+            self.ignore = found
+
+    def aware(self) -> Settled:
+        """The heat-aware mapping: over all refresh rates that the DRAM may have.
+
+        Raises
+        ------
+        PlanError
+            If the blocks of kernels cannot be listed.
+        Infeasible
+            If no mapping keeps the limits.
+        """
+        best: Settled | None = None
+        refused: Infeasible | None = None
+        begin = self.settler.operating(self.throttle.score)
+        rates = self.settler.limits.rates
+        own = physical(self.throttle.score).refresh_rate
+        for rate in sorted(rates, key=lambda one: one.rate != own):  # where the throttled mapping is, a good start is
+            pool = self._pool(rate.rate)
+            try:
+                if best is not None and self._slower(pool, rate, begin, best):
+                    continue
+                found = self.settler.settle(rate, begin, pool.choose)
+            except Infeasible as error:
+                refused = error
+                continue
+            if found is not None and (best is None or found.physical.step_time_s < best.physical.step_time_s):
+                best = found
+        if best is None:
+            raise refused or Infeasible("heat: no mapping was found that keeps the limits")
+        return best
+
+    def _slower(self, pool: BlockPool, rate: Rate, where: Operating, best: Settled) -> bool:
+        """Whether no choice at another refresh rate is faster than the best mapping, with leakage as at ``where``."""
+        beat = best.physical.interval_s * (1 - _SAME)
+        _, _, answer = pool.choose(self.settler.limits.rows(where, rate), True, beat)
+        return answer.bound_s >= beat * (1 - _SAME)
+
+    # ------------------------------------------------------------ report
+
+    def report(self, finite_difference: bool) -> HeatReport:
+        """All three answers, the proof, and what a kelvin is worth."""
+        stack, ready = self.stack, self.ready
+        answers = [
+            self._answer("ignore", self.ignore.mapping, self.ignore.score),
+            self._answer("throttle", self.throttle.mapping, self.throttle.score),
+        ]
+        proof, price, note = None, None, self.why
+        slowed: tuple[SlowedPartition, ...] = ()
+        if not note:
+            try:
+                found = self.aware()
+            except PlanError as error:
+                note = str(error)
+            else:
+                mapping, score = self.best_of(found)
+                answers.append(self._answer("aware", mapping, score))
+                proof = self.proof(found)
+                price = self._price(found, finite_difference)
+                slowed = slowed_partitions(mapping)
+                if mapping is not found.mapping:
+                    note = "no choice of partitions and levels is faster than the throttled mapping"
+        limits = stack.limits
+        return HeatReport(
+            graph=ready.graph.name,
+            system=ready.system.name,
+            stack=stack.name,
+            plan=ready.plan.label,
+            limit_logic_c=None if limits.logic is None else limits.logic - _ZERO_C,
+            limit_dram_c=None if limits.dram is None else limits.dram - _ZERO_C,
+            limit_power_w=limits.power,
+            answers=tuple(answers),
+            proof=proof,
+            price=price,
+            slowed=slowed,
+            note=note,
+        )
+
+    def best_of(self, found: Settled) -> tuple[Mapping, Score]:
+        """The heat-aware mapping, or the throttled one should the judge find that faster: never worse."""
+        if found.physical.step_time_s <= self.throttle.step_s:
+            return found.mapping, found.score
+        return self.throttle.mapping, self.throttle.score
+
+    def _answer(self, name: HeatName, mapping: Mapping, score: Score) -> HeatAnswer:
+        seen = physical(score)
+        runs: dict[int, int] = {}
+        for rank in self.ready.pipeline:
+            for number, times in rank.runs:
+                runs[number] = max(times, runs.get(number, 0))
+        clocks = [clock.frequency for clock in mapping.clocks or ()]
+        return HeatAnswer(
+            name=name,
+            mapping=mapping,
+            step_time_s=seen.step_time_s,
+            interval_s=seen.interval_s,
+            pause_s=sum(pause.time * runs.get(pause.stage, 0) for pause in mapping.pauses or ()),
+            lowest_frequency=min(clocks, default=1.0),
+            partitions=len({(kernel.stage, kernel.partition) for kernel in mapping.kernels}),
+            logic_max_c=seen.logic_max_c,
+            dram_max_c=seen.dram_max_c,
+            refresh_rate=seen.refresh_rate,
+            power_w=seen.power_w,
+            energy_per_step_j=seen.energy_per_step_j,
+            keeps_limits=seen.keeps_limits,
+            violations=seen.violations,
+        )
+
+    def proof(self, found: Settled) -> HeatProof:
+        answer = found.answer
+        status: Literal["optimal_per_level", "gap_reached", "limit_with_solution"] = "optimal_per_level"
+        if not answer.proven:
+            status = "gap_reached" if answer.gap <= self.effort.gap else "limit_with_solution"
+        return HeatProof(
+            status=status,
+            bound_s=answer.bound_s,
+            interval_s=answer.period_s,
+            gap=0.0 if answer.proven else answer.gap,
+            blocks=found.blocks,
+            levels=len(self.stack.levels),
+            columns=answer.columns,
+            rounds=found.rounds,
+            seconds=time.perf_counter() - self.began,
+            note=answer.note,
+        )
+
+    def _price(self, found: Settled, finite_difference: bool) -> ShadowPrice:
+        answer, names = found.answer, found.rows.names
+        unit = step_time(self.ready.plan, self.ready.assumptions, 1.0).total
+        by_row = answer.price_ri.sum(axis=0) * unit
+        logic = self.stack.logic_die.name
+        kind = ["power" if "power of the stack" in n else "logic" if f" die {logic}," in n else "dram" for n in names]
+        sums = {one: float(sum(p for p, k in zip(by_row, kind, strict=True) if k == one)) for one in set(kind)}
+        asked = answer.demand_ri.max(axis=0) if len(names) else np.zeros(0)
+        binding = [row for row in np.argsort(-by_row, kind="stable").tolist() if by_row[row] > 0]
+        binding += [
+            row for row in np.flatnonzero(asked >= answer.period_s * (1 - _BINDS)).tolist() if row not in binding
+        ]
+        gained = None
+        if finite_difference:
+            gained = self._one_kelvin(found)
+        return ShadowPrice(
+            lp_logic_s_per_k=sums.get("logic", 0.0),
+            lp_dram_s_per_k=sums.get("dram", 0.0),
+            lp_power_s_per_w=sums.get("power", 0.0),
+            one_kelvin_more_s=gained,
+            binding=tuple(names[row].split(",")[0] + "," + names[row].split(",")[1] for row in binding[:8]),
+        )
+
+    def _one_kelvin(self, found: Settled) -> float | None:
+        """Step time that limits 1 K higher save, at the same leakage and refresh rate; the refresh moves with them."""
+        rows = found.rows
+        kelvin = np.array([0.0 if "power of the stack" in name else 1.0 for name in rows.names])
+        warmer = replace(rows, budget_ri=rows.budget_ri + kelvin)
+        pool = self._pool(found.rate.rate)
+        pool.add(found.mapping)
+        pool.mappings = [found.mapping, *self.starts]
+        _, _, again = pool.choose(warmer, True)
+        if again.gap > max(self.effort.gap, _SAME):
+            return None  # the time ran out: a bad answer would say that a kelvin is worth nothing
+        unit = step_time(self.ready.plan, self.ready.assumptions, 1.0).total
+        return max(0.0, (found.answer.period_s - again.period_s) * unit)
 
 
-def _aware(one: Solved, setting: Setting, options: Options) -> _Aware:
-    """The heat-aware mapping of one plan."""
-    study = Study(setting, one.mapping, options)
-    if study.why:
-        raise PlanError(study.why)
-    found = study.aware()
-    mapping, _ = study.best_of(found)
-    score = evaluate(mapping, one.graph, setting.system, setting.assumptions)
-    seconds = physical(score).step_time_s
-    return _Aware(
-        solved=replace(one, mapping=mapping, score=score, value=score.step_time_s),
-        proof=study.proof(found),
-        step_s=seconds,
-        # a step is a multiple of the interval, and what does not depend on it
-        bound_s=min(seconds, found.physical.step_time_s * (1 - found.answer.gap)),
-        throttled_s=study.throttle.step_s,
+def slowed_partitions(mapping: Mapping) -> tuple[SlowedPartition, ...]:
+    """Partitions below the nominal frequency, with their kernels."""
+    return tuple(
+        SlowedPartition(
+            stage=clock.stage,
+            partition=clock.partition,
+            frequency=clock.frequency,
+            kernels=tuple(
+                kernel.name
+                for kernel in mapping.kernels
+                if (kernel.stage, kernel.partition) == (clock.stage, clock.partition)
+            ),
+        )
+        for clock in mapping.clocks or ()
+        if clock.frequency < 1
     )

@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from dfopt.documents.stack import Stack
+from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.blocks import HotStage, KernelHeat
 from dfopt.heat.spending import spending
-from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Floats, Ints
 from dfopt.technology.power import PowerModel
 from dfopt.technology.streams import Flow, Memory
@@ -24,13 +24,13 @@ class KernelsOnStack:
 
     Parameters
     ----------
-    ready : Prepared
+    ready : PricedPlan
         The plan with its sharding.
     stack, power : Stack, PowerModel
         The chip, and its floorplans.
     """
 
-    def __init__(self, ready: Prepared, stack: Stack, power: PowerModel) -> None:
+    def __init__(self, ready: PricedPlan, stack: Stack, power: PowerModel) -> None:
         self.ready, self.stack, self.power = ready, stack, power
         self.memory, self.spends = Memory(stack), spending(ready)
         self.frequency_l = np.array([level.frequency for level in stack.levels])
@@ -145,7 +145,7 @@ class KernelsOnStack:
         return max(best, default=self.stack.dram.peak)
 
 
-def _groups(ready: Prepared, members: Ints) -> list[int]:
+def _groups(ready: PricedPlan, members: Ints) -> list[int]:
     """Fan-out groups of the graph in the order in which the tables of a stage have them."""
     sharded = ready.sharded
     inside = np.zeros(len(sharded.names), dtype=bool)

@@ -21,6 +21,26 @@ _SMALL = 0.2  # of the time at most for a first MILP over the blocks of the path
 
 
 @dataclass(frozen=True)
+class Effort:
+    """What solves may cost.
+
+    Attributes
+    ----------
+    gap : float
+        Relative gap at which one may stop; 0 asks for a proof.
+    deadline : float
+        On the clock of :func:`time.perf_counter`.
+    solver, seed
+        Of the MILPs, see :func:`dfopt.milp.solve`.
+    """
+
+    gap: float = 0.0
+    deadline: float = np.inf
+    solver: str = "highs"
+    seed: int = 0
+
+
+@dataclass(frozen=True)
 class HeatAnswer:
     """The best choice and what proves it.
 
@@ -68,12 +88,8 @@ class HeatAnswer:
 def shortest_period(
     problem: HeatProblem,
     starts: list[HeatChoice],
-    *,
-    gap: float = 0.0,
-    time_limit: float | None = None,
+    effort: Effort = Effort(),  # frozen
     beat: float = np.inf,
-    seed: int = 0,
-    solver: str = "highs",
 ) -> HeatAnswer:
     """Choose blocks and levels so that the period is shortest and every limit is kept.
 
@@ -83,14 +99,10 @@ def shortest_period(
         Blocks, levels and limits.
     starts : list of HeatChoice
         Choices that keep them, such as a throttled mapping; at least one. The answer is never worse than these.
-    gap : float
-        Relative gap at which to stop; 0 asks for a proof.
-    time_limit : float, optional
-        Seconds.
+    effort : Effort
+        What the solves may cost; without a deadline they run until they are done.
     beat : float
         Seconds of a period that is reached elsewhere: only shorter ones are looked for, and the bound is at most that.
-    seed, solver
-        Of the MILP, see :func:`dfopt.milp.solve`.
 
     Examples
     --------
@@ -108,11 +120,10 @@ def shortest_period(
     >>> problem.period(fast), found.period_s, found.choice.levels[0].tolist(), found.proven
     (6.0, 3.25, [0, 1], True)
     """
-    deadline = np.inf if time_limit is None else time.perf_counter() + time_limit
     paths = [Paths(stage) for stage in problem.stages]
-    relaxed = bound(problem, paths, starts, deadline, gap)
+    relaxed = bound(problem, paths, starts, effort.deadline, effort.gap)
     wanted = min(relaxed.period_s, beat)
-    task = _Task(problem, paths, relaxed, relaxed.choice, wanted, deadline, gap, seed, solver)
+    task = _Task(problem, paths, relaxed, relaxed.choice, wanted, effort)
     note = f"{relaxed.rounds} shortest paths"
     solution: Solution | None = None
     least, columns = relaxed.bound_s, 0
@@ -121,12 +132,12 @@ def shortest_period(
         for choice in relaxed.choices:
             for kept, arcs, levels in zip(seen, choice.arcs, choice.levels, strict=True):
                 kept[arcs, levels] = True
-        left = max(deadline - time.perf_counter(), 0.0)
+        left = max(effort.deadline - time.perf_counter(), 0.0)
         task, _, _ = _by_milp(task, seen, left * _SMALL if np.isfinite(left) else None)
     if task.open(least):
         keep = _survivors(task, relaxed)
         columns = int(sum(kept.sum() for kept in keep))
-        left = max(deadline - time.perf_counter(), 0.05)
+        left = max(effort.deadline - time.perf_counter(), 0.05)
         task, solution, low = _by_milp(task, keep, left if np.isfinite(left) else None)
         least = max(least, min(low, task.period))
         note += f", {columns} blocks at levels in the MILP"
@@ -154,14 +165,12 @@ class _Task:
     relaxed: HeatBound
     best: HeatChoice
     period: float
-    deadline: float
-    gap: float
-    seed: int
-    solver: str
+    effort: Effort
 
     def open(self, least: float) -> bool:
         """Whether something is left to prove, and time to do it."""
-        return self.period - least > max(self.gap, _PROVEN) * self.period and time.perf_counter() < self.deadline
+        far = self.period - least > max(self.effort.gap, _PROVEN) * self.period
+        return far and time.perf_counter() < self.effort.deadline
 
 
 def _survivors(task: _Task, relaxed: HeatBound) -> list[Bools]:
@@ -215,11 +224,11 @@ def _by_milp(task: _Task, keep: list[Bools], time_limit: float | None) -> tuple[
         left = until - time.perf_counter()
         solution = solve(
             model.model,
-            gap=task.gap,
+            gap=task.effort.gap,
             time_limit=max(left, 0.05) if np.isfinite(left) else None,
             cutoff=task.period / model.unit,
-            seed=task.seed,
-            solver=task.solver,
+            seed=task.effort.seed,
+            solver=task.effort.solver,
         )
         if solution.termination is Termination.INFEASIBLE:  # nothing at or below the best
             return task, solution, task.period

@@ -12,14 +12,12 @@ from dfopt.documents.mapping import Clock, Mapping, Pause
 from dfopt.documents.physical import PhysicalScore
 from dfopt.documents.score import Score
 from dfopt.errors import Infeasible
+from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.blocks import StageBlocks
-from dfopt.heat.model import HeatModel, Operating, Rate
-from dfopt.heat.period import HeatAnswer
+from dfopt.heat.limits import HeatLimits, Operating, Rate
+from dfopt.heat.period import Effort, HeatAnswer
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
 from dfopt.judge import evaluate
-from dfopt.search.candidate import Prepared
-from dfopt.search.options import Options
-from dfopt.search.solved import mapping_of
 from dfopt.setting.tables import Floats, Ints
 
 TOO_HOT_K = 0.02  # above a limit: then it is solved again, with a margin
@@ -65,16 +63,16 @@ class HeatSettler:
 
     Parameters
     ----------
-    ready : Prepared
+    ready : PricedPlan
         The plan.
-    model : HeatModel
+    limits : HeatLimits
         Its numbers on the stack.
-    options : Options
-        Gap, deadline, solver and seed.
+    effort : Effort
+        Of the solves.
     """
 
-    def __init__(self, ready: Prepared, model: HeatModel, options: Options) -> None:
-        self.ready, self.model, self.options = ready, model, options
+    def __init__(self, ready: PricedPlan, limits: HeatLimits, effort: Effort) -> None:
+        self.ready, self.limits, self.effort = ready, limits, effort
         self.used = [number for number, stage in enumerate(ready.stages) if stage.tables is not None]
         ranks = len(ready.pipeline)
         self.runs_rs = np.zeros((ranks, len(self.used)))
@@ -92,18 +90,18 @@ class HeatSettler:
     def judge(self, mapping: Mapping, throttle: bool = False) -> Score:
         """Score of a mapping on the stack; at its own clocks, unless it may be throttled."""
         ready = self.ready
-        return evaluate(mapping, ready.graph, ready.system, ready.assumptions, self.model.stack, throttle=throttle)
+        return evaluate(mapping, ready.graph, ready.system, ready.assumptions, self.limits.stack, throttle=throttle)
 
     def at_level(self, mapping: Mapping, level: int) -> Mapping:
         """A mapping with all partitions at one level, without pauses."""
-        frequency = float(self.model.frequency_l[level])
+        frequency = float(self.limits.frequency_l[level])
         places = sorted({(kernel.stage, kernel.partition) for kernel in mapping.kernels})
         clocks = tuple(Clock(stage=s, partition=p, frequency=frequency) for s, p in places)
         return mapping.model_copy(update={"clocks": clocks if frequency < 1 else None, "pauses": None})
 
     def over(self, score: Score, rate: Rate) -> float:
         """Kelvin above a limit on temperature, or above what the refresh rate allows; negative below them all."""
-        found, limits = physical(score), self.model.stack.limits
+        found, limits = physical(score), self.limits.stack.limits
         hot = [-np.inf]
         if limits.logic is not None:
             hot.append(found.logic_max_c + _ZERO_C - limits.logic)
@@ -121,7 +119,7 @@ class HeatSettler:
 
     def held(self, where: Operating) -> Operating:
         """An operating point with no temperature above the limits."""
-        stack = self.model.stack
+        stack = self.limits.stack
         drams = {die.name for die in stack.dram_dies}
         highest = [stack.limits.dram if die in drams else stack.limits.logic for die, _ in stack.tiles]
         given = [limit for limit in highest if limit is not None]
@@ -134,7 +132,7 @@ class HeatSettler:
 
     def chain(self, mapping: Mapping, rate: float) -> list[StageBlocks]:
         """The partitions of a mapping as the only blocks."""
-        return [self.model.kernels.hot(number, rate).chain(self.partitions(mapping, number)) for number in self.used]
+        return [self.limits.kernels.hot(number, rate).chain(self.partitions(mapping, number)) for number in self.used]
 
     def partitions(self, mapping: Mapping, number: int) -> Ints:
         """Partition of every kernel of a stage."""
@@ -149,8 +147,8 @@ class HeatSettler:
 
     def without_limits(self) -> HeatRows:
         """No rows at all: heat is ignored."""
-        ranks, levels = len(self.runs_rs), len(self.model.frequency_l)
-        scale = self.model.scale()
+        ranks, levels = len(self.runs_rs), len(self.limits.frequency_l)
+        scale = self.limits.scale()
         none = np.zeros((ranks, 0))
         return HeatRows((), np.zeros((ranks, 0, scale.shape[1])), scale, np.zeros((ranks, 0, levels)), none, none)
 
@@ -159,8 +157,8 @@ class HeatSettler:
         found = []
         for mapping in mappings:
             clocks = {(one.stage, one.partition): one.frequency for one in mapping.clocks or ()}
-            level_of = {float(f): level for level, f in enumerate(self.model.frequency_l)}
-            own: list[int | None] = [None, *range(len(self.model.frequency_l))]
+            level_of = {float(f): level for level, f in enumerate(self.limits.frequency_l)}
+            own: list[int | None] = [None, *range(len(self.limits.frequency_l))]
             for level in own:
                 paths = []
                 for number, one in zip(self.used, blocks, strict=True):
@@ -182,12 +180,12 @@ class HeatSettler:
             partition_k[members], level_k[members] = blocks[s].partition_of(choice, s)
         places = {(int(ready.stage_k[k]), int(partition_k[k])): int(level_k[k]) for k in range(count)}
         clocks = tuple(
-            Clock(stage=stage, partition=partition, frequency=float(self.model.frequency_l[level]))
+            Clock(stage=stage, partition=partition, frequency=float(self.limits.frequency_l[level]))
             for (stage, partition), level in sorted(places.items())
             if level > 0
         )
         pauses = self._pauses(problem, choice, period_s)
-        return mapping_of(ready, partition_k).model_copy(update={"clocks": clocks or None, "pauses": pauses or None})
+        return ready.mapping(partition_k).model_copy(update={"clocks": clocks or None, "pauses": pauses or None})
 
     def _pauses(self, problem: HeatProblem, choice: HeatChoice, period_s: float) -> tuple[Pause, ...]:
         """One stage waits: of the slowest rank, one that no other rank runs if there is such a stage."""
@@ -203,7 +201,7 @@ class HeatSettler:
 
     def voltage(self, problem: HeatProblem, choice: HeatChoice, period_s: float) -> Floats:
         """Mean voltage of the logic over time, by rank; at rest it is that of the lowest level."""
-        return self.model.voltage(problem.spent_by_rank(choice)[1] / period_s)
+        return self.limits.voltage(problem.spent_by_rank(choice)[1] / period_s)
 
     # ------------------------------------------------------------ the loop
 
@@ -227,11 +225,11 @@ class HeatSettler:
         best: Settled | None = None
         margin, final = 0.0, False
         for rounds in range(1, _ROUNDS + 1):
-            rows = self.model.rows(where, rate, margin)
+            rows = self.limits.rows(where, rate, margin)
             blocks, problem, answer = choose(rows, final)
             mapping = self.mapping(blocks, problem, answer.choice, answer.period_s)
             score = self.judge(mapping)
-            after, over = self.model.settled(problem, answer.choice, answer.period_s, rate)
+            after, over = self.limits.settled(problem, answer.choice, answer.period_s, rate)
             after = self.held(after)
             if physical(score).refresh_rate > rate.rate:
                 over = max(over, self._before(mapping, rate))
@@ -245,7 +243,7 @@ class HeatSettler:
                 margin += max(over, TOO_HOT_K) if np.isfinite(over) else TOO_HOT_K
             if final and kept and moved <= 5 * _SETTLED_K:
                 break
-            if best is not None and time.perf_counter() > self.options.deadline:
+            if best is not None and time.perf_counter() > self.effort.deadline:
                 break
             final = moved <= 5 * _SETTLED_K
             where = after
@@ -259,7 +257,7 @@ class HeatSettler:
         """
         over = -np.inf
         pauses = {pause.stage: pause.time for pause in mapping.pauses or ()}
-        for lower in self.model.rates:
+        for lower in self.limits.rates:
             if lower.rate >= rate.rate:
                 break
             blocks = self.chain(mapping, lower.rate)
@@ -267,7 +265,7 @@ class HeatSettler:
             choice = self.starts(blocks, [mapping])[0]
             idle = self.runs_rs @ np.array([pauses.get(number, 0.0) for number in self.used])
             period = max(self.floor, float((problem.busy(choice) + idle).max()))
-            over = max(over, self.model.settled(problem, choice, period, Rate(lower.rate, rate.below_k))[1])
+            over = max(over, self.limits.settled(problem, choice, period, Rate(lower.rate, rate.below_k))[1])
         return over
 
     def fixed(self, blocks: list[StageBlocks], choice: HeatChoice) -> Choose:
@@ -293,14 +291,14 @@ class HeatSettler:
             If even a chip that hardly works is too hot.
         """
         scores = []
-        for level in range(len(self.model.frequency_l)):
+        for level in range(len(self.limits.frequency_l)):
             slowed = self.at_level(mapping, level)
             scores.append(self.judge(slowed))
             if cool(scores[-1]):
                 return slowed, scores[-1]
         refused: Infeasible | None = None
         best: Settled | None = None
-        for rate in self.model.rates:
+        for rate in self.limits.rates:
             blocks = self.chain(mapping, rate.rate)
             choice = self.starts(blocks, [mapping])[-1]  # at the lowest level
             try:

@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.documents.mapping import Sharding
+from dfopt.fusion.priced import PricedPlan
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_bytes
 from dfopt.physics.network import bytes_sent
-from dfopt.search.candidate import Prepared
 from dfopt.setting.hops import over_hops
 from dfopt.setting.tables import Floats, boundary, shard_communications
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
@@ -47,7 +47,7 @@ class Spending:
     hop_r: Floats
 
 
-def spending(ready: Prepared) -> Spending:
+def spending(ready: PricedPlan) -> Spending:
     """What the kernels of a plan do under its sharding."""
     graph, plan, assumptions, sharded = ready.graph, ready.plan, ready.assumptions, ready.sharded
     kernels, count = graph.kernels, len(graph.kernels)
@@ -117,7 +117,7 @@ def spending(ready: Prepared) -> Spending:
     )
 
 
-def _sent(ready: Prepared, schemes: list[Sharding]) -> Floats:
+def _sent(ready: PricedPlan, schemes: list[Sharding]) -> Floats:
     """Bytes that a chip sends to others for every kernel."""
     graph, plan, assumptions, system = ready.graph, ready.plan, ready.assumptions, ready.system
 

@@ -25,7 +25,6 @@ from dfopt.judge import evaluate
 from dfopt.milp import Termination, check_solver, solve, unanswered
 from dfopt.search.candidate import Prepared, Stage, prepare_mapping
 from dfopt.search.options import Options
-from dfopt.search.solved import mapping_of
 from dfopt.setting.instance import Setting
 
 __all__ = ["Block", "Budget", "Within", "optimize_within"]
@@ -205,7 +204,7 @@ def optimize_within(
     if chosen.limits.forward_backward != "halves":  # there an empty partition in the middle has a meaning
         part = np.unique(part, return_inverse=True)[1].astype(np.int64)
     partition_k[chosen.members] = part
-    mapping = mapping_of(ready, partition_k)
+    mapping = ready.mapping(partition_k)
     score = evaluate(mapping, result.graph, result.system, result.assumptions)
     totals = _checked(score, stage, budgets, [_unit(value) for value in values], found_s)
     low_s = min(solution.bound * columns.unit_s, upper, found_s)

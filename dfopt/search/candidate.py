@@ -11,17 +11,14 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Graph
-from dfopt.documents.mapping import Mapping, Sharding
-from dfopt.documents.plan import Plan
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import SolveRecord
-from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, chip_of, restrict, stage_tables
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice, down_sets
+from dfopt.fusion.priced import PricedPlan, PricedStage
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.milp import Termination
 from dfopt.physics.metrics import METRICS, Constants, Metric
@@ -31,7 +28,6 @@ from dfopt.search.sharing import ChipWork, Memo, StageWork, remember_start
 from dfopt.setting.hops import gradient_seconds, hop_seconds, per_step_hops
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import dram_left
-from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import ShardedGraph, shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
 
@@ -40,13 +36,9 @@ _DOWN_SETS = 20_000  # pairs of them grow with the square: beyond this blocks ar
 
 
 @dataclass(frozen=True)
-class Stage:
-    """One distinct stage of the mapping: its kernels, prices and limits; without a kernel there is nothing to price."""
+class Stage(PricedStage):
+    """A priced stage with a bound and a feasible start."""
 
-    members: Ints
-    tables: StageTables | None
-    limits: intrachip.IntraChipLimits | None
-    lattice: Lattice | None
     start: Ints | None
     floor: float
     best_known: float
@@ -54,46 +46,16 @@ class Stage:
 
 
 @dataclass(frozen=True)
-class Prepared:
-    """A plan with its sharding and stages: these priced, with a bound and a feasible start."""
+class Prepared(PricedPlan):
+    """A priced plan with a bound and a feasible start of every stage, and how its sharding was found."""
 
-    instance: Instance
-    sharding: dict[str, Sharding]
-    sharded: ShardedGraph
-    stage_k: Ints
     stages: tuple[Stage, ...]
-    hops: tuple[float, ...]
     per_step_s: float
     gradients_s: float
     record: SolveRecord
     tile_choice: bool
     only_sharding: bool  # no other sharding, nor another stage for a kernel, is possible under this plan
     metric: Metric
-
-    @property
-    def graph(self) -> Graph:
-        """The workload."""
-        return self.instance.graph
-
-    @property
-    def system(self) -> System:
-        """The machine."""
-        return self.instance.system
-
-    @property
-    def plan(self) -> Plan:
-        """Degrees of parallelism and their dims."""
-        return self.instance.plan
-
-    @property
-    def assumptions(self) -> Assumptions:
-        """The conventions, resolved."""
-        return self.instance.assumptions
-
-    @property
-    def pipeline(self) -> tuple[PipelineStage, ...]:
-        """The distinct pipeline stages."""
-        return self.instance.pipeline
 
     @property
     def tile_count(self) -> int | None:

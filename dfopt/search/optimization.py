@@ -94,7 +94,7 @@ def optimize(
         system = with_stack(system, stack)
     aware = request.heat == "aware"
     if aware:
-        from dfopt.heat.answers import made_aware, needs_stack  # scipy: not for those who never ask
+        from dfopt.search.heat_aware import made_aware, needs_stack  # scipy: not for those who never ask
 
         system = needs_stack(system, None)
     if system.stack is not None:

@@ -8,13 +8,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.documents.graph import Graph
-from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import SolveRecord
 from dfopt.documents.score import Score
 from dfopt.errors import ScoreMismatch
 from dfopt.fusion import intrachip
-from dfopt.fusion.blocks import tiles_of
 from dfopt.judge import evaluate
 from dfopt.milp import Termination
 from dfopt.search.candidate import Prepared
@@ -105,7 +104,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
                 found.certificate,
             )
         )
-    mapping = mapping_of(ready, partition_k)
+    mapping = ready.mapping(partition_k)
     # Plans are ranked without heat; what the result holds is judged on its stack once the best is known.
     score = evaluate(mapping, ready.graph, ready.system, assumptions, physical=False)
     expected, value = ready.value_of(times), judged(score, ready.metric.name)
@@ -136,31 +135,3 @@ def judged(score: Score, metric: str) -> float:
 def _compress(partition_k: Ints) -> Ints:
     """Partitions renumbered without gaps."""
     return np.unique(partition_k, return_inverse=True)[1].astype(np.int64)
-
-
-def mapping_of(ready: Prepared, partition_k: Ints) -> Mapping:
-    """The mapping that these partitions make, with the tiles that every kernel gets."""
-    tiles_k = np.ones(len(ready.sharded.names), dtype=np.int64)
-    for stage in ready.stages:
-        if stage.tables is None:
-            continue
-        for partition in np.unique(partition_k[stage.members]):
-            block = np.flatnonzero(partition_k[stage.members] == partition).astype(np.int64)
-            tiles_k[stage.members[block]] = tiles_of(stage.tables, block)
-    kernels = tuple(
-        KernelMapping(
-            name=name,
-            sharding=ready.sharding[name],
-            stage=int(ready.stage_k[k]),
-            partition=int(partition_k[k]),
-            tiles=int(tiles_k[k]),
-        )
-        for k, name in enumerate(ready.sharded.names)
-    )
-    return Mapping(
-        graph=ready.graph.name,
-        system=ready.system.name,
-        plan=ready.plan,
-        kernels=kernels,
-        tile_count=ready.sharded.tile_count,
-    )

@@ -28,13 +28,13 @@ from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError, SystemSpecError
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.intrachip import IntraChipLimits, legal
-from dfopt.heat.answers import heat_answers, made_aware
+from dfopt.heat.answers import ThreeAnswers
 from dfopt.heat.problem import HeatChoice
 from dfopt.heat.settle import TOO_HOT_K, cool, physical
-from dfopt.heat.study import Study
 from dfopt.machines.stacks import with_stack
 from dfopt.physics.pipeline import resolve
 from dfopt.search.branching import Search
+from dfopt.search.heat_aware import heat_answers, made_aware, three_answers
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -71,7 +71,7 @@ def stacks(draw: st.DrawFn, idle: float | None = None) -> Stack:
 
 
 @st.composite
-def studies(draw: st.DrawFn, idle: float | None = None, **fixed: Any) -> Study:
+def studies(draw: st.DrawFn, idle: float | None = None, **fixed: Any) -> ThreeAnswers:
     """The three answers for the best mapping of a small world; nothing is solved before they are asked for."""
     world = draw(worlds(**{"most": 4, "dims": 1, "max_pp": 2, **fixed}))
     on = draw(stacks(idle))
@@ -82,14 +82,14 @@ def studies(draw: st.DrawFn, idle: float | None = None, **fixed: Any) -> Study:
     if not search.found:
         reject()
     try:
-        return Study(search.setting, search.found[0].mapping, options)
+        return three_answers(search.setting, search.found[0].mapping, options)
     except Infeasible:
         reject()
 
 
 @share(0.5)
 @given(studies(), st.integers(0, 5), st.sampled_from([0.0, 0.3, 3.0]))
-def test_the_heat_problem_says_what_the_judge_says(study: Study, level: int, wait: float) -> None:
+def test_the_heat_problem_says_what_the_judge_says(study: ThreeAnswers, level: int, wait: float) -> None:
     """At some level, and with some of the interval spent waiting."""
     slowed = study.settler.at_level(study.ignore.mapping, level)
     if wait:
@@ -100,12 +100,12 @@ def test_the_heat_problem_says_what_the_judge_says(study: Study, level: int, wai
     agrees_with_the_judge(study, slowed)
 
 
-def agrees_with_the_judge(study: Study, slowed: Mapping) -> None:
+def agrees_with_the_judge(study: ThreeAnswers, slowed: Mapping) -> None:
     """Interval, and every cell of every die, of a mapping: at its own temperatures exact."""
     settler = study.settler
     score = settler.judge(slowed)
     seen = physical(score)
-    rate = next((one for one in settler.model.rates if one.rate == seen.refresh_rate), None)
+    rate = next((one for one in settler.limits.rates if one.rate == seen.refresh_rate), None)
     assert rate is not None
     blocks = settler.chain(slowed, rate.rate)
     choice = settler.starts(blocks, [slowed])[0]
@@ -116,7 +116,7 @@ def agrees_with_the_judge(study: Study, slowed: Mapping) -> None:
     assert period == pytest.approx(seen.interval_s, rel=1e-9)
     tiles = np.array([[tile.mean_c + T0 for tile in chip.tiles] for chip in seen.chips])
     where = replace(settler.operating(score, settler.voltage(free, choice, seen.interval_s)), tiles_k=tiles)
-    model, limits = settler.model, study.stack.limits
+    model, limits = settler.limits, study.stack.limits
     model.stack = study.stack.model_copy(update={"limits": limits.model_copy(update={"dram": T0 + 500.0})})
     try:
         rows = model.rows(where, replace(rate, below_k=np.inf))
@@ -155,7 +155,7 @@ def test_a_partition_that_leaves_tiles_free_heats_only_its_own() -> None:
     world = World(graph, System(name="pair", chip=chip, stack=on), Plan(microbatches=4), chosen)
     search = Search(Setting(graph, world.system, world.assumptions), options_of(pin_partition={"a": 0, "b": 1, "c": 1}))
     search.run([world.plan])
-    study = Study(search.setting, search.found[0].mapping, search.options)
+    study = three_answers(search.setting, search.found[0].mapping, search.options)
     kept = study.known.mapping
     assert [kernel.partition for kernel in kept.kernels] == [0, 1, 1]  # of one tile each
     agrees_with_the_judge(study, kept)
@@ -183,7 +183,7 @@ def test_what_seldom_happens_is_spent_as_the_judge_has_it() -> None:
     )
     search = Search(Setting(graph, world.system, world.assumptions), options_of())
     search.run([world.plan])
-    study = Study(search.setting, search.found[0].mapping, search.options)
+    study = three_answers(search.setting, search.found[0].mapping, search.options)
     parts = study.ready.stages[0].tables
     assert parts is not None and parts.parts_k.max() > 1
     agrees_with_the_judge(study, study.known.mapping)
@@ -191,13 +191,13 @@ def test_what_seldom_happens_is_spent_as_the_judge_has_it() -> None:
 
 @share(0.4)
 @given(studies(idle=40.0), st.sampled_from([0.0, 0.5, 3.0]))
-def test_a_throttled_chip_is_as_warm_as_one_at_uniform_clocks(study: Study, wait: float) -> None:
+def test_a_throttled_chip_is_as_warm_as_one_at_uniform_clocks(study: ThreeAnswers, wait: float) -> None:
     """It rests at the lowest level in both, however long it waits."""
     settler, longer = study.settler, wait * physical(study.ignore.score).interval_s
     pauses = (Pause(stage=settler.used[0], time=longer),) if longer else None
     waiting = study.ignore.mapping.model_copy(update={"pauses": pauses})
     throttled = physical(settler.judge(waiting, throttle=True))
-    level = settler.model.frequency_l.tolist().index(throttled.frequency)
+    level = settler.limits.frequency_l.tolist().index(throttled.frequency)
     uniform = physical(settler.judge(settler.at_level(waiting, level).model_copy(update={"pauses": pauses})))
     assert uniform.step_time_s == pytest.approx(throttled.step_time_s, rel=1e-12)
     for one, other in zip(uniform.chips, throttled.chips, strict=True):
@@ -229,12 +229,12 @@ def partitionings(tables: StageTables, limits: IntraChipLimits) -> list[np.ndarr
         lambda study: all(stage.tables is None or stage.tables.kernels <= 3 for stage in study.ready.stages)
     )
 )
-def test_no_other_partitioning_and_levels_are_faster(study: Study) -> None:
+def test_no_other_partitioning_and_levels_are_faster(study: ThreeAnswers) -> None:
     """Brute force over every legal partitioning of the stages, the best levels of each by enumeration."""
-    settler, rate = study.settler, study.settler.model.rates[-1]
+    settler, rate = study.settler, study.settler.limits.rates[-1]
     where = settler.operating(study.throttle.score)
     try:
-        rows = settler.model.rows(where, rate)
+        rows = settler.limits.rows(where, rate)
         pool = study._pool(rate.rate)
         _, _, answer = pool.choose(rows, True)
     except (Infeasible, PlanError):
@@ -247,9 +247,9 @@ def test_no_other_partitioning_and_levels_are_faster(study: Study) -> None:
         assert stage.tables is not None and stage.limits is not None
         limits = stage.limits
         found = partitionings(stage.tables, limits)
-        per_stage.append([settler.model.kernels.hot(number, rate.rate).chain(one) for one in found])
+        per_stage.append([settler.limits.kernels.hot(number, rate.rate).chain(one) for one in found])
     assume(np.prod([len(one) for one in per_stage]) <= 30)
-    levels = range(len(settler.model.frequency_l))
+    levels = range(len(settler.limits.frequency_l))
     best = np.inf
     for blocks in itertools.product(*per_stage):
         here = settler.problem(list(blocks), rows)
@@ -266,7 +266,7 @@ def test_no_other_partitioning_and_levels_are_faster(study: Study) -> None:
 
 @share(0.4)
 @given(studies())
-def test_the_heat_aware_mapping_keeps_its_limits_and_is_never_slower(study: Study) -> None:
+def test_the_heat_aware_mapping_keeps_its_limits_and_is_never_slower(study: ThreeAnswers) -> None:
     try:
         found = study.aware()
     except PlanError:

@@ -12,9 +12,9 @@ import numpy as np
 
 from dfopt.documents.stack import Stack
 from dfopt.errors import Infeasible
+from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.kernels import KernelsOnStack
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
-from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Floats, Ints
 from dfopt.technology.leaking import gain
 from dfopt.technology.power import PowerModel
@@ -49,18 +49,18 @@ class Rate:
     below_k: float
 
 
-class HeatModel:
+class HeatLimits:
     """One plan on a stack: what its kernels spend, the levels and refresh rates, and the limits.
 
     Parameters
     ----------
-    ready : Prepared
+    ready : PricedPlan
         The plan with its sharding.
     stack : Stack
         The chip.
     """
 
-    def __init__(self, ready: Prepared, stack: Stack) -> None:
+    def __init__(self, ready: PricedPlan, stack: Stack) -> None:
         self.stack = stack
         self.power = PowerModel.from_stack(stack, ready.system.chip.tiles)
         self.heat = heat_of(stack)

@@ -14,9 +14,9 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import lower_bound
 from dfopt.heat.blocks import HotStage, StageBlocks, path_pairs
 from dfopt.heat.bound import bound, cheapest
-from dfopt.heat.lattice import PricedPath
 from dfopt.heat.paths import Paths
 from dfopt.heat.period import HeatAnswer, shortest_period
+from dfopt.heat.priced_path import PricedPath
 from dfopt.heat.problem import HeatChoice, HeatPrices, HeatProblem, HeatRows
 from dfopt.heat.settle import HeatSettler
 from dfopt.setting.tables import Floats, Ints
@@ -24,6 +24,7 @@ from dfopt.setting.tables import Floats, Ints
 _ROUNDS = 50  # of generation; it takes a handful
 _LOWER = 1e-7  # relative: a path must be cheaper than the cheapest known one by that much to be taken up
 _TAKEN = 500  # blocks taken up at once, those on the cheapest paths
+_LEAST_S = 0.05  # of a solve, even past the deadline
 _ROUGH = 1e-3  # relative gap of solves before the temperatures have settled
 
 Pairs = tuple[Ints, Ints]
@@ -58,7 +59,7 @@ class BlockPool:
             return
         for number in settler.used:
             stage = settler.ready.stages[number]
-            hot = settler.model.kernels.bounding(number, rate)
+            hot = settler.limits.kernels.bounding(number, rate)
             assert stage.limits is not None
             if stage.lattice is None:
                 raise PlanError(
@@ -90,28 +91,16 @@ class BlockPool:
         self, rows: HeatRows, final: bool, beat: float = np.inf
     ) -> tuple[list[StageBlocks], HeatProblem, HeatAnswer]:
         """The best choice of all blocks under some rows; a rough one until ``final``, if any is below ``beat``."""
-        settler, options = self.settler, self.settler.options
+        settler, effort = self.settler, self.settler.effort
         self.note = ""
         blocks = self._generated(rows)
         problem = settler.problem(blocks, rows)
         starts = settler.starts(blocks, self.mappings)
 
-        def solve(problem: HeatProblem, starts: list[HeatChoice], gap: float) -> HeatAnswer:
-            left = options.left() if np.isfinite(options.deadline) else None
-            return shortest_period(
-                problem,
-                starts,
-                gap=gap,
-                time_limit=left,
-                beat=beat,
-                seed=options.request.seed,
-                solver=options.request.solver,
-            )
-
-        answer = solve(problem, starts, max(options.request.gap, _ROUGH))
+        answer = self._solved(problem, starts, max(effort.gap, _ROUGH), beat)
         if not self.fused or not final:
             if final:
-                answer = solve(problem, [answer.choice], options.request.gap)
+                answer = self._solved(problem, [answer.choice], effort.gap, beat)
             return blocks, problem, answer
         # The relaxation bounds the choices of all blocks, a MILP those of its own: a split block may have finer levels.
         if self.closed and answer.columns == 0 and (answer.proven or answer.bound_s >= beat):
@@ -122,7 +111,13 @@ class BlockPool:
         known = settler.mapping(blocks, problem, answer.choice, answer.period_s)
         blocks = self._blocks(every)
         problem = settler.problem(blocks, rows)
-        return blocks, problem, solve(problem, settler.starts(blocks, [known])[:1], options.request.gap)
+        return blocks, problem, self._solved(problem, settler.starts(blocks, [known])[:1], effort.gap, beat)
+
+    def _solved(self, problem: HeatProblem, starts: list[HeatChoice], gap: float, beat: float) -> HeatAnswer:
+        """The best choice, looked for at least a little while."""
+        effort = self.settler.effort
+        until = max(effort.deadline, time.perf_counter() + _LEAST_S)
+        return shortest_period(problem, starts, replace(effort, gap=gap, deadline=until), beat)
 
     def _generated(self, rows: HeatRows) -> list[StageBlocks]:
         """Blocks of all paths that lower the relaxation, and of those that were there."""
@@ -132,7 +127,7 @@ class BlockPool:
             if not self.fused:
                 break
             paths = [Paths(stage) for stage in problem.stages]
-            relaxed = bound(problem, paths, self.settler.starts(blocks, self.mappings), self.settler.options.deadline)
+            relaxed = bound(problem, paths, self.settler.starts(blocks, self.mappings), self.settler.effort.deadline)
             _, costs = cheapest(problem, paths, relaxed.time_r, relaxed.row_ri)
             new, self.closed = False, True
             for s in range(len(self.pairs)):
@@ -145,14 +140,14 @@ class BlockPool:
                     self.pairs[s] = _merged(self.pairs[s], (i, j))
                     new |= len(self.pairs[s][0]) > before
             self.closed &= not new
-            if not new or time.perf_counter() > self.settler.options.deadline:
+            if not new or time.perf_counter() > self.settler.effort.deadline:
                 break
         return blocks
 
     def _every(self, problem: HeatProblem, answer: HeatAnswer, beat: float) -> list[Pairs] | None:
         """All blocks that a choice below ``beat`` and the answer may use; None if the time does not suffice to say."""
         paths = [Paths(stage) for stage in problem.stages]
-        relaxed = bound(problem, paths, [answer.choice], self.settler.options.deadline)
+        relaxed = bound(problem, paths, [answer.choice], self.settler.effort.deadline)
         _, costs = cheapest(problem, paths, relaxed.time_r, relaxed.row_ri)
         rounding = 2 * _LOWER * (abs(sum(costs)) + answer.period_s)
         slack = max(min(answer.period_s, beat) - relaxed.bound_s, 0.0) + rounding
@@ -170,7 +165,7 @@ class BlockPool:
 
         No second has a price below zero: rest is the coolest that a chip can do.
         """
-        deadline, limits = self.settler.options.deadline, self.searches[s].limits
+        deadline, limits = self.settler.effort.deadline, self.searches[s].limits
         worth = problem.worth(s, time_r, row_ri)
         prices = HeatPrices(np.maximum(worth.second_l, 0.0), np.maximum(worth.joule_lk, 0.0))
         found = PricedPath(self.hot[s], limits, self.searches[s].lattice, upper, prices)

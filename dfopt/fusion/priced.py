@@ -1,0 +1,93 @@
+"""A plan with its sharding and priced stages: all that is left to choose is which kernels are fused, and how hot."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.fusion.blocks import StageTables, tiles_of
+from dfopt.fusion.downsets import Lattice
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.setting.instance import Instance
+from dfopt.setting.stages import PipelineStage
+from dfopt.setting.tables import Ints, ShardedGraph
+
+
+@dataclass(frozen=True)
+class PricedStage:
+    """One distinct stage of the mapping: its kernels, prices and limits; without a kernel there is nothing to price."""
+
+    members: Ints
+    tables: StageTables | None
+    limits: IntraChipLimits | None
+    lattice: Lattice | None
+
+
+@dataclass(frozen=True)
+class PricedPlan:
+    """A plan with its sharding and stages, these priced; ``hops`` are seconds by pipeline stage."""
+
+    instance: Instance
+    sharding: dict[str, Sharding]
+    sharded: ShardedGraph
+    stage_k: Ints
+    stages: tuple[PricedStage, ...]
+    hops: tuple[float, ...]
+
+    @property
+    def graph(self) -> Graph:
+        """The workload."""
+        return self.instance.graph
+
+    @property
+    def system(self) -> System:
+        """The machine."""
+        return self.instance.system
+
+    @property
+    def plan(self) -> Plan:
+        """Degrees of parallelism and their dims."""
+        return self.instance.plan
+
+    @property
+    def assumptions(self) -> Assumptions:
+        """The conventions, resolved."""
+        return self.instance.assumptions
+
+    @property
+    def pipeline(self) -> tuple[PipelineStage, ...]:
+        """The distinct pipeline stages."""
+        return self.instance.pipeline
+
+    def mapping(self, partition_k: Ints) -> Mapping:
+        """The mapping that these partitions make, with the tiles that every kernel gets."""
+        tiles_k = np.ones(len(self.sharded.names), dtype=np.int64)
+        for stage in self.stages:
+            if stage.tables is None:
+                continue
+            for partition in np.unique(partition_k[stage.members]):
+                block = np.flatnonzero(partition_k[stage.members] == partition).astype(np.int64)
+                tiles_k[stage.members[block]] = tiles_of(stage.tables, block)
+        kernels = tuple(
+            KernelMapping(
+                name=name,
+                sharding=self.sharding[name],
+                stage=int(self.stage_k[k]),
+                partition=int(partition_k[k]),
+                tiles=int(tiles_k[k]),
+            )
+            for k, name in enumerate(self.sharded.names)
+        )
+        return Mapping(
+            graph=self.graph.name,
+            system=self.system.name,
+            plan=self.plan,
+            kernels=kernels,
+            tile_count=self.sharded.tile_count,
+        )

@@ -1,0 +1,226 @@
+"""Heat asked for by a search: the three answers for the plan of a result, and the heat-aware mapping of some plans."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+
+from dfopt.documents.heat import HeatProof, HeatReport
+from dfopt.documents.mapping import Mapping
+from dfopt.documents.result import Result
+from dfopt.documents.stack import Stack
+from dfopt.documents.system import System
+from dfopt.errors import Infeasible, Issue, PlanError, SystemSpecError
+from dfopt.heat.answers import ThreeAnswers
+from dfopt.heat.period import Effort
+from dfopt.heat.settle import physical
+from dfopt.judge import evaluate
+from dfopt.machines.stacks import with_stack
+from dfopt.milp import check_solver
+from dfopt.search.candidate import prepare_mapping
+from dfopt.search.options import Options
+from dfopt.search.solved import Solved
+from dfopt.setting.instance import Setting
+
+HEAT_GAP = 1e-4  # relative: closer than the leakage is known, levels of many partitions are hard to prove
+
+
+def heat_answers(
+    result: Result,
+    stack: Stack | None = None,
+    *,
+    gap: float = HEAT_GAP,
+    time_limit: float = 60.0,
+    finite_difference: bool = True,
+    solver: str = "highs",
+    seed: int = 0,
+) -> HeatReport:
+    """Deal with heat in three ways, under the plan and the sharding of a result.
+
+    Parameters
+    ----------
+    result : Result
+        Its plan, sharding and graph are kept; partitions are chosen anew with the memory's effective bandwidth.
+    stack : Stack, optional
+        The chip as a stack of dies; the one of the result's system if left out.
+    gap : float
+        Relative gap at which a solve may stop; 0 asks for a proof.
+    time_limit : float
+        Seconds for everything.
+    finite_difference : bool
+        Whether to solve once more with limits that are 1 K higher.
+    solver, seed
+        Of the MILPs, see :func:`dfopt.milp.solve`.
+
+    Returns
+    -------
+    HeatReport
+        ``ignore``: the fastest mapping, however hot. ``throttle``: the same at the highest uniform level that keeps
+        the limits, with pauses if none does. ``aware``: partitions, levels and pauses chosen together; missing, with a
+        note, where blocks of kernels cannot be listed.
+
+    Raises
+    ------
+    SystemSpecError
+        If there is no stack.
+    Infeasible
+        If even a resting chip is above a limit.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> stack = df.load_stack("hybrid-vault", {"limits.logic": "60 degC"})
+    >>> system = df.load_system("sn10-8-ring")
+    >>> result = df.optimize(df.load_graph("gpt2-small"), system, tp=8)
+    >>> report = heat_answers(result, stack, finite_difference=False)
+    >>> [answer.name for answer in report.answers], report.answers[2].logic_max_c <= 60.05
+    (['ignore', 'throttle', 'aware'], True)
+    """
+    system = needs_stack(result.system, stack)
+    options = Options(result.request, time.perf_counter() + time_limit).asking(
+        gap=gap, solver=check_solver(solver), seed=seed, formulation="auto", pin_sharding={}
+    )
+    setting = Setting(result.graph, system, result.assumptions)
+    return three_answers(setting, result.mapping, options).report(finite_difference)
+
+
+def three_answers(setting: Setting, mapping: Mapping, options: Options) -> ThreeAnswers:
+    """The answers for the plan and sharding of a mapping, on a system with a stack."""
+    ready = prepare_mapping(setting, mapping, replace(options, progress=None))
+    asked = options.request
+    return ThreeAnswers(ready, mapping, Effort(asked.gap, options.deadline, asked.solver, asked.seed))
+
+
+def needs_stack(system: System, stack: Stack | None) -> System:
+    """The system with its chip as a stack: the one given, or its own.
+
+    Raises
+    ------
+    SystemSpecError
+        If there is none.
+    """
+    if stack is not None:
+        return with_stack(system, stack)
+    if system.stack is None:
+        issue = Issue("$.stack", "found none, expected a stack of dies", "give one, such as --stack hybrid-vault")
+        raise SystemSpecError(system.name, [issue])
+    return system
+
+
+def made_aware(
+    best: Solved, setting: Setting, options: Options, others: Sequence[Solved] = ()
+) -> tuple[Solved, HeatProof, str]:
+    """The best mapping of a search, re-optimised under the limits on heat of its system's stack.
+
+    Parameters
+    ----------
+    best, others : Solved
+        The mappings of the fastest plans without heat. Another plan is left out where no mapping of its plan and
+        sharding is faster even without heat, which only ever slows.
+    setting : Setting
+        With a system that has a stack.
+    options : Options
+        As of the search, with the deadline for all plans together.
+
+    Returns
+    -------
+    Solved, HeatProof, str
+        The fastest of the answers: a plan and its sharding with other partitions, clocks and pauses; what was shown,
+        as figures and as a sentence.
+
+    Raises
+    ------
+    PlanError
+        If the blocks of kernels cannot be listed, of any plan.
+    Infeasible
+        If no mapping keeps the limits.
+    """
+    made = _Made([], 0, [])
+    plans = [best, *others]
+    for number, one in enumerate(plans):
+        if made.answers and _at_least(one, setting.system) >= made.fastest.step_s:
+            made.skipped += 1
+            continue
+        left = max(options.deadline - time.perf_counter(), 0.0) / (len(plans) - number)
+        mine = replace(options, deadline=time.perf_counter() + left).asking(gap=max(options.request.gap, HEAT_GAP))
+        try:
+            made.answers.append(_aware(one, Setting(one.graph, setting.system, setting.assumptions), mine))
+        except (Infeasible, PlanError) as error:
+            made.refused.append(error)
+    if not made.answers:
+        raise made.refused[0]
+    found = made.fastest
+    return found.solved, found.proof, made.note(setting.system, len(plans))
+
+
+@dataclass(frozen=True)
+class _Aware:
+    """A plan's heat-aware mapping, its seconds per step, a bound on those, and those of the throttled mapping."""
+
+    solved: Solved
+    proof: HeatProof
+    step_s: float
+    bound_s: float
+    throttled_s: float
+
+
+@dataclass
+class _Made:
+    """What came of the plans: answers, those that could not be faster, and why others have none."""
+
+    answers: list[_Aware]
+    skipped: int
+    refused: list[Infeasible | PlanError]
+
+    @property
+    def fastest(self) -> _Aware:
+        return min(self.answers, key=lambda one: one.step_s)
+
+    def note(self, system: System, plans: int) -> str:
+        """What was done, and over which set the answer is the best."""
+        assert system.stack is not None
+        found = self.fastest
+        gap = max(0.0, 1 - min(one.bound_s for one in self.answers) / found.step_s)
+        which, over = "the best plan", "that plan and sharding allow"
+        if plans > 1:
+            which = f"{len(self.answers)} of the {plans} fastest plans"
+            over = "these plans allow, each with its sharding"
+        note = (
+            f"; then partitions, levels and pauses of {which} were chosen anew under the limits on heat of the stack"
+            f" {system.stack.name}: {found.step_s:.6g} s per step there, within {100 * gap:.2g} % of what {over},"
+            f" throttled {found.throttled_s:.6g} s"
+        )
+        if self.skipped:
+            note += f"; {self.skipped} of the plans are no faster even without heat"
+        if self.refused:
+            note += f"; no answer for {len(self.refused)} of the plans: {self.refused[0]}"
+        return note
+
+
+def _at_least(one: Solved, system: System) -> float:
+    """Seconds of a step that no mapping of a plan and its sharding beats, on the stack or without it.
+
+    Without heat the memory is taken to give its full bandwidth. A memory that is slower than the stack's says nothing.
+    """
+    assert system.stack is not None
+    return one.bound if system.chip.dram.bandwidth >= system.stack.dram.peak * (1 - 1e-9) else 0.0
+
+
+def _aware(one: Solved, setting: Setting, options: Options) -> _Aware:
+    """The heat-aware mapping of one plan."""
+    answers = three_answers(setting, one.mapping, options)
+    if answers.why:
+        raise PlanError(answers.why)
+    found = answers.aware()
+    mapping, _ = answers.best_of(found)
+    score = evaluate(mapping, one.graph, setting.system, setting.assumptions)
+    seconds = physical(score).step_time_s
+    return _Aware(
+        solved=replace(one, mapping=mapping, score=score, value=score.step_time_s),
+        proof=answers.proof(found),
+        step_s=seconds,
+        # a step is a multiple of the interval, and what does not depend on it
+        bound_s=min(seconds, found.physical.step_time_s * (1 - found.answer.gap)),
+        throttled_s=answers.throttle.step_s,
+    )
