@@ -13,7 +13,7 @@ __all__ = ["inline_svg"]
 
 _TAG: Final = re.compile(r"<[^<>]*>")
 _ID: Final = re.compile(r'( id="|url\(#|href="#)')
-_WIDEST: Final = 1000  # pixels below which a figure may shrink to its window; a larger one would be too small to read
+_WIDEST: Final = 1200  # pixels below which a figure may shrink to its window; a larger one would be too small to read
 
 
 def inline_svg(figure: Any, prefix: str, label: str) -> str:
