@@ -66,7 +66,8 @@ class OnAxes(Part):
 
     def __hash__(self) -> int:
         """Equal for equal parts."""
-        return hash((*self.__dict__.values(), *sorted(self.__pydantic_extra__.items())))
+        fields = (self.__dict__[name] for name in type(self).model_fields)
+        return hash((*fields, *sorted(self.__pydantic_extra__.items())))
 
     @model_validator(mode="after")
     def _said(self) -> Self:

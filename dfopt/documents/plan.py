@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Any, ClassVar
+from collections.abc import Mapping
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 from pydantic import Field
 
@@ -37,7 +39,7 @@ class Plan(Document, OnAxes):
     first_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
     last_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
 
-    @property
+    @cached_property
     def axes(self) -> tuple[Share, ...]:
         """What each axis has of the chips.
 
@@ -49,6 +51,13 @@ class Plan(Document, OnAxes):
         extra = self.__pydantic_extra__
         return tuple(Share(axis, extra.get(axis.name, 1), extra.get(axis.dims_key, ())) for axis in AXES.values())
 
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values, which works out again what follows from them."""
+        made = super().model_copy(update=update, deep=deep)
+        for name in made.__dict__.keys() - type(self).model_fields.keys():
+            del made.__dict__[name]
+        return made
+
     def _degree(self, splits: Splits) -> int:
         extra = self.__pydantic_extra__
         return math.prod(extra.get(axis.name, 1) for axis in AXES.values() if axis.splits == splits)
@@ -56,32 +65,32 @@ class Plan(Document, OnAxes):
     def _dims(self, splits: Splits) -> Dims:
         return tuple(name for axis, _, dims in self.axes if axis.splits == splits for name in dims)
 
-    @property
+    @cached_property
     def shards(self) -> int:
         """Chips that share the work of a kernel."""
         return self._degree("kernels")
 
-    @property
+    @cached_property
     def stages(self) -> int:
         """Stages of the pipeline."""
         return self._degree("layers")
 
-    @property
+    @cached_property
     def copies(self) -> int:
         """Copies that work on the batch, each on its part."""
         return self._degree("batch")
 
-    @property
+    @cached_property
     def shard_dims(self) -> Dims:
         """Network dims, or parts of dims, along which the chips that share a kernel lie."""
         return self._dims("kernels")
 
-    @property
+    @cached_property
     def stage_dims(self) -> Dims:
         """Network dims along which the pipeline runs."""
         return self._dims("layers")
 
-    @property
+    @cached_property
     def copy_dims(self) -> Dims:
         """Network dims along which the copies lie."""
         return self._dims("batch")

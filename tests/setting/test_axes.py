@@ -126,6 +126,21 @@ def test_documents_and_frames_have_its_keys(experts: Axis, tmp_path: Path) -> No
     }  # fmt: skip
 
 
+def test_a_copy_of_a_plan_works_out_anew_what_follows() -> None:
+    plan = df.Plan(tp=4, tp_dims=("y",), dp=2)
+    before = plan.shards, plan.shard_dims, plan.copies, hash(plan), plan.to_data()
+    other = plan.model_copy(update={"tp": 2, "tp_dims": ("x",)})
+    assert (other.shards, other.shard_dims, other.copies) == (2, ("x",), 2)
+    assert before == (
+        4,
+        ("y",),
+        2,
+        hash(df.Plan(tp=4, tp_dims=("y",), dp=2)),
+        df.Plan.from_data(plan.to_data()).to_data(),
+    )
+    assert other != plan == df.Plan(tp=4, tp_dims=("y",), dp=2)
+
+
 def test_an_axis_of_kernels_shards_them_with_the_others() -> None:
     with one_more(Axis("sp", "sequence parallelism", "kernels")):
         mine = solved(sp=2, tp=4, sp_dims=("x",), pp=1)
