@@ -72,11 +72,12 @@ def runs(
 
 
 def _brief(frame: Any) -> Any:
-    """The axes with more than one label, and the figures that are looked at first; no column without a value."""
+    """The axes that tell rows apart, and the figures that are looked at first; no column without a value."""
     from dfopt.documents.study_columns import COLUMNS
+    from dfopt.studies.selection import telling
 
     if not len(frame):
         return frame[[name for name in ("graph", "system", "status") if name in frame.columns]]
-    axes = [name for name in frame.columns if name not in COLUMNS and frame[name].nunique(dropna=False) > 1]
+    axes = telling(frame[[name for name in frame.columns if name not in COLUMNS]].astype(str).to_dict("records"))
     known = [name for name in _SHOWN if name in frame.columns and frame[name].notna().any()]
     return frame[[*axes, *known]]
