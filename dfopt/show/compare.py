@@ -1,0 +1,95 @@
+"""Results side by side: their figures, and what differs between them, on the terminal and as a page."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final
+
+from rich.console import Group, RenderableType
+
+from dfopt.documents.result import Result
+from dfopt.errors import PlanError
+from dfopt.show.grid import Grid, Kind
+from dfopt.show.html import Html, join, section
+from dfopt.show.html import table as html_table
+from dfopt.show.omissions import left_out
+from dfopt.show.report.page import Page, assemble
+from dfopt.show.tables import dollars, percent, seconds
+from dfopt.units import format as show_unit
+
+__all__ = ["compare_page", "compare_report"]
+
+Rows = list[tuple[str, ...]]
+_FIGURES: Final[dict[str, Callable[[Result], str]]] = {
+    "graph": lambda one: one.graph.name,
+    "system": lambda one: f"{one.system.name}, {one.system.chips} chips",
+    "plan": lambda one: one.plan.label,
+    "step time": lambda one: seconds(one.step_time_s),
+    "utilization": lambda one: percent(one.utilization),
+    "samples per second": lambda one: f"{one.score.samples_per_s:.4g}",
+    "status": lambda one: one.status.replace("_", " "),
+    "gap": lambda one: percent(one.gap),
+    "bound by": lambda one: one.score.bound_by,
+    "DRAM of a chip": lambda one: show_unit(max(stage.dram_bytes for stage in one.score.stages), "bytes"),
+    "partitions": lambda one: str(len(one.score.partitions)),
+    "price": lambda one: "-" if one.score.price_usd is None else dollars(one.score.price_usd),
+    "left out": lambda one: left_out(one) or "-",
+}
+
+
+def _figures(results: Sequence[Result]) -> Rows:
+    rows = [(name, *map(of, results)) for name, of in _FIGURES.items()]
+    first = results[0].step_time_s
+    rows.insert(4, ("against the first", *(f"{one.step_time_s / first:.4f} x" for one in results)))
+    return [row for row in rows if set(row[1:]) != {"-"}]
+
+
+def _differences(results: Sequence[Result]) -> Rows:
+    """Assumptions, and places of kernels, that are not the same in all results."""
+    found: Rows = []
+    kernels = [{kernel.name: kernel for kernel in one.mapping.kernels} for one in results]
+    facts = [
+        {f"assumed {name}": str(value) for name, value in one.assumptions.to_data().items() if name != "schema"}
+        | {f"{name} in partition": str(kernel.partition) for name, kernel in places.items()}
+        | {f"{name} sharded by": str(kernel.sharding) for name, kernel in places.items()}
+        for one, places in zip(results, kernels, strict=True)
+    ]
+    for name in dict.fromkeys(name for each in facts for name in each):
+        cells = [each.get(name, "-") for each in facts]
+        if len(set(cells)) > 1:
+            found.append((name, *cells))
+    return found
+
+
+def _tables(names: Sequence[str], results: Sequence[Result]) -> list[tuple[str, Rows]]:
+    if len(results) < 2 or len(set(names)) < len(names):
+        raise PlanError(f"compare: found {', '.join(names) or 'nothing'}, expected two or more different results")
+    differs = _differences(results)
+    title = "What differs" if differs else "Nothing else differs"
+    return [("Results", _figures(results)), (title, differs)]
+
+
+def compare_report(names: Sequence[str], results: Sequence[Result]) -> RenderableType:
+    """Results side by side for the terminal.
+
+    Raises
+    ------
+    PlanError
+        For fewer than two, or the same twice.
+    """
+    columns: dict[str, Kind] = {"": "word", **dict.fromkeys(names, "text")}
+    (head, figures), (title, differs) = _tables(names, results)
+    return Group(Grid(head, columns, figures), "", Grid(title, columns, differs) if differs else title)
+
+
+def compare_page(names: Sequence[str], results: Sequence[Result], version: str) -> str:
+    """Results side by side as one HTML file; raises as `compare_report` does."""
+    made = _tables(names, results)
+
+    def tables(drawn: dict[str, Html]) -> Html:
+        parts = [html_table(title, ("", *names), rows) if rows else None for title, rows in made]
+        return section("results", "Side by side", *parts)
+
+    head = join(Html(f"<p class=note>dfopt comparison</p><h1>{len(results)} results</h1>"))
+    foot = f"Written by dfopt {version}. This file asks for nothing from any network."
+    return assemble(Page("dfopt comparison", head, [("results", "Side by side", tables)], (), foot))
