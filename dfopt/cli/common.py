@@ -10,15 +10,32 @@ from pathlib import Path
 from typing import Annotated, Any
 
 import typer
+from typer.core import TyperCommand
 
 from dfopt import arguments
+
+
+class Grouped(TyperCommand):
+    """A command whose help lists options by their purpose."""
+
+    def format_options(self, ctx: Any, formatter: Any) -> None:
+        groups: dict[str, list[tuple[str, str]]] = {}
+        for parameter in self.get_params(ctx):
+            record = parameter.get_help_record(ctx)
+            if record is not None:
+                kind = "Arguments" if parameter.param_type_name == "argument" else "Options"
+                groups.setdefault(getattr(parameter, "rich_help_panel", None) or kind, []).append(record)
+        for name, records in groups.items():
+            with formatter.section(name):
+                formatter.write_dl(records)
+
 
 app = typer.Typer(
     name="dfopt",
     help="Find, prove and judge the fastest mapping of a workload graph onto a system of chips.",
     no_args_is_help=True,
     pretty_exceptions_enable=False,
-    add_completion=False,
+    add_completion=True,
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
@@ -30,10 +47,26 @@ SystemArg = Annotated[str, typer.Argument(metavar="SYSTEM", help="zoo name or fi
 JsonFlag = Annotated[bool, typer.Option("--json", help="print JSON to stdout, nothing else")]
 ParamOpt = Annotated[
     list[str] | None,
-    typer.Option("--param", metavar="KEY=VALUE", help="workload parameter, such as mode=training"),
+    typer.Option(
+        "--param",
+        metavar="KEY=VALUE",
+        help="workload parameter, such as mode=training",
+        rich_help_panel="Workload and model",
+    ),
 ]
-AssumeOpt = Annotated[str, typer.Option("--assume", metavar="PROFILE|FILE", help="assumptions: a profile or a file")]
-SetOpt = Annotated[list[str] | None, typer.Option("--set", metavar="FIELD=VALUE", help="change one assumption")]
+AssumeOpt = Annotated[
+    str,
+    typer.Option(
+        "--assume",
+        metavar="PROFILE|FILE",
+        help="assumptions: a profile or a file",
+        rich_help_panel="Workload and model",
+    ),
+]
+SetOpt = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="change one assumption", rich_help_panel="Workload and model"),
+]
 
 
 @contextmanager

@@ -11,6 +11,7 @@ from dfopt import arguments
 from dfopt.cli.common import (
     AssumeOpt,
     GraphArg,
+    Grouped,
     JsonFlag,
     ParamOpt,
     SetOpt,
@@ -28,8 +29,14 @@ if TYPE_CHECKING:
     from dfopt.documents.result import Result
 
 StackOpt = Annotated[
-    str | None, typer.Option("--stack", metavar="STACK", help="judge it on a stack of dies: zoo name or file")
+    str | None,
+    typer.Option(
+        "--stack", metavar="STACK", help="judge it on a stack of dies: zoo name or file", rich_help_panel="Heat"
+    ),
 ]
+PARALLEL, WORKLOAD, BY_HAND, SEARCH, HEAT, OUTPUT = (
+    "Parallelism", "Workload and model", "Fixed by hand", "Search", "Heat", "Output"
+)  # fmt: skip
 LIMIT_BROKEN = 7
 """Exit status when a stack of dies is too hot, draws too much power, or is too small."""
 
@@ -37,54 +44,83 @@ LIMIT_BROKEN = 7
 def _axis_option(axis: Axis, dims: bool) -> Any:
     if dims:
         said = f"network dims of {axis.title}, or parts of dims such as x[8]; empty for none"
-        return Annotated[str | None, typer.Option(metavar="DIM[,DIM...]", help=said)]
-    return Annotated[int | None, typer.Option(help=axis.title, min=1)]
+        return Annotated[str | None, typer.Option(metavar="DIM[,DIM...]", help=said, rich_help_panel=PARALLEL)]
+    return Annotated[int | None, typer.Option(help=axis.title, min=1, rich_help_panel=PARALLEL)]
 
 
-@app.command()
+@app.command(cls=Grouped)
 @spelled_out("interleave", _axis_option)
 def solve(
     graph: GraphArg,
     system: SystemArg,
     stack: StackOpt = None,
     heat: Annotated[
-        str, typer.Option(metavar="ignore|aware", help="aware: partitions, clocks and pauses that keep a stack cool")
+        str,
+        typer.Option(
+            metavar="ignore|aware",
+            help="aware: partitions, clocks and pauses that keep a stack cool",
+            rich_help_panel=HEAT,
+        ),
     ] = "ignore",
-    interleave: Annotated[int | None, typer.Option(help="chunks of layers per pipeline stage", min=1)] = None,
-    batch: Annotated[int | None, typer.Option(help="samples per step", min=1)] = None,
+    interleave: Annotated[
+        int | None, typer.Option(help="chunks of layers per pipeline stage", min=1, rich_help_panel=PARALLEL)
+    ] = None,
+    batch: Annotated[int | None, typer.Option(help="samples per step", min=1, rich_help_panel=WORKLOAD)] = None,
     microbatch: Annotated[
-        str | None, typer.Option(metavar="N[,N...]", help="samples in one evaluation; of several the best is found")
+        str | None,
+        typer.Option(
+            metavar="N[,N...]", help="samples in one evaluation; of several the best is found", rich_help_panel=WORKLOAD
+        ),
     ] = None,
     param: ParamOpt = None,
     assume: AssumeOpt = "default",
     set_: SetOpt = None,
-    p_max: Annotated[int | None, typer.Option("--p-max", help="on-chip partitions at most", min=1)] = None,
+    p_max: Annotated[
+        int | None, typer.Option("--p-max", help="on-chip partitions at most", min=1, rich_help_panel=BY_HAND)
+    ] = None,
     formulation: Annotated[
-        str, typer.Option(metavar="auto|assignment|columns", help="form of the intra-chip problem")
+        str,
+        typer.Option(metavar="auto|assignment|columns", help="form of the intra-chip problem", rich_help_panel=SEARCH),
     ] = "auto",
     kernel_by_kernel: Annotated[
-        bool, typer.Option("--kernel-by-kernel", help="no fusion: a partition per kernel")
+        bool, typer.Option("--kernel-by-kernel", help="no fusion: a partition per kernel", rich_help_panel=BY_HAND)
     ] = False,
     pin: Annotated[
-        list[str] | None, typer.Option("--pin", metavar="KERNEL=PARTITION", help="fix a kernel's partition")
+        list[str] | None,
+        typer.Option("--pin", metavar="KERNEL=PARTITION", help="fix a kernel's partition", rich_help_panel=BY_HAND),
     ] = None,
     shard: Annotated[
-        list[str] | None, typer.Option("--shard", metavar="KERNEL=SCHEME", help="fix a kernel's sharding")
+        list[str] | None,
+        typer.Option("--shard", metavar="KERNEL=SCHEME", help="fix a kernel's sharding", rich_help_panel=BY_HAND),
     ] = None,
     pins: Annotated[
-        Path | None, typer.Option("--pins", metavar="FILE", help="a document of all that is fixed by hand")
+        Path | None,
+        typer.Option("--pins", metavar="FILE", help="a document of all that is fixed by hand", rich_help_panel=BY_HAND),
     ] = None,
-    time_limit: Annotated[float, typer.Option(help="seconds for everything", min=0.1)] = 60.0,
-    gap: Annotated[float, typer.Option(help="relative gap at which to stop; 0 proves", min=0.0, max=1.0)] = 0.0,
-    seed: Annotated[int, typer.Option(help="seed of the solver", min=0)] = 0,
-    solver: Annotated[str, typer.Option(metavar="highs|pulp:NAME", help="of the MILPs, such as pulp:CBC")] = "highs",
+    time_limit: Annotated[float, typer.Option(help="seconds for everything", min=0.1, rich_help_panel=SEARCH)] = 60.0,
+    gap: Annotated[
+        float, typer.Option(help="relative gap at which to stop; 0 proves", min=0.0, max=1.0, rich_help_panel=SEARCH)
+    ] = 0.0,
+    seed: Annotated[int, typer.Option(help="seed of the solver", min=0, rich_help_panel=SEARCH)] = 0,
+    solver: Annotated[
+        str, typer.Option(metavar="highs|pulp:NAME", help="of the MILPs, such as pulp:CBC", rich_help_panel=SEARCH)
+    ] = "highs",
     dump: Annotated[
-        Path | None, typer.Option("--dump", metavar="FILE.mps|FILE.lp", help="write the MILPs of the best plan")
+        Path | None,
+        typer.Option(
+            "--dump", metavar="FILE.mps|FILE.lp", help="write the MILPs of the best plan", rich_help_panel=OUTPUT
+        ),
     ] = None,
-    top: Annotated[int, typer.Option(metavar="K", help="best mappings to keep, of different plans", min=1)] = 1,
-    sensitivity: Annotated[bool, typer.Option(help="what 10 % more of each resource brings")] = True,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="write the result document")] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="no progress on stderr")] = False,
+    top: Annotated[
+        int, typer.Option(metavar="K", help="best mappings to keep, of different plans", min=1, rich_help_panel=SEARCH)
+    ] = 1,
+    sensitivity: Annotated[
+        bool, typer.Option(help="what 10 % more of each resource brings", rich_help_panel=SEARCH)
+    ] = True,
+    output: Annotated[
+        Path | None, typer.Option("-o", "--output", help="write the result document", rich_help_panel=OUTPUT)
+    ] = None,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="no progress on stderr", rich_help_panel=OUTPUT)] = False,
     as_json: JsonFlag = False,
     **axes: Any,
 ) -> None:
