@@ -58,3 +58,16 @@ def test_commands_for_a_fresh_machine_are_marked(name: str) -> None:
     found = re.search(rf"<!-- command: {name} -->\n```\n(.+?)\n```", README)
     assert found is not None
     assert found[1].startswith("python -m pip install")
+
+
+def test_the_graph_of_kernels_loads(tmp_path: Path) -> None:
+    found = re.search(r"```yaml\n(schema: dfopt/graph/1\n.*?)```", README, re.DOTALL)
+    assert found is not None
+    (tmp_path / "mlp.yaml").write_text(found[1])
+    done = CliRunner().invoke(app, ["solve", str(tmp_path / "mlp.yaml"), "sn10-8-ring", "-q", "--no-sensitivity"])
+    assert done.exit_code == 0, done.output
+
+
+def test_no_remedy_names_a_package_that_no_index_has() -> None:
+    files = [ROOT / "README.md", *(ROOT / "dfopt").rglob("*.py")]
+    assert not [file for file in files if re.search(r"pip install .?dfopt", file.read_text(encoding="utf-8"))]

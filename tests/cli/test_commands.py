@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 import subprocess
 import sys
@@ -347,3 +348,21 @@ def test_text_is_ascii_where_the_terminal_is(tmp_path: Path) -> None:
     french = write(tmp_path, "g.yaml", changed(GRAPH, description="réseau → carte"))
     answer = spawn("show", french, PYTHONIOENCODING="ascii", PYTHONUTF8="0")
     assert "Traceback" not in answer.err
+
+
+def test_help_of_solve_is_grouped_by_purpose() -> None:
+    out = call("solve", "--help").out
+    places = [
+        out.index(f"\n{name}:\n") for name in ("Parallelism", "Workload and model", "Fixed by hand", "Search", "Output")
+    ]
+    assert places == sorted(places)
+    assert out.index("--tp ") < out.index("\nWorkload and model:") < out.index("--param ") < out.index("\nSearch:")
+
+
+def test_shells_complete_commands() -> None:
+    env = {"_DFOPT_COMPLETE": "complete_bash", "COMP_WORDS": "dfopt so", "COMP_CWORD": "1"}
+    script = "import sys; sys.argv = ['dfopt']; from dfopt.cli import run; run()"
+    found = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, timeout=60, env={**os.environ, **env}
+    )
+    assert found.stdout.split() == ["solve"]
