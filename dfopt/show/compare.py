@@ -14,7 +14,7 @@ from dfopt.show.html import Html, join, section
 from dfopt.show.html import table as html_table
 from dfopt.show.omissions import left_out
 from dfopt.show.report.page import Page, assemble
-from dfopt.show.tables import dollars, percent, seconds
+from dfopt.show.tables import dollars, percent, seconds, status_line
 from dfopt.units import format as show_unit
 
 __all__ = ["compare_page", "compare_report"]
@@ -27,8 +27,7 @@ _FIGURES: Final[dict[str, Callable[[Result], str]]] = {
     "step time": lambda one: seconds(one.step_time_s),
     "utilization": lambda one: percent(one.utilization),
     "samples per second": lambda one: f"{one.score.samples_per_s:.4g}",
-    "status": lambda one: one.status.replace("_", " "),
-    "gap": lambda one: percent(one.gap),
+    "status": status_line,
     "bound by": lambda one: one.score.bound_by,
     "DRAM of a chip": lambda one: show_unit(max(stage.dram_bytes for stage in one.score.stages), "bytes"),
     "partitions": lambda one: str(len(one.score.partitions)),
