@@ -235,6 +235,7 @@ class Result(Document):
         kept = {key: value for key, value in data.items() if key not in ("bound_s", "step_time_s")}
         kept |= {"value": data.get("step_time_s"), "bound": 0.0, "gap": 1.0}
         kept |= {"level_bound": data["bound_s"], "level_gap": data.get("gap")}
+        kept["proof"] = OF_EARLIER + str(data.get("proof"))
         return {**kept, "status": {"optimal": "optimal_per_level"}.get(data.get("status", ""), data.get("status"))}
 
     def sealed(self) -> Self:
@@ -321,6 +322,8 @@ class Result(Document):
         return table
 
 
+OF_EARLIER = "as an earlier version said: "
+"""Before the sentence of proof of a result that it wrote: its words were of shardings, not of all mappings."""
 STATUS_WORDS: dict[str, str] = {
     "optimal": "optimal: no mapping in the space is better",
     "optimal_per_level": "optimal per level",

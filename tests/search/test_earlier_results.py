@@ -1,0 +1,55 @@
+"""Results of version 1, whose one bound was that of a sharding, load with today's words and can be checked.
+
+``tests/golden/result-version-1.json`` was written by dfopt on 2026-11-22 (commit 3371375) with
+``dfopt solve gpt2-small sn10-8-ring --tp 4``.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dfopt as df
+from dfopt.documents.result import Result
+from dfopt.errors import SchemaVersionError
+from dfopt.search.verify import verify
+
+OLD = Path(__file__).parents[1] / "golden" / "result-version-1.json"
+
+
+def data() -> dict[str, Any]:
+    return json.loads(OLD.read_text())
+
+
+def test_its_words_become_those_of_a_level() -> None:
+    old, result = data(), df.Result.load(OLD)
+    assert (old["status"], result.status) == ("optimal", "optimal_per_level")
+    assert result.value == result.step_time_s == old["step_time_s"]
+    assert (result.level_bound, result.level_gap) == (old["bound_s"], old["gap"])
+    assert (result.bound, result.gap) == (0.0, 1.0)  # nothing was said of other shardings
+    assert [record.status for record in result.plans] == ["pruned_per_level", "solved"]
+    assert [record.value for record in result.plans] == [one.get("step_time_s") for one in old["plans"]]
+    assert result.to_data()["schema"] == "dfopt/result/2"
+
+
+def test_it_is_verified_and_says_what_was_not_checked() -> None:
+    found = verify(Result.load(OLD))
+    assert found.ok, found.problems
+    assert found.verdict.startswith("verified optimal per level")
+    assert "$.proof: the words of an earlier version" in found.unchecked
+
+
+def test_an_edited_one_is_found_out(tmp_path: Path) -> None:
+    path = tmp_path / "edited.json"
+    path.write_text(json.dumps({**data(), "p_max": 3}))
+    assert any(problem.startswith("$.seal") for problem in verify(Result.load(path)).problems)
+
+
+def test_a_later_version_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "later.json"
+    path.write_text(json.dumps({**data(), "schema": "dfopt/result/3"}))
+    with pytest.raises(SchemaVersionError, match="upgrade dfopt"):
+        Result.load(path)

@@ -1,0 +1,166 @@
+"""Forged results, sealed again: each is caught, or `dfopt check` lists the field as not checked."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from functools import cache
+from typing import Any
+
+import pytest
+
+import dfopt as df
+from dfopt.documents.result import Result
+from dfopt.search.verify import verify
+
+Data = dict[str, Any]
+
+
+@cache
+def honest() -> str:
+    """Many plans, of which some are solved, pruned both ways and infeasible; alternatives and sensitivities."""
+    result = df.optimize("gpt3-175b", "sn10-8-torus", top=2, sensitivity=True)
+    return json.dumps(result.to_data())
+
+
+def with_status(data: Data, *statuses: str) -> Data:
+    """The first record with one of some statuses."""
+    return next(record for record in data["plans"] if record["status"] in statuses)
+
+
+def winner(data: Data) -> Data:
+    return next(r for r in data["plans"] if r["plan"] == data["plan"] and r.get("value") is not None)
+
+
+def claim_optimal(data: Data) -> None:
+    """Everywhere, and consistently."""
+    for record in data["plans"]:
+        if record["bound"] is not None:
+            record["bound"] = max(record["bound"], data["value"])
+            if record["status"] == "pruned_per_level":
+                record["status"] = "pruned_by_bound"
+            if record.get("level_bound") is not None:
+                record["level_bound"] = max(record["level_bound"], record["bound"])
+    winner(data)["level_bound"] = winner(data)["bound"] = data["value"]
+    data |= {"bound": data["value"], "gap": 0.0, "status": "optimal"}
+
+
+def drop(data: Data, record: Data) -> None:
+    data["plans"].remove(record)
+
+
+def edit(**changes: Any) -> Callable[[Data], None]:
+    """Changes of the whole; a number is a factor of what stands there."""
+
+    def change(data: Data) -> None:
+        for name, to in changes.items():
+            data[name] = data[name] * to if isinstance(to, float) else to
+
+    return change
+
+
+def of_record(which: str, /, **changes: Any) -> Callable[[Data], None]:
+    def change(data: Data) -> None:
+        record = with_status(data, which)
+        for name, to in changes.items():
+            record[name] = record[name] * to if isinstance(to, float) else to
+
+    return change
+
+
+def deep(*path: Any, to: Any) -> Callable[[Data], None]:
+    def change(data: Data) -> None:
+        at = data
+        for step in path[:-1]:
+            at = at[step]
+        at[path[-1]] = at[path[-1]] * to if isinstance(to, float) else to
+
+    return change
+
+
+FORGERIES: dict[str, Callable[[Data], None]] = {
+    "no plans at all": edit(plans=[]),
+    "the winner's record is gone": lambda data: drop(data, winner(data)),
+    "a plan that was pruned is gone": lambda data: drop(data, with_status(data, "pruned_per_level")),
+    "a plan that was excluded is gone": lambda data: drop(data, with_status(data, "pruned_by_bound")),
+    "a plan twice": lambda data: data["plans"].append(with_status(data, "pruned_by_bound")),
+    "a plan of another machine": deep("plans", 0, "plan", "tp", to=3),
+    "another plan won": lambda data: data.update(plan=with_status(data, "pruned_per_level")["plan"]),
+    "solved in one second": lambda data: winner(data).update(value=1.0),
+    "the winner was slower": lambda data: winner(data).update(value=data["value"] * 1.1),
+    "optimal, consistently": claim_optimal,
+    "optimal in the status": edit(status="optimal"),
+    "stopped by Ctrl-C": edit(status="interrupted_with_solution"),
+    "a gap of nothing": edit(gap=0.0),
+    "half the gap": edit(gap=0.5),
+    "a gap per level": edit(level_gap=0.25, status="gap_reached"),
+    "a higher bound": edit(bound=1.001),
+    "a lower bound": edit(bound=0.9),
+    "a lower bound per level": edit(level_bound=0.9),
+    "a faster step": edit(value=0.5),
+    "more use of the chip": edit(utilization=1.01),
+    "another sentence as proof": edit(proof="of all plans: no mapping is better"),
+    "fewer plans in the proof": lambda data: data.update(proof=data["proof"].replace("of 18", "of 17")),
+    "a bound that excludes": of_record("pruned_per_level", bound=1.5),
+    "excluded by a bound on every mapping": of_record("pruned_per_level", status="pruned_by_bound"),
+    "infeasible": of_record("pruned_per_level", status="infeasible", bound=None, level_bound=None),
+    "infeasible under its sharding": of_record("pruned_per_level", status="infeasible_per_level", level_bound=None),
+    "a lower bound of a plan that excludes nothing": of_record("pruned_per_level", level_bound=0.5),
+    "not reached": of_record("pruned_by_bound", status="solved"),
+    "a bigger space": deep("space", "plans", to=1000),
+    "more shardings": deep("space", "log10_shardings", to=2.0),
+    "more fusions": deep("space", "log10_fusions", to=2.0),
+    "more in all": deep("space", "log10_total", to=2.0),
+    "more partitions allowed": edit(p_max=1000),
+    "fewer partitions than used": edit(p_max=1),
+    "more compute helps more": deep("sensitivity", 0, "speedup", to=1.5),
+    "more compute hurts": deep("sensitivity", 0, "value", to=2.0),
+    "an alternative in one second": deep("alternatives", 0, "value", to=0.01),
+    "an alternative that is the winner": lambda data: data["alternatives"][0].update(mapping=data["mapping"]),
+    "a kernel in another partition": deep("mapping", "kernels", 3, "partition", to=1),
+    "a kernel sharded otherwise": deep("mapping", "kernels", 2, "sharding", to="n"),
+    "a matrix": deep("matrices", 0, "A", to=[]),
+    "a faster partition": deep("score", "partitions", 0, "time_s", to=0.5),
+    "less DRAM": deep("score", "stages", 0, "states", "dram", "weights", to=0.5),
+    "digest of another graph": deep("provenance", "graph_digest", to="0" * 16),
+}
+
+
+@pytest.mark.parametrize("name", FORGERIES)
+def test_a_forgery_is_caught(name: str) -> None:
+    data = json.loads(honest())
+    FORGERIES[name](data)
+    assert data != json.loads(honest()), "nothing was forged"
+    found = verify(Result.from_data(data).sealed())
+    assert not found.ok, found.verdict
+
+
+LISTED: dict[str, tuple[Callable[[Data], None], str]] = {
+    "found in no time": (edit(seconds=0.001), "$.seconds"),
+    "with another seed": (deep("provenance", "seed", to=7), "$.provenance"),
+    "a solve without nodes": (deep("plans", 0, "solves", to=[]), "single solves"),
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_what_cannot_be_checked_is_listed(name: str) -> None:
+    data = json.loads(honest())
+    change, where = LISTED[name]
+    change(data)
+    found = verify(Result.from_data(data).sealed())
+    assert not found.ok or any(where in listed for listed in found.unchecked), found
+
+
+def test_the_honest_one_is_verified() -> None:
+    found = verify(Result.from_data(json.loads(honest())))
+    assert found.ok, found.problems
+    assert found.verdict.startswith("verified optimal per level; another sharding could be up to 0.4")
+    assert found.level_gap == 0.0 and found.gap is not None and 0.004 < found.gap < 0.0041
+
+
+def test_a_plan_without_a_choice_is_optimal() -> None:
+    """Of one chip per kernel there is one sharding: the proof is of every mapping."""
+    result = df.optimize("gpt2-small", "sn10-8-ring", pp=8)
+    assert (result.status, result.gap) == ("optimal", 0.0)
+    assert {record.status for record in result.plans} <= {"solved", "pruned_by_bound"}
+    assert verify(result).verdict == "verified optimal"
