@@ -224,14 +224,20 @@ class Graph(Document):
         return self
 
     # -- what everyone asks of a graph ------------------------------------------------------
+    def _of_kernels(self) -> tuple[Any, dict[str, int], bool, bool]:
+        """What is asked for once per tensor or plan: the index, whether there are pieces, whether it trains."""
+        # a copy with other kernels inherits it, hence the check
+        kept: tuple[Any, dict[str, int], bool, bool] | None = self.__dict__.get("_kept")
+        if kept is None or kept[0] is not self.kernels:
+            index = {kernel.name: position for position, kernel in enumerate(self.kernels)}
+            once = any(kernel.runs != "every_layer" for kernel in self.kernels)
+            kept = (self.kernels, index, once, any(kernel.phase != "forward" for kernel in self.kernels))
+            self.__dict__["_kept"] = kept
+        return kept
+
     def index(self) -> dict[str, int]:
         """Kernel name -> position in ``kernels``; not to be changed."""
-        # kept, because it is asked for once per tensor; a copy with other kernels inherits it, hence the check
-        kept: tuple[Any, dict[str, int]] | None = self.__dict__.get("_index")
-        if kept is None or kept[0] is not self.kernels:
-            kept = (self.kernels, {kernel.name: position for position, kernel in enumerate(self.kernels)})
-            self.__dict__["_index"] = kept
-        return kept[1]
+        return self._of_kernels()[1]
 
     def output_bytes(self, name_or_position: str | int) -> float:
         """Bytes of a kernel's whole output, before any sharding."""
@@ -276,7 +282,7 @@ class Graph(Document):
     @property
     def has_pieces(self) -> bool:
         """Whether some kernels run once per microbatch and others in every repeat."""
-        return self.repeat > 1 and any(kernel.runs != "every_layer" for kernel in self.kernels)
+        return self.repeat > 1 and self._of_kernels()[2]
 
     def piece_of(self, kernel: Kernel) -> int:
         """Piece of a kernel as a position in :data:`PIECES`; 0 in a graph that is drawn once."""
@@ -285,7 +291,7 @@ class Graph(Document):
     @property
     def trains(self) -> bool:
         """Whether the graph has a backward pass or weight updates."""
-        return any(kernel.phase != "forward" for kernel in self.kernels)
+        return self._of_kernels()[3]
 
     def __repr__(self) -> str:
         times = f", {self.repeat} times" if self.repeat > 1 else ""

@@ -158,7 +158,7 @@ class Search:
             self.unsolved = error
             self._note(plan, None, status="limit", note=str(error))
         except Infeasible as error:
-            known = self.memo.get(instance.shared.plan)
+            known = self.memo.get(instance.shared)
             # without work on record the pins contradict each other; with the only sharding there is, nothing else fits
             only = known is None or isinstance(known, Infeasible) or known.only_sharding
             self._infeasible(plan, None, error, "infeasible" if only else "infeasible_per_level")

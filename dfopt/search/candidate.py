@@ -180,7 +180,7 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
 def _chip_work(instance: Instance, options: Options, memo: Memo) -> ChipWork:
     """The sharding of a plan, and the kernels that it gives a chip."""
     plan, shared = instance.plan, instance.shared
-    if shared.plan not in memo:
+    if shared not in memo:
         asked = options.request
         tables = interchip.build(shared, asked.pin_sharding)
         try:
@@ -193,14 +193,14 @@ def _chip_work(instance: Instance, options: Options, memo: Memo) -> ChipWork:
                 progress=reporter(options, plan, "interchip"),
             )
         except Infeasible as error:
-            memo[shared.plan] = error
+            memo[shared] = error
             raise
         low = inter.objective * (1 - min(inter.solution.gap, 1.0))  # a solver may stop without any bound
         record = record_of("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit)
         sharded = shard(shared, inter.sharding)
         only = len(tables.kernel_o) == tables.kernels and tables.stages == 1
-        memo[shared.plan] = ChipWork(plan, inter.sharding, inter.stage, record, sharded, only)
-    known = memo[shared.plan]
+        memo[shared] = ChipWork(plan, inter.sharding, inter.stage, record, sharded, only)
+    known = memo[shared]
     if isinstance(known, Infeasible):
         raise known
     return known
@@ -231,7 +231,7 @@ def prepare_mapping(setting: Setting, mapping: Mapping, options: Options) -> Pre
     )
     sharded = shard(instance.shared, sharding)
     work = ChipWork(mapping.plan, sharding, stage, record, sharded, only_sharding=False)
-    found = list(prepare(instance, options, {instance.shared.plan: work}))
+    found = list(prepare(instance, options, {instance.shared: work}))
     for ready in found:
         if ready.sharded.tile_count == mapping.tile_count:
             return ready

@@ -63,7 +63,7 @@ def plan_low(result: Result, plan: Plan, bounds: PlanBounds, memo: Memo, options
         return Low(first, first, "no time left")
     except Infeasible as error:
         refusal = str(error.report)
-        known = memo.get(instance.shared.plan)
+        known = memo.get(instance.shared)
         only = known is None or isinstance(known, Infeasible) or known.only_sharding
         return Low(None if only else first, None, refusal, whole=only)
     return Low(level if only else first, level, why, whole=only)
@@ -71,13 +71,13 @@ def plan_low(result: Result, plan: Plan, bounds: PlanBounds, memo: Memo, options
 
 def _solves(result: Result, variant: Prepared, stage: int) -> list[SolveRecord]:
     """Fusions of the file that say something about this one: of all plans that give a chip the same work."""
-    setting, key = variant.instance.setting, variant.instance.shared.plan
+    setting, key = variant.instance.setting, variant.instance.shared
     return [
         solve
         for record in result.plans
         if record.tile_count == variant.tile_count
         for solve in record.solves
-        if solve.problem == "intrachip" and solve.stage == stage and setting.under(record.plan).shared.plan == key
+        if solve.problem == "intrachip" and solve.stage == stage and setting.under(record.plan).shared is key
     ]
 
 

@@ -18,6 +18,7 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, IntraChipLimits, IntraChipMapping, closed_form
 from dfopt.milp import TracePoint
 from dfopt.search.options import Options
+from dfopt.setting.instance import Instance
 from dfopt.setting.tables import ShardedGraph
 
 Ints = NDArray[np.int64]
@@ -53,7 +54,7 @@ class ChipWork:
     refused: dict[tuple[int, int], Infeasible] = field(default_factory=dict)  # (tile count, stage) that does not fit
 
 
-Memo = dict[Plan, ChipWork | Infeasible]
+Memo = dict[Instance, ChipWork | Infeasible]
 """What is known so far, by the part of a plan that it depends on (:attr:`Instance.shared`)."""
 
 

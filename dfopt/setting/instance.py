@@ -39,6 +39,17 @@ class Setting:
     system: System
     assumptions: Assumptions
 
+    @cached_property
+    def shared(self) -> dict[Plan, Instance]:
+        """One instance for every part of a plan that plans share, see :attr:`Instance.shared`."""
+        return {}
+
+    @cached_property
+    def between_copies(self) -> bool:
+        """Whether some kernel communicates with other copies in every evaluation."""
+        listed = {one.over for kernel in self.graph.kernels for one in kernel.communications}
+        return any(axis.splits == "batch" for over in listed for axis in groups()[over][0])
+
     def under(self, plan: Plan) -> Instance:
         """The setting under a plan."""
         return Instance(self, plan)
@@ -95,11 +106,12 @@ class Instance:
         graph, plan = self.graph, self.plan
         if graph.repeat == 1 and plan.stages > 1:  # which kernels share a stage is part of the question
             return self
-        listed = {one.over for kernel in graph.kernels for one in kernel.communications}
-        of_copies = any(axis.splits == "batch" for over in listed for axis in groups()[over][0])
         if self.assumptions.gradients == "dfmodel" and graph.trains:  # added up in every microbatch
-            return self.setting.under(plan.only("kernels", "batch", microbatches=plan.microbatches))
-        return self.setting.under(plan.only("kernels", "batch") if of_copies else plan.only("kernels"))
+            part = plan.only("kernels", "batch", microbatches=plan.microbatches)
+        else:
+            part = plan.only("kernels", "batch") if self.setting.between_copies else plan.only("kernels")
+        known = self.setting.shared
+        return known[part] if part in known else known.setdefault(part, self.setting.under(part))
 
     @cached_property
     def own_communication_s(self) -> NDArray[np.float64]:
