@@ -83,7 +83,7 @@ def record_of(
         formulation=formulation,
         termination=solution.termination.value,
         objective=objective,
-        bound=bound,
+        bound=finite(bound) or 0.0,  # a solver may stop without any; no time is negative
         gap=finite(solution.gap),
         seconds=solution.seconds,
         nodes=solution.nodes,

@@ -14,9 +14,10 @@ from strategies import World, options_of, shardings, share, worlds
 import dfopt as df
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.errors import Infeasible, PlanError
-from dfopt.milp import Termination
+from dfopt.milp import Solution, Termination
 from dfopt.search import candidate as prepared
 from dfopt.search.candidate import prepare_mapping
+from dfopt.search.options import record_of
 from dfopt.setting.stages import mapped_stages
 
 
@@ -52,6 +53,14 @@ def test_a_mapping_is_prepared_as_it_is(case: tuple[World, Mapping]) -> None:
     other = mapping.model_copy(update={"tile_count": count + 1})
     with pytest.raises(PlanError, match=rf"has {count + 1} tiles of the streamed axis, expected {count} under"):
         prepare_mapping(world.instance.setting, other, options)
+
+
+def test_a_solve_without_any_bound_is_recorded() -> None:
+    """CBC that is stopped before its first bound says minus infinity, which no document holds."""
+    ended, size = Termination.LIMIT_WITH_SOLUTION, {"rows": 1, "columns": 1, "nonzeros": 1}
+    stopped = Solution(ended, 2.0, -math.inf, math.inf, 1.0, nodes=0, trace=(), x=None, message="", **size)
+    record = record_of("intrachip", 0, "columns", stopped, 2.0, -math.inf, "")
+    assert record.bound == 0.0 and record.gap is None
 
 
 def test_a_sharding_without_a_bound_is_recorded(monkeypatch: pytest.MonkeyPatch) -> None:
