@@ -83,6 +83,17 @@ class Request(OnAxes):
             issues = issues_of(cls, asked, error)
             raise PlanError("; ".join(str(issue).removeprefix("$.") for issue in issues)) from None
 
+    def said(self) -> dict[str, Any]:
+        """What differs from a request for nothing in particular, as in a file.
+
+        Examples
+        --------
+        >>> Request.of(tp=8, time_limit=30.0).said()
+        {'tp': 8, 'time_limit': '30 s'}
+        """
+        plain = Request().model_dump(mode="json")
+        return {name: value for name, value in self.model_dump(mode="json").items() if value != plain.get(name)}
+
     @classmethod
     def listed(cls, indent: str = "") -> str:
         """Every field with its default and what it means, a line each, for help texts."""

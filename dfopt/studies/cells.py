@@ -222,9 +222,8 @@ class _Grid:
 
 def _said(options: Request) -> dict[str, Any]:
     """What a request says; keys that came later only where they say something, so that cells keep their keys."""
-    data, plain = options.model_dump(mode="json"), Request().model_dump(mode="json")
     first = {"p_max", "formulation", "gap", "time_limit", "solver", "pin_partition", "pin_sharding"}
-    return {name: value for name, value in data.items() if name in first or value != plain.get(name)}
+    return options.model_dump(mode="json", include=first) | options.said()
 
 
 # The rest of a study, so that options of an axis go through the same validation as a file's.

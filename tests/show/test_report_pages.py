@@ -59,7 +59,7 @@ def test_the_headline_says_what_was_found() -> None:
     assert said["plan"].startswith(one.plan.label)
     assert said["digest of the graph"] == one.provenance.graph_digest
     assert said["seal of the result"] == "intact"
-    assert said["asked for"] == "tp=8"
+    assert said["asked for"] == "tp=8, time_limit=30 s"
 
 
 def test_an_edited_result_says_so() -> None:
@@ -196,7 +196,7 @@ def test_figures_that_do_not_fit_are_left_out_and_named() -> None:
 
 def test_without_matplotlib_one_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "matplotlib", None)
-    with pytest.raises(PlanError, match=r"pip install 'dfopt\[plot\]'"):
+    with pytest.raises(PlanError, match="python -m pip install matplotlib"):
         result_report(result("fused"))
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dfopt.documents.assumptions import PROFILES, Assumptions
@@ -349,9 +349,7 @@ def _versions(result: Result) -> Html:
         seal = mark("intact", "good")
     else:
         seal = mark("broken: this result was edited after it was made", "bad")
-    asked: Iterable[str] = (
-        f"{name}={_shown(value)}" for name, value in request.model_dump().items() if value not in (None, 0.0, {}, ())
-    )
+    asked = [f"{name}={_shown(value)}" for name, value in request.said().items()]
     rows: list[tuple[str, object]] = [
         ("dfopt", made.dfopt), ("solver", made.solver), ("HiGHS", made.highs), ("Python", made.python),
         ("seed", made.seed), ("digest of the graph", made.graph_digest), ("digest of the system", made.system_digest),
