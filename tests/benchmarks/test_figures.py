@@ -34,7 +34,10 @@ def test_what_is_stored_is_what_the_studies_ask(figures: ModuleType) -> None:
         assert {path.name for path in folder.iterdir()} == {"frame.csv", "claims.md", *(f"{p}.svg" for p in pictures)}
         study = Study.load(HERE / "studies" / f"{name}.yaml")
         frame = pd.read_csv(folder / "frame.csv")
-        assert (frame["status"].isin(["optimal", "gap_reached"])).all() and set(study.axes) <= set(frame.columns)
+        assert set(study.axes) <= set(frame.columns)
+        assert frame["status"].isin(["optimal", "optimal_per_level", "gap_reached"]).all()
+        assert ((frame["status"] == "optimal") == (frame["gap"] == 0)).all()
+        assert ((frame["status"] == "gap_reached") == (frame["level_gap"] > 0)).all()
         lines = (folder / "claims.md").read_text(encoding="utf-8").splitlines()[2:]
         assert [line.split(" | ")[0].removeprefix("| ") for line in lines] == [claim.name for claim in study.claims]
         for picture in pictures:
