@@ -120,7 +120,10 @@ def side_by_side(graph: Graph, copies: int) -> Graph:
         drawn = renamed(graph, names, list(range(len(graph.kernels))), list(range(len(graph.tensors))))
         kernels += drawn.kernels
         tensors += [Tensor(src="source", dst=names[name], bytes=16.0, operand=1) for name in sorted(first)]
-        tensors += [*drawn.tensors, *(Tensor(src=names[name], dst="sink") for name in sorted(last))]
+        tensors += [
+            *drawn.tensors,
+            *(Tensor(src=names[name], dst="sink", bytes=graph.output_bytes(name)) for name in sorted(last)),
+        ]
         carried += drawn.carried
     fields = {"kernels": (*kernels, sink), "tensors": tuple(tensors), "carried": tuple(carried)}
     return Graph(**{**{name: getattr(graph, name) for name in type(graph).model_fields if name != "schema_"}, **fields})

@@ -97,7 +97,7 @@ class Tasks(Sequence[Task]):
             "graph": self._once(cell.graph),
             "system": self._once(cell.system),
             "assumptions": self._once(cell.assumptions),
-            "options": cell.options.model_dump(exclude={"seed"}),
+            "options": cell.options.model_dump(),
             "seed": cell.seed,
             "keep": self.keep,
         }

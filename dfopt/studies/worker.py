@@ -65,8 +65,7 @@ def solve(task: Mapping[str, Any]) -> dict[str, Any]:
             unpack(Graph, task["graph"], "graph"),
             unpack(System, task["system"], "system"),
             assumptions=unpack(Assumptions, task["assumptions"], "assumptions"),
-            seed=task["seed"],
-            **options,
+            **{**options, "seed": task["seed"]},
         )
         record |= {"status": result.status, "figures": _figures(result)}
         if task.get("keep"):

@@ -14,9 +14,11 @@ from strategies import share
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
+from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.fusion.downsets import Lattice
 from dfopt.physics.pipeline import resolve
 from dfopt.search.space import log10_paths, search_space, together
+from dfopt.setting.instance import Setting
 
 
 @st.composite
@@ -72,11 +74,18 @@ def chain(kernels: int, repeat: int = 1) -> Graph:
     return Graph(name="g", repeat=repeat, kernels=made)
 
 
+def chained(execution: str) -> Setting:
+    """Four GEMMs, twice, on any chip: a space is counted before a limit is looked at."""
+    chip = Chip(name="c", tiles=8, peak=1e6, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100.0))
+    assumptions = resolve(Assumptions(), execution, 0.9)
+    return Setting(chain(4, repeat=2), System(name="s", chip=chip), assumptions)
+
+
 def test_factors_multiply() -> None:
     """Two plans of four GEMMs: two schemes each under TP, one without; 8 paths through a chain of four."""
     plans = [Plan(tp=2, tp_dims=("x",)), Plan(dp=2, dp_dims=("x",))]
     lattice = lattice_of(4, {(0, 1), (1, 2), (2, 3)})
-    space = search_space(chain(4, repeat=2), plans, resolve(Assumptions(), "dataflow", 0.9), {0: lattice})
+    space = search_space(chained("dataflow"), plans, {0: lattice})
     assert space.plans == 2
     assert space.exact
     assert 10**space.log10_fusions == pytest.approx(8)
@@ -89,13 +98,13 @@ def test_factors_multiply() -> None:
 
 
 def test_kernel_by_kernel_nothing_is_fused() -> None:
-    space = search_space(chain(4, repeat=2), [Plan()], resolve(Assumptions(), "kernel_by_kernel", 0.9), {})
+    space = search_space(chained("kernel_by_kernel"), [Plan()], {})
     assert space.log10_total == 0.0
     assert space.exact
 
 
 def test_without_a_lattice_it_is_a_lower_bound() -> None:
-    space = search_space(chain(4, repeat=2), [Plan()], resolve(Assumptions(), "dataflow", 0.9), {})
+    space = search_space(chained("dataflow"), [Plan()], {})
     assert not space.exact
     assert 10**space.log10_fusions == pytest.approx(8)  # cuts of one order; a chain has no other
     assert "at least" in str(space)

@@ -217,7 +217,7 @@ def test_without_matplotlib_one_error_names_the_extra(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(builtins, "__import__", without)
     for kind in KINDS.values():
-        with pytest.raises(PlanError, match=r"found no matplotlib.*pip install 'dfopt\[plot\]'"):
+        with pytest.raises(PlanError, match=r"found no matplotlib.*python -m pip install matplotlib"):
             kind(result("fused"))
 
 

@@ -260,7 +260,7 @@ def test_where_there_is_no_cluster(tmp_path: Path) -> None:
 
 def test_without_dask_the_message_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "distributed", None)
-    with pytest.raises(PlanError, match=r"pip install \"dfopt\[cluster\]\""):
+    with pytest.raises(PlanError, match=r'python -m pip install "dask\[distributed\]"'):
         Cluster("tcp://127.0.0.1:1")
 
 

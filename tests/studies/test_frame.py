@@ -45,8 +45,9 @@ def test_figures_are_those_of_a_single_solve() -> None:
     line = frame.loc[0]
     result = dfopt.optimize(cell.graph, cell.system, tp=8)
     score, plan = result.score, result.plan
-    for name in ("step_time_s", "bound_s", "gap", "utilization", "status"):
+    for name in ("step_time_s", "gap", "level_gap", "utilization", "status"):
         assert line[name] == getattr(result, name), name
+    assert (line["bound_s"], line["level_bound_s"]) == (result.bound, result.level_bound)
     for name in (
         "layer_time_s", "pipeline_fill_s", "point_to_point_s", "gradient_reduction_s", "flop_per_step", "samples_per_s",
         "tokens_per_s", "bound_by", "compute_share", "memory_share", "network_share",
