@@ -109,7 +109,7 @@ def test_solve(benchmark: Any, name: str) -> None:
     chosen = profile("default").with_(**case.assumptions)
 
     def solve() -> float:
-        return optimize(graph, system, assumptions=chosen, tp=case.tp, pp=1, p_max=case.p_max).gap
+        return optimize(graph, system, assumptions=chosen, tp=case.tp, pp=1, p_max=case.p_max).level_gap
 
     assert benchmark.pedantic(solve, rounds=3) < 0.02
 
