@@ -56,7 +56,7 @@ def test_a_sweep_is_as_many_single_solves(tmp_path: Path) -> None:
     assert told[-1] == (8, 8)
     assert again.frame().equals(frame)
     part = sweep(study(name="part", axes={"degree": AXES["degree"][:1]}), store=store, jobs=1)
-    assert part.counts() == {"optimal_per_level": 2}
+    assert part.counts() == {"optimal": 2}
     assert collect(whole, store).frame().equals(frame)
 
 
