@@ -14,7 +14,10 @@ from dfopt.machines.stacks import load_stack
 
 def test_list() -> None:
     plain, as_json = call("list", "stacks"), call("list", "stacks", "--json")
-    assert plain.code == 0 and plain.out.split() == zoo("stacks") == json.loads(as_json.out)
+    assert plain.code == as_json.code == 0
+    assert plain.out.split("\n")[0].split() == ["name", "bandwidth", "capacity"]
+    named = [line.split()[0] for line in plain.out.splitlines()[2:]]
+    assert named == json.loads(as_json.out) == zoo("stacks")
     wrong = call("list", "stack")
     assert wrong.code == 2 and "stacks" in wrong.err
 

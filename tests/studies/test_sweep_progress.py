@@ -105,9 +105,10 @@ def test_a_sweep_tells_what_its_store_has(tmp_path: Path) -> None:
     assert first.facts()[:2] == ["1/1 cells", "none failed"]
     store.write_bytes(line_of({"cell": ring.cells[0].key, "status": "failed"}))
     again = SweepProgress(quiet=True)
-    sweep(whole, jobs=1, store=store, progress=again)
+    runs = sweep(whole, jobs=1, store=store, progress=again)
     assert again.facts()[:2] == ["2/2 cells", "1 with an error"]
-    assert "worst gap 0 %" in again.facts()
+    assert f"worst gap {100 * runs.frame()['gap'].max():.2g} %" in again.facts()  # to any mapping, not per level
+    assert runs.frame()["level_gap"].max() == 0
     retried = SweepProgress(quiet=True)
     sweep(whole, jobs=1, store=store, progress=retried, retry=True)
     assert retried.facts()[:2] == ["2/2 cells", "none failed"]
