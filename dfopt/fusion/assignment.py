@@ -126,7 +126,8 @@ class Assignment:
                 terms.append((kind.inside, 1.0 / kind.count))
             # from outside: alive from the first partition
             self.model.rows(f"alive_{number}", terms, lower=0.0 if kind.src >= 0 else 1.0)
-        self.model.rows("dram_capacity", [(L.T, (tables.bytes_g[groups] / left)[None, :])], upper=1.0)
+        unit = left if left > 0 else float(tables.bytes_g[groups].sum())  # nothing may be left at all
+        self.model.rows("dram_capacity", [(L.T, (tables.bytes_g[groups] / unit)[None, :])], upper=left / unit)
 
     def start(self, partition_k: Ints) -> Floats:
         """A partial start from a partitioning: the solver completes the continuous columns."""

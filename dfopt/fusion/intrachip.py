@@ -33,7 +33,7 @@ from dfopt.fusion.partitioning import (
 )
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.fusion.shortfalls import dram_report, no_partitioning
-from dfopt.milp import Solution, Termination, TracePoint, solve, unanswered
+from dfopt.milp import Solution, Termination, TracePoint, closed_form, solve, unanswered
 
 __all__ = [
     "CutOff",
@@ -354,10 +354,16 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
     if solution.x is None:
         no_partitioning(solution, assignment, task.left)
     partition_k = np.argmax(assignment.model.value("A", solution.x), axis=1).astype(np.int64)
+    # times are columns above what partitions take: of a solution that is not proven they may be larger than needed
+    value = objective(task.tables, partition_k)
+    if solution.proven and abs(value - solution.objective * unit) > max(task.gap, 1e-6) * value:
+        raise SolverFailure(
+            f"{task.solver} proves {solution.objective * unit:.9g} s, its partitions take {value:.9g} s"
+        )
     return IntraChipMapping(
         partition_k=partition_k,
-        objective=solution.objective * unit,
-        bound=min(max(solution.bound * unit, floor), solution.objective * unit),
+        objective=value,
+        bound=min(max(solution.bound * unit, floor), value),
         solution=solution,
         formulation="assignment",
         note=task.note,
@@ -379,21 +385,3 @@ def kernel_by_kernel(tables: StageTables, limits: IntraChipLimits) -> IntraChipM
         raise Infeasible(dram_report(alive, limits.dram_left))
     solution = closed_form(value, 0.0, "one kernel per partition: nothing to choose")
     return IntraChipMapping(partition_k, value, value, solution, "kernel_by_kernel", solution.message)
-
-
-def closed_form(value: float, seconds: float, message: str) -> Solution:
-    """A proven solution that needed no solver."""
-    return Solution(
-        termination=Termination.OPTIMAL,
-        objective=value,
-        bound=value,
-        gap=0.0,
-        seconds=seconds,
-        nodes=0,
-        rows=0,
-        columns=0,
-        nonzeros=0,
-        trace=(),
-        x=None,
-        message=message,
-    )

@@ -9,7 +9,7 @@ one either: HiGHS is loaded by the first solve, PuLP by the first that names it.
 from dfopt.milp.doors import check_solver, solve, solver_version
 from dfopt.milp.elastic import explain_infeasible
 from dfopt.milp.model import Model, ModelArrays
-from dfopt.milp.solution import Solution, Termination, TracePoint, unanswered
+from dfopt.milp.solution import Solution, Termination, TracePoint, closed_form, unanswered
 from dfopt.milp.writing import write_model
 
 __all__ = [
@@ -19,6 +19,7 @@ __all__ = [
     "Termination",
     "TracePoint",
     "check_solver",
+    "closed_form",
     "explain_infeasible",
     "solve",
     "solver_version",

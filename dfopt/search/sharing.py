@@ -15,8 +15,8 @@ from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.downsets import Lattice
-from dfopt.fusion.intrachip import CutOff, IntraChipLimits, IntraChipMapping, closed_form
-from dfopt.milp import TracePoint
+from dfopt.fusion.intrachip import CutOff, IntraChipLimits, IntraChipMapping
+from dfopt.milp import TracePoint, closed_form
 from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import ShardedGraph

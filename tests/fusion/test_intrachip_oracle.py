@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -11,12 +12,17 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 from oracles import best_fusion, fusions, judged, mapping_of, pieces
 from problem_cases import better, close, fused, fusion_cases, limits_of, partitions, renamed, stage_of, tables_of
-from strategies import share
+from strategies import World, share
 
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
-from dfopt.fusion.blocks import price_blocks, tiles_of
+from dfopt.fusion.blocks import StageTables, price_blocks, tiles_of
 from dfopt.fusion.segments import best_segmentation, topological_orders
+from dfopt.milp import Termination
 
 
 def check_against_brute_force(case) -> None:
@@ -284,6 +290,37 @@ def test_a_deep_buffer_cannot_be_passed_off_as_a_cut(fanout: str, tiles_short: i
         case = (world, {k.name: "none" for k in kernels}, 1)
         check_against_brute_force(case)
         assert (fused(*case) is None) == bool(tiles_short)
+
+
+def pair(bytes_left: float) -> tuple[StageTables, intrachip.IntraChipLimits]:
+    """Two kernels and a tensor between them, on a chip with some DRAM left for what waits between partitions."""
+    kernels = [Kernel(name=name, op="elementwise", m=4, n=4) for name in "ab"]
+    graph = Graph(name="g", kernels=kernels, tensors=[Tensor(src="a", dst="b")], inputs=(), outputs=())
+    chip = Chip(name="c", tiles=8, peak=1e6, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100.0))
+    chosen = Assumptions(execution="dataflow", overlap="none", compute_utilization=1.0)
+    tables = tables_of(World(graph, System(name="s", chip=chip), Plan(), chosen), {"a": "none", "b": "none"})
+    return tables, intrachip.IntraChipLimits(p_max=2, dram_left=bytes_left)
+
+
+def test_no_dram_left_at_all_is_a_limit_like_any_other() -> None:
+    tables, limits = pair(0.0)
+    found = intrachip.optimize_intrachip(tables, limits, formulation="assignment")
+    assert found.partition_k[0] == found.partition_k[1]
+
+
+def test_a_time_that_a_stopped_solver_left_too_large_is_not_believed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Times are columns above what partitions take; only at the optimum they meet it."""
+    real = intrachip.solve
+
+    def stopped(*given: Any, **more: Any) -> Any:
+        solution = real(*given, **more)
+        ended = {"termination": Termination.LIMIT_WITH_SOLUTION, "objective": solution.objective * 1.3}
+        return replace(solution, **ended, bound=solution.bound / 2)
+
+    monkeypatch.setattr(intrachip, "solve", stopped)
+    tables, limits = pair(np.inf)
+    found = intrachip.optimize_intrachip(tables, limits, formulation="assignment")
+    assert found.objective == intrachip.objective(tables, found.partition_k)
 
 
 def test_tile_count_is_the_naive_one() -> None:
