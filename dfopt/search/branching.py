@@ -16,7 +16,7 @@ from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.milp import Termination
 from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options
-from dfopt.search.sharing import Memo
+from dfopt.search.sharing import Memo, nothing_else_fits
 from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
@@ -158,9 +158,7 @@ class Search:
             self.unsolved = error
             self._note(plan, None, status="limit", note=str(error))
         except Infeasible as error:
-            known = self.memo.get(instance.shared)
-            # without work on record the pins contradict each other; with the only sharding there is, nothing else fits
-            only = known is None or isinstance(known, Infeasible) or known.only_sharding
+            only = nothing_else_fits(self.memo, instance)
             self._infeasible(plan, None, error, "infeasible" if only else "infeasible_per_level")
         except KeyboardInterrupt:
             self._stop()

@@ -10,9 +10,8 @@ from typing import Any
 
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Graph
-from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.documents.result import PlanRecord, Result, Space
+from dfopt.documents.result import PlanRecord, Result
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
@@ -25,7 +24,7 @@ from dfopt.search.assembling import assemble
 from dfopt.search.branching import Search
 from dfopt.search.options import Options, Progress
 from dfopt.search.sensitivity import sensitivities
-from dfopt.search.sharing import ChipWork
+from dfopt.search.sharing import lattices_of
 from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
 from dfopt.setting.instance import Setting
@@ -119,7 +118,7 @@ def optimize(
         search.run(legal)
         found, options = search.found, search.options
         searches.append(search)
-        spaces.append(space_of(search, legal))
+        spaces.append(search_space(mine, legal, lattices_of(search.memo)))
     if not searches:
         raise refused[0]
     if not found:
@@ -147,12 +146,6 @@ def optimize(
 
 optimize.__doc__ = (optimize.__doc__ or "").replace("{fields}", Request.listed(" " * 8))
 optimize.__signature__ = Request.spelled_out(optimize)  # type: ignore[attr-defined]
-
-
-def space_of(search: Search, legal: Sequence[Plan]) -> Space:
-    """The space that a search covered."""
-    works = [work for work in search.memo.values() if isinstance(work, ChipWork)]
-    return search_space(search.setting, legal, works[0].lattices if works else {})
 
 
 def _check_variants(graph: Graph, variants: Sequence[Graph]) -> None:

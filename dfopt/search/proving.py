@@ -20,7 +20,7 @@ from dfopt.fusion.intrachip import CutOff, IntraChipLimits, optimize_intrachip
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
 from dfopt.search.options import Options
-from dfopt.search.sharing import Memo, StageWork
+from dfopt.search.sharing import Memo, StageWork, nothing_else_fits
 from dfopt.setting.bounds import PlanBounds
 
 PROOF = 1e-6  # relative: what judge and problems may differ by (architecture, law 5)
@@ -52,7 +52,7 @@ def plan_low(result: Result, plan: Plan, bounds: PlanBounds, memo: Memo, options
     if time.perf_counter() > options.deadline:
         return Low(first, first, "no time left")
     level, why = np.inf, ""
-    only, refusal = False, ""
+    only = False
     try:
         for variant in prepare(instance, options, memo):
             only = variant.only_sharding
@@ -62,10 +62,8 @@ def plan_low(result: Result, plan: Plan, bounds: PlanBounds, memo: Memo, options
     except NoSolution:
         return Low(first, first, "no time left")
     except Infeasible as error:
-        refusal = str(error.report)
-        known = memo.get(instance.shared)
-        only = known is None or isinstance(known, Infeasible) or known.only_sharding
-        return Low(None if only else first, None, refusal, whole=only)
+        only = nothing_else_fits(memo, instance)
+        return Low(None if only else first, None, str(error.report), whole=only)
     return Low(level if only else first, level, why, whole=only)
 
 

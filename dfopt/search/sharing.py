@@ -58,6 +58,18 @@ Memo = dict[Instance, ChipWork | Infeasible]
 """What is known so far, by the part of a plan that it depends on (:attr:`Instance.shared`)."""
 
 
+def lattices_of(memo: Memo) -> dict[int, Lattice | None]:
+    """The down-sets of every stage: no price changes them, so those of any work will do."""
+    return next((work.lattices for work in memo.values() if isinstance(work, ChipWork)), {})
+
+
+def nothing_else_fits(memo: Memo, instance: Instance) -> bool:
+    """Whether what was refused under a plan is refused whatever the sharding."""
+    known = memo.get(instance.shared)
+    # without work on record the pins contradict each other; with the only sharding there is, nothing else fits
+    return known is None or isinstance(known, Infeasible) or known.only_sharding
+
+
 def remember_start(work: StageWork, limits: IntraChipLimits, deadline: float) -> None:
     """Find a feasible start, unless the one that is known will do."""
     if work.start is not None and work.start_bytes <= limits.dram_left:

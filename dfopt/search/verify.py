@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import OF_EARLIER, PlanRecord, Result
+from dfopt.documents.result import OF_EARLIER, PlanRecord, Result, Space
 from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.judge import evaluate
 from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
 from dfopt.search.options import Options
 from dfopt.search.proving import PROOF, Low, plan_low
 from dfopt.search.sensitivity import more_of
-from dfopt.search.sharing import ChipWork, Memo
+from dfopt.search.sharing import Memo, lattices_of
 from dfopt.search.solved import judged
 from dfopt.search.space import search_space, together
 from dfopt.setting.bounds import PlanBounds
@@ -262,8 +262,7 @@ class _Plans:
             bounds, memo = PlanBounds(setting), Memo()
             for plan in legal:
                 self._plan(setting, plan, plan_low(result, plan, bounds, memo, self.options, value))
-            works = [work for work in memo.values() if isinstance(work, ChipWork)]
-            spaces.append((setting, legal, works[0].lattices if works else {}))
+            spaces.append(search_space(setting, legal, lattices_of(memo)))
         for plan, records in self.left.items():
             self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
         self._space(spaces)
@@ -340,10 +339,10 @@ class _Plans:
                 f"$.p_max: the file says {result.p_max}, the mapping uses {used}, at most {asked or most} were allowed"
             )
 
-    def _space(self, spaces: list[Any]) -> None:
+    def _space(self, spaces: list[Space]) -> None:
         if self.result.space is None or not spaces:
             return
-        found = together([search_space(setting, legal, lattices) for setting, legal, lattices in spaces])
+        found = together(spaces)
         mine, claimed = found.model_dump(), self.result.space.model_dump()
         exact = found.exact and self.result.space.exact
         names = mine if exact else ("plans", "log10_shardings", "log10_stages", "tile_counts")
