@@ -8,8 +8,9 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
-from dfopt.physics.pipeline import fill_factor
+from dfopt.physics.pipeline import step_time
 
 
 @dataclass(frozen=True)
@@ -20,14 +21,14 @@ class Constants:
     ----------
     plan : Plan
         Gives the microbatches and the depth of the pipeline.
-    bubble : str
-        The convention for the time to fill it.
+    assumptions : Assumptions
+        Give the convention for the time to fill it.
     per_step_s, gradients_s : float
         Seconds of point-to-point messages, and of the reduction of gradients, charged once per step.
     """
 
     plan: Plan
-    bubble: str
+    assumptions: Assumptions
     per_step_s: float = 0.0
     gradients_s: float = 0.0
 
@@ -55,16 +56,19 @@ class Metric:
 
 def _step_time(stages: Sequence[float], constants: Constants) -> float:
     """Seconds of a step: every microbatch passes the slowest stage, the pipeline fills once."""
-    slowest, plan = max(stages), constants.plan
-    steady, fill = slowest * plan.microbatches, slowest * fill_factor(plan, constants.bubble)
-    return steady + fill + constants.per_step_s + constants.gradients_s
+    return step_time(
+        constants.plan,
+        constants.assumptions,
+        max(stages),
+        point_to_point_per_step_s=constants.per_step_s,
+        gradient_reduction_s=constants.gradients_s,
+    ).total
 
 
 def _slowest_of(value: float, stages: Sequence[float], position: int, constants: Constants) -> float:
     """Whatever the others take, no stage may take longer than a step of this length allows the slowest one."""
-    plan = constants.plan
     left = value - constants.per_step_s - constants.gradients_s
-    return left / (plan.microbatches + fill_factor(plan, constants.bubble))
+    return left / step_time(constants.plan, constants.assumptions, 1.0).total
 
 
 METRICS: dict[str, Metric] = {

@@ -80,7 +80,7 @@ class Prepared(PricedPlan):
     @cached_property
     def constants(self) -> Constants:
         """What the metric needs beside the times of the stages."""
-        return Constants(self.plan, self.assumptions.bubble, self.per_step_s, self.gradients_s)
+        return Constants(self.plan, self.assumptions, self.per_step_s, self.gradients_s)
 
     def value_of(self, stage_seconds: Sequence[float]) -> float:
         """The metric from the time of one evaluation of every stage of the mapping."""

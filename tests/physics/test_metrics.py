@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
 from dfopt.physics.metrics import METRICS, Constants, Metric
 
@@ -23,7 +24,7 @@ def constants(draw: st.DrawFn) -> Constants:
         layers_per_stage=draw(st.integers(1, 128)),
     )
     bubble = draw(st.sampled_from(["one_f_one_b", "interleaved"]))
-    return Constants(plan, bubble, draw(st.floats(0.0, 1e3)), draw(st.floats(0.0, 1e3)))
+    return Constants(plan, Assumptions(bubble=bubble), draw(st.floats(0.0, 1e3)), draw(st.floats(0.0, 1e3)))
 
 
 @pytest.mark.parametrize("metric", METRICS.values(), ids=list(METRICS))
@@ -50,5 +51,5 @@ def test_most_is_the_largest_time(metric: Metric, times: list[float], at: int, o
 
 def test_step_time_by_hand() -> None:
     """Sixteen microbatches through the slowest of four stages, and three of its times to fill the pipeline."""
-    of = Constants(Plan(pp=4, microbatches=16), "one_f_one_b", per_step_s=0.5, gradients_s=0.25)
+    of = Constants(Plan(pp=4, microbatches=16), Assumptions(), per_step_s=0.5, gradients_s=0.25)
     assert math.isclose(METRICS["step_time"].value([1.0, 2.0, 1.5, 2.0], of), 2.0 * (16 + 3) + 0.75)
