@@ -13,7 +13,6 @@ import numpy as np
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
-from dfopt.milp import Termination
 from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options
 from dfopt.search.sharing import Memo, nothing_else_fits
@@ -151,7 +150,7 @@ class Search:
             return
         try:
             for variant in prepare(instance, self.options, self.memo):
-                if variant.record.termination == Termination.INTERRUPTED_WITH_SOLUTION.value:
+                if variant.interrupted:
                     self._stop()
                 yield variant
         except NoSolution as error:

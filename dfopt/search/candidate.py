@@ -55,6 +55,7 @@ class Prepared(PricedPlan):
     record: SolveRecord
     tile_choice: bool
     only_sharding: bool  # no other sharding, nor another stage for a kernel, is possible under this plan
+    interrupted: bool  # by Ctrl-C while the sharding was chosen
     metric: Metric
 
     @property
@@ -171,6 +172,7 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
             record=work.record if work.plan == plan else _again(work),
             tile_choice=len(counts) > 1,
             only_sharding=work.only_sharding,
+            interrupted=work.interrupted,
             metric=METRICS[options.request.objective.metric],
         )
     if len(refusals) == len(counts):
@@ -199,7 +201,7 @@ def _chip_work(instance: Instance, options: Options, memo: Memo) -> ChipWork:
         record = record_of("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit)
         sharded = shard(shared, inter.sharding)
         only = len(tables.kernel_o) == tables.kernels and tables.stages == 1
-        memo[shared] = ChipWork(plan, inter.sharding, inter.stage, record, sharded, only)
+        memo[shared] = ChipWork(plan, inter.sharding, inter.stage, record, sharded, only, inter.interrupted)
     known = memo[shared]
     if isinstance(known, Infeasible):
         raise known

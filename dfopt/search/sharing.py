@@ -48,6 +48,7 @@ class ChipWork:
     record: SolveRecord
     sharded: ShardedGraph
     only_sharding: bool  # there is no other, nor another stage for a kernel
+    interrupted: bool = False  # by Ctrl-C while the sharding was chosen
     tiled: dict[int, ShardedGraph] = field(default_factory=dict)
     stages: dict[tuple[int, int], StageWork] = field(default_factory=dict)  # (tile count, stage)
     lattices: dict[int, Lattice | None] = field(default_factory=dict)  # no price changes them

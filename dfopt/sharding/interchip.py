@@ -26,6 +26,7 @@ from dfopt.setting.instance import Setting
 from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
+_INTERRUPTED = (Termination.INTERRUPTED_WITH_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION)
 Terms = list[tuple[Ints, Floats | float]]
 
 
@@ -38,9 +39,10 @@ class InterChipMapping:
     solution: Solution
     objective: float
     unit: str
+    interrupted: bool  # by Ctrl-C, in whichever of the solves: `solution` is the first one
 
 
-def _padded(lists: Sequence[Sequence[int]]) -> Ints:
+def _padded(lists: Sequence[Sequence[int] | Ints]) -> Ints:
     """Ragged lists of columns as one array, filled with -1."""
     width = max((len(entry) for entry in lists), default=0)
     padded = np.full((len(lists), max(width, 1)), -1, dtype=np.int64)
@@ -74,38 +76,25 @@ class _Formulation:
 
     def _layout_pairs(self) -> list[tuple[Ints, Floats, Floats]]:
         """Pair variables of the conversions that could cost anything: (columns by stage, seconds, bytes)."""
-        tables, model, y, stages = self.tables, self.model, self.y_op, self.tables.stages
-        produced: dict[tuple[int, int], list[int]] = {}
-        for k, mine in enumerate(self.of_kernel):
-            for o in mine:
-                produced.setdefault((k, int(tables.produced_o[o])), []).append(int(o))
-        needed: dict[tuple[int, int], list[int]] = {}
-        for t, row in enumerate(tables.required_to):
-            for o in np.flatnonzero(row >= 0):
-                needed.setdefault((t, int(row[o])), []).append(int(o))
-        possible = np.zeros_like(tables.conversion_bytes_tll, dtype=bool)
-        for t, a in enumerate(tables.src_t):
-            made = [i for i in range(3) if (int(a), i) in produced]
-            wanted = [j for j in range(3) if (t, j) in needed]
-            possible[t][np.ix_(made, wanted)] = True
-        costly = np.flatnonzero((possible & (tables.conversion_bytes_tll > 0)).any(axis=(1, 2)))
+        tables, model, stages = self.tables, self.model, self.tables.stages
+        options_kw = _padded(self.of_kernel)
+        makers_tw, takers_tw = options_kw[tables.src_t], options_kw[tables.dst_t]
+        needed_tw = np.take_along_axis(tables.required_to, takers_tw, axis=1)
+        layouts = np.arange(3).reshape(1, 3, 1)
+        makes_tlw = (tables.produced_o[makers_tw][:, None] == layouts) & (makers_tw >= 0)[:, None]
+        takes_tlw = (needed_tw[:, None] == layouts) & (takers_tw >= 0)[:, None]
+        possible_tll = makes_tlw.any(axis=2)[:, :, None] & takes_tlw.any(axis=2)[:, None, :]
+        costly = np.flatnonzero((possible_tll & (tables.conversion_bytes_tll > 0)).any(axis=(1, 2)))
         if not len(costly):
             return []
         w = model.continuous("w", (len(costly), 3, 3, stages), 0.0, 1.0)
-        out_rows: list[list[int]] = []
-        out_w: list[Ints] = []
-        in_rows: list[list[int]] = []
-        in_w: list[Ints] = []
-        for position, t in enumerate(costly.tolist()):
-            for layout in range(3):
-                makers = produced.get((int(tables.src_t[t]), layout), [])
-                for p in range(stages):
-                    out_rows.append([int(y[o, p]) for o in makers])
-                    out_w.append(w[position, layout, :, p])
-                in_rows.append([int(c) for o in needed.get((int(t), layout), []) for c in y[o]])
-                in_w.append(w[position, :, layout, :].ravel())
-        model.rows("layout_produced", [(np.array(out_w), 1.0), (_padded(out_rows), -1.0)], 0, 0)
-        model.rows("layout_required", [(np.array(in_w), 1.0), (_padded(in_rows), -1.0)], 0, 0)
+        y_tlwp = np.where(makes_tlw[costly][..., None], self.y_op[makers_tw[costly]][:, None], -1)
+        z_tlwp = np.where(takes_tlw[costly][..., None], self.y_op[takers_tw[costly]][:, None], -1)
+        # what is made in a layout by stage, and what is needed in one over all stages
+        made, one = w.transpose(0, 1, 3, 2).reshape(-1, 3), y_tlwp.transpose(0, 1, 3, 2)
+        model.rows("layout_produced", [(made, 1.0), (one.reshape(len(made), -1), -1.0)], 0, 0)
+        needed = w.transpose(0, 2, 1, 3).reshape(len(costly) * 3, -1)
+        model.rows("layout_required", [(needed, 1.0), (z_tlwp.reshape(len(needed), -1), -1.0)], 0, 0)
         return self._grouped(costly, w)
 
     def _grouped(self, costly: Ints, w: Ints) -> list[tuple[Ints, Floats, Floats]]:
@@ -268,6 +257,7 @@ def optimize_interchip(
     model = formulation.model
     first: Solution | None = None
     chosen: Solution | None = None
+    interrupted = False
     for position, terms in enumerate(levels):
         terms = [(columns, c) for columns, c in terms if columns.size and np.any(np.asarray(c) != 0)]
         if not terms and chosen is not None:
@@ -275,6 +265,7 @@ def optimize_interchip(
         model.minimize(terms)
         start = chosen.x if chosen is not None else None
         solution = solve(model, gap=gap, time_limit=time_limit, start=start, progress=progress, solver=solver)
+        interrupted = solution.termination in _INTERRUPTED
         if solution.x is None:
             if chosen is not None:
                 break
@@ -290,7 +281,8 @@ def optimize_interchip(
             slack = 1e-9 * max(abs(solution.objective), 1.0)
             model.rows(f"keep_{position}", [(flat, cost)], upper=solution.objective + slack)
     assert first is not None and chosen is not None and chosen.x is not None
-    return _decode(setting.graph, tables, formulation, chosen, first, first.objective * scale, name)
+    sharding, stage = _decode(setting.graph, tables, formulation, chosen.x)
+    return InterChipMapping(sharding, stage, first, first.objective * scale, name, interrupted)
 
 
 def _levels(tables: InterChipTables, assumptions: Assumptions) -> tuple[_Formulation, list[Terms], float, str]:
@@ -319,29 +311,16 @@ def formulate(tables: InterChipTables, assumptions: Assumptions) -> Model:
 
 
 def _decode(
-    graph: Graph,
-    tables: InterChipTables,
-    formulation: _Formulation,
-    chosen: Solution,
-    first: Solution,
-    objective: float,
-    unit: str,
-) -> InterChipMapping:
-    assert chosen.x is not None
-    taken = chosen.x[formulation.y_op] > 0.5
+    graph: Graph, tables: InterChipTables, formulation: _Formulation, x: Floats
+) -> tuple[dict[str, Sharding], dict[str, int]]:
+    taken = x[formulation.y_op] > 0.5
     sharding: dict[str, Sharding] = {}
     stage: dict[str, int] = {}
     for o, p in zip(*np.nonzero(taken), strict=True):
         name = graph.kernels[int(tables.kernel_o[o])].name
         sharding[name], stage[name] = tables.scheme_o[o], int(p)
     order = [kernel.name for kernel in graph.kernels]
-    return InterChipMapping(
-        {name: sharding[name] for name in order},
-        {name: stage[name] for name in order},
-        first,
-        objective,
-        unit,
-    )
+    return {name: sharding[name] for name in order}, {name: stage[name] for name in order}
 
 
 def _raise(solution: Solution, scale: float) -> NoReturn:

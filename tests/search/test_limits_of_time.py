@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import time
+from collections.abc import Callable
+from contextlib import suppress
+
 import numpy as np
 import pytest
 
@@ -12,7 +16,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import NoSolution, SolverFailure
 from dfopt.fusion import intrachip
-from dfopt.milp import Solution, Termination
+from dfopt.milp import Solution, Termination, worker
 from dfopt.sharding import interchip
 
 
@@ -110,3 +114,37 @@ def test_a_sharding_cut_short_is_not_called_optimal(monkeypatch) -> None:
     monkeypatch.setattr(interchip, "solve", lambda *a, **k: ended(real(*a, **k), Termination.LIMIT_WITH_SOLUTION))
     result = optimizer.optimize(TWO, chip(RING), tp=2)
     assert result.status == "limit_with_solution"
+
+
+@pytest.mark.parametrize("formulation", ["columns", "assignment"])
+def test_ctrl_c_during_any_solve_stops_the_search(formulation, monkeypatch) -> None:
+    """Whichever solve hears it, of sharding, of its ties or of fusion: none begins with time left after it."""
+    real = worker._wait
+    wide = (8, 16, 4, 32, 8, 16, 8)
+    row = tuple(Kernel(name=f"k{i}", op="gemm", m=wide[i + 1], k=wide[i], n=8) for i in range(6))
+    graph = Graph(name="row", kernels=row, tensors=tuple(Tensor(src=f"k{i}", dst=f"k{i + 1}") for i in range(5)))
+    calls: list[float] = []
+
+    def pressed_at(number: int) -> Callable[..., str]:
+        def wait(thread: worker.Worker, deadline: float, look: Callable[[bool], None]) -> str:
+            calls.append(deadline - time.perf_counter())
+            if len(calls) == number:
+                raise KeyboardInterrupt
+            return real(thread, deadline, look)
+
+        return wait
+
+    def solved(number: int) -> bool:
+        calls.clear()
+        monkeypatch.setattr(worker, "_wait", pressed_at(number))
+        with suppress(KeyboardInterrupt):  # nothing was known yet
+            optimizer.optimize(
+                graph, chip(RING), assumptions=Assumptions(overlap="none"), formulation=formulation, sensitivity=False
+            )
+        return number <= len(calls)
+
+    number = 1
+    while solved(number):
+        assert all(left < 1.5 for left in calls[number:]), number
+        number += 1
+    assert number > 4
