@@ -7,12 +7,15 @@ import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 from typer.core import TyperCommand
 
 from dfopt import arguments
+
+if TYPE_CHECKING:
+    from dfopt.documents.assumptions import Assumptions
 
 
 class Grouped(TyperCommand):
@@ -109,7 +112,7 @@ def graph_of(name: str, params: list[str] | None, batch: int | None = None, micr
     return load_graph(name, **overrides)
 
 
-def assumptions_of(name: str, changes: list[str] | None, own: Any = None) -> Any:
+def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None = None) -> Assumptions:
     """A profile or a file, or else the ``own`` assumptions of a result; with some fields changed."""
     from dfopt.documents.assumptions import Assumptions, profile
     from dfopt.documents.zoo import is_path

@@ -230,22 +230,16 @@ def score(
     Exit status 7 if the stack breaks a limit.
     """
     with errors():
-        from dfopt.cli.judging import judged_results, judged_with, on_their_own
+        from dfopt.cli.judging import judged
         from dfopt.show.physical import ranking_report, with_physics
         from dfopt.show.tables import score_report
 
-        if not on_their_own(documents):
-            judged = judged_with(documents, stack, throttle, batch, param, assume, set_)
-            emit(as_json, judged.to_data, lambda: with_physics(score_report(judged), judged, top))
-            broken = judged.physical is not None and bool(judged.physical.violations)
+        ranked = judged(documents, stack, throttle, batch, param, assume, set_)
+        if len(ranked) == 1:
+            one = ranked[0].score
+            emit(as_json, one.to_data, lambda: with_physics(score_report(one, ranked[0].left_out), one, top))
         else:
-            ranked = judged_results(documents, stack, throttle, batch, param, assume, set_)
-            if len(ranked) == 1:
-                one = ranked[0].score
-                emit(as_json, one.to_data, lambda: with_physics(score_report(one), one, top))
-            else:
-                rows = [{"result": each.file, "score": each.score.to_data()} for each in ranked]
-                emit(as_json, lambda: rows, lambda: ranking_report(ranked))
-            broken = any(each.score.physical is not None and each.score.physical.violations for each in ranked)
-        if broken:
+            rows = [{"result": each.file, "score": each.score.to_data()} for each in ranked]
+            emit(as_json, lambda: rows, lambda: ranking_report(ranked))
+        if any(each.score.physical is not None and each.score.physical.violations for each in ranked):
             raise typer.Exit(LIMIT_BROKEN)

@@ -93,7 +93,7 @@ class SweepProgress:
         else:
             said += ["- cells/s", "ETA -"]
         gap = "-" if self._gap is None else f"{100 * self._gap:.2g} %"
-        return [*said, f"worst gap {gap}", f"{_clock(spent)} elapsed"]
+        return [*said, f"worst gap {gap} to any mapping", f"{_clock(spent)} elapsed"]
 
     def __rich_console__(self, console: Any, options: Any) -> Any:
         """The bar and the facts in as many lines as they need, none of which wraps."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from itertools import chain, groupby
 from typing import Final
 
 from rich.console import Group, RenderableType
@@ -14,7 +15,7 @@ from dfopt.show.html import Html, join, section
 from dfopt.show.html import table as html_table
 from dfopt.show.omissions import left_out
 from dfopt.show.report.page import Page, assemble
-from dfopt.show.tables import dollars, percent, seconds, status_line
+from dfopt.show.tables import dollars, percent, seconds, shortlist, status_line
 from dfopt.units import format as show_unit
 
 __all__ = ["compare_page", "compare_report"]
@@ -44,20 +45,16 @@ def _figures(results: Sequence[Result]) -> Rows:
 
 
 def _differences(results: Sequence[Result]) -> Rows:
-    """Assumptions, and places of kernels, that are not the same in all results."""
-    found: Rows = []
-    kernels = [{kernel.name: kernel for kernel in one.mapping.kernels} for one in results]
-    facts = [
-        {f"assumed {name}": str(value) for name, value in one.assumptions.to_data().items() if name != "schema"}
-        | {f"{name} in partition": str(kernel.partition) for name, kernel in places.items()}
-        | {f"{name} sharded by": str(kernel.sharding) for name, kernel in places.items()}
-        for one, places in zip(results, kernels, strict=True)
-    ]
-    for name in dict.fromkeys(name for each in facts for name in each):
-        cells = [each.get(name, "-") for each in facts]
-        if len(set(cells)) > 1:
-            found.append((name, *cells))
-    return found
+    """Assumptions, and places of kernels, that are not the same in all results; a run of kernels alike is one row."""
+    assumed = [{name: str(value) for name, value in one.assumptions.to_data().items()} for one in results]
+    found: Rows = [(f"assumed {name}", *(each.get(name, "-") for each in assumed))
+                   for name in dict.fromkeys(chain(*assumed)) if name != "schema"]  # fmt: skip
+    places = [{kernel.name: kernel for kernel in one.mapping.kernels} for one in results]
+    for key, words in (("partition", "in partition"), ("sharding", "sharded by")):
+        cells = {name: tuple(str(getattr(each.get(name), key, "-")) for each in places)
+                 for name in dict.fromkeys(chain(*places))}  # fmt: skip
+        found += [(f"{shortlist(alike)} {words}", *where) for where, alike in groupby(cells, cells.__getitem__)]
+    return [row for row in found if len(set(row[1:])) > 1]
 
 
 def _tables(names: Sequence[str], results: Sequence[Result]) -> list[tuple[str, Rows]]:
@@ -76,7 +73,7 @@ def compare_report(names: Sequence[str], results: Sequence[Result]) -> Renderabl
     PlanError
         For fewer than two, or the same twice.
     """
-    columns: dict[str, Kind] = {"": "word", **dict.fromkeys(names, "text")}
+    columns: dict[str, Kind] = {"": "text", **dict.fromkeys(names, "text")}
     (head, figures), (title, differs) = _tables(names, results)
     return Group(Grid(head, columns, figures), "", Grid(title, columns, differs) if differs else title)
 

@@ -6,50 +6,68 @@ Each entry looks at the graph, the chip, the plan and the mode, never at names.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
+from dfopt.documents.score import Score
+from dfopt.documents.system import System
 from dfopt.units import format as show_unit
 
-__all__ = ["OMISSIONS", "left_out"]
+__all__ = ["OMISSIONS", "Judged", "left_out"]
 
 
-def _one_by_one(result: Result) -> bool:
+class Judged(NamedTuple):
+    """A mapping that was judged, and what it was judged on."""
+
+    graph: Graph
+    system: System
+    assumptions: Assumptions
+    plan: Plan
+    score: Score
+
+
+Answer = Result | Judged
+
+
+def _one_by_one(answer: Answer) -> bool:
     """Whether the chip runs one kernel after another."""
-    execution = result.assumptions.execution
-    return (result.system.chip.execution if execution == "auto" else execution) == "kernel_by_kernel"
+    execution = answer.assumptions.execution
+    return (answer.system.chip.execution if execution == "auto" else execution) == "kernel_by_kernel"
 
 
-def _follows(result: Result, first: str, then: str) -> bool:
+def _follows(answer: Answer, first: str, then: str) -> bool:
     """Whether a kernel of one op reads what one of another op wrote."""
-    kernels = {kernel.name: kernel for kernel in result.graph.kernels}
-    pairs = ((kernels[tensor.src], kernels[tensor.dst]) for tensor in result.graph.tensors)
+    kernels = {kernel.name: kernel for kernel in answer.graph.kernels}
+    pairs = ((kernels[tensor.src], kernels[tensor.dst]) for tensor in answer.graph.tensors)
     return any(a.op == first and b.op == then for a, b in pairs)
 
 
-OMISSIONS: Final[tuple[tuple[Callable[[Result], bool], str], ...]] = (
+OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
     (
-        lambda result: _one_by_one(result) and _follows(result, "matmul", "elementwise"),
+        lambda answer: _one_by_one(answer) and _follows(answer, "matmul", "elementwise"),
         "fused attention",
     ),
     (
-        lambda result: _one_by_one(result) and _follows(result, "gemm", "elementwise"),
+        lambda answer: _one_by_one(answer) and _follows(answer, "gemm", "elementwise"),
         "elementwise kernels fused into others",
     ),
     (_one_by_one, "kernel launches"),
-    (lambda result: not _one_by_one(result) and len(result.score.partitions) > 1, "switching between partitions"),
-    (lambda result: result.graph.trains, "recomputation of activations"),
+    (lambda answer: not _one_by_one(answer) and len(answer.score.partitions) > 1, "switching between partitions"),
+    (lambda answer: answer.graph.trains, "recomputation of activations"),
     (
-        lambda result: result.graph.trains and result.plan.copies > 1,
+        lambda answer: answer.graph.trains and answer.plan.copies > 1,
         "ZeRO, gradients reduced during the backward pass",
     ),
     # peaks are stated for one word size, which is two bytes in the whole zoo
-    (lambda result: result.graph.word_bytes != 2, "a peak of its own for words of {word} B ({peak} is taken)"),
+    (lambda answer: answer.graph.word_bytes != 2, "a peak of its own for words of {word} B ({peak} is taken)"),
 )
 """When something is left out of the answer, and what it is."""
 
 
-def left_out(result: Result) -> str:
-    """What the model leaves out of a result, on one line; empty if nothing that is known."""
-    word, peak = result.graph.word_bytes, show_unit(result.system.chip.peak_flops, "flop_rate")
-    return ", ".join(what.format(word=word, peak=peak) for applies, what in OMISSIONS if applies(result))
+def left_out(answer: Answer) -> str:
+    """What the model leaves out of an answer, on one line; empty if nothing that is known."""
+    word, peak = answer.graph.word_bytes, show_unit(answer.system.chip.peak_flops, "flop_rate")
+    return ", ".join(what.format(word=word, peak=peak) for applies, what in OMISSIONS if applies(answer))

@@ -156,11 +156,12 @@ def with_physics(report: RenderableType, score: Score, top: int = 5) -> Renderab
 
 @dataclass(frozen=True)
 class Ranked:
-    """One of several judged mappings: the file that it came from, what it is, and its score."""
+    """A judged mapping: the file that it came from, what it is, its score, and what the model leaves out of it."""
 
     file: str
     what: str
     score: Score
+    left_out: str = ""
 
     @property
     def step_time_s(self) -> float:
@@ -202,6 +203,7 @@ def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
     sentences = [(one.file, sentence) for one in ranked for sentence in one.violations]
     title = "By step time; those that break a limit come last"
     parts: list[RenderableType] = [Grid(title, {**columns, "limit": "word"}, rows)]
+    sentences += [("left out", missing) for missing in dict.fromkeys(one.left_out for one in ranked) if missing]
     if sentences:
         parts += ["", Facts(sentences)]
     return Group(*parts)

@@ -62,11 +62,12 @@ def _short(value: float) -> str:
     return f"{value:.0f}" if 1e3 <= value < 1e9 else f"{value:.4g}"
 
 
-def _names(names: Iterable[str], limit: int = 6) -> str:
-    listed = list(names)
-    if len(listed) <= limit:
-        return ", ".join(listed)
-    return ", ".join([*listed[: limit - 2], f"... {len(listed) - limit + 1} more", listed[-1]])
+def shortlist(names: Iterable[str], limit: int = 6) -> str:
+    """Names with commas between them; of many the first and the last."""
+    known = list(names)
+    if len(known) <= limit:
+        return ", ".join(known)
+    return ", ".join([*known[: limit - 2], f"... {len(known) - limit + 1} more", known[-1]])
 
 
 _PIECES = ("layer", "first", "last")  # stages of the mapping of a graph whose ends are drawn beside its layer
@@ -81,7 +82,7 @@ def score_tables(score: Score, title: str, single_stage: bool = True) -> list[Re
     rows = []
     for part in score.partitions:
         spent = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
-        row = [str(part.partition), _names(part.kernels), str(sum(part.tiles)), *spent, part.bound_by]
+        row = [str(part.partition), shortlist(part.kernels), str(sum(part.tiles)), *spent, part.bound_by]
         place = _PIECES[part.stage] if score.has_pieces else str(part.stage)
         rows.append([*([] if single_stage else [place]), *row, f"{part.sram_bytes / 1e6:.1f}"])
     return [Grid(f"{title} (times in ms)", columns, rows)]
@@ -187,8 +188,8 @@ def _throughput(score: Score) -> str:
     return samples if counted(score) == "sample" else f"{samples}, {score.tokens_per_s:.4g} tokens/s"
 
 
-def score_report(score: Score) -> RenderableType:
-    """A judged mapping, with the limits it breaks."""
+def score_report(score: Score, missing: str = "") -> RenderableType:
+    """A judged mapping, with the limits it breaks and what the model leaves out of it."""
     facts = [
         (
             "step time",
@@ -199,6 +200,7 @@ def score_report(score: Score) -> RenderableType:
         ("bottleneck", score.bound_by),
     ]
     facts += [("limit broken", violation) for violation in score.violations]
+    facts += [("left out", missing)] if missing else []
     return Group(
         Facts(facts),
         "",

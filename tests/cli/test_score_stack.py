@@ -86,6 +86,18 @@ def test_without_a_stack_nothing_changes(folder: Path) -> None:
     assert "physical" not in json.loads(call("score", folder / "result.json", "--json").out)
 
 
+def test_it_says_what_the_model_leaves_out(folder: Path, tmp_path: Path) -> None:
+    gpu = write(tmp_path, "gpu.yaml", changed(SYSTEM, chip__execution="kernel_by_kernel"))
+    assert "left out" not in call("score", folder / "result.json").out
+    one = call("score", folder / "mapping.json", folder / "graph.yaml", gpu)
+    assert "kernel launches" in one.out and "left out" in one.out, one.err
+    result = tmp_path / "result.json"
+    assert call("solve", folder / "graph.yaml", gpu, "-q", "--no-sensitivity", "-o", result).code == 0
+    assert "left out     kernel launches\n" in call("score", result).out
+    both = call("score", result, folder / "result.json").out
+    assert both.endswith("left out  kernel launches\n")
+
+
 def test_a_broken_limit_is_exit_status_seven(folder: Path) -> None:
     answer = call("score", folder / "result.json", "--stack", folder / "hot.json")
     assert answer.code == 7

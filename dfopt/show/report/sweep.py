@@ -105,7 +105,7 @@ def _head(name: str, rows: list[dict[str, Any]], about: Sequence[tuple[str, str]
         ("status", ", ".join(f"{count} {status.replace('_', ' ')}" for status, count in counts.most_common())),
     ]
     if gaps:
-        boxes.append(("worst gap", percent(max(gaps))))
+        boxes.append(("worst gap to any mapping", percent(max(gaps))))
     if claims:
         held = sum(one.holds is True for one in claims)
         kind = "good" if held == len(claims) else "open" if all(one.holds is not False for one in claims) else "bad"
