@@ -11,7 +11,7 @@ Which model gives a bandwidth follows one rule for every case, `Case.why_simulat
 fewer than four banks, mixes reads and writes, comes at intervals, or meets queues that hold fewer than four of its
 visits or fewer than two bursts for each bank, or visits banks at random that have less than twice the rate they need,
 or has fewer than eight banks with about the rate of the next limit, queues that see too few of the banks, or pages
-closed while the next burst wants the same row (`dfopt.technology.dram.why_simulate`); then the simulator. A closed loop
+closed while the next burst wants the same row (`dram_channel.why_simulate`); then the simulator. A closed loop
 takes the formula. Every row shows both. Latency and our own command counts are always
 those of the simulator. Energies are given twice: from the reported command counts (``energy_act``), and from our own
 (``energy_act_predicted``), scaled to the reported clocks.
@@ -39,13 +39,13 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from dram_channel import SimResult, bounds, energy, simulate
 from memory3d_cases import Case, Unsupported, closed_loop_case, dramsim_case, ramulator_case
 from report import finished, write_rows
 from rich.console import Console
 from rich.table import Table
 
 from dfopt.errors import DfoptError
-from dfopt.technology.dram import SimResult, bounds, energy, simulate
 
 BASE = Path(__file__).parents[2] / "tests" / "golden" / "memory3d"
 DRAMSIM, LOOPS, RAMULATOR = "dramsim3_cases.json", "dramsim3_closed_loop.csv", "ramulator_hbm3_cases.json"

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from dfopt.technology.dram import (
+from dram_channel import (
     BandwidthBounds,
     DramEnergy,
     Organisation,
@@ -17,7 +17,7 @@ from dfopt.technology.dram import (
     Timing,
     why_simulate,
 )
-from dfopt.technology.dram.patterns import (
+from dram_channel.patterns import (
     interleaved_groups,
     random_visits,
     read_write,
@@ -55,7 +55,7 @@ class Case:
     row_run: float = 1  # bursts of one row that follow each other, if the page is closed after each
 
     def why_simulate(self, limits: BandwidthBounds) -> str:
-        """Why the formula does not hold, or an empty text: `dfopt.technology.dram.why_simulate`, and one case more."""
+        """Why the formula does not hold, or an empty text: `dram_channel.why_simulate`, and one case more."""
         known = why_simulate(self.stream, self.policy, limits)
         # the formula's stream is one burst a visit then, so it is not seen there
         if not known and self.stream.outstanding is None and self.policy.page == "closed" and self.row_run > 1:
@@ -130,8 +130,8 @@ def dramsim_parts(config: dict[str, Any]) -> tuple[Timing, Organisation, Policy,
     rtp = float(config.get("tRTP", 5)) * clock
     turn = (float(config["CL"]) + burst - float(config["CWL"]) + float(config.get("tRTRS", 2))) * clock
     timing = Timing(
-        tCK=clock, tRCD_read=at("tRCDRD"), tRCD_write=at("tRCDWR"), tRP=at("tRP"), tRAS=at("tRAS"), tRTP_S=rtp,
-        tRTP_L=rtp, tWR=at("tWR"), tRRD_S=at("tRRD_S"), tRRD_L=at("tRRD_S" if one else "tRRD_L"), tFAW=at("tFAW"),
+        tCK=clock, tRCDRD=at("tRCDRD"), tRCDWR=at("tRCDWR"), tRP=at("tRP"), tRAS=at("tRAS"), tRTP=rtp,
+        tWR=at("tWR"), tRRD_S=at("tRRD_S"), tRRD_L=at("tRRD_S" if one else "tRRD_L"), tFAW=at("tFAW"),
         tCCD_S=at("tCCD_S"), tCCD_L=at("tCCD_S" if one else "tCCD_L"), tWTR_S=at("tWTR_S"),
         tWTR_L=at("tWTR_S" if one else "tWTR_L"), tRTW=max(0.0, turn), CL=at("CL"), CWL=at("CWL"),
         tBL=burst * clock, tRFC=at("tRFC"), tREFI=at("tREFI"),
@@ -238,8 +238,8 @@ def ramulator_case(each: dict[str, Any], file: dict[str, Any], base: dict[str, A
         clock = n["tCK_ps"] * 1e-12
         n["nRC"] = max(n["nRC"], n["nRAS"] + n["nRP"])  # a bank waits for both
         keys = {
-            "tRCD_read": "nRCDRD", "tRCD_write": "nRCDWR", "tRP": "nRP", "tRAS": "nRAS", "tRC": "nRC", "tRTP_S": "nRTP",
-            "tRTP_L": "nRTP", "tWR": "nWR", "tRRD_S": "nRRDS", "tRRD_L": "nRRDL", "tFAW": "nFAW", "tCCD_S": "nCCDS",
+            "tRCDRD": "nRCDRD", "tRCDWR": "nRCDWR", "tRP": "nRP", "tRAS": "nRAS", "tRC": "nRC", "tRTP": "nRTP",
+            "tWR": "nWR", "tRRD_S": "nRRDS", "tRRD_L": "nRRDL", "tFAW": "nFAW", "tCCD_S": "nCCDS",
             "tCCD_L": "nCCDL", "tWTR_S": "nWTRS", "tWTR_L": "nWTRL", "tRTW": "nRTW", "CL": "nCL", "CWL": "nCWL",
             "tBL": "nBL", "tRFC": "nRFC", "tREFI": "nREFI",
         }  # fmt: skip

@@ -5,11 +5,15 @@ python benchmarks/speed/dram.py
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Callable
+from pathlib import Path
 
-from dfopt.technology.dram import Organisation, Policy, Stream, Timing, bounds, bounds_of_many, simulate
-from dfopt.technology.dram.patterns import random_visits, sequential_rows
+sys.path.insert(0, str(Path(__file__).parents[1] / "reference"))  # the simulators are not part of dfopt
+
+from dram_channel import Organisation, Policy, Stream, Timing, bounds, bounds_of_many, simulate
+from dram_channel.patterns import random_visits, sequential_rows
 
 CHIP, HBM2 = Organisation(), Timing()
 STREAMS = [Stream(1e6, 1 + i % 32, random=i % 3 == 0, outstanding=None if i % 2 else 64) for i in range(300)]

@@ -1,4 +1,4 @@
-"""A stack document as the solvers of `dfopt.technology.thermal` and `dfopt.technology.dram` want it."""
+"""A stack document as the solvers of `dfopt.technology.thermal` want it, and how its tiles warm it."""
 
 from __future__ import annotations
 
@@ -12,14 +12,13 @@ from numpy.typing import NDArray
 from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import HtcPackage
 from dfopt.physics.identity import Same
-from dfopt.technology.dram.types import Organisation, Timing
 from dfopt.technology.placement import Floats
 from dfopt.technology.power import PowerModel
 
 if TYPE_CHECKING:
     from dfopt.technology.thermal import Body, ThermalModel, Tile
 
-__all__ = ["Heat", "body_of", "heat_of", "organisation_of", "power_of", "thermal_model", "tiles_of", "timing_of"]
+__all__ = ["Heat", "body_of", "heat_of", "power_of", "thermal_model", "tiles_of"]
 
 # Entries of a response matrix that is worth a file: 32 MB. A larger one (a fine grid) is computed in every process.
 _LARGEST_KEPT = 4_000_000
@@ -83,24 +82,6 @@ def thermal_model(stack: Stack) -> ThermalModel:
     from dfopt.technology.thermal import ThermalModel
 
     return ThermalModel(body_of(stack), stack.cells, stack.cells)
-
-
-def timing_of(stack: Stack) -> Timing:
-    """The timings of its channels."""
-    t = stack.dram.timings
-    return Timing(
-        tCK=t.tCK, tRCD_read=t.tRCDRD, tRCD_write=t.tRCDWR, tRP=t.tRP, tRAS=t.tRAS, tRC=t.tRC or t.tRAS + t.tRP,
-        tRTP_S=t.tRTP, tRTP_L=t.tRTP, tWR=t.tWR, tRRD_S=t.tRRD_S, tRRD_L=t.tRRD_L, tFAW=t.tFAW, tCCD_S=t.tCCD_S,
-        tCCD_L=t.tCCD_L, tWTR_S=t.tWTR_S, tWTR_L=t.tWTR_L,
-        tRTW=max(t.CL + t.tBL - t.CWL, 0.0) + 2 * t.tCK if t.tRTW is None else t.tRTW,
-        CL=t.CL, CWL=t.CWL, tBL=t.tBL, tRFC=t.tRFC, tREFI=t.tREFI,
-    )  # fmt: skip
-
-
-def organisation_of(stack: Stack) -> Organisation:
-    """The banks of one of its channels."""
-    dram = stack.dram
-    return Organisation(dram.bank_groups, dram.banks_per_group, int(dram.row), int(dram.burst))
 
 
 @dataclass(frozen=True, eq=False)

@@ -20,10 +20,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import numpy as np
+
 from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError
-from dfopt.technology.dram.bounds import LIMITS, bounds_of_table
-from dfopt.technology.stack_models import organisation_of, timing_of
+from dfopt.technology.dram import LIMITS, bounds_of_streams
 
 
 class Flow(NamedTuple):
@@ -128,8 +129,7 @@ class Memory:
 
     def __init__(self, stack: Stack) -> None:
         self._name, self._dram = stack.name, stack.dram
-        self._timing, self._organisation = timing_of(stack), organisation_of(stack)
-        self._peak, self._row_bursts = stack.dram.peak, float(self._organisation.bursts_per_row)
+        self._row_bursts = self._dram.row / self._dram.burst
         self._patterns: dict[_Pattern, int] = {}  # and their numbers, from 0
         self._known: dict[float, list[_Channel]] = {}  # of each refresh rate, by number
 
@@ -163,7 +163,7 @@ class Memory:
     def serve(self, flows: ByPattern, refresh_rate: float) -> Served:
         """Time of one evaluation's flows, and the limit that most of it is spent under."""
         if flows.turning is None:
-            return Served(0.0, self._peak, "none")
+            return Served(0.0, self._dram.peak, "none")
         channels = self._channels(refresh_rate)
         turn, count = channels[flows.turning].turnaround, self._dram.channels
         spent: dict[str, list[float]] = defaultdict(list)
@@ -182,19 +182,17 @@ class Memory:
         known = self._known.setdefault(rate, [])
         missing = list(self._patterns)[len(known) :] if len(known) < len(self._patterns) else []
         if missing:
-            dram, organisation = self._dram, self._organisation
+            dram = self._dram
             alike = (dram.buffers.round_trip, dram.buffers.requests, dram.buffers.requests)
-            banks = (organisation.banks, organisation.bank_groups)
-            rows = [(one.bursts, *banks, one.scattered, one.reads, *alike) for one in missing]
-            found = bounds_of_table(rows, self._timing, organisation, rate)
-            bandwidth, turnaround = found.bandwidth.tolist(), found.turnaround.tolist()
-            if not min(bandwidth) > 0:
+            rows = [(one.bursts, dram.banks, dram.bank_groups, one.scattered, one.reads, *alike) for one in missing]
+            found = bounds_of_streams(rows, dram.timings, dram.burst, rate)
+            if not found.bandwidth.min() > 0:
                 message = f"at {rate:.6g} times the normal refresh rate the DRAM does nothing but refresh"
                 raise SystemSpecError(self._name, [Issue("$.dram.refresh", message, "lower the rate, or tRFC")])
             # Where column commands come as fast as the bus can take their data, it is the bus that binds.
-            limits = dict(zip(LIMITS, found.limits.tolist(), strict=True))
-            as_fast = [one >= bus * (1 - 1e-12) for one, bus in zip(limits["column"], limits["port"], strict=True)]
-            names = [LIMITS[each] for each in found.binding.tolist()]
-            names = ["port" if name == "column" and fast else name for name, fast in zip(names, as_fast, strict=True)]
-            known.extend(map(_Channel, bandwidth, names, turnaround))
+            column, port = LIMITS.index("column"), LIMITS.index("port")
+            as_fast = found.limits[column] >= found.limits[port] * (1 - 1e-12)
+            binding = np.where((found.binding == column) & as_fast, port, found.binding)
+            names = [LIMITS[each] for each in binding.tolist()]
+            known.extend(map(_Channel, found.bandwidth.tolist(), names, found.turnaround.tolist()))
         return known

@@ -19,9 +19,7 @@ from dfopt.documents.stack_parts import Bond, Die, HtcPackage, Leakage, TileGrid
 from dfopt.documents.system import System
 from dfopt.errors import SystemSpecError
 from dfopt.judge import evaluate
-from dfopt.technology.dram.bounds import bounds
-from dfopt.technology.dram.types import Stream
-from dfopt.technology.stack_models import organisation_of, timing_of
+from dfopt.technology.dram import bounds_of_streams
 
 # 2 x 10 x 10 x 5 FLOP at 500 FLOP/s: 2 s; 200 B of weights at 100 B/s: 2 s, a little more on real DRAM.
 ONE = closed(name="one", kernels=(gemm("a", 10, 10, 5),), batch=4, tokens_per_sample=3)
@@ -88,17 +86,15 @@ def test_one_kernel_on_one_tile() -> None:
 
 def test_memory_time_is_that_of_the_bandwidth_formula() -> None:
     on = column()
-    served = bounds(
-        Stream(bytes=1.0, bursts_per_activation=8, banks=8, groups=2, outstanding=32),
-        timing_of(on),
-        organisation_of(on),
-    )
+    # 8 bursts a row, from 8 banks in 2 groups in turn, reads alone, no way outside the DRAM, 32 requests in flight
+    eight = (8, 8, 2, False, 1.0, 0.0, math.inf, 32)
+    bandwidth = float(bounds_of_streams([eight], on.dram.timings, on.dram.burst).bandwidth[0])
     (part,) = one(on).partitions
-    assert served.bandwidth < 100
-    assert part.dram_bandwidth_b_per_s == pytest.approx(served.bandwidth, rel=1e-12)
-    assert part.memory_s == pytest.approx(200 / served.bandwidth, rel=1e-12)
+    assert bandwidth < 100
+    assert part.dram_bandwidth_b_per_s == pytest.approx(bandwidth, rel=1e-12)
+    assert part.memory_s == pytest.approx(200 / bandwidth, rel=1e-12)
     assert part.bound_by == "memory" and part.dram_binding == "port"
-    assert one(on).step_time_s == pytest.approx(4 * 200 / served.bandwidth, rel=1e-12)
+    assert one(on).step_time_s == pytest.approx(4 * 200 / bandwidth, rel=1e-12)
 
 
 def test_leakage_solves_its_own_equation() -> None:

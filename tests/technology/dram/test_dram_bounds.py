@@ -6,20 +6,12 @@ from dataclasses import fields, replace
 from typing import Any
 
 import pytest
+from dram_channel import Organisation, Policy, Stream, Timing, bounds, bounds_of_many, why_simulate
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from dfopt.errors import SystemSpecError
-from dfopt.technology.dram import (
-    LIMITS,
-    Organisation,
-    Policy,
-    Stream,
-    Timing,
-    bounds,
-    bounds_of_many,
-    why_simulate,
-)  # fmt: skip
+from dfopt.technology.dram import LIMITS
 
 CHIP = Organisation()
 HBM2 = Timing()
@@ -29,9 +21,7 @@ NS = 1e-9
 @st.composite
 def timings(draw: st.DrawFn) -> Timing:
     """Whole clocks of 1 ns, with tRC above tRAS + tRP and the times within a group above those between groups."""
-    clock = {
-        k: draw(st.integers(1, 40)) * NS for k in ("tRCD_read", "tRCD_write", "tRP", "tRAS", "tWR", "tRTP_L", "CL")
-    }
+    clock = {k: draw(st.integers(1, 40)) * NS for k in ("tRCDRD", "tRCDWR", "tRP", "tRAS", "tWR", "tRTP", "CL")}
     short = {k: draw(st.integers(1, 12)) for k in ("tRRD", "tCCD", "tWTR")}
     more = {k: v + draw(st.integers(0, 6)) for k, v in short.items()}
     both = {f"{k}_S": v * NS for k, v in short.items()} | {f"{k}_L": v * NS for k, v in more.items()}

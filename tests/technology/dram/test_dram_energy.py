@@ -7,11 +7,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from dram_channel import DramEnergy, Timing, energy
 from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.errors import SystemSpecError
-from dfopt.technology.dram import DramEnergy, Timing, energy
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "memory3d"
 # HBM2_8Gb_x128 of DRAMsim3: currents in mA, 1.2 V.

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import csv
+import doctest
+import importlib
 import itertools
 import json
 from dataclasses import replace
@@ -10,12 +12,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from dfopt.errors import SystemSpecError
-from dfopt.technology.dram import Organisation, Policy, Request, Stream, Timing, bounds, simulate
-from dfopt.technology.dram.patterns import (
+from dram_channel import Organisation, Policy, Request, Stream, Timing, bounds, simulate
+from dram_channel.patterns import (
     address_map,
     interleaved_groups,
     random_visits,
@@ -25,6 +23,10 @@ from dfopt.technology.dram.patterns import (
     stride,
     take_turns,
 )  # fmt: skip
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dfopt.errors import SystemSpecError
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "memory3d"
 CHIP, HBM2, NS = Organisation(), Timing(), 1e-9
@@ -146,7 +148,7 @@ def test_never_beats_the_bounds(
     assert done.bandwidth <= min(limits.values()) * 1.01 + 2 * banks * u * 64 / done.seconds
 
 
-LONGER = ["tRCD_read", "tRP", "tRAS", "tFAW", "tRFC", "tCCD_L", "tRRD_S", "tRTP_L"]
+LONGER = ["tRCDRD", "tRP", "tRAS", "tFAW", "tRFC", "tCCD_L", "tRRD_S", "tRTP"]
 
 
 @few
@@ -206,8 +208,8 @@ def test_near_ramulator_with_a_short_buffer(case: str, u: int, room: int) -> Non
     ck = json.loads((GOLDEN / "ramulator_hbm3_cases.json").read_text())["timing_ck"]
     t = ck["tCK_ps"] * 1e-12
     timing = Timing(
-        tCK=t, tRCD_read=ck["nRCDRD"] * t, tRP=ck["nRP"] * t, tRAS=ck["nRAS"] * t, tRC=ck["nRC"] * t,
-        tRTP_S=ck["nRTP"] * t, tRTP_L=ck["nRTP"] * t, tRRD_S=ck["nRRDS"] * t, tRRD_L=ck["nRRDL"] * t,
+        tCK=t, tRCDRD=ck["nRCDRD"] * t, tRP=ck["nRP"] * t, tRAS=ck["nRAS"] * t, tRC=ck["nRC"] * t,
+        tRTP=ck["nRTP"] * t, tRRD_S=ck["nRRDS"] * t, tRRD_L=ck["nRRDL"] * t,
         tFAW=ck["nFAW"] * t, tCCD_S=ck["nCCDS"] * t, tCCD_L=ck["nCCDL"] * t, CL=ck["nCL"] * t, CWL=ck["nCWL"] * t,
         tBL=ck["nBL"] * t, tRFC=ck["nRFC"] * t, tREFI=ck["nREFI"] * t,
     )  # fmt: skip
@@ -260,3 +262,9 @@ def test_one_clear_error(make: Any, path: str) -> None:
     with pytest.raises(SystemSpecError) as caught:
         make()
     assert [issue.where for issue in caught.value.issues] == [path]
+
+
+@pytest.mark.parametrize("name", ["bounds", "energy", "patterns", "simulate", "types"])
+def test_the_examples_in_the_docs(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"dram_channel.{name}"))
+    assert found.attempted and not found.failed

@@ -26,7 +26,7 @@ def _number(kind: str, key: str, value: object, least: float, above: bool = Fals
 
 @dataclass(frozen=True)
 class Timing:
-    """The timing of a DRAM channel in seconds, named as in the JEDEC standards (HBM2: JESD235, HBM3: JESD238).
+    """The timing of a DRAM channel in seconds, named as in `dfopt.documents.stack_dram.DramTimings` and as JEDEC does.
 
     ``_S`` is between bank groups, ``_L`` within one. ``tBL`` is the time that one burst takes on the bus, ``tCK``
     the clock of the commands.
@@ -57,13 +57,12 @@ class Timing:
     # The starting values are those of an HBM2 channel, 8 Gb: DRAMsim3, configs/HBM2_8Gb_x128.ini, and its default
     # of 5 clocks for tRTP.
     tCK: float = 1e-9
-    tRCD_read: float = 14e-9
-    tRCD_write: float = 14e-9
+    tRCDRD: float = 14e-9
+    tRCDWR: float = 14e-9
     tRP: float = 14e-9
     tRAS: float = 34e-9
     tRC: float = None  # type: ignore[assignment]  # a number once made
-    tRTP_S: float = 5e-9
-    tRTP_L: float = 5e-9
+    tRTP: float = 5e-9
     tWR: float = 16e-9
     tRRD_S: float = 4e-9
     tRRD_L: float = 6e-9
@@ -94,10 +93,6 @@ class Timing:
             refuse("timing", "tRC", self.tRC, least, "leave tRC out to have it computed")
         if self.tRTW is None:
             object.__setattr__(self, "tRTW", max(self.CL + self.tBL - self.CWL, 0.0) + 2 * self.tCK)
-
-    def column(self, groups: int) -> float:
-        """Seconds from one burst to the next when ``groups`` bank groups take turns."""
-        return max(self.tBL, self.tCCD_S if groups > 1 else self.tCCD_L)
 
     def clocks(self, key: str) -> int:
         """A time in whole clocks, rounded up as a controller must.

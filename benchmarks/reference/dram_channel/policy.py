@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, fields
 from typing import Literal, NamedTuple, Self
 
-from dfopt.technology.dram.types import refuse
+from dram_channel.types import refuse
 
 __all__ = ["Policy", "Request", "SimResult"]
 

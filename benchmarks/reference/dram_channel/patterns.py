@@ -6,8 +6,8 @@ import itertools
 import random as _random
 from collections.abc import Iterator, Sequence
 
-from dfopt.technology.dram.policy import Request
-from dfopt.technology.dram.types import Organisation, refuse
+from dram_channel.policy import Request
+from dram_channel.types import Organisation, refuse
 
 __all__ = [
     "address_map",

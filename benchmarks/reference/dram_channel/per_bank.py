@@ -14,8 +14,8 @@ import heapq
 from collections import deque
 from collections.abc import Iterable
 
-from dfopt.technology.dram.policy import Policy, Request, SimResult
-from dfopt.technology.dram.types import Organisation, Timing, refuse
+from dram_channel.policy import Policy, Request, SimResult
+from dram_channel.types import Organisation, Timing, refuse
 
 __all__ = ["PerBank"]
 
@@ -44,8 +44,8 @@ class PerBank:
         closes = policy.page == "closed"
         t_cl, t_bl, t_cwl = t.clocks("CL"), t.clocks("tBL"), t.clocks("CWL")
         ccd_s, ccd_l = max(t_bl, t.clocks("tCCD_S")), max(t_bl, t.clocks("tCCD_L"))
-        rcd_rd, rcd_wr, rp = t.clocks("tRCD_read"), t.clocks("tRCD_write"), t.clocks("tRP")
-        ras, rc, rtp = t.clocks("tRAS"), t.clocks("tRC"), t.clocks("tRTP_L")
+        rcd_rd, rcd_wr, rp = t.clocks("tRCDRD"), t.clocks("tRCDWR"), t.clocks("tRP")
+        ras, rc, rtp = t.clocks("tRAS"), t.clocks("tRC"), t.clocks("tRTP")
         rrd_s, rrd_l, faw = t.clocks("tRRD_S"), t.clocks("tRRD_L"), t.clocks("tFAW")
         rtw, wtr_s, wtr_l = t.clocks("tRTW"), t_cwl + t_bl + t.clocks("tWTR_S"), t_cwl + t_bl + t.clocks("tWTR_L")
         wr_pre, rfc, refi = t_cwl + t_bl + t.clocks("tWR"), t.clocks("tRFC"), max(1, t.clocks("tREFI"))

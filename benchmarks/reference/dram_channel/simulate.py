@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from dfopt.technology.dram.per_bank import PerBank
-from dfopt.technology.dram.policy import Policy, Request, SimResult
-from dfopt.technology.dram.shared_buffer import SharedBuffer
-from dfopt.technology.dram.types import BandwidthBounds, Organisation, Stream, Timing, refuse
+from dram_channel.per_bank import PerBank
+from dram_channel.policy import Policy, Request, SimResult
+from dram_channel.shared_buffer import SharedBuffer
+from dram_channel.types import BandwidthBounds, Organisation, Stream, Timing, refuse
 
 __all__ = ["Policy", "Request", "SimResult", "simulate", "why_simulate"]
 
@@ -66,7 +66,7 @@ def why_simulate(stream: Stream, policy: Policy, limits: BandwidthBounds) -> str
 
     Examples
     --------
-    >>> from dfopt.technology.dram.bounds import bounds
+    >>> from dram_channel.bounds import bounds
     >>> two, all_banks = Stream(1e6, banks=2, groups=2), Stream(1e6)
     >>> why_simulate(two, Policy(), bounds(two, Timing(), Organisation()))
     '2 banks, fewer than 4'

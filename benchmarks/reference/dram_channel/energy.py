@@ -14,7 +14,7 @@ import math
 from dataclasses import dataclass, fields
 from typing import Self
 
-from dfopt.technology.dram.types import Timing, refuse
+from dram_channel.types import Timing, refuse
 
 __all__ = ["DramEnergy", "EnergySplit", "energy"]
 

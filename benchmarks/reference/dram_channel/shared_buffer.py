@@ -15,8 +15,8 @@ import heapq
 from collections import deque
 from collections.abc import Iterable
 
-from dfopt.technology.dram.policy import Policy, Request, SimResult
-from dfopt.technology.dram.types import Organisation, Timing, refuse
+from dram_channel.policy import Policy, Request, SimResult
+from dram_channel.types import Organisation, Timing, refuse
 
 __all__ = ["SharedBuffer"]
 
@@ -41,8 +41,8 @@ class SharedBuffer:
         take, count, each = iter(source), self.each * self.groups, self.each
         t_cl, t_bl = t.clocks("CL"), t.clocks("tBL")
         ccd_s, ccd_l = max(t_bl, t.clocks("tCCD_S")), max(t_bl, t.clocks("tCCD_L"))
-        rcd, rp, ras, rc = t.clocks("tRCD_read"), t.clocks("tRP"), t.clocks("tRAS"), t.clocks("tRC")
-        rtp, rrd_s, rrd_l, faw = t.clocks("tRTP_L"), t.clocks("tRRD_S"), t.clocks("tRRD_L"), t.clocks("tFAW")
+        rcd, rp, ras, rc = t.clocks("tRCDRD"), t.clocks("tRP"), t.clocks("tRAS"), t.clocks("tRC")
+        rtp, rrd_s, rrd_l, faw = t.clocks("tRTP"), t.clocks("tRRD_S"), t.clocks("tRRD_L"), t.clocks("tFAW")
         rfc, refi = t.clocks("tRFC"), max(1, t.clocks("tREFI"))
         open_row = [-1] * count
         act_at, pre_at, rd_at, claims = ([0] * count for _ in range(4))

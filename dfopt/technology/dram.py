@@ -1,0 +1,154 @@
+"""The bandwidth of a stream of bursts from the timing of its DRAM: the smallest of a few bounds, nothing fitted.
+
+A stream takes u bursts of S bytes from a row each time it opens one, from B banks in G bank groups::
+
+    t_row      = max(tRC, tRCD + (u-1) tCCD_L + tRTP + tRP)         reads: a row from one activate to the next
+               = max(tRC, tRCD + (u-1) tCCD_L + CWL + tBL + tWR + tRP)   writes
+    activation = S u B / t_row           row_to_row = S u / tRRD        four_activate = 4 S u / tFAW
+    column     = S / max(tBL, tCCD)      port       = S / tBL
+
+The first five times are those that JEDEC (JESD235, JESD238) sets between two commands, so these are true bounds. An
+all-bank refresh each tREFI takes tRFC, and the bus idles while a row is closed before it and opened after it::
+
+    refresh    = 1 - (tRFC + tRP + tRCD + CL) / tREFI
+
+A client with W requests in flight (Little's law: bandwidth x round trip = bytes in flight) gets ``W S / (L + extra)``.
+The latency L of an unloaded channel has CL + tBL and two clocks of queues; an activate, of which a visit of u bursts
+pays one (so W < u requests in flight share it); a precharge unless a refresh has closed the bank since; and half a row
+time for each other visit in flight in the same bank. A refresh holds up a round trip that meets it, and no other. Both
+limits together: ``(a**-4 + b**-4)**(-1/4)``; the fourth power is a convention for such a knee.
+
+Mixes: each turn of the bus from reads to writes and back costs tRTW + CWL + tBL + tWTR less two bursts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.documents.stack_dram import DramTimings
+
+__all__ = ["LIMITS", "ManyBounds", "bounds_of_streams"]
+
+LIMITS = ("activation", "row_to_row", "four_activate", "column", "port", "buffering")
+"""What bounds a stream: tRC, tRRD, tFAW, tCCD, the bus, and Little's law."""
+
+Floats = NDArray[np.float64]
+
+_KNEE = 4.0  # see above
+_QUEUE_CLOCKS = 2  # one into the command queue and one back to the client, as in DRAMsim3
+_ROUNDS = 4  # of the fixed point of latency and bandwidth; each leaves about a tenth of the change
+
+
+@dataclass(frozen=True)
+class ManyBounds:
+    """What limits each of many streams.
+
+    ``limits`` (6, streams) is B/s under each of `LIMITS` alone, ``refresh`` and ``turnaround`` are the factors on them,
+    ``bandwidth`` is the B/s that follow, and ``binding`` the smallest limit.
+    """
+
+    limits: Floats
+    refresh: float
+    turnaround: Floats
+    bandwidth: Floats
+    binding: NDArray[np.intp]
+
+
+def bounds_of_streams(
+    rows: Sequence[Sequence[float]], t: DramTimings, burst: float, refresh_rate: float = 1.0
+) -> ManyBounds:
+    """What limits each of many streams, each alone on the channel, in a few numpy operations.
+
+    Parameters
+    ----------
+    rows : (streams, 8)
+        Bursts that a stream takes from a row each time it opens one; the banks and bank groups that it visits; whether
+        at random (else in turn); its share of reads; seconds of its round trip outside the DRAM; bursts from one turn
+        of the bus to the next, and requests in flight, both infinite where nothing limits them.
+    burst : float
+        Bytes of a burst.
+    refresh_rate : float
+        Refreshes per tREFI: 1 in normal use, 2 or 4 when hot, 0 for none.
+
+    Examples
+    --------
+    Random transactions of one burst on a channel of HBM2 are bound by the four-activate window, 64 B x 4 each 16 ns:
+
+    >>> from dfopt.documents.stack import Stack
+    >>> from dfopt.documents.zoo import find
+    >>> dram = Stack.load(find("stacks", "hbm2")).dram
+    >>> row = [1, dram.banks, dram.bank_groups, True, 1.0, 0.0, np.inf, np.inf]
+    >>> found = bounds_of_streams([row], dram.timings, dram.burst)
+    >>> LIMITS[found.binding[0]], (found.bandwidth / 1e9).round(2).tolist()
+    ('four_activate', [7.87])
+    """
+    u, banks, groups, random, reads, extra, turn, outstanding = np.array(rows, dtype=float).reshape(-1, 8).T
+    across, within = max(t.tBL, t.tCCD_S), max(t.tBL, t.tCCD_L)
+    read = t.tRCDRD + (u - 1) * within + t.tRTP + t.tRP
+    wrote = t.tRCDWR + (u - 1) * within + t.CWL + t.tBL + t.tWR + t.tRP
+    row = np.maximum(t.tRC or t.tRAS + t.tRP, np.where(reads < 0.5, wrote, read))
+    # Visits in flight: with fewer than two, bursts follow each other in one bank group; random ones can meet in one.
+    visits = np.maximum(1.0, outstanding / u)
+    together = np.where(groups > 1, np.where(random > 0, groups ** (1 - visits), np.maximum(0.0, 2 - visits)), 1.0)
+    column = across + together * (within - across)
+    limits = np.empty((6, len(u)))
+    with np.errstate(divide="ignore"):
+        limits[0] = burst * u * banks / row
+        limits[1] = burst * u / np.where(groups > 1, t.tRRD_S, t.tRRD_L)
+        limits[2] = burst * u * 4 / np.float64(t.tFAW)
+    limits[3] = burst / column
+    limits[4] = burst / t.tBL
+    refresh = max(0.0, 1 - refresh_rate * (t.tRFC + t.tRP + t.tRCDRD + t.CL) / t.tREFI)
+    mixed = (reads > 0) & (reads < 1)
+    read_to_write = max(t.CL + t.tBL - t.CWL, 0.0) + 2 * t.tCK if t.tRTW is None else t.tRTW
+    lost = max(0.0, read_to_write + t.CWL + t.tBL + t.tWTR_L - 2 * across)
+    turned = np.where(mixed, turn, 1.0) * column  # of pure streams the bus turns never: inf / inf
+    turnaround = np.where(mixed, turned / (turned + lost), 1.0)
+    busy = limits[:5].min(axis=0) * refresh * turnaround
+    limits[5] = np.inf
+    bandwidth = busy
+    held = np.isfinite(outstanding)
+    if held.any():
+        limits[5, held] = _little(
+            u[held], banks[held], outstanding[held], extra[held], row[held], busy[held], burst, t, refresh_rate
+        )
+        bandwidth = busy.copy()
+        with np.errstate(divide="ignore"):  # nothing to combine is a bandwidth of 0
+            bandwidth[held] = (busy[held] ** -_KNEE + limits[5, held] ** -_KNEE) ** (-1 / _KNEE)
+    # what is no limit is none either when refreshes leave no time at all
+    finite = np.isfinite(limits[:5])
+    scaled = np.where(finite, np.where(finite, limits[:5], 0.0) * refresh * turnaround, np.inf)
+    binding = np.argmin(np.vstack([scaled, limits[5:]]), axis=0)
+    return ManyBounds(limits, refresh, turnaround, bandwidth, binding)
+
+
+def _little(
+    u: Floats, banks: Floats, outstanding: Floats, extra: Floats, row: Floats, busy: Floats,
+    burst: float, t: DramTimings, refresh_rate: float,
+) -> Floats:  # fmt: skip
+    """B/s of clients with a number of requests in flight; a fixed point, as latency depends on the bandwidth."""
+    hit = t.CL + t.tBL + _QUEUE_CLOCKS * t.tCK
+    pause = t.tRFC + t.tRP
+    interval = t.tREFI / refresh_rate if refresh_rate else np.inf
+    share = np.minimum(1.0, outstanding / u)
+    flow = np.minimum(busy, outstanding * burst / (hit + extra))
+    for step in range(_ROUNDS):
+        latency = hit + share * (t.tRCDRD + t.tRP)
+        if refresh_rate:
+            # Of the visits between two refreshes, the first to each bank finds it closed: no precharge.
+            visits = np.maximum(1.0, flow / burst / u * interval)
+            first = banks * (1 - (1 - 1 / banks) ** visits) / visits
+            latency = latency - share * first * t.tRP
+        trip = latency + extra
+        others = np.maximum(0.0, outstanding / u * latency / trip - 1)
+        trip = trip + others / banks * row / 2
+        # A round trip waits for what is left of a refresh that it meets; short trips all meet it, long ones seldom.
+        lost = np.where(trip < pause, pause - trip / 2, pause**2 / (2 * trip)) / interval
+        flow = outstanding * burst / trip * np.maximum(0.0, 1 - lost)
+        if step < _ROUNDS - 1:
+            flow = np.minimum(flow, busy)
+    return flow
