@@ -33,12 +33,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from packets import Level, Link, Packets, packet_seconds
 from report import finished, write_rows
 from rich.console import Console
 from rich.table import Table
 
 from dfopt.physics.collectives_types import Collective, Topology
-from dfopt.physics.two_stage import Level, Link, Packets, packet_seconds
 
 # How the simulated network cuts messages. Fitted: `--fit` with tests/golden/network3d/network_ns3.csv prints these
 # values, or ranges in which these lie (packet times are whole ns, so that a few bytes more or less change nothing).

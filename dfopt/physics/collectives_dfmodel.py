@@ -59,15 +59,6 @@ Messages = Literal["crossing", "all"]
 _SHARE_OF_PAIRS: dict[str, float] = {"crossing": 0.25, "all": 1.0}
 
 
-def _one_dim(kind: Collective, dim: Dim) -> Affine:
-    """Cost of a building block on one dimension; an all-gather stands for a reduce-scatter too."""
-    n, b = dim.size, dim.bandwidth
-    if kind is Collective.ALL_GATHER:
-        sent = 1 if dim.topology is Topology.FULLY_CONNECTED else n - 1
-        return Affine(sent / (n * b), (n - 1) * dim.latency)
-    return Affine(1 / b, 0.0)
-
-
 def _links_of_cut(dim: Dim, torus: bool) -> float:
     """Links, in the authors' count, that join the two halves of a dim."""
     if torus:
@@ -93,33 +84,11 @@ def _all_to_all(dims: Sequence[Dim], messages: Messages) -> Affine:
 def dfmodel_cost(
     kind: Collective, dims: Sequence[Dim], all_reduce_passes: int = 2, messages: Messages = "crossing"
 ) -> Affine:
-    """Coefficients of the time of a collective over the group spanned by `dims`, by the authors' table.
+    """Coefficients of the time of a collective over dims of two or more chips by the authors' table, inner ones first.
 
     Several dims are used one after the other: gathers and reductions with volumes that shrink by the sizes of
     the dims before, a broadcast with the full volume. An all-to-all takes what its slowest dim takes. A
-    point-to-point message uses the first dim with more than one chip.
-
-    Parameters
-    ----------
-    kind : Collective
-        What is communicated.
-    dims : sequence of Dim
-        Dims the group spans, in the order a reduce-scatter uses them, the innermost first; those of size 1 are
-        ignored.
-    all_reduce_passes : {1, 2}
-        All-gathers that an all-reduce is charged as; the authors' published figures use both.
-    messages : {"crossing", "all"}
-        Messages of an all-to-all that a cut of c chips is charged: c^2/4 or c^2.
-
-    Returns
-    -------
-    Affine
-        Seconds per byte and seconds; both are 0 for a group of one chip.
-
-    Raises
-    ------
-    ValueError
-        For a word that `messages` does not know.
+    point-to-point message uses the first dim. Options are those of :func:`dfopt.physics.collectives.affine_cost`.
 
     Examples
     --------
@@ -130,21 +99,16 @@ def dfmodel_cost(
     >>> round(dfmodel_cost(Collective.ALL_TO_ALL, nodes).per_byte * 6696000 * 128**2 * 1e9)  # their DLRM log, in ns
     17141760
     """
-    used = [dim for dim in dims if dim.size > 1]
     if kind is Collective.ALL_TO_ALL:
-        return _all_to_all(used, messages)
-    if kind is Collective.POINT_TO_POINT:
-        used = used[:1]
-    block, repeat = kind, 1
-    if kind in (Collective.REDUCE_SCATTER, Collective.ALL_REDUCE):
-        block = Collective.ALL_GATHER  # its mirror image, hence the same time
-        repeat = all_reduce_passes if kind is Collective.ALL_REDUCE else 1
-    share = 1.0  # of V, that the current dimension works on
-    per_byte = fixed = 0.0
-    for dim in used:
-        cost = _one_dim(block, dim)
-        per_byte += repeat * share * cost.per_byte
-        fixed += repeat * cost.fixed
-        if block is Collective.ALL_GATHER:
-            share /= dim.size
+        return _all_to_all(dims, messages)
+    if kind in (Collective.POINT_TO_POINT, Collective.BROADCAST):
+        crossed = dims[:1] if kind is Collective.POINT_TO_POINT else dims
+        return Affine(sum(1 / dim.bandwidth for dim in crossed), 0.0)
+    repeat = all_reduce_passes if kind is Collective.ALL_REDUCE else 1
+    share, per_byte, fixed = 1.0, 0.0, 0.0  # share of V that the current dim works on
+    for dim in dims:
+        sent = 1 if dim.topology is Topology.FULLY_CONNECTED else dim.size - 1
+        per_byte += repeat * share * (sent / (dim.size * dim.bandwidth))
+        fixed += repeat * (dim.size - 1) * dim.latency
+        share /= dim.size
     return Affine(per_byte, fixed)

@@ -30,7 +30,7 @@ from collections.abc import Callable, Sequence
 
 from dfopt.physics.collectives_types import Affine, Collective, Dim, Topology
 
-__all__ = ["exact_cost", "farthest"]
+__all__ = ["exact_cost"]
 
 
 def _log2_rounds(n: int) -> int:
@@ -194,50 +194,11 @@ def _nested(kind: Collective, dims: Sequence[Dim], priced: Sequence[Dim]) -> Aff
     return price
 
 
-def farthest(dim: Dim) -> int:
-    """Most hops that a message may take along a dimension.
+def exact_cost(kind: Collective, dims: Sequence[Dim], charge: Callable[[Dim], Dim] | None = None) -> Affine:
+    """Coefficients of the time of a collective over dims of two or more chips, by the algorithms of this module.
 
-    Examples
-    --------
-    >>> farthest(Dim("x", Topology.RING, 8, 1e9)), farthest(Dim("y", Topology.SWITCH, 8, 1e9))
-    (7, 1)
-    """
-    return dim.size - 1 if dim.topology in (Topology.RING, Topology.LINE) else min(1, dim.size - 1)
-
-
-def _point_to_point(dims: Sequence[Dim], hops: Sequence[int]) -> Affine:
-    """One message, cut through: its packets pipeline over the hops; the narrowest link counts, and latency adds up."""
-    kind = Collective.POINT_TO_POINT
-    costs = [
-        _measured(kind, dim, Affine(1 / dim.bandwidth, h * dim.latency)) for dim, h in zip(dims, hops, strict=True)
-    ]
-    return Affine(max(cost.per_byte for cost in costs), sum(cost.fixed for cost in costs))
-
-
-def exact_cost(
-    kind: Collective,
-    dims: Sequence[Dim],
-    hops: Sequence[int] = (),
-    charge: Callable[[Dim], Dim] | None = None,
-) -> Affine:
-    """Coefficients of the time of a collective over the group spanned by `dims`, by the algorithms of this module.
-
-    Parameters
-    ----------
-    kind : Collective
-        What is communicated.
-    dims : sequence of Dim
-        Dims the group spans, in the order a reduce-scatter uses them; those of size 1 are ignored.
-    hops : sequence of int
-        Of a point-to-point message: links it crosses in each of the dims, none = one in the first with two chips.
-    charge : callable, optional
-        Gives for a dim the one to price in its place, with other figures and the same wiring: the algorithms remain
-        those that are best on `dims`.
-
-    Returns
-    -------
-    Affine
-        Seconds per byte and seconds; both are 0 for a group of one chip.
+    ``charge`` gives for a dim the one to price in its place, with other figures and the same wiring: the algorithms
+    remain those that are best on `dims`.
 
     Examples
     --------
@@ -245,21 +206,15 @@ def exact_cost(
     >>> f"{exact_cost(Collective.ALL_REDUCE, chain).per_byte * 1e9:.4g} s per GB"
     '0.04 s per GB'
     """
-    price = charge or (lambda dim: dim)
-    if kind is Collective.POINT_TO_POINT and hops:
-        crossed = [(price(dim), h) for dim, h in zip(dims, hops, strict=True) if h]
-        return _point_to_point(*zip(*crossed, strict=True)) if crossed else Affine(0.0, 0.0)
-    used = [dim for dim in dims if dim.size > 1]
-    if not used:
-        return Affine(0.0, 0.0)
-    priced = [price(dim) for dim in used]
+    priced = [charge(dim) for dim in dims] if charge else dims
     if kind is Collective.POINT_TO_POINT:
-        return _point_to_point(priced[:1], (1,))
+        first = priced[0]
+        return _measured(kind, first, Affine(1 / first.bandwidth, first.latency))
     if kind is Collective.ALL_TO_ALL:
         chips = math.prod(dim.size for dim in priced)
         costs = [_measured(kind, dim, _all_to_all(dim)) for dim in priced]
         per_byte = sum(dim.size / chips * cost.per_byte for dim, cost in zip(priced, costs, strict=True))
         return Affine(per_byte, sum(cost.fixed for cost in costs))
     if kind in (Collective.ALL_REDUCE, Collective.BROADCAST):
-        return _nested(kind, used, priced)
+        return _nested(kind, dims, priced)
     return _chain(kind, priced)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import NamedTuple
 
-__all__ = ["Affine", "Collective", "CollectiveModel", "Dim", "Factor", "Topology"]
+__all__ = ["NOTHING", "Affine", "Collective", "CollectiveModel", "Dim", "Factor", "Topology"]
 
 
 class Topology(str, Enum):
@@ -123,3 +123,6 @@ class Affine(NamedTuple):
 
     per_byte: float
     fixed: float
+
+
+NOTHING = Affine(0.0, 0.0)  # of a group of one chip, which has no overhead either

@@ -7,11 +7,9 @@ from functools import lru_cache
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import NetworkDim, System
-from dfopt.physics.collectives import Affine, Collective, CollectiveModel, Dim, Factor, Topology, affine_cost
+from dfopt.physics.collectives import NOTHING, Affine, Collective, CollectiveModel, Dim, Factor, Topology, affine_cost
 from dfopt.physics.collectives_dfmodel import Messages
 from dfopt.physics.identity import Same
-
-NOTHING = Affine(0.0, 0.0)  # of a group of one chip, which has no overhead either
 
 
 def dim_of(dim: NetworkDim) -> Dim:
@@ -65,10 +63,8 @@ def dims_of(system: System, names: Sequence[str]) -> tuple[Dim, ...]:
 def _cost(
     kind: Collective, names: tuple[str, ...], key: Same[System], model: str, all_reduce_passes: int, messages: Messages
 ) -> Affine:
-    """Coefficients of a collective, NOTHING for a group of one chip. Solvers ask for the same few all the time."""
+    """Coefficients of a collective: solvers ask for the same few all the time."""
     dims = dims_of(key.document, names)
-    if all(dim.size == 1 for dim in dims):
-        return NOTHING
     return affine_cost(kind, dims, model=CollectiveModel(model), all_reduce_passes=all_reduce_passes, messages=messages)
 
 

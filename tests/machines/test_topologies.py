@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parents[1] / "physics"))  # the oracle is not a package
 
 import step_simulator as sim
+from step_costs import bisection_bound
 from step_network import Chip, Item, Links
 
 from dfopt.documents.assumptions import Assumptions
@@ -23,7 +24,7 @@ from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import SystemSpecError
 from dfopt.machines.compose import compose, load_system
 from dfopt.machines.topologies import TOPOLOGIES, expand
-from dfopt.physics.collectives import Collective, Dim, affine_cost, bisection_bound
+from dfopt.physics.collectives import Collective, Dim, affine_cost
 from dfopt.physics.network import communication_seconds, dim_of
 
 VOLUME, REL = 3.7e6, 1e-9

@@ -8,17 +8,17 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 sys.path.insert(0, str(Path(__file__).parent))  # the oracle is not a package
 
 import step_simulator as sim
+from step_costs import seconds
 
 from dfopt.physics import collectives
-from dfopt.physics.collectives import Collective, CollectiveModel, Dim, Topology, affine_cost, seconds
+from dfopt.physics.collectives import Collective, CollectiveModel, Dim, Topology, affine_cost
 
 VOLUME = 3.7e6
 BANDWIDTH, LATENCY = 25e9, 1.3e-6
@@ -161,7 +161,7 @@ def test_ring_of_eight_by_hand() -> None:
     assert seconds(Collective.ALL_REDUCE, 1e9, ring) == pytest.approx(0.035 + 14e-6)
     assert seconds(Collective.ALL_TO_ALL, 1e9, ring) == pytest.approx(0.005 + 4e-6)
     assert seconds(Collective.BROADCAST, 1e9, ring) == pytest.approx(0.02 + 4e-6)
-    assert seconds(Collective.POINT_TO_POINT, 1e9, ring, hops=3) == pytest.approx(0.04 + 3e-6)
+    assert seconds(Collective.POINT_TO_POINT, 1e9, ring) == pytest.approx(0.04 + 1e-6)
 
 
 @pytest.mark.parametrize(
@@ -276,16 +276,6 @@ def test_all_to_all_does_not_depend_on_the_order(volume: float, group: list[Dim]
     assert seconds(Collective.ALL_TO_ALL, volume, group[::-1]) == pytest.approx(forward, rel=REL)
 
 
-@given(kinds, st.lists(st.floats(0, 1e14), max_size=6), groups, models)
-@settings(max_examples=50)
-def test_arrays_price_like_scalars(
-    kind: Collective, many: list[float], group: list[Dim], model: CollectiveModel
-) -> None:
-    priced = seconds(kind, np.array(many), group, model=model)
-    assert isinstance(priced, np.ndarray)
-    assert priced.tolist() == [seconds(kind, volume, group, model=model) for volume in many]
-
-
 # ------------------------------------------------------------------------------------- edges
 
 
@@ -295,19 +285,6 @@ def test_one_chip_or_no_bytes_take_no_time(kind: Collective, model: CollectiveMo
     assert seconds(kind, VOLUME, [], model=model) == 0
     assert seconds(kind, VOLUME, [dim(topology, 1) for topology in TOPOLOGIES], model=model) == 0
     assert seconds(kind, 0, [dim(Topology.RING, 4)], model=model) == 0
-
-
-def test_scalar_gives_float_and_shape_is_kept() -> None:
-    group = [dim(Topology.RING, 4)]
-    assert type(seconds(Collective.ALL_REDUCE, 1000, group)) is float
-    assert seconds(Collective.ALL_REDUCE, np.ones((2, 3), dtype=np.int64), group).shape == (2, 3)
-
-
-@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf, np.array([1.0, -1e-9])])
-def test_bad_volume_is_rejected(bad: float) -> None:
-    for group in ([], [dim(Topology.RING, 4)]):
-        with pytest.raises(ValueError, match="volume"):
-            seconds(Collective.ALL_GATHER, bad, group)
 
 
 @pytest.mark.parametrize(
@@ -323,12 +300,8 @@ def test_bad_options_are_rejected() -> None:
     group = [dim(Topology.RING, 4)]
     with pytest.raises(ValueError, match="all_reduce_passes"):
         seconds(Collective.ALL_REDUCE, 1.0, group, all_reduce_passes=3)
-    with pytest.raises(ValueError, match="hops"):
-        seconds(Collective.POINT_TO_POINT, 1.0, group, hops=0)
-    with pytest.raises(ValueError, match="hops"):
-        seconds(Collective.POINT_TO_POINT, 1.0, group, hops=4)
-    with pytest.raises(ValueError, match="hops"):
-        seconds(Collective.POINT_TO_POINT, 1.0, [dim(Topology.SWITCH, 4)], hops=2)
+    with pytest.raises(ValueError, match="messages"):
+        seconds(Collective.ALL_TO_ALL, 1.0, group, model=CollectiveModel.DFMODEL, messages="most")
 
 
 def test_plain_strings_are_understood() -> None:
@@ -336,7 +309,7 @@ def test_plain_strings_are_understood() -> None:
     with pytest.raises(ValueError, match="torus"):
         Dim("x", "torus", 4, 1.0)  # type: ignore[arg-type]
     group = [dim(Topology.SWITCH, 4)]
-    assert seconds("all_gather", 1.0, group) == seconds(Collective.ALL_GATHER, 1.0, group)  # type: ignore[call-overload]
+    assert seconds("all_gather", 1.0, group) == seconds(Collective.ALL_GATHER, 1.0, group)  # type: ignore[arg-type]
 
 
 def test_docstring_examples() -> None:

@@ -9,14 +9,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfopt.physics.collectives_dfmodel import dfmodel_cost
-from dfopt.physics.collectives_types import Collective, Dim, Topology
+from dfopt.physics.collectives import Collective, CollectiveModel, Dim, Topology, affine_cost
 
+TABLE = CollectiveModel.DFMODEL
 WIRINGS = (Topology.RING, Topology.SWITCH, Topology.FULLY_CONNECTED)
 
 
 def exchange(dims: list[Dim], volume: float = 1.0, **options: object) -> float:
-    return dfmodel_cost(Collective.ALL_TO_ALL, dims, **options).per_byte * volume  # type: ignore[arg-type]
+    return affine_cost(Collective.ALL_TO_ALL, dims, model=TABLE, **options).per_byte * volume  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -90,14 +90,14 @@ def test_all_messages_are_four_times_those_that_cross(parts: list[tuple[Topology
 def test_dims_of_one_chip_change_nothing() -> None:
     ring, alone = Dim("x", Topology.RING, 8, 1e9), Dim("y", Topology.RING, 1, 1e9)
     assert exchange([ring, alone]) == exchange([alone, ring]) == exchange([ring])
-    assert dfmodel_cost(Collective.ALL_TO_ALL, [alone]) == (0.0, 0.0)
+    assert affine_cost(Collective.ALL_TO_ALL, [alone], model=TABLE) == (0.0, 0.0)
 
 
 @given(st.sampled_from([2, 4, 8]), st.sampled_from([2, 4, 16]), st.floats(1e9, 1e12), st.floats(1e9, 1e12))
 def test_a_fast_domain_is_two_dims(inside: int, domains: int, fast: float, slow: float) -> None:
     # the program's own form: (h-1)/(h b_x) inside a domain of h chips plus (n/h - 1)/(n b_y) between domains
     dims = [Dim("in", Topology.SWITCH, inside, fast), Dim("out", Topology.SWITCH, domains, slow)]
-    cost = dfmodel_cost(Collective.ALL_REDUCE, dims, 1).per_byte
+    cost = affine_cost(Collective.ALL_REDUCE, dims, model=TABLE, all_reduce_passes=1).per_byte
     assert cost == pytest.approx((inside - 1) / (inside * fast) + (domains - 1) / (inside * domains * slow), rel=1e-12)
 
 

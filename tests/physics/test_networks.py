@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 sys.path.insert(0, str(Path(__file__).parent))  # the oracle is not a package
 
 import step_simulator as sim
-from step_network import along, at, is_switch
-from step_schedules import Pipes
+from step_costs import bisection_bound, seconds
+from step_network import along, is_switch
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import Chip, CollectiveFactor, Dram, NetworkDim, Sram, System
@@ -26,8 +26,6 @@ from dfopt.physics.collectives import (
     Factor,
     Topology,
     affine_cost,
-    bisection_bound,
-    seconds,
 )
 from dfopt.physics.network import communication_seconds, dim_of, dims_of
 
@@ -193,12 +191,6 @@ def test_bound_is_the_worst_of_all_cuts(topology: str, size: int) -> None:
     assert seconds(Collective.ALL_TO_ALL, VOLUME, [d]) == pytest.approx(worst, rel=REL)
 
 
-@pytest.mark.parametrize("bad", [-1.0, math.nan, math.inf])
-def test_a_bad_volume_has_no_bound(bad: float) -> None:
-    with pytest.raises(ValueError, match="volume"):
-        bisection_bound([Dim("x", Topology.RING, 4, 1.0)], bad)
-
-
 # ------------------------------------------------------------------------ lines and reducing switches
 
 
@@ -251,51 +243,15 @@ def test_the_last_of_two_dims_reduces_in_the_network() -> None:
 # -------------------------------------------------------------------------------- point to point
 
 
-def test_a_message_across_several_dims() -> None:
-    wide = Dim("z", Topology.SWITCH, 4, 8.0, 100.0)
-    dims = [Dim("x", Topology.RING, 8, 4.0, 1.0), Dim("y", Topology.LINE, 3, 2.0, 10.0), wide]
-    kind = Collective.POINT_TO_POINT
-    assert seconds(kind, 8.0, dims) == 8 / 4 + 1
-    assert seconds(kind, 8.0, dims, hops=3) == 8 / 4 + 3
-    assert seconds(kind, 8.0, dims, hops=(3, 0, 1)) == 8 / 4 + 103
-    assert seconds(kind, 8.0, dims, hops=(1, 2, 1)) == 8 / 2 + 121
-    assert seconds(kind, 8.0, dims, hops=(0, 0, 0)) == 0
-    assert seconds(kind, 8.0, dims, hops=(3, 2, 1), model=CollectiveModel.DFMODEL) == 8 / 2
-
-
-@given(small, st.data())
-def test_a_message_takes_its_packets_over_the_links(dims: list[Dim], data: st.DataObject) -> None:
-    """Small packets over explicit links, dim after dim, approach the formula from above."""
-    dims = [replace(d, latency=LATENCY * (i + 1)) for i, d in enumerate(dims)]
-    most = [{Topology.RING: d.size // 2, Topology.LINE: d.size - 1}.get(d.topology, min(1, d.size - 1)) for d in dims]
-    hops = [data.draw(st.integers(0, count)) for count in most]
-    graph, here, path = sim.network(dims), (0,) * len(dims), []
-    route = sim.neighbours(graph)
-    for axis, count in enumerate(hops):
-        for _ in range(count):
-            there = at(here, axis, here[axis] + 1) if here[axis] + 1 < dims[axis].size else at(here, axis, 0)
-            path += route(here, there, 0)
-            here = there
-    time = seconds(Collective.POINT_TO_POINT, VOLUME, dims, hops=hops)
-    if not path:
-        assert time == 0
-        return
-    pipes, packets, arrivals = Pipes(graph), 200, []
-    for _ in range(packets):
-        pipes.send(0.0, 0, path, VOLUME / packets, arrivals.append)
-    pipes.run()
-    assert len(arrivals) == packets
-    slowest = VOLUME / min(graph.edges[link]["bandwidth"] for link in path)
-    assert time * (1 - REL) <= max(arrivals) <= time + len(path) / packets * slowest + 1e-12
-
-
-@pytest.mark.parametrize(
-    ("hops", "says"), [((1,), "one number for each of 2"), ((4, 0), "0..3, got 4"), ((-1, 0), "0..3"), ((0, 2), "0..1")]
-)
-def test_hops_that_do_not_fit(hops: tuple[int, ...], says: str) -> None:
-    dims = [Dim("x", Topology.LINE, 4, 1.0), Dim("y", Topology.SWITCH, 4, 1.0)]
-    with pytest.raises(ValueError, match=says):
-        seconds(Collective.POINT_TO_POINT, 1.0, dims, hops=hops)
+@pytest.mark.parametrize("model", CollectiveModel)
+def test_a_message_takes_one_hop_along_the_first_dim_with_two_chips(model: CollectiveModel) -> None:
+    dims = [
+        Dim("one", Topology.RING, 1, 1.0, 7.0),
+        Dim("x", Topology.RING, 8, 4.0, 1.0),
+        Dim("y", Topology.LINE, 3, 2.0),
+    ]
+    hop = {CollectiveModel.EXACT: 1, CollectiveModel.TWO_STAGE: 2, CollectiveModel.DFMODEL: 0}[model]
+    assert seconds(Collective.POINT_TO_POINT, 8.0, dims, model=model) == 8 / 4 + hop
 
 
 # ------------------------------------------------------------------------------ measured factors

@@ -1,4 +1,4 @@
-r"""Lower bounds on the time of a collective, whatever the algorithm: what crosses a cut of the network.
+r"""Seconds of one collective, and the least that the cuts of a network allow.
 
 Cut the chips of a network in two by their coordinate along one dimension of n: those with k of the coordinates, and
 the rest. In an all-to-all of V bytes over N chips each pair of chips exchanges V/N^2 bytes, so k(n-k)/n^2 V crosses
@@ -17,18 +17,22 @@ The exchange of one dimension after the other (`dfopt.physics.collectives.affine
 *each* dimension, since every group attains its own bound. So in one dimension it is optimal, and in several it takes
 the *sum* of the dimensions' bounds, where the bound of the network is the *largest* of them: at most as many times
 longer as there are dimensions, and that much where they are equally narrow, as in a torus of equal sides. There, halves
-of the tensor that go through the dimensions in opposite orders at the same time attain the bound, which
-``tests/physics`` shows; that libraries do so is not taken for granted.
+of the tensor that go through the dimensions in opposite orders at the same time attain the bound.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import Any
 
-from dfopt.physics.collectives_types import Dim, Topology
+from dfopt.physics.collectives import Collective, Dim, Topology, affine_cost
 
-__all__ = ["bisection_bound"]
+
+def seconds(kind: Collective, volume: float, dims: Sequence[Dim], **options: Any) -> float:
+    """Of a collective of so many bytes, by the coefficients of `affine_cost`; no message takes no time."""
+    cost = affine_cost(kind, dims, **options)
+    return cost.per_byte * volume + cost.fixed if volume else 0.0
 
 
 def _crossing(dim: Dim) -> float:
@@ -46,35 +50,7 @@ def _crossing(dim: Dim) -> float:
 
 
 def bisection_bound(dims: Sequence[Dim], volume: float) -> float:
-    """Least time of an all-to-all over the group spanned by `dims`, whatever the algorithm and its routes.
-
-    Measured factors do not count: this is what the links allow.
-
-    Parameters
-    ----------
-    dims : sequence of Dim
-        Dimensions of the product network, in any order.
-    volume : float
-        Bytes of the full logical tensor, as in `dfopt.physics.collectives`.
-
-    Returns
-    -------
-    float
-        Seconds, without latency: bytes over the narrowest cut between coordinates of one dimension, over its links.
-
-    Raises
-    ------
-    ValueError
-        For a negative, infinite or NaN volume.
-
-    Examples
-    --------
-    >>> torus = [Dim("x", Topology.RING, 4, 25e9), Dim("y", Topology.RING, 4, 25e9)]
-    >>> bisection_bound(torus, 1e9)  # each half sends 1/4 of the bytes to the other, over 8 links
-    0.00125
-    """
-    if not 0 <= volume < math.inf:
-        raise ValueError(f"volume must be finite and >= 0, got {volume}")
+    """Least seconds of an all-to-all of so many bytes, whatever the algorithm and its routes; no latency."""
     chips = math.prod(dim.size for dim in dims)
     used = [dim for dim in dims if dim.size > 1]
     return max((volume / chips * _crossing(dim) / (dim.size * dim.bandwidth) for dim in used), default=0.0)
