@@ -18,8 +18,9 @@ import decimal
 import math
 import numbers
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
+from functools import cached_property
 from typing import Annotated, Any, Final, Literal, get_args
 
 from pydantic import GetCoreSchemaHandler, GetJsonSchemaHandler
@@ -28,15 +29,9 @@ from pydantic_core import CoreSchema, SchemaSerializer, core_schema
 
 from dfopt.errors import Issue, UnitError, did_you_mean, shown
 
-__all__ = [
-    "DIMENSIONS", "UNITS_REQUIRED", "Bandwidth", "Bytes", "Dimension", "Dollars", "Flop", "FlopRate", "Hertz",
-    "Joules", "JoulesPerByte", "Kelvin", "Metres", "Ratio", "Seconds", "Unit", "UnitJsonSchema", "Watts",
-    "WattsPerBandwidth", "exact", "format", "parse",
-]  # fmt: skip
-
 Dimension = Literal[
     "bytes", "bandwidth", "flop", "flop_rate", "time", "power", "energy", "frequency", "temperature",
-    "length", "money", "energy_per_byte", "power_per_bandwidth", "ratio",
+    "length", "energy_per_byte", "ratio",
 ]  # fmt: skip
 DIMENSIONS: Final[tuple[Dimension, ...]] = get_args(Dimension)
 
@@ -44,75 +39,72 @@ DIMENSIONS: Final[tuple[Dimension, ...]] = get_args(Dimension)
 # Without it (a document built in Python) a number is SI.
 UNITS_REQUIRED: Final = {"units": "required"}
 
-_PREFIX = {
-    "f": "1e-15", "p": "1e-12", "n": "1e-9", "u": "1e-6", "m": "1e-3", "c": "1e-2", "": "1",
+_PREFIX: Final = {
+    "f": "1e-15", "p": "1e-12", "n": "1e-9", "u": "1e-6", "m": "1e-3", "c": "1e-2", " ": "1",
     "k": "1e3", "M": "1e6", "G": "1e9", "T": "1e12", "P": "1e15", "E": "1e18", "Z": "1e21",
 }  # fmt: skip
-_BINARY = {prefix: Decimal(1024**power) for power, prefix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi"), start=1)}
 # 120 digits hold the product of any accepted number (100 characters) with any unit: only float() rounds.
 _EXACT = decimal.Context(prec=120, Emin=-99999, Emax=99999, traps=[decimal.Overflow, decimal.Underflow])
 _NUMBER = r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?"
-_QUANTITY = re.compile(rf"\s*(\$?)\s*({_NUMBER})\s*(.*?)\s*", re.DOTALL)
+_QUANTITY = re.compile(rf"\s*({_NUMBER})\s*(.*?)\s*", re.DOTALL)
 _LONGEST = 100
+_Sizes = dict[str, Decimal]
 
 
 @dataclass(frozen=True)
 class _Kind:
-    """One dimension: every accepted unit with its size in SI, and the units that are written."""
+    """One dimension: its units, each with its size in SI."""
 
-    units: dict[str, Decimal]
-    ladder: tuple[str, ...]  # the units dfopt prints, ascending
+    written: _Sizes  # what dfopt prints, ascending
     typical: str  # the unit of the example in messages
-    compact: tuple[str, ...] = ()  # written to files only where they are shorter: '80 GiB', not '85.89934592 GB'
+    read: _Sizes = field(default_factory=dict)  # accepted as well
+    compact: _Sizes = field(default_factory=dict)  # written only where shorter: '80 GiB', not '85.89934592 GB'
+
+    @cached_property
+    def units(self) -> _Sizes:
+        return self.written | self.compact | self.read
+
+    def only_number(self, number: object) -> str:
+        """What is zero or infinite, in the unit whose size is nearest to 1."""
+        return f"{number} {min(self.written, key=lambda unit: abs(self.written[unit] - 1))}"
 
 
-def _si(symbol: str, prefixes: str, size: Decimal | int = 1) -> dict[str, Decimal]:
+def _si(symbol: str, prefixes: str, size: Decimal | int = 1) -> _Sizes:
     """The units of a symbol under one-letter prefixes; a space among the prefixes stands for no prefix."""
-    return {p.strip() + symbol: Decimal(_PREFIX[p.strip()]) * size for p in prefixes}
+    return {prefix.strip() + symbol: Decimal(_PREFIX[prefix]) * size for prefix in prefixes}
 
 
-def _decimal(symbol: str, prefixes: str, typical: str, extra: dict[str, Decimal] | None = None) -> _Kind:
-    units = _si(symbol, prefixes)
-    return _Kind(units | (extra or {}), tuple(units), typical)
+def _ending(units: _Sizes, *tails: str) -> _Sizes:
+    return {unit + tail: size for unit, size in units.items() for tail in tails}
 
 
 def _kinds() -> dict[str, _Kind]:
-    big = " kMGTP"
-    bits = _si("bit", big, Decimal("0.125")) | _si("b", big[1:], Decimal("0.125"))
-    binary = {prefix + "B": size for prefix, size in _BINARY.items()}
-    byte = _si("B", big + "E")
-    size = byte | binary | bits
-    speed = {unit + "/s": value for unit, value in size.items()}
-    speed |= {unit + "ps": value for unit, value in (_si("B", big[1:]) | _si("b", big[1:], Decimal("0.125"))).items()}
-    flop = _si("FLOP", big + "EZ")
-    rate = {unit + "/s": value for unit, value in flop.items()}
-    spelled = {unit + tail: value for unit, value in flop.items() for tail in ("S", "s/s")}
-    wh = _si("Wh", " kMG", 3600)
-    hours = {"min": Decimal(60), "h": Decimal(3600), "day": Decimal(86400)}
-    per_byte = _si("J/B", "fpnum ") | _si("J/bit", "fpnum ", 8)
-    watts = {
-        f"{w}/({b})": x / y for w, x in _si("W", "um k").items() for b, y in speed.items() if b in ("GB/s", "TB/s")
-    }
-    per_gb = ("uW/(GB/s)", "mW/(GB/s)", "W/(GB/s)", "kW/(GB/s)")
+    eighth, minute = Decimal("0.125"), Decimal(60)
+    byte, flop = _si("B", " kMGTPE"), _si("FLOP", " kMGTPEZ")
+    bits = _si("bit", " kMGTP", eighth) | _si("b", "kMGTP", eighth)
+    binary = {f"{prefix}B": Decimal(1024**power) for power, prefix in enumerate(("Ki", "Mi", "Gi", "Ti", "Pi"), 1)}
+    per_second = _ending(bits, "/s") | _ending(_si("B", "kMGTP") | _si("b", "kMGTP", eighth), "ps")
     return {
-        "bytes": _Kind(size, tuple(byte), "GB", tuple(binary)),
-        "bandwidth": _Kind(speed, tuple(u + "/s" for u in byte), "GB/s", tuple(u + "/s" for u in binary)),
-        "flop": _Kind(flop | {u + "s": v for u, v in flop.items()}, tuple(flop), "GFLOP"),
-        "flop_rate": _Kind(rate | spelled, tuple(rate), "TFLOP/s"),
-        "time": _decimal("s", "pnum ", "us", hours),
-        "power": _decimal("W", "num kMG", "W"),
-        "energy": _decimal("J", "fpnum kMG", "pJ", wh),
-        "frequency": _decimal("Hz", " kMGT", "GHz"),
-        "temperature": _Kind({"K": Decimal(1), "degC": Decimal(1), "°C": Decimal(1)}, ("K",), "K"),
-        "length": _Kind(_si("m", "pnumc k"), ("pm", "nm", "um", "mm", "m", "km"), "mm"),
-        "money": _Kind({"USD": Decimal(1), "$": Decimal(1)}, ("USD",), "USD"),
-        "energy_per_byte": _Kind(per_byte, tuple(_si("J/B", "fpnum ")), "pJ/bit", tuple(_si("J/bit", "fpnum "))),
-        "power_per_bandwidth": _Kind(watts, per_gb, "W/(GB/s)"),
-        "ratio": _Kind({"": Decimal(1), "%": Decimal("0.01")}, ("%",), "%"),
+        "bytes": _Kind(byte, "GB", bits, binary),
+        "bandwidth": _Kind(_ending(byte, "/s"), "GB/s", per_second, _ending(binary, "/s")),
+        "flop": _Kind(flop, "GFLOP", _ending(flop, "s")),
+        "flop_rate": _Kind(_ending(flop, "/s"), "TFLOP/s", _ending(flop, "S", "s/s")),
+        "time": _Kind(_si("s", "pnum "), "us", {"min": minute, "h": 60 * minute, "day": 1440 * minute}),
+        "power": _Kind(_si("W", "num kMG"), "W"),
+        "energy": _Kind(_si("J", "fpnum kMG"), "pJ", _si("Wh", " kMG", 3600)),
+        "frequency": _Kind(_si("Hz", " kMGT"), "GHz"),
+        "temperature": _Kind(_si("K", " "), "K", _si("degC", " ") | _si("°C", " ")),
+        "length": _Kind(_si("m", "pnum k"), "mm", _si("m", "c")),
+        "energy_per_byte": _Kind(_si("J/B", "fpnum "), "pJ/bit", {}, _si("J/bit", "fpnum ", 8)),
+        "ratio": _Kind(_si("%", " ", Decimal("0.01")), "%", _si("", " ")),
     }
 
 
 _KINDS: Final = _kinds()
+
+
+def _word(dimension: Dimension) -> str:
+    return {"bytes": "number of bytes", "flop": "number of FLOP"}.get(dimension, dimension.replace("_", " "))
 
 
 def _wrong(message: str, remedy: str) -> UnitError:
@@ -123,48 +115,31 @@ def _missing(number: float, found: str, dimension: Dimension) -> UnitError:
     # 9e11 was surely meant in SI, 900 in the usual unit of the trade: the example should be what was meant.
     meant_si = number != 0 and not 1e-3 <= abs(number) < 1e6
     example = exact(number, dimension) if meant_si else f"{found} {_KINDS[dimension].typical}"
-    return _wrong(
-        f"missing unit: found {found}, expected e.g. {example!r}",
-        f"write its unit, a {_word(dimension)}",
-    )
-
-
-def _word(dimension: Dimension) -> str:
-    return {"bytes": "number of bytes", "flop": "number of FLOP"}.get(dimension, dimension.replace("_", " "))
+    message = f"missing unit: found {found}, expected e.g. {example!r}"
+    return _wrong(message, f"write its unit, a {_word(dimension)}")
 
 
 def _unknown(text: str, unit: str, dimension: Dimension) -> UnitError:
     kind = _KINDS[dimension]
     others = [_word(d) for d in DIMENSIONS if unit in _KINDS[d].units]
     found = f"found {shown(text)}, a {others[0]}" if others else f"unknown unit {shown(unit)} in {shown(text)}"
-    listed = f"units of this {_word(dimension)}: {', '.join(kind.ladder + kind.compact)}"
+    listed = f"units of this {_word(dimension)}: {', '.join([*kind.written, *kind.compact])}"
     remedy = listed if others else did_you_mean(unit, kind.units, listed)
     return _wrong(f"{found}, expected a {_word(dimension)}", remedy)
 
 
 def _checked(value: float, found: str, dimension: Dimension, signed: bool) -> float:
     if not math.isfinite(value):
-        return _refuse(f"found {found}, expected a finite {_word(dimension)}", "leave the key out if there is no limit")
+        raise _wrong(f"found {found}, expected a finite {_word(dimension)}", "leave the key out if there is no limit")
     if value < 0 and not signed:
-        return _refuse(f"found {found}, expected a {_word(dimension)} of 0 or more", "drop the sign")
+        raise _wrong(f"found {found}, expected a {_word(dimension)} of 0 or more", "drop the sign")
     return value + 0.0  # -0.0 becomes 0.0
 
 
-def _refuse(message: str, remedy: str) -> float:
-    raise _wrong(message, remedy)
-
-
 def parse(text: str, dimension: Dimension, *, signed: bool = False) -> float:
-    """Read a quantity into SI.
+    """Read a quantity into SI: a number and a unit, such as ``"900 GB/s"``; the space is optional.
 
-    Parameters
-    ----------
-    text
-        A number and a unit, such as ``"900 GB/s"``; the space is optional. A ratio may be a bare number.
-    dimension
-        One of `DIMENSIONS`.
-    signed
-        Whether a value below zero is allowed.
+    A ratio may be a bare number. Only ``signed`` quantities may be below zero.
 
     Raises
     ------
@@ -181,13 +156,11 @@ def parse(text: str, dimension: Dimension, *, signed: bool = False) -> float:
     """
     kind = _KINDS[dimension]
     match = _QUANTITY.fullmatch(text) if len(text) <= _LONGEST else None
-    if match is None or (match[1] and (match[3] or dimension != "money")):
+    if match is None:
         example = "0.9' or '90 %" if dimension == "ratio" else f"900 {kind.typical}"
-        raise _wrong(
-            f"found {shown(text)}, expected a {_word(dimension)}",
-            f"write a number and a unit, e.g. '{example}'",
-        )
-    digits, unit = match[2], "".join((match[1] or match[3]).split()).replace("µ", "u").replace("μ", "u")
+        remedy = f"write a number and a unit, e.g. '{example}'"
+        raise _wrong(f"found {shown(text)}, expected a {_word(dimension)}", remedy)
+    digits, unit = match[1], "".join(match[2].split()).replace("µ", "u").replace("μ", "u")
     try:
         number = _EXACT.create_decimal(digits)
     except decimal.DecimalException:
@@ -207,12 +180,8 @@ def parse(text: str, dimension: Dimension, *, signed: bool = False) -> float:
 def _number(value: Decimal) -> str:
     """A decimal as short text: fixed point where that reads well, an exponent elsewhere."""
     value = value.normalize(_EXACT)
-    if not value or -5 <= value.adjusted() < 7:
-        return f"{value:f}"
-    sign, digits, exponent = value.as_tuple()
-    head = "".join(map(str, digits))
-    point = "." + head[1:] if len(head) > 1 else ""
-    return f"{'-' if sign else ''}{head[0]}{point}e{int(exponent) + len(head) - 1}"
+    fixed = not value or -5 <= value.adjusted() < 7
+    return f"{value:f}" if fixed else f"{value:e}".replace("e+", "e")
 
 
 def exact(value: float, dimension: Dimension) -> str:
@@ -230,18 +199,14 @@ def exact(value: float, dimension: Dimension) -> str:
     if dimension == "ratio":
         return _number(source)
     if not source:
-        return f"0 {min(kind.ladder, key=lambda unit: abs(kind.units[unit] - 1))}"
-    best: tuple[tuple[int, bool, int], str] | None = None
-    for rank, unit in enumerate(kind.ladder + kind.compact):
-        scaled = _EXACT.divide(source, kind.units[unit])
+        return kind.only_number(0)
+    texts = []
+    for unit, size in (kind.written | kind.compact).items():
+        scaled = _EXACT.divide(source, size)
         text = _number(scaled)
-        if len(text) > 30:  # a binary unit of a number that is no round binary number
-            continue
-        key = (len(text), not 1 <= abs(scaled) < 1000, rank)
-        if best is None or key < best[0]:
-            best = (key, f"{text} {unit}")
-    assert best is not None  # the ladder is decimal: its digits are those of repr(), at most 17
-    return best[1]
+        if len(text) <= 30:  # longer: a binary unit of a number that is no round binary number
+            texts.append((len(text), not 1 <= abs(scaled) < 1000, f"{text} {unit}"))
+    return min(texts, key=lambda one: one[:2])[2]  # never none: in a decimal unit the digits are those of repr()
 
 
 def format(value: float, dimension: Dimension, digits: int = 4) -> str:
@@ -253,14 +218,12 @@ def format(value: float, dimension: Dimension, digits: int = 4) -> str:
     ('987.7 GB/s', '45.67 %', '1 TB')
     """
     kind = _KINDS[dimension]
-    if not math.isfinite(value):
-        return f"{value} {min(kind.ladder, key=lambda unit: abs(kind.units[unit] - 1))}"
-    if value == 0:
-        return "0 %" if dimension == "ratio" else exact(0.0, dimension)
+    if not value or not math.isfinite(value):
+        return kind.only_number(value or 0)
     # Round first, so that 999.96 GB becomes 1 TB and not 1000 GB.
     rounded = Decimal(f"{value:.{max(digits, 1) - 1}e}")
-    fitting = [unit for unit in kind.ladder if abs(rounded) >= kind.units[unit]]
-    unit = fitting[-1] if fitting else kind.ladder[0]
+    fitting = [unit for unit, size in kind.written.items() if abs(rounded) >= size]
+    unit = fitting[-1] if fitting else next(iter(kind.written))
     return f"{_number(_EXACT.divide(rounded, kind.units[unit]))} {unit}"
 
 
@@ -293,11 +256,9 @@ class Unit:
             number = float(value)
         except OverflowError:
             number = math.inf
-        number = _checked(
-            number, f"{value:.6g}" if math.isfinite(number) else "inf or nan", self.dimension, self.signed
-        )
-        strict = isinstance(context, dict) and context.get("units") == "required"
-        if strict and self.dimension != "ratio":
+        found = f"{value:.6g}" if math.isfinite(number) else "inf or nan"
+        number = _checked(number, found, self.dimension, self.signed)
+        if context == UNITS_REQUIRED and self.dimension != "ratio":
             raise _missing(number, str(value), self.dimension)
         return number
 
@@ -305,16 +266,12 @@ class Unit:
         def validate(value: object, info: core_schema.ValidationInfo) -> float:
             return self.read(value, info.context)
 
-        def serialize(value: float) -> str:
-            return exact(value, self.dimension)
-
-        written = core_schema.plain_serializer_function_ser_schema(
-            serialize, return_schema=core_schema.str_schema(), when_used="json"
-        )
-        schema = handler(source)
-        if self.dimension == "ratio":  # a ratio has no unit: a plain number in files too
-            return core_schema.with_info_before_validator_function(validate, schema)
-        return core_schema.with_info_before_validator_function(validate, schema, serialization=written)
+        schema = core_schema.with_info_before_validator_function(validate, handler(source))
+        if self.dimension != "ratio":  # which has no unit: a plain number in files too
+            schema["serialization"] = core_schema.plain_serializer_function_ser_schema(
+                lambda value: exact(value, self.dimension), return_schema=core_schema.str_schema(), when_used="json"
+            )
+        return schema
 
     def __get_pydantic_json_schema__(self, schema: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
         if self.dimension == "ratio":
@@ -322,7 +279,7 @@ class Unit:
             return {"anyOf": [{"type": "number"}, percent], "description": "a ratio, e.g. 0.9 or '90 %'"}
         kind = _KINDS[self.dimension]
         says = f"a {_word(self.dimension)} with its unit, e.g. '900 {kind.typical}'; units: " + ", ".join(kind.units)
-        form = rf"^\s*(?:{_NUMBER}\s*[A-Za-zµμ°$].*|\$\s*{_NUMBER}\s*)$"
+        form = rf"^\s*{_NUMBER}\s*[A-Za-zµμ°].*$"
         return {"type": "string", "pattern": form, "description": says}
 
 
@@ -347,7 +304,5 @@ Joules = Annotated[float, Unit("energy")]
 Hertz = Annotated[float, Unit("frequency")]
 Kelvin = Annotated[float, Unit("temperature")]
 Metres = Annotated[float, Unit("length")]
-Dollars = Annotated[float, Unit("money")]
 JoulesPerByte = Annotated[float, Unit("energy_per_byte")]
-WattsPerBandwidth = Annotated[float, Unit("power_per_bandwidth")]
 Ratio = Annotated[float, Unit("ratio")]

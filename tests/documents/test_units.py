@@ -22,7 +22,6 @@ from dfopt.units import (
     Bandwidth,
     Bytes,
     Dimension,
-    Dollars,
     Ratio,
     Unit,
     exact,
@@ -88,12 +87,8 @@ def test_printing_is_right_to_its_digits(value: float, dimension: Dimension, dig
         ("85 degC", "temperature", 358.15),
         ("-40 °C", "temperature", 233.15),
         ("3 um", "length", 3e-6),
-        ("$100", "money", 100.0),
-        ("100 $", "money", 100.0),
-        ("100 USD", "money", 100.0),
         ("1 pJ/bit", "energy_per_byte", 8e-12),
         ("8 pJ/B", "energy_per_byte", 8e-12),
-        ("0.05 W/(GB/s)", "power_per_bandwidth", 0.05e-9),
         ("0.9", "ratio", 0.9),
         ("90 %", "ratio", 0.9),
     ],
@@ -123,7 +118,6 @@ def test_spellings(text: str, dimension: Dimension, value: float) -> None:
         ("fast", "time", "write a number and a unit"),
         ("1,000 GB", "bytes", "unknown unit"),
         ("1_000 GB", "bytes", "unknown unit"),
-        ("$100 USD", "money", "write a number and a unit"),
         ("$100", "time", "write a number and a unit"),
         ("٣ s", "time", "write a number and a unit"),
         ("1" * 101 + " s", "time", "write a number and a unit"),
@@ -189,7 +183,6 @@ def test_json_schema_says_what_to_write() -> None:
     schema = TypeAdapter(Bandwidth).json_schema()
     assert schema["type"] == "string" and "900 GB/s" in schema["description"]
     assert re.search(schema["pattern"], "900 GB/s") and not re.search(schema["pattern"], "900")
-    assert re.search(TypeAdapter(Dollars).json_schema()["pattern"], "$900")
     assert {"type": "number"} in TypeAdapter(Ratio).json_schema()["anyOf"]
 
 
