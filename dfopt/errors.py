@@ -28,7 +28,7 @@ import difflib
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import ClassVar, NoReturn
 
 # A file can be wrong in a million places (a list of the wrong type); a person reads the first hundred.
 _SHOWN = 100
@@ -39,24 +39,15 @@ _BARE_KEY = re.compile(r"[^\s.\[\]'\"$]+")
 class Issue:
     """One thing wrong with a document.
 
-    Parameters
-    ----------
-    where
-        JSON path of the offending value, such as ``$.chip.dram.bandwidth``.
-    message
-        What was found and what was expected.
-    remedy
-        What to do about it; empty when there is nothing useful to say.
-
     Examples
     --------
     >>> print(Issue("$.chips", "found -1, expected a number above 0", "use 1 or more"))
     $.chips: found -1, expected a number above 0 (use 1 or more)
     """
 
-    where: str
-    message: str
-    remedy: str = ""
+    where: str  # JSON path of the offending value, such as $.chip.dram.bandwidth
+    message: str  # what was found and what was expected
+    remedy: str = ""  # what to do about it, where there is something useful to say
 
     def __str__(self) -> str:
         return f"{self.where}: {self.text}"
@@ -167,6 +158,11 @@ class DocumentError(_IssuesError):
     a.yaml: 1 problem
       $.chips: missing (add the key 'chips')
     """
+
+
+def refuse(path: object, message: str, remedy: str) -> NoReturn:
+    """Raise the `DocumentError` of one issue that is about a whole file."""
+    raise DocumentError(path, [Issue("$", message, remedy)])
 
 
 class UnitError(DocumentError, ValueError):

@@ -20,7 +20,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Final, NoReturn, Self, get_args
+from typing import Any, ClassVar, Final, Self, get_args
 
 from pydantic import (
     BaseModel,
@@ -46,12 +46,10 @@ from dfopt.errors import (
     UnitError,
     did_you_mean,
     json_path,
+    refuse,
     shown,
-)  # fmt: skip
+)
 from dfopt.units import UNITS_REQUIRED, UnitJsonSchema
-
-__all__ = ["Document", "Part", "digest_of", "issues_of", "problem", "schema_json"]
-
 
 # --- strict scalars -------------------------------------------------------------------------------
 
@@ -160,7 +158,7 @@ class Document(Part):
     def from_data(cls, data: Mapping[str, Any], path: str = "<data>") -> Self:
         """Validate parsed data by the same rules as a file: units are required, and so is ``schema``."""
         if not isinstance(data, Mapping):
-            _fail(path, f"found {shown(data)}, expected a mapping", "give keys and values")
+            refuse(path, f"found {shown(data)}, expected a mapping", "give keys and values")
         issues = list(cls._schema_issues(data, path))
         try:
             known = {**data, "schema": cls.SCHEMA}
@@ -205,7 +203,7 @@ class Document(Part):
         """Write the document, YAML or JSON by suffix; the file is replaced in one step or not at all."""
         suffix = Path(os.path.realpath(path)).suffix.lower()
         if suffix not in (".json", ".yaml", ".yml"):
-            _fail(path, f"found the suffix {suffix!r}, expected .yaml, .yml or .json", "name it so")
+            refuse(path, f"found the suffix {suffix!r}, expected .yaml, .yml or .json", "name it so")
         data = self.to_data()
         as_json = suffix == ".json"
         text = json.dumps(data, indent=1, ensure_ascii=False) + "\n" if as_json else dump_yaml(data)
@@ -245,10 +243,6 @@ def schema_json(cls: type[Document]) -> dict[str, Any]:
     made["properties"]["schema"] = {"const": cls.SCHEMA, "description": "kind and version"}
     made["required"] = ["schema", *made.get("required", [])]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": cls.SCHEMA, **made}
-
-
-def _fail(path: str | os.PathLike[str], message: str, remedy: str) -> NoReturn:
-    raise DocumentError(os.fspath(path), [Issue("$", message, remedy)])
 
 
 # --- pydantic's errors in plain words -------------------------------------------------------------

@@ -18,9 +18,7 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from dfopt.documents.scalars import NO_LIMIT, resolve
-from dfopt.errors import DocumentError, Issue, json_path, shown
-
-__all__ = ["dump_yaml", "load_strict"]
+from dfopt.errors import DocumentError, Issue, json_path, refuse, shown
 
 MAX_BYTES: Final = 20_000_000
 MAX_DEPTH: Final = 64
@@ -32,15 +30,10 @@ _DEEP: Final = f"nested more than {MAX_DEPTH} levels deep", "flatten it, or is i
 _Steps = tuple[str | int, ...]
 
 
-def load_strict(source: str | Path, path: str | None = None) -> dict[str, Any]:
-    """Read a YAML or JSON document into plain data.
+def load_strict(source: str | Path) -> dict[str, Any]:
+    """Read a YAML or JSON document into plain data; a `str` is the YAML text itself.
 
-    Parameters
-    ----------
-    source
-        A `Path` is a file: JSON if its suffix is ``.json``, YAML otherwise. A `str` is the YAML text itself.
-    path
-        The name of the source in errors; the file's path, or ``<text>``, if not given.
+    A `Path` is a file: JSON if its suffix is ``.json``, YAML otherwise.
 
     Raises
     ------
@@ -56,58 +49,47 @@ def load_strict(source: str | Path, path: str | None = None) -> dict[str, Any]:
     dfopt.errors.DocumentError: <text>: 1 problem
       $.a: line 2: duplicate key 'a', first on line 1 (keep one of them)
     """
-    if isinstance(source, Path):
-        name = path or str(source)
-        text = _read(source, name)
-        as_json = source.suffix.lower() == ".json"
-    else:
-        name, text, as_json = path or "<text>", source, False
-        if len(source) > MAX_BYTES:
-            _stop(name, *_too_large(len(source)))
+    name = str(source) if isinstance(source, Path) else "<text>"
+    text = _read(source, name) if isinstance(source, Path) else source
+    _check_size(len(text), name)
     if not text.strip():
-        _stop(name, "the file is empty", "start it with a line such as 'schema: dfopt/graph/1'")
+        refuse(name, "the file is empty", "start it with a line such as 'schema: dfopt/graph/1'")
     if "\0" in text:
-        _stop(name, "found a NUL byte, expected text", "this is a binary file; give a YAML or JSON file")
+        refuse(name, "found a NUL byte, expected text", "this is a binary file; give a YAML or JSON file")
+    as_json = isinstance(source, Path) and source.suffix.lower() == ".json"
     data = _load_json(text, name) if as_json else _Reader(text, name).read()
     if not isinstance(data, dict):
         kind = shown(data) if data is None or isinstance(data, list) else f"the single value {shown(data, 40)}"
-        _stop(name, f"found {kind} at the top, expected a mapping", "start with 'key: value' lines")
+        refuse(name, f"found {kind} at the top, expected a mapping", "start with 'key: value' lines")
     return data
 
 
-def _stop(path: str, message: str, remedy: str) -> NoReturn:
-    raise DocumentError(path, [Issue("$", message, remedy)])
+def _check_size(size: int, name: str) -> None:
+    if size > MAX_BYTES:
+        message = f"{size:,} bytes or more, at most {MAX_BYTES:,} are read"
+        refuse(name, message, "split the file, or is it the wrong one?")
 
 
-def _too_large(size: int) -> tuple[str, str]:
-    return (
-        f"{size:,} bytes or more, at most {MAX_BYTES:,} are read",
-        "split the file, or is it the wrong one?",
-    )
+_UNREADABLE: Final[dict[type[Exception], tuple[str, str]]] = {
+    FileNotFoundError: ("no such file", "check the spelling and the folder you are in"),
+    IsADirectoryError: ("found a directory, expected a file", "name a file in it"),
+    PermissionError: ("permission denied", "make the file readable, e.g. with chmod +r"),
+}
 
 
 def _read(path: Path, name: str) -> str:
     try:
-        size = os.stat(path).st_size
-        if size > MAX_BYTES:  # before a byte of it is in memory
-            _stop(name, *_too_large(size))
         with open(path, "rb") as file:
+            _check_size(os.fstat(file.fileno()).st_size, name)  # before a byte of it is in memory
             raw = file.read(MAX_BYTES + 1)  # a pipe or a device has no size beforehand
-    except FileNotFoundError:
-        _stop(name, "no such file", "check the spelling and the folder you are in")
-    except IsADirectoryError:
-        _stop(name, "found a directory, expected a file", "name a file in it")
-    except PermissionError:
-        _stop(name, "permission denied", "make the file readable, e.g. with chmod +r")
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
-        _stop(name, f"cannot be read: {error}", "check the path")
-    if len(raw) > MAX_BYTES:
-        _stop(name, *_too_large(len(raw)))
+        refuse(name, *_UNREADABLE.get(type(error), (f"cannot be read: {error}", "check the path")))
+    _check_size(len(raw), name)
     try:
         return raw.decode("utf-8-sig")
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        _stop(name, f"line {line}: found bytes that are not UTF-8, expected text", "save the file as UTF-8")
+        refuse(name, f"line {line}: found bytes that are not UTF-8, expected text", "save the file as UTF-8")
 
 
 def _load_json(text: str, name: str) -> Any:
@@ -120,25 +102,25 @@ def _load_json(text: str, name: str) -> Any:
             twice.extend(key for key in made if keys.count(key) > 1)
         return made
 
-    def refuse(constant: str) -> NoReturn:
-        _stop(name, f"found {constant}, expected a finite number", NO_LIMIT)
+    def not_finite(constant: str) -> NoReturn:
+        refuse(name, f"found {constant}, expected a finite number", NO_LIMIT)
 
     try:
-        data = json.loads(text, object_pairs_hook=unique, parse_constant=refuse)
+        data = json.loads(text, object_pairs_hook=unique, parse_constant=not_finite)
         if "\\u" in text:
             json.dumps(data, ensure_ascii=False).encode()
     except json.JSONDecodeError as error:
         remedy = "check quotes, commas and brackets near this place; JSON has no comments"
-        _stop(name, f"line {error.lineno}, column {error.colno}: {error.msg}", remedy)
+        refuse(name, f"line {error.lineno}, column {error.colno}: {error.msg}", remedy)
     except RecursionError:
-        _stop(name, *_DEEP)
+        refuse(name, *_DEEP)
     except UnicodeEncodeError:
-        _stop(name, "found half a surrogate pair, expected text", "fix the \\u escape")
+        refuse(name, "found half a surrogate pair, expected text", "fix the \\u escape")
     except ValueError as error:  # an integer of more than 4300 digits
-        _stop(name, f"found a number that is too long: {shown(str(error))}", "shorten it")
+        refuse(name, f"found a number that is too long: {shown(str(error))}", "shorten it")
+    if twice and len(text) < 1_000_000:  # JSON is almost YAML, whose reader knows path and line; it is slow
+        _Reader(text, name).read()
     if twice:
-        if len(text) < 1_000_000:  # JSON is almost YAML, whose reader knows path and line; it is slow
-            _Reader(text, name).read()
         raise DocumentError(name, [Issue("$", f"duplicate key {shown(k)}", "keep one of them") for k in twice])
     return data
 
@@ -180,33 +162,32 @@ class _Reader:
 
     def _value(self, event: Any, steps: _Steps) -> Any:
         """The scalar, list or mapping that starts with an event."""
-        if getattr(event, "tag", None) is not None or getattr(event, "anchor", None) is not None:
+        if isinstance(event, yaml.AliasEvent) or event.tag is not None or event.anchor is not None:
             what = "an alias" if isinstance(event, yaml.AliasEvent) else "a tag or an anchor"
             remedy = "write the value out, or quote text that starts with * & or !"
-            self._complain(event, steps, f"found {what}, expected plain data", remedy, True)
+            self._complain(event, steps, f"found {what}, expected plain data", remedy, fatal=True)
         if isinstance(event, yaml.ScalarEvent):
             value = resolve(event.value) if event.implicit[0] else event.value  # quoted, or a block of text: as it is
             if isinstance(value, Issue):
                 self._complain(event, steps, value.message, value.remedy)
             return value
-        if isinstance(event, yaml.CollectionStartEvent) and len(steps) >= MAX_DEPTH:
+        if len(steps) >= MAX_DEPTH:
             self._complain(event, steps, *_DEEP, fatal=True)
-        if isinstance(event, yaml.SequenceStartEvent):
-            items: list[Any] = []
-            while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
-                items.append(self._value(inner, (*steps, len(items))))
-            return items
-        return self._mapping(steps) if isinstance(event, yaml.MappingStartEvent) else None
+        if isinstance(event, yaml.MappingStartEvent):
+            return self._mapping(steps)
+        items: list[Any] = []
+        while not isinstance(inner := next(self._events), yaml.SequenceEndEvent):
+            items.append(self._value(inner, (*steps, len(items))))
+        return items
 
     def _mapping(self, steps: _Steps) -> dict[str, Any]:
         found: dict[str, Any] = {}
         lines: dict[str, int] = {}
         while not isinstance(event := next(self._events), yaml.MappingEndEvent):
             if not isinstance(event, yaml.ScalarEvent):
+                message = "found a list, a mapping or an alias as a key, expected text"
                 remedy = "write plain text; text that starts with { [ or * needs quotes"
-                self._complain(
-                    event, steps, "found a list, a mapping or an alias as a key, expected text", remedy, True
-                )
+                self._complain(event, steps, message, remedy, fatal=True)
             key, inner = str(event.value), (*steps, str(event.value))
             if key in lines:
                 message = f"duplicate key {shown(key)}, first on line {lines[key]}"
@@ -249,5 +230,4 @@ def dump_yaml(data: dict[str, Any]) -> str:
     - kind: ring
     """
     layout: Any = {"sort_keys": False, "allow_unicode": True, "width": 110, "default_flow_style": False}
-    text: str = yaml.dump(data, Dumper=_Dumper, **layout)
-    return text
+    return str(yaml.dump(data, Dumper=_Dumper, **layout))

@@ -4,19 +4,15 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Final, Literal, NoReturn, get_args
+from typing import Final, Literal, get_args
 
-from dfopt.errors import DocumentError, Issue, NotInZoo, close_matches
+from dfopt.errors import NotInZoo, close_matches, refuse
 
 Kind = Literal["graphs", "systems", "chips", "memories", "links", "topologies", "stacks"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
 PART_KINDS: Final[tuple[Kind, ...]] = KINDS[2:]  # what systems are made of; in folders of systems/
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
 _ONE: Final[dict[str, str]] = {"memories": "memory", "topologies": "topology"}
-
-
-def _fail(path: str, message: str, remedy: str) -> NoReturn:
-    raise DocumentError(path, [Issue("$", message, remedy)])
 
 
 def _zoo_folder(kind: Kind) -> Path:
@@ -78,12 +74,12 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
     if text in names:
         return _zoo_folder(kind) / f"{text}.yaml"
     if os.path.isdir(text):
-        _fail(text, "found a directory, expected a file", f"name a file in it, or one of `dfopt list {kind}`")
+        refuse(text, "found a directory, expected a file", f"name a file in it, or one of `dfopt list {kind}`")
     if isinstance(name_or_path, os.PathLike) or is_path(text):
-        _fail(text, "no such file", f"check the spelling; zoo names have no suffix: `dfopt list {kind}`")
+        refuse(text, "no such file", f"check the spelling; zoo names have no suffix: `dfopt list {kind}`")
     # The graphs and systems first: a name such as gb200-nvl72 may be that of a part too.
     other = next((each for each in KINDS if each != kind and text in zoo(each)), None)
     if other is not None:
         remedy = "the order is GRAPH SYSTEM" if {kind, other} == {"graphs", "systems"} else f"`dfopt list {kind}`"
-        _fail(text, f"found the name of a {one(other)}, expected a {one(kind)}", remedy)
+        refuse(text, f"found the name of a {one(other)}, expected a {one(kind)}", remedy)
     raise NotInZoo(text, close_matches(text, names, 0.5), kind)
