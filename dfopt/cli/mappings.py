@@ -126,7 +126,7 @@ def solve(
 ) -> None:
     """Find the fastest mapping of GRAPH onto SYSTEM, prove it, judge it."""
     with errors(" before the first mapping was found"):
-        from dfopt.documents.pins import Pins
+        from dfopt.documents.mapping import Pins
         from dfopt.errors import Infeasible, PlanError
         from dfopt.machines.compose import load_system
         from dfopt.machines.stacks import load_stack, with_stack

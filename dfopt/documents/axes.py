@@ -16,8 +16,7 @@ batch       hold copies of the weights and work on different samples; their grad
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -32,27 +31,14 @@ Dims = tuple[str, ...]
 
 @dataclass(frozen=True)
 class Axis:
-    """One way to share chips out.
+    """One way to share chips out."""
 
-    Attributes
-    ----------
-    name : str
-        Key of its degree in documents and name of its option; in labels as capitals.
-    title : str
-        For people.
-    splits : str
-        What its chips share, see the module.
-    refuses : callable, optional
-        (graph, degree) -> why this graph cannot use it, or nothing; beside the rules for all axes that split the same.
-    optional : bool
-        Left out of documents where its degree is 1; those of version 1 have the keys of the others in any case.
-    """
-
-    name: str
-    title: str
-    splits: Splits
+    name: str  # key of its degree in documents and name of its option; in labels as capitals
+    title: str  # for people
+    splits: Splits  # what its chips share, see the module
+    # (graph, degree) -> why this graph cannot use it, or nothing; beside the rules for all axes that split the same
     refuses: Callable[[Graph, int], str | None] | None = None
-    optional: bool = True
+    optional: bool = True  # left out of documents where its degree is 1; version 1 has the keys of the others anyway
 
     @property
     def dims_key(self) -> str:
@@ -94,31 +80,6 @@ AXES: dict[str, Axis] = {
 }
 
 
-@contextmanager
-def one_more(axis: Axis) -> Iterator[Axis]:
-    """Let plans have another axis for a while, behind the others: to try it out, and for tests.
-
-    Examples
-    --------
-    >>> from dfopt.documents.plan import Plan
-    >>> with one_more(Axis("ep", "expert parallelism", "batch")):
-    ...     print(Plan(tp=4, ep=2, ep_dims=("x",)).label)
-    TP4 PP1 DP1 EP2(x)
-    """
-    AXES[axis.name] = axis
-    _forget()
-    try:
-        yield axis
-    finally:
-        del AXES[axis.name]
-        _forget()
-
-
-def _forget() -> None:
-    groups.cache_clear()
-    keys.cache_clear()
-
-
 @cache
 def groups() -> dict[str, tuple[tuple[Axis, ...], slice]]:
     """Groups of chips that a kernel's communication may be over: axes, and which of their network dims.
@@ -150,12 +111,7 @@ def keys() -> dict[str, tuple[Axis, bool]]:
 def spelled_out(before: str, annotation: Callable[[Axis, bool], Any]) -> Callable[[F], F]:
     """Decorate a function that takes ``**axes`` so that its signature names a degree and dims for every axis.
 
-    Parameters
-    ----------
-    before : str
-        The keyword that they stand in front of.
-    annotation : callable
-        (axis, whether for its dims) -> type of the keyword.
+    They stand in front of the keyword ``before``, of the type ``annotation(axis, whether it is for its dims)``.
     """
 
     def decorate(function: F) -> F:

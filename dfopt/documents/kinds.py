@@ -9,9 +9,8 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatReport
-from dfopt.documents.mapping import Mapping
+from dfopt.documents.mapping import Mapping, Pins
 from dfopt.documents.parts import ChipPart, LinkPart, MemoryPart, TopologyPart
-from dfopt.documents.pins import Pins
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score

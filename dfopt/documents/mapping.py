@@ -1,4 +1,4 @@
-"""Where every kernel runs: its sharding, pipeline stage, on-chip partition and compute tiles."""
+"""Where every kernel runs: its sharding, pipeline stage, on-chip partition and tiles; and what a user fixes of that."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from typing import ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Document, Part
+from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.plan import Plan
 from dfopt.units import Ratio, Seconds
 
@@ -76,3 +77,13 @@ class Mapping(Document):
         for kernel in here:
             found[kernel.partition].append(kernel.name)
         return found
+
+
+class Pins(Document, OnAxes):
+    """Choices made by hand; whatever is left out is optimised."""
+
+    SCHEMA: ClassVar[str] = "dfopt/pins/1"
+
+    p_max: int | None = Field(default=None, ge=1)
+    sharding: dict[str, Sharding] = Field(default_factory=dict)
+    partition: dict[str, int] = Field(default_factory=dict)

@@ -42,13 +42,7 @@ class Plan(Document, OnAxes):
 
     @cached_property
     def axes(self) -> tuple[Share, ...]:
-        """What each axis has of the chips.
-
-        Examples
-        --------
-        >>> [(share.axis.name, share.degree, share.dims) for share in Plan(dp=4, dp_dims=("x",)).axes]
-        [('tp', 1, ()), ('pp', 1, ()), ('dp', 4, ('x',))]
-        """
+        """What each axis has of the chips."""
         extra = self.__pydantic_extra__
         return tuple(Share(axis, extra.get(axis.name, 1), extra.get(axis.dims_key, ())) for axis in AXES.values())
 
@@ -133,13 +127,7 @@ class Plan(Document, OnAxes):
 
     @property
     def stage_layers(self) -> tuple[int, int, int]:
-        """Repeats in the first stage, in each one in the middle, and in the last.
-
-        Examples
-        --------
-        >>> Plan(pp=4, layers_per_stage=8, last_layers=6).stage_layers
-        (8, 8, 6)
-        """
+        """Repeats in the first stage, in each one in the middle, and in the last."""
         first, most, last = self.first_layers, self.layers_per_stage, self.last_layers
         return most if first is None else first, most, most if last is None else last
 

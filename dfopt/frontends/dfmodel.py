@@ -25,8 +25,7 @@ from pathlib import Path
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.axes import AXES
 from dfopt.documents.graph import Graph, Kernel
-from dfopt.documents.mapping import Sharding
-from dfopt.documents.pins import Pins
+from dfopt.documents.mapping import Pins, Sharding
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue
 from dfopt.frontends import dfmodel_graph as graphs

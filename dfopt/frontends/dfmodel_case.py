@@ -16,7 +16,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document, Part
 from dfopt.documents.graph import Graph
-from dfopt.documents.pins import Pins
+from dfopt.documents.mapping import Pins
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, shown

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from dfopt.documents.assumptions import profile
-from dfopt.documents.pins import Pins
+from dfopt.documents.mapping import Pins
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError
 from dfopt.frontends.dfmodel import ImportedCase, convert, load_case, write_case

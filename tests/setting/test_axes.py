@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
 
 import dfopt as df
-from dfopt.documents.axes import AXES, Axis, one_more
+from dfopt.documents.axes import AXES, Axis, groups, keys
 from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
 from dfopt.documents.result import Result
 from dfopt.documents.study import Study
@@ -21,6 +22,23 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
 
 PACKAGE = Path(df.__file__).parent
+
+
+@contextmanager
+def one_more(axis: Axis) -> Iterator[Axis]:
+    """Let plans have another axis for a while, behind the others."""
+
+    def forget() -> None:
+        groups.cache_clear()
+        keys.cache_clear()
+
+    AXES[axis.name] = axis
+    forget()
+    try:
+        yield axis
+    finally:
+        del AXES[axis.name]
+        forget()
 
 
 @pytest.fixture
