@@ -224,6 +224,8 @@ class Graph(Document):
         return self
 
     # -- what everyone asks of a graph ------------------------------------------------------
+    reads, writes = reads, writes  # methods: what comes from DRAM and what goes there
+
     def _of_kernels(self) -> tuple[Any, dict[str, int], bool, bool]:
         """What is asked for once per tensor or plan: the index, whether there are pieces, whether it trains."""
         # a copy with other kernels inherits it, hence the check
@@ -248,20 +250,6 @@ class Graph(Document):
     def bytes_of(self, tensor: Tensor) -> float:
         """Bytes of a tensor: as stated, else the whole output of its source."""
         return tensor.bytes if tensor.bytes is not None else self.output_bytes(tensor.src)
-
-    def reads(self) -> list[tuple[int, int, float]]:
-        """What comes from DRAM, stated or by the rule of ``inputs``: kernel, operand and bytes.
-
-        Examples
-        --------
-        >>> Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=16),)).reads()
-        [(0, 1, 256.0)]
-        """
-        return reads(self)
-
-    def writes(self) -> list[tuple[int, float]]:
-        """What goes to DRAM, stated or by the rule of ``outputs``: kernel and bytes."""
-        return writes(self)
 
     def networkx(self) -> Any:
         """The graph as a :class:`networkx.MultiDiGraph` with kernels as nodes."""
