@@ -39,7 +39,7 @@ BESIDE = {
 }
 OUTSIDE = {
     "judge": (),
-    "show": ("rich", "numpy", "matplotlib"),
+    "show": ("rich", "numpy", "networkx", "matplotlib"),
 }
 SOLVERS = {"highspy", "pulp"}
 FILES = sorted(path for path in PACKAGE.rglob("*.py") if "_zoo" not in path.parts)

@@ -4,23 +4,24 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Final, Literal
+from itertools import islice
+from typing import Final, Literal
+
+import networkx as nx
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.show.plots.layout import Layout, Point, by_dot, layered
-from dfopt.show.plots.style import CYCLE, axes, drawn, head
+from dfopt.show.plots.style import CYCLE, Axes, axes, drawn, head, on
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["Sketch", "dataflow", "sketch"]
+__all__ = ["dataflow"]
 
 _LETTER: Final = 0.062  # inches that a letter of 6.5 points takes, at most
 _TALL: Final = 0.27
+_NONE: Final = (-1, -1)  # stage and partition of a kernel that nobody has mapped
 _HEAD: Final = 0.09  # inches of an arrow's head
 
 
@@ -36,14 +37,7 @@ class Sketch:
 
 
 def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
-    """Boxes and arrows of a result or a graph; of a large one partitions as a whole, or the first kernels.
-
-    Parameters
-    ----------
-    what : Result or Graph
-        What to draw.
-    limit : int
-        Boxes at most.
+    """At most ``limit`` boxes, and arrows; of what is larger, partitions as a whole, or the first kernels.
 
     Examples
     --------
@@ -52,67 +46,38 @@ def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
     >>> len(made.labels), any(made.cut)
     (18, False)
     """
-    graph = what.graph if isinstance(what, Result) else what
-    index = graph.index()
+    graph, placed = (what.graph, what.mapping.kernels) if isinstance(what, Result) else (what, ())
+    index, count = graph.index(), len(graph.kernels)
     pairs = dict.fromkeys((index[tensor.src], index[tensor.dst]) for tensor in graph.tensors)
-    place: list[tuple[int, int]] | None = None
-    if isinstance(what, Result):
-        known = {kernel.name: (kernel.stage, kernel.partition) for kernel in what.mapping.kernels}
-        place = [known[kernel.name] for kernel in graph.kernels]
-    number = {key: i for i, key in enumerate(sorted(set(place or [])))}
-    if len(graph.kernels) <= limit:
-        labels = [kernel.name for kernel in graph.kernels]
-        if place is None:
-            return Sketch(tuple(labels), (None,) * len(labels), tuple(pairs), (False,) * len(pairs))
-        marks = [f"{_where(key, place)} {name}" for key, name in zip(place, labels, strict=True)]
-        cut = tuple(place[src] != place[dst] for src, dst in pairs)
-        return Sketch(tuple(marks), tuple(number[key] for key in place), tuple(pairs), cut)
-    if place is not None and len(number) <= limit:
-        sizes = [place.count(key) for key in number]
-        texts = [
-            f"{_where(key, place)}: {size} kernel{'' if size == 1 else 's'}"
-            for key, size in zip(number, sizes, strict=True)
-        ]
-        joined = dict.fromkeys((number[place[s]], number[place[d]]) for s, d in pairs if place[s] != place[d])
-        note = f"{len(graph.kernels)} kernels: each box is a partition"
-        return Sketch(tuple(texts), tuple(number.values()), tuple(joined), (True,) * len(joined), note)
-    kept = _first(len(graph.kernels), list(pairs), limit)
+    known = {kernel.name: (kernel.stage, kernel.partition) for kernel in placed}
+    place = [known.get(kernel.name, _NONE) for kernel in graph.kernels]
+    group = {key: i for i, key in enumerate(sorted(set(known.values())))}
+    several = len({stage for stage, _ in group}) > 1
+    words = {key: f"{key[0]}.{key[1]}" if several else str(key[1]) for key in group}
+    if group and len(group) <= limit < count:
+        sizes = [place.count(key) for key in group]
+        labels = [f"{words[key]}: {n} kernel{'' if n == 1 else 's'}" for key, n in zip(group, sizes, strict=True)]
+        cut = dict.fromkeys((group[place[s]], group[place[d]]) for s, d in pairs if place[s] != place[d])
+        note = f"{count} kernels: each box is a partition"
+        return Sketch(tuple(labels), tuple(group.values()), tuple(cut), (True,) * len(cut), note)
+    kept = range(count) if count <= limit else _first(count, pairs, limit)
     new = {old: i for i, old in enumerate(kept)}
     inside = [(src, dst) for src, dst in pairs if src in new and dst in new]
-    note = f"the first {len(kept)} of {len(graph.kernels)} kernels"
     return Sketch(
-        tuple(graph.kernels[old].name if place is None else f"{_where(place[old], place)} {graph.kernels[old].name}"
-              for old in kept),
-        tuple(None if place is None else number[place[old]] for old in kept),
+        tuple(f"{words.get(place[old], '')} {graph.kernels[old].name}".strip() for old in kept),
+        tuple(group.get(place[old]) for old in kept),
         tuple((new[src], new[dst]) for src, dst in inside),
-        tuple(place is not None and place[src] != place[dst] for src, dst in inside),
-        note,
-    )  # fmt: skip
+        tuple(place[src] != place[dst] for src, dst in inside),
+        f"the first {len(kept)} of {count} kernels" if len(kept) < count else "",
+    )
 
 
-def _where(key: tuple[int, int], place: Sequence[tuple[int, int]]) -> str:
-    several = any(stage != place[0][0] for stage, _ in place)
-    return f"{key[0]}.{key[1]}" if several else str(key[1])
-
-
-def _first(count: int, edges: list[tuple[int, int]], limit: int) -> list[int]:
+def _first(count: int, edges: Iterable[tuple[int, int]], limit: int) -> list[int]:
     """The first kernels in an order that respects the arrows, in graph order where it does not say."""
-    import heapq
-
-    waits = [0] * count
-    out: list[list[int]] = [[] for _ in range(count)]
-    for src, dst in edges:
-        waits[dst] += 1
-        out[src].append(dst)
-    ready = [node for node in range(count) if not waits[node]]
-    found: list[int] = []
-    while ready and len(found) < limit:
-        found.append(heapq.heappop(ready))
-        for dst in out[found[-1]]:
-            waits[dst] -= 1
-            if not waits[dst]:
-                heapq.heappush(ready, dst)
-    return found
+    whole: nx.DiGraph[int] = nx.DiGraph()
+    whole.add_nodes_from(range(count))
+    whole.add_edges_from(edges)
+    return list(islice(nx.lexicographical_topological_sort(whole), limit))
 
 
 @drawn
@@ -129,24 +94,16 @@ def dataflow(
 
     Parameters
     ----------
-    what : Result or Graph
-        What to draw.
-    ax : matplotlib.axes.Axes, optional
-        Where; by default in a new figure of the size that the graph takes.
     layout : {"auto", "dot", "layered"}
         ``dot`` is Graphviz, ``layered`` our own; ``auto`` takes Graphviz where it is installed.
     limit : int
         Boxes at most: of a larger graph each partition is one box, or else only the first kernels are drawn, and a
         note says so.
 
-    Returns
-    -------
-    matplotlib.axes.Axes
-
     Raises
     ------
     PlanError
-        If ``layout`` or ``limit`` cannot be, or Matplotlib is missing.
+        If ``layout`` or ``limit`` cannot be.
 
     Examples
     --------
@@ -154,6 +111,7 @@ def dataflow(
     >>> len(df.plot.dataflow(df.load_graph("gpt2-small"), layout="layered").texts)
     18
     """
+    from matplotlib.colors import to_rgba
     from matplotlib.lines import Line2D
     from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
     from matplotlib.path import Path
@@ -186,18 +144,16 @@ def dataflow(
         # the head is a patch of its own: dashes would break its outline
         ax.add_patch(Polygon([tip, *corners], facecolor=colour, edgecolor="none", zorder=1.5, gid=f"head-{src}-{dst}"))
     for label, group, (x, y), wide in zip(made.labels, made.groups, spots.centres, widths, strict=True):
+        colour = "white" if group is None else CYCLE[group % len(CYCLE)]
         ax.add_patch(
             FancyBboxPatch(
                 (x - wide / 2, y - _TALL / 2), wide, _TALL, boxstyle="round,pad=0,rounding_size=0.06",
-                facecolor="white" if group is None else CYCLE[group % len(CYCLE)], edgecolor="black", linewidth=0.7,
-                zorder=2,
+                facecolor=colour, edgecolor="black", linewidth=0.7, zorder=2,
             )
         )  # fmt: skip
-        dark = group is not None and CYCLE[group % len(CYCLE)] in ("#0072B2", "#D55E00")
         ax.text(
-            x, y, label, ha="center", va="center", fontsize=6.5, zorder=3, color="white" if dark else "black",
-            parse_math=False,
-        )  # fmt: skip
+            x, y, label, ha="center", va="center", fontsize=6.5, zorder=3, color=on(to_rgba(colour)), parse_math=False
+        )
     ax.set_xlim(-0.1, max(spots.width, 1e-3) + 0.1)
     ax.set_ylim(-0.1, spots.height + 0.1)
     ax.set_aspect("equal", anchor="NW")  # a narrow graph starts below its title, not in the middle of the figure

@@ -10,13 +10,18 @@ import shutil
 import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
-from itertools import pairwise
+from statistics import fmean
+
+import networkx as nx
+import numpy as np
+from numpy.typing import NDArray
 
 from dfopt.errors import PlanError
 
 __all__ = ["Layout", "Point", "by_dot", "layered"]
 
 Point = tuple[float, float]
+Floats = NDArray[np.float64]
 _SWEEPS = 12
 _THIN = 0.06  # inches that an edge takes on its way past a level
 
@@ -33,16 +38,7 @@ class Layout:
 
 
 def layered(widths: Sequence[float], edges: Sequence[tuple[int, int]], row: float = 0.55) -> Layout:
-    """Levels from top to bottom.
-
-    Parameters
-    ----------
-    widths : sequence of float
-        Of every node, in inches.
-    edges : sequence of (int, int)
-        Of an acyclic graph, by positions of nodes.
-    row : float
-        Inches from level to level.
+    """Levels from top to bottom, ``row`` inches apart, of an acyclic graph whose nodes are as wide as ``widths``.
 
     Examples
     --------
@@ -50,36 +46,29 @@ def layered(widths: Sequence[float], edges: Sequence[tuple[int, int]], row: floa
     (1.175, 0.75)
     """
     count = len(widths)
-    level = _levels(count, edges)
+    whole: nx.DiGraph[int] = nx.DiGraph(edges)
+    whole.add_nodes_from(range(count))
+    at = {node: level for level, nodes in enumerate(nx.topological_generations(whole)) for node in nodes}
     size = list(widths)
     chains: list[list[int]] = []
-    links: list[tuple[int, int]] = []
+    links: nx.DiGraph[int] = nx.DiGraph()
+    links.add_nodes_from(range(count))
     for src, dst in edges:
-        chain = [src]
-        for between in range(level[src] + 1, level[dst]):
-            chain.append(len(size))
-            size.append(_THIN)
-            level.append(between)
-        chain.append(dst)
-        chains.append(chain)
-        links += list(pairwise(chain))
-    rows: list[list[int]] = [[] for _ in range(max(level, default=-1) + 1)]
-    for node, at in enumerate(level):
-        rows[at].append(node)
-    above: list[list[int]] = [[] for _ in size]
-    below: list[list[int]] = [[] for _ in size]
-    for src, dst in links:
-        above[dst].append(src)
-        below[src].append(dst)
-    _untangle(rows, above, below)
-    x = _across(rows, above, below, size)
-    deep = len(rows)
-    y = [(deep - at - 0.5) * row for at in level]
-    left = min((x[n] - size[n] / 2 for n in range(len(size))), default=0.0)
-    right = max((x[n] + size[n] / 2 for n in range(len(size))), default=0.0)
-    spots = [(x[n] - left, y[n]) for n in range(len(size))]
+        between = range(len(size), len(size) + at[dst] - at[src] - 1)
+        size += [_THIN] * len(between)
+        at.update(zip(between, range(at[src] + 1, at[dst]), strict=True))
+        chains.append([src, *between, dst])
+        nx.add_path(links, chains[-1])
+    rows: list[list[int]] = [[] for _ in range(max(at.values(), default=-1) + 1)]
+    for node in range(len(size)):
+        rows[at[node]].append(node)
+    _untangle(rows, links)
+    wide = np.array(size)
+    x = _across(rows, links, wide)
+    left, right = ((x - wide / 2).min(), (x + wide / 2).max()) if count else (0.0, 0.0)
+    spots = [(float(x[node] - left), (len(rows) - at[node] - 0.5) * row) for node in range(len(size))]
     ways = tuple(tuple(point for n in chain for point in _through(spots[n], n >= count, row)) for chain in chains)
-    return Layout(tuple(spots[:count]), ways, right - left, deep * row)
+    return Layout(tuple(spots[:count]), ways, float(right - left), len(rows) * row)
 
 
 def _through(spot: Point, between: bool, row: float) -> tuple[Point, ...]:
@@ -88,73 +77,36 @@ def _through(spot: Point, between: bool, row: float) -> tuple[Point, ...]:
     return ((x, y + 0.28 * row), (x, y - 0.28 * row)) if between else (spot,)
 
 
-def _levels(count: int, edges: Sequence[tuple[int, int]]) -> list[int]:
-    """The longest way from a source to each node."""
-    level = [0] * count
-    waits = [0] * count
-    out: list[list[int]] = [[] for _ in range(count)]
-    for src, dst in edges:
-        out[src].append(dst)
-        waits[dst] += 1
-    ready = [node for node in range(count) if not waits[node]]
-    while ready:
-        node = ready.pop()
-        for dst in out[node]:
-            level[dst] = max(level[dst], level[node] + 1)
-            waits[dst] -= 1
-            if not waits[dst]:
-                ready.append(dst)
-    return level
-
-
-def _untangle(rows: list[list[int]], above: list[list[int]], below: list[list[int]]) -> None:
+def _untangle(rows: list[list[int]], links: nx.DiGraph[int]) -> None:
     """Order every level by the mean place of its neighbours, in sweeps down and up."""
     for sweep in range(_SWEEPS):
         down = sweep % 2 == 0
-        fixed, near = (0, above) if down else (len(rows) - 1, below)
-        for at in range(len(rows)) if down else reversed(range(len(rows))):
-            if at == fixed:
-                continue
+        near = links.pred if down else links.succ
+        for at in range(1, len(rows)) if down else reversed(range(len(rows) - 1)):
             place = {node: i for i, node in enumerate(rows[at - 1 if down else at + 1])}
-            own = {node: i for i, node in enumerate(rows[at])}
-            means = {n: sum(place[o] for o in near[n]) / len(near[n]) if near[n] else own[n] for n in rows[at]}
-            rows[at].sort(key=lambda n, m=means, o=own: (m[n], o[n]))  # type: ignore[misc]
+            means = {n: fmean(place[o] for o in near[n]) if near[n] else i for i, n in enumerate(rows[at])}
+            rows[at].sort(key=means.__getitem__)
 
 
-def _across(rows: list[list[int]], above: list[list[int]], below: list[list[int]], size: list[float]) -> list[float]:
+def _across(rows: list[list[int]], links: nx.DiGraph[int], size: Floats) -> Floats:
     """Places from left to right: near the neighbours, without overlap, in the order of each level."""
-    x = [0.0] * len(size)
+    near = [[*links.pred[node], *links.succ[node]] for node in range(len(size))]
+    x = np.zeros(len(size))
     for line in rows:
-        end = 0.0
-        for node in line:
-            x[node] = end + size[node] / 2
-            end += size[node] + 0.35
+        x[line] = np.cumsum(size[line] + 0.35) - size[line] / 2 - 0.35
     for sweep in range(2 * _SWEEPS):
         for line in rows if sweep % 2 == 0 else reversed(rows):
-            wish = []
-            for node in line:
-                near = [x[o] for o in (*above[node], *below[node])]
-                wish.append(sum(near) / len(near) if near else x[node])
-            for node, place in zip(line, _spread(wish, [size[node] for node in line]), strict=True):
-                x[node] = place
+            x[line] = _spread(np.array([x[near[n]].mean() if near[n] else x[n] for n in line]), size[line])
     return x
 
 
-def _spread(wish: list[float], size: list[float]) -> list[float]:
+def _spread(wish: Floats, size: Floats) -> Floats:
     """The places nearest to those wished for, in order and apart: the mean of packing from the left and the right."""
-
-    def packed(places: list[float], widths: list[float]) -> list[float]:
-        found: list[float] = []
-        for place, width in zip(places, widths, strict=True):
-            before = widths[len(found) - 1]
-            apart = 0.12 if _THIN in (before, width) else 0.35
-            least = found[-1] + (before + width) / 2 + apart if found else place
-            found.append(max(place, least))
-        return found
-
-    left = packed(wish, size)
-    right = [-place for place in packed([-place for place in wish[::-1]], size[::-1])][::-1]
-    return [(a + b) / 2 for a, b in zip(left, right, strict=True)]
+    thin = size == _THIN
+    apart = (size[1:] + size[:-1]) / 2 + np.where(thin[1:] | thin[:-1], 0.12, 0.35)
+    packed = np.concatenate([[0.0], np.cumsum(apart)])
+    free = wish - packed
+    return packed + (np.maximum.accumulate(free) + np.minimum.accumulate(free[::-1])[::-1]) / 2
 
 
 def by_dot(widths: Sequence[float], edges: Sequence[tuple[int, int]], height: float = 0.27) -> Layout:
