@@ -1,8 +1,9 @@
-"""Pictures of results and sweeps: each function takes a document and, if you like, the axes to draw on.
+"""Pictures of results and sweeps: each function takes a document and, if you like, the axes ``ax`` to draw on.
 
-``df.plot.roofline(result)`` and its kin return Matplotlib axes; ``df.plot.save(ax, "fig.svg")`` writes them as SVG,
-PNG or PDF, the same bytes each time. All need Matplotlib (the extra ``plot``). Colours are those of Okabe and Ito, and
-hatches or labels say the same in grey.
+``df.plot.roofline(result)`` and its kin return Matplotlib axes, by default those of a new figure;
+``df.plot.save(ax, "fig.svg")`` writes them as SVG, PNG or PDF, the same bytes each time. All need Matplotlib (the extra
+``plot``) and raise `PlanError` where it is missing. Colours are those of Okabe and Ito, and hatches or labels say the
+same in grey.
 """
 
 from __future__ import annotations
@@ -20,17 +21,6 @@ from dfopt.show.plots.timeline import timeline
 from dfopt.show.trace import save_trace, trace
 
 __all__ = [
-    "dataflow",
-    "heat_map",
-    "heat_maps",
-    "latency_breakdown",
-    "pareto",
-    "progress",
-    "roofline",
-    "save",
-    "save_trace",
-    "schedule",
-    "stack_temperature",
-    "timeline",
-    "trace",
-]
+    "dataflow", "heat_map", "heat_maps", "latency_breakdown", "pareto", "progress", "roofline", "save", "save_trace",
+    "schedule", "stack_temperature", "timeline", "trace",
+]  # fmt: skip

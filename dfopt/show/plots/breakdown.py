@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import math
-from typing import TYPE_CHECKING, Literal
+from collections.abc import Mapping, Sequence
+from typing import Literal
+
+import numpy as np
 
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
-from dfopt.show.plots.style import LOOKS, axes, drawn, head, on_stack, panels, patch, scale, short, with_unit
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from dfopt.physics.schedule import TERMS
+from dfopt.show.plots.style import LOOKS, Axes, axes, drawn, head, on_stack, panels, patch, scale, short
+from dfopt.units import format as show_unit
 
 __all__ = ["latency_breakdown", "step_parts"]
 
 _MOST = 60  # bars of partitions in one picture
-_TERMS = ("compute", "memory", "network")
-_ORDER = (*_TERMS, "pause", "point_to_point", "fill", "gradient")
+_ORDER = (*TERMS, "pause", "point_to_point", "fill", "gradient")
 
 
 def step_parts(result: Result) -> dict[str, float]:
@@ -37,14 +38,11 @@ def step_parts(result: Result) -> dict[str, float]:
     slowest = max(score.stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
     found = dict.fromkeys(_ORDER, 0.0)
     held = slowest.holds or (slowest.stage,)
-    for part in score.partitions:
-        if part.stage in held:
-            times = slowest.layers if part.stage == held[0] else 1
-            found[part.bound_by] += plan.microbatches * times * part.time_s
-    for pause in result.mapping.pauses or ():
-        if pause.stage in held:
-            times = slowest.layers if pause.stage == held[0] else 1
-            found["pause"] += plan.microbatches * times * pause.time
+    terms: list[tuple[int, str, float]] = [(part.stage, part.bound_by, part.time_s) for part in score.partitions]
+    terms += [(pause.stage, "pause", pause.time) for pause in result.mapping.pauses or ()]
+    for stage, term, time in terms:
+        if stage in held:
+            found[term] += plan.microbatches * (slowest.layers if stage == held[0] else 1) * time
     # what a stage waits for its neighbours beyond its own work: all of the hop, or what is not hidden behind the work
     hop = plan.microbatches * slowest.time_s - math.fsum(found.values())
     rounding = 1e-12 * score.step_time_s
@@ -60,27 +58,13 @@ def latency_breakdown(
     """Draw stacked bars of compute, DRAM and network time, of the partitions of one result or of the steps of several.
 
     Bars of partitions stack the busy times of the three resources; a black mark says what the partition takes, which
-    is less where they overlap. Bars of steps stack what takes the time of the step. The form follows DFModel
-    (Ko et al.), Fig. 11.
-
-    Parameters
-    ----------
-    *results : Result
-        One, or several to compare.
-    ax : matplotlib.axes.Axes, optional
-        Where; by default in a new figure, which of one result holds both partitions and step.
-    of : {"partitions", "step"}, optional
-        What to draw; by default partitions of one result, steps of several.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-        Of the partitions, where there are two.
+    is less where they overlap. Bars of steps stack what takes the time of the step. By default one result has both in
+    a figure, of which the axes of the partitions are returned. The form follows DFModel (Ko et al.), Fig. 11.
 
     Raises
     ------
     PlanError
-        If there is no result, or several where ``of="partitions"``, or Matplotlib is missing.
+        If there is no result, or several where ``of="partitions"``.
 
     Examples
     --------
@@ -100,32 +84,36 @@ def latency_breakdown(
     if of == "step" or len(results) > 1:
         ax = axes(ax, 7.2, 0.9 + 0.42 * len(results))
         _steps(results, ax)
-        head(ax, "What takes the time of a step", _step_patches(results))
+        shown = [name for name in _ORDER if any(step_parts(result)[name] > 0 for result in results)]
+        bound = [patch(LOOKS[n], f"bound by {LOOKS[n].label}" if n in TERMS else None) for n in shown]
+        head(ax, "What takes the time of a step", bound)
         return ax
     (one,) = results
-    shown, note = _shown(one)
-    wide, high = 5.0 + 0.065 * max(len(_label(one, part)) for part in shown), 0.7 + 0.19 * max(3, len(shown))
+    parts, note = _longest(one)
+    wide, high = 5.0 + 0.065 * max(len(_label(one, part)) for part in parts), 0.7 + 0.19 * max(3, len(parts))
+    named: Sequence[str] = TERMS
     if ax is not None or of == "partitions":
-        ax, names = axes(ax, wide, high), [patch(LOOKS[term]) for term in _TERMS]
+        ax = axes(ax, wide, high)
     else:
         ax, lower = panels(wide, [high, 0.95])
         _steps(results, lower)
-        names = [patch(LOOKS[name]) for name in _ORDER if name in _TERMS or step_parts(one)[name] > 0]
-    _partitions(one, shown, ax)
+        named = [name for name in _ORDER if name in TERMS or step_parts(one)[name] > 0]
+    _partitions(one, parts, ax)
     mark = Line2D(
         [], [], marker="|", markersize=9, markeredgewidth=2.2, linestyle="", color="black", label="time taken"
     )
-    head(ax, f"{one.mapping.graph} on {one.mapping.system}, {one.plan.label}{note}{on_stack(one)}", [*names, mark])
+    title = f"{one.mapping.graph} on {one.mapping.system}, {one.plan.label}{note}{on_stack(one)}"
+    head(ax, title, [*(patch(LOOKS[name]) for name in named), mark])
     return ax
 
 
-def _shown(result: Result) -> tuple[list[PartitionScore], str]:
+def _longest(result: Result) -> tuple[list[PartitionScore], str]:
     """The partitions that are drawn, and what to say of the others."""
     parts = list(result.score.partitions)
     hidden = {id(part) for part in sorted(parts, key=lambda part: -part.time_s)[_MOST:]}
     if not hidden:
         return parts, ""
-    rest = with_unit(sum(part.time_s for part in parts if id(part) in hidden), "time")
+    rest = show_unit(sum(part.time_s for part in parts if id(part) in hidden), "time", 3)
     note = f"\n{len(hidden)} shorter partitions, {rest} together, are not shown"
     return [part for part in parts if id(part) not in hidden], note
 
@@ -135,56 +123,41 @@ def _label(result: Result, part: PartitionScore) -> str:
     return (f"{part.stage}." if several else "") + f"{part.partition}  {short(part.kernels)}"
 
 
-def _partitions(result: Result, parts: list[PartitionScore], ax: Axes) -> None:
-    unit_s, unit = scale(max((sum(_busy(part).values()) for part in parts), default=0.0))
-    rows = range(len(parts))
-    left = [0.0] * len(parts)
-    for term in _TERMS:
-        look, width = LOOKS[term], [_busy(part)[term] / unit_s for part in parts]
+def _stacked(ax: Axes, times: Mapping[str, Sequence[float]], labels: Sequence[str], height: float) -> list[float]:
+    """Bars below each other, in each the times of several kinds; returns where they end."""
+    ends = np.zeros(len(labels))
+    for name, widths in times.items():
+        look = LOOKS[name]
         ax.barh(
-            rows, width, left=left, height=0.72, color=look.colour, hatch=look.hatch, edgecolor="black", linewidth=0.4
-        )
-        left = [before + more for before, more in zip(left, width, strict=True)]
+            range(len(labels)), widths, left=ends, height=height, color=look.colour, hatch=look.hatch,
+            edgecolor="black", linewidth=0.4,
+        )  # fmt: skip
+        ends = ends + widths
+    ax.set_yticks(range(len(labels)), labels)
+    return ends.tolist()
+
+
+def _partitions(result: Result, parts: list[PartitionScore], ax: Axes) -> None:
+    unit_s, unit = scale(max((part.compute_s + part.memory_s + part.network_s for part in parts), default=0.0))
+    times = {term: [getattr(part, f"{term}_s") / unit_s for part in parts] for term in TERMS}
+    ends = _stacked(ax, times, [_label(result, part) for part in parts], 0.72)
     for row, part in enumerate(parts):
-        ends = [row - 0.45, row + 0.45]
-        ax.plot([part.time_s / unit_s] * 2, ends, color="black", linewidth=2.2, solid_capstyle="butt")
-    ax.set_yticks(list(rows), [_label(result, part) for part in parts])
+        at = [row - 0.45, row + 0.45]
+        ax.plot([part.time_s / unit_s] * 2, at, color="black", linewidth=2.2, solid_capstyle="butt")
     ax.set_ylim(len(parts) - 0.4, -0.6)
-    ax.set_xlim(0, 1.02 * max(left) or 1.0)
+    ax.set_xlim(0, 1.02 * max(ends) or 1.0)
     ax.set_ylabel("partition")
     ax.set_xlabel(f"busy time for one layer and microbatch ({unit})")
-
-
-def _busy(part: PartitionScore) -> dict[str, float]:
-    return {"compute": part.compute_s, "memory": part.memory_s, "network": part.network_s}
-
-
-def _step_patches(results: tuple[Result, ...]) -> list[object]:
-    shown = [name for name in _ORDER if any(step_parts(result)[name] > 0 for result in results)]
-    return [patch(LOOKS[n], f"bound by {LOOKS[n].label}" if n in _TERMS else LOOKS[n].label) for n in shown]
 
 
 def _steps(results: tuple[Result, ...], ax: Axes) -> None:
     whole = [step_parts(result) for result in results]
     unit_s, unit = scale(max(result.step_time for result in results))
-    rows = range(len(results))
-    left = [0.0] * len(results)
-    for name in _ORDER:
-        look, width = LOOKS[name], [parts[name] / unit_s for parts in whole]
-        if any(width):
-            ax.barh(
-                rows, width, left=left, height=0.6, color=look.colour, hatch=look.hatch, edgecolor="black",
-                linewidth=0.4,
-            )  # fmt: skip
-        left = [before + more for before, more in zip(left, width, strict=True)]
+    times = {name: [parts[name] / unit_s for parts in whole] for name in _ORDER if any(one[name] for one in whole)}
+    names = [f"{one.mapping.graph} on {one.mapping.system}\n{one.plan.label}" for one in results]
+    ends = _stacked(ax, times, names if len(names) > 1 else ["step, by what binds"], 0.6)
     for row, result in enumerate(results):
-        ax.text(left[row], row, f" {with_unit(result.step_time, 'time')}", va="center", ha="left", fontsize=7.5)
-    names = ["step, by what binds"] if len(results) == 1 else [_name(result) for result in results]
-    ax.set_yticks(list(rows), names)
+        ax.text(ends[row], row, f" {show_unit(result.step_time, 'time', 3)}", va="center", ha="left", fontsize=7.5)
     ax.set_ylim(len(results) - 0.5, -0.5)
-    ax.set_xlim(0, 1.13 * max(left))
+    ax.set_xlim(0, 1.13 * max(ends))
     ax.set_xlabel(f"time of a step ({unit})")
-
-
-def _name(result: Result) -> str:
-    return f"{result.mapping.graph} on {result.mapping.system}\n{result.plan.label}"

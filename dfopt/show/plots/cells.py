@@ -14,7 +14,7 @@ from dfopt.units import format as show_unit
 
 __all__ = [
     "Row", "axis_columns", "figure_of", "label_of", "named", "rows_of", "scatter_columns", "smaller_is_better",
-    "text_of", "varying", "with_unit_of", "workload_of",
+    "text_of", "varying", "with_unit_of",
 ]  # fmt: skip
 
 Row = Mapping[str, Any]
@@ -39,22 +39,12 @@ _WORDS: Final = {
 
 
 def rows_of(runs: Any) -> list[Row]:
-    """One mapping of column to value per cell.
-
-    Parameters
-    ----------
-    runs
-        What ``df.sweep`` returned, its frame, or a list of mappings.
+    """One mapping of column to value per cell, of what ``df.sweep`` returned, its frame, or a list of mappings.
 
     Raises
     ------
     PlanError
         If it is something else, or empty.
-
-    Examples
-    --------
-    >>> rows_of([{"graph": "gpt3-175b", "utilization": 0.5}])
-    [{'graph': 'gpt3-175b', 'utilization': 0.5}]
     """
     table = runs.frame() if callable(getattr(runs, "frame", None)) else runs
     if hasattr(table, "to_dict") and hasattr(table, "columns"):
@@ -71,18 +61,12 @@ def figure_of(row: Row, name: str) -> float | None:
 
     Examples
     --------
-    >>> figure_of({"gap": 0.5}, "gap"), figure_of({"gap": float("nan")}, "gap"), figure_of({"gap": None}, "gap")
+    >>> figure_of({"gap": "0.5"}, "gap"), figure_of({"gap": float("nan")}, "gap"), figure_of({"gap": None}, "gap")
     (0.5, None, None)
     """
-    value = row.get(name)
-    if isinstance(value, str):
-        try:
-            value = float(value)
-        except ValueError:
-            return None
     try:
-        number = float(value)  # type: ignore[arg-type]
-    except (TypeError, ValueError):
+        number = float(row[name])
+    except (KeyError, TypeError, ValueError):
         return None
     return number if math.isfinite(number) else None
 
@@ -117,18 +101,10 @@ def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) ->
             f" {did_you_mean(name, list(rows[0]), 'one of ' + ', '.join(map(str, rows[0])))}"
         )
     if figures and (name in TEXT_COLUMNS or all(figure_of(row, name) is None for row in rows)):
-        have = [
-            str(key)
-            for key in rows[0]
-            if key not in TEXT_COLUMNS and any(figure_of(r, str(key)) is not None for r in rows)
-        ]
+        others = [str(key) for key in rows[0] if key not in TEXT_COLUMNS]
+        have = [key for key in others if any(figure_of(row, key) is not None for row in rows)]
         raise PlanError(f"{option}: found {name!r}, a column without figures; expected one of {', '.join(have)}")
     return name
-
-
-def workload_of(row: Row) -> tuple[str, float | None]:
-    """What tells workloads apart: the graph, and the work of a step, which a parameter of the graph may change."""
-    return text_of(row, "graph"), figure_of(row, "flop_per_step")
 
 
 def axis_columns(rows: Sequence[Row]) -> list[str]:
@@ -199,18 +175,12 @@ def scatter_columns(rows: Sequence[Row]) -> tuple[str, str]:
     ('chips', 'utilization')
     """
     costs = ("price_usd", "power_w", "chips", "dram_used_bytes")
-    differing = [name for name in costs if len({figure_of(row, name) for row in rows} - {None}) > 1]
     rates = ("flop_per_s", "tokens_per_s", "utilization")
-    known = [name for name in rates if any(figure_of(row, name) is not None for row in rows)]
-    return (differing or [costs[0]])[0], (known or [rates[0]])[0]
+    known = {name: {figure_of(row, name) for row in rows} - {None} for name in costs + rates}
+    cost = next((name for name in costs if len(known[name]) > 1), costs[0])
+    return cost, next((name for name in rates if known[name]), rates[0])
 
 
 def smaller_is_better(name: str) -> bool:
-    """Whether less of a figure is better: times, costs, what is used up. Of a column of one's own more is better.
-
-    Examples
-    --------
-    >>> smaller_is_better("price_usd"), smaller_is_better("utilization")
-    (True, False)
-    """
+    """Whether less of a figure is better: times, costs, what is used up. Of a column of one's own more is better."""
     return name in _LOWER

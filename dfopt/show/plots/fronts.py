@@ -4,27 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dfopt.errors import PlanError
-from dfopt.show.plots.cells import (
-    Row,
-    figure_of,
-    label_of,
-    named,
-    rows_of,
-    smaller_is_better,
-    text_of,
-    varying,
-    with_unit_of,
-    workload_of,
-)
-from dfopt.show.plots.style import BLACK, CYCLE, axes, drawn, free_labels, head, unit_ticks
+from dfopt.show.plots import cells
+from dfopt.show.plots.cells import Row, figure_of, named, rows_of, text_of, varying
+from dfopt.show.plots.style import BLACK, CYCLE, Axes, axes, drawn, free_labels, gridlines, head, unit_ticks
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["front", "pareto"]
+__all__ = ["pareto"]
 
 _FEW: Final = 8  # points with labels that may stand far from them; the lines to more of them would cross
 _MARKERS: Final = "osD^vPX"
@@ -66,17 +53,11 @@ def pareto(
     by : str, optional
         Column that colours and marks tell apart, of at most seven labels; by default the graph, or the first axis that
         varies and has so few.
-    ax : matplotlib.axes.Axes, optional
-        Where; by default in a new figure.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Raises
     ------
     PlanError
-        If a column is not there or has no figures, or Matplotlib is missing.
+        If a column is not there or has no figures.
 
     Examples
     --------
@@ -91,17 +72,21 @@ def pareto(
         named(rows, name, option, figures=True)
     if by is not None:
         named(rows, by, "by")
-    pairs = [(row, figure_of(row, x), figure_of(row, y)) for row in rows]
-    kept = [(row, a, b) for row, a, b in pairs if a is not None and b is not None]
+    kept: list[Row] = []
+    points: list[tuple[float, float]] = []
+    for row in rows:
+        a, b = figure_of(row, x), figure_of(row, y)
+        if a is not None and b is not None:
+            kept.append(row)
+            points.append((a, b))
     if not kept:
         raise PlanError(f"pareto: found no cell that has both {x!r} and {y!r}, expected some")
-    groups = _groups([row for row, *_ in kept], by)
+    groups = _groups(kept, by)
     ax = axes(ax, 7.2, 4.2)
     handles = []
-    for position, (label, mine) in enumerate(groups.items()):
-        colour, marker = CYCLE[position], _MARKERS[position]
+    for (label, mine), colour, marker in zip(groups.items(), CYCLE, _MARKERS, strict=False):
         ax.scatter(
-            [kept[i][1] for i in mine], [kept[i][2] for i in mine], s=26, marker=marker, facecolor=colour,
+            [points[i][0] for i in mine], [points[i][1] for i in mine], s=26, marker=marker, facecolor=colour,
             edgecolor="black", linewidth=0.4, zorder=3,
         )  # fmt: skip
         if label:
@@ -109,37 +94,37 @@ def pareto(
                 Line2D([], [], marker=marker, linestyle="", color=colour, markeredgecolor="black", markeredgewidth=0.4,
                        label=label)
             )  # fmt: skip
-    signs = [1 if smaller_is_better(name) else -1 for name in (x, y)]
-    fronts: list[list[int]] = []
-    for work in dict.fromkeys(workload_of(row) for row, *_ in kept):
-        mine = [i for i, (row, *_) in enumerate(kept) if workload_of(row) == work]
-        fronts.append([mine[i] for i in front([(signs[0] * kept[i][1], signs[1] * kept[i][2]) for i in mine])])
-    for best in fronts:
-        points = [kept[i][1:] for i in best]
-        (line,) = ax.plot(*zip(*points, strict=True), color=BLACK, linewidth=1.1, linestyle="--", zorder=2)
-    line.set_label("Pareto front" + (" of each workload" if len(fronts) > 1 else ""))
+    signs = [1 if cells.smaller_is_better(name) else -1 for name in (x, y)]
+    works: dict[object, list[int]] = {}  # cells that do the same: a parameter of a graph may change the work of a step
+    for i, row in enumerate(kept):
+        works.setdefault((text_of(row, "graph"), figure_of(row, "flop_per_step")), []).append(i)
+    best: list[int] = []
+    for mine in works.values():
+        found = [mine[i] for i in front([(signs[0] * points[i][0], signs[1] * points[i][1]) for i in mine])]
+        (line,) = ax.plot(
+            *zip(*(points[i] for i in found), strict=True), color=BLACK, linewidth=1.1, linestyle="--", zorder=2
+        )
+        best += found
+    line.set_label("Pareto front" + (" of each workload" if len(works) > 1 else ""))
     handles.append(line)
-    for axis, one in ((ax.xaxis, [a for _, a, _ in kept]), (ax.yaxis, [b for *_, b in kept])):
-        if min(one) > 0 and max(one) / min(one) > 30:
-            (ax.set_xscale if axis is ax.xaxis else ax.set_yscale)("log")
+    for figures, log in zip(zip(*points, strict=True), (ax.set_xscale, ax.set_yscale), strict=True):
+        if min(figures) > 0 and max(figures) / min(figures) > 30:
+            log("log")
     ax.margins(0.08)
     ax.autoscale_view()
-    way = {1: "less is better", -1: "more is better"}
-    for axis, name, sign in ((ax.xaxis, x, signs[0]), (ax.yaxis, y, signs[1])):
-        unit_ticks(axis, with_unit_of(name))
-        axis.set_label_text(f"{label_of(name)[0].rpartition(' (')[0]}, {way[sign]}")
-    ax.grid(True, color="#E6E6E6", linewidth=0.5)
-    ax.set_axisbelow(True)
-    on_it = sum(map(len, fronts))
-    names_of = {text_of(row, "graph") for row in rows}
-    title = f"{names_of.pop()}: ".removeprefix(": ") if len(names_of) == 1 else ""
-    title += f"{len(kept)} of {len(rows)} cells, {on_it} on {'a' if len(fronts) > 1 else 'the'} front"
+    for axis, name, sign in zip((ax.xaxis, ax.yaxis), (x, y), signs, strict=True):
+        unit_ticks(axis, cells.with_unit_of(name))
+        way = "less is better" if sign > 0 else "more is better"
+        axis.set_label_text(f"{cells.label_of(name)[0].rpartition(' (')[0]}, {way}")
+    gridlines(ax)
+    graphs = {text_of(row, "graph") for row in rows}
+    title = f"{graphs.pop()}: ".removeprefix(": ") if len(graphs) == 1 else ""
+    title += f"{len(kept)} of {len(rows)} cells, {len(best)} on {'a' if len(works) > 1 else 'the'} front"
     head(ax, title, handles)
-    some = [row for row, *_ in kept]
-    told = ["graph"] if by in (None, "graph") and len(groups) > 1 and "graph" in some[0] else []
-    names = varying(some, told) or varying(some) or _known(some)
-    labels = [(*kept[i][1:], _stacked([text_of(kept[i][0], name) for name in names])) for best in fronts for i in best]
-    free_labels(ax, labels, 6.5, most=1, others=[(a, b) for _, a, b in kept], far=on_it <= _FEW)
+    told = ["graph"] if by in (None, "graph") and len(groups) > 1 and "graph" in kept[0] else []
+    names = varying(kept, told) or varying(kept) or _known(kept)
+    labels = [(*points[i], _stacked([text_of(kept[i], name) for name in names])) for i in best]
+    free_labels(ax, labels, 6.5, most=1, others=points, far=len(best) <= _FEW)
     return ax
 
 

@@ -4,14 +4,11 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Final
+from typing import Any, Final
 
 from dfopt.documents.files import replaced
 from dfopt.errors import PlanError
-from dfopt.show.plots.style import drawn, laid_out
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
+from dfopt.show.plots.style import Figure, drawn, figure_with, laid_out
 
 __all__ = ["SUFFIXES", "save", "write"]
 
@@ -45,16 +42,10 @@ def write(figure: Figure, target: Any, pad: float, **options: Any) -> None:
 
 @drawn
 def save(ax: Any, path: str | os.PathLike[str]) -> None:
-    """Write the figure of some axes as SVG, PNG or PDF, the same bytes each time.
+    """Write the figure of some axes, or a whole figure, the same bytes each time.
 
-    In SVG text stays text, so it can be searched and edited.
-
-    Parameters
-    ----------
-    ax : matplotlib.axes.Axes or matplotlib.figure.Figure
-        What to write.
-    path : str or Path
-        The file; its suffix decides: ``.svg``, ``.png`` (160 dots per inch) or ``.pdf``.
+    The suffix decides: ``.svg``, in which text stays text, so it can be searched and edited; ``.png`` (160 dots per
+    inch) or ``.pdf``.
 
     Raises
     ------
@@ -72,18 +63,11 @@ def save(ax: Any, path: str | os.PathLike[str]) -> None:
     >>> path.read_text()[:5]
     '<?xml'
     """
-    from matplotlib.backends.backend_agg import FigureCanvasAgg
-
     target = Path(path)
     suffix = target.suffix.lower()
     if suffix not in SUFFIXES:
         raise PlanError(f"save: found {str(path)!r}, expected a name that ends in {', '.join(SUFFIXES)}")
-    figure = ax.get_figure(root=True) if hasattr(ax, "get_figure") else ax
-    if figure is None:
-        figure = ax
-    if figure.canvas is None:
-        FigureCanvasAgg(figure)
     # no dates, and ids from a fixed salt: the same picture is the same file
     metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix, {})
     with replaced(target) as part:
-        write(figure, part, 0.08, format=suffix[1:], dpi=160, metadata=metadata)
+        write(figure_with(ax), part, 0.08, format=suffix[1:], dpi=160, metadata=metadata)

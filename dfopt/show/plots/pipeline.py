@@ -2,24 +2,22 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.physics.schedule import Block, blocks, passes, trains
-from dfopt.show.plots.style import GREY, PALETTE, Look, axes, drawn, head, patch, scale, with_unit
+from dfopt.show.plots.style import GREY, PALETTE, Axes, Look, axes, drawn, figure_with, head, patch, scale
+from dfopt.units import format as show_unit
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["drawn_microbatches", "schedule"]
+__all__ = ["schedule"]
 
 _ROWS: Final = 64  # stages in one picture
 _BLOCKS: Final = 20000  # of a drawn schedule
 _RASTER: Final = 4000  # more blocks than that are one image in an SVG, not paths
 _LOOKS: Final = {
-    # light and dark enough to be told apart without colour
+    # by pass, and whether the chunk is odd; light and dark enough to be told apart without colour
     ("forward", 0): Look("forward", PALETTE["blue"], ""),
     ("forward", 1): Look("forward, odd chunks", PALETTE["sky"], ""),
     ("backward", 0): Look("backward", PALETTE["yellow"], ""),
@@ -27,48 +25,27 @@ _LOOKS: Final = {
 }
 
 
-def drawn_microbatches(plan: Plan) -> int:
-    """How many microbatches of a plan show its schedule: enough to fill and to drain, few enough to be told apart.
+def _enough(plan: Plan) -> int:
+    """Microbatches that show the schedule of a plan: enough to fill and to drain, few enough to be told apart.
 
     Interleaved stages take them in groups of one per stage.
-
-    Examples
-    --------
-    >>> drawn_microbatches(Plan(pp=4, microbatches=512)), drawn_microbatches(Plan(pp=4, microbatches=3))
-    (8, 3)
     """
-    wanted = (
-        2 * plan.stages if 4 * plan.stages**2 * plan.interleave <= _BLOCKS and plan.interleave <= 8 else plan.stages
-    )
-    if plan.interleave == 1:
-        wanted = max(8, wanted)
-    return min(plan.microbatches, wanted)
+    twice = 4 * plan.stages**2 * plan.interleave <= _BLOCKS and plan.interleave <= 8
+    wanted = 2 * plan.stages if twice else plan.stages
+    return min(plan.microbatches, wanted if plan.interleave > 1 else max(8, wanted))
 
 
 @drawn
 def schedule(result: Result, ax: Axes | None = None, microbatches: int | None = None) -> Axes:
-    """Draw the pipeline schedule of a step, shortened to a few microbatches.
+    """Draw the pipeline schedule of a step: 1F1B, its interleaved form, or GPipe, as plan and assumptions say.
 
-    1F1B, its interleaved form, or GPipe, as the result's plan and assumptions say. Forward and backward times are
-    those of the judge, hops between stages included.
-
-    Parameters
-    ----------
-    result : Result
-        What to draw.
-    ax : matplotlib.axes.Axes, optional
-        Where; by default in a new figure.
-    microbatches : int, optional
-        How many at most; by default as many as the schedule needs to be seen (`drawn_microbatches`).
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    Forward and backward times are those of the judge, hops between stages included. At most ``microbatches`` are
+    drawn; by default as many as the schedule needs to be seen.
 
     Raises
     ------
     PlanError
-        If ``microbatches`` is below 1, or the interleaved order does not work with so many, or Matplotlib is missing.
+        If ``microbatches`` is below 1, or the interleaved order does not work with so many.
 
     Examples
     --------
@@ -77,46 +54,40 @@ def schedule(result: Result, ax: Axes | None = None, microbatches: int | None = 
     >>> df.plot.schedule(result).get_ylabel()
     'pipeline stage'
     """
-    plan, back = result.plan, trains(result)
+    plan = result.plan
     if microbatches is not None and microbatches < 1:
         raise PlanError(f"schedule: microbatches: found {microbatches}, expected 1 or more")
-    count = min(microbatches, plan.microbatches) if microbatches is not None else drawn_microbatches(plan)
-    made = blocks(plan, result.assumptions.schedule, passes(result), back, count)
+    count = min(microbatches, plan.microbatches) if microbatches is not None else _enough(plan)
+    made = blocks(plan, result.assumptions.schedule, passes(result), trains(result), count)
     end = max(block.end for stage in made for block in stage)
     unit_s, unit = scale(end)
     rows = made if plan.stages <= _ROWS else [*made[: _ROWS // 2], *made[-_ROWS // 2 :]]
     ax = axes(ax, 9.0, 0.7 + (0.13 if len(rows) > 16 else 0.3) * max(len(rows), 3))
     ax.barh(range(len(rows)), [end / unit_s] * len(rows), height=0.86, color="white", edgecolor=GREY, linewidth=0.6)
     dense = sum(map(len, rows)) > _RASTER
+    found = set()
     for row, stage in enumerate(rows):
-        for (kind, parity), look in _LOOKS.items():
-            mine = [one for one in stage if one.kind == kind and one.chunk % 2 == parity]
+        for key, look in _LOOKS.items():
+            mine = [one for one in stage if (one.kind, one.chunk % 2) == key]
             if mine:
+                found.add(key)
                 ax.broken_barh(
                     [(one.start / unit_s, (one.end - one.start) / unit_s) for one in mine], (row - 0.43, 0.86),
                     facecolor=look.colour, edgecolor="black", linewidth=0.1 if dense else 0.3, rasterized=dense,
                 )  # fmt: skip
-    _numbers(ax, rows, unit_s, end)
-    labels = [str(stage[0].stage) for stage in rows]
+    if len(rows) <= 16:
+        _numbers(ax, rows, unit_s, end)
     every = 1 if len(rows) <= 16 else 4
-    ax.set_yticks(range(0, len(rows), every), labels[::every])
+    ax.set_yticks(range(0, len(rows), every), [str(stage[0].stage) for stage in rows][::every])
     ax.set_ylim(len(rows) - 0.4, -0.6)
     ax.set_xlim(0, end / unit_s)
     ax.set_ylabel("pipeline stage")
     ax.set_xlabel(f"time ({unit})")
+    even = ", even chunks" if plan.interleave > 1 else ""
+    handles = [patch(look, look.label + even * (key[1] == 0)) for key, look in _LOOKS.items() if key in found]
     busy = sum(one.end - one.start for stage in made for one in stage) / (end * plan.stages)
-    ax_handles = [_entry(key, plan) for key in _LOOKS if any(_is(one, key) for stage in made for one in stage)]
-    head(ax, _title(result, count, 1 - busy, len(rows)), [*ax_handles, patch(Look("idle", "white", ""))])
+    head(ax, _title(result, count, 1 - busy, len(rows)), [*handles, patch(Look("idle", "white", ""))])
     return ax
-
-
-def _is(block: Block, key: tuple[str, int]) -> bool:
-    return block.kind == key[0] and block.chunk % 2 == key[1]
-
-
-def _entry(key: tuple[str, int], plan: Plan) -> object:
-    look = _LOOKS[key]
-    return patch(look, f"{look.label}, even chunks" if plan.interleave > 1 and key[1] == 0 else look.label)
 
 
 def _title(result: Result, count: int, idle: float, rows: int) -> str:
@@ -133,20 +104,15 @@ def _title(result: Result, count: int, idle: float, rows: int) -> str:
     said += f"\n{many}, idle {100 * idle:.3g} % of what is drawn"
     if count < plan.microbatches:
         said += f"; filling takes {100 * result.score.pipeline_fill_s / result.step_time:.2g} % of the step"
-        said += f" of {with_unit(result.step_time, 'time')}"
-    if rows < plan.stages:
-        said += f"\nthe first and the last {rows // 2} stages"
-    return said
+        said += f" of {show_unit(result.step_time, 'time', 3)}"
+    return said + (f"\nthe first and the last {rows // 2} stages" if rows < plan.stages else "")
 
 
 def _numbers(ax: Axes, rows: list[list[Block]], unit_s: float, end: float) -> None:
     """The microbatch in every block that is wide enough for it."""
-    figure = ax.get_figure(root=True)
-    assert figure is not None
+    figure = figure_with(ax)
     share = 0.92 if figure.axes == [ax] else ax.get_position().width  # of the figure's width, before it is laid out
     points = 72 * figure.get_size_inches()[0] * share / (end / unit_s)
-    if len(rows) > 16:
-        return
     for row, stage in enumerate(rows):
         for one in stage:
             words = str(one.microbatch)

@@ -2,28 +2,15 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dfopt.documents.result import PlanRecord, Result, SolveRecord
 from dfopt.errors import PlanError
-from dfopt.show.plots.style import PALETTE, axes, drawn, head, scale
+from dfopt.show.plots.style import PALETTE, Axes, axes, drawn, gridlines, head, scale
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
-__all__ = ["progress", "traced"]
+__all__ = ["progress"]
 
 
-def traced(result: Result) -> list[tuple[PlanRecord, SolveRecord]]:
-    """The solves of a result that kept a trace: of its own plan if there are any, the longest traces first.
-
-    Examples
-    --------
-    >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
-    >>> {solve.problem for _, solve in traced(result)} <= {"interchip", "intrachip"}
-    True
-    """
+def _traced(result: Result) -> list[tuple[PlanRecord, SolveRecord]]:
+    """The solves of a result that kept a trace: of its own plan if there are any, the longest traces first."""
     found = [(plan, solve) for plan in result.plans for solve in plan.solves if len(solve.trace) > 1]
     own = [(plan, solve) for plan, solve in found if plan.plan == result.plan and plan.status == "solved"]
     return sorted(own or found, key=lambda pair: (-len(pair[1].trace), -pair[1].seconds))
@@ -34,25 +21,12 @@ def progress(result: Result, ax: Axes | None = None, problem: str | None = None)
     """Draw incumbent and bound against time, of the solve with the longest trace of the result's plan.
 
     Both are given in multiples of the value that the solve ended with: 1 is the answer, and where the two lines meet
-    it is proven.
-
-    Parameters
-    ----------
-    result : Result
-        What to draw.
-    ax : matplotlib.axes.Axes, optional
-        Where; by default in a new figure.
-    problem : {"interchip", "intrachip"}, optional
-        Only of this problem.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
+    it is proven. ``problem`` is ``interchip`` or ``intrachip`` to take solves of one of them only.
 
     Raises
     ------
     PlanError
-        If no such solve kept a trace (a closed form has none), or Matplotlib is missing.
+        If no such solve kept a trace (a closed form has none).
 
     Examples
     --------
@@ -61,7 +35,7 @@ def progress(result: Result, ax: Axes | None = None, problem: str | None = None)
     >>> df.plot.progress(result).get_ylabel()
     'objective (multiples of the final value)'
     """
-    found = [pair for pair in traced(result) if problem in (None, pair[1].problem)]
+    found = [pair for pair in _traced(result) if problem in (None, pair[1].problem)]
     if not found:
         asked = f"of the {problem} problem " if problem else ""
         raise PlanError(
@@ -99,8 +73,7 @@ def progress(result: Result, ax: Axes | None = None, problem: str | None = None)
     ax.set_xlim(0, last / unit_s * 1.02)
     ax.set_xlabel(f"time of the solve ({unit})")
     ax.set_ylabel("objective (multiples of the final value)")
-    ax.grid(True, color="#E6E6E6", linewidth=0.5)
-    ax.set_axisbelow(True)
+    gridlines(ax)
     gap = "" if solve.gap is None else f", gap {100 * solve.gap:.3g} %"
     what = f"{solve.problem} problem of {result.mapping.graph}, {plan.plan.label}"
     head(ax, f"{what}\n{solve.formulation}, {solve.termination}{gap}", handles)

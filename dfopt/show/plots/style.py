@@ -9,22 +9,24 @@ from __future__ import annotations
 import functools
 import textwrap
 from collections.abc import Callable, Iterable, Sequence
-from typing import TYPE_CHECKING, Any, Final, NamedTuple, ParamSpec, TypeVar, cast
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, ParamSpec, TypeVar, cast
 
 import numpy as np
 
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
-from dfopt.units import Dimension
 from dfopt.units import format as show_unit
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
+else:
+    Axes = Figure = Any  # of annotations, until Matplotlib is there
 
 __all__ = [
-    "BLACK", "CYCLE", "GREY", "LOOKS", "PALETTE", "Look", "axes", "drawn", "free_labels", "head", "laid_out",
-    "on_stack", "panels", "patch", "scale", "short", "unit_ticks", "with_unit",
+    "BLACK", "CYCLE", "GREY", "LOOKS", "PALETTE", "Axes", "Figure", "Look", "axes", "colour_bar", "drawn",
+    "figure_with", "free_labels", "gridlines", "head", "laid_out", "on", "on_stack", "panels", "patch", "scale",
+    "short", "unit_ticks",
 ]  # fmt: skip
 
 # Okabe & Ito, "Color Universal Design" (2008): eight colours told apart under all common kinds of colour blindness.
@@ -117,6 +119,33 @@ def panels(width: float, heights: Sequence[float]) -> list[Axes]:
     return [line[0] for line in grid]
 
 
+def figure_with(ax: Axes | Figure) -> Figure:
+    """The whole figure that axes are in."""
+    figure = ax.get_figure(root=True)
+    assert figure is not None
+    return figure
+
+
+def gridlines(ax: Axes, axis: Literal["both", "x"] = "both") -> None:
+    """Light lines at the ticks, behind what is drawn."""
+    ax.grid(True, axis=axis, color="#E6E6E6", linewidth=0.5)
+    ax.set_axisbelow(True)
+
+
+def colour_bar(ax: Axes, mappable: Any, label: str) -> Any:
+    """A bar of what the colours mean, beside the axes."""
+    bar = figure_with(ax).colorbar(mappable, ax=ax, pad=0.02, shrink=0.9)
+    bar.set_label(label)
+    bar.outline.set_visible(False)
+    return bar
+
+
+def on(colour: tuple[float, float, float, float]) -> str:
+    """The colour of letters that can be read on another one."""
+    red, green, blue, _ = colour
+    return "black" if 0.2126 * red + 0.7152 * green + 0.0722 * blue > 0.45 else "white"  # luminance, ITU-R BT.709
+
+
 def patch(look: Look, label: str | None = None) -> Any:
     """A legend entry for a kind of time."""
     from matplotlib.patches import Patch
@@ -129,10 +158,7 @@ def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
 
     Both go above the axes; in a figure of one's own they start at its left edge, and the figure grows by their height.
     """
-    from matplotlib.figure import Figure
-
-    figure = ax.get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_with(ax)
     own = figure.get_gid() == _OWN
     inches = figure.get_figwidth() * (1.0 if own else ax.get_position().width)
     letters = max(16, int(inches * 14.0))  # letters of 9 points that an inch takes
@@ -182,7 +208,7 @@ def unit_ticks(axis: Any, write: Callable[[float], str]) -> None:
     >>> ax.set_xscale("log")
     >>> ax.set_xlim(1e9, 1e12)
     (1000000000.0, 1000000000000.0)
-    >>> unit_ticks(ax.xaxis, lambda value: with_unit(value, "flop_rate"))
+    >>> unit_ticks(ax.xaxis, lambda value: show_unit(value, "flop_rate", 3))
     >>> [label.get_text() for label in ax.get_xticklabels() if label.get_text()][1:-1]
     ['1 GFLOP/s', '10 GFLOP/s', '100 GFLOP/s', '1 TFLOP/s']
     """
@@ -212,26 +238,13 @@ def scale(largest_s: float) -> tuple[float, str]:
     return next(((size, unit) for size, unit in _STEPS if largest_s >= size), _STEPS[-1] if largest_s > 0 else (1, "s"))
 
 
-def with_unit(value: float, dimension: Dimension) -> str:
-    """A figure with a unit that suits it, of three digits.
-
-    Examples
-    --------
-    >>> with_unit(6.92644e-3, "time"), with_unit(1.5e12, "flop_rate")
-    ('6.93 ms', '1.5 TFLOP/s')
-    """
-    return show_unit(float(f"{value:.3g}"), dimension)
-
-
 def on_stack(result: Result) -> str:
     """Pictures are of the model's times; where a stack of dies changes the step, the title says so."""
     physical = result.score.physical
     if physical is None or abs(physical.slowdown - 1) < 5e-4:
         return ""
-    return (
-        f"\nmodelled; on its stack {physical.stack} the step takes {with_unit(physical.step_time_s, 'time')}"
-        f" ({physical.slowdown:.4g} x)"
-    )
+    step = show_unit(physical.step_time_s, "time", 3)
+    return f"\nmodelled; on its stack {physical.stack} the step takes {step} ({physical.slowdown:.4g} x)"
 
 
 def short(names: Iterable[str], letters: int = 46) -> str:
@@ -271,14 +284,10 @@ def free_labels(
     ----------
     ax : matplotlib.axes.Axes
         With its limits set.
-    points : sequence of (float, float, str)
-        Place in data coordinates and text, the most important first.
+    points, others : sequence of (float, float, str) and of (float, float)
+        Place in data coordinates and text, the most important first; more places that are to stay free.
     size, radius : float
         Points of the letters, and of the marks that are to stay free.
-    most : int
-        Texts in a shared label.
-    others : sequence of (float, float)
-        More places that are to stay free.
     far : bool
         Whether a label may stand away from its point, with a line to it.
 
@@ -287,11 +296,9 @@ def free_labels(
     int
         How many points have no label: they share one that is full, or found no free place.
     """
-    from matplotlib.figure import Figure
     from matplotlib.text import Text
 
-    figure = ax.get_figure(root=True)
-    assert isinstance(figure, Figure)
+    figure = figure_with(ax)
     renderer = laid_out(figure)
     frame = ax.get_window_extent(renderer)
     pixel = figure.dpi / 72
@@ -313,8 +320,10 @@ def free_labels(
         more = len(texts) - most
         text = ", ".join(texts[:most]) + (f" +{more}" if more > 0 else "")
         lost += max(more, 0)
-        for across, down, side, base in _PLACES if far else _PLACES[:_NEAR]:
+        for across, down in _PLACES if far else _PLACES[:_NEAR]:
             shift = (across * (radius + 2), down * (radius + 2))
+            side = "left" if across > 0 else "right" if across < 0 else "center"
+            base = "bottom" if down > 0 else "top" if down < 0 else "center"
             away = abs(across) + abs(down) > 2
             note = ax.annotate(
                 text, (x, y), xytext=shift, textcoords="offset points", ha=side, va=base, fontsize=size, zorder=5,
@@ -338,11 +347,7 @@ def free_labels(
 
 _TRIED: Final = 60  # labels that are tried at most: more are no help to anyone
 _NEAR: Final = 8  # of the places beside a point
-_PLACES: Final = (
-    (0, 1, "center", "bottom"), (0, -1, "center", "top"), (1, 0, "left", "center"), (-1, 0, "right", "center"),
-    (1, 1, "left", "bottom"), (1, -1, "left", "top"), (-1, 1, "right", "bottom"), (-1, -1, "right", "top"),
-    (0, 2.6, "center", "bottom"), (0, -2.6, "center", "top"), (2, 2, "left", "bottom"), (2, -2, "left", "top"),
-    (-2, 2, "right", "bottom"), (-2, -2, "right", "top"), (4, 5, "left", "bottom"), (4, -5, "left", "top"),
-    (-4, 5, "right", "bottom"), (-4, -5, "right", "top"), (0, 9, "center", "bottom"), (0, -9, "center", "top"),
-    (4, 13, "left", "bottom"), (4, -13, "left", "top"), (-6, 13, "right", "bottom"), (-6, -13, "right", "top"),
+_PLACES: Final = (  # across and up from a point, in radii
+    (0, 1), (0, -1), (1, 0), (-1, 0), (1, 1), (1, -1), (-1, 1), (-1, -1), (0, 2.6), (0, -2.6), (2, 2), (2, -2),
+    (-2, 2), (-2, -2), (4, 5), (4, -5), (-4, 5), (-4, -5), (0, 9), (0, -9), (4, 13), (4, -13), (-6, 13), (-6, -13),
 )  # fmt: skip

@@ -3,16 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final
+from collections.abc import Sequence
+from typing import Any, Final
 
 from dfopt.errors import PlanError
 from dfopt.show.plots.cells import Row, figure_of, label_of, named, rows_of, text_of, varying, with_unit_of
-from dfopt.show.plots.style import GREY, axes, drawn, head, unit_ticks
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+from dfopt.show.plots.style import GREY, Axes, Figure, axes, colour_bar, drawn, head, on, unit_ticks
 
 __all__ = ["heat_map", "heat_maps"]
 
@@ -45,21 +41,13 @@ def heat_map(
         Column that runs across; by default the last axis that varies, the topology where that does.
     y : str or sequence of str, optional
         Columns that run down; by default all other axes that vary, without those that the others tell.
-    ax : matplotlib.axes.Axes, optional
-        Where; by default in a new figure.
     limits : (float, float), optional
         Ends of the colour scale in the units of the column.
-    title : str, optional
-        In place of one that names the columns.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
 
     Raises
     ------
     PlanError
-        If a column is not there or has no figures, nothing varies, or Matplotlib is missing.
+        If a column is not there or has no figures, or nothing varies.
 
     Examples
     --------
@@ -70,20 +58,22 @@ def heat_map(
     rows = rows_of(runs)
     named(rows, value, "value", figures=True)
     across, down = _sides(rows, x, y)
-    columns, lines, table, met = _pivot(rows, value, across, down)
+    columns, lines, met = _pivot(rows, value, across, down)
     if max(len(columns), len(lines)) > _MOST:
         most = f"{len(columns)} x {len(lines)}"
         raise PlanError(
             f"heat map: found {most} cells, expected at most {_MOST} a side; choose other axes with x and y"
         )
     words, factor = label_of(value)
-    figures = [[one if one is None else factor * one for one in line] for line in table]
+    means = {at: factor * (math.fsum(all_) / len(all_)) if all_ else math.nan for at, all_ in sorted(met.items())}
     ax = axes(ax, *_size(columns, lines))
-    scaled = tuple(factor * one for one in limits) if limits else None
-    _cells(ax, figures, columns, lines, scaled, words, with_unit_of(value), factor)
+    known = [one for one in means.values() if math.isfinite(one)]
+    low, high = (factor * limits[0], factor * limits[1]) if limits else (min(known), max(known))
+    _draw(ax, means, columns, lines, low, high, value)
     ax.set_xlabel(across.replace("_", " "))
     ax.set_ylabel(" / ".join(name.replace("_", " ") for name in down))
-    head(ax, title or words + (f", mean of up to {met} cells each" if met > 1 else ""))
+    most_met = max(map(len, met.values()))
+    head(ax, title or words + (f", mean of up to {most_met} cells each" if most_met > 1 else ""))
     return ax
 
 
@@ -104,27 +94,18 @@ def _sides(
 
 def _pivot(
     rows: list[Row], value: str, across: str, down: list[str]
-) -> tuple[list[str], list[str], list[list[float | None]], int]:
-    """Labels across and down in order of appearance, the mean of what meets in each, and how many that is at most.
-
-    None where there is no cell, and not a number where none has a figure.
-    """
-    met: dict[tuple[str, str], list[float]] = {}
-    columns: dict[str, None] = {}
-    lines: dict[str, None] = {}
-    for row in rows:
-        column = text_of(row, across) or "none"
-        line = " / ".join(text_of(row, name) or "none" for name in down)
-        columns.setdefault(column)
-        lines.setdefault(line)
+) -> tuple[list[str], list[str], dict[tuple[int, int], list[float]]]:
+    """Labels across and down in order of appearance, and the figures of the cells that meet in each row and column."""
+    spots = [
+        (" / ".join(text_of(row, name) or "none" for name in down), text_of(row, across) or "none") for row in rows
+    ]
+    lines = {line: i for i, line in enumerate(dict.fromkeys(line for line, _ in spots))}
+    columns = {column: i for i, column in enumerate(dict.fromkeys(column for _, column in spots))}
+    met: dict[tuple[int, int], list[float]] = {}
+    for row, (line, column) in zip(rows, spots, strict=True):
         figure = figure_of(row, value)
-        met.setdefault((line, column), []).extend([] if figure is None else [figure])
-    table = [[_mean(met.get((line, column))) for column in columns] for line in lines]
-    return list(columns), list(lines), table, max((len(found) for found in met.values()), default=0)
-
-
-def _mean(found: list[float] | None) -> float | None:
-    return found if found is None else math.fsum(found) / len(found) if found else math.nan
+        met.setdefault((lines[line], columns[column]), []).extend([] if figure is None else [figure])
+    return list(columns), list(lines), met
 
 
 def _size(columns: list[str], lines: list[str]) -> tuple[float, float]:
@@ -132,41 +113,34 @@ def _size(columns: list[str], lines: list[str]) -> tuple[float, float]:
     return max(3.6, names + 0.58 * len(columns) + 1.1), max(1.6, 1.0 + 0.27 * len(lines))
 
 
-def _cells(
-    ax: Axes, figures: list[list[float | None]], columns: list[str], lines: list[str], limits: Any, words: str,
-    write: Callable[[float], str], factor: float,
+def _draw(
+    ax: Axes, means: dict[tuple[int, int], float], columns: list[str], lines: list[str], low: float, high: float,
+    value: str,
 ) -> None:  # fmt: skip
     import matplotlib as mpl
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
 
-    known = [one for line in figures for one in line if one is not None and math.isfinite(one)]
-    low, high = limits or (min(known), max(known))
     # few large figures would leave all others in one shade
     wide = low > 0 and high / low > 100
     shades = LogNorm(low, high) if wide else Normalize(low, high if high > low else low + 1)
-    image = ax.imshow(
-        np.ma.masked_invalid(np.array(figures, float)), aspect="auto", cmap=_COLOURS, norm=shades,
-        interpolation="nearest",
-    )  # fmt: skip
     colours = mpl.colormaps[_COLOURS]
-    for row, line in enumerate(figures):
-        for column, one in enumerate(line):
-            if one is None:
-                continue
-            if not math.isfinite(one):
-                ax.add_patch(
-                    mpl.patches.Rectangle(
-                        (column - 0.5, row - 0.5), 1, 1, facecolor=GREY, hatch="////", edgecolor="white", linewidth=0
-                    )
+    table = np.full((len(lines), len(columns)), math.nan)
+    for at, one in means.items():
+        table[at] = one
+    masked = np.ma.masked_invalid(table)
+    image = ax.imshow(masked, aspect="auto", cmap=_COLOURS, norm=shades, interpolation="nearest")
+    largest = float(abs(masked).max())
+    for (row, column), one in means.items():
+        if math.isfinite(one):
+            words = _brief(one, largest)
+            ax.text(column, row, words, ha="center", va="center", fontsize=6.5, color=on(colours(shades(one))))
+        else:
+            ax.add_patch(
+                mpl.patches.Rectangle(
+                    (column - 0.5, row - 0.5), 1, 1, facecolor=GREY, hatch="////", edgecolor="white", linewidth=0
                 )
-                continue
-            red, green, blue, _ = colours(shades(one))
-            light = 0.2126 * red + 0.7152 * green + 0.0722 * blue  # luminance, ITU-R BT.709
-            ax.text(
-                column, row, _brief(one, known), ha="center", va="center", fontsize=6.5,
-                color="black" if light > 0.45 else "white",
-            )  # fmt: skip
+            )
     upright = sum(map(len, columns)) * 0.075 > 0.58 * len(columns)
     ax.set_xticks(
         range(len(columns)), columns, rotation=35 if upright else 0, ha="right" if upright else "center",
@@ -176,17 +150,13 @@ def _cells(
     ax.tick_params(length=0)
     for side in ax.spines.values():
         side.set_visible(False)
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    bar = figure.colorbar(image, ax=ax, pad=0.02, shrink=0.9)
-    bar.set_label(words + (", logarithmic scale" if wide else ""))
-    bar.outline.set_visible(False)
-    unit_ticks(bar.ax.yaxis, lambda value: write(value / factor))
+    (label, factor), write = label_of(value), with_unit_of(value)
+    bar = colour_bar(ax, image, label + (", logarithmic scale" if wide else ""))
+    unit_ticks(bar.ax.yaxis, lambda tick: write(tick / factor))
 
 
-def _brief(value: float, all_of_them: Sequence[float]) -> str:
-    """A number for a cell: as many digits as tell, and never wider than six letters."""
-    largest = max(map(abs, all_of_them))
+def _brief(value: float, largest: float) -> str:
+    """A number for a cell: as many digits as tell the largest, and never wider than six letters."""
     if largest >= 1e5 or 0 < largest < 1e-2:
         return f"{value:.1e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
     return f"{value:.0f}" if largest >= 1000 else f"{value:.3g}" if largest >= 10 else f"{value:.2f}"
@@ -203,18 +173,8 @@ def heat_maps(
 ) -> Figure:
     """Draw small multiples: one heat map for every label of an axis, all with one colour scale.
 
-    Parameters
-    ----------
-    runs, value, x, y
-        As of `heat_map`.
-    by : str
-        Column whose labels each get a map, such as ``graph``.
-    across : int
-        Maps beside each other.
-
-    Returns
-    -------
-    matplotlib.figure.Figure
+    ``by`` is the column whose labels each get a map, ``across`` how many are beside each other; the others are as of
+    `heat_map`.
 
     Raises
     ------
@@ -239,14 +199,13 @@ def heat_maps(
         raise PlanError(f"heat maps: by: found {len(groups)} labels of {by!r}, expected at most 16")
     figures = [one for row in rows if (one := figure_of(row, value)) is not None]
     side_x, side_y = _sides(rows, x, y, [by])
-    columns, lines, *_ = _pivot(rows, value, side_x, side_y)
-    wide, high = _size(columns, lines)
+    wide, high = _size(*_pivot(rows, value, side_x, side_y)[:2])
     across = min(across, len(groups))
     deep = -(-len(groups) // across)
     figure, grid = plt.subplots(deep, across, figsize=(wide * across, high * deep), layout="constrained", squeeze=False)
     spots = [spot for line in grid for spot in line]
+    shared = (min(figures), max(figures))
     for spot, (label, mine) in zip(spots, groups.items(), strict=False):
-        shared = (min(figures), max(figures))
         heat_map(mine, value, side_x, side_y, ax=spot, limits=shared, title=f"{by}: {label}")
     for spot in spots[len(groups) :]:
         spot.set_axis_off()

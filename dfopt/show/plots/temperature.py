@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 from dfopt.documents.physical import ChipHeat, PhysicalScore, TileHeat
 from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.errors import PlanError
-from dfopt.show.plots.style import axes, drawn, head, with_unit
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from dfopt.show.plots.style import Axes, axes, colour_bar, drawn, head, on
+from dfopt.units import format as show_unit
 
 __all__ = ["stack_temperature"]
 
@@ -30,23 +28,15 @@ def stack_temperature(
 
     Parameters
     ----------
-    what : PhysicalScore or Result
-        The judge's figures on a stack, or a result that has them.
-    ax : matplotlib.axes.Axes, optional
-        Where; by default in a new figure.
     stack : Stack, optional
         Whose floorplans say where tiles are; by default that of the result's system.
     stage : int, optional
         Pipeline stage whose chip is drawn; by default the hottest one.
 
-    Returns
-    -------
-    matplotlib.axes.Axes
-
     Raises
     ------
     PlanError
-        If there are no figures on a stack, no stack, or no such stage or tile, or Matplotlib is missing.
+        If there are no figures on a stack, no stack, or no such stage or tile.
 
     Examples
     --------
@@ -79,36 +69,29 @@ def stack_temperature(
     corners = {die.name: ((i % across) * wide, (deep - 1 - i // across) * tall) for i, die in enumerate(dies)}
     for tile in heat.tiles:
         (left, base), (x, y, width, height) = corners[tile.die], places[tile.die, tile.tile]
-        red, green, blue, _ = colour = colours(shades(tile.mean_c))
+        colour = colours(shades(tile.mean_c))
         ax.add_patch(Rectangle((left + x, base + y), width, height, facecolor=colour, edgecolor="white", linewidth=0.3))
         words = f"{tile.mean_c:.1f}" if width * inch > 0.33 else f"{tile.mean_c:.0f}"
         if width * inch > 0.062 * len(words) and height * inch > 0.11:
-            light = 0.2126 * red + 0.7152 * green + 0.0722 * blue  # luminance, ITU-R BT.709
-            ax.text(
-                left + x + width / 2, base + y + height / 2, words, ha="center", va="center", fontsize=6,
-                color="black" if light > 0.45 else "white",
-            )  # fmt: skip
-    (left, base), (x, y, width, height) = corners[hottest.die], places[hottest.die, hottest.tile]
-    ax.add_patch(Rectangle((left + x, base + y), width, height, fill=False, edgecolor="black", linewidth=3.2, zorder=4))
-    mark = Rectangle((left + x, base + y), width, height, fill=False, edgecolor="white", linewidth=1.4, zorder=5)
-    ax.add_patch(mark)
+            middle = (left + x + width / 2, base + y + height / 2)
+            ax.text(*middle, words, ha="center", va="center", fontsize=6, color=on(colour))
+    (left, base), (x, y, *size) = corners[hottest.die], places[hottest.die, hottest.tile]
+    for ink, thick, above in (("black", 3.2, 4), ("white", 1.4, 5)):
+        frame = Rectangle((left + x, base + y), *size, fill=False, edgecolor=ink, linewidth=thick, zorder=above)
+        ax.add_patch(frame)
     peaks = {die.die: die for die in heat.dies}
     for die in dies:
         left, base = corners[die.name]
-        said = f"{die.name}  {with_unit(peaks[die.name].power_w, 'power')}" if die.name in peaks else die.name
+        said = f"{die.name}  {show_unit(peaks[die.name].power_w, 'power', 3)}" if die.name in peaks else die.name
         ax.text(left, base + stack.side_y * 1.02, said, ha="left", va="bottom", fontsize=7)
     ax.set_xlim(-0.02 * wide, across * wide)
     ax.set_ylim(-0.04 * tall, deep * tall)
     ax.set_aspect("equal", anchor="NW")
     ax.set_axis_off()
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    bar = figure.colorbar(ScalarMappable(norm=shades, cmap=colours), ax=ax, pad=0.02, shrink=0.9)
-    bar.set_label("mean temperature of a tile (°C)")
-    bar.outline.set_visible(False)
-    size = f"{stack.side_x * 1e3:.3g} x {stack.side_y * 1e3:.3g} mm"
-    title = f"{stack.name}: dies of {size}, from the far face to the sink; chip of stage {heat.stage}"
-    title += f", {with_unit(heat.power_w, 'power')}"
+    colour_bar(ax, ScalarMappable(norm=shades, cmap=colours), "mean temperature of a tile (°C)")
+    sides = f"{stack.side_x * 1e3:.3g} x {stack.side_y * 1e3:.3g} mm"
+    title = f"{stack.name}: dies of {sides}, from the far face to the sink; chip of stage {heat.stage}"
+    title += f", {show_unit(heat.power_w, 'power', 3)}"
     title += f"\nhottest tile (framed): {hottest.tile} of {hottest.die}, {hottest.mean_c:.1f} °C"
     limits = {"logic": stack.limits.logic, "DRAM": stack.limits.dram}
     said = ", ".join(f"{kind} {limit - 273.15:.4g} °C" for kind, limit in limits.items() if limit is not None)

@@ -2,16 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
 from dfopt.physics.schedule import TERMS, busy_intervals, overlap_of
-from dfopt.show.plots.style import GREY, LOOKS, axes, drawn, head, on_stack, patch, scale, short, with_unit
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from dfopt.show.plots.style import GREY, LOOKS, Axes, axes, drawn, gridlines, head, on_stack, patch, scale, short
+from dfopt.units import format as show_unit
 
 __all__ = ["timeline"]
 
@@ -22,23 +18,7 @@ _MOST = 60
 def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     """Draw the partitions of one layer and microbatch on one chip: a row each, with what it keeps busy, and when.
 
-    Parameters
-    ----------
-    result : Result
-        What to draw.
-    ax : matplotlib.axes.Axes, optional
-        Where; by default in a new figure.
-    stage : int
-        Stage of the mapping.
-
-    Returns
-    -------
-    matplotlib.axes.Axes
-
-    Raises
-    ------
-    PlanError
-        If the mapping has no such stage, or Matplotlib is missing.
+    ``stage`` is one of the mapping; `PlanError` if it has no such stage.
 
     Examples
     --------
@@ -47,6 +27,8 @@ def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     >>> df.plot.timeline(result).get_xlabel()
     'time (us)'
     """
+    from matplotlib.patches import Patch
+
     parts = sorted((p for p in result.score.partitions if p.stage == stage), key=lambda part: part.partition)
     if not parts:
         known = sorted({part.stage for part in result.score.partitions})
@@ -74,27 +56,22 @@ def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     ax.set_xlim(0, whole / unit_s * 1.01)
     ax.set_ylabel("partition")
     ax.set_xlabel(f"time ({unit})")
-    ax.grid(True, axis="x", color="#E6E6E6", linewidth=0.5)
-    ax.set_axisbelow(True)
+    gridlines(ax, "x")
     title = f"{result.mapping.graph} on a chip of {result.mapping.system}: one layer and microbatch, "
-    title += f"{len(parts)} partition{'' if len(parts) == 1 else 's'}, {with_unit(whole, 'time')}"
+    title += f"{len(parts)} partition{'' if len(parts) == 1 else 's'}, {show_unit(whole, 'time', 3)}"
     if merged:
         title += f"\n{merged} short partitions share a row with their neighbours"
-    title += on_stack(result)
-    from matplotlib.patches import Patch
-
-    head(ax, title, [*(patch(LOOKS[term]) for term in TERMS), Patch(facecolor=GREY, label="partition runs")])
+    runs = Patch(facecolor=GREY, label="partition runs")
+    head(ax, title + on_stack(result), [*(patch(LOOKS[term]) for term in TERMS), runs])
     return ax
 
 
 def _lines(parts: list[PartitionScore]) -> tuple[list[list[PartitionScore]], int]:
     """Rows of partitions in order: one each, or, of very many, a row for short ones that follow each other."""
-    if len(parts) <= _MOST:
-        return [[part] for part in parts], 0
     long = {id(part) for part in sorted(parts, key=lambda part: -part.time_s)[: _MOST // 2]}
     lines: list[list[PartitionScore]] = []
     for part in parts:
-        if lines and id(part) not in long and id(lines[-1][-1]) not in long:
+        if len(parts) > _MOST and lines and id(part) not in long and id(lines[-1][-1]) not in long:
             lines[-1].append(part)
         else:
             lines.append([part])
