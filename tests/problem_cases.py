@@ -18,7 +18,7 @@ from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, chip_of, part_of, price_blocks, stage_tables
 from dfopt.fusion.intrachip import IntraChipLimits, IntraChipMapping
 from dfopt.fusion.partitioning import keeps
-from dfopt.setting.ledger import dram_left
+from dfopt.setting.ledger import dram_left, sharded_states
 from dfopt.setting.tables import shard
 
 EXACT = 1e-6
@@ -45,7 +45,7 @@ def tables_of(world: World, sharding: dict[str, Sharding]) -> StageTables:
 
 def limits_of(world: World, tables: StageTables, p_max: int) -> IntraChipLimits:
     graph, chosen = world.graph, world.assumptions
-    left = dram_left(world.instance, {0: tables.sharded})
+    left = dram_left(world.instance, {0: sharded_states(world.instance.setting, tables.sharded)})
     return IntraChipLimits(
         p_max=p_max,
         exactly=chosen.empty_partitions == "forbid",

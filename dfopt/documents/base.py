@@ -118,7 +118,7 @@ class Part(BaseModel):
         """In files, leave out what is None by default: such keys say nothing."""
         data: dict[str, Any] = handler(self)
         if info.mode == "json":
-            for name, field in type(self).model_fields.items():
+            for name, field in type(self).__pydantic_fields__.items():
                 if field.default is None and getattr(self, name) is None:
                     data.pop(field.serialization_alias or name, None)
         return data

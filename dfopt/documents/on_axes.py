@@ -66,7 +66,7 @@ class OnAxes(Part):
 
     def __hash__(self) -> int:
         """Equal for equal parts."""
-        fields = (self.__dict__[name] for name in type(self).model_fields)
+        fields = (self.__dict__[name] for name in type(self).__pydantic_fields__)
         return hash((*fields, *sorted(self.__pydantic_extra__.items())))
 
     @model_validator(mode="after")

@@ -56,7 +56,7 @@ def solve(
     seed : int
         Random seed of the solver.
     threads : int, optional
-        Solver threads, by default at most two for HiGHS and one behind PuLP.
+        Solver threads, by default one.
     presolve : bool
         Whether the solver may presolve.
     cutoff : float, optional

@@ -27,7 +27,7 @@ from dfopt.search.options import Options, record_of, reporter
 from dfopt.search.sharing import ChipWork, Memo, StageWork, remember_start
 from dfopt.setting.hops import gradient_seconds, hop_seconds, per_step_hops
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.ledger import dram_left
+from dfopt.setting.ledger import dram_left, sharded_states
 from dfopt.setting.tables import ShardedGraph, shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
 
@@ -274,9 +274,10 @@ def _stages(
                 raise
             if number not in work.lattices:
                 work.lattices[number] = _lattice(instance, tables, options)
-            work.stages[key] = StageWork(tables, work.lattices[number])
+            states = sharded_states(instance.setting, tables.sharded)
+            work.stages[key] = StageWork(tables, work.lattices[number], states)
     parts = {number: work.stages[sharded.tile_count, number] for number in used}
-    left = dram_left(instance, {number: part.tables.sharded for number, part in parts.items()})
+    left = dram_left(instance, {number: part.states for number, part in parts.items()})
     for number, members in enumerate(members_of):
         if number not in parts:
             yield Stage(members, None, None, None, None, 0.0, 0.0, None)

@@ -19,6 +19,7 @@ from dfopt.fusion.intrachip import CutOff, IntraChipLimits, IntraChipMapping
 from dfopt.milp import TracePoint, closed_form
 from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
+from dfopt.setting.ledger import State
 from dfopt.setting.tables import ShardedGraph
 
 Ints = NDArray[np.int64]
@@ -30,6 +31,7 @@ class StageWork:
 
     tables: StageTables
     lattice: Lattice | None
+    states: tuple[State, ...] = ()  # what its kernels keep
     start: Ints | None = None
     start_s: float = np.inf
     start_bytes: float = np.inf  # DRAM alive between its partitions; infinite while there is no start

@@ -112,7 +112,7 @@ def left(instance: Instance, books: Held, who: str) -> dict[str, float]:
     return found
 
 
-def dram_left(instance: Instance, parts: Mapping[int, ShardedGraph]) -> dict[int, float]:
+def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict[int, float]:
     """DRAM left for what waits between the partitions of each stage of the mapping.
 
     Kernels that run in several pipeline stages have what the fullest of those leaves. Only there a tensor is counted
@@ -120,8 +120,8 @@ def dram_left(instance: Instance, parts: Mapping[int, ShardedGraph]) -> dict[int
 
     Parameters
     ----------
-    parts : dict
-        The kernels of each stage of the mapping that has any, sharded.
+    states : dict
+        What the kernels of each stage of the mapping that has any keep, see :func:`sharded_states`.
 
     Returns
     -------
@@ -133,10 +133,9 @@ def dram_left(instance: Instance, parts: Mapping[int, ShardedGraph]) -> dict[int
     Infeasible
         If weights, gradients, optimizer state and saved activations alone exceed the capacity of a pipeline stage.
     """
-    found = dict.fromkeys(parts, math.inf)
+    found = dict.fromkeys(states, math.inf)
     if not capacities(instance.system.chip):
         return found
-    states = {number: sharded_states(instance.setting, part) for number, part in parts.items()}
     for stage in instance.pipeline:
         rest = left(instance, held(instance, stage, states), stage.name).get("dram", math.inf)
         found |= {number: min(found[number], rest) for number, _ in stage.runs if number in found}
