@@ -1,14 +1,14 @@
 """Builders that write a graph from a few parameters, and the door through which graphs are loaded.
 
 A graph file holds explicit ``kernels`` and ``tensors``, or ``workload: NAME`` with ``parameters``; both end
-as the same `Graph`. A workload is a module here with a class ``Parameters`` and a function ``build``;
-`WORKLOADS` names them.
+as the same `Graph`. A workload is a module here with a class ``Parameters`` and a function ``build``, which takes those
+and what the graph says of itself; `WORKLOADS` names them.
 """
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, Final
@@ -55,18 +55,27 @@ class Workload:
         return found
 
     def __call__(self, name: str = "", description: str = "", source: str = "", **parameters: Any) -> Graph:
-        """Build the graph; see the module's ``build``."""
-        named = {"name": name} if name else {}
-        built: Graph = import_module(self.module).build(**named, description=description, source=source, **parameters)
-        return built
+        """Build the graph.
+
+        Parameters
+        ----------
+        name, description, source
+            As in `Graph`; called after the workload if no name is given.
+        **parameters
+            Fields of `parameters`.
+
+        Raises
+        ------
+        pydantic.ValidationError
+            For a parameter that is unknown, missing or out of range.
+        """
+        build: Callable[..., Graph] = import_module(self.module).build
+        about = {"name": name or self.module.rpartition(".")[2], "description": description, "source": source}
+        return build(self.parameters(**parameters), **about)
 
 
-WORKLOADS: Final[dict[str, Workload]] = {
-    "transformer": Workload("dfopt.workloads.transformer"),
-    "decoder": Workload("dfopt.workloads.decoder"),
-    "dlrm": Workload("dfopt.workloads.dlrm"),
-    "fft": Workload("dfopt.workloads.fft"),
-    "hpl": Workload("dfopt.workloads.hpl"),
+WORKLOADS: Final = {
+    name: Workload(f"dfopt.workloads.{name}") for name in ("transformer", "decoder", "dlrm", "fft", "hpl")
 }
 
 # Only what may change without touching a kernel's shape: an explicit graph's shapes hold its microbatch.

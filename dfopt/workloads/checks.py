@@ -1,4 +1,4 @@
-"""What several workloads share: checks of parameters, which raise a validator's error, and what DFModel leaves out."""
+"""What several workloads share: a check of parameters, and what DFModel leaves out."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from dfopt.documents.base import problem
 
-__all__ = ["NOTHING_FROM_DRAM", "check_batch", "check_drawn"]
+__all__ = ["NOTHING_FROM_DRAM", "check_batch"]
 
 # DFModel's programs price no input and no output of a graph; its encodings of a workload say so.
 NOTHING_FROM_DRAM: Final[dict[str, Any]] = {"inputs": (), "outputs": ()}
@@ -27,19 +27,4 @@ def check_batch(batch: int | None, microbatch: int) -> None:
             f"found {batch} samples in a step, fewer than the {microbatch} of one microbatch",
             "enlarge batch, or shrink microbatch",
             "$.batch",
-        )
-
-
-def check_drawn(drawn: int, layers: int) -> None:
-    """Refuse a number of drawn layers that the layers are no multiple of.
-
-    Examples
-    --------
-    >>> check_drawn(4, 96)
-    """
-    if layers % drawn:
-        raise problem(
-            f"found {drawn} drawn layers, expected a divisor of the {layers} layers",
-            "choose a divisor, or all of them",
-            "$.drawn",
         )

@@ -18,209 +18,24 @@ and exchanges riding on the last bottom layer, and rows exchanged before they ar
 from __future__ import annotations
 
 from itertools import pairwise
-from typing import Any, Literal, Self
+from typing import Any
 
-from pydantic import Field, model_validator
+from dfopt.documents.graph import Communication, Graph, Kernel
+from dfopt.workloads.backward import Gradient, backward_of
+from dfopt.workloads.checks import NOTHING_FROM_DRAM
+from dfopt.workloads.dlrm_parameters import DlrmParameters, Tables
+from dfopt.workloads.sketch import Read, Sketch
 
-from dfopt.documents.base import Part, problem
-from dfopt.documents.graph import Graph
-from dfopt.workloads.checks import NOTHING_FROM_DRAM, check_batch
-from dfopt.workloads.dlrm_kernels import Sizes, draw, draw_dfmodel, trained, trained_dfmodel
-
-__all__ = ["DlrmParameters", "Parameters", "Tables", "build", "parameter_count"]
-
-
-class Tables(Part):
-    """Embedding tables of one size.
-
-    Examples
-    --------
-    >>> Tables(count=2, rows=1000, pooling=5).lookups
-    10
-    """
-
-    count: int = Field(default=1, ge=1, le=10**6, description="tables of this size")
-    rows: int = Field(ge=1, le=10**12, description="rows of one table")
-    pooling: int = Field(default=1, ge=1, le=10**5, description="rows that one sample looks up in a table and adds up")
-
-    @property
-    def lookups(self) -> int:
-        """Rows that one sample reads of these tables."""
-        return self.count * self.pooling
-
-
-class DlrmParameters(Part):
-    """What a DLRM is built from.
-
-    The MLPs are given by ``dense_features``, ``bottom`` and ``top``, or, if all layers are square, by ``mlp_dim``,
-    ``bottom_layers`` and ``top_layers``.
-
-    Examples
-    --------
-    >>> tables = (Tables(count=3, rows=1000, pooling=2),)
-    >>> p = DlrmParameters(tables=tables, embedding_dim=16, dense_features=13, bottom=(32, 16), top=(64, 1))
-    >>> p.bottom_widths, p.interaction_width, p.top_widths
-    ((13, 32, 16), 22, (22, 64, 1))
-    """
-
-    tables: tuple[Tables, ...] = Field(max_length=10000, description="embedding tables")
-    embedding_dim: int = Field(ge=1, le=10**6, description="elements of a row, in all tables")
-    dense_features: int | None = Field(default=None, ge=1, le=10**7, description="dense features of a sample")
-    bottom: tuple[int, ...] | None = Field(default=None, max_length=1000, description="bottom layer widths")
-    top: tuple[int, ...] | None = Field(default=None, max_length=1000, description="top layer widths")
-    mlp_dim: int | None = Field(default=None, ge=1, le=10**7, description="width of every layer, and its input's")
-    bottom_layers: int | None = Field(default=None, ge=1, le=1000, description="layers of width mlp_dim")
-    top_layers: int | None = Field(default=None, ge=1, le=1000, description="layers of width mlp_dim")
-    interaction: Literal["dot", "concat", "dcn", "none"] = Field(
-        default="dot",
-        description="dot: products of all pairs of features; concat: features side by side; dcn: low-rank cross layers"
-        " on them; none: unknown, the top MLP takes as many features as the bottom one gives",
-    )
-    dcn_layers: int = Field(default=3, ge=1, le=1000, description="cross layers of interaction dcn")
-    dcn_rank: int = Field(default=512, ge=1, le=10**6, description="rank of a cross layer's matrix")
-    table_optimizer: Literal["rowwise_adagrad", "adagrad", "adam", "sgd"] = Field(
-        default="rowwise_adagrad",
-        description="what trains the tables; it holds moments of 4 B: one per row (as FBGEMM, the library of embedding"
-        " tables, has it), one or two per element, or none",
-    )
-    encoding: Literal["exact", "dfmodel"] = Field(default="exact", description="what is computed, or DFModel's kernels")
-    mode: Literal["forward", "training"] = Field(
-        default="training", description="forward pass only, or a training step"
-    )
-    stream: Literal["n", "none"] = Field(
-        default="n", description="n: samples stream through a chip; none: tensor parallelism may split them"
-    )
-    microbatch: int = Field(default=1, ge=1, le=10**9, description="samples that one copy works on at a time")
-    batch: int | None = Field(
-        default=None, ge=1, le=10**12, description="samples in one step, over all copies; one microbatch if left out"
-    )
-    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
-
-    @property
-    def table_count(self) -> int:
-        """Tables, which is sparse features of a sample."""
-        return sum(tables.count for tables in self.tables)
-
-    @property
-    def lookups(self) -> int:
-        """Rows that one sample reads of all tables."""
-        return sum(tables.lookups for tables in self.tables)
-
-    @property
-    def table_moments(self) -> int:
-        """Numbers that the optimizer holds for all tables."""
-        each = {"rowwise_adagrad": 1, "adagrad": self.embedding_dim, "adam": 2 * self.embedding_dim, "sgd": 0}
-        return each[self.table_optimizer] * sum(tables.count * tables.rows for tables in self.tables)
-
-    @property
-    def pooled_width(self) -> int:
-        """Elements of a sample's pooled rows."""
-        return self.table_count * self.embedding_dim
-
-    @property
-    def bottom_widths(self) -> tuple[int, ...]:
-        """Widths along the bottom MLP, its input first."""
-        if self.mlp_dim is not None and self.bottom_layers is not None:
-            return (self.mlp_dim,) * (self.bottom_layers + 1)
-        return (self.dense_features or 1, *(self.bottom or ()))
-
-    @property
-    def interaction_width(self) -> int:
-        """Features that the interaction hands to the top MLP.
-
-        ``dot`` gives the bottom MLP's output and one product for every pair of the features, of which there is
-        one per table and that output (Naumov et al., section 2.1.3).
-        """
-        dense, features = self.bottom_widths[-1], self.table_count + 1
-        if self.interaction == "dot":
-            return dense + features * (features - 1) // 2
-        return dense if self.interaction == "none" else dense + self.pooled_width
-
-    @property
-    def top_widths(self) -> tuple[int, ...]:
-        """Widths along the top MLP, its input first."""
-        if self.mlp_dim is not None and self.top_layers is not None:
-            return (self.interaction_width, *(self.mlp_dim,) * self.top_layers)
-        return (self.interaction_width, *(self.top or ()))
-
-    @property
-    def samples(self) -> int:
-        """Samples in one step."""
-        return self.microbatch if self.batch is None else self.batch
-
-    @model_validator(mode="after")
-    def _mlps_are_given_once(self) -> Self:
-        lists = {key: getattr(self, key) for key in ("dense_features", "bottom", "top")}
-        square = {key: getattr(self, key) for key in ("mlp_dim", "bottom_layers", "top_layers")}
-        given = [key for key, value in (lists | square).items() if value is not None]
-        if set(given) not in (set(lists), set(square)):
-            raise problem(
-                f"found {', '.join(given) or 'no sizes of the MLPs'}, expected dense_features, bottom and top, or"
-                " mlp_dim, bottom_layers and top_layers",
-                "give one of the two sets, and all of it",
-                f"$.{given[0]}" if given else "$",
-            )
-        # Checked here, because a minimal length of the field would be a second error beside one bad entry.
-        for key in ("tables", "bottom", "top"):
-            if getattr(self, key) is not None and not getattr(self, key):
-                raise problem("found an empty list, expected at least one entry", "add one", f"$.{key}")
-        for key in ("bottom", "top"):
-            for position, width in enumerate(lists[key] or ()):
-                if not 1 <= width <= 10**7:
-                    raise problem(
-                        f"found {width}, expected a width from 1 to 10000000", "correct it", f"$.{key}[{position}]"
-                    )
-        return self
-
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
-        dense = self.bottom_widths[-1]
-        if self.interaction == "dot" and dense != self.embedding_dim:
-            raise problem(
-                f"found {dense} features behind the bottom MLP, but its dot products are with rows of"
-                f" {self.embedding_dim}",
-                "let the bottom MLP end in embedding_dim, or choose interaction: concat",
-                "$.bottom" if self.bottom is not None else "$.mlp_dim",
-            )
-        if self.encoding == "dfmodel" and (self.interaction != "none" or self.mlp_dim is None):
-            raise problem(
-                "DFModel's encoding has square layers and no interaction",
-                "give mlp_dim, bottom_layers and top_layers with interaction: none, or choose encoding: exact",
-                "$.encoding",
-            )
-        check_batch(self.batch, self.microbatch)
-        return self
-
+__all__ = ["DlrmParameters", "Parameters", "Tables", "build"]
 
 Parameters = DlrmParameters
 
 
-def parameter_count(parameters: DlrmParameters) -> int:
-    """Parameters of the model: all rows of all tables, and the matrices of MLPs and cross layers, without biases.
-
-    Examples
-    --------
-    >>> tables = (Tables(count=3, rows=1000),)
-    >>> sizes = {"embedding_dim": 16, "dense_features": 13, "bottom": (32, 16), "top": (64, 1)}
-    >>> parameter_count(DlrmParameters(tables=tables, **sizes)) - 3 * 1000 * 16
-    2400
-    """
-    p = parameters
-    rows = sum(tables.count * tables.rows for tables in p.tables)
-    mlps = sum(a * b for widths in (p.bottom_widths, p.top_widths) for a, b in pairwise(widths))
-    crossing = 2 * p.dcn_layers * p.dcn_rank * p.interaction_width if p.interaction == "dcn" else 0
-    return rows * p.embedding_dim + mlps + crossing
-
-
-def build(name: str = "dlrm", description: str = "", source: str = "", **parameters: Any) -> Graph:
+def build(p: DlrmParameters, **about: str) -> Graph:
     """A recommendation model as a graph.
 
-    Parameters
-    ----------
-    name, description, source
-        As in `Graph`.
-    **parameters
-        Fields of `DlrmParameters`.
+    Features lie along ``m``, samples along ``n``. A backward kernel is called after the forward one it mirrors, with
+    ``_bwd`` behind the name, and sits in the same pipeline stage.
 
     Returns
     -------
@@ -228,48 +43,164 @@ def build(name: str = "dlrm", description: str = "", source: str = "", **paramet
         Forward, two kernels per MLP layer, one for the lookups and a few for the interaction; training adds up to
         three per MLP layer, and the way back through the others. ``encoding: dfmodel`` has three kernels per layer.
 
-    Raises
-    ------
-    pydantic.ValidationError
-        For a parameter that is unknown, missing or out of range.
-
     Examples
     --------
-    >>> sizes = {"embedding_dim": 16, "dense_features": 13, "bottom": (32, 16), "top": (64, 1), "microbatch": 8}
-    >>> graph = build(tables=(Tables(count=3, rows=1000, pooling=2),), **sizes)
-    >>> lookup = graph.kernels[graph.index()["Lookup"]]
+    >>> tables = (Tables(count=3, rows=1000, pooling=2),)
+    >>> p = DlrmParameters(
+    ...     tables=tables, embedding_dim=16, dense_features=13, bottom=(16,), top=(1,), microbatch=8, mode="forward"
+    ... )
+    >>> graph = build(p, name="small")
+    >>> [kernel.name for kernel in graph.kernels]
+    ['Bottom_1', 'Bottom_1_Act', 'Lookup', 'Concat', 'Interaction', 'Interaction_Cat', 'Top_1', 'Top_1_Act']
+    >>> lookup = graph.kernels[2]
     >>> lookup.dram_bytes, lookup.resident_bytes, lookup.communications[0].bytes
     (1536.0, 96000.0, 768.0)
     """
-    p = DlrmParameters(**parameters)
-    sizes = Sizes(
-        samples=p.microbatch,
-        word=p.word_bytes,
-        dim=p.embedding_dim,
-        tables=p.table_count,
-        lookups=p.lookups,
-        rows=sum(tables.count * tables.rows for tables in p.tables),
-        bottom=p.bottom_widths,
-        top=p.top_widths,
-        interaction=p.interaction,
-        dcn_layers=p.dcn_layers,
-        dcn_rank=p.dcn_rank,
-        stream=p.stream,
-    )
-    kernels, tensors = draw_dfmodel(sizes) if p.encoding == "dfmodel" else draw(sizes)
-    held = {"resident_optimizer_bytes": 4.0 * p.table_moments}
-    kernels = tuple(one.model_copy(update=held) if one.resident_bytes else one for one in kernels)
+    dfmodel = p.encoding == "dfmodel"
+    sketch = _dfmodel(p) if dfmodel else _exact(p)
     graph = Graph(
-        name=name,
-        description=description,
-        source=source,
+        **about,
         word_bytes=p.word_bytes,
         microbatch=p.microbatch,
-        batch=p.samples,
-        kernels=kernels,
-        tensors=tensors,
-        **(NOTHING_FROM_DRAM if p.encoding == "dfmodel" else {}),
+        batch=p.batch or p.microbatch,
+        kernels=tuple(sketch.kernels),
+        tensors=tuple(sketch.tensors),
+        **(NOTHING_FROM_DRAM if dfmodel else {}),
     )
     if p.mode == "forward":
         return graph
-    return trained_dfmodel(graph) if p.encoding == "dfmodel" else trained(graph, sizes)
+    return backward_of(graph, {"MLP_1": Gradient()}) if dfmodel else _trained(graph, p)
+
+
+class _Sketch(Sketch):
+    """A sketch whose kernels work on the samples of one evaluation."""
+
+    def __init__(self, p: DlrmParameters) -> None:
+        super().__init__()
+        self.p = p
+        # Left out, the streamed axis is n.
+        self.common: dict[str, Any] = {"n": p.microbatch, **({} if p.stream == "n" else {"stream": "none"})}
+
+    def part(self, name: str, features: int) -> Read:
+        """So many features of a kernel's output."""
+        return Read(name, None, float(features * self.p.microbatch * self.p.word_bytes))
+
+    def pointwise(self, name: str, m: int, *inputs: str | Read, flop: int = 1, **more: Any) -> str:
+        return self.draw(
+            Kernel(name=name, op="elementwise", m=m, flop_per_element=flop, **self.common, **more), *inputs
+        )
+
+    def linear(self, name: str, m: int, k: int, *inputs: str, **more: Any) -> str:
+        return self.draw(Kernel(name=name, op="gemm", m=m, k=k, **self.common, **more), *inputs)
+
+    def products(self, name: str, m: int, k: int, n: int, source: str) -> str:
+        """Products of an activation with itself within every sample."""
+        # n is streamed, a feature axis, because a kernel has no way to say that its samples are.
+        kernel = Kernel(name=name, op="matmul", outer=self.p.microbatch, m=m, k=k, n=n)
+        return self.draw(kernel, Read(source, 1), Read(source, 2))
+
+
+def _lookups(p: DlrmParameters, exchanged: float) -> dict[str, Any]:
+    """Fields of the kernel that reads rows of the tables and exchanges so many bytes."""
+    return {
+        "communications": (Communication(kind="all_to_all", bytes=exchanged, over="all"),),
+        "dram_bytes": p.looked_up_bytes,
+        "resident_bytes": p.table_bytes,
+        "resident_optimizer_bytes": 4.0 * p.table_moments,
+    }
+
+
+def _exact(p: DlrmParameters) -> Sketch:
+    """What the model computes forward."""
+    sketch = _Sketch(p)
+    dense = _mlp(sketch, "Bottom", p.bottom_widths)
+    pooled_bytes = float(p.microbatch * p.pooled_width * p.word_bytes)
+    sketch.pointwise("Lookup", p.pooled_width, flop=p.adds, distributed=True, **_lookups(p, pooled_bytes))
+    _mlp(sketch, "Top", p.top_widths, _interaction(sketch, dense))
+    return sketch
+
+
+def _mlp(sketch: _Sketch, part: str, widths: tuple[int, ...], *source: str) -> str:
+    """Layers ``PART_1``, ``PART_2`` ..., each with its activation; returns the last activation."""
+    for number, (before, width) in enumerate(pairwise(widths), start=1):
+        layer = sketch.linear(f"{part}_{number}", width, before, *source)
+        source = (sketch.pointwise(f"{part}_{number}_Act", width, layer),)
+    return source[0]
+
+
+def _interaction(sketch: _Sketch, dense: str) -> str:
+    """What the top MLP reads."""
+    p = sketch.p
+    width, features = p.bottom_widths[-1], p.table_count + 1
+    full = width + p.pooled_width
+    if p.interaction == "none":
+        return sketch.pointwise("Join", width, dense, "Lookup")
+    joined = sketch.pointwise("Concat", full, dense, "Lookup")
+    if p.interaction == "dot":
+        sketch.products("Interaction", features, p.embedding_dim, features, joined)
+        products = p.interaction_width - width  # of the symmetric matrix the top MLP reads what is below the diagonal
+        return sketch.pointwise("Interaction_Cat", p.interaction_width, sketch.part("Interaction", products), dense)
+    if p.interaction == "dcn":
+        # x_next = x_0 * (U V x + bias) + x: Wang et al., DCN V2, arXiv 2008.13535, eq. 2 (equation number unconfirmed)
+        start = joined
+        for number in range(1, p.dcn_layers + 1):
+            name = f"Cross_{number}"
+            sketch.linear(f"{name}_V", p.dcn_rank, full, joined)
+            sketch.linear(f"{name}_U", full, p.dcn_rank, f"{name}_V")
+            inputs = dict.fromkeys((f"{name}_U", start, joined))  # the first layer reads x_0 once
+            joined = sketch.pointwise(name, full, *inputs, flop=3)
+    return joined
+
+
+def _trained(graph: Graph, p: DlrmParameters) -> Graph:
+    """The model with its backward pass and updates.
+
+    The derivative of the loss and of the last activation are one kernel, the prediction less the label.
+    """
+    dense = f"Bottom_{len(p.bottom_widths) - 1}_Act"
+    rules: dict[str, Gradient | tuple[Gradient, ...]] = {
+        kernel.name: Gradient(reads=(kernel.name,)) for kernel in graph.kernels if kernel.name.endswith("_Act")
+    }
+    # Every row that was looked up takes a step: scaled gradient, added.
+    rules["Lookup"] = Gradient(fields={"flop_per_element": 2 * p.adds})
+    sums: dict[str, tuple[str, str]] = {}
+    if p.interaction == "none":
+        rules["Join"] = (Gradient(of=("Lookup",), fields={"m": p.pooled_width}), Gradient(of=(dense,), drawn=False))
+    if p.interaction == "concat":
+        rules["Concat"] = Gradient(drawn=False)
+    if p.interaction == "dot":
+        square = {"outer": 1, "m": (p.table_count + 1) ** 2, "n": p.microbatch}
+        # Both operands of the product have a gradient, as if they were two matrices.
+        rules["Interaction"] = (Gradient(), Gradient(turned=True))
+        # What the top MLP reads of the bottom one is a part of Concat, and so is its gradient.
+        rules["Interaction_Cat"] = (
+            Gradient(of=("Interaction",), fields=square),
+            Gradient(of=(dense,), drawn=False, to="Concat"),
+        )
+    if p.interaction == "dcn":
+        for number in range(1, p.dcn_layers + 1):
+            name, joined = f"Cross_{number}", "Concat" if number == 1 else f"Cross_{number - 1}"
+            # The part of x_0's gradient that comes from its product in every layer is summed from layer to layer.
+            so_far = {"flop_per_element": 1 if number == p.dcn_layers else 2}
+            rules[name] = (
+                Gradient(f"{name}_bwd_start", of=("Concat",), reads=(f"{name}_U",), adds=True, fields=so_far),
+                Gradient(of=(f"{name}_U",), reads=("Concat",), fields={"flop_per_element": 1}),
+                Gradient(of=(joined,), drawn=False),
+            )
+            sums[joined] = (f"{name}_bwd_sum", name)
+    return backward_of(graph, rules, sums=sums, updates="beside")
+
+
+def _dfmodel(p: DlrmParameters) -> Sketch:
+    """The forward kernels of DFModel's generator (github.com/fengqian-ayce/DFModel, commit 04f93d5), in its order.
+
+    Layers ``MLP_1`` ..., without activations. The last bottom layer and its backward kernel read all looked-up rows
+    from DRAM and exchange them *before* pooling; the first layer computes a gradient of its input, which no one needs.
+    """
+    sketch = _Sketch(p)
+    width, bottom = p.bottom_widths[0], len(p.bottom_widths) - 1
+    source: tuple[str, ...] = ()
+    for number in range(1, bottom + len(p.top_widths)):
+        more = _lookups(p, p.looked_up_bytes) if number == bottom else {}
+        source = (sketch.linear(f"MLP_{number}", width, width, *source, **more),)
+    return sketch

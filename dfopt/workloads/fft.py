@@ -91,38 +91,18 @@ class FftParameters(Part):
 Parameters = FftParameters
 
 
-def build(name: str = "fft", description: str = "", source: str = "", **parameters: Any) -> Graph:
-    """An FFT as a graph.
-
-    Parameters
-    ----------
-    name, description, source
-        As in `Graph`.
-    **parameters
-        Fields of `FftParameters`.
-
-    Returns
-    -------
-    Graph
-        Columns, twiddle factors, rows; or the two kernels of DFModel.
-
-    Raises
-    ------
-    pydantic.ValidationError
-        For a parameter that is unknown, missing or out of range.
+def build(p: FftParameters, **about: str) -> Graph:
+    """An FFT as a graph: columns, twiddle factors, rows; or the two kernels of DFModel.
 
     Examples
     --------
-    >>> graph = build(length=2**20)
+    >>> graph = build(FftParameters(length=2**20), name="fft")
     >>> [(kernel.name, kernel.flop_per_element, len(kernel.communications)) for kernel in graph.kernels]
     [('Column_FFT', 50, 0), ('Twiddle', 6, 0), ('Row_FFT', 50, 1)]
     """
-    p = FftParameters(**parameters)
     kernels, tensors = _dfmodel(p) if p.encoding == "dfmodel" else _exact(p)
     return Graph(
-        name=name,
-        description=description,
-        source=source,
+        **about,
         word_bytes=p.word_bytes,
         kernels=kernels,
         tensors=tensors,

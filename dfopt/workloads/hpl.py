@@ -34,13 +34,14 @@ first so many steps, as its setups do when there are many.
 from __future__ import annotations
 
 import math
-from itertools import pairwise
+from collections.abc import Iterable
+from itertools import pairwise, repeat
 from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
-from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
+from dfopt.documents.graph import Communication, Graph, Kernel, Op, Tensor
 from dfopt.workloads.checks import NOTHING_FROM_DRAM
 
 __all__ = ["HplParameters", "Parameters", "build"]
@@ -113,15 +114,8 @@ class HplParameters(Part):
 Parameters = HplParameters
 
 
-def build(name: str = "hpl", description: str = "", source: str = "", **parameters: Any) -> Graph:
+def build(p: HplParameters, **about: str) -> Graph:
     """An HPL run as a graph.
-
-    Parameters
-    ----------
-    name, description, source
-        As in `Graph`.
-    **parameters
-        Fields of `HplParameters`.
 
     Returns
     -------
@@ -129,28 +123,21 @@ def build(name: str = "hpl", description: str = "", source: str = "", **paramete
         A chain: three kernels per group of steps, without Row and Update where the matrix ends, and Solve; or, as in
         DFModel, one kernel per step.
 
-    Raises
-    ------
-    pydantic.ValidationError
-        For a parameter that is unknown, missing or out of range.
-
     Examples
     --------
-    >>> graph = build(n=1024, block=128, drawn=2)
+    >>> graph = build(HplParameters(n=1024, block=128, drawn=2), name="hpl")
     >>> [kernel.name for kernel in graph.kernels]
     ['Panel_1', 'Row_1', 'Update_1', 'Panel_2', 'Row_2', 'Update_2', 'Solve']
     >>> graph.kernels[0].resident_bytes == 1024 * 1024 * 8
     True
     """
-    p = HplParameters(**parameters)
-    kernels, tensors = _dfmodel(p) if p.encoding == "dfmodel" else _exact(p)
+    kernels, volumes = _dfmodel(p) if p.encoding == "dfmodel" else _exact(p)
+    links = zip(pairwise(kernels), volumes, strict=False)
     return Graph(
-        name=name,
-        description=description,
-        source=source,
+        **about,
         word_bytes=p.word_bytes,
-        kernels=kernels,
-        tensors=tensors,
+        kernels=tuple(kernels),
+        tensors=tuple(Tensor(src=a.name, dst=b.name, operand=1, bytes=size) for (a, b), size in links),
         **(NOTHING_FROM_DRAM if p.encoding == "dfmodel" else {}),
     )
 
@@ -184,108 +171,51 @@ def _panel_shape(p: HplParameters, low: int, high: int) -> tuple[int, int]:
     return doubled // (6 // common), b // common
 
 
-def _exact(p: HplParameters) -> tuple[tuple[Kernel, ...], tuple[Tensor, ...]]:
+def _spread(name: str, op: Op, *communications: Communication, **more: Any) -> Kernel:
+    """A kernel on blocks that lie in DRAM, spread over the grid of chips."""
+    return Kernel(name=name, op=op, stream="none", distributed=True, communications=communications, **more)
+
+
+def _exact(p: HplParameters) -> tuple[list[Kernel], Iterable[float]]:
+    """Kernels, and the bytes that each hands to the next: the pivots."""
     b, word = p.block, p.word_bytes
+    whole = float(p.n * p.n * word)
     kernels: list[Kernel] = []
     for number, (low, high) in enumerate(_groups(p), start=1):
-        steps = high - low + 1
         panel = float(_sum(low, high) * b * b * word)  # s x b, over the steps
         row = float(_sum(low - 1, high - 1) * b * b * word)  # r x b
         elements, flop = _panel_shape(p, low, high)
-        kernels.append(
-            Kernel(
-                name=f"Panel_{number}",
-                op="elementwise",
-                m=elements,
-                n=1,
-                flop_per_element=flop,
-                stream="none",
-                distributed=True,
-                communications=(
-                    Communication(kind="all_reduce", bytes=float(steps * b * b * word), over="tp_first"),  # pivot rows
-                ),
-                dram_bytes=2 * panel,
-                resident_bytes=float(p.n * p.n * word) if number == 1 else 0.0,
-            )
-        )
+        pivot_rows = Communication(kind="all_reduce", bytes=float((high - low + 1) * b * b * word), over="tp_first")
+        sizes = {"m": elements, "n": 1, "flop_per_element": flop}
+        held = {"dram_bytes": 2 * panel, "resident_bytes": whole if number == 1 else 0.0}
+        kernels.append(_spread(f"Panel_{number}", "elementwise", pivot_rows, **sizes, **held))
         if not row:  # the last step has nothing right of its panel
             continue
         # b (b - 1) r FLOP as products of blocks: b (b - 1) is even, so half of it is the product of two whole numbers.
         m, k = (b // 2, b - 1) if b % 2 == 0 else (b, (b - 1) // 2)
-        kernels.append(
-            Kernel(
-                name=f"Row_{number}",
-                op="matmul",
-                outer=_sum(low - 1, high - 1),
-                m=m,
-                k=k,
-                n=b,
-                stream="none",
-                distributed=True,
-                communications=(Communication(kind="all_to_all", bytes=row, over="tp_first"),),
-                dram_bytes=2 * row,
-            )
-        )
+        swapped = Communication(kind="all_to_all", bytes=row, over="tp_first")
+        outer = _sum(low - 1, high - 1)
+        kernels.append(_spread(f"Row_{number}", "matmul", swapped, outer=outer, m=m, k=k, n=b, dram_bytes=2 * row))
+        sent = [Communication(kind="broadcast", bytes=row, over=over) for over in ("tp_rest", "tp_first")]
         blocks = _sum_of_squares(low - 1, high - 1)
-        kernels.append(
-            Kernel(
-                name=f"Update_{number}",
-                op="matmul",
-                outer=blocks,
-                m=b,
-                k=b,
-                n=b,
-                stream="none",
-                distributed=True,
-                communications=(
-                    Communication(kind="broadcast", bytes=row, over="tp_rest"),
-                    Communication(kind="broadcast", bytes=row, over="tp_first"),
-                ),
-                dram_bytes=2.0 * blocks * b * b * word + 2 * row,
-            )
-        )
-    kernels.append(
-        Kernel(
-            name="Solve",
-            op="elementwise",
-            m=p.n,
-            n=p.n,
-            flop_per_element=2,
-            stream="none",
-            distributed=True,
-            communications=(Communication(kind="broadcast", bytes=float(p.n * word)),),  # the solution
-            dram_bytes=float(p.n * p.n * word),
-        )
-    )
-    pivots = float(b * word)
-    tensors = tuple(
-        Tensor(src=before.name, dst=after.name, operand=1, bytes=pivots) for before, after in pairwise(kernels)
-    )
-    return tuple(kernels), tensors
+        moved = 2.0 * blocks * b * b * word + 2 * row
+        kernels.append(_spread(f"Update_{number}", "matmul", *sent, outer=blocks, m=b, k=b, n=b, dram_bytes=moved))
+    solution = Communication(kind="broadcast", bytes=float(p.n * word))
+    kernels.append(_spread("Solve", "elementwise", solution, m=p.n, n=p.n, flop_per_element=2, dram_bytes=whole))
+    return kernels, repeat(float(b * word))
 
 
-def _dfmodel(p: HplParameters) -> tuple[tuple[Kernel, ...], tuple[Tensor, ...]]:
+def _dfmodel(p: HplParameters) -> tuple[list[Kernel], Iterable[float]]:
     """As in DFModel's generator (github.com/fengqian-ayce/DFModel, commit 04f93d5): side x side times side x block."""
-    kernels, tensors = [], []
+    kernels, volumes = [], []
     for step in range(p.groups):
         side = p.n - step * p.block
-        volume = float(side * p.block * p.word_bytes)
-        kernels.append(
-            Kernel(
-                name=f"Iteration_{step + 1}",
-                op="matmul",
-                m=side,
-                k=side,
-                n=p.block,
-                stream="none",
-                distributed=True,
-                communications=(
-                    Communication(kind="broadcast", bytes=volume, over="tp_rest"),
-                    Communication(kind="point_to_point", bytes=volume, over="tp_first"),
-                ),
-                resident_bytes=float(p.n * p.n * p.word_bytes) if step == 0 else 0.0,
-            )
+        volumes.append(float(side * p.block * p.word_bytes))
+        sent = (
+            Communication(kind="broadcast", bytes=volumes[-1], over="tp_rest"),
+            Communication(kind="point_to_point", bytes=volumes[-1], over="tp_first"),
         )
-        if step + 1 < p.groups:
-            tensors.append(Tensor(src=f"Iteration_{step + 1}", dst=f"Iteration_{step + 2}", operand=1, bytes=volume))
-    return tuple(kernels), tuple(tensors)
+        held = float(p.n * p.n * p.word_bytes) if step == 0 else 0.0
+        sizes = {"m": side, "k": side, "n": p.block, "resident_bytes": held}
+        kernels.append(_spread(f"Iteration_{step + 1}", "matmul", *sent, **sizes))
+    return kernels, volumes

@@ -1,46 +1,46 @@
-"""The shapes that kernels of a transformer layer come in.
+"""What workloads made of transformer layers share: parameters, and the shapes that kernels of a layer come in.
 
-Matrices are held with features along ``m`` and tokens along ``n``, see :mod:`dfopt.documents.graph`. A method
-here is a *shape* of kernel; the workloads are tables that say which kernel has which shape.
+Matrices are held with features along ``m`` and tokens along ``n``, see :mod:`dfopt.documents.graph`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal
 
-from dfopt.documents.graph import Kernel, Tensor
+from pydantic import Field
 
-__all__ = ["Layer", "Wire", "wires"]
+from dfopt.documents.base import Part, problem
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.workloads.checks import check_batch
+from dfopt.workloads.sketch import Sketch
 
-Wire = tuple[str, str] | tuple[str, str, Literal[1, 2]]
+__all__ = ["LayerParameters"]
 
 
-@dataclass(frozen=True)
-class Layer:
-    """Sizes of one layer for one microbatch, and makers of kernels with those sizes.
+class LayerParameters(Part):
+    """Sizes of a layer and how often it is there, and makers of kernels with those sizes.
 
-    Parameters
-    ----------
-    hidden, heads, head_dim, ffn
-        Features of the residual stream, attention heads, features of a head, features inside the MLP.
-    seq, microbatch
-        Tokens in a sample, samples in one evaluation.
+    ``heads * head_dim`` may differ from ``hidden``.
 
     Examples
     --------
-    >>> layer = Layer(hidden=8, heads=2, head_dim=4, ffn=32, seq=16, microbatch=3)
+    >>> layer = LayerParameters(hidden=8, heads=2, head_dim=4, seq=16, microbatch=3)
     >>> layer.tokens, layer.attention("MHA_GEMM_1", m=16, k=4).outer
     (48, 6)
     """
 
-    hidden: int
-    heads: int
-    head_dim: int
-    ffn: int
-    seq: int
-    microbatch: int
+    hidden: int = Field(ge=1, le=10**7, description="features of the residual stream")
+    heads: int = Field(ge=1, le=10**5, description="attention heads")
+    head_dim: int = Field(ge=1, le=10**6, description="features of one head")
+    seq: int = Field(ge=1, le=10**8, description="tokens in a sample")
+    microbatch: int = Field(default=1, ge=1, le=10**6, description="samples in one evaluation of the graph")
+    layers: int = Field(default=1, ge=1, le=10**6, description="identical layers")
+    drawn: int = Field(default=1, ge=1, le=10**4, description="layers drawn one after another, a divisor of layers")
+    batch: int | None = Field(
+        default=None, ge=1, le=10**12, description="samples in one step; one microbatch if left out"
+    )
+    mode: Literal["forward", "training"] = Field(default="forward", description="forward pass only, or a training step")
+    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
 
     @property
     def tokens(self) -> int:
@@ -62,9 +62,19 @@ class Layer:
         """
         return self.heads * self.microbatch
 
-    def pointwise(self, name: str, m: int, *, normalizes: bool = False) -> Kernel:
+    def check_counts(self) -> None:
+        """Refuse a step of less than a microbatch, and drawn layers that the layers are no multiple of."""
+        check_batch(self.batch, self.microbatch)
+        if self.layers % self.drawn:
+            raise problem(
+                f"found {self.drawn} drawn layers, expected a divisor of the {self.layers} layers",
+                "choose a divisor, or all of them",
+                "$.drawn",
+            )
+
+    def pointwise(self, name: str, m: int, **more: Any) -> Kernel:
         """An elementwise kernel over ``m`` features of every token."""
-        return Kernel(name=name, op="elementwise", m=m, n=self.tokens, normalizes=normalizes)
+        return Kernel(name=name, op="elementwise", m=m, n=self.tokens, **more)
 
     def scores(self, name: str, *, normalizes: bool = False) -> Kernel:
         """An elementwise kernel over the attention scores: keys along ``m``, queries along ``n``."""
@@ -82,13 +92,16 @@ class Layer:
         """A product of two activations within every head of every sample."""
         return Kernel(name=name, op="matmul", outer=self.attentions, m=m, k=k, n=self.seq)
 
-
-def wires(table: Iterable[Wire]) -> tuple[Tensor, ...]:
-    """Tensors from rows of ``(src, dst)`` or ``(src, dst, operand)``.
-
-    Examples
-    --------
-    >>> [(t.src, t.dst, t.operand) for t in wires([("Q", "S", 1), ("S", "P")])]
-    [('Q', 'S', 1), ('S', 'P', None)]
-    """
-    return tuple(Tensor(src=row[0], dst=row[1], operand=row[2] if len(row) == 3 else None) for row in table)
+    def graph(self, layer: Sketch, **about: str) -> Graph:
+        """The graph of one layer, whose last kernel's output is carried to the first kernel of the next."""
+        return Graph(
+            **about,
+            repeat=self.layers,
+            word_bytes=self.word_bytes,
+            microbatch=self.microbatch,
+            batch=self.batch or self.microbatch,
+            tokens_per_sample=self.seq,
+            kernels=tuple(layer.kernels),
+            tensors=tuple(layer.tensors),
+            carried=(Tensor(src=layer.kernels[-1].name, dst=layer.kernels[0].name),),
+        )

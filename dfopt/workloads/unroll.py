@@ -13,9 +13,9 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
 
     Parameters
     ----------
-    graph : Graph
+    graph
         With ``repeat`` above 1, or any graph when ``copies`` is given.
-    copies : int, optional
+    copies
         How many repeats to draw; all of ``graph.repeat`` if left out. Must divide it.
 
     Returns
@@ -31,8 +31,8 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
 
     Examples
     --------
-    >>> from dfopt.workloads.transformer import build
-    >>> layer = build(hidden=64, heads=4, head_dim=16, seq=32, layers=12)
+    >>> from dfopt.workloads import WORKLOADS
+    >>> layer = WORKLOADS["transformer"](hidden=64, heads=4, head_dim=16, seq=32, layers=12)
     >>> drawn = unroll(layer, 4)
     >>> len(drawn.kernels), len(drawn.tensors), drawn.repeat, drawn.carried[0].src
     (72, 87, 3, 'Add_2.3')
@@ -46,14 +46,9 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
     def place(name: str | None, copy: int) -> str | None:
         return None if name is None else f"{name}.{copy}"
 
+    named = ("name", "accumulates_into", "stage_with")
     kernels = [
-        kernel.model_copy(
-            update={
-                "name": f"{kernel.name}.{copy}",
-                "accumulates_into": place(kernel.accumulates_into, copy),
-                "stage_with": place(kernel.stage_with, copy),
-            }
-        )
+        kernel.model_copy(update={key: place(getattr(kernel, key), copy) for key in named})
         for copy in range(count)
         for kernel in graph.kernels
     ]
@@ -70,19 +65,11 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
             tensors.append(between(tensor, here, there).model_copy(update={"direction": "forward"}))
         first, last = (0, count - 1) if ahead else (count - 1, 0)
         carried.append(between(tensor, last, first))
+    drawn = {"repeat": graph.repeat // count, "kernels": tuple(kernels), "tensors": tuple(tensors)}
     ends: dict[str, object] = {}  # stated ones are those of every copy
-    if graph.inputs is not None:
-        each = [(one, copy) for copy in range(count) for one in graph.inputs]
-        ends["inputs"] = tuple(one.model_copy(update={"dst": place(one.dst, copy)}) for one, copy in each)
-    if graph.outputs is not None:
-        out = [(one, copy) for copy in range(count) for one in graph.outputs]
-        ends["outputs"] = tuple(one.model_copy(update={"src": place(one.src, copy)}) for one, copy in out)
-    return graph.model_copy(
-        update={
-            **ends,
-            "repeat": graph.repeat // count,
-            "kernels": tuple(kernels),
-            "tensors": tuple(tensors),
-            "carried": tuple(carried),
-        }
-    )
+    for key, end in (("inputs", "dst"), ("outputs", "src")):
+        stated = getattr(graph, key)
+        if stated is not None:
+            each = [(one, place(getattr(one, end), copy)) for copy in range(count) for one in stated]
+            ends[key] = tuple(one.model_copy(update={end: name}) for one, name in each)
+    return graph.model_copy(update={**drawn, **ends, "carried": tuple(carried)})

@@ -16,7 +16,9 @@ from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, operands, weight_elements
 from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS, load_graph
-from dfopt.workloads.decoder import DecoderParameters, build, parameter_count
+from dfopt.workloads.decoder import DecoderParameters, parameter_count
+
+build = WORKLOADS["decoder"]
 
 SMALL: dict[str, Any] = {
     "hidden": 24, "heads": 6, "kv_heads": 2, "head_dim": 5, "ffn": 50, "vocab": 100, "seq": 7,

@@ -18,8 +18,10 @@ from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, weight_elements
 from dfopt.search import optimize
-from dfopt.workloads import load_graph
-from dfopt.workloads.dlrm import DlrmParameters, Tables, build, parameter_count
+from dfopt.workloads import WORKLOADS, load_graph
+from dfopt.workloads.dlrm import DlrmParameters, Tables
+
+build = WORKLOADS["dlrm"]
 
 SMALL: dict[str, Any] = {
     "tables": (Tables(count=3, rows=1000, pooling=2), Tables(rows=50, pooling=9)),
@@ -46,6 +48,13 @@ def of_zoo(name: str) -> DlrmParameters:
     from pydantic import TypeAdapter
 
     return TypeAdapter(DlrmParameters).validate_python(load_strict(find("graphs", name))["parameters"])
+
+
+def parameter_count(p: DlrmParameters) -> int:
+    """All rows of all tables, and the matrices of MLPs and cross layers, without biases."""
+    mlps = sum(a * b for widths in (p.bottom_widths, p.top_widths) for a, b in pairwise(widths))
+    crossing = 2 * p.dcn_layers * p.dcn_rank * p.interaction_width if p.interaction == "dcn" else 0
+    return p.rows * p.embedding_dim + mlps + crossing
 
 
 def matrix_flop(graph: Graph, *phases: str) -> float:

@@ -17,8 +17,10 @@ from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop
 from dfopt.search import optimize
-from dfopt.workloads import load_graph
-from dfopt.workloads.fft import FftParameters, build
+from dfopt.workloads import WORKLOADS, load_graph
+from dfopt.workloads.fft import FftParameters
+
+build = WORKLOADS["fft"]
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden" / "dfmodel"
 

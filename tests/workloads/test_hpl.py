@@ -15,8 +15,9 @@ from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop
 from dfopt.search import optimize
-from dfopt.workloads import load_graph
-from dfopt.workloads.hpl import build
+from dfopt.workloads import WORKLOADS, load_graph
+
+build = WORKLOADS["hpl"]
 
 
 def of(graph: Graph, kind: str) -> list[Kernel]:

@@ -13,7 +13,9 @@ from pydantic import ValidationError
 
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.physics.ops import flop, operands, weight_elements
-from dfopt.workloads.transformer import build
+from dfopt.workloads import WORKLOADS
+
+build = WORKLOADS["transformer"]
 
 GOLDEN = Path(__file__).resolve().parents[1] / "golden"
 FORWARD, TRAINING = "transformer_forward_gpt3_175b", "transformer_training_gpt3_1t"

@@ -1,0 +1,189 @@
+"""What a recommendation model is built from."""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import Part, problem
+from dfopt.workloads.checks import check_batch
+
+__all__ = ["DlrmParameters", "Tables"]
+
+
+class Tables(Part):
+    """Embedding tables of one size.
+
+    Examples
+    --------
+    >>> Tables(count=2, rows=1000, pooling=5).lookups
+    10
+    """
+
+    count: int = Field(default=1, ge=1, le=10**6, description="tables of this size")
+    rows: int = Field(ge=1, le=10**12, description="rows of one table")
+    pooling: int = Field(default=1, ge=1, le=10**5, description="rows that one sample looks up in a table and adds up")
+
+    @property
+    def lookups(self) -> int:
+        """Rows that one sample reads of these tables."""
+        return self.count * self.pooling
+
+
+class DlrmParameters(Part):
+    """What a DLRM is built from.
+
+    The MLPs are given by ``dense_features``, ``bottom`` and ``top``, or, if all layers are square, by ``mlp_dim``,
+    ``bottom_layers`` and ``top_layers``.
+
+    Examples
+    --------
+    >>> tables = (Tables(count=3, rows=1000, pooling=2),)
+    >>> p = DlrmParameters(tables=tables, embedding_dim=16, dense_features=13, bottom=(32, 16), top=(64, 1))
+    >>> p.bottom_widths, p.interaction_width, p.top_widths
+    ((13, 32, 16), 22, (22, 64, 1))
+    """
+
+    tables: tuple[Tables, ...] = Field(max_length=10000, description="embedding tables")
+    embedding_dim: int = Field(ge=1, le=10**6, description="elements of a row, in all tables")
+    dense_features: int | None = Field(default=None, ge=1, le=10**7, description="dense features of a sample")
+    bottom: tuple[int, ...] | None = Field(default=None, max_length=1000, description="bottom layer widths")
+    top: tuple[int, ...] | None = Field(default=None, max_length=1000, description="top layer widths")
+    mlp_dim: int | None = Field(default=None, ge=1, le=10**7, description="width of every layer, and its input's")
+    bottom_layers: int | None = Field(default=None, ge=1, le=1000, description="layers of width mlp_dim")
+    top_layers: int | None = Field(default=None, ge=1, le=1000, description="layers of width mlp_dim")
+    interaction: Literal["dot", "concat", "dcn", "none"] = Field(
+        default="dot",
+        description="dot: products of all pairs of features; concat: features side by side; dcn: low-rank cross layers"
+        " on them; none: unknown, the top MLP takes as many features as the bottom one gives",
+    )
+    dcn_layers: int = Field(default=3, ge=1, le=1000, description="cross layers of interaction dcn")
+    dcn_rank: int = Field(default=512, ge=1, le=10**6, description="rank of a cross layer's matrix")
+    table_optimizer: Literal["rowwise_adagrad", "adagrad", "adam", "sgd"] = Field(
+        default="rowwise_adagrad",
+        description="what trains the tables; it holds moments of 4 B: one per row (as FBGEMM, the library of embedding"
+        " tables, has it), one or two per element, or none",
+    )
+    encoding: Literal["exact", "dfmodel"] = Field(default="exact", description="what is computed, or DFModel's kernels")
+    mode: Literal["forward", "training"] = Field(
+        default="training", description="forward pass only, or a training step"
+    )
+    stream: Literal["n", "none"] = Field(
+        default="n", description="n: samples stream through a chip; none: tensor parallelism may split them"
+    )
+    microbatch: int = Field(default=1, ge=1, le=10**9, description="samples that one copy works on at a time")
+    batch: int | None = Field(
+        default=None, ge=1, le=10**12, description="samples in one step, over all copies; one microbatch if left out"
+    )
+    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
+
+    @property
+    def table_count(self) -> int:
+        """Tables, which is sparse features of a sample."""
+        return sum(tables.count for tables in self.tables)
+
+    @property
+    def lookups(self) -> int:
+        """Rows that one sample reads of all tables."""
+        return sum(tables.lookups for tables in self.tables)
+
+    @property
+    def adds(self) -> int:
+        """Rows per pooled one, rounded up: FLOP per element of the lookups."""
+        return -(-self.lookups // self.table_count)
+
+    @property
+    def rows(self) -> int:
+        """Rows of all tables."""
+        return sum(tables.count * tables.rows for tables in self.tables)
+
+    @property
+    def table_bytes(self) -> float:
+        """All tables."""
+        return float(self.rows * self.embedding_dim * self.word_bytes)
+
+    @property
+    def looked_up_bytes(self) -> float:
+        """All rows that the samples of one evaluation look up, before they are added."""
+        return float(self.microbatch * self.lookups * self.embedding_dim * self.word_bytes)
+
+    @property
+    def table_moments(self) -> int:
+        """Numbers that the optimizer holds for all tables."""
+        each = {"rowwise_adagrad": 1, "adagrad": self.embedding_dim, "adam": 2 * self.embedding_dim, "sgd": 0}
+        return each[self.table_optimizer] * self.rows
+
+    @property
+    def pooled_width(self) -> int:
+        """Elements of a sample's pooled rows."""
+        return self.table_count * self.embedding_dim
+
+    @property
+    def bottom_widths(self) -> tuple[int, ...]:
+        """Widths along the bottom MLP, its input first."""
+        if self.mlp_dim is not None and self.bottom_layers is not None:
+            return (self.mlp_dim,) * (self.bottom_layers + 1)
+        return (self.dense_features or 1, *(self.bottom or ()))
+
+    @property
+    def interaction_width(self) -> int:
+        """Features that the interaction hands to the top MLP.
+
+        ``dot`` gives the bottom MLP's output and one product for every pair of the features, of which there is
+        one per table and that output (Naumov et al., section 2.1.3).
+        """
+        dense, features = self.bottom_widths[-1], self.table_count + 1
+        if self.interaction == "dot":
+            return dense + features * (features - 1) // 2
+        return dense if self.interaction == "none" else dense + self.pooled_width
+
+    @property
+    def top_widths(self) -> tuple[int, ...]:
+        """Widths along the top MLP, its input first."""
+        if self.mlp_dim is not None and self.top_layers is not None:
+            return (self.interaction_width, *(self.mlp_dim,) * self.top_layers)
+        return (self.interaction_width, *(self.top or ()))
+
+    @model_validator(mode="after")
+    def _mlps_are_given_once(self) -> Self:
+        lists = {key: getattr(self, key) for key in ("dense_features", "bottom", "top")}
+        square = {key: getattr(self, key) for key in ("mlp_dim", "bottom_layers", "top_layers")}
+        given = [key for key, value in (lists | square).items() if value is not None]
+        if set(given) not in (set(lists), set(square)):
+            raise problem(
+                f"found {', '.join(given) or 'no sizes of the MLPs'}, expected dense_features, bottom and top, or"
+                " mlp_dim, bottom_layers and top_layers",
+                "give one of the two sets, and all of it",
+                f"$.{given[0]}" if given else "$",
+            )
+        # Checked here, because a minimal length of the field would be a second error beside one bad entry.
+        for key in ("tables", "bottom", "top"):
+            if getattr(self, key) is not None and not getattr(self, key):
+                raise problem("found an empty list, expected at least one entry", "add one", f"$.{key}")
+        for key in ("bottom", "top"):
+            for position, width in enumerate(lists[key] or ()):
+                if not 1 <= width <= 10**7:
+                    raise problem(
+                        f"found {width}, expected a width from 1 to 10000000", "correct it", f"$.{key}[{position}]"
+                    )
+        return self
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        dense = self.bottom_widths[-1]
+        if self.interaction == "dot" and dense != self.embedding_dim:
+            raise problem(
+                f"found {dense} features behind the bottom MLP, but its dot products are with rows of"
+                f" {self.embedding_dim}",
+                "let the bottom MLP end in embedding_dim, or choose interaction: concat",
+                "$.bottom" if self.bottom is not None else "$.mlp_dim",
+            )
+        if self.encoding == "dfmodel" and (self.interaction != "none" or self.mlp_dim is None):
+            raise problem(
+                "DFModel's encoding has square layers and no interaction",
+                "give mlp_dim, bottom_layers and top_layers with interaction: none, or choose encoding: exact",
+                "$.encoding",
+            )
+        check_batch(self.batch, self.microbatch)
+        return self

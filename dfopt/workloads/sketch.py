@@ -1,0 +1,46 @@
+"""Drawing a graph: kernels one after the other, each with what it reads."""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+from dfopt.documents.graph import Kernel, Tensor
+
+__all__ = ["Read", "Sketch"]
+
+
+class Read(NamedTuple):
+    """What a kernel reads: of whom, as which operand of a product, and how much of it if not the whole output.
+
+    Operand 1 of a product is its ``k x n`` side, operand 2 its ``m x k`` side.
+    """
+
+    src: str
+    operand: Literal[1, 2] | None = None
+    bytes: float | None = None
+
+
+class Sketch:
+    """Kernels and tensors drawn so far, the tensors in the order of their consumers.
+
+    Examples
+    --------
+    >>> sketch = Sketch()
+    >>> q, k = (sketch.draw(Kernel(name=name, op="gemm", m=4, k=8, n=16)) for name in "QK")
+    >>> sketch.draw(Kernel(name="S", op="matmul", m=16, k=4, n=16), Read(q, 1), Read(k, 2))
+    'S'
+    >>> [(tensor.src, tensor.dst, tensor.operand) for tensor in sketch.tensors]
+    [('Q', 'S', 1), ('K', 'S', 2)]
+    """
+
+    def __init__(self) -> None:
+        self.kernels: list[Kernel] = []
+        self.tensors: list[Tensor] = []
+
+    def draw(self, kernel: Kernel, *inputs: str | Read) -> str:
+        """Add a kernel and its inputs; gives its name, for the kernels that read it."""
+        self.kernels.append(kernel)
+        for one in inputs:
+            src, operand, size = Read(one) if isinstance(one, str) else one
+            self.tensors.append(Tensor(src=src, dst=kernel.name, operand=operand, bytes=size))
+        return kernel.name
