@@ -20,22 +20,12 @@ from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
 
 KINDS: dict[str, type[Document]] = {
-    "graph": Graph,
-    "system": System,
-    "chip": ChipPart,
-    "memory": MemoryPart,
-    "link": LinkPart,
-    "topology": TopologyPart,
-    "stack": Stack,
-    "assumptions": Assumptions,
-    "pins": Pins,
-    "plan": Plan,
-    "mapping": Mapping,
-    "score": Score,
-    "result": Result,
-    "study": Study,
-    "heat": HeatReport,
-}
+    document.SCHEMA.split("/")[1]: document
+    for document in (
+        Graph, System, ChipPart, MemoryPart, LinkPart, TopologyPart, Stack, Assumptions,
+        Pins, Plan, Mapping, Score, Result, Study, HeatReport,
+    )
+}  # fmt: skip
 
 
 def kind_of(data: Dict[str, Any], path: str) -> str:
