@@ -131,8 +131,8 @@ def _study_page(path: str, study: Study, options: dict[str, Any]) -> str:
     store = options["--store"] or Path(f"{Path(path).stem}.runs.jsonl")
     runs = collect(path, store)
     listed = {
-        "graph": [entry.label or entry.graph for entry in study.graphs],
-        "profile of assumptions": [entry.label or entry.profile for entry in study.assumptions],
+        "graph": [entry.name for entry in study.graphs],
+        "profile of assumptions": [entry.name for entry in study.assumptions],
         **{name: [str(point.label) for point in points] for name, points in study.axes.items()},
         **{name: [str(value) for value in values] for name, values in study.parameters.items()},
         "limits": [entry.name for entry in study.limits],

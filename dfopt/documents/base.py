@@ -308,6 +308,8 @@ def _translate(cls: type[BaseModel], data: Any, details: Sequence[ErrorDetails])
         steps, value = _follow(data, loc, keep_last=kind == "missing")
         if loc and loc[-1] == "[key]":  # the key of a mapping is wrong, not the value below it
             value = steps[-1] if steps else value
+        if kind == "too_short" and len(value) >= ctx["min_length"]:
+            continue  # it counts only entries that are right
         where, last = json_path(*steps), str(steps[-1]) if steps else ""
         if isinstance(ctx.get("error"), UnitError):
             plain += [Issue(where, issue.message, issue.remedy) for issue in ctx["error"].issues]

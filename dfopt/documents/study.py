@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import keyword
 from collections.abc import Iterable, Iterator
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
-from pydantic_core import PydanticCustomError
 
 from dfopt.documents.axes import AXES
 from dfopt.documents.base import Document, Part, problem
 from dfopt.documents.request import Request
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.documents.study_expressions import check_expression
-from dfopt.documents.study_options import Label, LimitsEntry
 from dfopt.errors import did_you_mean, json_path
+from dfopt.units import Seconds
+from dfopt.units import format as show_unit
 
 Aggregate = Literal[
     "mean", "geometric_mean", "median", "min", "max",
     "mean_of_ratios", "geometric_mean_of_ratios", "min_of_ratios", "max_of_ratios", "argmax", "argmin",
 ]  # fmt: skip
+Label = Annotated[str, Field(min_length=1, max_length=200)]
+LIMITS = ("time_limit", "gap", "p_max")  # options that limits give too
 TARGETS = ("graph", "system", "assumptions", "options")
 Value = str | bool | int | float
 
@@ -33,6 +36,11 @@ class GraphEntry(Part):
     parameters: dict[str, Any] = Field(default_factory=dict)
     options: dict[str, Any] = Field(default_factory=dict, description="options of the study that this graph replaces")
 
+    @property
+    def name(self) -> str:
+        """What the frame calls it."""
+        return self.label or self.graph
+
 
 class SystemEntry(Part):
     """A system given as a whole, with some fields replaced."""
@@ -41,6 +49,11 @@ class SystemEntry(Part):
     label: Label | None = Field(default=None, description="in the frame; none = the system's name")
     set: dict[str, Any] = Field(default_factory=dict, description="field such as chip.sram.capacity -> value")
     graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
+
+    @property
+    def name(self) -> str:
+        """What the frame calls it."""
+        return self.label or self.system
 
 
 class PartChoice(Part):
@@ -56,13 +69,13 @@ Choice = Label | PartChoice
 class PartsEntry(Part):
     """All systems that a choice of parts makes: chips x memories x stacks x links x topologies."""
 
-    chips: tuple[Choice, ...]
+    chips: tuple[Choice, ...] = Field(min_length=1)
     memories: tuple[Choice, ...] = Field(default=(), description="none = every chip's own")
     stacks: tuple[Choice, ...] = Field(
         default=(), description="chips as stacks of dies; their memory is the chip's where no memory is given"
     )
     links: tuple[Choice, ...] = Field(default=(), description="none = those that the topologies name")
-    topologies: tuple[Choice, ...]
+    topologies: tuple[Choice, ...] = Field(min_length=1)
     set: dict[str, Any] = Field(default_factory=dict, description="field such as chip.sram.capacity -> value")
     graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
 
@@ -89,6 +102,46 @@ class AssumptionsEntry(Part):
     set: dict[str, Any] = Field(default_factory=dict, description="field -> value")
     graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
 
+    @property
+    def name(self) -> str:
+        """What the frame calls it."""
+        return self.label or self.profile
+
+
+class LimitsEntry(Part):
+    """Limits of a solve and of its mapping; several of them are an axis. What one leaves out is as in the options."""
+
+    label: Label | None = Field(default=None, description="in the frame; none = the limits in words")
+    time_limit: Seconds | None = Field(default=None, ge=0.1, description="of the solve of a cell")
+    gap: float | None = Field(default=None, ge=0.0, le=1.0, description="relative gap at which a solve may stop")
+    p_max: int | None = Field(default=None, ge=1, description="on-chip partitions at most")
+    graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
+
+    @property
+    def given(self) -> dict[str, Any]:
+        """The options that it sets, as in a file."""
+        return self.model_dump(mode="json", include=set(LIMITS))
+
+    @property
+    def name(self) -> str:
+        """What the frame calls it.
+
+        Examples
+        --------
+        >>> LimitsEntry(time_limit=60.0, gap=1e-3, p_max=4).name
+        '60 s, gap 0.1 %, p_max 4'
+        """
+        words = [] if self.time_limit is None else [show_unit(self.time_limit, "time")]
+        words += [] if self.gap is None else [f"gap {show_unit(self.gap, 'ratio')}"]
+        words += [] if self.p_max is None else [f"p_max {self.p_max}"]
+        return self.label or ", ".join(words)
+
+    @model_validator(mode="after")
+    def _says_something(self) -> Self:
+        if not self.name:
+            raise problem("no limit and no label", f"give {', '.join(LIMITS)} or a label")
+        return self
+
 
 class AxisValue(Part):
     """One value of a named axis: what the frame shows, and the fields it sets."""
@@ -98,6 +151,16 @@ class AxisValue(Part):
         default_factory=dict,
         description="graph.PARAMETER, system.FIELD, assumptions.FIELD or options.FIELD -> value",
     )
+
+    @field_validator("set")
+    @classmethod
+    def _says_what_it_belongs_to(cls, value: dict[str, Any]) -> dict[str, Any]:
+        for key in value:
+            target, _, field = key.partition(".")
+            if target not in TARGETS or not field:
+                message = f"found the field {key!r}, expected one of {', '.join(f'{t}.FIELD' for t in TARGETS)}"
+                raise problem(message, "say what it belongs to, as in system.chip.sram.capacity")
+        return value
 
 
 class Filter(Part):
@@ -174,12 +237,12 @@ class Study(Document):
     name: str = Field(min_length=1, max_length=200)
     description: str = ""
     source: str = ""
-    graphs: tuple[GraphEntry, ...]
-    systems: tuple[Systems, ...]
+    graphs: tuple[GraphEntry, ...] = Field(min_length=1)
+    systems: tuple[Systems, ...] = Field(min_length=1)
     parameters: dict[str, tuple[Value, ...]] = Field(
         default_factory=dict, description="parameter of the graphs' workloads -> its values"
     )
-    assumptions: tuple[AssumptionsEntry, ...] = (AssumptionsEntry(),)
+    assumptions: tuple[AssumptionsEntry, ...] = Field(default=(AssumptionsEntry(),), min_length=1)
     limits: tuple[LimitsEntry, ...] = Field(default=(), description="none = as the options say")
     options: Request = Request()
     axes: dict[str, tuple[AxisValue, ...]] = Field(default_factory=dict)
@@ -216,15 +279,14 @@ class Study(Document):
 
     @model_validator(mode="after")
     def _holds_together(self) -> Self:
-        for place, values in self._sets():
-            _check_targets(place, values)
+        columns = self.columns
         texts = set(TEXT_COLUMNS) | ({"limits"} if self.limits else set())
         for key, name, labels in self._named():
             where = json_path(key, name)
             remedy = "choose another name" if key == "axes" else f"make it an axis that sets graph.{name}"
             if not name.isidentifier() or keyword.iskeyword(name):
                 raise problem(f"found the axis {name!r}, expected a word", "use letters, digits and _", where)
-            if self.columns.count(name) > 1:
+            if columns.count(name) > 1:
                 raise problem(f"the frame has a column {name!r} already", remedy, where)
             if not labels:
                 raise problem("an axis without values", "give one or more values, or leave it out", where)
@@ -235,31 +297,30 @@ class Study(Document):
                 texts.add(name)
         for where, by in self._given_twice():
             raise problem(f"{by} give it too", "leave it out here, or there", where)
-        for where, group, may_be_empty in self._labelled():
-            if not group and not may_be_empty:
-                raise problem("found an empty list, expected one or more entries", "each list is multiplied", where)
+        for where, group in self._labelled():
             _check_distinct(where, group)
-        known = {entry.label or entry.graph for entry in self.graphs}
-        for key, entries in (("systems", self.systems), ("assumptions", self.assumptions), ("limits", self.limits)):
-            for i, entry in enumerate(entries):
+        known = {entry.name for entry in self.graphs}
+        for key in ("systems", "assumptions", "limits"):
+            for i, entry in enumerate(getattr(self, key)):
                 for name in entry.graphs:
                     if name not in known:
-                        where = json_path(key, i, "graphs")
                         remedy = did_you_mean(name, known, f"labels: {', '.join(sorted(known))}")
+                        where = json_path(key, i, "graphs")
                         raise problem(f"found {name!r}, expected the label of a graph", remedy, where)
         for i, rule in enumerate(self.filters):
-            _check(json_path("filters", i, "drop"), rule.drop, "condition", self.axis_columns)
+            check_expression(rule.drop, "condition", self.axis_columns, (), json_path("filters", i, "drop"))
         for i, claim in enumerate(self.claims):
-            _check(json_path("claims", i, "value"), claim.value, "value", self.columns, texts)
+            at = partial(json_path, "claims", i)
+            check_expression(claim.value, "value", columns, texts, at("value"))
             for key in ("over", "against"):
                 if (text := getattr(claim, key)) is not None:
-                    _check(json_path("claims", i, key), text, "condition", self.columns)
+                    check_expression(text, "condition", columns, (), at(key))
             for position, column in enumerate(claim.match):
-                if column not in self.columns:
-                    remedy = did_you_mean(column, self.columns, f"columns: {', '.join(self.columns)}")
-                    raise problem(f"there is no column {column!r}", remedy, json_path("claims", i, "match", position))
+                if column not in columns:
+                    remedy = did_you_mean(column, columns, f"columns: {', '.join(columns)}")
+                    raise problem(f"there is no column {column!r}", remedy, at("match", position))
             if claim.of is not None:
-                _check(json_path("claims", i, "of"), claim.of, "value", self.columns, texts)
+                check_expression(claim.of, "value", columns, texts, at("of"))
         _check_distinct("$.claims", (claim.name for claim in self.claims))
         return self
 
@@ -278,38 +339,28 @@ class Study(Document):
             if getattr(self.options, name) != Request.model_fields[name].default:
                 yield json_path("options", name), "$.limits"
         for i, graph in enumerate(self.graphs):
-            yield from (
-                (json_path("graphs", i, "options", name), "$.limits") for name in limits if name in graph.options
-            )
-            both = (name for name in self.parameters if name in graph.parameters)
-            yield from ((json_path("graphs", i, "parameters", name), "$.parameters") for name in both)
+            both = [("options", name, "$.limits") for name in limits if name in graph.options]
+            both += [("parameters", name, "$.parameters") for name in self.parameters if name in graph.parameters]
+            yield from ((json_path("graphs", i, key, name), by) for key, name, by in both)
         taken = {f"options.{name}": "$.limits" for name in limits}
         taken |= {f"graph.{name}": "$.parameters" for name in self.parameters}
-        for place, values in self._sets():
-            yield from ((f"{place}[{key!r}]", taken[key]) for key in values if key in taken)
-
-    def _sets(self) -> Iterator[tuple[str, dict[str, Any]]]:
-        for name, points in self.axes.items():
+        for axis, points in self.axes.items():
             for i, point in enumerate(points):
-                yield json_path("axes", name, i, "set"), point.set
+                place = json_path("axes", axis, i, "set")
+                yield from ((f"{place}[{key!r}]", taken[key]) for key in point.set if key in taken)
 
-    def _labelled(self) -> Iterator[tuple[str, list[str], bool]]:
-        """Every list of labels: its place, the labels, and whether it may be empty."""
-        yield "$.graphs", [entry.label or entry.graph for entry in self.graphs], False
-        yield "$.systems", [str(number) for number in range(len(self.systems))], False
-        yield "$.assumptions", [str(number) for number in range(len(self.assumptions))], False
-        for graph in (entry.label or entry.graph for entry in self.graphs):
-            mine = [entry for entry in self.assumptions if not entry.graphs or graph in entry.graphs]
-            yield "$.assumptions", [entry.label or entry.profile for entry in mine], True
-            bounds = [entry for entry in self.limits if not entry.graphs or graph in entry.graphs]
-            yield "$.limits", [entry.name for entry in bounds], True
-            given = [entry for entry in self.systems if not entry.graphs or graph in entry.graphs]
-            yield "$.systems", [entry.label or entry.system for entry in given if isinstance(entry, SystemEntry)], True
+    def _labelled(self) -> Iterator[tuple[str, list[str]]]:
+        """Every list of labels with its place."""
+        labels = [entry.name for entry in self.graphs]
+        yield "$.graphs", labels
+        whole = [entry for entry in self.systems if isinstance(entry, SystemEntry)]
+        for label in labels:
+            for key, entries in (("assumptions", self.assumptions), ("limits", self.limits), ("systems", whole)):
+                yield f"$.{key}", [entry.name for entry in entries if not entry.graphs or label in entry.graphs]
         for i, entry in enumerate(self.systems):
             if isinstance(entry, PartsEntry):
                 for key in ("chips", "memories", "links", "topologies"):
-                    labels = [label_of(choice) for choice in getattr(entry, key)]
-                    yield json_path("systems", i, key), labels, key in ("memories", "links")
+                    yield json_path("systems", i, key), [label_of(choice) for choice in getattr(entry, key)]
 
 
 def label_of(choice: str | PartChoice) -> str:
@@ -322,30 +373,9 @@ def label_of_value(value: Value) -> str | int | float:
     return str(value).lower() if isinstance(value, bool) else value
 
 
-def _check_targets(where: str, values: dict[str, Any]) -> None:
-    for key in values:
-        target, dot, field = key.partition(".")
-        if target not in TARGETS or not dot or not field:
-            raise problem(
-                f"found the field {key!r}, expected one of {', '.join(f'{t}.FIELD' for t in TARGETS)}",
-                "say what it belongs to, as in system.chip.sram.capacity",
-                where,
-            )
-
-
 def _check_distinct(where: str, labels: Iterable[str | int | float]) -> None:
     seen = set()
     for label in labels:
         if label in seen:
             raise problem(f"{label!r} is there twice", "give each a label of its own", where)
         seen.add(label)
-
-
-def _check(
-    where: str, text: str, kind: Literal["condition", "value"], columns: Iterable[str], texts: Iterable[str] = ()
-) -> None:
-    try:
-        check_expression(text, kind, tuple(columns), frozenset(texts))
-    except PydanticCustomError as error:
-        context = error.context or {}
-        raise problem(str(context["message"]), str(context["remedy"]), where) from None

@@ -14,8 +14,6 @@ from typing import Literal
 from dfopt.documents.base import problem
 from dfopt.errors import did_you_mean, shown
 
-__all__ = ["check_expression", "names_in"]
-
 Kind = Literal["condition", "value"]
 
 _CONDITIONS = (ast.Compare, ast.BoolOp)
@@ -27,13 +25,13 @@ _ONLY_IN_CONDITIONS = (
 _EXAMPLE = {"condition": "chip == 'h100' and tp >= 8", "value": "samples_per_s / chips"}
 
 
-def _tree(text: str, kind: Kind) -> ast.expr:
+def _tree(text: str, kind: Kind, where: str = "$") -> ast.expr:
     try:
         # one line, as pandas wants it: YAML folds long conditions over several
         return ast.parse(" ".join(text.split()), mode="eval").body
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         message = f"found {shown(text)}, expected a {kind} over columns"
-        raise problem(message, f'write it as in "{_EXAMPLE[kind]}"') from None
+        raise problem(message, f'write it as in "{_EXAMPLE[kind]}"', where) from None
 
 
 def names_in(text: str, kind: Kind = "condition") -> tuple[str, ...]:
@@ -49,24 +47,17 @@ def names_in(text: str, kind: Kind = "condition") -> tuple[str, ...]:
     return tuple(dict.fromkeys(node.id for node in found))
 
 
-def check_expression(text: str, kind: Kind, columns: Collection[str], texts: Collection[str] = ()) -> None:
-    """Refuse what is no condition or value over the columns.
+def check_expression(
+    text: str, kind: Kind, columns: Collection[str], texts: Collection[str] = (), where: str = "$"
+) -> None:
+    """Refuse what is no ``condition`` (true or false in every row) or ``value`` (a number) over the columns.
 
-    Parameters
-    ----------
-    text
-        The expression.
-    kind
-        ``condition``: true or false in every row; ``value``: a number in every row.
-    columns
-        All columns of the frame.
-    texts
-        Those that hold text, which is no value.
+    Those of ``texts`` hold text, which is no value.
 
     Raises
     ------
     PydanticCustomError
-        With what was found and a remedy; a document's validator turns it into an issue.
+        With what was found, a remedy and ``where``; a document's validator turns it into an issue.
 
     Examples
     --------
@@ -75,13 +66,13 @@ def check_expression(text: str, kind: Kind, columns: Collection[str], texts: Col
     Traceback (most recent call last):
     pydantic_core._pydantic_core.PydanticCustomError: found "__import__('os')": a call is no part of a value
     """
-    tree = _tree(text, kind)
+    found, tree = f"found {shown(text)}", _tree(text, kind, where)
     is_condition = isinstance(tree, _CONDITIONS) or (isinstance(tree, ast.UnaryOp) and isinstance(tree.op, ast.Not))
     if is_condition != (kind == "condition"):
         other = "a comparison" if is_condition else "a value"
-        raise problem(f"found {shown(text)}, {other}, expected a {kind}", f'write it as in "{_EXAMPLE[kind]}"')
+        raise problem(f"{found}, {other}, expected a {kind}", f'write it as in "{_EXAMPLE[kind]}"', where)
+    known = _COMMON if kind == "value" else _COMMON + _ONLY_IN_CONDITIONS
     for node in ast.walk(tree):
-        known = _COMMON if kind == "value" else _COMMON + _ONLY_IN_CONDITIONS
         if isinstance(node, ast.Constant):
             fits = isinstance(node.value, int | float | (str if kind == "condition" else int))
             fits = fits and (kind == "condition" or not isinstance(node.value, bool))
@@ -91,15 +82,11 @@ def check_expression(text: str, kind: Kind, columns: Collection[str], texts: Col
             what = {"Call": "call", "Attribute": "attribute", "Constant": "constant of this kind"}
             word = what.get(type(node).__name__, type(node).__name__.lower())
             article = "an" if word[0] in "aeiou" else "a"
-            raise problem(
-                f"found {shown(text)}: {article} {word} is no part of a {kind}",
-                "use columns, numbers and operators" + (", text and lists" if kind == "condition" else ""),
-            )
+            remedy = "use columns, numbers and operators" + (", text and lists" if kind == "condition" else "")
+            raise problem(f"{found}: {article} {word} is no part of a {kind}", remedy, where)
     for name in names_in(text, kind):
         if name not in columns:
-            raise problem(
-                f"found {shown(text)}: there is no column {name!r}",
-                did_you_mean(name, columns, f"columns: {', '.join(columns)}"),
-            )
+            remedy = did_you_mean(name, columns, f"columns: {', '.join(columns)}")
+            raise problem(f"{found}: there is no column {name!r}", remedy, where)
         if kind == "value" and name in texts:
-            raise problem(f"found {shown(text)}: column {name!r} holds text, expected numbers", "name another column")
+            raise problem(f"{found}: column {name!r} holds text, expected numbers", "name another column", where)

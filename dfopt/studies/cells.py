@@ -86,7 +86,7 @@ def expand(study: Study, folder: Path | None = None, path: str = "") -> tuple[Ce
     name = path or study.name
     cells = tuple(_Grid(study, folder or Path(), name).cells())
     for i, entry in enumerate(study.graphs):
-        label = entry.label or entry.graph
+        label = entry.name
         if not any(cell.axes["graph"] == label for cell in cells):
             message = f"no system, no assumptions or no limits are for the graph {label!r}"
             raise DocumentError(
@@ -111,7 +111,7 @@ class _Grid:
         study = self.study
         listed = machines(study.systems, self.folder, self.path)
         for (g, graph), machine in product(enumerate(study.graphs), listed):
-            label = graph.label or graph.graph
+            label = graph.name
             if machine.graphs and label not in machine.graphs:
                 continue
             ways = _ways(study, label)
@@ -134,9 +134,9 @@ class _Grid:
         assumptions = self._assumptions(a, assumed, _together(chosen, "assumptions"))
         options = self._options(g, entry, _together(chosen, "options"))
         axes: dict[str, str | int | float | None] = {
-            "graph": entry.label or entry.graph,
+            "graph": entry.name,
             **machine.labels,
-            "assumptions": assumed.label or assumed.profile,
+            "assumptions": assumed.name,
             **{point.axis: point.label for point in chosen},
         }
         key = self._key(graph, system, assumptions, options)

@@ -66,7 +66,7 @@ def _same(one: Machine, other: Machine) -> bool:
 def _whole(entry: SystemEntry, folder: Path, path: str, where: str) -> Machine:
     beside = folder / entry.system
     source = beside if beside.is_file() else entry.system
-    label = entry.label or entry.system
+    label = entry.name
     system = _made(path, where, label, lambda: load_system(source, entry.set))
     shape = " x ".join(f"{dim.topology} {dim.size}" for dim in system.network) or "one chip"
     labels = {

@@ -28,9 +28,9 @@ def refused(**changes: Any) -> str:
 @pytest.mark.parametrize(
     ("changes", "place", "words"),
     [
-        ({"graphs": []}, "$.graphs", "expected one or more entries"),
-        ({"systems": []}, "$.systems", "expected one or more entries"),
-        ({"systems": [{"chips": [], "topologies": ["t"]}]}, "$.systems[0].chips", "expected one or more entries"),
+        ({"graphs": []}, "$.graphs", "expected 1 or more entries"),
+        ({"systems": []}, "$.systems", "expected 1 or more entries"),
+        ({"systems": [{"chips": [], "topologies": ["t"]}]}, "$.systems[0].chips", "expected 1 or more entries"),
         ({"graphs": [{"grahp": "x", "graph": "y"}]}, "$.graphs[0].grahp", "did you mean 'graph'?"),
         ({"graphs": [{"graph": "a"}, {"graph": "a"}]}, "$.graphs", "'a' is there twice"),
         ({"systems": [{"chips": ["h100"]}]}, "$.systems[0].topologies", "the key is missing"),
