@@ -26,12 +26,13 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Hashable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar, NoReturn
+from typing import ClassVar, NoReturn, TypeVar
 
 # A file can be wrong in a million places (a list of the wrong type); a person reads the first hundred.
 _SHOWN = 100
+Name = TypeVar("Name", bound=Hashable)
 _BARE_KEY = re.compile(r"[^\s.\[\]'\"$]+")
 
 
@@ -119,6 +120,20 @@ def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
     """
     close = close_matches(word, known)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else otherwise
+
+
+def repeated(names: Iterable[Name]) -> Iterator[tuple[int, Name, int]]:
+    """Names that are there already: position, name, and the position of the first.
+
+    Examples
+    --------
+    >>> list(repeated(["x", "y", "x"]))
+    [(2, 'x', 0)]
+    """
+    first: dict[Name, int] = {}
+    for position, name in enumerate(names):
+        if first.setdefault(name, position) != position:
+            yield position, name, first[name]
 
 
 class DfoptError(Exception):

@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Document, Part
 from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.plan import Plan
+from dfopt.errors import repeated
 from dfopt.units import Ratio, Seconds
 
 Sharding = Literal["outer", "m", "k", "n", "none", "even"]
@@ -59,9 +60,8 @@ class Mapping(Document):
 
     @model_validator(mode="after")
     def _names_are_distinct(self) -> Self:
-        names = [kernel.name for kernel in self.kernels]
-        if len(set(names)) != len(names):
-            twice = sorted({name for name in names if names.count(name) > 1})
+        twice = sorted({name for _, name, _ in repeated(kernel.name for kernel in self.kernels)})
+        if twice:
             raise ValueError(f"kernels are mapped twice: {', '.join(twice[:5])}; each kernel needs exactly one place")
         return self
 

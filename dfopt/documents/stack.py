@@ -11,10 +11,8 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Document, Part
 from dfopt.documents.stack_dram import DramStack
 from dfopt.documents.stack_parts import Bond, Die, Package, SinkPackage, Tile
-from dfopt.errors import Issue, SystemSpecError
+from dfopt.errors import Issue, SystemSpecError, repeated
 from dfopt.units import Joules, JoulesPerByte, Kelvin, Metres, Ratio, Watts
-
-__all__ = ["Level", "Limits", "LogicEnergies", "Stack"]
 
 
 class LogicEnergies(Part):
@@ -134,14 +132,13 @@ class Stack(Document):
         if len(logic) != 1:
             remedy = "add the die with the compute tiles" if not logic else "of one chip only one can compute"
             yield Issue("$.dies", f"found {len(logic)} dies of kind logic, expected one", remedy)
-        seen: dict[str, int] = {}
-        for i, die in enumerate(self.dies):
-            for layer in die.layers():
-                if layer.name in seen:
-                    message = f"die {layer.name!r} is named twice, first by $.dies[{seen[layer.name]}]"
-                    yield Issue(f"$.dies[{i}].name", message, "each needs a name of its own")
-                    break
-                seen[layer.name] = i
+        entries = [(i, layer.name) for i, die in enumerate(self.dies) for layer in die.layers()]
+        told = -1
+        for at, name, first in repeated(name for _, name in entries):
+            if (i := entries[at][0]) != told:  # not each of an entry's dies
+                message = f"die {name!r} is named twice, first by $.dies[{entries[first][0]}]"
+                yield Issue(f"$.dies[{i}].name", message, "each needs a name of its own")
+            told = i
         if isinstance(self.package, SinkPackage):
             widest = max(self.side_x, self.side_y)
             if self.package.spreader.side < widest * (1 - 1e-9):
@@ -164,13 +161,12 @@ class Stack(Document):
             where = f"$.dies[{i}].floorplan"
             if die.kind == "passive" or not isinstance(die.floorplan, tuple):
                 continue
-            names = [tile.name for tile in die.floorplan]
+            for j, name, _ in repeated(tile.name for tile in die.floorplan):
+                yield Issue(f"{where}[{j}].name", f"tile {name!r} is named twice", "give each its own name")
             wanted = "compute" if die.kind == "logic" else "dram"
             if not any(tile.kind == wanted for tile in die.floorplan):
                 yield Issue(where, f"no tile of kind {wanted} for the power of this {die.kind} die", "add one")
             for j, tile in enumerate(die.floorplan):
-                if names.index(tile.name) != j:
-                    yield Issue(f"{where}[{j}].name", f"tile {tile.name!r} is named twice", "give each its own name")
                 if (die.kind == "dram") != (tile.kind == "dram"):
                     fitting = "dram" if die.kind == "dram" else "compute, sram, noc or io"
                     message = f"found {tile.kind!r} on a {die.kind} die, expected {fitting}"
@@ -190,10 +186,8 @@ class Stack(Document):
         for i, (fast, slow) in enumerate(zip(self.levels, self.levels[1:], strict=False), start=1):
             if slow.frequency >= fast.frequency or slow.voltage > fast.voltage:
                 found = f"found frequency {slow.frequency:.6g} at voltage {slow.voltage:.6g}"
-                most = (
-                    f"expected less than {fast.frequency:.6g} at {fast.voltage:.6g} or less, as of the level before it"
-                )
-                yield Issue(f"$.levels[{i}]", f"{found}, {most}", "list levels from fast to slow")
+                most = f"less than {fast.frequency:.6g} at {fast.voltage:.6g} or less, as of the level before it"
+                yield Issue(f"$.levels[{i}]", f"{found}, expected {most}", "list levels from fast to slow")
         for key, limit in (("logic", self.limits.logic), ("dram", self.limits.dram)):
             if limit is not None and limit <= self.ambient:
                 ambient = f"{self.ambient - 273.15:.6g} degC"

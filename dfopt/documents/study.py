@@ -14,7 +14,7 @@ from dfopt.documents.base import Document, Part, problem
 from dfopt.documents.request import Request
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.documents.study_expressions import check_expression
-from dfopt.errors import did_you_mean, json_path
+from dfopt.errors import did_you_mean, json_path, repeated
 from dfopt.units import Seconds
 from dfopt.units import format as show_unit
 
@@ -374,8 +374,5 @@ def label_of_value(value: Value) -> str | int | float:
 
 
 def _check_distinct(where: str, labels: Iterable[str | int | float]) -> None:
-    seen = set()
-    for label in labels:
-        if label in seen:
-            raise problem(f"{label!r} is there twice", "give each a label of its own", where)
-        seen.add(label)
+    for _, label, _ in repeated(labels):
+        raise problem(f"{label!r} is there twice", "give each a label of its own", where)

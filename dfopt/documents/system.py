@@ -13,7 +13,7 @@ from dfopt.documents.base import Document, Part
 from dfopt.documents.graph import CollectiveKind
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.stack import Stack
-from dfopt.errors import Issue, SystemSpecError
+from dfopt.errors import Issue, SystemSpecError, repeated
 from dfopt.units import Bandwidth, Bytes, Flop, FlopRate, Hertz, Ratio, Seconds
 from dfopt.units import format as show_unit
 
@@ -62,11 +62,7 @@ class EfficiencyRow(Part):
 
 
 class ChipBody(Part):
-    """A chip without its off-chip memory: what a part file of chips describes.
-
-    ``peak`` is the dense rate of the whole chip at the graph's word size. It may be left out
-    when lanes, stages and frequency are given: ``2 * lanes * stages * tiles * frequency``.
-    """
+    """A chip without its off-chip memory: what a part file of chips describes."""
 
     name: str = Field(min_length=1)
     execution: Literal["dataflow", "kernel_by_kernel"] = Field(
@@ -91,23 +87,26 @@ class ChipBody(Part):
     @property
     def peak_flops(self) -> float:
         """Peak rate of the chip in FLOP/s."""
-        if self.peak is not None:
-            return self.peak
-        assert self.lanes and self.stages and self.frequency  # the validator below saw to it
+        peak = self.peak if self.peak is not None else self._array_peak
+        assert peak is not None  # the validator below saw to it
+        return peak
+
+    @property
+    def _array_peak(self) -> float | None:
+        if self.lanes is None or self.stages is None or self.frequency is None:
+            return None
         return 2.0 * self.lanes * self.stages * self.tiles * self.frequency
 
     @model_validator(mode="after")
     def _has_a_peak(self) -> Self:
-        array = (self.lanes, self.stages, self.frequency)
-        if self.peak is None and None in array:
+        rebuilt = self._array_peak
+        if self.peak is None and rebuilt is None:
             raise ValueError("the compute rate is missing: give either peak, or all of lanes, stages and frequency")
-        if self.peak is not None and None not in array:
-            rebuilt = 2.0 * self.lanes * self.stages * self.tiles * self.frequency  # type: ignore[operator]
-            if abs(rebuilt - self.peak) > 0.02 * self.peak:
-                raise ValueError(
-                    f"peak is {self.peak:.4g} FLOP/s, but 2 x lanes x stages x tiles x frequency is {rebuilt:.4g};"
-                    " they must agree to 2 %, or leave one of them out"
-                )
+        if self.peak is not None and rebuilt is not None and abs(rebuilt - self.peak) > 0.02 * self.peak:
+            raise ValueError(
+                f"peak is {self.peak:.4g} FLOP/s, but 2 x lanes x stages x tiles x frequency is {rebuilt:.4g};"
+                " they must agree to 2 %, or leave one of them out"
+            )
         return self
 
 
@@ -177,20 +176,13 @@ class NetworkDim(Part):
     )
 
     @model_validator(mode="after")
-    def _only_switches_reduce(self) -> Self:
+    def _fits_together(self) -> Self:
         if self.in_network_reduction and self.topology != "switch":
-            raise ValueError(
-                f"in_network_reduction is a feature of switches, found topology {self.topology}: leave it out"
-            )
-        return self
-
-    @model_validator(mode="after")
-    def _headers_need_packets(self) -> Self:
+            found = f"found topology {self.topology}: leave it out"
+            raise ValueError(f"in_network_reduction is a feature of switches, {found}")
         if self.packet_header and self.packet_payload is None:
-            raise ValueError(
-                f"packet_header: found {self.packet_header:g} B per packet, but no packet_payload: give it, or leave"
-                " packet_header out"
-            )
+            found = f"found {self.packet_header:g} B per packet, but no packet_payload"
+            raise ValueError(f"packet_header: {found}: give it, or leave packet_header out")
         return self
 
     def part(self, size: int, stride: int = 1) -> NetworkDim:
@@ -199,13 +191,7 @@ class NetworkDim(Part):
         Neighbours of a ring or line that are ``stride`` apart are as many links away, and those links are
         shared by ``stride`` groups. A part of a ring has two ends, unless it reaches around; then two chips have
         two ways to each other. Any chips of a switch or of a fully connected dim are wired as the whole.
-
-        Parameters
-        ----------
-        size : int
-            Chips of a part.
-        stride : int
-            Distance of its neighbours; ``size * stride`` divides the dim's size.
+        ``size * stride`` divides the dim's size.
 
         Examples
         --------
@@ -218,11 +204,9 @@ class NetworkDim(Part):
             raise ValueError(f"no part of {size} chips {stride} apart tiles dim {self.name!r} of {self.size}")
         if size == self.size:
             return self
-        changes: dict[str, object] = {"name": part_name(self.name, size, stride), "size": size}
         # a latency measured over the whole dim says nothing about fewer chips; the share of a link does
-        changes["factors"] = {
-            kind: factor.model_copy(update={"latency": None}) for kind, factor in self.factors.items()
-        }
+        factors = {kind: factor.model_copy(update={"latency": None}) for kind, factor in self.factors.items()}
+        changes: dict[str, object] = {"name": part_name(self.name, size, stride), "size": size, "factors": factors}
         if self.topology in ("ring", "line"):
             around = self.topology == "ring" and size * stride == self.size
             ways = 2 if around and size == 2 else 1
@@ -248,10 +232,7 @@ def part_name(name: str, size: int, stride: int = 1) -> str:
 def split_part_name(name: str) -> tuple[str, int | None, int]:
     """The dim, size and stride that the name of a dim or of a part means; a whole dim has no size.
 
-    Raises
-    ------
-    ValueError
-        If it is written otherwise.
+    Raises `ValueError` if it is written otherwise.
 
     Examples
     --------
@@ -334,39 +315,28 @@ class System(Document):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        issues = [*_dim_issues(self.network), *_efficiency_issues(self.chip.efficiency)]
+        rows = self.chip.efficiency
+        issues = [*_dim_issues(self.network), *(_efficiency_issues(rows) if rows is not None else ())]
         if issues:
             raise SystemSpecError(self.name, issues)
         return self
 
 
 def _dim_issues(network: tuple[NetworkDim, ...]) -> Iterator[Issue]:
-    seen: dict[str, int] = {}
-    for position, dim in enumerate(network):
-        if dim.name in seen:
-            yield Issue(
-                f"$.network[{position}].name",
-                f"network dim {dim.name!r} is named twice, first as $.network[{seen[dim.name]}]",
-                "plans name dims, so each needs a name of its own",
-            )
-        seen.setdefault(dim.name, position)
+    for position, name, first in repeated(dim.name for dim in network):
+        message = f"network dim {name!r} is named twice, first as $.network[{first}]"
+        yield Issue(f"$.network[{position}].name", message, "plans name dims, so each needs a name of its own")
 
 
-def _efficiency_issues(rows: tuple[EfficiencyRow, ...] | None) -> Iterator[Issue]:
-    if rows is None:
-        return
+def _efficiency_issues(rows: tuple[EfficiencyRow, ...]) -> Iterator[Issue]:
+    where = "$.chip.efficiency"
     for position, row in enumerate(rows):
         before = next((i for i, earlier in enumerate(rows[:position]) if earlier.covers(row)), None)
         if before is not None:
-            yield Issue(
-                f"$.chip.efficiency[{position}]",
-                f"never reached: $.chip.efficiency[{before}] comes first and applies to all that this row is for",
-                "list the rows of a unit from the largest kernels down, or drop this one",
-            )
+            message = f"never reached: {where}[{before}] comes first and applies to all that this row is for"
+            remedy = "list the rows of a unit from the largest kernels down, or drop this one"
+            yield Issue(f"{where}[{position}]", message, remedy)
     for unit in ("matrix", "vector"):
         if not any(row.unit == unit and row.flop is None and row.extent is None for row in rows):
-            yield Issue(
-                "$.chip.efficiency",
-                f"no row of the {unit} unit is without conditions, so some kernels would have no share",
-                f"end with a row {{unit: {unit}, share: ...}} for all the rest",
-            )
+            message = f"no row of the {unit} unit is without conditions, so some kernels would have no share"
+            yield Issue(where, message, f"end with a row {{unit: {unit}, share: ...}} for all the rest")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import networkx as nx
 
-from dfopt.errors import Issue, did_you_mean
+from dfopt.errors import Issue, did_you_mean, repeated
 
 if TYPE_CHECKING:
     from dfopt.documents.graph import Graph, Kernel, Output, Tensor
@@ -122,13 +122,11 @@ def operand_shape(kernel: Kernel, operand: int) -> tuple[int, int]:
 
 def structure_issues(graph: Graph) -> Iterator[Issue]:
     """Everything that is wrong with names, references and cycles, all at once."""
-    known: dict[str, int] = {}
-    for position, kernel in enumerate(graph.kernels):
-        if kernel.name in known:
-            first = f"$.kernels[{known[kernel.name]}]"
-            message = f"kernel {kernel.name!r} is defined twice, first as {first} (a tensor would have two producers)"
-            yield Issue(f"$.kernels[{position}].name", message, "give every kernel a name of its own")
-        known.setdefault(kernel.name, position)
+    known = {graph.kernels[position].name: position for position in range(len(graph.kernels) - 1, -1, -1)}
+    for position, name, first in repeated(kernel.name for kernel in graph.kernels):
+        again = f"first as $.kernels[{first}] (a tensor would have two producers)"
+        message = f"kernel {name!r} is defined twice, {again}"
+        yield Issue(f"$.kernels[{position}].name", message, "give every kernel a name of its own")
     for where, kernel, other in _partners(graph):
         if other not in known or other == kernel.name:
             yield _unknown(where, other, known, "other ")
