@@ -216,4 +216,4 @@ def test_another_state_is_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     instance = Setting(graph, machine(2, 3), PLAIN).under(plan)
     sharded = shard(instance, {"lookup": "none"})
     with pytest.raises(Infeasible, match=r"of HOST per chip \(copies of tables 2.4e-07 GB\), .* fewer copies"):
-        ledger.dram_left(instance, {0: sharded})
+        ledger.dram_left(instance, {0: ledger.sharded_states(instance.setting, sharded)})
