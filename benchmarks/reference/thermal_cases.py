@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import inspect
 import math
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
+from thermal_fields import Rect, rasterise, sink_package
+from thermal_fields.checks import check
+
+from dfopt.documents.stack_parts import HtcPackage
 from dfopt.errors import json_path, shown
-from dfopt.technology.thermal import Body, HotspotPackage, HtcPackage, Rect, Slab, rasterise
+from dfopt.technology.thermal.types import Body, Slab
 
 __all__ = ["Broken", "Case", "Pulse", "case_of", "grid_of", "need", "pulse_of"]
 
@@ -137,26 +142,26 @@ def case_of(data: Any, where: str, grid: Any) -> Case:
     layers = need(data, "layers", list, where)
     unread = _unread(data, _CASE, where)
     read = [_layer(layer, side, f"{where}.layers[{i}]", unread) for i, layer in enumerate(layers)]
-    package: HotspotPackage | HtcPackage
     if "package" in data:
         given = need(data, "package", dict, where)
         inside = f"{where}.package"
-        known = HotspotPackage.__dataclass_fields__
+        known = set(inspect.signature(sink_package).parameters) - {"mode"}
         numbers = {k: float(need(given, k, NUMBER, inside)) for k in given if not _comment(given[k], k, known)}
         ambient = float(need(given, "ambient", NUMBER, inside))
         numbers.pop("ambient")
         try:
-            package = HotspotPackage(**numbers)
+            package = sink_package(**numbers)
         except TypeError as error:
             raise Broken(f"{inside}: {str(error).split('() ')[-1]}") from None
     else:
-        package = HtcPackage(float(need(data, "htc_W_per_m2K", NUMBER, where)))
+        package = HtcPackage(mode="htc", htc_w_per_m2k=float(need(data, "htc_W_per_m2K", NUMBER, where)))
         ambient = float(need(data, "T_fluid_K", NUMBER, where))
     body = Body(side, side, tuple(slab for slab, _ in read), package, ambient)
     tiles = {slab.name: found for slab, found in read if found is not None}
     notes = [f"not read: {', '.join(unread)}"] if unread else []
     otherwise = HTC_GRID if isinstance(package, HtcPackage) else HOTSPOT_GRID
     cells = _grid(data.get("grid") or grid, otherwise, name, f"{where}.grid", notes)
+    check(body, *cells)
     return Case(name, body, tiles, cells, "; ".join(notes))
 
 

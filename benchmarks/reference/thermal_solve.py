@@ -10,18 +10,12 @@ from typing import Any
 
 import numpy as np
 from thermal_cases import Broken, Case, pulse_of
+from thermal_fields import Field, PowerMap, ThermalModel, sink_package
 from thermal_rows import Figures, Run
 
+from dfopt.documents.stack_parts import SinkPackage
 from dfopt.errors import json_path, shown
-from dfopt.technology.thermal import (
-    Body,
-    Field,
-    HotspotPackage,
-    PlatesPackage,
-    PowerMap,
-    Slab,
-    ThermalModel,
-)  # fmt: skip
+from dfopt.technology.thermal.types import Body, Slab
 
 __all__ = ["column", "hotspot_extras", "steady", "transient"]
 
@@ -44,7 +38,7 @@ TILE_PLACE = ("case", "layer", "tile_ix", "tile_iy")
 COLUMN_ID, COLUMN_POWER, COLUMN_SIDE, COLUMN_AMBIENT = "C1D", 100.0, 0.016, 318.15  # W, m, K
 COLUMN = Body(
     COLUMN_SIDE, COLUMN_SIDE, (Slab("logic", 150e-6, 100.0, 1.75e6), Slab("tim", 20e-6, 4.0, 4e6)),
-    HotspotPackage(r_convec=0.3, s_sink=0.016 + 1e-9, t_sink=6.9e-3, s_spreader=0.016 + 1e-9, t_spreader=1e-3),
+    sink_package(r_convec=0.3, s_sink=0.016 + 1e-9, t_sink=6.9e-3, s_spreader=0.016 + 1e-9, t_spreader=1e-3),
     COLUMN_AMBIENT,
 )  # fmt: skip
 
@@ -207,9 +201,8 @@ def hotspot_extras(run: Run, case: Case, solved: Solved) -> None:
                         check=finer.check, formulation=finer.solver)  # fmt: skip
     plates = meshed_plates(run)
     package = case.body.package
-    if any(name == case.id for name, _ in plates) and isinstance(package, HotspotPackage):
-        same = {key: value for key, value in vars(package).items() if key != "c_convec"}
-        body = replace(case.body, package=PlatesPackage(**same))
+    if any(name == case.id for name, _ in plates) and isinstance(package, SinkPackage):
+        body = replace(case.body, package=package.model_copy(update={"mode": "plates"}))
         meshed = solve(body, case.power(case.grid), case.grid)
         for (name, layer), given in plates.items():
             for quantity, value in given.items() if name == case.id else ():
@@ -231,18 +224,19 @@ def column(run: Run) -> None:
     if given is None:
         return
     package, area = COLUMN.package, COLUMN_SIDE**2
-    assert isinstance(package, HotspotPackage)
+    assert isinstance(package, SinkPackage)
     through = sum(float(s.thickness_m) / float(s.conductivity) for s in COLUMN.slabs)
-    through += package.t_spreader / package.k_spreader + package.t_sink / package.k_sink
+    through += sum(plate.thickness / plate.conductivity for plate in (package.spreader, package.sink))
     # the plates are 1 nm wider than the die, which takes 1e-7 of the convection: it is what the area ratio says
-    analytic = COLUMN_AMBIENT + COLUMN_POWER * (through / area + package.r_convec) - ZERO_C
+    analytic = COLUMN_AMBIENT + COLUMN_POWER * (through / area + package.r_convec_k_per_w) - ZERO_C
     grid = 16, 16
     solved = solve(COLUMN, {"logic": np.full(grid, COLUMN_POWER / 256)}, grid)
     for key, value in given.items():
         layer, quantity = key.split("/")
         run.add("hotspot column", f"{COLUMN_ID}/{layer}", quantity, figure(solved.field, layer, quantity), value,
                 solved.seconds, check=solved.check, formulation=solved.solver)  # fmt: skip
-    die = replace(COLUMN, package=replace(package, s_sink=COLUMN_SIDE, s_spreader=COLUMN_SIDE))
+    small = {name: getattr(package, name).model_copy(update={"side": COLUMN_SIDE}) for name in PLATES}
+    die = replace(COLUMN, package=package.model_copy(update=small))
     solved = solve(die, {"logic": np.full(grid, COLUMN_POWER / 256)}, grid)
     run.add("column, analytic", f"{COLUMN_ID}/analytic", "T_max", figure(solved.field, "logic", "T_max"), analytic,
             solved.seconds, check=solved.check, formulation=solved.solver)  # fmt: skip

@@ -1,7 +1,7 @@
 """Time the thermal solver on a stack of DRAM dies: ``python benchmarks/speed/thermal.py [--drams 8] [--cells 32]``.
 
 Per package: nodes of the network, seconds to build it, to factorise it with the first field, for another field, for 100
-transient steps (factorisation apart), for an influence matrix of 16 tiles on every die, and for a product with it. Also
+transient steps (factorisation apart), for the responses to 16 tiles on every die, and for a product with them. Also
 what a finer mesh of the plates changes. Seconds are of the CPU; set ``OMP_NUM_THREADS=1`` for those of one core.
 """
 
@@ -10,31 +10,27 @@ from __future__ import annotations
 import argparse
 import sys
 import time
-from collections import OrderedDict
 from collections.abc import Callable
+from pathlib import Path
 
 import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from dfopt.technology.thermal import (
-    Body,
-    Cache,
-    HotspotPackage,
-    HtcPackage,
-    Package,
-    PlatesPackage,
-    Rect,
-    Slab,
-    ThermalModel,
-    sheets,
-)
+sys.path.insert(0, str(Path(__file__).parents[1] / "reference"))  # fields are not part of dfopt
+
+from thermal_fields import Rect, ThermalModel, sink_package
+
+from dfopt.documents.stack_parts import HtcPackage, SinkPackage
+from dfopt.technology.thermal import sheets
+from dfopt.technology.thermal.responses import responses
+from dfopt.technology.thermal.types import Body, Slab
 
 SIDE = 0.01
 SIZES: dict[str, float] = {"s_sink": 0.06, "t_sink": 6.9e-3, "s_spreader": 0.03, "t_spreader": 1e-3}
 
 
-def stack(package: Package, drams: int, source: float | None) -> Body:
+def stack(package: HtcPackage | SinkPackage, drams: int, source: float | None) -> Body:
     """Logic at the far face, DRAM dies on hybrid bonds, a thermal interface."""
     slabs = [Slab("logic", 1e-4, 120.0, 1.75e6, source)]
     for i in range(drams):
@@ -64,10 +60,9 @@ def row_of(name: str, body: Body, cells: int) -> list[str]:
     quarter = SIDE / 4
     rects = [Rect(i * quarter, j * quarter, quarter, quarter) for j in range(4) for i in range(4)]
     tiles = [(slab, rect) for slab in body.names if slab.startswith(("logic", "dram")) for rect in rects]
-    nowhere = Cache(None, OrderedDict())
-    matrix = seconds(lambda: model.influence(tiles, nowhere))
-    influence, watts = model.influence(tiles, nowhere), np.ones(len(tiles))
-    product = seconds(lambda: influence.temperatures(watts), 20)
+    matrix = seconds(lambda: responses(body, cells, cells, tiles))
+    rises, watts = responses(body, cells, cells, tiles), np.ones(len(tiles))
+    product = seconds(lambda: watts @ rises.reshape(len(tiles), -1), 20)
     solver = type(model.solver).__name__
     times = (build, first, again, steps, matrix)
     return [name, solver, f"{model.network.nodes:,}", *(f"{t:.4f}" for t in times), str(len(tiles)), f"{product:.1e}"]
@@ -77,13 +72,13 @@ def mesh_rows(drams: int, cells: int) -> list[list[str]]:
     """The hottest cell of 60 W under meshed plates, for several meshes of them."""
     rows = []
     power = {"logic": np.full((cells, cells), 60.0 / cells**2)}
-    kept = sheets.GROWTH
-    for growth, spreader, sink in ((1.4, 1, 1), (1.4, 1, 3), (1.2, 1, 3), (1.4, 2, 6)):
-        sheets.GROWTH = growth  # type: ignore[misc]
-        package = PlatesPackage(r_convec=0.2, spreader_cells=spreader, sink_cells=sink, **SIZES)  # type: ignore[arg-type]
+    kept = sheets.GROWTH, sheets.SPREADER_CELLS, sheets.SINK_CELLS
+    package = sink_package("plates", r_convec=0.2, **SIZES)
+    for mesh in ((1.4, 1, 1), (1.4, 1, 3), (1.2, 1, 3), (1.4, 2, 6)):
+        sheets.GROWTH, sheets.SPREADER_CELLS, sheets.SINK_CELLS = mesh  # type: ignore[misc]
         field = ThermalModel(stack(package, drams, None), cells, cells).steady(power)
-        rows.append([f"{growth}", str(spreader), str(sink), f"{field.max('logic') - 273.15:.3f}"])
-    sheets.GROWTH = kept  # type: ignore[misc]
+        rows.append([*map(str, mesh), f"{field.max('logic') - 273.15:.3f}"])
+    sheets.GROWTH, sheets.SPREADER_CELLS, sheets.SINK_CELLS = kept  # type: ignore[misc]
     return rows
 
 
@@ -93,10 +88,10 @@ def main() -> int:
     parser.add_argument("--drams", type=int, default=8)
     parser.add_argument("--cells", type=int, default=32, help="over each side of the die")
     options = parser.parse_args()
-    packages: dict[str, Package] = {
-        "htc": HtcPackage(5e4),
-        "hotspot": HotspotPackage(r_convec=0.2, **SIZES),
-        "plates": PlatesPackage(r_convec=0.2, **SIZES),  # type: ignore[arg-type]
+    packages: dict[str, HtcPackage | SinkPackage] = {
+        "htc": HtcPackage(mode="htc", htc_w_per_m2k=5e4),
+        "hotspot": sink_package(r_convec=0.2, **SIZES),
+        "plates": sink_package("plates", r_convec=0.2, **SIZES),
     }
     table = Table(
         title=f"{options.drams} DRAM dies, {options.cells} x {options.cells} cells; CPU seconds", show_edge=False

@@ -4,30 +4,25 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.documents.stack import Stack
-from dfopt.documents.stack_parts import HtcPackage
 from dfopt.physics.identity import Same
 from dfopt.technology.placement import Floats
 from dfopt.technology.power import PowerModel
+from dfopt.technology.thermal.cache import kept
+from dfopt.technology.thermal.responses import digest, responses, tile_weights
+from dfopt.technology.thermal.types import Body, Slab
 
-if TYPE_CHECKING:
-    from dfopt.technology.thermal import Body, ThermalModel, Tile
-
-__all__ = ["Heat", "body_of", "heat_of", "power_of", "thermal_model", "tiles_of"]
-
-# Entries of a response matrix that is worth a file: 32 MB. A larger one (a fine grid) is computed in every process.
-_LARGEST_KEPT = 4_000_000
+__all__ = ["Heat", "body_of", "heat_of", "power_of"]
 
 
 def body_of(stack: Stack) -> Body:
     """The slabs of a stack: its dies with the bonds between them, from the far face to the sink, under its package.
 
-    A bond is the slab ``NAME/bond`` behind die ``NAME``, the lid of a cold plate is ``package/lid``.
+    A bond is the slab ``NAME/bond`` behind die ``NAME``.
 
     Examples
     --------
@@ -35,53 +30,13 @@ def body_of(stack: Stack) -> Body:
     >>> body_of(Stack.load(find("stacks", "hybrid-vault"))).names[-2:]
     ('top', 'top/bond')
     """
-    from dfopt.technology import thermal
-
     slabs = []
     for die in stack.layers:
-        slabs.append(thermal.Slab(die.name, die.thickness, die.conductivity, die.heat_capacity, die.source_thickness))
+        slabs.append(Slab(die.name, die.thickness, die.conductivity, die.heat_capacity, die.source_thickness))
         if die.bond is not None:
             bond = die.bond
-            slabs.append(thermal.Slab(f"{die.name}/bond", bond.thickness, bond.conductivity, bond.heat_capacity))
-    given = stack.package
-    package: thermal.Package
-    if isinstance(given, HtcPackage):
-        if given.plate_thickness is not None:
-            lid = (given.plate_thickness, given.plate_conductivity, given.plate_heat_capacity)
-            slabs.append(thermal.Slab("package/lid", *lid))
-        package = thermal.HtcPackage(given.htc_w_per_m2k)
-    else:
-        sink, spreader = given.sink, given.spreader
-        plates = {
-            "r_convec": given.r_convec_k_per_w,
-            "s_sink": sink.side,
-            "t_sink": sink.thickness,
-            "s_spreader": spreader.side,
-            "t_spreader": spreader.thickness,
-            "k_sink": sink.conductivity,
-            "k_spreader": spreader.conductivity,
-            "cv_sink": sink.heat_capacity,
-            "cv_spreader": spreader.heat_capacity,
-        }
-        if given.mode == "hotspot":
-            package = thermal.HotspotPackage(**plates, c_convec=given.c_convec_j_per_k)
-        else:
-            package = thermal.PlatesPackage(**plates)  # type: ignore[arg-type]  # its counts of cells are not given
-    return thermal.Body(stack.side_x, stack.side_y, tuple(slabs), package, stack.ambient, stack.far_htc_w_per_m2k)
-
-
-def tiles_of(stack: Stack) -> list[Tile]:
-    """Slab and rectangle of every tile, in the order of ``Stack.tiles``."""
-    from dfopt.technology.thermal import Rect
-
-    return [(die, Rect(tile.x, tile.y, tile.width, tile.height)) for die, tile in stack.tiles]
-
-
-def thermal_model(stack: Stack) -> ThermalModel:
-    """The finite volumes of a stack on its own grid."""
-    from dfopt.technology.thermal import ThermalModel
-
-    return ThermalModel(body_of(stack), stack.cells, stack.cells)
+            slabs.append(Slab(f"{die.name}/bond", bond.thickness, bond.conductivity, bond.heat_capacity))
+    return Body(stack.side_x, stack.side_y, tuple(slabs), stack.package, stack.ambient, stack.far_htc_w_per_m2k)
 
 
 @dataclass(frozen=True, eq=False)
@@ -148,21 +103,19 @@ def heat_of(stack: Stack) -> Heat:
 
 @lru_cache(maxsize=16)
 def _heat(key: Same[Stack]) -> Heat:
-    from dfopt.technology.thermal import Cache
-    from dfopt.technology.thermal.influence import digest
-
     stack = key.document
-    model, tiles = thermal_model(stack), tiles_of(stack)
-    means = model.influence(tiles).matrix_k_per_w
+    body, cells, tiles = body_of(stack), stack.cells, stack.tiles
     dies = tuple(dict.fromkeys(die for die, _ in tiles))
-    shape = (len(dies) * stack.cells**2, len(tiles))
-    # The matrix of the means and that of the cells belong to the same body, grid and tiles: one name, two files.
-    name, cache = digest(model.body, stack.cells, stack.cells, tiles) + "-cells", Cache.default()
-    keep = shape[0] * shape[1] <= _LARGEST_KEPT
-    cells = cache.get(name, shape) if keep else None
-    if cells is None:
-        rises = model.responses(tiles)[:, [model.body.names.index(die) for die in dies]]
-        cells = np.ascontiguousarray(rises.reshape(len(tiles), -1).T)
-        if keep:
-            cache.put(name, cells)
-    return Heat(means, cells, dies, stack.ambient)
+
+    def work() -> Floats:
+        rises = responses(body, cells, cells, tiles)[:, [body.names.index(die) for die in dies]]
+        return np.ascontiguousarray(rises.reshape(len(tiles), -1).T)
+
+    name = digest(body, cells, cells, tiles) + "-cells"
+    matrix = kept(name, (len(dies) * cells**2, len(tiles)), work)
+    weights = tile_weights([tile for _, tile in tiles], cells, cells, body.side_x, body.side_y)
+    means = np.empty((len(tiles), len(tiles)))
+    for die, of_die in zip(dies, matrix.reshape(len(dies), cells**2, -1), strict=True):
+        mine = [index for index, (name, _) in enumerate(tiles) if name == die]
+        means[mine] = weights[mine].reshape(len(mine), -1) @ of_die
+    return Heat(means, matrix, dies, stack.ambient)

@@ -1,4 +1,4 @@
-"""Known influence matrices: the last few in memory, all of them as small files.
+"""Matrices that took long to work out: the last few in memory, all of them as small files.
 
 A file that cannot be read, or does not say what it must, counts as absent and is written anew; a directory that
 cannot be written costs time, not results. So neither is an error.
@@ -11,7 +11,7 @@ import os
 import tempfile
 import zipfile
 from collections import OrderedDict
-from dataclasses import dataclass, field
+from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
@@ -19,14 +19,15 @@ import numpy as np
 
 from dfopt.technology.thermal.types import Floats
 
-__all__ = ["Cache"]
+__all__ = ["directory", "kept"]
 
-_IN_MEMORY: Final = 32  # matrices; one of 600 tiles is 3 MB
+_IN_MEMORY: Final = 16  # matrices of 32 MB at most
+_LARGEST: Final = 4_000_000  # entries that are worth a file: 32 MB. A larger matrix is worked out in every process
 _MEMORY: OrderedDict[str, Floats] = OrderedDict()
 
 
-def _directory() -> Path | None:
-    """Where matrices are kept for this user; None if switched off."""
+def directory() -> Path | None:
+    """Where files go: ``$XDG_CACHE_HOME/dfopt`` or ``~/.cache/dfopt``; None with ``DFOPT_CACHE=off``."""
     if os.environ.get("DFOPT_CACHE", "").lower() in ("off", "0", "no"):
         return None
     base = os.environ.get("XDG_CACHE_HOME", "")
@@ -35,56 +36,25 @@ def _directory() -> Path | None:
     return root / "dfopt" / "thermal"
 
 
-@dataclass(frozen=True)
-class Cache:
-    """Where influence matrices are kept.
-
-    Parameters
-    ----------
-    directory
-        Of the files; None keeps nothing on disk.
-    memory
-        The matrices in memory, oldest use first; shared by all caches if left out.
-
-    Examples
-    --------
-    >>> cache = Cache(None, OrderedDict())
-    >>> cache.put("a", np.eye(2)), cache.get("a", (2, 2)) is None, cache.get("b", (2, 2)) is None
-    (None, False, True)
-    """
-
-    directory: Path | None
-    memory: OrderedDict[str, Floats] = field(default_factory=lambda: _MEMORY)
-
-    @classmethod
-    def default(cls) -> Cache:
-        """The user's: ``$XDG_CACHE_HOME/dfopt`` or ``~/.cache/dfopt``; in memory only with ``DFOPT_CACHE=off``."""
-        return cls(_directory())
-
-    def get(self, key: str, shape: tuple[int, int]) -> Floats | None:
-        """The matrix of a key, or None; read-only."""
-        known = self.memory.get(key)
-        if known is not None and known.shape == shape:
-            self.memory.move_to_end(key)
-            return known
-        found = None if self.directory is None else _read(self.directory / f"{key}.npz", key, shape)
-        if found is not None:
-            self._remember(key, found)
-        return found
-
-    def put(self, key: str, matrix: Floats) -> None:
-        """Keep a matrix, in memory and as a file that appears whole or not at all."""
-        self._remember(key, matrix)
-        if self.directory is not None:
-            with contextlib.suppress(OSError):
-                _write(self.directory / f"{key}.npz", key, matrix)
-
-    def _remember(self, key: str, matrix: Floats) -> None:
-        matrix.setflags(write=False)
-        self.memory[key] = matrix
-        self.memory.move_to_end(key)
-        while len(self.memory) > _IN_MEMORY:
-            self.memory.popitem(last=False)
+def kept(name: str, shape: tuple[int, int], work: Callable[[], Floats]) -> Floats:
+    """The matrix of a name, read-only: known in memory or as a file, else worked out and kept in both."""
+    if shape[0] * shape[1] > _LARGEST:
+        return work()
+    found = _MEMORY.pop(name, None)
+    if found is None or found.shape != shape:
+        folder = directory()
+        path = None if folder is None else folder / f"{name}.npz"
+        found = None if path is None else _read(path, name, shape)
+        if found is None:
+            found = work()
+            if path is not None:
+                with contextlib.suppress(OSError):
+                    _write(path, name, found)
+        found.setflags(write=False)
+    _MEMORY[name] = found
+    while len(_MEMORY) > _IN_MEMORY:
+        _MEMORY.popitem(last=False)
+    return found
 
 
 def _read(path: Path, key: str, shape: tuple[int, int]) -> Floats | None:
@@ -101,6 +71,7 @@ def _read(path: Path, key: str, shape: tuple[int, int]) -> Floats | None:
 
 
 def _write(path: Path, key: str, matrix: Floats) -> None:
+    """Write a file that appears whole or not at all."""
     path.parent.mkdir(parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=path.stem[:8], suffix=".tmp")
     try:

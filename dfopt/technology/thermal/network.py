@@ -1,6 +1,6 @@
 """The thermal network of a body: nodes, conductances between them and to ambient, heat capacities.
 
-Two conventions of where a node sits in its sheet. Finite volumes (`HtcPackage`, `PlatesPackage`) put it in the centre
+Two conventions of where a node sits in its sheet. Finite volumes (packages ``htc`` and ``plates``) put it in the centre
 of the cell, so between two sheets ``1/G = (t1/2k1 + t2/2k2)/A``. HotSpot puts it at the far face, so ``1/G = (t/k)/A``
 of the lower sheet alone. Laterally both have ``G = k t dy/dx``, with the harmonic mean between materials.
 """
@@ -12,8 +12,9 @@ from dataclasses import dataclass, field
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.technology.thermal.sheets import Sheet, sheets_of
-from dfopt.technology.thermal.types import Body, Floats, HotspotPackage, HtcPackage
+from dfopt.documents.stack_parts import HtcPackage, SinkPackage
+from dfopt.technology.thermal.sheets import Sheet, plates_of, sheets_of
+from dfopt.technology.thermal.types import Body, Floats
 
 __all__ = ["Layered", "Network", "network_of"]
 
@@ -103,18 +104,12 @@ def _window(sheet: Sheet, ids: Ints, of: Sheet) -> tuple[slice, slice]:
 
 
 def network_of(body: Body, nx: int, ny: int) -> Network:
-    """The network of a body on a grid of nx by ny cells over the die.
-
-    Raises
-    ------
-    SystemSpecError
-        When the material arrays of a slab do not fit the grid.
-    """
+    """The network of a body on a grid of nx by ny cells over the die."""
     package = body.package
-    at_face = isinstance(package, HotspotPackage)
+    at_face = package.mode == "hotspot"
     sheets = sheets_of(body, nx, ny)
-    plated = 0 if isinstance(package, HtcPackage) else sum(s.name in ("spreader", "sink") for s in sheets)
-    stacked = len(sheets) - plated
+    stacked, die = len(sheets), sheets[0]
+    sheets += plates_of(body, die.dx, die.dy)
     starts = np.cumsum([0] + [sheet.areas.size for sheet in sheets])
     ids = [np.arange(a, a + s.areas.size).reshape(s.shape) for a, s in zip(starts, sheets, strict=False)]
     capacity = np.concatenate([(s.heat_capacity * s.thickness * s.areas).ravel() for s in sheets])
@@ -133,14 +128,17 @@ def network_of(body: Body, nx: int, ny: int) -> Network:
         links.append(sheets[i].areas / (above[i] + below[i + 1][window]))
         wires.add(ids[i], ids[i + 1][window], links[-1])
     last = sheets[-1]
-    ground[ids[-1]] += last.areas / (above[-1] + 1.0 / package.film)
+    if isinstance(package, HtcPackage):
+        outside = 1.0 / package.htc_w_per_m2k  # K m2/W
+    else:
+        outside = package.r_convec_k_per_w * package.sink.side**2
+    ground[ids[-1]] += last.areas / (above[-1] + outside)
     if body.far_htc > 0:
-        ground[ids[0]] += sheets[0].areas / (below[0] + 1.0 / body.far_htc)
-    if isinstance(package, HotspotPackage):
-        capacity[ids[-1]] += package.c_convec * last.areas / package.s_sink**2
+        ground[ids[0]] += die.areas / (below[0] + 1.0 / body.far_htc)
+    if isinstance(package, SinkPackage) and at_face:
+        capacity[ids[-1]] += package.c_convec_j_per_k * last.areas / package.sink.side**2
         more_ground, more_capacity = _rims(wires, body, package, ids[-2], ids[-1], capacity.size)
         ground, capacity = np.append(ground, more_ground), np.append(capacity, more_capacity)
-    die = sheets[0]
     plates: dict[str, list[Ints]] = {}
     for sheet, nodes in zip(sheets, ids, strict=True):
         if nodes[0, 0] >= starts[stacked]:
@@ -161,7 +159,7 @@ def network_of(body: Body, nx: int, ny: int) -> Network:
 
 
 def _layered(
-    own: tuple[Sheet, ...],
+    own: list[Sheet],
     links: list[Floats],
     beyond: list[Ints],
     ground: Floats,
@@ -187,7 +185,7 @@ def _layered(
 
 
 def _rims(
-    wires: _Wires, body: Body, package: HotspotPackage, spreader: Ints, sink: Ints, first: int
+    wires: _Wires, body: Body, package: SinkPackage, spreader: Ints, sink: Ints, first: int
 ) -> tuple[Floats, Floats]:
     """The lumped nodes around the die, as in HotSpot; returns their conductance to ambient and heat capacity.
 
@@ -197,9 +195,12 @@ def _rims(
     has no nodes.
     """
     side = (body.side_x, body.side_y)
-    s_sp, s_hs = package.s_spreader, package.s_sink
-    sheet_sp, sheet_hs = package.k_spreader * package.t_spreader, package.k_sink * package.t_sink
-    column = package.t_sink / package.k_sink + package.r_convec * s_hs**2  # K m2/W from a sink node to ambient
+    inner, outer = package.spreader, package.sink
+    s_sp, s_hs = inner.side, outer.side
+    sheet_sp, sheet_hs = inner.conductivity * inner.thickness, outer.conductivity * outer.thickness
+    # K m2/W from a sink node to ambient, and J/m2K of such a node
+    column = outer.thickness / outer.conductivity + package.r_convec_k_per_w * s_hs**2
+    stored = outer.heat_capacity * outer.thickness + package.c_convec_j_per_k / s_hs**2
     ny, nx = spreader.shape
     cells = (body.side_x / nx, body.side_y / ny)
     ground: list[float] = []
@@ -217,20 +218,19 @@ def _rims(
         squares = max(0.0, s_sp - own) / (s_sp + 3 * other)
         ring = max(0.0, (s_sp + other) * (s_sp - own) / 4)  # m2 over the spreader, outside the die
         beyond = max(0.0, (s_hs**2 - s_sp**2) / 4)  # m2 outside the spreader
-        convection = package.c_convec / s_hs**2
         outer_sink = s_hs > s_sp
         inner_sink = outer_sink or s_sp > own
-        middle = node(ring / column, ring * (package.cv_sink * package.t_sink + convection)) if inner_sink else None
+        middle = node(ring / column, ring * stored) if inner_sink else None
         if middle is not None:
             wires.add(sink[edge], middle, sheet_hs / (half + count * squares))
         if s_sp > own:
             assert middle is not None
-            rim = node(0.0, ring * package.cv_spreader * package.t_spreader)
+            rim = node(0.0, ring * inner.heat_capacity * inner.thickness)
             wires.add(spreader[edge], rim, sheet_sp / (half + count * squares))
-            wires.add(rim, middle, ring * package.k_spreader / package.t_spreader)
+            wires.add(rim, middle, ring * inner.conductivity / inner.thickness)
         if outer_sink:
             assert middle is not None
-            outside = node(beyond / column, beyond * (package.cv_sink * package.t_sink + convection))
+            outside = node(beyond / column, beyond * stored)
             length = max(0.0, s_sp - own) / (3 * s_sp + other) + (s_hs - s_sp) / (s_hs + 3 * s_sp)  # in squares
             wires.add(middle, outside, sheet_hs / length)
     return np.array(ground), np.array(capacity)

@@ -11,12 +11,14 @@ from typing import Final
 
 import numpy as np
 
-from dfopt.errors import Issue, SystemSpecError, json_path
-from dfopt.technology.thermal.types import Body, Floats, HotspotPackage, HtcPackage
+from dfopt.documents.stack_parts import HtcPackage
+from dfopt.technology.thermal.types import Body, Floats
 
-__all__ = ["Sheet", "sheets_of"]
+__all__ = ["Sheet", "plates_of", "sheets_of"]
 
 GROWTH: Final = 1.4  # 1.2 instead cools the hottest cell of a 60 W stack by 0.03 K, of a 100 W hot spot by 0.05 K
+SPREADER_CELLS: Final = 1  # of a meshed plate through its thickness
+SINK_CELLS: Final = 3
 
 
 @dataclass(frozen=True)
@@ -69,58 +71,41 @@ def graded(first: float, length: float) -> Floats:
     return np.asarray(widths * (length / widths.sum()))
 
 
-def sheets_of(body: Body, nx: int, ny: int) -> tuple[Sheet, ...]:
-    """The sheets of a body, far face first: source part and rest of each slab, then the plates.
-
-    Raises
-    ------
-    SystemSpecError
-        When a slab's array of material is not of shape (ny, nx), or the grid has no cells.
-    """
-    issues = [Issue(f"$.{key}", f"found {n}, expected at least 1 cell") for key, n in (("nx", nx), ("ny", ny)) if n < 1]
-    for index, slab in enumerate(body.slabs):
-        for key in ("conductivity", "heat_capacity"):
-            shape = np.shape(getattr(slab, key))
-            if shape not in ((), (ny, nx)):
-                where = f"{json_path('slabs', index)}.{key}"
-                issues.append(Issue(where, f"found shape {shape}, expected a number or shape {(ny, nx)}"))
-    if issues:
-        raise SystemSpecError("", issues)
+def sheets_of(body: Body, nx: int, ny: int) -> list[Sheet]:
+    """The sheets of the slabs of a body, far face first: source part and rest of each."""
     dx, dy = np.full(nx, body.side_x / nx), np.full(ny, body.side_y / ny)
     found: list[Sheet] = []
     for index, slab in enumerate(body.slabs):
         k = np.broadcast_to(np.asarray(slab.conductivity, dtype=np.float64), (ny, nx))
         cv = np.broadcast_to(np.asarray(slab.heat_capacity, dtype=np.float64), (ny, nx))
         # A node of HotSpot already is the far face of its layer, where a source part would be.
-        source = None if isinstance(body.package, HotspotPackage) else slab.source_thickness_m
+        source = None if body.package.mode == "hotspot" else slab.source_thickness_m
         source = slab.thickness_m if source is None else source
         found.append(Sheet(slab.name, source, k, cv, dx, dy, slab=index))
         if source < slab.thickness_m:
             found.append(Sheet(slab.name, slab.thickness_m - source, k, cv, dx, dy))
-    return (*found, *_plates(body, dx, dy))
+    return found
 
 
-def _plates(body: Body, dx: Floats, dy: Floats) -> list[Sheet]:
+def plates_of(body: Body, dx: Floats, dy: Floats) -> list[Sheet]:
+    """The sheets of its package, for cells of these widths over the die."""
     package = body.package
     if isinstance(package, HtcPackage):
-        return []
-    if isinstance(package, HotspotPackage):
-        parts, wide = {"spreader": 1, "sink": 1}, False
-    else:
-        parts, wide = {"spreader": package.spreader_cells, "sink": package.sink_cells}, True
+        if package.plate_thickness is None:
+            return []
+        k, cv = (np.full((dy.size, dx.size), v) for v in (package.plate_conductivity, package.plate_heat_capacity))
+        return [Sheet("lid", package.plate_thickness, k, cv, dx, dy)]
+    meshed = package.mode == "plates"
     plates: list[Sheet] = []
     widths, before = [dx, dy], [0, 0]
     inner = [body.side_x, body.side_y]
-    for name, count in parts.items():
-        side = getattr(package, f"s_{name}")
-        for axis in (0, 1) if wide else ():
-            rim = graded(float(widths[axis][-1]), (side - inner[axis]) / 2)
+    for name, plate, parts in (("spreader", package.spreader, SPREADER_CELLS), ("sink", package.sink, SINK_CELLS)):
+        for axis in (0, 1) if meshed else ():
+            rim = graded(float(widths[axis][-1]), (plate.side - inner[axis]) / 2)
             widths[axis] = np.concatenate((rim[::-1], widths[axis], rim))
             before[axis] -= rim.size
-            inner[axis] = max(inner[axis], side)
-        shape = widths[1].size, widths[0].size
-        k = np.full(shape, float(getattr(package, f"k_{name}")))
-        cv = np.full(shape, float(getattr(package, f"cv_{name}")))
-        thickness = getattr(package, f"t_{name}") / count
-        plates += [Sheet(name, thickness, k, cv, widths[0], widths[1], before[0], before[1])] * count
+            inner[axis] = max(inner[axis], plate.side)
+        shape, count = (widths[1].size, widths[0].size), parts if meshed else 1
+        k, cv = np.full(shape, plate.conductivity), np.full(shape, plate.heat_capacity)
+        plates += [Sheet(name, plate.thickness / count, k, cv, widths[0], widths[1], before[0], before[1])] * count
     return plates

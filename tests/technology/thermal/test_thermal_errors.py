@@ -7,16 +7,17 @@ from typing import Any
 
 import numpy as np
 import pytest
-from thermal_cases import PACKAGES, SIDE, stack
+from thermal_bodies import PACKAGES, SIDE, cooled, stack
+from thermal_fields import Rect, ThermalModel, rasterise
 
 from dfopt.errors import SystemSpecError
-from dfopt.technology.thermal import Body, HtcPackage, PlatesPackage, Rect, Slab, ThermalModel
+from dfopt.technology.thermal.types import Body, Slab
 
 DIE = Slab("die", 1e-4, 120.0, 1.75e6)
 
 
 def body(**changes: Any) -> Body:
-    given: dict[str, Any] = {"side_x": SIDE, "side_y": SIDE, "slabs": (DIE,), "package": HtcPackage(1e4),
+    given: dict[str, Any] = {"side_x": SIDE, "side_y": SIDE, "slabs": (DIE,), "package": cooled(1e4),
                              "ambient_k": 300.0, **changes}  # fmt: skip
     return Body(**given)
 
@@ -37,19 +38,13 @@ def body(**changes: Any) -> Body:
         ({"slabs": (replace(DIE, heat_capacity=float("nan")),)}, "$.slabs[0].heat_capacity"),
         ({"slabs": (replace(DIE, source_thickness_m=2e-4),)}, "$.slabs[0].source_thickness_m"),
         ({"slabs": (replace(DIE, source_thickness_m=0.0),)}, "$.slabs[0].source_thickness_m"),
-        ({"package": HtcPackage(0.0)}, "$.package.htc"),
-        ({"package": replace(PACKAGES["hotspot"], r_convec=0.0)}, "$.package.r_convec"),  # type: ignore[call-arg]
-        ({"package": replace(PACKAGES["hotspot"], s_spreader=0.009)}, "$.package.s_spreader"),  # type: ignore[call-arg]
-        ({"package": replace(PACKAGES["hotspot"], s_sink=0.02)}, "$.package.s_sink"),  # type: ignore[call-arg]
-        ({"package": replace(PACKAGES["plates"], htc=1e3)}, "$.package"),
-        ({"package": replace(PACKAGES["plates"], r_convec=None)}, "$.package"),  # type: ignore[call-arg]
-        ({"package": replace(PACKAGES["plates"], sink_cells=0)}, "$.package.sink_cells"),  # type: ignore[call-arg]
+        ({"package": PACKAGES["hotspot"], "side_x": 0.031}, "$.package.spreader.side"),
         ({"package": PACKAGES["plates"], "slabs": (replace(DIE, name="sink"),)}, "$.slabs[0].name"),
     ],
 )
 def test_bodies(changes: dict[str, Any], where: str) -> None:
     with pytest.raises(SystemSpecError) as caught:
-        body(**changes)
+        ThermalModel(body(**changes), 2, 1)
     assert [issue.where for issue in caught.value.issues] == [where]
     assert "found" in str(caught.value) or "expected" in str(caught.value)
 
@@ -57,11 +52,11 @@ def test_bodies(changes: dict[str, Any], where: str) -> None:
 def test_all_that_is_wrong_is_said_at_once() -> None:
     wrong = replace(DIE, thickness_m=-1.0, conductivity=0.0)
     with pytest.raises(SystemSpecError, match=r"3 problems"):
-        body(slabs=(wrong,), side_x=-1.0)
+        ThermalModel(body(slabs=(wrong,), side_x=-1.0))
 
 
 def test_a_slab_may_be_called_sink_where_the_package_has_none() -> None:
-    assert body(slabs=(replace(DIE, name="sink"),)).names == ("sink",)
+    assert ThermalModel(body(slabs=(replace(DIE, name="sink"),)), 2, 2).body.names == ("sink",)
 
 
 def test_grids() -> None:
@@ -74,7 +69,7 @@ def test_grids() -> None:
 
 
 def test_power() -> None:
-    model = ThermalModel(stack(HtcPackage(1e4)), 4, 3)
+    model = ThermalModel(stack(cooled(1e4)), 4, 3)
     with pytest.raises(SystemSpecError, match="did you mean 'logic'"):
         model.steady({"logik": np.zeros((3, 4))})
     with pytest.raises(SystemSpecError, match=r"\$\.power\.logic: found shape \(4, 3\), expected \(3, 4\)"):
@@ -105,11 +100,8 @@ def test_transients() -> None:
 
 
 def test_tiles_and_names() -> None:
-    model = ThermalModel(stack(PlatesPackage(0.06, 6.9e-3, 0.03, 1e-3, htc=1e3)), 2, 2)
-    tile = Rect(0.0, 0.0, SIDE, SIDE)
-    with pytest.raises(SystemSpecError, match=r"\$\.tiles\[1\]\[0\]: found 'sink'"):
-        model.influence([("logic", tile), ("sink", tile)])
+    model = ThermalModel(stack(PACKAGES["plates"]), 2, 2)
     with pytest.raises(SystemSpecError, match="inside the die"):
-        model.influence([("logic", Rect(0.0, 0.0, 2 * SIDE, SIDE))])
+        rasterise([Rect(0.0, 0.0, 2 * SIDE, SIDE)], [1.0], 2, 2, SIDE, SIDE)
     with pytest.raises(SystemSpecError, match="slabs are logic, bond0"):
         model.steady({}).of("nothing like it")

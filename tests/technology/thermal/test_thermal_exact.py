@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import doctest
+import importlib
 import math
 from dataclasses import replace
 from typing import Any
@@ -10,12 +12,13 @@ import numpy as np
 import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
-from thermal_cases import PACKAGES, SIDE, bodies, powers, stack
+from thermal_bodies import PACKAGES, SIDE, bodies, cooled, powers, stack
+from thermal_fields import ThermalModel, sink_package
 
-from dfopt.technology.thermal import Body, HotspotPackage, HtcPackage, Package, PlatesPackage, Slab, ThermalModel
+from dfopt.documents.stack_parts import HtcPackage, SinkPackage
 from dfopt.technology.thermal.network import network_of
 from dfopt.technology.thermal.solvers import Condensed, Cosine, Factorised, solver_of
-from dfopt.technology.thermal.types import Floats
+from dfopt.technology.thermal.types import Body, Floats, Slab
 
 DIE_SIZED: dict[str, float] = {"s_sink": SIDE, "s_spreader": SIDE, "t_sink": 5e-3, "t_spreader": 1e-3}
 
@@ -24,10 +27,10 @@ DIE_SIZED: dict[str, float] = {"s_sink": SIDE, "s_spreader": SIDE, "t_sink": 5e-
 @pytest.mark.parametrize("solver", ["cosine", "lu"])
 @pytest.mark.parametrize(
     "package",
-    [HtcPackage(2e4), HotspotPackage(r_convec=0.3, **DIE_SIZED), PlatesPackage(r_convec=0.3, **DIE_SIZED)],
-    ids=lambda p: type(p).__name__,
+    [cooled(2e4), *(sink_package(mode, r_convec=0.3, **DIE_SIZED) for mode in ("hotspot", "plates"))],
+    ids=lambda p: p.mode,
 )
-def test_column(package: Package, solver: str, source: float | None) -> None:
+def test_column(package: HtcPackage | SinkPackage, solver: str, source: float | None) -> None:
     """Uniform power through a column: resistances in series, by hand."""
     body = stack(package, drams=1, source=source)
     watts, area = 50.0, SIDE**2
@@ -38,9 +41,9 @@ def test_column(package: Package, solver: str, source: float | None) -> None:
     rises = chosen.solve(rhs)[network.slab_nodes]
     assert network.layered is not None
     through = [slab.thickness_m / float(slab.conductivity) for slab in body.slabs]
-    beyond = 1 / package.htc if isinstance(package, HtcPackage) else 5e-3 / 400 + 1e-3 / 400 + 0.3 * area
+    beyond = 1 / package.htc_w_per_m2k if isinstance(package, HtcPackage) else 5e-3 / 400 + 1e-3 / 400 + 0.3 * area
     for index, slab in enumerate(body.slabs):
-        if isinstance(package, HotspotPackage):
+        if package.mode == "hotspot":
             behind = 0.0  # the node is the far face
         elif index == 0 or slab.source_thickness_m is None:
             behind = (slab.source_thickness_m or slab.thickness_m) / 2 / float(slab.conductivity)
@@ -53,7 +56,7 @@ def test_column(package: Package, solver: str, source: float | None) -> None:
 
 def test_both_paths_share_the_power() -> None:
     """Power in one thin die between two coefficients leaves in proportion to them."""
-    body = Body(SIDE, SIDE, (Slab("die", 1e-6, 120.0, 1.75e6),), HtcPackage(3e3), 300.0, far_htc=1e3)
+    body = Body(SIDE, SIDE, (Slab("die", 1e-6, 120.0, 1.75e6),), cooled(3e3), 300.0, far_htc=1e3)
     field = ThermalModel(body, 2, 2).steady({"die": np.full((2, 2), 10.0)})
     assert field.mean("die") - 300.0 == pytest.approx(40.0 / ((3e3 + 1e3) * SIDE**2), rel=1e-4)
 
@@ -61,7 +64,7 @@ def test_both_paths_share_the_power() -> None:
 def test_one_cell_charges_as_by_hand() -> None:
     """Backward Euler on one node: T_n = P/G (1 - (1 + dt G/C)^-n)."""
     t, k, cv, htc, step, watts = 1e-4, 120.0, 1.75e6, 1e4, 2e-3, 7.0
-    model = ThermalModel(Body(SIDE, SIDE, (Slab("die", t, k, cv),), HtcPackage(htc), 300.0), 1, 1)
+    model = ThermalModel(Body(SIDE, SIDE, (Slab("die", t, k, cv),), cooled(htc), 300.0), 1, 1)
     G, C = SIDE**2 / (t / (2 * k) + 1 / htc), cv * t * SIDE**2
     found = model.transient([{"die": np.array([[watts]])}] * 20, step).temperature_k.ravel()
     expected = [300.0 + watts / G * (1 - (1 + step * G / C) ** -n) for n in range(1, 21)]
@@ -69,7 +72,7 @@ def test_one_cell_charges_as_by_hand() -> None:
 
 
 def test_power_that_changes_is_taken_step_by_step() -> None:
-    model = ThermalModel(stack(HtcPackage(1e4), 1), 2, 2)
+    model = ThermalModel(stack(cooled(1e4), 1), 2, 2)
     on, off = {"logic": np.full((2, 2), 5.0)}, {"logic": np.zeros((2, 2))}
     whole = model.transient([on, on, off, on], 1e-3)
     part = model.transient([on, on], 1e-3)
@@ -101,7 +104,7 @@ def dense(body: Body, nx: int, ny: int, power: dict[str, Floats]) -> Floats:
         if powered:
             b[n] = power.get(body.slabs[slab].name, np.zeros((ny, nx)))[j, i]
         if p == len(parts) - 1:
-            A[n, n] += 1 / (t / (2 * k_of(p, j, i) * dx * dy) + 1 / (body.package.htc * dx * dy))
+            A[n, n] += 1 / (t / (2 * k_of(p, j, i) * dx * dy) + 1 / (body.package.htc_w_per_m2k * dx * dy))
         if p == 0 and body.far_htc:
             A[n, n] += 1 / (t / (2 * k_of(p, j, i) * dx * dy) + 1 / (body.far_htc * dx * dy))
         for other in ((p + 1, j, i), (p, j + 1, i), (p, j, i + 1)):
@@ -126,7 +129,7 @@ def dense(body: Body, nx: int, ny: int, power: dict[str, Floats]) -> Floats:
 @given(bodies(), st.data())
 def test_dense_oracle(drawn: Any, data: st.DataObject) -> None:
     body, nx, ny = drawn
-    body = Body(body.side_x, body.side_y, body.slabs, HtcPackage(2e4), 300.0, body.far_htc)
+    body = Body(body.side_x, body.side_y, body.slabs, cooled(2e4), 300.0, body.far_htc)
     power = {name: data.draw(powers(ny, nx)) for name in body.names}
     expected = dense(body, nx, ny, power)
     found = ThermalModel(body, nx, ny).steady(power).temperature_k - 300.0
@@ -187,7 +190,7 @@ def test_large_grids_and_varied_materials_take_the_sparse_lu() -> None:
 
 
 def test_cosine_equals_lu_on_a_real_stack() -> None:
-    network = network_of(stack(HtcPackage(5e4), drams=8, source=2e-6), 20, 20)
+    network = network_of(stack(cooled(5e4), drams=8, source=2e-6), 20, 20)
     assert network.layered is not None
     rhs = np.zeros(network.nodes)
     rhs[network.slab_nodes[0][3:9, 10:20]] = 1.0
@@ -208,19 +211,27 @@ def test_networks_are_symmetric_and_whole(drawn: Any) -> None:
     assert connected_components(linked, directed=False)[0] == 1
     stored = sum(float(s.heat_capacity) * s.thickness_m for s in body.slabs) * body.side_x * body.side_y
     package = body.package
-    if not isinstance(package, HtcPackage):
-        spreader = max(package.s_spreader, body.side_x) * max(package.s_spreader, body.side_y)
-        stored += package.cv_spreader * package.t_spreader * spreader
-        stored += package.cv_sink * package.t_sink * package.s_sink**2
-        if isinstance(package, HotspotPackage):
-            stored += package.c_convec
+    if isinstance(package, SinkPackage):
+        inner, outer = package.spreader, package.sink
+        stored += inner.heat_capacity * inner.thickness * max(inner.side, body.side_x) * max(inner.side, body.side_y)
+        stored += outer.heat_capacity * outer.thickness * outer.side**2
+        if package.mode == "hotspot":
+            stored += package.c_convec_j_per_k
+    elif package.plate_thickness is not None:
+        stored += package.plate_heat_capacity * package.plate_thickness * body.side_x * body.side_y
     assert math.isclose(float(network.capacity.sum()), stored, rel_tol=1e-9)
 
 
 def test_lumped_convection_is_shared_by_the_whole_sink() -> None:
     """With perfect plates all that remains is r_convec, whatever the sizes."""
     sizes: dict[str, float] = {"s_sink": 0.06, "s_spreader": 0.03, "t_sink": 1e-2, "t_spreader": 1e-2}
-    copper = {"k_sink": 1e9, "k_spreader": 1e9}
-    for package in (HotspotPackage(r_convec=0.4, **sizes, **copper), PlatesPackage(r_convec=0.4, **sizes, **copper)):  # type: ignore[arg-type]
+    copper = {"k_sink": 1e5, "k_spreader": 1e5}
+    for package in (sink_package(mode, r_convec=0.4, **sizes, **copper) for mode in ("hotspot", "plates")):
         field = ThermalModel(stack(package, 0), 4, 4).steady({"logic": np.full((4, 4), 2.0)})
-        assert field.mean("sink") - 318.15 == pytest.approx(32.0 * 0.4, rel=1e-4)
+        assert field.mean("sink") - 318.15 == pytest.approx(32.0 * 0.4, rel=5e-4)
+
+
+@pytest.mark.parametrize("name", ["model", "raster"])
+def test_the_examples_in_the_docs(name: str) -> None:
+    found = doctest.testmod(importlib.import_module(f"thermal_fields.{name}"))
+    assert found.attempted and not found.failed

@@ -9,10 +9,12 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from thermal_cases import PACKAGES, SIDE, bodies, powers, quarters, stack
+from thermal_bodies import PACKAGES, SIDE, bodies, cooled, powers, quarters, stack
+from thermal_fields import Rect, ThermalModel, rasterise, sink_package
 
-from dfopt.technology.thermal import Body, HtcPackage, PlatesPackage, Rect, Slab, ThermalModel, rasterise
-from dfopt.technology.thermal.types import Floats
+from dfopt.documents.stack_parts import HtcPackage
+from dfopt.technology.thermal.responses import responses, tile_weights
+from dfopt.technology.thermal.types import Body, Floats, Slab
 
 
 def drawn_power(data: st.DataObject, body: Body, nx: int, ny: int) -> dict[str, Floats]:
@@ -45,13 +47,15 @@ def test_fields_add_up(drawn: Any, data: st.DataObject, factor: float) -> None:
 
 
 @given(bodies(), st.data())
-def test_influence_is_symmetric_and_equals_direct_solves(drawn: Any, data: st.DataObject) -> None:
+def test_responses_are_symmetric_and_equal_direct_solves(drawn: Any, data: st.DataObject) -> None:
     body, nx, ny = drawn
     tiles = [(name, rect) for name in body.names[:2] for rect in quarters(body.side_x, body.side_y)]
     tiles.append((body.names[-1], Rect(0.1 * body.side_x, 0.3 * body.side_y, 0.55 * body.side_x, 0.2 * body.side_y)))
     model = ThermalModel(body, nx, ny)
-    influence = model.influence(tiles)
-    R = influence.matrix_k_per_w
+    cells = responses(body, nx, ny, tiles)
+    weights = tile_weights([rect for _, rect in tiles], nx, ny, body.side_x, body.side_y)
+    slabs = [body.names.index(name) for name, _ in tiles]
+    R = np.einsum("iyx,jiyx->ij", weights, cells[:, slabs])  # rise of the mean of tile i per watt in tile j
     assert np.all(-1e-12 * R.max() < R) and np.all(np.diag(R) > 0)
     np.testing.assert_allclose(R, R.T, atol=1e-10 * R.max(), rtol=0)
     watts = data.draw(st.lists(st.floats(0.0, 2.0), min_size=len(tiles), max_size=len(tiles)))
@@ -61,8 +65,8 @@ def test_influence_is_symmetric_and_equals_direct_solves(drawn: Any, data: st.Da
     field = model.steady(power)
     direct = [field.tile_means(name, [rect])[0] for name, rect in tiles]
     scale = max(1.0, field.max() - body.ambient_k)
-    np.testing.assert_allclose(influence.temperatures(watts), direct, atol=1e-6 * scale / 100, rtol=0)
-    whole = np.tensordot(watts, model.responses(tiles), axes=1) + body.ambient_k
+    np.testing.assert_allclose(R @ watts + body.ambient_k, direct, atol=1e-6 * scale / 100, rtol=0)
+    whole = np.tensordot(watts, cells, axes=1) + body.ambient_k
     np.testing.assert_allclose(whole, field.temperature_k, atol=1e-8 * scale, rtol=0)
 
 
@@ -88,12 +92,10 @@ def test_better_cooling_cools_every_cell(drawn: Any, data: st.DataObject, factor
     power = drawn_power(data, body, nx, ny)
     package = body.package
     if isinstance(package, HtcPackage):
-        better = replace(body, package=HtcPackage(package.htc * factor))
-    elif isinstance(package, PlatesPackage) and package.htc is not None:
-        better = replace(body, package=replace(package, htc=package.htc * factor))
+        change = {"htc_w_per_m2k": package.htc_w_per_m2k * factor}
     else:
-        assert package.r_convec is not None
-        better = replace(body, package=replace(package, r_convec=package.r_convec / factor))
+        change = {"r_convec_k_per_w": package.r_convec_k_per_w / factor}
+    better = replace(body, package=package.model_copy(update=change))
     before, cooled, path = (
         ThermalModel(b, nx, ny).steady(power).temperature_k
         for b in (body, better, replace(body, far_htc=body.far_htc + 100.0 * factor))
@@ -172,14 +174,24 @@ def test_finer_grids_converge(name: str) -> None:
 def test_plates_as_large_as_the_die_are_slabs_of_the_stack() -> None:
     sizes: dict[str, float] = {"s_sink": SIDE, "s_spreader": SIDE, "t_sink": 4e-3, "t_spreader": 1e-3}
     map_ = {"logic": np.arange(16.0).reshape(4, 4)}
-    plated = ThermalModel(stack(PlatesPackage(htc=2e3, sink_cells=2, **sizes)), 4, 4)
-    copper = [Slab("a", 1e-3, 400.0, 3.55e6), Slab("b", 2e-3, 400.0, 3.55e6), Slab("c", 2e-3, 400.0, 3.55e6)]
-    bare = stack(HtcPackage(2e3))
+    plated = ThermalModel(stack(sink_package("plates", r_convec=1 / (2e3 * SIDE**2), **sizes)), 4, 4)
+    copper = [Slab("a", 1e-3, 400.0, 3.55e6), *(Slab(name, 4e-3 / 3, 400.0, 3.55e6) for name in "bcd")]
+    bare = stack(cooled(2e3))
     slabbed = ThermalModel(replace(bare, slabs=(*bare.slabs, *copper)), 4, 4)
     one, two = plated.steady(map_), slabbed.steady(map_)
-    np.testing.assert_allclose(one.temperature_k, two.temperature_k[:-3], rtol=1e-12)
+    np.testing.assert_allclose(one.temperature_k, two.temperature_k[:-4], rtol=1e-12)
     np.testing.assert_allclose(one.of("spreader"), two.of("a"), rtol=1e-12)
-    np.testing.assert_allclose(one.of("sink"), (two.of("b") + two.of("c")) / 2, rtol=1e-12)
+    np.testing.assert_allclose(one.of("sink"), (two.of("b") + two.of("c") + two.of("d")) / 3, rtol=1e-12)
+
+
+def test_a_lid_is_a_slab_of_the_stack() -> None:
+    map_ = {"logic": np.arange(16.0).reshape(4, 4)}
+    bare = stack(cooled(2e3))
+    lidded = replace(bare, package=bare.package.model_copy(update={"plate_thickness": 2e-3}))
+    slabbed = replace(bare, slabs=(*bare.slabs, Slab("a", 2e-3, 400.0, 3.55e6)))
+    one, two = (ThermalModel(body, 4, 4).steady(map_) for body in (lidded, slabbed))
+    np.testing.assert_array_equal(one.temperature_k, two.temperature_k[:-1])
+    np.testing.assert_array_equal(one.of("lid"), two.of("a"))
 
 
 def test_plates_are_warmer_than_the_lumped_package() -> None:

@@ -6,9 +6,12 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from thermal_bodies import cooled
+from thermal_fields import Field, Rect, rasterise
+from thermal_fields.raster import tile_weights
 
 from dfopt.errors import SystemSpecError
-from dfopt.technology.thermal import Body, Field, HtcPackage, Rect, Slab, rasterise, tile_weights
+from dfopt.technology.thermal.types import Body, Slab
 
 SX, SY = 0.012, 0.007
 
@@ -87,7 +90,7 @@ def test_the_maximum_of_a_tile_is_not_that_of_its_neighbour(side: float, tiles: 
     """Edges of tiles and cells differ in the last bit: a tile must not have cells that it only seems to touch."""
     size, per = side / tiles, cells // tiles
     rects = [Rect(i * size, j * size, size, size) for j in range(tiles) for i in range(tiles)]
-    body = Body(side, side, (Slab("die", 1e-4, 100.0, 1.75e6),), HtcPackage(1e4), 300.0)
+    body = Body(side, side, (Slab("die", 1e-4, 100.0, 1.75e6),), cooled(1e4), 300.0)
     owner = np.add.outer(np.arange(cells) // per * tiles, np.arange(cells) // per)
     for kelvin in (owner, -owner):
         field = Field(body, kelvin[None].astype(float), {}, np.zeros(0), 0.0, 0.0)

@@ -6,20 +6,26 @@ from typing import Any
 
 import numpy as np
 from hypothesis import strategies as st
+from thermal_fields import Rect, sink_package
 
-from dfopt.technology.thermal import Body, HotspotPackage, HtcPackage, Package, PlatesPackage, Rect, Slab
-from dfopt.technology.thermal.types import Floats
+from dfopt.documents.stack_parts import HtcPackage, SinkPackage
+from dfopt.technology.thermal.types import Body, Floats, Slab
 
 SIDE = 0.01
 PLATE_SIZES: dict[str, float] = {"s_sink": 0.06, "t_sink": 6.9e-3, "s_spreader": 0.03, "t_spreader": 1e-3}
-PACKAGES: dict[str, Package] = {
-    "htc": HtcPackage(5e4),
-    "hotspot": HotspotPackage(r_convec=0.2, **PLATE_SIZES),
-    "plates": PlatesPackage(r_convec=0.2, sink_cells=2, **PLATE_SIZES),
+PACKAGES: dict[str, HtcPackage | SinkPackage] = {
+    "htc": HtcPackage(mode="htc", htc_w_per_m2k=5e4),
+    "hotspot": sink_package(r_convec=0.2, **PLATE_SIZES),
+    "plates": sink_package("plates", r_convec=0.2, **PLATE_SIZES),
 }
 
 
-def stack(package: Package, drams: int = 2, source: float | None = None, **changes: Any) -> Body:
+def cooled(htc: float) -> HtcPackage:
+    """A cold plate, W/m2K."""
+    return HtcPackage(mode="htc", htc_w_per_m2k=htc)
+
+
+def stack(package: HtcPackage | SinkPackage, drams: int = 2, source: float | None = None, **changes: Any) -> Body:
     """A logic die at the far face, DRAM dies and a thermal interface."""
     slabs = [Slab("logic", 1e-4, 120.0, 1.75e6, source)]
     for i in range(drams):
@@ -59,13 +65,13 @@ def bodies(draw: st.DrawFn, varied: bool = True) -> tuple[Body, int, int]:
     spreader = widest * draw(st.sampled_from([1.0, 1.5, 3.0]))
     sink = spreader * draw(st.sampled_from([1.0, 1.3, 2.0]))
     sizes = {"s_sink": sink, "t_sink": 5e-3, "s_spreader": spreader, "t_spreader": 1e-3}
-    package: Package = draw(
+    package = draw(
         st.sampled_from(
             [
-                HtcPackage(draw(st.floats(1e3, 1e5))),
-                HotspotPackage(r_convec=draw(st.floats(0.05, 1.0)), **sizes),
-                PlatesPackage(r_convec=draw(st.floats(0.05, 1.0)), sink_cells=draw(st.integers(1, 2)), **sizes),
-                PlatesPackage(htc=draw(st.floats(100.0, 1e4)), **sizes),
+                cooled(draw(st.floats(1e3, 1e5))),
+                cooled(1e4).model_copy(update={"plate_thickness": draw(st.floats(1e-4, 3e-3))}),
+                sink_package(r_convec=draw(st.floats(0.05, 1.0)), **sizes),
+                sink_package("plates", r_convec=draw(st.floats(0.05, 1.0)), **sizes),
             ]
         )
     )

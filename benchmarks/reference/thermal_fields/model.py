@@ -1,4 +1,4 @@
-"""The thermal model of a body on a grid: steady fields, transients, and responses to tiles of power.
+"""The thermal model of a body on a grid: steady fields and transients.
 
 Source of the equations: energy balance of finite volumes; backward Euler in time,
 ``(C/dt + G) T' = P + C/dt T + G_ambient T_ambient``. All solves are for the rise above ambient, which is linear in
@@ -7,26 +7,23 @@ the power.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from functools import cached_property
 
 import numpy as np
 
 from dfopt.errors import Issue, SystemSpecError, json_path
-from dfopt.technology.thermal.cache import Cache
-from dfopt.technology.thermal.field import Field, Transient, slab_index
-from dfopt.technology.thermal.influence import Influence, Tile, digest
 from dfopt.technology.thermal.network import Network, network_of
-from dfopt.technology.thermal.raster import tile_weights
 from dfopt.technology.thermal.solvers import Solver, solver_of
 from dfopt.technology.thermal.types import Body, Floats
+from thermal_fields.checks import check, slab_index
+from thermal_fields.field import Field, Transient
 
 __all__ = ["PowerMap", "ThermalModel"]
 
 PowerMap = Mapping[str, Floats]
 
 _STEP_SIZES = 4  # factorisations kept; one of 40,000 nodes takes up to 200 MB
-_AT_ONCE = 64  # right-hand sides in one solve: more cost memory and save no time
 
 
 class ThermalModel:
@@ -42,22 +39,24 @@ class ThermalModel:
     Raises
     ------
     SystemSpecError
-        When the material arrays of a slab do not fit the grid.
+        With all that is wrong of the body, such as material arrays that do not fit the grid.
 
     Examples
     --------
     100 W through 1 cm2 of 100 um silicon (120 W/mK) and a coefficient of 1e5 W/m2K: the rise at the middle of the die
     is 100 W * (0.5 * 100e-6 / 120 + 1e-5) / 1e-4 m2.
 
-    >>> from dfopt.technology.thermal import Body, HtcPackage, Slab
+    >>> from dfopt.documents.stack_parts import HtcPackage
+    >>> from dfopt.technology.thermal.types import Slab
     >>> die = Slab("die", 100e-6, 120.0, 1.75e6)
-    >>> model = ThermalModel(Body(0.01, 0.01, (die,), HtcPackage(1e5), 300.0), nx=4, ny=4)
+    >>> model = ThermalModel(Body(0.01, 0.01, (die,), HtcPackage(mode="htc", htc_w_per_m2k=1e5), 300.0), nx=4, ny=4)
     >>> field = model.steady({"die": np.full((4, 4), 100 / 16)})
     >>> round(field.max("die"), 6), round(field.to_ambient_w, 6)
     (310.416667, 100.0)
     """
 
     def __init__(self, body: Body, nx: int = 32, ny: int = 32) -> None:
+        check(body, nx, ny)
         self.body, self.nx, self.ny = body, nx, ny
         self.network: Network = network_of(body, nx, ny)
         self._steps: dict[float, Solver] = {}
@@ -137,71 +136,6 @@ class ThermalModel:
             found[index] = rise[self.network.slab_nodes]
         times: Floats = np.asarray(step_s * np.arange(1, len(power) + 1), dtype=np.float64)
         return Transient(times, found + self.body.ambient_k, self._field(rise, float(watts.sum())))
-
-    def responses(self, tiles: Sequence[Tile]) -> Floats:
-        """Rise of every cell per watt in each tile.
-
-        Parameters
-        ----------
-        tiles
-            Slab name and rectangle of each tile; the power is uniform in it.
-
-        Returns
-        -------
-        array (tiles, slabs, ny, nx)
-            K/W. ``ambient + tensordot(powers, responses, 1)`` is the field, its largest entries the hottest cells.
-        """
-        weights, slabs = self._tiles(tiles)
-        found = np.empty((len(tiles), *self.network.slab_nodes.shape))
-        for part, rises in self._unit_rises(weights, slabs):
-            found[part] = np.moveaxis(rises[self.network.slab_nodes], -1, 0)
-        return found
-
-    def influence(self, tiles: Sequence[Tile], cache: Cache | None = None) -> Influence:
-        """The influence matrix of a floorplan: the rise of each tile's mean per watt in each tile.
-
-        Parameters
-        ----------
-        tiles
-            Slab name and rectangle of each tile; the power is uniform in it.
-        cache
-            Where known matrices are kept; in memory and in the user's cache directory if left out.
-
-        Returns
-        -------
-        Influence
-
-        Raises
-        ------
-        SystemSpecError
-            For an unknown slab, or a tile outside the die.
-        """
-        weights, slabs = self._tiles(tiles)
-        cache = Cache.default() if cache is None else cache
-        key = digest(self.body, self.nx, self.ny, tiles)
-        matrix = cache.get(key, (len(tiles), len(tiles)))
-        if matrix is None:
-            matrix = np.empty((len(tiles), len(tiles)))
-            for part, rises in self._unit_rises(weights, slabs):
-                for index, slab in enumerate(slabs):
-                    rows = rises[self.network.slab_nodes[slab]]
-                    matrix[index, part] = np.tensordot(weights[index], rows, axes=2)
-            cache.put(key, matrix)
-        return Influence(matrix, tuple(tiles), self.body.ambient_k)
-
-    def _tiles(self, tiles: Sequence[Tile]) -> tuple[Floats, list[int]]:
-        slabs = [slab_index(self.body, name, json_path("tiles", i, 0)) for i, (name, _) in enumerate(tiles)]
-        rects = [rect for _, rect in tiles]
-        return tile_weights(rects, self.nx, self.ny, self.body.side_x, self.body.side_y), slabs
-
-    def _unit_rises(self, weights: Floats, slabs: Sequence[int]) -> Iterator[tuple[slice, Floats]]:
-        """Rise of every node per watt in each tile, shape (nodes, some tiles), and which tiles they are."""
-        for first in range(0, len(slabs), _AT_ONCE):
-            part = slice(first, min(first + _AT_ONCE, len(slabs)))
-            rhs = np.zeros((self.network.nodes, part.stop - first))
-            for index in range(first, part.stop):
-                rhs[self.network.slab_nodes[slabs[index]].ravel(), index - first] = weights[index].ravel()
-            yield part, self.solver.solve(rhs)
 
     def _watts(self, power: PowerMap, where: str) -> Floats:
         """Watts at each node."""

@@ -1,57 +1,40 @@
-"""From a floorplan of tiles to watts per cell, and back to means over tiles: both by overlap of areas."""
+"""From a floorplan of tiles to watts per cell, by overlap of areas."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 
 import numpy as np
 
 from dfopt.errors import Issue, SystemSpecError, json_path
-from dfopt.technology.thermal.types import Floats, Rect
+from dfopt.technology.thermal import responses
+from dfopt.technology.thermal.types import Floats
 
-__all__ = ["rasterise", "tile_weights"]
+__all__ = ["Rect", "rasterise", "tile_weights"]
 
 # A tile may stick out by this share of the die's side: sums of widths in binary do.
 _SLACK = 1e-9
 
 
-def _shares(low: float, size: float, side: float, cells: int) -> Floats:
-    """The share of the interval [low, low + size] that falls into each of ``cells`` equal cells of [0, side]."""
-    edges = np.linspace(0.0, side, cells + 1)
-    covered = np.diff(np.clip(edges, low, low + size))
-    # a cell that only rounding puts under the tile would lend it its temperature
-    covered[covered <= _SLACK * covered.sum()] = 0.0
-    return np.asarray(covered / covered.sum())
+@dataclass(frozen=True)
+class Rect:
+    """A tile of a floorplan: lower left corner and size in metres; (0, 0) is a corner of the die."""
+
+    x: float
+    y: float
+    width: float
+    height: float
 
 
 def tile_weights(rects: Sequence[Rect], nx: int, ny: int, side_x: float, side_y: float) -> Floats:
-    """The share of each tile's area that lies in each cell.
-
-    Parameters
-    ----------
-    rects
-        Tiles inside the die; they may overlap.
-    nx, ny
-        Cells along x and y.
-    side_x, side_y
-        The die, metres.
-
-    Returns
-    -------
-    array (tiles, ny, nx)
-        Sums to 1 over the cells of a tile: watts per cell of one watt in the tile, and the weights of its mean.
+    """The share of each tile's area that lies in each cell, `responses.tile_weights`, of tiles that were checked.
 
     Raises
     ------
     SystemSpecError
         For a tile without area or outside the die.
-
-    Examples
-    --------
-    >>> tile_weights([Rect(0.0, 0.0, 1.5, 1.0)], 2, 1, 2.0, 1.0).round(3)
-    array([[[0.667, 0.333]]])
     """
-    weights = np.empty((len(rects), ny, nx))
     issues: list[Issue] = []
     for index, rect in enumerate(rects):
         values = (rect.x, rect.y, rect.width, rect.height)
@@ -64,12 +47,9 @@ def tile_weights(rects: Sequence[Rect], nx: int, ny: int, side_x: float, side_y:
             expected = f"inside the die, 0 to {side_x:g} m and 0 to {side_y:g} m"
             remedy = "move or shrink the tile, or enlarge the die"
             issues.append(Issue(json_path("rects", index), f"found {found}, expected {expected}", remedy))
-        else:
-            across = _shares(rect.x, rect.width, side_x, nx)
-            weights[index] = np.multiply.outer(_shares(rect.y, rect.height, side_y, ny), across)
     if issues:
         raise SystemSpecError("", issues)
-    return weights
+    return responses.tile_weights(rects, nx, ny, side_x, side_y)
 
 
 def rasterise(rects: Sequence[Rect], powers: Sequence[float], nx: int, ny: int, side_x: float, side_y: float) -> Floats:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.errors import Issue, SystemSpecError, did_you_mean
-from dfopt.technology.thermal.raster import tile_weights
-from dfopt.technology.thermal.types import Body, Floats, Rect
+from dfopt.technology.thermal.types import Body, Floats
+from thermal_fields.checks import slab_index
+from thermal_fields.raster import Rect, tile_weights
 
 __all__ = ["Field", "Transient"]
 
@@ -96,11 +96,3 @@ class Transient:
     def mean(self, slab: str) -> Floats:
         """Kelvin, mean over a slab after each step."""
         return np.asarray(self.of(slab).mean(axis=(1, 2)))
-
-
-def slab_index(body: Body, name: str, where: str = "$.slab") -> int:
-    """Place of a slab in the stack; an error with the near names if there is none."""
-    if name not in body.names:
-        remedy = did_you_mean(name, body.names, f"slabs are {', '.join(body.names)}")
-        raise SystemSpecError("", [Issue(where, f"found {name!r}, expected the name of a slab", remedy)])
-    return body.names.index(name)
