@@ -63,9 +63,9 @@ def _leave(end: SystemExit) -> None:
     A solver that hears no interrupt and still runs would abort it. And after a Ctrl-C inside an ``exec``, as in the
     making of a dataclass while modules are imported, CPython ends as if killed by the signal although it was handled.
     """
-    engine = sys.modules.get("dfopt.milp.engine")
+    solvers = sys.modules.get("dfopt.milp.worker")
     code = end.code if isinstance(end.code, int) else 0 if end.code is None else 1
-    if code == 5 or (engine is not None and engine.still_running()):
+    if code == 5 or (solvers is not None and solvers.still_running()):
         if sys.stderr is not None:
             sys.stderr.flush()
         os._exit(code)

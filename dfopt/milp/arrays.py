@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 
 import numpy as np
 import scipy.sparse as sp
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 FloatArray = NDArray[np.float64]
 BoolArray = NDArray[np.bool_]
@@ -37,11 +38,11 @@ class ModelArrays:
     offset: float
     integrality: BoolArray
 
-    def objective(self, x: FloatArray) -> float:
+    def objective(self, x: ArrayLike) -> float:
         """Return the objective at ``x``."""
-        return float(self.cost @ x) + self.offset
+        return float(self.cost @ np.asarray(x, dtype=np.float64)) + self.offset
 
-    def violation(self, x: FloatArray) -> float:
+    def violation(self, x: ArrayLike) -> float:
         """Return the largest absolute violation of rows, bounds and integrality at ``x``.
 
         Computed with numpy only, so a solver cannot vouch for itself.  A vector
@@ -61,7 +62,18 @@ class ModelArrays:
             x - self.col_upper,
             np.abs(whole - np.round(whole)),
         )
-        return max(0.0, *(float(part.max()) for part in parts if part.size), 0.0)
+        return max(float(part.max(initial=0.0)) for part in parts)
+
+
+def check_bounds(what: str, lower: FloatArray, upper: FloatArray) -> None:
+    """Raise what is wrong with lower and upper sides."""
+    if np.isnan(lower).any() or np.isnan(upper).any():
+        raise ValueError(f"{what}: NaN bound")
+    if (lower > upper).any():
+        where = int(np.argmax((lower > upper).ravel()))
+        raise ValueError(f"{what}: lower {lower.flat[where]:g} above upper {upper.flat[where]:g} at entry {where}")
+    if (lower == math.inf).any() or (upper == -math.inf).any():
+        raise ValueError(f"{what}: lower of +inf or upper of -inf")
 
 
 def least(price: FloatArray, lower: FloatArray, upper: FloatArray, dust: float = 0.0) -> float:

@@ -55,12 +55,11 @@ def options(arrays: ModelArrays, settings: Settings) -> dict[str, Any]:
         words.append("preprocess off")
     if settings.seed:  # 0 would mean the time of day
         words += [f"randomSeed {settings.seed}", f"randomCbcSeed {settings.seed}"]
-    told: dict[str, Any] = {"options": words, "presolve": settings.presolve}
+    # No thread count: even one thread means another, more fragile search.
+    told: dict[str, Any] = {"options": words, "presolve": settings.presolve, "threads": None}
     if settings.gap > 0.0:
         # CBC measures the gap against the larger of objective and bound, we against the objective.
         told["gapRel"] = settings.gap / (1.0 + settings.gap)
-    if settings.threads is None or settings.threads == 1:
-        told["threads"] = None  # even one thread means another, more fragile search
     return told
 
 

@@ -12,16 +12,16 @@ import numpy as np
 from numpy.typing import ArrayLike
 
 from dfopt.milp.arrays import FloatArray, ModelArrays
-from dfopt.milp.engine import run_highs
+from dfopt.milp.engine import HighsRun
 from dfopt.milp.model import Model
 from dfopt.milp.outcome import Ending, Outcome, Runner, Settings
-from dfopt.milp.pulp_door import find_solver, pulp_version, run_pulp
+from dfopt.milp.pulp_door import PulpRun, find_solver, pulp_version
 from dfopt.milp.solution import Solution, Termination, TracePoint
-from dfopt.milp.verdict import complete, finish, judge, without_solver
+from dfopt.milp.verdict import complete, finish, settled, without_solver
 
 
 def solve(
-    model: Model,
+    model: Model | ModelArrays,
     *,
     solver: str = "highs",
     gap: float = 0.0,
@@ -29,7 +29,6 @@ def solve(
     start: ArrayLike | None = None,
     progress: Callable[[TracePoint], None] | None = None,
     seed: int = 0,
-    threads: int | None = None,
     presolve: bool = True,
     cutoff: float | None = None,
 ) -> Solution:
@@ -37,7 +36,7 @@ def solve(
 
     Parameters
     ----------
-    model : Model
+    model : Model or ModelArrays
         Not modified.
     solver : str
         "highs", or "pulp:NAME" with a name that `check_solver` takes.
@@ -55,8 +54,6 @@ def solve(
         nothing between the start and its end.
     seed : int
         Random seed of the solver.
-    threads : int, optional
-        Solver threads, by default one.
     presolve : bool
         Whether the solver may presolve.
     cutoff : float, optional
@@ -87,65 +84,36 @@ def solve(
     >>> solve(m, solver="pulp:CBC").objective
     -9.0
     """
-    vector = None if start is None else np.asarray(start, dtype=np.float64)
-    return solve_arrays(
-        model.arrays(),
-        solver=solver,
-        gap=gap,
-        time_limit=time_limit,
-        start=vector,
-        progress=progress,
-        seed=seed,
-        threads=threads,
-        presolve=presolve,
-        cutoff=cutoff,
-    )
-
-
-def solve_arrays(
-    arrays: ModelArrays,
-    *,
-    solver: str = "highs",
-    gap: float = 0.0,
-    time_limit: float | None = None,
-    start: FloatArray | None = None,
-    progress: Callable[[TracePoint], None] | None = None,
-    seed: int = 0,
-    threads: int | None = None,
-    presolve: bool = True,
-    cutoff: float | None = None,
-) -> Solution:
-    """Do what `solve` does on an already assembled model."""
-    zero = time.perf_counter()
     if not (gap >= 0.0 and math.isfinite(gap)):
         raise ValueError(f"gap must be finite and not negative, not {gap}")
     if time_limit is not None and not time_limit >= 0.0:
         raise ValueError(f"time limit must not be negative, not {time_limit}")
-    if threads is not None and threads < 1:
-        raise ValueError(f"threads must be positive, not {threads}")
     if cutoff is not None and not math.isfinite(cutoff):
         raise ValueError(f"cutoff must be finite, not {cutoff}")
-    if start is not None and start.shape != arrays.cost.shape:
-        raise ValueError(f"start has shape {start.shape}, the model has {arrays.cost.size} columns")
+    settings = Settings(float(gap), seed, presolve, cutoff)
+    if time_limit is not None:
+        settings = replace(settings, deadline=settings.began + time_limit)
+    arrays = model.arrays() if isinstance(model, Model) else model
+    vector = None if start is None else np.asarray(start, dtype=np.float64)
+    if vector is not None and vector.shape != arrays.cost.shape:
+        raise ValueError(f"start has shape {vector.shape}, the model has {arrays.cost.size} columns")
     run = _runner(solver)
-    deadline = math.inf if time_limit is None else zero + time_limit
-    settings = Settings(float(gap), seed, threads, presolve, cutoff)
     known = without_solver(arrays, cutoff)
     if known is not None:
-        return finish(arrays, settings, known, zero)
+        return finish(arrays, settings, known)
     ready: FloatArray | None = None
-    if start is not None and arrays.integrality.any():
-        ready, interrupted = complete(arrays, settings, start, deadline, zero)
+    if vector is not None and arrays.integrality.any():
+        ready, interrupted = complete(arrays, settings, vector)
         if interrupted:
             objective = math.inf if ready is None else arrays.objective(ready)
-            return finish(arrays, settings, Outcome(Ending.INTERRUPTED, ready, objective), zero)
-    outcome = run(arrays, settings, ready, deadline, zero, progress)
-    solution = judge(run, arrays, settings, outcome, deadline, zero)
+            return finish(arrays, settings, Outcome(Ending.INTERRUPTED, ready, objective))
+    outcome = run(arrays, settings, ready).outcome(progress)
+    solution = finish(arrays, settings, settled(run, arrays, settings, outcome))
     failed = solution.termination is Termination.FAILED
-    if failed and outcome.ending is not Ending.INTERRUPTED and time.perf_counter() < deadline:
+    if failed and outcome.ending is not Ending.INTERRUPTED and time.perf_counter() < settings.deadline:
         once_more = replace(settings, again=True)
-        outcome = run(arrays, once_more, ready, deadline, zero, progress)
-        second = judge(run, arrays, once_more, outcome, deadline, zero)
+        outcome = run(arrays, once_more, ready).outcome(progress)
+        second = finish(arrays, once_more, settled(run, arrays, once_more, outcome))
         if second.termination is not Termination.FAILED:
             return replace(second, message=f"second attempt: {second.message}")
     return solution
@@ -202,5 +170,5 @@ def _runner(name: str) -> Runner:
     """Return what runs a solver of this name once."""
     canonical = check_solver(name)
     if canonical == "highs":
-        return run_highs
-    return partial(run_pulp, canonical.partition(":")[2])
+        return HighsRun
+    return partial(PulpRun, canonical.partition(":")[2])

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from dfopt.milp.arrays import FloatArray, with_slack
-from dfopt.milp.doors import solve_arrays
+from dfopt.milp.doors import solve
 from dfopt.milp.model import Model
 from dfopt.milp.solution import Termination
 
@@ -58,8 +58,7 @@ def explain_infeasible(model: Model, blocks: Sequence[str], time_limit: float = 
     soft = np.concatenate([none, *(np.arange(b.start, b.stop) for b in map(model.row_blocks.__getitem__, blocks))])
     under = soft[np.isfinite(base.row_lower[soft])]
     over = soft[np.isfinite(base.row_upper[soft])]
-    relaxed = with_slack(base, under, over)
-    result = solve_arrays(relaxed, time_limit=time_limit)
+    result = solve(with_slack(base, under, over), time_limit=time_limit)
     if result.termination is Termination.INFEASIBLE:
         return {}
     if result.x is None:

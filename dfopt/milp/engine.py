@@ -10,11 +10,8 @@ from typing import Any
 import numpy as np
 
 from dfopt.errors import PlanError
-from dfopt.milp.arrays import FloatArray, ModelArrays
-from dfopt.milp.outcome import Ending, Outcome, Progress, Settings, Tracker, slack
-from dfopt.milp.worker import GRACE, Worker, still_running, supervise
-
-__all__ = ["default_threads", "load", "run_highs", "set_options", "still_running"]
+from dfopt.milp.arrays import ModelArrays
+from dfopt.milp.outcome import Ending, Run, slack
 
 _ENDINGS = {
     "kOptimal": Ending.OPTIMAL,
@@ -81,21 +78,8 @@ def load(highs: Any, arrays: ModelArrays) -> None:
         raise RuntimeError("HiGHS refused the model")
 
 
-class Run(Worker):
-    """The worker; its plain attributes and its tracker are written by HiGHS callbacks."""
-
-    def __init__(
-        self, arrays: ModelArrays, settings: Settings, start: FloatArray | None, deadline: float, zero: float
-    ) -> None:
-        super().__init__()
-        self.arrays, self.settings, self.start_x, self.deadline = arrays, settings, start, deadline
-        self.tracker = Tracker(zero, settings.cutoff)
-        self.status = ""  # the name of the HiGHS model status once there is one
-        self.nodes = 0
-        self.integral = bool(arrays.integrality.any())
-        if start is not None:
-            # The start is checked by the caller, so it is an incumbent already.
-            self.tracker.improve(start, arrays.objective(start))
+class HighsRun(Run):
+    """One run of HiGHS; what it leaves behind is written by HiGHS callbacks."""
 
     # ------------------------------------------------ called inside HiGHS
 
@@ -103,8 +87,8 @@ class Run(Worker):
         try:
             out = event.data_out
             found = np.array(out.mip_solution, dtype=np.float64)
-            self.tracker.improve(found, float(out.objective_function_value))
-            self.tracker.lift(float(out.mip_dual_bound))
+            self.improve(found, float(out.objective_function_value))
+            self.lift(float(out.mip_dual_bound))
         except BaseException as error:
             self.error, self.stop = error, True
 
@@ -113,7 +97,7 @@ class Run(Worker):
             if self.integral:
                 out = event.data_out
                 self.nodes = max(self.nodes, int(out.mip_node_count))
-                self.tracker.lift(float(out.mip_dual_bound))
+                self.lift(float(out.mip_dual_bound))
         except BaseException as error:
             self.error, self.stop = error, True
         if self.stop:
@@ -148,7 +132,7 @@ class Run(Worker):
         s = self.settings
         options: dict[str, Any] = {
             "output_flag": False,
-            "threads": s.threads or default_threads(),
+            "threads": default_threads(),
             "random_seed": s.seed,
             "presolve": "on" if s.presolve else "off",
             # Both gaps explicitly: the defaults (1e-4, 1e-6) stop early and say "optimal".
@@ -158,8 +142,8 @@ class Run(Worker):
             "dual_feasibility_tolerance": s.tolerance,
             "mip_feasibility_tolerance": s.tolerance,
         }
-        if math.isfinite(self.deadline):
-            options["time_limit"] = max(0.0, self.deadline - time.perf_counter())
+        if math.isfinite(s.deadline):
+            options["time_limit"] = max(0.0, s.deadline - time.perf_counter())
         if s.cutoff is not None and self.integral:
             options["objective_bound"] = s.cutoff + slack(s.cutoff)
         return options
@@ -171,34 +155,11 @@ class Run(Worker):
         feasible = int(info.primal_solution_status) == int(highspy.SolutionStatus.kSolutionStatusFeasible)
         if solution.value_valid and feasible:
             found = np.array(solution.col_value, dtype=np.float64)
-            self.tracker.settle(found, float(info.objective_function_value))
+            self.settle(found, float(info.objective_function_value))
         if self.integral:
             self.nodes = max(self.nodes, int(info.mip_node_count))
             if status not in ("kInfeasible", "kUnbounded", "kUnboundedOrInfeasible"):
-                self.tracker.lift(float(info.mip_dual_bound))
+                self.lift(float(info.mip_dual_bound))
         elif status == "kOptimal":
-            self.tracker.lift(float(info.objective_function_value))
-        self.status = status
-
-    def ending(self, reason: str) -> Ending:
-        """Return how the run ended, given what it was stopped for."""
-        if reason == "interrupt":
-            return Ending.INTERRUPTED
-        if not self.done.is_set() or not self.status:
-            return Ending.LIMIT
-        return _ENDINGS.get(self.status, Ending.BROKEN)
-
-
-def run_highs(
-    arrays: ModelArrays,
-    settings: Settings,
-    start: FloatArray | None,
-    deadline: float,
-    zero: float,
-    progress: Progress | None = None,
-    grace: float = GRACE,
-) -> Outcome:
-    """Run HiGHS once and return by ``deadline + grace`` at the latest."""
-    run = Run(arrays, settings, start, deadline, zero)
-    reason = supervise(run, deadline, run.tracker.reporter(progress), grace)
-    return run.tracker.outcome(run.ending(reason), run.nodes, f"HiGHS ended with {run.status}")
+            self.lift(float(info.objective_function_value))
+        self.ending, self.said = _ENDINGS.get(status, Ending.BROKEN), f"HiGHS ended with {status}"

@@ -6,24 +6,20 @@ This module knows numpy and nothing about any solver.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 
 import numpy as np
 import scipy.sparse as sp
 from numpy.typing import ArrayLike, NDArray
 
-from dfopt.milp.arrays import BoolArray, FloatArray, ModelArrays
+from dfopt.milp.arrays import BoolArray, FloatArray, ModelArrays, check_bounds
 
 IntArray = NDArray[np.int64]
 Shape = int | tuple[int, ...]
 Term = tuple[ArrayLike, ArrayLike]
 
 __all__ = ["IntArray", "Model", "ModelArrays"]
-
-
-def _frozen(array: NDArray[np.generic]) -> None:
-    array.setflags(write=False)
 
 
 def _broadcast(what: str, values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
@@ -33,16 +29,6 @@ def _broadcast(what: str, values: ArrayLike, shape: tuple[int, ...]) -> FloatArr
         return np.broadcast_to(array, shape)
     except ValueError:
         raise ValueError(f"{what}: shape {array.shape} does not broadcast to {shape}") from None
-
-
-def _check_bounds(what: str, lower: FloatArray, upper: FloatArray) -> None:
-    if np.isnan(lower).any() or np.isnan(upper).any():
-        raise ValueError(f"{what}: NaN bound")
-    if (lower > upper).any():
-        where = int(np.argmax((lower > upper).ravel()))
-        raise ValueError(f"{what}: lower {lower.flat[where]:g} above upper {upper.flat[where]:g} at entry {where}")
-    if (lower == math.inf).any() or (upper == -math.inf).any():
-        raise ValueError(f"{what}: lower of +inf or upper of -inf")
 
 
 class Model:
@@ -61,15 +47,14 @@ class Model:
     >>> take = m.binary("take", 3)
     >>> m.rows("two", [(take[None, :], 1.0)], lower=2.0)
     >>> m.minimize([(take, [3.0, 1.0, 2.0])])
-    >>> m.objective([0.0, 1.0, 1.0]), m.violation([0.0, 1.0, 0.0])
+    >>> m.arrays().objective([0.0, 1.0, 1.0]), m.arrays().violation([0.0, 1.0, 0.0])
     (3.0, 1.0)
     """
 
     def __init__(self, name: str) -> None:
         self.name = name
-        self._shapes: dict[str, tuple[int, ...]] = {}
-        self._column_blocks: dict[str, slice] = {}
-        self._row_blocks: dict[str, slice] = {}
+        self.column_blocks: dict[str, IntArray] = {}  # column indices of a block, in its shape
+        self.row_blocks: dict[str, slice] = {}
         self._lower: FloatArray = np.empty(0)
         self._upper: FloatArray = np.empty(0)
         self._integral: BoolArray = np.empty(0, dtype=np.bool_)
@@ -98,22 +83,21 @@ class Model:
         return self._block(name, shape, lower, upper, False)
 
     def _block(self, name: str, shape: Shape, lower: ArrayLike, upper: ArrayLike, integral: bool) -> IntArray:
+        what = f"variable block {name!r}"
         dims = (shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)
         if any(d < 0 for d in dims):
-            raise ValueError(f"variable block {name!r}: negative shape {dims}")
-        if name in self._column_blocks:
-            raise ValueError(f"variable block {name!r} already exists in model {self.name!r}")
-        what = f"variable block {name!r}"
+            raise ValueError(f"{what}: negative shape {dims}")
+        if name in self.column_blocks:
+            raise ValueError(f"{what} already exists in model {self.name!r}")
         low, up = _broadcast(what, lower, dims), _broadcast(what, upper, dims)
-        _check_bounds(what, low, up)
+        check_bounds(what, low, up)
         first, size = self.columns, math.prod(dims)
         self._lower = np.concatenate([self._lower, low.ravel()])
         self._upper = np.concatenate([self._upper, up.ravel()])
         self._integral = np.concatenate([self._integral, np.full(size, integral)])
-        self._shapes[name] = dims
-        self._column_blocks[name] = slice(first, first + size)
+        self.column_blocks[name] = np.arange(first, first + size, dtype=np.int64).reshape(dims)
         self._matrix = self._assembled = None
-        return np.arange(first, first + size, dtype=np.int64).reshape(dims)
+        return self.column_blocks[name]
 
     # ---------------------------------------------------------- constraints
 
@@ -128,6 +112,17 @@ class Model:
                 f"{what}: column index out of range: {array.min()}..{array.max()} with {self.columns} columns"
             )
         return array.astype(np.int64, copy=False)
+
+    def _terms(self, what: str, terms: Sequence[Term]) -> Iterator[tuple[str, BoolArray, IntArray, FloatArray]]:
+        """Yield what each term is called, which of its entries count, and their columns and coefficients."""
+        for number, (cols, coefs) in enumerate(terms):
+            label = f"{what}, term {number}"
+            index = self._columns(label, cols)
+            used = index >= 0
+            values = _broadcast(label, coefs, index.shape)[used]
+            if not np.isfinite(values).all():
+                raise ValueError(f"{label}: NaN or infinite coefficient")
+            yield label, used, index[used], values
 
     def rows(
         self,
@@ -162,38 +157,26 @@ class Model:
         [[1.0, 1.0, 0.0], [0.0, 0.0, 1.0]]
         """
         what = f"row block {name!r}"
-        if name in self._row_blocks:
+        if name in self.row_blocks:
             raise ValueError(f"{what} already exists in model {self.name!r}")
-        if len(terms) == 0:
-            raise ValueError(f"{what}: no terms")
         pieces: list[tuple[IntArray, IntArray, FloatArray]] = []
         count: int | None = None
-        for number, (cols, coefs) in enumerate(terms):
-            label = f"{what}, term {number}"
-            index = self._columns(label, cols)
-            if index.ndim == 0:
+        for label, used, index, values in self._terms(what, terms):
+            if used.ndim == 0:
                 raise ValueError(f"{label}: columns need shape (rows,) or (rows, k), not ()")
-            if count is None:
-                count = index.shape[0]
-            if index.shape[0] != count:
-                raise ValueError(f"{label}: {index.shape[0]} rows where the first term has {count}")
-            values = _broadcast(label, coefs, index.shape)
-            row = np.broadcast_to(
-                np.arange(count, dtype=np.int64).reshape((count,) + (1,) * (index.ndim - 1)), index.shape
-            )
-            used = index >= 0
-            value = values[used]
-            if not np.isfinite(value).all():
-                raise ValueError(f"{label}: NaN or infinite coefficient")
-            pieces.append((row[used] + self._row_count, index[used], value))
-        assert count is not None
+            count = len(used) if count is None else count
+            if len(used) != count:
+                raise ValueError(f"{label}: {len(used)} rows where the first term has {count}")
+            pieces.append((np.nonzero(used)[0] + self._row_count, index, values))
+        if count is None:
+            raise ValueError(f"{what}: no terms")
         low = _broadcast(what, lower, (count,)).copy()
         up = _broadcast(what, upper, (count,)).copy()
-        _check_bounds(what, low, up)
+        check_bounds(what, low, up)
         self._triplets.extend(pieces)
         self._row_lower.append(low)
         self._row_upper.append(up)
-        self._row_blocks[name] = slice(self._row_count, self._row_count + count)
+        self.row_blocks[name] = slice(self._row_count, self._row_count + count)
         self._row_count += count
         self._matrix = self._assembled = None
 
@@ -202,26 +185,14 @@ class Model:
 
         ``cols`` of a term may have any shape; -1 is skipped, duplicates add up.
         """
-        all_cols = [np.empty(0, dtype=np.int64)]
-        all_vals = [np.empty(0)]
-        for number, (cols, coefs) in enumerate(terms):
-            label = f"objective of {self.name!r}, term {number}"
-            index = self._columns(label, cols)
-            value = _broadcast(label, coefs, index.shape)
-            used = index >= 0
-            if not np.isfinite(value[used]).all():
-                raise ValueError(f"{label}: NaN or infinite coefficient")
-            all_cols.append(index[used])
-            all_vals.append(value[used])
+        what = f"objective of {self.name!r}"
+        parts = [(index, values) for _, _, index, values in self._terms(what, terms)]
         if not math.isfinite(offset):
-            raise ValueError(f"objective of {self.name!r}: offset {offset}")
-        self._cost_cols, self._cost_vals = np.concatenate(all_cols), np.concatenate(all_vals)
+            raise ValueError(f"{what}: offset {offset}")
+        self._cost_cols = np.concatenate([np.empty(0, dtype=np.int64), *(index for index, _ in parts)])
+        self._cost_vals = np.concatenate([np.empty(0), *(values for _, values in parts)])
         self._offset = float(offset)
         self._assembled = None
-
-    def fix(self, cols: ArrayLike, values: ArrayLike) -> None:
-        """Set lower = upper = ``values`` (broadcast to ``cols``); -1 is skipped."""
-        self.bound(cols, values, values)
 
     def bound(self, cols: ArrayLike, lower: ArrayLike | None = None, upper: ArrayLike | None = None) -> None:
         """Replace the bounds of ``cols``; a side that is None stays as it is."""
@@ -234,7 +205,7 @@ class Model:
             low[target] = _broadcast(what, lower, index.shape)[used]
         if upper is not None:
             up[target] = _broadcast(what, upper, index.shape)[used]
-        _check_bounds(what, low[target], up[target])
+        check_bounds(what, low[target], up[target])
         self._lower, self._upper = low, up
         self._assembled = None
 
@@ -245,40 +216,15 @@ class Model:
         """Number of columns."""
         return int(self._lower.size)
 
-    @property
-    def row_count(self) -> int:
-        """Number of rows."""
-        return self._row_count
-
-    @property
-    def nonzeros(self) -> int:
-        """Number of nonzeros after duplicates are summed."""
-        return int(self.arrays().A.nnz)
-
-    @property
-    def column_blocks(self) -> Mapping[str, slice]:
-        """Variable block name to its slice of columns."""
-        return MappingProxyType(self._column_blocks)
-
-    @property
-    def row_blocks(self) -> Mapping[str, slice]:
-        """Row block name to its slice of rows."""
-        return MappingProxyType(self._row_blocks)
-
-    def _named(self, name: str) -> slice:
-        if name not in self._column_blocks:
-            raise ValueError(f"no variable block {name!r} in {self.name!r}: {sorted(self._column_blocks)}")
-        return self._column_blocks[name]
-
     def index(self, name: str) -> IntArray:
         """Return the column indices of a variable block in its shape."""
-        block = self._named(name)
-        return np.arange(block.start, block.stop, dtype=np.int64).reshape(self._shapes[name])
+        if name not in self.column_blocks:
+            raise ValueError(f"no variable block {name!r} in {self.name!r}: {sorted(self.column_blocks)}")
+        return self.column_blocks[name]
 
-    def value(self, name: str, x: ArrayLike) -> FloatArray:
+    def value(self, name: str, x: FloatArray) -> FloatArray:
         """Return the part of ``x`` that belongs to a variable block, in its shape."""
-        block = self._named(name)
-        return self._vector(x)[block].reshape(self._shapes[name])
+        return x[self.index(name)]
 
     def start(self, values: Mapping[str, ArrayLike]) -> FloatArray:
         """Return a start vector from values per block; NaN means "unset".
@@ -294,60 +240,40 @@ class Model:
         """
         x = np.full(self.columns, np.nan)
         for name, value in values.items():
-            block = self._named(name)
-            x[block] = _broadcast(f"start of {name!r}", value, self._shapes[name]).ravel()
+            block = self.index(name)
+            x[block] = _broadcast(f"start of {name!r}", value, block.shape)
         pinned = self._lower == self._upper
         x[pinned] = self._lower[pinned]
         return x
 
-    def _vector(self, x: ArrayLike) -> FloatArray:
-        vector = np.asarray(x, dtype=np.float64)
-        if vector.shape != (self.columns,):
-            raise ValueError(f"x has shape {vector.shape}, model {self.name!r} has {self.columns} columns")
-        return vector
-
     def arrays(self) -> ModelArrays:
         """Return the assembled model; assembled once until something changes."""
-        if self._assembled is not None:
-            return self._assembled
-        if self._matrix is None:
-            self._matrix = self._assemble_matrix()
-        cost = np.bincount(self._cost_cols, weights=self._cost_vals, minlength=self.columns)
-        empty = np.empty(0)
-        result = ModelArrays(
-            A=self._matrix,
-            row_lower=np.concatenate([empty, *self._row_lower]),
-            row_upper=np.concatenate([empty, *self._row_upper]),
-            col_lower=self._lower.copy(),
-            col_upper=self._upper.copy(),
-            cost=cost.astype(np.float64),
-            offset=self._offset,
-            integrality=self._integral.copy(),
-        )
-        # The arrays are shared with every caller, so nobody may write into them.
-        for array in (result.row_lower, result.row_upper, result.col_lower, result.col_upper):
-            _frozen(array)
-        for shared in (result.cost, result.integrality, result.A.data, result.A.indices, result.A.indptr):
-            _frozen(shared)
-        self._assembled = result
-        return result
+        if self._assembled is None:
+            if self._matrix is None:
+                self._matrix = self._assemble_matrix()
+            none = np.empty(0)
+            self._assembled = result = ModelArrays(
+                A=self._matrix,
+                row_lower=np.concatenate([none, *self._row_lower]),
+                row_upper=np.concatenate([none, *self._row_upper]),
+                col_lower=self._lower.copy(),
+                col_upper=self._upper.copy(),
+                cost=np.bincount(self._cost_cols, weights=self._cost_vals, minlength=self.columns).astype(np.float64),
+                offset=self._offset,
+                integrality=self._integral.copy(),
+            )
+            # They are shared with every caller, so nobody may write into them.
+            shared = (getattr(result, field.name) for field in fields(result) if field.name not in ("A", "offset"))
+            for array in (*shared, result.A.data, result.A.indices, result.A.indptr):
+                array.setflags(write=False)
+        return self._assembled
 
     def _assemble_matrix(self) -> sp.csr_array:
-        shape = (self._row_count, self.columns)
         none = np.empty(0, dtype=np.int64)
-        row = np.concatenate([none, *(t[0] for t in self._triplets)])
-        col = np.concatenate([none, *(t[1] for t in self._triplets)])
-        val = np.concatenate([np.empty(0), *(t[2] for t in self._triplets)])
-        matrix = sp.csr_array(sp.coo_array((val, (row, col)), shape=shape))
+        triplets = zip((none, none, np.empty(0)), *self._triplets, strict=True)
+        row, col, val = (np.concatenate(parts) for parts in triplets)
+        matrix = sp.csr_array(sp.coo_array((val, (row, col)), shape=(self._row_count, self.columns)))
         matrix.sum_duplicates()
         matrix.eliminate_zeros()
         matrix.sort_indices()
         return matrix
-
-    def violation(self, x: ArrayLike) -> float:
-        """Return the largest absolute violation of rows, bounds and integrality."""
-        return self.arrays().violation(self._vector(x))
-
-    def objective(self, x: ArrayLike) -> float:
-        """Return the objective at ``x``, offset included."""
-        return self.arrays().objective(self._vector(x))

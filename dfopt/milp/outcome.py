@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from enum import Enum, auto
-from typing import Protocol
 
 import numpy as np
 import scipy.sparse as sp
 
 from dfopt.milp.arrays import FloatArray, ModelArrays
 from dfopt.milp.solution import TracePoint
+from dfopt.milp.worker import GRACE, Worker, supervise
 
 _REPORT_EVERY = 0.5  # seconds between two progress reports without improvement
 _BOUND_EVERY = 0.1  # seconds between two trace points that only move the bound
@@ -36,14 +36,20 @@ class Ending(Enum):
 
 @dataclass(frozen=True)
 class Settings:
-    """Options of one run; ``threads`` of None leaves it to the door, ``again`` says that the first answer was wrong."""
+    """Options of one run; ``again`` says that the first answer was wrong.
+
+    Times are readings of ``time.perf_counter``: a run that began at ``began`` is back ``grace`` seconds after the
+    ``deadline`` at the latest.
+    """
 
     gap: float = 0.0
     seed: int = 0
-    threads: int | None = None
     presolve: bool = True
     cutoff: float | None = None
     again: bool = False
+    began: float = field(default_factory=time.perf_counter)
+    deadline: float = math.inf
+    grace: float = GRACE
 
     @property
     def tolerance(self) -> float:
@@ -65,20 +71,6 @@ class Outcome:
     note: str = ""
 
 
-class Runner(Protocol):
-    """One run of a solver, back soon after ``deadline``; both times are ``time.perf_counter`` readings."""
-
-    def __call__(
-        self,
-        arrays: ModelArrays,
-        settings: Settings,
-        start: FloatArray | None,
-        deadline: float,
-        zero: float,
-        progress: Progress | None = None,
-    ) -> Outcome: ...
-
-
 def slack(value: float, room: float = 1e-9) -> float:
     """Return how far above a cutoff still counts as at the cutoff."""
     return room * max(1.0, abs(value))
@@ -97,58 +89,67 @@ def with_cutoff(arrays: ModelArrays, cutoff: float | None) -> ModelArrays:
     )
 
 
-class Tracker:
-    """The incumbent, the bound and the trace of a run, each moving one way only."""
+class Run(Worker):
+    """One run of a solver: the incumbent, the bound and the trace, each moving one way only, and how it ended."""
 
-    def __init__(self, zero: float, cutoff: float | None) -> None:
-        self.zero, self.cutoff = zero, cutoff
+    def __init__(self, arrays: ModelArrays, settings: Settings, start: FloatArray | None) -> None:
+        super().__init__(self.work)
+        self.arrays, self.settings = arrays, settings
+        self.integral = bool(arrays.integrality.any())
         self.room = 1e-9  # what a solution may cost above the cutoff, relative to it
         self.points: list[TracePoint] = []
         # One tuple, so that a thread reading it never sees half an update.
         self.incumbent: tuple[FloatArray | None, float] = (None, math.inf)
         self.bound = -math.inf
+        self.ending, self.nodes, self.said, self.note = Ending.LIMIT, 0, "", ""
+        if start is not None:
+            # The start is checked by the caller, so it is an incumbent already.
+            self.improve(start, arrays.objective(start))
+        self.start_x = self.incumbent[0]
 
-    @property
-    def best(self) -> float:
-        """Objective of the incumbent, inf without one."""
-        return self.incumbent[1]
+    def work(self) -> None:
+        """Hand the model to the solver and read its answer, in a thread of its own."""
+        raise NotImplementedError
+
+    def outcome(self, progress: Progress | None = None) -> Outcome:
+        """Run the solver once, and return what it left behind."""
+        reason = supervise(self, self.settings.deadline, self._reporter(progress), self.settings.grace)
+        ending = Ending.INTERRUPTED if reason == "interrupt" else self.ending
+        x, objective = self.incumbent
+        return Outcome(ending, x, objective, self.bound, self.nodes, tuple(self.points), self.said, self.note)
 
     def welcome(self, objective: float) -> bool:
         """Whether the cutoff lets a solution in."""
-        return self.cutoff is None or objective <= self.cutoff + slack(self.cutoff, self.room)
+        cutoff = self.settings.cutoff
+        return cutoff is None or objective <= cutoff + slack(cutoff, self.room)
 
     def improve(self, x: FloatArray, objective: float) -> None:
         """Note a better solution."""
-        if objective < self.best and self.welcome(objective):
+        if objective < self.incumbent[1] and self.welcome(objective):
             self.incumbent = (x, objective)
-            self.mark()
+            self.points.append(self._state())
 
     def settle(self, x: FloatArray, objective: float) -> None:
         """Note the final solution: of two equal ones it is the one the solver vouches for."""
-        if objective <= self.best and self.welcome(objective):
+        if objective <= self.incumbent[1] and self.welcome(objective):
             self.incumbent = (x, objective)
 
     def lift(self, bound: float) -> None:
         """Note a proven bound; bounds never go down."""
-        if self.cutoff is not None:
+        if self.settings.cutoff is not None:
             # Branches above the cutoff are dropped unexplored, so nothing beyond it is proven.
-            bound = min(bound, self.cutoff)
-        if math.isfinite(bound) and bound > self.bound + 1e-12 * max(1.0, abs(bound)):
+            bound = min(bound, self.settings.cutoff)
+        if math.isfinite(bound) and bound > self.bound + slack(bound, 1e-12):
             self.bound = bound
-            last = self.points[-1].seconds if self.points else -math.inf
-            if time.perf_counter() - self.zero - last >= _BOUND_EVERY:
-                self.mark()
+            state = self._state()
+            if not self.points or state.seconds - self.points[-1].seconds >= _BOUND_EVERY:
+                self.points.append(state)
 
-    def mark(self) -> None:
-        """Append the present state to the trace."""
-        self.points.append(self.state())
+    def _state(self) -> TracePoint:
+        best = self.incumbent[1]
+        return TracePoint(time.perf_counter() - self.settings.began, best, min(self.bound, best))
 
-    def state(self) -> TracePoint:
-        """Return the present state."""
-        now = time.perf_counter() - self.zero
-        return TracePoint(now, self.best, min(self.bound, self.best))
-
-    def reporter(self, progress: Progress | None) -> Callable[[bool], None]:
+    def _reporter(self, progress: Progress | None) -> Callable[[bool], None]:
         """Return what passes improvements, and every quiet half second, on to ``progress``."""
         told, best, last = 0, math.inf, time.perf_counter()
 
@@ -164,11 +165,9 @@ class Tracker:
             told = known
             if not finished and time.perf_counter() - last >= _REPORT_EVERY:
                 last = time.perf_counter()
-                progress(self.state())
+                progress(self._state())
 
         return look
 
-    def outcome(self, ending: Ending, nodes: int = 0, said: str = "", note: str = "") -> Outcome:
-        """Return the state as what the run left behind."""
-        x, objective = self.incumbent
-        return Outcome(ending, x, objective, self.bound, nodes, tuple(self.points), said, note)
+
+Runner = Callable[[ModelArrays, Settings, FloatArray | None], Run]

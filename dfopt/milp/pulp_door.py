@@ -31,15 +31,13 @@ import numpy as np
 from dfopt.errors import PlanError, did_you_mean
 from dfopt.milp import cbc
 from dfopt.milp.arrays import FloatArray, ModelArrays, least
-from dfopt.milp.outcome import Ending, Outcome, Progress, Settings, Tracker, with_cutoff
+from dfopt.milp.outcome import Ending, Run, Settings, with_cutoff
 from dfopt.milp.verdict import FEASIBILITY
-from dfopt.milp.worker import Worker, supervise
 
 _CHILD = Path(__file__).with_name("pulp_child.py")
 _TICK = 0.02  # seconds between two looks at the process
 _LATE = 0.3  # seconds after the limit until a solver is reminded: its own clock started after ours
-_LAST_WORDS = 1.0  # seconds a solver gets to write its best solution after it should have stopped
-_GRACE = 1.4  # seconds until the caller goes on without us: the above and some to clean up
+_LAST_WORDS = 1.0  # seconds a solver gets to write its best solution after it should have stopped; less than GRACE
 _WHOLE_SECONDS = ("GLPK_CMD", "XPRESS", "CHOCO_CMD", "MIPCL_CMD")  # what their time limits are written in
 _NONSENSE = 1e-3  # a violation that no rounding of a solution file explains
 _EXACT = 1e-9  # the gap asked for when the caller wants a proof; some interfaces take 0 as "not given"
@@ -137,50 +135,20 @@ def as_data(arrays: ModelArrays) -> dict[str, Any]:
 # ------------------------------------------------------------------ run
 
 
-def run_pulp(
-    solver: str,
-    arrays: ModelArrays,
-    settings: Settings,
-    start: FloatArray | None,
-    deadline: float,
-    zero: float,
-    progress: Progress | None = None,
-) -> Outcome:
-    """Run a solver once and return soon after the deadline; a solver that does not stop is killed."""
-    run = Run(solver, arrays, settings, start, deadline, zero)
-    reason = supervise(run, deadline, run.tracker.reporter(progress), _GRACE)
-    ending = Ending.INTERRUPTED if reason == "interrupt" else run.ending
-    return run.tracker.outcome(ending, run.nodes, run.said, run.note)
+class PulpRun(Run):
+    """One run of a solver behind PuLP: the thread that looks after its process and kills it if it does not stop."""
 
-
-class Run(Worker):
-    """The thread that looks after the process."""
-
-    def __init__(
-        self,
-        solver: str,
-        arrays: ModelArrays,
-        settings: Settings,
-        start: FloatArray | None,
-        deadline: float,
-        zero: float,
-    ) -> None:
-        super().__init__()
-        self.solver, self.arrays, self.settings, self.deadline = solver, arrays, settings, deadline
-        self.tracker = Tracker(zero, settings.cutoff)
-        self.ending, self.said, self.nodes = Ending.LIMIT, f"{solver} did not end", 0
+    def __init__(self, solver: str, arrays: ModelArrays, settings: Settings, start: FloatArray | None) -> None:
+        super().__init__(arrays, settings, start)
+        self.solver, self.said = solver, f"{solver} did not end"
         self.is_cbc = _short(solver) == "CBC"
-        self.start_x = None
-        if start is not None:
-            self.tracker.improve(start, arrays.objective(start))
-            self.start_x = self.tracker.incumbent[0]
         self.options, self.note = self._options()
 
     def _options(self) -> tuple[dict[str, Any], str]:
         """Return what the solver is told, and in words what it cannot be told."""
         s = self.settings
         takes = _takes(self.solver)
-        wanted: dict[str, Any] = {"gapRel": max(s.gap, _EXACT), "gapAbs": _EXACT, "threads": s.threads or 1}
+        wanted: dict[str, Any] = {"gapRel": max(s.gap, _EXACT), "gapAbs": _EXACT, "threads": 1}
         if self.start_x is not None:
             wanted["warmStart"] = True
         if self.is_cbc:
@@ -192,8 +160,6 @@ class Run(Worker):
         untold = []
         if s.gap > 0.0 and "gapRel" not in options:
             untold.append("the gap")
-        if s.threads is not None and "threads" not in options:
-            untold.append("the thread count")
         if not self.is_cbc:
             untold += ["the seed"] * (s.seed != 0) + ["presolve off"] * (not s.presolve)
         return options | {"msg": True}, f"{self.solver} cannot be told {' nor '.join(untold)}" if untold else ""
@@ -219,8 +185,8 @@ class Run(Worker):
             model["start"] = np.append(self.start_x, 1.0)
         np.savez(folder / "model.npz", **model)
         until = None
-        if math.isfinite(self.deadline) and self.takes_limit:
-            until = time.time() + self.deadline - time.perf_counter()
+        if math.isfinite(self.settings.deadline) and self.takes_limit:
+            until = time.time() + self.settings.deadline - time.perf_counter()
         task = {"solver": self.solver, "options": self.options, "until": until, "whole": self.solver in _WHOLE_SECONDS}
         (folder / "task.json").write_text(json.dumps(task), encoding="utf-8")
 
@@ -248,7 +214,7 @@ class Run(Worker):
                 now = time.perf_counter()
                 if self.stop:
                     asked = min(asked, now)
-                if self.stop and not told and (asked < self.deadline or now - asked >= _LATE):
+                if self.stop and not told and (asked < self.settings.deadline or now - asked >= _LATE):
                     told = True
                     _signal(process, gently=True)
                 if now - asked >= _LAST_WORDS:
@@ -269,7 +235,7 @@ class Run(Worker):
         if self.is_cbc:
             report = cbc.read((folder / "log").read_text(encoding="utf-8", errors="replace"))
             self.nodes = report.nodes
-        in_time = not self.stop and time.perf_counter() < self.deadline
+        in_time = not self.stop and time.perf_counter() < self.settings.deadline
         if status in (_INFEASIBLE, _UNBOUNDED):
             # Interfaces mix the two up; only a model that cannot be unbounded leaves no doubt.
             boxed = math.isfinite(least(a.cost, a.col_lower, a.col_upper))
@@ -291,20 +257,20 @@ class Run(Worker):
         objective, size = a.objective(x), max(1.0, float(np.abs(a.cost) @ np.abs(x)))
         bound = -math.inf if report is None else report.bound
         if self.ending is not Ending.OPTIMAL:
-            self.tracker.lift(bound)
+            self.lift(bound)
             if a.violation(np.where(a.integrality, np.round(x), x)) > _NONSENSE:
                 return  # values of a relaxation or of nothing at all
         if report is not None and abs(report.objective - objective) > 1e-6 * size:
             objective = report.objective  # the verdict will see that the two differ
         # The solver has kept to the cutoff as to a row, with its tolerance and the digits of its file.
-        self.tracker.room = FEASIBILITY
-        if self.ending is Ending.OPTIMAL and not self.tracker.welcome(objective):
+        self.room = FEASIBILITY
+        if self.ending is Ending.OPTIMAL and not self.welcome(objective):
             self.ending, self.said = Ending.BROKEN, f"{self.solver} returned {objective!r}, above the cutoff"
         if self.ending is Ending.OPTIMAL:
             exact = gap == 0.0 or (report is not None and report.exact)
             bound = max(objective - (0.0 if exact else gap * abs(objective)), bound)
-        self.tracker.improve(x, objective)
-        self.tracker.lift(bound)
+        self.improve(x, objective)
+        self.lift(bound)
 
 
 def _signal(process: subprocess.Popen[bytes], gently: bool) -> None:

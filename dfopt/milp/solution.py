@@ -85,8 +85,8 @@ class Solution:
     --------
     >>> s = Solution(Termination.INFEASIBLE, float("inf"), float("inf"), float("inf"),
     ...              0.0, 0, 1, 1, 1, (), None, "")
-    >>> s.has_solution, s.proven
-    (False, False)
+    >>> s.proven
+    False
     """
 
     termination: Termination
@@ -101,11 +101,6 @@ class Solution:
     trace: tuple[TracePoint, ...]
     x: FloatArray | None
     message: str
-
-    @property
-    def has_solution(self) -> bool:
-        """Whether ``x`` is there."""
-        return self.x is not None
 
     @property
     def proven(self) -> bool:

@@ -9,7 +9,7 @@ from dataclasses import replace
 import numpy as np
 
 from dfopt.milp.arrays import FloatArray, ModelArrays, with_slack
-from dfopt.milp.engine import run_highs
+from dfopt.milp.engine import HighsRun
 from dfopt.milp.outcome import Ending, Outcome, Runner, Settings, slack, with_cutoff
 from dfopt.milp.solution import Solution, Termination, TracePoint, relative_gap
 
@@ -33,9 +33,7 @@ def without_solver(arrays: ModelArrays, cutoff: float | None) -> Outcome | None:
 # ------------------------------------------------------------------- starts
 
 
-def complete(
-    arrays: ModelArrays, settings: Settings, start: FloatArray, deadline: float, zero: float
-) -> tuple[FloatArray | None, bool]:
+def complete(arrays: ModelArrays, settings: Settings, start: FloatArray) -> tuple[FloatArray | None, bool]:
     """Turn a start into a feasible point, or drop it; the flag says whether Ctrl-C was pressed meanwhile.
 
     HiGHS would complete a partial start itself, but in a sub-MIP outside its own
@@ -56,15 +54,15 @@ def complete(
     value = np.clip(x[pin], lower[pin], upper[pin])
     lower[pin] = upper[pin] = value
     now = time.perf_counter()
-    budget = _PATIENCE if math.isinf(deadline) else min(_PATIENCE, 0.2 * (deadline - now))
+    budget = min(_PATIENCE, 0.2 * (settings.deadline - now))
     fixed = replace(arrays, col_lower=lower, col_upper=upper)
     # Any completion will do, so a coarse gap is enough.
-    quick = replace(settings, gap=max(settings.gap, 0.05), cutoff=None)
-    outcome = run_highs(fixed, quick, None, now + budget, zero, grace=min(budget, 0.5))
+    quick = replace(settings, gap=max(settings.gap, 0.05), cutoff=None, deadline=now + budget, grace=min(budget, 0.5))
+    outcome = HighsRun(fixed, quick, None).outcome()
     stopped = outcome.ending is Ending.INTERRUPTED
     if outcome.x is None:
         return None, stopped
-    found, again = polish(fixed, quick, outcome.x, zero)
+    found, again = polish(fixed, quick, outcome.x)
     return (found if arrays.violation(found) <= FEASIBILITY else None), stopped or again
 
 
@@ -78,7 +76,7 @@ def _scale(arrays: ModelArrays, x: FloatArray) -> float:
     return max(1.0, float(sides.max(initial=0.0)), float(np.abs(x).max(initial=0.0)))
 
 
-def polish(arrays: ModelArrays, settings: Settings, x: FloatArray, zero: float) -> tuple[FloatArray, bool]:
+def polish(arrays: ModelArrays, settings: Settings, x: FloatArray) -> tuple[FloatArray, bool]:
     """Make integers exact and, only if that hurts, solve the continuous rest again.
 
     The flag says whether Ctrl-C was pressed meanwhile.
@@ -97,8 +95,8 @@ def polish(arrays: ModelArrays, settings: Settings, x: FloatArray, zero: float) 
         room = FEASIBILITY * np.maximum(1.0, np.abs(snapped))
         lower, upper = np.maximum(lower, snapped - room), np.minimum(upper, snapped + room)
     rest = replace(arrays, col_lower=lower, col_upper=upper, integrality=np.zeros_like(whole))
-    plain = replace(settings, cutoff=None)
-    outcome = run_highs(rest, plain, None, time.perf_counter() + 0.5, zero, grace=0.5)
+    plain = replace(settings, cutoff=None, deadline=time.perf_counter() + 0.5, grace=0.5)
+    outcome = HighsRun(rest, plain, None).outcome()
     stopped = outcome.ending is Ending.INTERRUPTED
     if outcome.x is None or outcome.ending is not Ending.OPTIMAL:
         return snapped, stopped
@@ -107,23 +105,14 @@ def polish(arrays: ModelArrays, settings: Settings, x: FloatArray, zero: float) 
     return (exact if same and arrays.violation(exact) < before else snapped), stopped
 
 
-def judge(
-    run: Runner, arrays: ModelArrays, settings: Settings, outcome: Outcome, deadline: float, zero: float
-) -> Solution:
-    """Settle the endings that need a second question, then finish."""
-    return finish(arrays, settings, _settle(run, arrays, settings, outcome, deadline, zero), zero)
-
-
-def _settle(
-    run: Runner, arrays: ModelArrays, settings: Settings, outcome: Outcome, deadline: float, zero: float
-) -> Outcome:
-    """Ask the second question: is there any solution?"""
+def settled(run: Runner, arrays: ModelArrays, settings: Settings, outcome: Outcome) -> Outcome:
+    """Ask the second question where the ending needs one: is there any solution?"""
     limited = with_cutoff(arrays, settings.cutoff)
     if outcome.ending is Ending.DOUBTFUL:
         # With rows that may give way there are solutions, and what they cost is a proof.
         under, over = (np.flatnonzero(np.isfinite(sides)) for sides in (limited.row_lower, limited.row_upper))
         elastic = with_slack(limited, under, over)
-        probe = run(elastic, replace(settings, cutoff=None, gap=0.0, presolve=False), None, deadline, zero)
+        probe = run(elastic, replace(settings, cutoff=None, gap=0.0, presolve=False), None).outcome()
         if probe.ending is Ending.OPTIMAL:
             proven = probe.objective > FEASIBILITY
             return replace(outcome, ending=Ending.INFEASIBLE if proven else Ending.BROKEN)
@@ -133,7 +122,7 @@ def _settle(
     if outcome.ending is not Ending.UNCLEAR and not relaxed:
         return outcome
     plain, asked = replace(limited, cost=np.zeros_like(arrays.cost), offset=0.0), replace(settings, cutoff=None)
-    probe = _settle(run, plain, asked, run(plain, asked, None, deadline, zero), deadline, zero)
+    probe = settled(run, plain, asked, run(plain, asked, None).outcome())
     if probe.ending is Ending.OPTIMAL and probe.x is not None:
         return replace(outcome, ending=Ending.UNBOUNDED)
     if probe.ending is Ending.INFEASIBLE:
@@ -141,34 +130,55 @@ def _settle(
     return replace(outcome, ending=probe.ending, said=probe.said)
 
 
-def finish(arrays: ModelArrays, settings: Settings, outcome: Outcome, zero: float) -> Solution:
-    """Polish, verify and name the outcome."""
+def finish(arrays: ModelArrays, settings: Settings, outcome: Outcome) -> Solution:
+    """Polish, verify and name the outcome; the trace ends in exactly what the result says."""
+    termination, x, bound, message = _verdict(arrays, settings, outcome)
+    objective, gap = math.inf, math.inf
+    if x is not None:
+        x = x.copy()
+        x.setflags(write=False)
+        objective = arrays.objective(x)
+        gap = 0.0 if termination is Termination.OPTIMAL else relative_gap(objective, bound)
+    elif termination is Termination.UNBOUNDED:
+        objective = -math.inf
+    seconds = time.perf_counter() - settings.began
+    trace: list[TracePoint] = []
+    if x is not None or termination in (Termination.LIMIT_NO_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION):
+        # Polishing moves the objective by its last digits, so earlier points are held to the final ones.
+        trace = [TracePoint(p.seconds, max(p.objective, objective), min(p.bound, bound)) for p in outcome.points]
+        trace.append(TracePoint(seconds, objective, bound))
+    if outcome.note:
+        message = f"{message}; {outcome.note}"
+    size = (int(arrays.row_lower.size), int(arrays.cost.size), int(arrays.A.nnz))
+    return Solution(termination, objective, bound, gap, seconds, outcome.nodes, *size, tuple(trace), x, message)
+
+
+def _verdict(
+    arrays: ModelArrays, settings: Settings, outcome: Outcome
+) -> tuple[Termination, FloatArray | None, float, str]:
+    """Termination, solution, bound and message of an outcome."""
     ending, bound, cutoff = outcome.ending, outcome.bound, settings.cutoff
 
-    def pack(termination: Termination, x: FloatArray | None, bound: float, message: str) -> Solution:
-        text = f"{message}; {outcome.note}" if outcome.note else message
-        return _pack(arrays, zero, termination, x, bound, outcome, text)
-
-    def failed(why: str) -> Solution:
-        return pack(Termination.FAILED, None, -math.inf, why)
+    def failed(why: str) -> tuple[Termination, FloatArray | None, float, str]:
+        return Termination.FAILED, None, -math.inf, why
 
     if ending is Ending.UNBOUNDED:
-        return pack(Termination.UNBOUNDED, None, -math.inf, "the objective has no lower limit")
+        return Termination.UNBOUNDED, None, -math.inf, "the objective has no lower limit"
     if outcome.x is None:
         if ending is Ending.INTERRUPTED:
-            return pack(Termination.INTERRUPTED_NO_SOLUTION, None, bound, "interrupted before a solution")
+            return Termination.INTERRUPTED_NO_SOLUTION, None, bound, "interrupted before a solution"
         if ending is Ending.LIMIT:
-            return pack(Termination.LIMIT_NO_SOLUTION, None, bound, "time limit before a solution")
+            return Termination.LIMIT_NO_SOLUTION, None, bound, "time limit before a solution"
         # HiGHS calls it optimal when everything below its objective bound is explored.
         if cutoff is not None and ending in (Ending.INFEASIBLE, Ending.OPTIMAL):
-            return pack(Termination.INFEASIBLE, None, cutoff, f"no solution at or below the cutoff {cutoff:g}")
+            return Termination.INFEASIBLE, None, cutoff, f"no solution at or below the cutoff {cutoff:g}"
         if ending is Ending.INFEASIBLE:
-            return pack(Termination.INFEASIBLE, None, math.inf, "no point satisfies all rows and bounds")
+            return Termination.INFEASIBLE, None, math.inf, "no point satisfies all rows and bounds"
         return failed(outcome.said)
     claimed = arrays.objective(outcome.x)
     if abs(claimed - outcome.objective) > FEASIBILITY * max(1.0, abs(claimed)):
         return failed(f"the solver reports objective {outcome.objective!r} for a solution of {claimed!r}")
-    x, stopped = polish(arrays, settings, outcome.x, zero)
+    x, stopped = polish(arrays, settings, outcome.x)
     objective, violation = arrays.objective(x), arrays.violation(x)
     if violation > FEASIBILITY:
         return failed(f"the solution violates the model by {violation:.3g}")
@@ -177,42 +187,13 @@ def finish(arrays: ModelArrays, settings: Settings, outcome: Outcome, zero: floa
         return failed(f"bound {bound!r} lies above the objective {objective!r} of a feasible point")
     bound = min(bound, objective)
     if stopped or ending is Ending.INTERRUPTED:
-        return pack(Termination.INTERRUPTED_WITH_SOLUTION, x, bound, "interrupted")
+        return Termination.INTERRUPTED_WITH_SOLUTION, x, bound, "interrupted"
     if ending is Ending.OPTIMAL:
         if objective - bound > max(settings.gap * abs(objective), FEASIBILITY * unit) * (1.0 + 1e-6):
             return failed(f"the solver says optimal between {bound!r} and {objective!r}")
         if settings.gap == 0.0 or objective - bound <= _EXACT * unit:
-            return pack(Termination.OPTIMAL, x, bound, "proven optimal")
-        return pack(Termination.GAP_REACHED, x, bound, f"requested gap {settings.gap:g} reached")
+            return Termination.OPTIMAL, x, bound, "proven optimal"
+        return Termination.GAP_REACHED, x, bound, f"requested gap {settings.gap:g} reached"
     if ending is Ending.LIMIT:
-        return pack(Termination.LIMIT_WITH_SOLUTION, x, bound, "stopped at a limit")
+        return Termination.LIMIT_WITH_SOLUTION, x, bound, "stopped at a limit"
     return failed(outcome.said)
-
-
-def _pack(
-    arrays: ModelArrays,
-    zero: float,
-    termination: Termination,
-    x: FloatArray | None,
-    bound: float,
-    outcome: Outcome,
-    message: str,
-) -> Solution:
-    """Build the frozen result; the trace ends in exactly what the result says."""
-    objective = math.inf if x is None else arrays.objective(x)
-    if termination is Termination.UNBOUNDED:
-        objective = -math.inf
-    gap = math.inf if x is None else relative_gap(objective, bound)
-    if termination is Termination.OPTIMAL:
-        gap = 0.0
-    trace: list[TracePoint] = []
-    if x is not None or termination in (Termination.LIMIT_NO_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION):
-        # Polishing moves the objective by its last digits, so earlier points are held to the final ones.
-        trace = [TracePoint(p.seconds, max(p.objective, objective), min(p.bound, bound)) for p in outcome.points]
-        trace.append(TracePoint(time.perf_counter() - zero, objective, bound))
-    if x is not None:
-        x = x.copy()
-        x.setflags(write=False)
-    size = (int(arrays.row_lower.size), int(arrays.cost.size), int(arrays.A.nnz))
-    seconds = time.perf_counter() - zero
-    return Solution(termination, objective, bound, gap, seconds, outcome.nodes, *size, tuple(trace), x, message)

@@ -24,22 +24,18 @@ _abandoned: list[threading.Thread] = []
 
 
 class Worker(threading.Thread):
-    """A thread that does `work` once; ``stop`` asks it to end early."""
+    """A thread that does ``work`` once; ``stop`` asks it to end early. What it raises the calling thread raises."""
 
-    def __init__(self) -> None:
-        super().__init__(daemon=True, name="solver")
+    def __init__(self, work: Callable[[], None]) -> None:
+        super().__init__(target=work, daemon=True, name="solver")
         self.done = threading.Event()
         self.stop = False
         self.error: BaseException | None = None
 
-    def work(self) -> None:
-        """Do the job; what it raises is raised again in the calling thread."""
-        raise NotImplementedError
-
     def run(self) -> None:
         """Work, and say so when it is over."""
         try:
-            self.work()
+            super().run()
         except BaseException as error:
             self.error = error
         finally:

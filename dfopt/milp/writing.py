@@ -12,7 +12,6 @@ import numpy as np
 
 from dfopt.documents.files import replaced
 from dfopt.errors import DocumentError, Issue
-from dfopt.milp.arrays import ModelArrays
 from dfopt.milp.model import Model
 from dfopt.milp.pulp_child import build
 from dfopt.milp.pulp_door import as_data
@@ -26,25 +25,18 @@ _TAKEN = re.compile(
 )
 
 
-def write_model(model: Model | ModelArrays, path: str | os.PathLike[str]) -> None:
+def write_model(model: Model, path: str | os.PathLike[str]) -> None:
     """Write a model as an MPS or LP file; it is replaced in one step or not at all.
 
     Column (3, 1) of a block "A" is called ``A_3_1``, row 12 of a block
-    "precedence" ``precedence_12``; a model of bare arrays has ``x_0`` and
-    ``row_0``.  A row with two different sides becomes two, ``row_0.lower`` and
-    ``row_0.upper``, and the constant of the objective a column fixed to 1.
-
-    Parameters
-    ----------
-    model : Model or ModelArrays
-        Not modified.
-    path : path-like
-        Ends in .mps or .lp.
+    "precedence" ``precedence_12``.  A row with two different sides becomes two,
+    ``row_0.lower`` and ``row_0.upper``, and the constant of the objective a
+    column fixed to 1.
 
     Raises
     ------
     DocumentError
-        If the name ends otherwise or the file cannot be written.
+        If the path does not end in .mps or .lp, or the file cannot be written.
 
     Examples
     --------
@@ -81,7 +73,7 @@ def write_model(model: Model | ModelArrays, path: str | os.PathLike[str]) -> Non
         warnings.simplefilter("ignore")  # of PuLP, about its next version
         import pulp
 
-        problem, _ = build(pulp, as_data(model if isinstance(model, ModelArrays) else model.arrays()), *_names(model))
+        problem, _ = build(pulp, as_data(model.arrays()), *_names(model))
         with replaced(target) as part:
             if suffix == ".mps":
                 problem.writeMPS(part)
@@ -89,14 +81,10 @@ def write_model(model: Model | ModelArrays, path: str | os.PathLike[str]) -> Non
                 problem.writeLP(part, max_length=_LONGEST + 20)
 
 
-def _names(model: Model | ModelArrays) -> tuple[list[str], list[str]]:
+def _names(model: Model) -> tuple[list[str], list[str]]:
     """Return legal, unique names of the columns, the constant's last, and of the rows."""
-    if isinstance(model, ModelArrays):
-        columns = (f"x_{i}" for i in range(model.cost.size))
-        rows = (f"row_{i}" for i in range(model.row_lower.size))
-        return _unique([*columns, "constant"]), _unique(rows)
-    shapes = {name: model.index(name).shape for name in model.column_blocks}
-    columns = ("_".join([name, *map(str, at)]) for name, shape in shapes.items() for at in np.ndindex(*shape))
+    places = [(name, at) for name, block in model.column_blocks.items() for at in np.ndindex(*block.shape)]
+    columns = ["_".join([name, *map(str, at)]) for name, at in places]
     rows = (f"{name}_{i}" for name, block in model.row_blocks.items() for i in range(block.stop - block.start))
     return _unique([*columns, "constant"]), _unique(rows)
 

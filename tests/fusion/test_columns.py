@@ -61,10 +61,10 @@ def test_the_path_is_a_feasible_start_of_its_own_price(stage) -> None:
     chosen = np.nan_to_num(start[: len(columns.block)])
     assert close(chosen @ columns.seconds[columns.block], path.objective, 1e-9)
     if np.isnan(start).any():  # arcs of empty partitions are left to the solver
-        columns.model.fix(np.arange(len(columns.block)), chosen)
+        columns.model.bound(np.arange(len(columns.block)), chosen, chosen)
         start = solve(columns.model).x
         assert start is not None
-    assert columns.model.violation(start) <= 1e-9
+    assert columns.model.arrays().violation(start) <= 1e-9
     np.testing.assert_array_equal(columns.decode(start), path.partition_k)
 
 

@@ -161,8 +161,9 @@ def check_point(tables: StageTables, limits: IntraChipLimits, block: np.ndarray)
     classes, reach = interchangeable(tables), reach_of(tables)
     one = OneBlock(tables, limits, classes)
     before = reach[:, block].any(axis=1) & ~block
-    one.model.fix(one.A, classes.counts(np.flatnonzero(block)))
-    one.model.fix(one.I, classes.counts(np.flatnonzero(before)))
+    for column, kernels in ((one.A, block), (one.I, before)):
+        counts = classes.counts(np.flatnonzero(kernels))
+        one.model.bound(column, counts, counts)
     one.model.minimize([(one.time, 1.0)])
     solution = solve(one.model)
     prices = price_blocks(tables, block[None, :])

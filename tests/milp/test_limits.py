@@ -49,7 +49,7 @@ def test_limit_with_solution() -> None:
     took = time.perf_counter() - began
     assert 0.9 <= took <= 1.0 + BUSY
     assert s.termination is Termination.LIMIT_WITH_SOLUTION and not s.proven
-    assert s.x is not None and m.violation(s.x) <= 1e-6
+    assert s.x is not None and m.arrays().violation(s.x) <= 1e-6
     assert s.bound < s.objective and s.gap > 0.0 and s.nodes > 0
     assert len({p.objective for p in s.trace}) > 1
     check_trace(s.trace)
@@ -105,9 +105,9 @@ def test_ctrl_c_without_solution() -> None:
 
 def make_deaf(monkeypatch: pytest.MonkeyPatch, seconds: float) -> None:
     """Let HiGHS hear neither limit nor interrupt for ``seconds``."""
-    options = engine.Run._options
-    monkeypatch.setattr(engine.Run, "_options", lambda self: {**options(self), "time_limit": seconds})
-    monkeypatch.setattr(engine.Run, "_on_interrupt", lambda self, event: None)
+    options = engine.HighsRun._options
+    monkeypatch.setattr(engine.HighsRun, "_options", lambda self: {**options(self), "time_limit": seconds})
+    monkeypatch.setattr(engine.HighsRun, "_on_interrupt", lambda self, event: None)
 
 
 def test_deaf_solver_is_abandoned_with_its_incumbent(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -116,7 +116,7 @@ def test_deaf_solver_is_abandoned_with_its_incumbent(monkeypatch: pytest.MonkeyP
     s = solve(m, time_limit=0.5)
     assert any(thread.is_alive() for thread in worker._abandoned)  # nobody waited for it
     assert s.termination is Termination.LIMIT_WITH_SOLUTION
-    assert s.x is not None and m.violation(s.x) <= 1e-6
+    assert s.x is not None and m.arrays().violation(s.x) <= 1e-6
     for thread in worker._abandoned:
         thread.join()
 

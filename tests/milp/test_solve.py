@@ -6,6 +6,7 @@ import itertools
 import math
 import threading
 from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from random_models import small_milp
 
-from dfopt.milp import Model, Solution, Termination, doors, explain_infeasible, solve, verdict
-from dfopt.milp.engine import run_highs
+from dfopt.milp import Model, Solution, Termination, explain_infeasible, solve, verdict
+from dfopt.milp.engine import HighsRun
 from dfopt.milp.outcome import Ending, Outcome, Settings
 
 
@@ -63,7 +64,7 @@ def test_equals_brute_force(case: tuple[Model, int, int], presolve: bool) -> Non
         assert s.termination is Termination.OPTIMAL and s.gap == 0.0 and s.proven
         assert s.objective == pytest.approx(best, abs=1e-7)
         # HiGHS may use up its tolerance of 1e-9, and what is exact is measured against the size of the rows
-        assert s.x is not None and model.violation(s.x) <= 1e-8
+        assert s.x is not None and model.arrays().violation(s.x) <= 1e-8
         assert np.array_equal(s.x[:n], np.round(s.x[:n]))
         assert_trace(s)
 
@@ -97,7 +98,7 @@ def test_lp() -> None:
 def test_solution_is_frozen_and_sized() -> None:
     m = cover()
     s = solve(m)
-    assert (s.rows, s.columns, s.nonzeros) == (m.row_count, m.columns, m.nonzeros)
+    assert (s.rows, s.columns, s.nonzeros) == (*m.arrays().A.shape, m.arrays().A.nnz)
     assert s.x is not None
     with pytest.raises(ValueError, match="read-only"):
         s.x[0] = 1.0
@@ -110,7 +111,7 @@ def test_infeasible_and_unbounded_are_told_apart() -> None:
         m.rows("r", [(x[None, :], [1.0, -1.0])], lower=0.0)
         m.minimize([(x, [-1.0, 0.0])])
         s = solve(m)
-        assert s.termination is Termination.UNBOUNDED and s.objective == -math.inf and not s.has_solution
+        assert s.termination is Termination.UNBOUNDED and s.objective == -math.inf and s.x is None
         m.rows("no", [(x[None, :], 1.0)], upper=-1.0)
         s = solve(m)
         assert s.termination is Termination.INFEASIBLE and s.objective == math.inf and not s.proven
@@ -126,8 +127,7 @@ def test_unbounded_relaxation_with_infeasible_integers() -> None:
     for presolve in (True, False):
         assert solve(m, presolve=presolve).termination is Termination.INFEASIBLE
     # had HiGHS said "unbounded" of the relaxation, the second question would have settled it
-    judged = verdict.judge(run_highs, m.arrays(), Settings(), Outcome(Ending.UNBOUNDED), math.inf, 0.0)
-    assert judged.termination is Termination.INFEASIBLE
+    assert verdict.settled(HighsRun, m.arrays(), Settings(), Outcome(Ending.UNBOUNDED)).ending is Ending.INFEASIBLE
 
 
 def test_no_columns_and_no_rows() -> None:
@@ -157,7 +157,7 @@ def test_gap_reached_is_not_optimal() -> None:
 def test_complete_start_is_the_first_incumbent() -> None:
     m = cover()
     s = solve(m, start=np.ones(30))
-    assert s.trace[0].objective == m.objective(np.ones(30))
+    assert s.trace[0].objective == m.arrays().objective(np.ones(30))
     assert_trace(s)
     optimum = s.objective
     again = solve(m, start=s.x)
@@ -169,19 +169,19 @@ def test_start_reaches_highs(monkeypatch: pytest.MonkeyPatch) -> None:
     from dfopt.milp import engine
 
     seen: list[float] = []
-    original = engine.Run._on_solution
+    original = engine.HighsRun._on_solution
 
-    def spy(self: engine.Run, event: object) -> None:
+    def spy(self: engine.HighsRun, event: object) -> None:
         seen.append(event.data_out.objective_function_value)  # type: ignore[attr-defined]
         original(self, event)
 
-    monkeypatch.setattr(engine.Run, "_on_solution", spy)
+    monkeypatch.setattr(engine.HighsRun, "_on_solution", spy)
     m = cover()
     point = np.ones(30)
     point[0] = 0.0
-    assert m.violation(point) == 0.0
+    assert m.arrays().violation(point) == 0.0
     solve(m, start=point, presolve=False)
-    assert seen[0] == m.objective(point)
+    assert seen[0] == m.arrays().objective(point)
 
 
 def test_partial_start_is_completed() -> None:
@@ -191,8 +191,8 @@ def test_partial_start_is_completed() -> None:
     start = m.start({"x": np.where(np.arange(30) < 25, 1.0, np.nan)})
     s = solve(m, start=start)
     first = s.trace[0].objective
-    ones = m.objective(np.r_[np.ones(30), 30.0])
-    low = m.objective(np.r_[np.ones(25), np.zeros(5), 25.0])
+    ones = m.arrays().objective(np.r_[np.ones(30), 30.0])
+    low = m.arrays().objective(np.r_[np.ones(25), np.zeros(5), 25.0])
     assert low <= first <= ones and s.objective < low
     assert s.objective == solve(m).objective
 
@@ -216,11 +216,13 @@ def test_bad_starts_do_no_harm() -> None:
         solve(m, start=np.zeros(3))
 
 
-def test_thread_counts_may_change_and_solves_may_overlap() -> None:
+def test_thread_counts_may_change_and_solves_may_overlap(monkeypatch: pytest.MonkeyPatch) -> None:
     m = cover(60, 60)
-    best = solve(m, threads=1).objective
+    counts = itertools.chain([1], itertools.cycle([1, 2]))
+    monkeypatch.setattr("dfopt.milp.engine.default_threads", lambda: next(counts))
+    best = solve(m).objective
     found: list[float] = []
-    jobs = [threading.Thread(target=lambda t=t: found.append(solve(m, threads=t).objective)) for t in (1, 2, 1)]
+    jobs = [threading.Thread(target=lambda: found.append(solve(m).objective)) for _ in range(3)]
     for job in jobs:
         job.start()
     for job in jobs:
@@ -237,7 +239,7 @@ def test_scaling_polish_makes_big_rows_exact() -> None:
     m.minimize([(y, [1e-5, 2e-5, 2e-5])])
     s = solve(m)
     assert s.termination is Termination.OPTIMAL and s.x is not None
-    assert m.violation(s.x) <= 1e-9 and np.array_equal(s.x[:3], np.round(s.x[:3]))
+    assert m.arrays().violation(s.x) <= 1e-9 and np.array_equal(s.x[:3], np.round(s.x[:3]))
 
 
 def test_polish_repairs_a_dusty_solution() -> None:
@@ -247,7 +249,7 @@ def test_polish_repairs_a_dusty_solution() -> None:
     m.minimize([(y, 1e-3)])
     m.bound(x, lower=3.0)
     dusty = np.array([3.0 + 5e-7, 3000.5 + 5e-4])
-    clean, _ = verdict.polish(m.arrays(), Settings(), dusty, 0.0)
+    clean, _ = verdict.polish(m.arrays(), Settings(), dusty)
     assert clean[0] == 3.0 and clean[1] == pytest.approx(3000.5, abs=1e-9)
 
 
@@ -257,8 +259,10 @@ def test_a_lying_solver_is_caught(monkeypatch: pytest.MonkeyPatch, lie: str) -> 
     free = m.continuous("free", 1, 0.0, 1.0)  # costs nothing, so only the row can give the lie away
     m.rows("free", [(free, 1.0)], upper=0.5)
 
-    def lying(*args: object, **kwargs: object) -> Outcome:
-        out = run_highs(*args, **kwargs)  # type: ignore[arg-type]
+    honest = HighsRun.outcome
+
+    def lying(self: HighsRun, *args: Any) -> Outcome:
+        out = honest(self, *args)
         assert out.x is not None
         if lie == "objective":
             return replace(out, objective=out.objective - 1.0)
@@ -266,8 +270,7 @@ def test_a_lying_solver_is_caught(monkeypatch: pytest.MonkeyPatch, lie: str) -> 
             return replace(out, x=np.r_[out.x[:-1], 1.0])
         return replace(out, bound=out.objective + (1.0 if lie == "bound" else -1.0))
 
-    monkeypatch.setattr(doors, "run_highs", lying)
-    monkeypatch.setattr(verdict, "run_highs", lying)  # which would repair a point
+    monkeypatch.setattr(HighsRun, "outcome", lying)  # also where a point would be repaired
     s = solve(m)
     assert s.termination is Termination.FAILED and s.x is None and s.message
 

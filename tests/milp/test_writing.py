@@ -82,7 +82,7 @@ def test_round_trip(tmp_path: Path, seed: int) -> None:
     model = random_model(seed)
     best = solve(model)
     for name in ("m.mps", "m.lp"):
-        write_model(model if seed % 2 else model.arrays(), tmp_path / name)
+        write_model(model, tmp_path / name)
         highs = read_with_highs(tmp_path / name)
         if best.x is None:
             assert highs.getModelStatus().name == "kInfeasible"
@@ -110,12 +110,6 @@ def test_names_are_stable(tmp_path: Path) -> None:
     for name in ("1.lp", "2.lp"):
         write_model(edges(), tmp_path / name)
     assert (tmp_path / "1.lp").read_text() == (tmp_path / "2.lp").read_text()
-
-
-def test_bare_arrays_have_plain_names(tmp_path: Path) -> None:
-    write_model(edges().arrays(), tmp_path / "m.lp")
-    text = (tmp_path / "m.lp").read_text()
-    assert "x_0" in text and "row_0:" in text and "row_2.upper:" in text
 
 
 def test_bad_paths(tmp_path: Path) -> None:
