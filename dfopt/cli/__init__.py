@@ -15,7 +15,7 @@ from dfopt.cli import (  # noqa: F401 - they register their commands
     plot_command,
     report_command,
     runs_command,
-    sweeps,
+    sweep_command,
 )
 from dfopt.cli.common import app
 

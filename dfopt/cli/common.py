@@ -91,14 +91,15 @@ def errors(interrupted: str = "") -> Iterator[None]:
         raise typer.Exit(0) from None
 
 
-def emit(as_json: bool, data: Callable[[], Any], report: Callable[[], Any]) -> None:
+def emit(as_json: bool, data: Callable[[], Any], report: Callable[[], Any], plain_width: int = 140) -> None:
+    """Print data as JSON, or else a report; a pipe gets as many columns as said."""
     if as_json:
         json.dump(data(), sys.stdout, indent=1, allow_nan=False)
         sys.stdout.write("\n")
         return
     from dfopt.show.grid import print_to
 
-    print_to(sys.stdout, report())
+    print_to(sys.stdout, report(), plain_width)
 
 
 def graph_of(name: str, params: list[str] | None, batch: int | None = None, microbatch: int | None = None) -> Any:

@@ -14,7 +14,7 @@ from dfopt.studies.claims import Verdict
 from dfopt.studies.frame import SOLVED
 from dfopt.studies.runs import Runs
 
-__all__ = ["claims_table", "frame_table", "heat_table", "report"]
+__all__ = ["claims_table", "frame_table", "heat_table", "plain_rows", "report"]
 
 _HOLDS = {True: Text("yes", "green"), False: Text("no", "red"), None: Text("open", "yellow")}
 _SHADES = ("grey93 on grey15", "grey93 on grey30", "black on grey50", "black on grey70", "black on grey89")
@@ -65,8 +65,13 @@ def frame_table(frame: Any, title: str) -> Grid:
     columns: dict[str, Kind] = {
         str(name): "figure" if frame[name].dtype.kind in "iuf" else "text" for name in frame.columns
     }
-    lines = frame.astype(object).where(frame.notna(), None).itertuples(index=False)
-    return Grid(title, columns, [[_cell(value) for value in line] for line in lines])
+    return Grid(title, columns, [[_cell(value) for value in row.values()] for row in plain_rows(frame)])
+
+
+def plain_rows(frame: Any) -> list[dict[str, Any]]:
+    """The rows of a frame as plain data; what a row does not have is none."""
+    rows: list[dict[str, Any]] = frame.astype(object).where(frame.notna(), None).to_dict("records")
+    return rows
 
 
 def _cell(value: Any) -> str:

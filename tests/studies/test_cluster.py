@@ -134,8 +134,8 @@ def test_a_scheduler_that_is_gone_ends_the_sweep_and_the_same_command_resumes(
 CHILD = (
     "import signal, sys\n"
     "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell ignores it
-    "from dfopt.cli.sweep_command import run_sweep\n"
-    "sys.exit(run_sweep(sys.argv[1], store=sys.argv[2], cluster=sys.argv[3]))"
+    "from dfopt.cli import app\n"
+    "app(['sweep', sys.argv[1], '--store', sys.argv[2], '--cluster', sys.argv[3]])"
 )
 
 

@@ -9,8 +9,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from study_cases import study
+from typer.testing import CliRunner
 
-from dfopt.cli.sweep_command import run_sweep
+from dfopt.cli import app
 from dfopt.documents.graph import Graph
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, PlanError
@@ -42,7 +43,8 @@ def test_shards_together_are_the_whole_sweep(tmp_path: Path, monkeypatch: pytest
     whole = study(axes=AXES)
     whole.dump("mine.yaml")
     for number in (1, 2, 3):
-        assert run_sweep("mine.yaml", jobs=2, shard=f"{number}/3", quiet=True, as_json=False) == 0
+        words = ["sweep", "mine.yaml", "--jobs", "2", "--shard", f"{number}/3"]
+        assert CliRunner().invoke(app, words).exit_code == 0
     stores = [f"mine.runs.{number}-of-3.jsonl" for number in (1, 2, 3)]
     counts = [Path(name).read_bytes().count(b"\n") for name in stores]
     assert sorted(counts) == [2, 3, 3]

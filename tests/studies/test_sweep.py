@@ -141,8 +141,8 @@ def file(folder: Path, **changes: Any) -> Path:
 CHILD = (
     "import signal, sys\n"
     "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # a background shell ignores it
-    "from dfopt.cli.sweep_command import run_sweep\n"
-    "sys.exit(run_sweep(sys.argv[1], store=sys.argv[2], jobs=1))"
+    "from dfopt.cli import app\n"
+    "app(['sweep', sys.argv[1], '--store', sys.argv[2], '--jobs', '1'])"
 )
 # Enough cells to be in the middle of them when two are done.
 MANY = {"limit": [{"label": n, "set": {"options.time_limit": f"{20 + n} s"}} for n in range(8)]}
