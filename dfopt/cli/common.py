@@ -70,6 +70,11 @@ SetOpt = Annotated[
     list[str] | None,
     typer.Option("--set", metavar="FIELD=VALUE", help="change one assumption", rich_help_panel="Workload and model"),
 ]
+StoreOpt = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="of a study: its file of record; default: NAME.runs.jsonl")
+]
+CsvOpt = Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write the frame")]
+ParquetOpt = Annotated[Path | None, typer.Option(metavar="FILE.parquet", help="write the frame")]
 
 
 @contextmanager
@@ -123,6 +128,16 @@ def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None
         data = {**chosen.to_data(), **arguments.values(changes, "--set"), "profile": f"{chosen.profile} (changed)"}
         chosen = Assumptions.from_data(data, path="--set")
     return chosen
+
+
+def store_of(study: str, store: Path | None, share: str = "") -> Path:
+    """The file of record of a study, or of a share of it: in the working directory unless it is named."""
+    return store or Path(f"{Path(study).stem}.runs{share and f'.{share}'}.jsonl")
+
+
+def what(document: Any) -> str:
+    """What a document is called."""
+    return str(document.SCHEMA.split("/")[1].replace("heat", "heat report"))
 
 
 @app.callback(invoke_without_command=True)

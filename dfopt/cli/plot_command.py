@@ -2,28 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Final
 
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import app, check_output, errors
+from dfopt.cli.common import StoreOpt, app, check_output, errors, store_of, what
 
-KINDS: Final = (
-    "roofline", "breakdown", "timeline", "schedule", "progress", "dataflow", "temperature", "heat-map", "pareto",
-    "trace",
-)  # fmt: skip
-_SWEEPS: Final = ("heat-map", "pareto")
-_OPTIONS: Final = {  # which kinds take an option
-    "--x": _SWEEPS,
-    "--y": _SWEEPS,
-    "--value": ("heat-map",),
-    "--by": _SWEEPS,
-    "--store": _SWEEPS,
-    "--stage": ("timeline", "temperature"),
-    "--microbatches": ("schedule", "trace"),
+_CELLS: Final = ("--x", "--y", "--by", "--store")
+KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
+    "roofline": (),
+    "breakdown": (),
+    "timeline": ("--stage",),
+    "schedule": ("--microbatches",),
+    "progress": (),
+    "dataflow": (),
+    "temperature": ("--stage",),
+    "heat-map": (*_CELLS, "--value"),
+    "pareto": _CELLS,
+    "trace": ("--microbatches",),
 }
 
 
@@ -46,9 +44,7 @@ def plot(
     by: Annotated[
         str | None, typer.Option(metavar="COLUMN", help="of a sweep: a map for each label, or what colours tell apart")
     ] = None,
-    store: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="of a study: its file of record; default: NAME.runs.jsonl")
-    ] = None,
+    store: StoreOpt = None,
     stage: Annotated[int | None, typer.Option(help="pipeline stage of a timeline or of temperatures", min=0)] = None,
     microbatches: Annotated[int | None, typer.Option(help="of a schedule or trace, at most", min=1)] = None,
 ) -> None:
@@ -56,12 +52,13 @@ def plot(
     with errors():
         from dfopt.errors import PlanError
 
-        arguments.choice("--kind", kind, KINDS)
+        takes = KINDS[arguments.choice("--kind", kind, tuple(KINDS))]
         given = {"--x": x, "--y": y, "--value": value, "--by": by, "--store": store, "--stage": stage,
                  "--microbatches": microbatches}  # fmt: skip
-        for option, of in _OPTIONS.items():
-            if given[option] is not None and kind not in of:
-                raise PlanError(f"{option}: belongs to --kind {' or '.join(of)}, found --kind {kind}; leave it out")
+        for option, word in given.items():
+            if word is not None and option not in takes:
+                of = " or ".join(name for name, options in KINDS.items() if option in options)
+                raise PlanError(f"{option}: belongs to --kind {of}, found --kind {kind}; leave it out")
         if len(sources) > 1 and kind != "breakdown":
             raise PlanError(
                 f"plot: found {len(sources)} sources, expected one for --kind {kind}; only breakdown compares"
@@ -71,56 +68,52 @@ def plot(
         if kind == "trace":
             from dfopt.show.trace import save_trace
 
-            save_trace(_result(sources[0], kind), target, microbatches)
+            save_trace(_loaded(sources[0], kind), target, microbatches)
         else:
             from dfopt.show.plots import save
 
-            save(_drawing(kind, sources, x, y, value, by, store, stage, microbatches)(), target)
+            _no_windows()
+            if "--store" in takes:
+                drawn = _of_cells(kind, _cells(sources[0], store), x, y, value, by)
+            else:
+                drawn = _of_results(kind, [_loaded(source, kind) for source in sources], stage, microbatches)
+            save(drawn, target)
         typer.echo(f"dfopt: wrote {target}", err=True)
 
 
-def _drawing(
-    kind: str,
-    sources: list[str],
-    x: str | None,
-    y: str | None,
-    value: str | None,
-    by: str | None,
-    store: Path | None,
-    stage: int | None,
-    microbatches: int | None,
-) -> Callable[[], Any]:
-    """What draws the picture."""
+def _of_cells(kind: str, runs: Any, x: str | None, y: str | None, value: str | None, by: str | None) -> Any:
     from dfopt.show import plots
 
-    _no_windows()
-    if kind in _SWEEPS:
-        runs = _runs(sources[0], store)
-        if kind == "pareto":
-            from dfopt.show.plots.cells import named, rows_of, scatter_columns
+    if kind == "pareto":
+        from dfopt.show.plots.cells import named, rows_of, scatter_columns
 
-            rows = rows_of(runs)
-            across, up = scatter_columns(rows)
-            for option, column in (("--x", x), ("--y", y)):
-                if column is not None:
-                    named(rows, column, option, figures=True)
-            return lambda: plots.pareto(rows, x or across, y or up, by)
-        down = y.split(",") if y else None
-        if by is not None:
-            return lambda: plots.heat_maps(runs, by, value or "utilization", x, down)
-        return lambda: plots.heat_map(runs, value or "utilization", x, down)
-    if kind == "dataflow":
-        return lambda: plots.dataflow(_graph_or_result(sources[0]))
-    results = [_result(source, kind) for source in sources]
-    one = results[0]
-    return {
-        "roofline": lambda: plots.roofline(one),
-        "breakdown": lambda: plots.latency_breakdown(*results),
-        "timeline": lambda: plots.timeline(one, stage=stage or 0),
-        "schedule": lambda: plots.schedule(one, microbatches=microbatches),
-        "progress": lambda: plots.progress(one),
-        "temperature": lambda: plots.stack_temperature(one, stage=stage),
-    }[kind]
+        rows = rows_of(runs)
+        across, up = scatter_columns(rows)
+        for option, column in (("--x", x), ("--y", y)):
+            if column is not None:
+                named(rows, column, option, figures=True)
+        return plots.pareto(rows, x or across, y or up, by)
+    down = y.split(",") if y else None
+    if by is not None:
+        return plots.heat_maps(runs, by, value or "utilization", x, down)
+    return plots.heat_map(runs, value or "utilization", x, down)
+
+
+def _of_results(kind: str, found: list[Any], stage: int | None, microbatches: int | None) -> Any:
+    from dfopt.show import plots
+
+    if kind == "breakdown":
+        return plots.latency_breakdown(*found)
+    draw: dict[str, tuple[Any, dict[str, Any]]] = {
+        "roofline": (plots.roofline, {}),
+        "timeline": (plots.timeline, {"stage": stage or 0}),
+        "schedule": (plots.schedule, {"microbatches": microbatches}),
+        "progress": (plots.progress, {}),
+        "dataflow": (plots.dataflow, {}),
+        "temperature": (plots.stack_temperature, {"stage": stage}),
+    }
+    function, options = draw[kind]
+    return function(found[0], **options)
 
 
 def _no_windows() -> None:
@@ -132,36 +125,22 @@ def _no_windows() -> None:
     mpl.use("Agg")
 
 
-def _result(source: str, kind: str) -> Any:
-    from dfopt.documents.result import Result
-    from dfopt.errors import PlanError
-
-    found = _graph_or_result(source)
-    if not isinstance(found, Result):
-        raise PlanError(
-            f"plot: {source}: found a graph, expected a result for --kind {kind}; `dfopt solve -o` writes one"
-        )
-    return found
-
-
-def _graph_or_result(source: str) -> Any:
+def _loaded(source: str, kind: str) -> Any:
+    """A result; of a dataflow also a graph."""
     from dfopt.documents.graph import Graph
     from dfopt.documents.result import Result
     from dfopt.errors import PlanError
     from dfopt.library import load_any
 
     found = load_any(source)
-    if not isinstance(found, Graph | Result):
-        raise PlanError(f"plot: {source}: found a {_what(found)}, expected a result; `dfopt solve -o` writes one")
+    if not isinstance(found, Result) and not (isinstance(found, Graph) and kind == "dataflow"):
+        raise PlanError(
+            f"plot: {source}: found a {what(found)}, expected a result for --kind {kind}; `dfopt solve -o` writes one"
+        )
     return found
 
 
-def _what(document: Any) -> str:
-    """What a document is called."""
-    return str(document.SCHEMA.split("/")[1].replace("heat", "heat report"))
-
-
-def _runs(source: str, store: Path | None) -> Any:
+def _cells(source: str, store: Path | None) -> Any:
     """The cells of a sweep, from a study with its store, from a store alone, or from a frame as CSV."""
     from dfopt.errors import PlanError
 
@@ -181,11 +160,10 @@ def _runs(source: str, store: Path | None) -> Any:
     found = load_any(source)
     if not isinstance(found, Study):
         raise PlanError(
-            f"plot: {source}: found a {_what(found)}, expected a sweep: a STUDY with its store, a STORE.jsonl or a"
+            f"plot: {source}: found a {what(found)}, expected a sweep: a STUDY with its store, a STORE.jsonl or a"
             " FRAME.csv; `dfopt sweep STUDY --csv FRAME.csv` writes both"
         )
-    path = store or Path(f"{Path(source).stem}.runs.jsonl")
-    return collect(source, path)
+    return collect(source, store_of(source, store))
 
 
 def _rows(path: str) -> list[dict[str, str]]:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dfopt.cli.common import JsonFlag, app, check_output, errors
+from dfopt.cli.common import CsvOpt, JsonFlag, ParquetOpt, app, check_output, emit, errors
 
 # Of a table on the terminal where no columns were asked for: what tells cells apart, and what they are compared by.
 _SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "solve_s", "note")
@@ -24,8 +24,8 @@ def runs(
     ] = None,
     columns: Annotated[str | None, typer.Option(metavar="A,B,C", help="columns, in this order")] = None,
     sort: Annotated[str | None, typer.Option(metavar="[-]COLUMN", help="the smallest first; - for the largest")] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write the rows")] = None,
-    parquet: Annotated[Path | None, typer.Option(metavar="FILE.parquet", help="write the rows")] = None,
+    csv: CsvOpt = None,
+    parquet: ParquetOpt = None,
     merge: Annotated[
         Path | None, typer.Option(metavar="FILE", help="write the records of all stores to a new one")
     ] = None,
@@ -33,10 +33,10 @@ def runs(
 ) -> None:
     """List what the STOREs of sweeps have; also while a sweep writes to them."""
     with errors():
-        import sys
-
+        from dfopt.cli.sweep_tables import frame_table, plain_rows
         from dfopt.errors import PlanError
         from dfopt.studies.listing import damage, listing, narrowed
+        from dfopt.studies.runs import write_csv, write_parquet
         from dfopt.studies.store import read_records, write_new
 
         check_output("--csv", csv, (".csv", ".txt"))
@@ -49,26 +49,17 @@ def runs(
         frame = narrowed(listing(stores, study), where, wanted, sort)
         if said := damage(stores):
             typer.echo(f"dfopt: {said}", err=True)
-        if csv is not None:
-            from dfopt.studies.runs import write_csv
-
-            write_csv(frame, csv)
-        if parquet is not None:
-            from dfopt.studies.runs import write_parquet
-
-            write_parquet(frame, parquet)
-        if as_json:
-            import json
-
-            rows = frame.astype(object).where(frame.notna(), None).to_dict("records")
-            json.dump({"stores": stores, "cells": rows}, sys.stdout, indent=1, allow_nan=False)
-            sys.stdout.write("\n")
-        elif csv is None and parquet is None and merge is None:
-            from dfopt.cli.sweep_tables import frame_table
-            from dfopt.show.grid import print_to
-
+        for write, path in ((write_csv, csv), (write_parquet, parquet)):
+            if path is not None:
+                write(frame, path)
+        if as_json or (csv is None and parquet is None and merge is None):
             title = f"{len(frame)} record{'' if len(frame) == 1 else 's'}"
-            print_to(sys.stdout, frame_table(frame if wanted else _brief(frame), title), max(160, 40 * len(wanted)))
+            emit(
+                as_json,
+                lambda: {"stores": stores, "cells": plain_rows(frame)},
+                lambda: frame_table(frame if wanted else _brief(frame), title),
+                max(160, 40 * len(wanted)),
+            )
 
 
 def _brief(frame: Any) -> Any:

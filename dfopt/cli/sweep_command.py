@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfopt.cli.common import JsonFlag, app, emit, errors
+from dfopt.cli.common import CsvOpt, JsonFlag, ParquetOpt, app, emit, errors, store_of
 
 if TYPE_CHECKING:
     from dfopt.documents.study import Study
@@ -32,8 +32,8 @@ def sweep(
     results: Annotated[
         Path | None, typer.Option(metavar="DIR", help="folder for the result document of every cell")
     ] = None,
-    csv: Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write the frame")] = None,
-    parquet: Annotated[Path | None, typer.Option(metavar="FILE.parquet", help="write the frame")] = None,
+    csv: CsvOpt = None,
+    parquet: ParquetOpt = None,
     heat_map: Annotated[
         list[str] | None, typer.Option("--heat-map", metavar="FIGURE[:AXIS]", help="print a figure as a heat map")
     ] = None,
@@ -55,7 +55,7 @@ def sweep(
         from dfopt.studies.sweep import sweep as solve_all
 
         share = None if shard is None else Shard.parse(shard)
-        path = store or Path(f"{Path(study).stem}.runs{'' if share is None else f'.{share.suffix}'}.jsonl")
+        path = store_of(study, store, "" if share is None else share.suffix)
         document = load_study(study)[0]
         maps = [_heat_map(text, document) for text in heat_map or ()]
         if dry_run:
