@@ -45,31 +45,21 @@ app = typer.Typer(
 importer = typer.Typer(help="Turn other tools' files into dfopt documents.", no_args_is_help=True)
 app.add_typer(importer, name="import")
 
+
+def option(group: str, said: str, *names: str, **more: Any) -> Any:
+    """An option under a heading of the help."""
+    return typer.Option(*names, help=said, rich_help_panel=group, **more)
+
+
+WORKLOAD = "Workload and model"
 GraphArg = Annotated[str, typer.Argument(metavar="GRAPH", help="zoo name or file")]
 SystemArg = Annotated[str, typer.Argument(metavar="SYSTEM", help="zoo name or file")]
 JsonFlag = Annotated[bool, typer.Option("--json", help="print JSON to stdout, nothing else")]
 ParamOpt = Annotated[
-    list[str] | None,
-    typer.Option(
-        "--param",
-        metavar="KEY=VALUE",
-        help="workload parameter, such as mode=training",
-        rich_help_panel="Workload and model",
-    ),
+    list[str] | None, option(WORKLOAD, "workload parameter, such as mode=training", "--param", metavar="KEY=VALUE")
 ]
-AssumeOpt = Annotated[
-    str,
-    typer.Option(
-        "--assume",
-        metavar="PROFILE|FILE",
-        help="assumptions: a profile or a file",
-        rich_help_panel="Workload and model",
-    ),
-]
-SetOpt = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="change one assumption", rich_help_panel="Workload and model"),
-]
+AssumeOpt = Annotated[str, option(WORKLOAD, "assumptions: a profile or a file", "--assume", metavar="PROFILE|FILE")]
+SetOpt = Annotated[list[str] | None, option(WORKLOAD, "change one assumption", "--set", metavar="FIELD=VALUE")]
 StoreOpt = Annotated[
     Path | None, typer.Option(metavar="FILE", help="of a study: its file of record; default: NAME.runs.jsonl")
 ]

@@ -9,6 +9,7 @@ import typer
 
 from dfopt import arguments
 from dfopt.cli.common import (
+    WORKLOAD,
     AssumeOpt,
     GraphArg,
     Grouped,
@@ -22,21 +23,17 @@ from dfopt.cli.common import (
     emit,
     errors,
     graph_of,
+    option,
 )
 from dfopt.documents.axes import Axis, spelled_out
 
 if TYPE_CHECKING:
     from dfopt.documents.result import Result
 
+PARALLEL, BY_HAND, SEARCH, HEAT, OUTPUT = "Parallelism", "Fixed by hand", "Search", "Heat", "Output"
 StackOpt = Annotated[
-    str | None,
-    typer.Option(
-        "--stack", metavar="STACK", help="judge it on a stack of dies: zoo name or file", rich_help_panel="Heat"
-    ),
+    str | None, option(HEAT, "judge it on a stack of dies: zoo name or file", "--stack", metavar="STACK")
 ]
-PARALLEL, WORKLOAD, BY_HAND, SEARCH, HEAT, OUTPUT = (
-    "Parallelism", "Workload and model", "Fixed by hand", "Search", "Heat", "Output"
-)  # fmt: skip
 LIMIT_BROKEN = 7
 """Exit status when a stack of dies is too hot, draws too much power, or is too small."""
 
@@ -44,8 +41,8 @@ LIMIT_BROKEN = 7
 def _axis_option(axis: Axis, dims: bool) -> Any:
     if dims:
         said = f"network dims of {axis.title}, or parts of dims such as x[8]; empty for none"
-        return Annotated[str | None, typer.Option(metavar="DIM[,DIM...]", help=said, rich_help_panel=PARALLEL)]
-    return Annotated[int | None, typer.Option(help=axis.title, min=1, rich_help_panel=PARALLEL)]
+        return Annotated[str | None, option(PARALLEL, said, metavar="DIM[,DIM...]")]
+    return Annotated[int | None, option(PARALLEL, axis.title, min=1)]
 
 
 @app.command(cls=Grouped)
@@ -55,72 +52,35 @@ def solve(
     system: SystemArg,
     stack: StackOpt = None,
     heat: Annotated[
-        str,
-        typer.Option(
-            metavar="ignore|aware",
-            help="aware: partitions, clocks and pauses that keep a stack cool",
-            rich_help_panel=HEAT,
-        ),
+        str, option(HEAT, "aware: partitions, clocks and pauses that keep a stack cool", metavar="ignore|aware")
     ] = "ignore",
-    interleave: Annotated[
-        int | None, typer.Option(help="chunks of layers per pipeline stage", min=1, rich_help_panel=PARALLEL)
-    ] = None,
-    batch: Annotated[int | None, typer.Option(help="samples per step", min=1, rich_help_panel=WORKLOAD)] = None,
+    interleave: Annotated[int | None, option(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
+    batch: Annotated[int | None, option(WORKLOAD, "samples per step", min=1)] = None,
     microbatch: Annotated[
-        str | None,
-        typer.Option(
-            metavar="N[,N...]", help="samples in one evaluation; of several the best is found", rich_help_panel=WORKLOAD
-        ),
+        str | None, option(WORKLOAD, "samples in one evaluation; of several the best is found", metavar="N[,N...]")
     ] = None,
     param: ParamOpt = None,
     assume: AssumeOpt = "default",
     set_: SetOpt = None,
-    p_max: Annotated[
-        int | None, typer.Option("--p-max", help="on-chip partitions at most", min=1, rich_help_panel=BY_HAND)
-    ] = None,
+    p_max: Annotated[int | None, option(BY_HAND, "on-chip partitions at most", min=1)] = None,
     formulation: Annotated[
-        str,
-        typer.Option(metavar="auto|assignment|columns", help="form of the intra-chip problem", rich_help_panel=SEARCH),
+        str, option(SEARCH, "form of the intra-chip problem", metavar="auto|assignment|columns")
     ] = "auto",
     kernel_by_kernel: Annotated[
-        bool, typer.Option("--kernel-by-kernel", help="no fusion: a partition per kernel", rich_help_panel=BY_HAND)
+        bool, option(BY_HAND, "no fusion: a partition per kernel", "--kernel-by-kernel")
     ] = False,
-    pin: Annotated[
-        list[str] | None,
-        typer.Option("--pin", metavar="KERNEL=PARTITION", help="fix a kernel's partition", rich_help_panel=BY_HAND),
-    ] = None,
-    shard: Annotated[
-        list[str] | None,
-        typer.Option("--shard", metavar="KERNEL=SCHEME", help="fix a kernel's sharding", rich_help_panel=BY_HAND),
-    ] = None,
-    pins: Annotated[
-        Path | None,
-        typer.Option("--pins", metavar="FILE", help="a document of all that is fixed by hand", rich_help_panel=BY_HAND),
-    ] = None,
-    time_limit: Annotated[float, typer.Option(help="seconds for everything", min=0.1, rich_help_panel=SEARCH)] = 60.0,
-    gap: Annotated[
-        float, typer.Option(help="relative gap at which to stop; 0 proves", min=0.0, max=1.0, rich_help_panel=SEARCH)
-    ] = 0.0,
-    seed: Annotated[int, typer.Option(help="seed of the solver", min=0, rich_help_panel=SEARCH)] = 0,
-    solver: Annotated[
-        str, typer.Option(metavar="highs|pulp:NAME", help="of the MILPs, such as pulp:CBC", rich_help_panel=SEARCH)
-    ] = "highs",
-    dump: Annotated[
-        Path | None,
-        typer.Option(
-            "--dump", metavar="FILE.mps|FILE.lp", help="write the MILPs of the best plan", rich_help_panel=OUTPUT
-        ),
-    ] = None,
-    top: Annotated[
-        int, typer.Option(metavar="K", help="best mappings to keep, of different plans", min=1, rich_help_panel=SEARCH)
-    ] = 1,
-    sensitivity: Annotated[
-        bool, typer.Option(help="what 10 % more of each resource brings", rich_help_panel=SEARCH)
-    ] = True,
-    output: Annotated[
-        Path | None, typer.Option("-o", "--output", help="write the result document", rich_help_panel=OUTPUT)
-    ] = None,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="no progress on stderr", rich_help_panel=OUTPUT)] = False,
+    pin: Annotated[list[str] | None, option(BY_HAND, "fix a kernel's partition", metavar="KERNEL=PARTITION")] = None,
+    shard: Annotated[list[str] | None, option(BY_HAND, "fix a kernel's sharding", metavar="KERNEL=SCHEME")] = None,
+    pins: Annotated[Path | None, option(BY_HAND, "a document of all that is fixed by hand", metavar="FILE")] = None,
+    time_limit: Annotated[float, option(SEARCH, "seconds for everything", min=0.1)] = 60.0,
+    gap: Annotated[float, option(SEARCH, "relative gap at which to stop; 0 proves", min=0.0, max=1.0)] = 0.0,
+    seed: Annotated[int, option(SEARCH, "seed of the solver", min=0)] = 0,
+    solver: Annotated[str, option(SEARCH, "of the MILPs, such as pulp:CBC", metavar="highs|pulp:NAME")] = "highs",
+    dump: Annotated[Path | None, option(OUTPUT, "write the MILPs of the best plan", metavar="FILE.mps|FILE.lp")] = None,
+    top: Annotated[int, option(SEARCH, "best mappings to keep, of different plans", metavar="K", min=1)] = 1,
+    sensitivity: Annotated[bool, option(SEARCH, "what 10 % more of each resource brings")] = True,
+    output: Annotated[Path | None, option(OUTPUT, "write the result document", "-o", "--output")] = None,
+    quiet: Annotated[bool, option(OUTPUT, "no progress on stderr", "-q", "--quiet")] = False,
     as_json: JsonFlag = False,
     **axes: Any,
 ) -> None:
