@@ -6,8 +6,10 @@ A cell costs a few counters; what is seen is drawn four times a second at most, 
 from __future__ import annotations
 
 import sys
+import textwrap
 import time
 from collections.abc import Iterable
+from datetime import timedelta
 from typing import Any, TextIO
 
 from dfopt.studies.store import Record
@@ -17,21 +19,15 @@ __all__ = ["SweepProgress"]
 _PER_SECOND = 4.0  # drawings of the view
 _PLAIN = 10.0  # seconds between lines on a terminal that cannot rewrite any
 _BAR = (10, 40)  # characters of the bar, at least and at most
-_APART = 2  # blanks between two facts
+_BETWEEN = "  "  # two facts
+_FIXED = "\N{NO-BREAK SPACE}"
 
 
 class SweepProgress:
-    """Shows how far a sweep is; nothing where stderr is no terminal, or with ``quiet``.
+    """Shows on ``stream`` how far a sweep is; nothing where that is no terminal, or with ``quiet``.
 
     It is the ``progress`` of `dfopt.sweep`. Cells of the store count as done from the start, and as failed if they
     have no mapping, but not in the rate.
-
-    Parameters
-    ----------
-    stream : text stream, optional
-        Standard error by default.
-    quiet : bool
-        Show nothing.
 
     Examples
     --------
@@ -85,7 +81,7 @@ class SweepProgress:
             said.append(f"{self._unmapped} without a mapping")
         if self._errors:
             said.append(f"{self._errors} with an error")
-        if not self._unmapped and not self._errors:
+        if len(said) == 1:
             said.append("none failed")
         # each fact has its place from the start, so that the view does not jump
         if new and spent > 0:
@@ -102,14 +98,17 @@ class SweepProgress:
         from rich.text import Text
 
         width = options.max_width - 1  # a full line puts the cursor of some terminals on the next one
-        first, *others = _lines(self.facts(), width)
-        room = min(width - len(first) - _APART, _BAR[1])
-        line = Table.grid(padding=(0, _APART, 0, 0))
+        facts = _BETWEEN.join(fact.replace(" ", _FIXED) for fact in self.facts())
+        indent = " " * (_BAR[0] + len(_BETWEEN))  # room for the bar
+        first, *others = textwrap.wrap(facts, width, initial_indent=indent, break_long_words=False)
+        room = min(width - len(first.strip(" ")) - len(_BETWEEN), _BAR[1])
+        line = Table.grid(padding=(0, len(_BETWEEN), 0, 0))
         bar = [ProgressBar(total=self._whole, completed=self._done, width=room)] if room >= _BAR[0] else []
-        line.add_row(*bar, Text(first, no_wrap=True, overflow="ellipsis"))
-        yield line
-        for other in others:
-            yield Text(other, no_wrap=True, overflow="ellipsis")
+        texts = [
+            Text(one.strip(" ").replace(_FIXED, " "), no_wrap=True, overflow="ellipsis") for one in (first, *others)
+        ]
+        line.add_row(*bar, texts[0])
+        yield from (line, *texts[1:])
 
     def _count(self, record: Record) -> None:
         figures = record.get("figures")
@@ -142,38 +141,11 @@ class SweepProgress:
         now = time.perf_counter()
         if now - self._told >= _PLAIN:
             self._told = now
-            print("  ".join(self.facts()), file=self._stream, flush=True)
-
-
-def _lines(facts: list[str], width: int) -> list[str]:
-    """Facts in lines of so many characters; the first leaves room for the bar.
-
-    Examples
-    --------
-    >>> _lines(["8/80 cells", "none failed", "ETA 0:02:12"], 30)
-    ['8/80 cells', 'none failed  ETA 0:02:12']
-    """
-    found: list[str] = []
-    room = width - _BAR[0] - _APART
-    for fact in facts:
-        if found and len(found[-1]) + _APART + len(fact) <= room:
-            found[-1] += " " * _APART + fact
-        else:
-            room = width if found else room
-            found.append(fact)
-    return found
+            print(_BETWEEN.join(self.facts()), file=self._stream, flush=True)
 
 
 def _clock(seconds: float) -> str:
-    """Seconds as h:mm:ss.
-
-    Examples
-    --------
-    >>> _clock(0.4), _clock(4000)
-    ('0:00:00', '1:06:40')
-    """
-    whole = round(seconds)
-    return f"{whole // 3600}:{whole // 60 % 60:02}:{whole % 60:02}"
+    return str(timedelta(seconds=round(seconds)))
 
 
 def _rate(per_second: float) -> str:
