@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 import statistics
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
+
+import numpy as np
 
 from dfopt.documents.study import Claim, Study
 from dfopt.studies.selection import numbers, selected
@@ -69,99 +71,62 @@ def judge(claim: Claim, frame: Any) -> Verdict:
     >>> found.ours, found.holds, found.cells
     (2.0, True, '2 against 1')
     """
-    over = selected(frame, claim.over)
-    against = None if claim.against is None else selected(frame, claim.against)
-    counted = [_with_values(rows, claim) for rows in (over, against) if rows is not None]
-    cells = " against ".join(_count(len(kept), len(rows)) for kept, rows in zip(counted, (over, against), strict=False))
+    conditions = {"over": claim.over} | ({} if claim.against is None else {"against": claim.against})
+    rows = {side: selected(frame, condition) for side, condition in conditions.items()}
+    figures = {side: numbers(chosen, claim.value).astype(float) for side, chosen in rows.items()}
+    figures = {side: found[found.abs() < math.inf] for side, found in figures.items()}  # not a number is not less
+    lost = {side: len(rows[side]) - len(found) for side, found in figures.items()}
+    cells = " against ".join(f"{len(found)} of {len(rows[side])}" if lost[side] else str(len(found))
+                             for side, found in figures.items())  # fmt: skip
     try:
-        for side, rows in zip(("over", "against"), (over, against), strict=True):
-            if rows is not None:
-                _check_complete(side, rows)
-        ours = _figure(claim, counted[0], counted[1] if against is not None else None)
+        for side, chosen in rows.items():
+            if not len(chosen):
+                raise _Open(f"{side} selects no cell")
+            if pending := int((chosen["status"] == "pending").sum()):
+                raise _Open(f"{pending} of the cells not run yet")
+        for side, found in figures.items():
+            if not len(found):
+                raise _Open(f"none of the cells of {side} has this figure")
+        ours = _figure(claim, rows, figures)
     except _Open as error:
         return Verdict(claim, None, None, cells, str(error))
-    holds = _holds(claim, ours)
-    lost = sum(len(rows) for rows in (over, against) if rows is not None) - sum(len(kept) for kept in counted)
-    notes = [f"{lost} cell{'s' if lost > 1 else ''} without a figure left out"] if lost else []
+    holds, out = _holds(claim, ours), sum(lost.values())
+    notes = [f"{out} cell{'s' if out > 1 else ''} without a figure left out"] if out else []
     if not holds and claim.reason:
         notes.append(claim.reason)
     return Verdict(claim, ours, holds, cells, "; ".join(notes))
 
 
-def _count(kept: int, selected_: int) -> str:
-    return str(kept) if kept == selected_ else f"{kept} of {selected_}"
-
-
-def _check_complete(side: str, rows: Any) -> None:
-    if not len(rows):
-        raise _Open(f"{side} selects no cell")
-    pending = int((rows["status"] == "pending").sum())
-    if pending:
-        raise _Open(f"{pending} of the cells not run yet")
-
-
-def _with_values(rows: Any, claim: Claim) -> Any:
-    """The rows that have the figure, with it in a column of its own."""
-    values = numbers(rows, claim.value).astype(float)
-    return rows.assign(_value=values)[values.map(math.isfinite).astype(bool)] if len(rows) else rows.assign(_value=[])
-
-
-def _figure(claim: Claim, over: Any, against: Any) -> float:
+def _figure(claim: Claim, rows: Mapping[str, Any], figures: Mapping[str, Any]) -> float:
+    """What the aggregate of a claim is; ``rows`` of the frame and ``figures`` of those that have one, by side."""
     if claim.aggregate.endswith("_of_ratios"):
-        return _one_number(claim.aggregate.removesuffix("_of_ratios"), "the ratios", _ratios(claim, over, against))
+        match = list(claim.match)  # the means of cells that are equal in these, where a missing label is equal to one
+        means = [
+            rows[side].loc[found.index, match].assign(_value=found).groupby(match, sort=False, dropna=False).mean()
+            for side, found in figures.items()
+        ]
+        both = means[0].reset_index().merge(means[1].reset_index(), on=match)
+        if not len(both):
+            raise _Open(f"no cells of over and against are equal in {', '.join(match)}")
+        ratios = _divided(both["_value_x"], both["_value_y"])
+        return _reduced(claim.aggregate.removesuffix("_of_ratios"), "the ratios", ratios)
     if claim.aggregate in ("argmax", "argmin"):
-        _check_some("over", over)
-        where = over["_value"].idxmax() if claim.aggregate == "argmax" else over["_value"].idxmin()
-        return float(numbers(over.loc[[where]], str(claim.of)).iloc[0])
-    top = _aggregate(claim.aggregate, "over", over)
-    return top if against is None else _divide(top, _aggregate(claim.aggregate, "against", against))
+        where = figures["over"].agg("idx" + claim.aggregate.removeprefix("arg"))
+        return float(numbers(rows["over"].loc[[where]], str(claim.of)).iloc[0])
+    first, *others = (_reduced(claim.aggregate, side, found) for side, found in figures.items())
+    return float(_divided(first, others[0])) if others else first
 
 
-def _aggregate(kind: str, side: str, rows: Any) -> float:
-    _check_some(side, rows)
-    return _one_number(kind, side, rows["_value"].tolist())
+def _reduced(kind: str, what: str, figures: Any) -> float:
+    if kind != "geometric_mean":
+        return float(figures.agg(kind))
+    if figures.min() <= 0:
+        raise _Open(f"a geometric mean needs figures above 0, found {figures.min():.4g} in {what}")
+    return statistics.geometric_mean(figures)
 
 
-def _one_number(kind: str, what: str, values: Sequence[float]) -> float:
-    if kind == "geometric_mean" and min(values) <= 0:
-        raise _Open(f"a geometric mean needs figures above 0, found {min(values):.4g} in {what}")
-    reduce: dict[str, Callable[[Sequence[float]], float]] = {
-        "mean": statistics.fmean,
-        "geometric_mean": statistics.geometric_mean,
-        "median": statistics.median,
-        "min": min,
-        "max": max,
-    }
-    return float(reduce[kind](values))
-
-
-def _ratios(claim: Claim, over: Any, against: Any) -> list[float]:
-    """The quotients of groups of cells that are equal in the columns ``match``."""
-    _check_some("over", over)
-    _check_some("against", against)
-    above, below = _means(over, claim.match), _means(against, claim.match)
-    both = [key for key in above if key in below]
-    if not both:
-        raise _Open(f"no cells of over and against are equal in {', '.join(claim.match)}")
-    return [_divide(above[key], below[key]) for key in both]
-
-
-def _means(rows: Any, columns: Sequence[str]) -> dict[tuple[Any, ...], float]:
-    """The mean of the figure for each combination of labels; a missing label is equal to a missing label."""
-    groups: dict[tuple[Any, ...], list[float]] = {}
-    for *key, value in rows[[*columns, "_value"]].itertuples(index=False):
-        same = tuple(None if label != label else label for label in key)  # NaN is unlike itself
-        groups.setdefault(same, []).append(float(value))
-    return {key: statistics.fmean(values) for key, values in groups.items()}
-
-
-def _check_some(side: str, rows: Any) -> None:
-    if not len(rows):
-        raise _Open(f"none of the cells of {side} has this figure")
-
-
-def _divide(top: float, bottom: float) -> float:
-    if bottom == 0:
+def _divided(top: Any, bottom: Any) -> Any:
+    if np.any(bottom == 0):
         raise _Open("the figure of against is 0")
     return top / bottom
 
