@@ -9,7 +9,7 @@ from typing import Any
 from rich.console import Group, RenderableType
 from rich.text import Text
 
-from dfopt.show.grid import Cell, Grid, Kind
+from dfopt.show.grid import Grid, Kind, Shown
 from dfopt.studies.claims import Verdict
 from dfopt.studies.frame import SOLVED
 from dfopt.studies.runs import Runs
@@ -41,7 +41,7 @@ def claims_table(found: Sequence[Verdict]) -> Grid:
     rows = []
     for one in found:
         claim, ours = one.claim, _number(one.ours)
-        row: list[Cell] = [claim.name, claim.figure, _number(claim.paper), ours, one.expected, _HOLDS[one.holds]]
+        row: list[Shown] = [claim.name, claim.figure, _number(claim.paper), ours, one.expected, _HOLDS[one.holds]]
         rows.append([*row, str(one.cells), one.why])
     return Grid("Claims", columns, rows)
 
@@ -52,10 +52,10 @@ def heat_table(pivot: Any, title: str) -> Grid:
     columns |= {str(label): "figure" for label in pivot.columns}
     figures = [float(x) for x in pivot.to_numpy(dtype=float, na_value=math.nan).ravel() if x == x]
     low, high = (min(figures), max(figures)) if figures else (0.0, 0.0)
-    rows: list[list[Cell]] = []
+    rows: list[list[Shown]] = []
     for key, line in pivot.iterrows():
         labels = key if isinstance(key, tuple) else (key,)
-        row: list[Cell] = ["-" if label != label or label is None else str(label) for label in labels]
+        row: list[Shown] = ["-" if label != label or label is None else str(label) for label in labels]
         rows.append([*row, *(_shaded(value, low, high) for value in line)])
     return Grid(title, columns, rows)
 

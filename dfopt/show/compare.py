@@ -11,10 +11,10 @@ from rich.console import Group, RenderableType
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.show.grid import Grid, Kind
-from dfopt.show.html import Html, join, section
+from dfopt.show.html import Html
 from dfopt.show.html import table as html_table
 from dfopt.show.omissions import left_out
-from dfopt.show.report.page import Page, assemble
+from dfopt.show.report.page import Section, assemble
 from dfopt.show.tables import dollars, percent, seconds, shortlist, status_line
 from dfopt.units import format as show_unit
 
@@ -80,12 +80,6 @@ def compare_report(names: Sequence[str], results: Sequence[Result]) -> Renderabl
 
 def compare_page(names: Sequence[str], results: Sequence[Result], version: str) -> str:
     """Results side by side as one HTML file; raises as `compare_report` does."""
-    made = _tables(names, results)
-
-    def tables(drawn: dict[str, Html]) -> Html:
-        parts = [html_table(title, ("", *names), rows) if rows else None for title, rows in made]
-        return section("results", "Side by side", *parts)
-
-    head = join(Html(f"<p class=note>dfopt comparison</p><h1>{len(results)} results</h1>"))
-    foot = f"Written by dfopt {version}. This file asks for nothing from any network."
-    return assemble(Page("dfopt comparison", head, [("results", "Side by side", tables)], (), foot))
+    parts = [html_table(title, ("", *names), rows) for title, rows in _tables(names, results) if rows]
+    head = Html(f"<p class=note>dfopt comparison</p><h1>{len(results)} results</h1>")
+    return assemble("dfopt comparison", head, [Section("results", "Side by side", parts)], version)

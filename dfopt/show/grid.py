@@ -16,10 +16,12 @@ from rich.cells import cell_len
 from rich.console import Console, ConsoleOptions, RenderableType, RenderResult
 from rich.text import Text
 
-__all__ = ["Facts", "Grid", "Kind", "print_to"]
+from dfopt.show.html import Cell
+
+__all__ = ["Facts", "Grid", "Kind", "Shown", "print_to"]
 
 Kind = Literal["figure", "word", "text"]
-Cell = str | Text
+Shown = str | Text | Cell
 _FIXED: Final = "\N{NO-BREAK SPACE}"  # a blank at which no line ends
 _UNIT: Final = re.compile(r"(?<=\d) (?=[A-Za-z%])|(?<=\(m) (?=K\))")  # between a figure and what it counts
 _PIECE: Final = re.compile(
@@ -55,7 +57,7 @@ def _lines(text: str, width: int, style: str = "", indent: int = 0) -> Iterator[
         yield Text(" " * indent + line, style)
 
 
-def _joined(cells: Iterable[Cell], widths: Sequence[int], kinds: Sequence[Kind], gap: int) -> Text:
+def _joined(cells: Iterable[str | Text], widths: Sequence[int], kinds: Sequence[Kind], gap: int) -> Text:
     """Cells beside each other, figures on the right of their columns."""
     line = Text()
     for cell, width, kind in zip(cells, widths, kinds, strict=True):
@@ -76,7 +78,7 @@ class Grid:
     columns : mapping of str to str
         What each column has: a ``figure`` is on the right and whole, a ``word`` on the left and whole, a ``text`` may
         be wrapped.
-    rows : iterable of sequences of str or Text
+    rows : iterable of sequences of str, Text or Cell
         The cells.
 
     Examples
@@ -97,9 +99,10 @@ class Grid:
       bound by compute
     """
 
-    def __init__(self, title: str, columns: Mapping[str, Kind], rows: Iterable[Sequence[Cell]]) -> None:
+    def __init__(self, title: str, columns: Mapping[str, Kind], rows: Iterable[Sequence[Shown]]) -> None:
         self.title, self.names, self.kinds = title, tuple(columns), tuple(columns.values())
-        self.rows = [tuple(row) for row in rows]
+        self.rows = [tuple(row) for row in rows]  # as a page shows them too
+        self.lines = [tuple(str(one.shown) if isinstance(one, Cell) else one for one in row) for row in self.rows]
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         width = options.max_width
@@ -110,12 +113,12 @@ class Grid:
             if (widths := self._widths(width - gap * gaps)) is not None:
                 yield from self._table(widths, gap)
                 return
-        for row in self.rows:
+        for row in self.lines:
             yield from self._record(row, width)
 
     def _widths(self, room: int) -> list[int] | None:
         """Characters for each column, or nothing where they do not fit."""
-        columns = [[name, *(str(row[place]) for row in self.rows)] for place, name in enumerate(self.names)]
+        columns = [[name, *(str(row[place]) for row in self.lines)] for place, name in enumerate(self.names)]
         widths = [max(map(cell_len, cells)) for cells in columns]
         least = [
             max(cell_len(cells[0]), min(width, _NARROW)) if kind == "text" else width
@@ -133,7 +136,7 @@ class Grid:
         head = _joined(self.names, widths, self.kinds, gap)
         head.stylize("bold")
         yield from (head, Text("─" * (sum(widths) + gap * (len(widths) - 1))))
-        for row in self.rows:
+        for row in self.lines:
             cells = [_wrapped(str(cell), width) for cell, width in zip(row, widths, strict=True)]
             styles = [cell.style if isinstance(cell, Text) else "" for cell in row]
             for line in range(max(map(len, cells))):
@@ -141,7 +144,7 @@ class Grid:
                          for cell, style in zip(cells, styles, strict=True))  # fmt: skip
                 yield _joined(texts, widths, self.kinds, gap)
 
-    def _record(self, row: Sequence[Cell], width: int) -> Iterator[Text]:
+    def _record(self, row: Sequence[str | Text], width: int) -> Iterator[Text]:
         """A row by itself: its first cell, texts on lines of their own, the others as many to a line as fit."""
         (name, kind, head), *others = zip(self.names, self.kinds, map(str, row), strict=True)
         yield from _lines(head if kind != "figure" else f"{name} {head}", width, "bold")

@@ -9,7 +9,7 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.heat import HeatAnswer, HeatReport
 from dfopt.show.grid import Grid, Kind
-from dfopt.show.tables import percent, seconds
+from dfopt.show.tables import first_of, percent, seconds
 from dfopt.units import format as show_unit
 
 __all__ = ["TITLES", "answer_rows", "gain_of", "heat_report", "proof_facts"]
@@ -64,14 +64,11 @@ def heat_report(report: HeatReport) -> RenderableType:
     """Step time, frequency, temperatures and energy of every answer; then the proof and what a kelvin is worth."""
     columns: dict[str, Kind] = {"figure": "word", **{TITLES[one.name]: "figure" for one in report.answers}}
     lines = [f"{report.graph} on {report.system}, stack {report.stack}, {report.plan}", ""]
-    after = [""]
-    gain = gain_of(report)
-    if gain:
-        after.append(gain)
+    after = ["", *filter(None, [gain_of(report)])]
     after += [f"{name}: {said}" for name, said in proof_facts(report)]
     for part in report.slowed:
-        names = ", ".join(part.kernels[:4]) + (f" and {len(part.kernels) - 4} more" if len(part.kernels) > 4 else "")
-        after.append(f"partition {part.partition} of stage {part.stage} at {percent(part.frequency)}: {names}")
+        where = f"partition {part.partition} of stage {part.stage} at {percent(part.frequency)}"
+        after.append(f"{where}: {first_of(part.kernels, 4)}")
     if report.note:
         after.append(f"note: {report.note}")
     for one in report.answers:

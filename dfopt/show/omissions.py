@@ -14,6 +14,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.system import System
+from dfopt.physics.pipeline import resolve
 from dfopt.units import format as show_unit
 
 __all__ = ["OMISSIONS", "Judged", "left_out"]
@@ -34,8 +35,8 @@ Answer = Result | Judged
 
 def _one_by_one(answer: Answer) -> bool:
     """Whether the chip runs one kernel after another."""
-    execution = answer.assumptions.execution
-    return (answer.system.chip.execution if execution == "auto" else execution) == "kernel_by_kernel"
+    chip = answer.system.chip
+    return resolve(answer.assumptions, chip.execution, chip.compute_utilization).execution == "kernel_by_kernel"
 
 
 def _follows(answer: Answer, first: str, then: str) -> bool:
@@ -46,23 +47,14 @@ def _follows(answer: Answer, first: str, then: str) -> bool:
 
 
 OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
-    (
-        lambda answer: _one_by_one(answer) and _follows(answer, "matmul", "elementwise"),
-        "fused attention",
-    ),
-    (
-        lambda answer: _one_by_one(answer) and _follows(answer, "gemm", "elementwise"),
-        "elementwise kernels fused into others",
-    ),
+    (lambda one: _one_by_one(one) and _follows(one, "matmul", "elementwise"), "fused attention"),
+    (lambda one: _one_by_one(one) and _follows(one, "gemm", "elementwise"), "elementwise kernels fused into others"),
     (_one_by_one, "kernel launches"),
-    (lambda answer: not _one_by_one(answer) and len(answer.score.partitions) > 1, "switching between partitions"),
-    (lambda answer: answer.graph.trains, "recomputation of activations"),
-    (
-        lambda answer: answer.graph.trains and answer.plan.copies > 1,
-        "ZeRO, gradients reduced during the backward pass",
-    ),
+    (lambda one: not _one_by_one(one) and len(one.score.partitions) > 1, "switching between partitions"),
+    (lambda one: one.graph.trains, "recomputation of activations"),
+    (lambda one: one.graph.trains and one.plan.copies > 1, "ZeRO, gradients reduced during the backward pass"),
     # peaks are stated for one word size, which is two bytes in the whole zoo
-    (lambda answer: answer.graph.word_bytes != 2, "a peak of its own for words of {word} B ({peak} is taken)"),
+    (lambda one: one.graph.word_bytes != 2, "a peak of its own for words of {word} B ({peak} is taken)"),
 )
 """When something is left out of the answer, and what it is."""
 

@@ -10,69 +10,29 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.physical import PhysicalScore
 from dfopt.documents.score import Score
-from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.grid import Facts, Grid, Kind, Shown
 from dfopt.show.html import Cell
 from dfopt.show.tables import counted, percent, seconds
 from dfopt.units import format as show_unit
 
-__all__ = ["Ranked", "Sheet", "physical_facts", "physical_report", "physical_sheets", "ranking_report", "with_physics"]
-
-
-@dataclass(frozen=True)
-class Sheet:
-    """A table for the terminal and for a page: a cell is its text, or its text and the number that it sorts by."""
-
-    title: str
-    columns: dict[str, Kind]
-    rows: list[list[str | Cell]]
-
-    def grid(self) -> Grid:
-        """For the terminal."""
-        words = [[str(one.shown) if isinstance(one, Cell) else one for one in row] for row in self.rows]
-        return Grid(self.title, self.columns, words)
+__all__ = ["Ranked", "physical_facts", "physical_tables", "ranking_report", "with_physics"]
 
 
 def physical_facts(physical: PhysicalScore, per: str) -> list[tuple[str, str]]:
     """Step time, memory, energy and heat of a mapping on a stack; energies ``per`` token or sample."""
+    modelled = f"modelled {seconds(physical.modelled_step_time_s)}"
     return [
         ("on stack", physical.stack),
-        (
-            "step time",
-            f"{seconds(physical.step_time_s)}, modelled {seconds(physical.modelled_step_time_s)}"
-            f" ({physical.slowdown:.4g} x)",
-        ),
+        ("step time", f"{seconds(physical.step_time_s)}, {modelled} ({physical.slowdown:.4g} x)"),
         ("frequency", _frequency(physical)),
         ("DRAM", _memory(physical)),
-        (
-            "energy",
-            f"{show_unit(physical.energy_per_step_j, 'energy')} per step,"
-            f" {show_unit(physical.energy_per_token_j, 'energy')} per {per}",
-        ),
+        ("energy", f"{_energy(physical.energy_per_step_j)} per step, {_energy(physical.energy_per_token_j)} per {per}"),
         ("heat", f"{physical.power_w:.4g} W in the hottest stack, loop gain of leakage {physical.loop_gain:.3g}"),
     ]
 
 
-def physical_sheets(physical: PhysicalScore, top: int, per: str) -> list[Sheet]:
-    """Partitions, energy by component, dies and the ``top`` hottest tiles."""
-    sheets = [_partitions(physical), _energy(physical, per), _dies(physical)]
-    return [*sheets, _tiles(physical, top)] if top > 0 else sheets
-
-
-def physical_report(physical: PhysicalScore, top: int = 5, per: str = "token") -> RenderableType:
-    """A mapping on a stack: step time, memory of each partition, energy by component, temperatures, broken limits.
-
-    Parameters
-    ----------
-    physical
-        What the judge found.
-    top
-        How many of the hottest tiles to list.
-    per
-        What energies are told for beside a step: see `dfopt.show.tables.counted`.
-    """
-    facts = physical_facts(physical, per) + [("limit broken", sentence) for sentence in physical.violations]
-    sheets = physical_sheets(physical, top, per)
-    return Group(Facts(facts), *(part for sheet in sheets for part in ("", sheet.grid())))
+def _energy(joules: float) -> str:
+    return show_unit(joules, "energy")
 
 
 def _frequency(physical: PhysicalScore) -> str:
@@ -88,70 +48,80 @@ def _memory(physical: PhysicalScore) -> str:
     return f"{show_unit(physical.dram_bandwidth_b_per_s, 'bandwidth')} effective, {rate}"
 
 
-def _partitions(physical: PhysicalScore) -> Sheet:
+def physical_tables(physical: PhysicalScore, top: int, per: str) -> list[Grid]:
+    """Partitions, energy by component, dies and the ``top`` hottest tiles."""
+    made = [_partitions(physical), _components(physical, per), _dies(physical)]
+    return [*made, _tiles(physical, top)] if top > 0 else made
+
+
+def _figure(value: float, form: str = "") -> Cell:
+    return Cell(f"{value:{form}}", value)
+
+
+def _partitions(physical: PhysicalScore) -> Grid:
     several = len({part.stage for part in physical.partitions}) > 1
     columns: dict[str, Kind] = {"stage": "figure"} if several else {}
     columns |= {name: "figure" for name in ("#", "clock", "compute", "memory", "network", "time")}
     columns |= {"bound by": "word", "DRAM": "figure", "limited by": "word", "bursts/act": "figure", "energy": "figure"}
-    rows: list[list[str | Cell]] = []
+    rows: list[list[Shown]] = []
     for part in physical.partitions:
+        rate, moved = part.dram_bandwidth_b_per_s, part.dram_binding != "none"
         times = (part.compute_s, part.memory_s, part.network_s, part.time_s)
-        row: list[str | Cell] = [Cell(str(part.stage), part.stage)] if several else []
-        row += [Cell(str(part.partition), part.partition), Cell(percent(part.frequency), part.frequency)]
-        row += [*(Cell(f"{1e3 * t:.3f}", t) for t in times), part.bound_by]
-        rate, bursts = part.dram_bandwidth_b_per_s, part.bursts_per_activate
-        moved = part.dram_binding != "none"
-        row += [Cell(show_unit(rate, "bandwidth"), rate) if moved else "-", part.dram_binding.replace("_", " ")]
-        row += [
-            Cell(f"{bursts:.3g}", bursts) if moved else "-",
-            Cell(show_unit(part.energy_j, "energy"), part.energy_j),
-        ]
-        rows.append(row)
-    return Sheet("Partitions on the stack (times in ms)", columns, rows)
+        rows.append([
+            *([_figure(part.stage)] if several else []), _figure(part.partition),
+            Cell(percent(part.frequency), part.frequency), *(Cell(f"{1e3 * t:.3f}", t) for t in times), part.bound_by,
+            Cell(show_unit(rate, "bandwidth"), rate) if moved else "-", part.dram_binding.replace("_", " "),
+            _figure(part.bursts_per_activate, ".3g") if moved else "-", Cell(_energy(part.energy_j), part.energy_j),
+        ])  # fmt: skip
+    return Grid("Partitions on the stack (times in ms)", columns, rows)
 
 
-def _energy(physical: PhysicalScore, per: str) -> Sheet:
-    rows: list[list[str | Cell]] = []
-    whole = physical.energy_per_step_j
+def _components(physical: PhysicalScore, per: str) -> Grid:
+    rows: list[list[Shown]] = []
     for name, joules in sorted(physical.energy_j.items(), key=lambda item: -item[1]):
         if joules > 0:
-            share, of_one = joules / whole, joules / whole * physical.energy_per_token_j
+            share = joules / physical.energy_per_step_j
             words = name.replace("dram_", "DRAM ").replace("_", " ")
-            energies = (Cell(show_unit(value, "energy"), value) for value in (joules, of_one))
+            energies = (Cell(_energy(value), value) for value in (joules, share * physical.energy_per_token_j))
             rows.append([words, *energies, Cell(percent(share), share)])
     columns: dict[str, Kind] = {"component": "word", "per step": "figure", f"per {per}": "figure", "share": "figure"}
-    return Sheet("Energy", columns, rows)
+    return Grid("Energy", columns, rows)
 
 
-def _dies(physical: PhysicalScore) -> Sheet:
+def _dies(physical: PhysicalScore) -> Grid:
     several = len(physical.chips) > 1
     columns: dict[str, Kind] = {"stage": "figure"} if several else {}
     columns |= {"die": "word", "power W": "figure", "hottest degC": "figure", "mean degC": "figure"}
-    rows: list[list[str | Cell]] = [
-        [
-            *([Cell(str(chip.stage), chip.stage)] if several else []),
-            die.die,
-            *(Cell(f"{x:.2f}", x) for x in (die.power_w, die.max_c, die.mean_c)),
-        ]
+    rows: list[list[Shown]] = [
+        [*([_figure(chip.stage)] if several else []), die.die,
+         *(_figure(x, ".2f") for x in (die.power_w, die.max_c, die.mean_c))]
         for chip in physical.chips
         for die in chip.dies
-    ]
-    return Sheet("Dies, from the far face to the heat sink", columns, rows)
+    ]  # fmt: skip
+    return Grid("Dies, from the far face to the heat sink", columns, rows)
 
 
-def _tiles(physical: PhysicalScore, top: int) -> Sheet:
+def _tiles(physical: PhysicalScore, top: int) -> Grid:
     hottest = physical.hottest_tiles(top)
-    title = f"Hottest {len(hottest)} tiles" + (f" of stage {physical.hottest_chip.stage}" * (len(physical.chips) > 1))
-    rows: list[list[str | Cell]] = [
-        [one.die, one.tile, Cell(f"{one.power_w:.3f}", one.power_w), Cell(f"{one.mean_c:.2f}", one.mean_c)]
-        for one in hottest
+    stage = f" of stage {physical.hottest_chip.stage}" if len(physical.chips) > 1 else ""
+    rows: list[list[Shown]] = [
+        [one.die, one.tile, _figure(one.power_w, ".3f"), _figure(one.mean_c, ".2f")] for one in hottest
     ]
-    return Sheet(title, {"die": "word", "tile": "word", "power W": "figure", "mean degC": "figure"}, rows)
+    columns: dict[str, Kind] = {"die": "word", "tile": "word", "power W": "figure", "mean degC": "figure"}
+    return Grid(f"Hottest {len(hottest)} tiles{stage}", columns, rows)
 
 
 def with_physics(report: RenderableType, score: Score, top: int = 5) -> RenderableType:
-    """A report, followed by what the judge says of the stack of dies, if there is one."""
-    return report if score.physical is None else Group(report, "", physical_report(score.physical, top, counted(score)))
+    """A report, followed by what the judge says of the stack of dies, if there is one.
+
+    That is step time, memory of each partition, energy by component, the ``top`` hottest tiles and broken limits.
+    """
+    physical, per = score.physical, counted(score)
+    if physical is None:
+        return report
+    facts = physical_facts(physical, per) + [("limit broken", sentence) for sentence in physical.violations]
+    tables = (part for one in physical_tables(physical, top, per) for part in ("", one))
+    return Group(report, "", Facts(facts), *tables)
 
 
 @dataclass(frozen=True)
@@ -167,7 +137,7 @@ class Ranked:
     def step_time_s(self) -> float:
         """Seconds of a step: on the stack if there is one, else as modelled."""
         physical = self.score.physical
-        return self.score.step_time_s if physical is None else physical.step_time_s
+        return (self.score if physical is None else physical).step_time_s
 
     @property
     def violations(self) -> tuple[str, ...]:

@@ -6,6 +6,8 @@ import math
 import re
 from typing import Final
 
+from dfopt.show.tables import first_of
+
 __all__ = ["brief"]
 
 _SHOWN: Final = 5
@@ -17,12 +19,8 @@ _BYTES: Final = {"B": 1.0, "kB": 1e3, "MB": 1e6, "GB": 1e9, "TB": 1e12}
 def brief(report: str, shown: int = _SHOWN) -> str:
     """The report of an `Infeasible` error over many plans, cut to what helps; any other report as it is.
 
-    Parameters
-    ----------
-    report : str
-        A heading, and a line ``PLAN: REASON; levers: REMEDIES`` for each plan.
-    shown : int
-        Reasons to show: those that lack the fewest bytes, then as listed.
+    ``report`` is a heading, and a line ``PLAN: REASON; levers: REMEDIES`` for each plan. Of the reasons those that lack
+    the fewest bytes are shown, then as listed.
 
     Examples
     --------
@@ -47,7 +45,7 @@ def brief(report: str, shown: int = _SHOWN) -> str:
     best, rest = reasons[:shown], reasons[shown:]
     count = sum(len(plans_of[reason]) for reason in rest)
     found = [f"{heading.rstrip(':')}; nearest of {len(lines)}:" if rest else heading]
-    found += [f"  {_few(plans_of[reason])}: {reason}" for reason in best]
+    found += [f"  {first_of(plans_of[reason], _NAMED)}: {reason}" for reason in best]
     if rest:
         found.append(f"and {count} more plan{'' if count == 1 else 's'}: {_counted(rest, plans_of)}")
     if levers:
@@ -59,11 +57,6 @@ def _lacking(reason: str) -> float:
     """Bytes that a plan is short of; infinite where its reason is another one."""
     found = _SHORT.search(reason)
     return float(found[1]) * _BYTES[found[2]] if found else math.inf
-
-
-def _few(plans: list[str]) -> str:
-    more = len(plans) - _NAMED
-    return ", ".join(plans[:_NAMED]) + (f" and {more} more" if more > 0 else "")
 
 
 def _counted(reasons: list[str], plans_of: dict[str, list[str]]) -> str:

@@ -7,6 +7,7 @@ from rich.console import Group, RenderableType
 from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import Bond, HtcPackage, TileGrid
 from dfopt.show.grid import Facts, Grid
+from dfopt.show.tables import entitled
 from dfopt.units import format as show_unit
 
 __all__ = ["stack_report"]
@@ -18,10 +19,9 @@ def stack_report(stack: Stack) -> RenderableType:
 
 
 def _head(stack: Stack) -> list[tuple[str, str]]:
-    name = f"{stack.name}: {stack.description}" if stack.description else stack.name
     area = f"{_mm(stack.side_x)} x {_mm(stack.side_y)}, {stack.side_x * stack.side_y * 1e6:.4g} mm2"
     memory = f"{len(stack.dram_dies)} DRAM dies in the stack" if stack.dram_dies else "memory outside the stack"
-    return [("stack", name), ("die", f"{area}; {memory}")]
+    return [("stack", entitled(stack)), ("die", f"{area}; {memory}")]
 
 
 def _dies(stack: Stack) -> Grid:

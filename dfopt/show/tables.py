@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from rich.console import Group, RenderableType
 from rich.text import Text
@@ -12,12 +12,13 @@ from dfopt.documents.heat import HEAT_WORDS
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result, status_words
 from dfopt.documents.score import Score
+from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.omissions import left_out
 from dfopt.units import format as show_unit
 
-_RESOURCE = {
+RESOURCES = {
     "compute": "compute",
     "dram_bandwidth": "DRAM bandwidth",
     "link_bandwidth": "link bandwidth",
@@ -73,60 +74,65 @@ def shortlist(names: Iterable[str], limit: int = 6) -> str:
 _PIECES = ("layer", "first", "last")  # stages of the mapping of a graph whose ends are drawn beside its layer
 
 
-def score_tables(score: Score, title: str, single_stage: bool = True) -> list[RenderableType]:
+def entitled(document: Graph | System | Stack) -> str:
+    """Its name, and what it says of itself."""
+    return f"{document.name}: {document.description}" if document.description else document.name
+
+
+def first_of(names: Sequence[str], most: int) -> str:
+    """The first of some names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
+
+
+def _partitions(score: Score, title: str, single_stage: bool) -> Grid:
     """Partitions of a judged mapping: kernels, tiles, the three times, what binds."""
     times: dict[str, Kind] = {name: "figure" for name in ("tiles", "compute", "memory", "network", "time")}
-    columns: dict[str, Kind] = {"#": "figure", "kernels": "text", **times, "bound by": "word", "SRAM MB": "figure"}
-    if not single_stage:
-        columns = {"runs in" if score.has_pieces else "stage": "figure", **columns}
+    columns: dict[str, Kind] = {} if single_stage else {"runs in" if score.has_pieces else "stage": "figure"}
+    columns |= {"#": "figure", "kernels": "text", **times, "bound by": "word", "SRAM MB": "figure"}
     rows = []
     for part in score.partitions:
-        spent = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
-        row = [str(part.partition), shortlist(part.kernels), str(sum(part.tiles)), *spent, part.bound_by]
         place = _PIECES[part.stage] if score.has_pieces else str(part.stage)
-        rows.append([*([] if single_stage else [place]), *row, f"{part.sram_bytes / 1e6:.1f}"])
-    return [Grid(f"{title} (times in ms)", columns, rows)]
+        spent = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
+        rows.append([
+            *([] if single_stage else [place]), str(part.partition), shortlist(part.kernels), str(sum(part.tiles)),
+            *spent, part.bound_by, f"{part.sram_bytes / 1e6:.1f}",
+        ])  # fmt: skip
+    return Grid(f"{title} (times in ms)", columns, rows)
+
+
+def _headline(score: Score, step_time_s: float, utilization: float) -> list[tuple[str, str]]:
+    layer = f"one layer, one microbatch: {seconds(score.layer_time_s)}"
+    samples = f"{score.samples_per_s:.4g} samples/s"
+    # of an FFT or of a DLRM a sample is one token
+    tokens = "" if counted(score) == "sample" else f", {score.tokens_per_s:.4g} tokens/s"
+    return [
+        ("step time", f"{seconds(step_time_s)}   ({layer})"),
+        ("throughput", samples + tokens),
+        ("utilization", f"{percent(utilization)} of peak"),
+    ]
 
 
 def result_report(result: Result) -> RenderableType:
     """The whole answer of ``dfopt solve``."""
-    score, plan = result.score, result.plan
-    parts: list[RenderableType] = [
-        Facts(
-            [
-                (
-                    "mapping",
-                    f"{result.mapping.graph} on {result.mapping.system}, assumptions {result.assumptions.profile}",
-                ),
-                (
-                    "plan",
-                    _plan_words(plan, result.graph.microbatch),
-                ),
-                (
-                    "step time",
-                    f"{seconds(result.value)}   (one layer, one microbatch: {seconds(score.layer_time_s)})",
-                ),
-                ("throughput", _throughput(score)),
-                ("utilization", f"{percent(result.utilization)} of peak"),
-                ("status", status_line(result)),
-                ("proof", result.proof),
-                *([("space", str(result.space))] if result.space is not None else []),
-            ]
-        ),
-        "",
-        *score_tables(
-            score, "Partitions of one layer and microbatch, in order", single_stage=result.mapping.stages == 1
-        ),
-        "",
-        Facts(_bottleneck(result)),
+    score = result.score
+    names = f"{result.mapping.graph} on {result.mapping.system}, assumptions {result.assumptions.profile}"
+    facts = [
+        ("mapping", names),
+        ("plan", plan_words(result.plan, result.graph.microbatch)),
+        *_headline(score, result.value, result.utilization),
+        ("status", status_line(result)),
+        ("proof", result.proof),
+        *([("space", str(result.space))] if result.space is not None else []),
     ]
-    if result.sensitivity:
-        parts += ["", _sensitivity(result)]
-    parts.append(Text(f"solved in {result.seconds:.2f} s", style="dim"))
-    return Group(*parts)
+    table = _partitions(score, "Partitions of one layer and microbatch, in order", result.mapping.stages == 1)
+    gains: list[RenderableType] = ["", _sensitivity(result)] if result.sensitivity else []
+    took = Text(f"solved in {result.seconds:.2f} s", style="dim")
+    return Group(Facts(facts), "", table, "", Facts(bottleneck(result)), *gains, took)
 
 
-def _plan_words(plan: Plan, samples: int) -> str:
+def plan_words(plan: Plan, samples: int) -> str:
+    """A plan, its microbatches of so many samples, and the layers of its stages."""
     layers = f"{plan.layers_per_stage} layer{'' if plan.layers_per_stage == 1 else 's'} per stage"
     if plan.uneven:
         first, middle, last = plan.stage_layers
@@ -137,16 +143,16 @@ def _plan_words(plan: Plan, samples: int) -> str:
     return f"{plan.label}, {many} of {samples}, {layers}{chunks}"
 
 
-def _bottleneck(result: Result) -> list[tuple[str, str]]:
+def bottleneck(result: Result) -> list[tuple[str, str]]:
+    """What binds, what a step spends once, and what a chip holds, costs and takes."""
     score = result.score
     terms = (("compute", score.compute_share), ("memory", score.memory_share), ("network", score.network_share))
     shares = ", ".join(f"{name} {percent(share)}" for name, share in terms)
     rows = [("bottleneck", score.bound_by), ("time bound by", shares)]
     if score.collectives:
         listed = ", ".join(f"{count} {kind.replace('.', ' (')})" for kind, count in sorted(score.collectives.items()))
-        rows.append(
-            ("collectives", f"{'per layer, and once before and after' if score.has_pieces else 'per layer'}: {listed}")
-        )
+        where = "per layer, and once before and after" if score.has_pieces else "per layer"
+        rows.append(("collectives", f"{where}: {listed}"))
     once = [
         ("pipeline fill", score.pipeline_fill_s),
         ("point to point", score.point_to_point_s),
@@ -173,7 +179,7 @@ def _sensitivity(result: Result) -> Grid:
     for row in result.sensitivity:
         gain = f"{row.speedup:.4f}x" if row.proven else f">= {row.speedup:.4f}x"
         time = seconds(row.value) if row.proven else f"<= {seconds(row.value)}"
-        rows.append((_RESOURCE[row.resource], time, gain))
+        rows.append((RESOURCES[row.resource], time, gain))
     return Grid("With 10 % more of", {"resource": "word", "step time": "figure", "speedup": "figure"}, rows)
 
 
@@ -182,36 +188,20 @@ def counted(score: Score) -> str:
     return "sample" if score.tokens_per_s == score.samples_per_s else "token"
 
 
-def _throughput(score: Score) -> str:
-    """Samples per second; tokens too where a sample has several, which those of an FFT or of a DLRM do not."""
-    samples = f"{score.samples_per_s:.4g} samples/s"
-    return samples if counted(score) == "sample" else f"{samples}, {score.tokens_per_s:.4g} tokens/s"
-
-
 def score_report(score: Score, missing: str = "") -> RenderableType:
     """A judged mapping, with the limits it breaks and what the model leaves out of it."""
-    facts = [
-        (
-            "step time",
-            f"{seconds(score.step_time_s)}   (one layer, one microbatch: {seconds(score.layer_time_s)})",
-        ),
-        ("throughput", _throughput(score)),
-        ("utilization", f"{percent(score.utilization)} of peak"),
-        ("bottleneck", score.bound_by),
-    ]
+    facts = [*_headline(score, score.step_time_s, score.utilization), ("bottleneck", score.bound_by)]
     facts += [("limit broken", violation) for violation in score.violations]
     facts += [("left out", missing)] if missing else []
-    return Group(
-        Facts(facts),
-        "",
-        *score_tables(score, "Partitions", single_stage=len(score.stages) == 1 and not score.has_pieces),
-    )
+    single_stage = len(score.stages) == 1 and not score.has_pieces
+    return Group(Facts(facts), "", _partitions(score, "Partitions", single_stage))
 
 
 def batch_words(graph: Graph) -> str:
-    """The samples of a step, and the tokens of each where there are several."""
+    """The samples of a step, the tokens of each where there are several, and how many are evaluated at once."""
     samples = f"{graph.batch} sample{'' if graph.batch == 1 else 's'}"
-    return samples if graph.tokens_per_sample == 1 else f"{samples} of {graph.tokens_per_sample} tokens"
+    tokens = "" if graph.tokens_per_sample == 1 else f" of {graph.tokens_per_sample} tokens"
+    return f"{samples}{tokens}, {graph.microbatch} per evaluation"
 
 
 def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
@@ -219,28 +209,22 @@ def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
     rows = []
     for position, (kernel, work) in enumerate(zip(graph.kernels, flop, strict=True)):
         sizes = [str(kernel.outer), str(kernel.m), str(kernel.k), str(kernel.n)]
-        row = [kernel.name, kernel.op, kernel.phase, *sizes, _short(work / 1e9)]
-        rows.append([*row, _short(graph.output_bytes(position) / 1e6)])
-    figures: dict[str, Kind] = {name: "figure" for name in ("outer", "m", "k", "n", "GFLOP", "out MB")}
-    columns: dict[str, Kind] = {"kernel": "text", "op": "word", "phase": "word", **figures}
+        figures = [_short(work / 1e9), _short(graph.output_bytes(position) / 1e6)]
+        rows.append([kernel.name, kernel.op, kernel.phase, *sizes, *figures])
+    columns: dict[str, Kind] = {"kernel": "text", "op": "word", "phase": "word"}
+    columns |= {name: "figure" for name in ("outer", "m", "k", "n", "GFLOP", "out MB")}
     table = Grid(f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors", columns, rows)
     once = sum(work for kernel, work in zip(graph.kernels, flop, strict=True) if graph.piece_of(kernel))
-    microbatch = (sum(flop) - once) * graph.repeat + once
+    step = ((sum(flop) - once) * graph.repeat + once) * graph.batch / graph.microbatch
     ends = ""
     if graph.has_pieces:
         once_only = sum(graph.piece_of(kernel) > 0 for kernel in graph.kernels)
         ends = f", but {once_only} of the kernels once, before or after that"
     facts = [
-        ("graph", f"{graph.name}: {graph.description}" if graph.description else graph.name),
+        ("graph", entitled(graph)),
         ("repeated", f"{graph.repeat} times{ends}, {graph.word_bytes} B per element"),
-        (
-            "batch",
-            f"{batch_words(graph)}, {graph.microbatch} per evaluation",
-        ),
-        (
-            "FLOP",
-            f"{sum(flop):.6g} per evaluation, {microbatch * graph.batch / graph.microbatch:.6g} per step",
-        ),
+        ("batch", batch_words(graph)),
+        ("FLOP", f"{sum(flop):.6g} per evaluation, {step:.6g} per step"),
     ]
     return Group(Facts([*facts, *_ends(graph)]), "", table)
 
@@ -248,17 +232,16 @@ def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
 def _ends(graph: Graph) -> list[tuple[str, str]]:
     """What comes from outside of a graph, what leaves it and what goes round."""
     names = [kernel.name for kernel in graph.kernels]
-    ends = {
-        "inputs": [(names[k], size) for k, _, size in graph.reads()],
-        "outputs": [(names[k], size) for k, size in graph.writes()],
-        "carried": [(f"{tensor.src} to {tensor.dst}", graph.bytes_of(tensor)) for tensor in graph.carried],
-    }
-    how = {"inputs": "read from DRAM: ", "outputs": "written to DRAM: ", "carried": ""}
+    ends = (
+        ("inputs", "read from DRAM: ", [(names[k], size) for k, _, size in graph.reads()]),
+        ("outputs", "written to DRAM: ", [(names[k], size) for k, size in graph.writes()]),
+        ("carried", "", [(f"{one.src} to {one.dst}", graph.bytes_of(one)) for one in graph.carried]),
+    )
     found = []
-    for end, moved in ends.items():
+    for end, how, moved in ends:
         words = [f"{name} {show_unit(size, 'bytes')}" for name, size in moved[:4]]
         more = [f"{len(moved) - 4} more"] if len(moved) > 4 else []
-        found.append((end, how[end] + ", ".join(words + more) if moved else "none"))
+        found.append((end, how + ", ".join(words + more) if moved else "none"))
     return found
 
 
@@ -273,29 +256,29 @@ def _shares(chip: Chip, unit: str) -> str:
     return ", ".join([*found[:-1], f"else {found[-1]}" if len(found) > 1 else found[-1]])
 
 
-def system_report(system: System) -> RenderableType:
-    """A system: chip, memories, network."""
+def system_facts(system: System) -> list[tuple[str, str]]:
+    """Chip, memories and network of a system."""
     chip = system.chip
+    compute = f"{show_unit(chip.peak_flops, 'flop_rate')} peak per chip, {chip.tiles} tiles"
     dram = show_unit(chip.dram.bandwidth, "bandwidth")
     if chip.dram.capacity is not None:
         dram += f", {show_unit(chip.dram.capacity, 'bytes')}"
     facts = [
-        ("system", f"{system.name}: {system.description}" if system.description else system.name),
         ("chips", f"{system.chips} x {chip.name} ({chip.execution.replace('_', ' ')})"),
-        (
-            "compute",
-            f"{show_unit(chip.peak_flops, 'flop_rate')} peak per chip, {chip.tiles} tiles,"
-            f" sustained {percent(chip.compute_utilization)}",
-        ),
+        ("compute", f"{compute}, sustained {percent(chip.compute_utilization)}"),
         *((f"{unit} shares", _shares(chip, unit)) for unit in ("matrix", "vector") if chip.efficiency is not None),
         ("SRAM", show_unit(chip.sram.capacity, "bytes")),
         ("DRAM", dram),
     ]
-    if chip.price_usd is not None or chip.power_w is not None:
-        known = [dollars(chip.price_usd)] if chip.price_usd is not None else []
-        known += [f"{chip.power_w:,.6g} W"] if chip.power_w is not None else []
-        facts.append(("price, power", f"{', '.join(known)} per chip"))
+    known = [dollars(chip.price_usd)] if chip.price_usd is not None else []
+    known += [f"{chip.power_w:,.6g} W"] if chip.power_w is not None else []
+    facts += [("price, power", f"{', '.join(known)} per chip")] if known else []
     for dim in system.network:
         link = f"{show_unit(dim.link_bandwidth, 'bandwidth')} per link and direction, {seconds(dim.latency)} per hop"
         facts.append((f"network {dim.name}", f"{dim.topology.replace('_', ' ')} of {dim.size}, {link}"))
-    return Facts(facts)
+    return facts
+
+
+def system_report(system: System) -> RenderableType:
+    """A system: chip, memories, network."""
+    return Facts([("system", entitled(system)), *system_facts(system)])

@@ -68,7 +68,7 @@ def test_every_workload_has_figures_of_its_own(monkeypatch: pytest.MonkeyPatch) 
         "Heat map of utilization (% of peak) of g", "Every cell of g",
         "Heat map of utilization (% of peak) of h", "Every cell of h",
     ]  # fmt: skip
-    monkeypatch.setattr("dfopt.show.report.figures._MAPS", 1)
+    monkeypatch.setattr("dfopt.show.report.sweep._MAPS", 1)
     page = elements(sweep_report("mine", both))
     assert len(of(page, "svg")) == 2
     assert any("the first 1 of 2 workloads are" in one.text for one in of(page, "p"))

@@ -15,7 +15,7 @@ from dfopt.physics.schedule import TERMS
 from dfopt.show.plots.style import LOOKS, Axes, axes, drawn, head, on_stack, panels, patch, scale, short
 from dfopt.units import format as show_unit
 
-__all__ = ["latency_breakdown", "step_parts"]
+__all__ = ["latency_breakdown", "longest", "step_parts"]
 
 _MOST = 60  # bars of partitions in one picture
 _ORDER = (*TERMS, "pause", "point_to_point", "fill", "gradient")
@@ -89,7 +89,9 @@ def latency_breakdown(
         head(ax, "What takes the time of a step", bound)
         return ax
     (one,) = results
-    parts, note = _longest(one)
+    parts, left, rest = longest(one.score.partitions, _MOST)
+    together = f"{show_unit(rest, 'time', 3)} together"
+    note = f"\n{left} shorter partitions, {together}, are not shown" if left else ""
     wide, high = 5.0 + 0.065 * max(len(_label(one, part)) for part in parts), 0.7 + 0.19 * max(3, len(parts))
     named: Sequence[str] = TERMS
     if ax is not None or of == "partitions":
@@ -107,15 +109,11 @@ def latency_breakdown(
     return ax
 
 
-def _longest(result: Result) -> tuple[list[PartitionScore], str]:
-    """The partitions that are drawn, and what to say of the others."""
-    parts = list(result.score.partitions)
-    hidden = {id(part) for part in sorted(parts, key=lambda part: -part.time_s)[_MOST:]}
-    if not hidden:
-        return parts, ""
-    rest = show_unit(sum(part.time_s for part in parts if id(part) in hidden), "time", 3)
-    note = f"\n{len(hidden)} shorter partitions, {rest} together, are not shown"
-    return [part for part in parts if id(part) not in hidden], note
+def longest(parts: Sequence[PartitionScore], most: int) -> tuple[list[PartitionScore], int, float]:
+    """The partitions that take longest, in order; how many others there are, and how many seconds these take."""
+    out = {id(part) for part in sorted(parts, key=lambda part: -part.time_s)[most:]}
+    rest = sum(part.time_s for part in parts if id(part) in out)
+    return [part for part in parts if id(part) not in out], len(out), rest
 
 
 def _label(result: Result, part: PartitionScore) -> str:

@@ -7,15 +7,17 @@ again from there: the lines that say ``unconfirmed``, ``estimate`` or ``assumpti
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import PART_KINDS, Kind, find, zoo
+from dfopt.show.html import Html, facts, mark, paragraph, subtitle, table
+from dfopt.show.report.page import Section
 
-__all__ = ["Remark", "remarks"]
+__all__ = ["Remark", "inputs_section", "remarks"]
 
 _WORDS: Final = re.compile(r"\b(unconfirmed|assum(?:ed|es|ption|ptions)|estimated?|from memory)\b", re.IGNORECASE)
 # Keys of a system under which a part's name stands, and the shelf that has it.
@@ -40,14 +42,7 @@ class Remark:
 
 
 def remarks(kind: Kind, name: str) -> tuple[Remark, ...]:
-    """What a file of the zoo, and the parts it names, say of numbers that nobody has confirmed.
-
-    Parameters
-    ----------
-    kind : str
-        Shelf of the zoo, such as ``systems``.
-    name : str
-        Name on that shelf; nothing is found for other names.
+    """What a file of a shelf of the zoo, and the parts it names, say of numbers that nobody has confirmed.
 
     Examples
     --------
@@ -106,3 +101,13 @@ def _of_file(path: Path, label: str) -> Iterator[Remark]:
         word = _WORDS.search(said) if sharp else None
         if word is not None:
             yield Remark(label, number, word[1].lower(), before.strip(), said.strip())
+
+
+def inputs_section(rows: Sequence[tuple[str, object]], remarks: Sequence[Remark], notes: Sequence[str]) -> Section:
+    """The section on inputs: facts, remarks of the zoo's files, and what can and cannot be said of other numbers."""
+    parts: list[Html | None] = [facts(rows) if rows else None, subtitle("Unconfirmed inputs")]
+    if remarks:
+        listed = [[f"{one.file}:{one.number}", mark(one.kind, "note"), one.line, one.said] for one in remarks]
+        parts.append(table("Lines of zoo files that do not take their number for confirmed",
+                           ["file", "word", "sets", "remark"], listed))  # fmt: skip
+    return Section("inputs", "Inputs and sources", [*parts, *(paragraph(sentence) for sentence in notes)])

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import base64
 import hashlib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
 from typing import Any, Final
 
 from dfopt.errors import PlanError
-from dfopt.show.html import Html, join, paragraph, text
+from dfopt.show.html import Html, facts, join, paragraph, section, text
 from dfopt.show.report.svg import inline_svg
 
-__all__ = ["LIMIT", "Figure", "Page", "assemble", "draw", "needs_matplotlib"]
+__all__ = ["LIMIT", "Figure", "Section", "assemble", "draw", "heading", "needs_matplotlib"]
 
 LIMIT: Final = 1_000_000  # bytes of a page
 
@@ -60,27 +60,17 @@ def needs_matplotlib() -> None:
     mpl.use("Agg")
 
 
-def draw(name: str, caption: str, make: Callable[[], Any], paper: bool = False) -> Figure:
-    """Draw a figure; what the plot refuses to draw is said in its place.
+def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: bool = False, **options: Any) -> Figure:
+    """Draw ``plot(*what, **options)``; what the plot refuses to draw is said in its place.
 
-    Parameters
-    ----------
-    name : str
-        Word that its ids start with.
-    caption : str
-        What it shows, in one sentence or two.
-    make : callable
-        Gives the axes, or the figure.
-    paper : bool
-        See `Figure`.
+    ``name`` starts the ids of the figure, and ``caption`` is what it shows, in one sentence or two.
     """
     import matplotlib.pyplot as plt
 
     before = set(plt.get_fignums())
     try:
-        made = make()
-        figure = made.get_figure(root=True) if hasattr(made, "transData") else made
-        return Figure(name, caption, inline_svg(figure, name, caption), paper=paper)
+        made = plot(*what, **options).get_figure(root=True)
+        return Figure(name, caption, inline_svg(made, name, caption), paper=paper)
     except PlanError as error:
         return Figure(name, caption, why=str(error).rstrip("."))
     finally:
@@ -89,17 +79,21 @@ def draw(name: str, caption: str, make: Callable[[], Any], paper: bool = False) 
 
 
 @dataclass(frozen=True)
-class Page:
-    """What a page says. Sections are (name, title of the link, markup), where figures have places of their own."""
+class Section:
+    """A part of a page: the name and the title that links to it have, and what stands in it."""
 
+    name: str
     title: str
-    head: Html
-    sections: Sequence[tuple[str, str, Callable[[dict[str, Html]], Html]]]
-    figures: Sequence[Figure]
-    foot: str
+    parts: Sequence[Html | Figure | None]
 
 
-def assemble(page: Page, limit: int = LIMIT) -> str:
+def heading(what: str, title: str, boxes: Iterable[tuple[str, object]], *parts: Html | None) -> Html:
+    """The top of a page: what it is, its title, the figures that one looks for first, and what else stands there."""
+    first = Html(f"<p class=note>dfopt report of {escape(what)}</p>"), Html(f"<h1>{escape(title)}</h1>")
+    return join(*first, facts(boxes, "head"), *parts)
+
+
+def assemble(title: str, head: Html, sections: Iterable[Section | None], version: str, limit: int = LIMIT) -> str:
     """The page as one HTML file below ``limit`` bytes that asks for nothing else, neither from the network nor a disk.
 
     Figures that do not fit are left out, the largest first, and the page says so.
@@ -109,38 +103,40 @@ def assemble(page: Page, limit: int = LIMIT) -> str:
     PlanError
         If it is too large without any figure.
     """
-    figures = list(page.figures)
+    shown = [one for one in sections if one is not None]
+    figures = {part.name: part for one in shown for part in one.parts if isinstance(part, Figure)}
     while True:
-        whole = _written(page, figures)
+        whole = _written(title, head, shown, figures, version)
         size = len(whole.encode())
         if size < limit:
             return whole
-        largest = max(range(len(figures)), key=lambda i: len(figures[i].svg), default=-1)
-        if largest < 0 or not figures[largest].svg:
+        largest = max(figures.values(), key=lambda one: len(one.svg), default=None)
+        if largest is None or not largest.svg:
             raise PlanError(f"report: found {size} bytes of tables, expected less than {limit}; report fewer cells")
-        bytes_of = len(figures[largest].svg.encode())
+        bytes_of = len(largest.svg.encode())
         why = f"its {bytes_of / 1e3:.0f} kB would make this file larger than {limit / 1e6:g} MB; `dfopt plot` draws it"
-        figures[largest] = replace(figures[largest], svg="", why=why)
+        figures[largest.name] = replace(largest, svg="", why=why)
 
 
-def _written(page: Page, figures: Iterable[Figure]) -> str:
-    drawn = {figure.name: figure.html for figure in figures}
+def _written(
+    title: str, head: Html, sections: Sequence[Section], figures: Mapping[str, Figure], version: str
+) -> str:  # fmt: skip
     style, script = _asset("report.css"), _asset("report.js")
     # the browser itself refuses every request, and every script but this one: names in a graph may be anything
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_sha256(script)}'"
-    links = "".join(
-        f'<li><a href="#{escape(name, quote=True)}">{escape(title)}</a></li>' for name, title, _ in page.sections
-    )
-    body = join(*(make(drawn) for _, _, make in page.sections))
+    links = "".join(f'<li><a href="#{escape(one.name, quote=True)}">{escape(one.title)}</a></li>' for one in sections)
+    parts = ((figures[part.name].html if isinstance(part, Figure) else part for part in one.parts) for one in sections)
+    body = join(*(section(one.name, one.title, *inner) for one, inner in zip(sections, parts, strict=True)))
+    written = f"Written{' by dfopt ' * bool(version)}{version}. This file asks for nothing from any network."
     return (
         '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
         '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
         '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-        f"<title>{escape(page.title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<a class="skip" href="#content">Skip to the content</a>\n<header>\n{page.head.code}\n</header>\n'
+        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
+        f'<a class="skip" href="#content">Skip to the content</a>\n<header>\n{head.code}\n</header>\n'
         f'<nav aria-label="Sections"><ul>{links}</ul></nav>\n<main id="content">\n{body.code}\n</main>\n'
-        f"<footer><p>{text(page.foot)}</p></footer>\n<script>{script}</script>\n</body>\n</html>\n"
+        f"<footer><p>{text(written)}</p></footer>\n<script>{script}</script>\n</body>\n</html>\n"
     )
 
 

@@ -2,36 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Final
+from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from dfopt.documents.assumptions import PROFILES, Assumptions
 from dfopt.documents.result import Result
-from dfopt.documents.score import PartitionScore, StageScore
+from dfopt.documents.score import StageScore
+from dfopt.physics.pipeline import resolve
 from dfopt.physics.states import LABELS
-from dfopt.show.html import Cell, Html, facts, join, mark, paragraph, section, subtitle, table, text
-from dfopt.show.report.figures import result_figures
-from dfopt.show.report.inputs import Remark
-from dfopt.show.report.page import LIMIT, Page, assemble, needs_matplotlib
-from dfopt.show.report.physical import physical_section
+from dfopt.show import plots, tables
+from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
+from dfopt.show.physical import physical_facts, physical_tables
+from dfopt.show.plots.breakdown import longest
+from dfopt.show.report.inputs import Remark, inputs_section
+from dfopt.show.report.page import LIMIT, Figure, Section, assemble, draw, heading, needs_matplotlib
 from dfopt.show.report.search import search_section, sensitivity_section
-from dfopt.show.tables import _bottleneck, _plan_words, batch_words, counted, percent, seconds, status_line
+from dfopt.show.tables import counted, entitled, percent, seconds
 from dfopt.units import Dimension
 from dfopt.units import format as show_unit
 
 __all__ = ["result_report"]
 
 _ROWS: Final = 300  # of a table of partitions or kernels
-_Section = tuple[str, str, Any]
+_BOXES: Final = 80  # of a dataflow figure: more of them are a map, not a page
+_HOTTEST: Final = 20  # tiles
 
 
 def result_report(
-    result: Result,
-    remarks: Sequence[Remark] = (),
-    notes: Sequence[str] = (),
-    limit: int = LIMIT,
-) -> str:
-    """A result as one HTML file.
+    result: Result, remarks: Sequence[Remark] = (), notes: Sequence[str] = (), limit: int = LIMIT
+) -> str:  # fmt: skip
+    """A result as one HTML file that refers to nothing outside of itself.
 
     Parameters
     ----------
@@ -43,11 +43,6 @@ def result_report(
         What can and what cannot be said of where its inputs come from.
     limit : int
         Bytes of the file; figures that do not fit are left out, and named.
-
-    Returns
-    -------
-    str
-        HTML that refers to nothing outside of itself.
 
     Raises
     ------
@@ -63,60 +58,41 @@ def result_report(
     ('<!DOCTYPE html>', False, True)
     """
     needs_matplotlib()
-    made: list[_Section] = [
-        ("time", "Where the time goes", lambda drawn: _time(result, drawn)),
-        ("placement", "Mapping", lambda drawn: _placement(result, drawn)),
-    ]
-    if result.score.physical is not None:
-        physical, per = result.score.physical, counted(result.score)
-        made.append(("heat", "On the stack", lambda drawn: physical_section(physical, drawn, per)))
-    made.append(("search", "Search and proof", lambda drawn: search_section(result, drawn)))
-    if result.sensitivity:
-        made.append(("sensitivity", "Sensitivity", lambda drawn: sensitivity_section(result)))
-    made += [
-        ("assumptions", "Assumptions", lambda drawn: _assumptions(result)),
-        ("inputs", "Inputs and sources", lambda drawn: _inputs(result, remarks, notes)),
-        ("versions", "Versions and digests", lambda drawn: _versions(result)),
-    ]
+    sections = [
+        _time(result), _placement(result), _on_stack(result), search_section(result), sensitivity_section(result),
+        _assumptions(result), inputs_section(_inputs(result), remarks, notes), _versions(result),
+    ]  # fmt: skip
     title = f"{result.mapping.graph} on {result.mapping.system}"
-    foot = f"Written by dfopt {result.provenance.dfopt}. This file asks for nothing from any network."
-    return assemble(Page(f"{title}: dfopt report", _head(result), made, result_figures(result), foot), limit)
+    return assemble(f"{title}: dfopt report", _head(result), sections, result.provenance.dfopt, limit)
 
 
 def _head(result: Result) -> Html:
-    score = result.score
+    score, physical, system, graph = result.score, result.score.physical, result.system, result.graph
     # a heat-aware mapping has a proof of its own; the gap of the result is to mappings that ignore heat
     shown = result.status if result.heat is None else result.heat.status
     proven = shown in ("optimal", "optimal_per_level")
-    boxes: list[tuple[str, object]] = [
-        ("step time", show_unit(result.step_time, "time", 6)),
+    boxes: list[tuple[str, object]] = [("step time", show_unit(result.step_time, "time", 6))]
+    if physical is not None and abs(physical.slowdown - 1) >= 5e-4:
+        boxes.append(("step time on its stack", show_unit(physical.step_time_s, "time", 6)))
+    per = counted(score)
+    boxes += [
         ("utilization of peak", percent(result.utilization)),
         ("gap to any mapping", percent(result.gap)),
-        ("status", mark(status_line(result), "good" if proven else "open")),
+        ("status", mark(tables.status_line(result), "good" if proven else "open")),
         ("bound by", score.bound_by),
-        ("tokens per second", _rate(score.tokens_per_s)),
+        (f"{per}s per second", _rate(score.samples_per_s if per == "sample" else score.tokens_per_s)),
     ]
-    if counted(score) == "sample":
-        boxes[-1] = ("samples per second", _rate(score.samples_per_s))
-    physical = score.physical
-    if physical is not None and abs(physical.slowdown - 1) >= 5e-4:
-        boxes.insert(1, ("step time on its stack", show_unit(physical.step_time_s, "time", 6)))
-    system, graph = result.system, result.graph
-    rows: list[tuple[str, object]] = [
-        ("workload", f"{graph.name}: {graph.description}" if graph.description else graph.name),
-        ("system", f"{system.name}: {system.description}" if system.description else system.name),
-        ("plan", _plan_words(result.plan, graph.microbatch)),
-        ("proof", result.proof),
+    rows = [
+        ("workload", entitled(graph)), ("system", entitled(system)),
+        ("plan", tables.plan_words(result.plan, graph.microbatch)), ("proof", result.proof),
         ("assumptions", f"profile {result.assumptions.profile}"),
-    ]
-    broken = [*score.violations, *(physical.violations if physical is not None else ())]
-    return join(
-        Html("<p class=note>dfopt report of a mapping</p>"),
-        Html(f"<h1>{text(graph.name)} on {text(system.name)}</h1>"),
-        facts(boxes, "head"),
-        *(paragraph(mark("limit broken", "bad"), f" {sentence}") for sentence in broken),
-        facts(rows),
-    )
+    ]  # fmt: skip
+    violations = [*score.violations, *(physical.violations if physical is not None else ())]
+    return heading("a mapping", f"{graph.name} on {system.name}", boxes, *_broken(violations), facts(rows))
+
+
+def _broken(violations: Iterable[str]) -> list[Html]:
+    return [paragraph(mark("limit broken", "bad"), f" {sentence}") for sentence in violations]
 
 
 def _rate(tokens: float) -> str:
@@ -124,81 +100,81 @@ def _rate(tokens: float) -> str:
     return f"{float(f'{tokens:.4g}'):,.10g}" if 1e-3 < tokens < 1e9 else f"{tokens:.4g}"
 
 
-def _time(result: Result, drawn: dict[str, Html]) -> Html:
-    score = result.score
-    rows = [("one layer, one microbatch", seconds(score.layer_time_s)), *_bottleneck(result)]
-    return section(
-        "time",
-        "Where the time goes",
-        facts(rows),
-        drawn["breakdown"],
-        drawn["roofline"],
+def _time(result: Result) -> Section:
+    score, stages = result.score, result.plan.stages
+    schedule = "Pipeline schedule: which stage works on which microbatch, and where it waits."
+    parts: list[Html | Figure | None] = [
+        facts([("one layer, one microbatch", seconds(score.layer_time_s)), *tables.bottleneck(result)]),
+        draw(
+            "breakdown",
+            "Busy time of compute, DRAM and network of every partition; the upright mark is the time that it takes."
+            " Below: what takes the time of a step.",
+            plots.latency_breakdown, result,
+        ),
+        draw(
+            "roofline",
+            "Roofline: what every partition reaches against its FLOP per byte of DRAM and of network, under the"
+            " ceilings of the chip.",
+            plots.roofline, result,
+        ),
         _partitions(result),
-        _stages(result) if len(score.stages) > 1 or result.plan.stages > 1 else _memory(result),
-        drawn["timeline"],
-        drawn.get("schedule"),
-    )
+        _stages(result) if len(score.stages) > 1 or stages > 1 else _memory(result),
+        draw(
+            "timeline",
+            "One layer and microbatch on a chip: when compute, DRAM and network of each partition are busy.",
+            plots.timeline, result,
+        ),
+        draw("schedule", schedule, plots.schedule, result) if stages > 1 else None,
+    ]  # fmt: skip
+    return Section("time", "Where the time goes", parts)
 
 
-def unit(value: float, dimension: Dimension) -> Cell:
+def _unit(value: float, dimension: Dimension) -> Cell:
     """A figure of four digits with a unit, sorted by its value."""
     return Cell(show_unit(value, dimension), value)
 
 
+def _stage_column(result: Result) -> tuple[list[str], Callable[[int], list[str | Cell]]]:
+    """The header and the cells of a column that says where something runs; none where there is one place only."""
+    if result.mapping.stages == 1:
+        return [], lambda stage: []
+    if result.score.has_pieces:
+        return ["runs in"], lambda stage: [("layer", "before the first layer", "after the last layer")[stage]]
+    return ["stage"], lambda stage: [Cell(str(stage), stage)]
+
+
 def _partitions(result: Result) -> Html:
-    score = result.score
-    several = len({part.stage for part in score.partitions}) > 1
-    place = "runs in" if score.has_pieces else "stage"
-    columns = [
-        *([place] if several else []), "#", "kernels", "tiles", "compute", "DRAM", "network", "time", "bound by",
-        "GFLOP", "DRAM traffic", "SRAM",
-    ]  # fmt: skip
-    kept, note = _longest(score.partitions)
+    place, placed = _stage_column(result)
+    columns = [*place, "#", "kernels", "tiles", "compute", "DRAM", "network", "time", "bound by", "GFLOP",
+               "DRAM traffic", "SRAM"]  # fmt: skip
+    kept, left, rest = longest(result.score.partitions, _ROWS)
     rows = [
         [
-            *([_place(result, part.stage)] if several else []),
-            part.partition,
-            ", ".join(part.kernels[:12]) + (f" and {len(part.kernels) - 12} more" if len(part.kernels) > 12 else ""),
-            sum(part.tiles),
-            *(unit(value, "time") for value in (part.compute_s, part.memory_s, part.network_s, part.time_s)),
-            part.bound_by,
-            Cell(f"{part.flop / 1e9:.4g}", part.flop),
-            unit(part.dram_bytes, "bytes"),
-            unit(part.sram_bytes, "bytes"),
+            *placed(part.stage), part.partition, tables.first_of(part.kernels, 12), sum(part.tiles),
+            *(_unit(value, "time") for value in (part.compute_s, part.memory_s, part.network_s, part.time_s)),
+            part.bound_by, Cell(f"{part.flop / 1e9:.4g}", part.flop), _unit(part.dram_bytes, "bytes"),
+            _unit(part.sram_bytes, "bytes"),
         ]
         for part in kept
-    ]
+    ]  # fmt: skip
+    note = f"{left} shorter partitions, {seconds(rest)} together, are left out." if left else ""
     return table("Partitions of a chip, for one layer and one microbatch", columns, rows, note)
-
-
-def _place(result: Result, stage: int) -> str | Cell:
-    if result.score.has_pieces:
-        return ("layer", "before the first layer", "after the last layer")[stage]
-    return Cell(str(stage), stage)
-
-
-def _longest(parts: Sequence[PartitionScore]) -> tuple[list[PartitionScore], str]:
-    """The partitions that a table shows, in order, and what to say of the others."""
-    out = {id(part) for part in sorted(parts, key=lambda part: -part.time_s)[_ROWS:]}
-    rest = sum(part.time_s for part in parts if id(part) in out)
-    note = f"{len(out)} shorter partitions, {seconds(rest)} together, are left out." if out else ""
-    return [part for part in parts if id(part) not in out], note
 
 
 def _stages(result: Result) -> Html:
     columns = ["stage", "layers", "a layer", "once", "to the neighbours", "a microbatch", *LABELS, "DRAM in all"]
     rows = [
         [
-            stage.stage, stage.layers, unit(stage.layer_time_s, "time"), unit(stage.once_time_s, "time"),
-            unit(stage.point_to_point_s, "time"), unit(stage.time_s, "time"),
-            *(unit(value, "bytes") for value in _held(stage).values()),
+            stage.stage, stage.layers,
+            *(_unit(value, "time") for value in
+              (stage.layer_time_s, stage.once_time_s, stage.point_to_point_s, stage.time_s)),
+            *(_unit(value, "bytes") for value in _held(stage).values()),
         ]
         for stage in result.score.stages[:_ROWS]
     ]  # fmt: skip
     more = len(result.score.stages) - _ROWS
-    note = "Stages that are alike are listed once. Memory is DRAM of one chip." + (
-        f" {more} more stages are left out." if more > 0 else ""
-    )
+    note = "Stages that are alike are listed once. Memory is DRAM of one chip."
+    note += f" {more} more stages are left out." if more > 0 else ""
     return table("Pipeline stages", columns, rows, note)
 
 
@@ -210,53 +186,50 @@ def _held(stage: StageScore) -> dict[str, float]:
 
 def _memory(result: Result) -> Html:
     (stage,) = result.score.stages
-    rows = [[name, unit(value, "bytes")] for name, value in _held(stage).items() if value or "all" in name]
+    rows = [[name, _unit(value, "bytes")] for name, value in _held(stage).items() if value or "all" in name]
     capacity = result.system.chip.dram.capacity
-    rows.append(["capacity", "no limit given" if capacity is None else unit(capacity, "bytes")])
+    rows.append(["capacity", "no limit given" if capacity is None else _unit(capacity, "bytes")])
     return table("DRAM of one chip", ["what", "held"], rows)
 
 
-def _placement(result: Result, drawn: dict[str, Html]) -> Html:
+def _placement(result: Result) -> Section:
     mapping = result.mapping
-    several = mapping.stages > 1
-    where = "runs in" if result.score.has_pieces else "stage"
+    place, placed = _stage_column(result)
     rows = [
-        [
-            kernel.name,
-            *([_place(result, kernel.stage)] if several else []),
-            kernel.partition,
-            kernel.sharding,
-            kernel.tiles,
-        ]
+        [kernel.name, *placed(kernel.stage), kernel.partition, kernel.sharding, kernel.tiles]
         for kernel in mapping.kernels[:_ROWS]
     ]
     more = len(mapping.kernels) - _ROWS
     note = f"{more} more kernels are left out; the result's own file has them." if more > 0 else ""
-    columns = ["kernel", *([where] if several else []), "partition", "sharding", "tiles"]
-    return section(
-        "placement",
-        "Mapping",
-        drawn["dataflow"],
-        table("Where every kernel runs", columns, rows, note),
-        _settings(result),
-    )
+    settings = [("streamed axis", f"cut into {mapping.tile_count} tiles")] if mapping.tile_count > 1 else []
+    settings += [
+        (f"partition {clock.partition} of stage {clock.stage}", f"at {percent(clock.frequency)} of the clock")
+        for clock in mapping.clocks or ()
+    ]
+    settings += [(f"stage {pause.stage}", f"waits {seconds(pause.time)} to cool") for pause in mapping.pauses or ()]
+    caption = "Kernels with the number and colour of their partition; tensors that are cut pass through DRAM."
+    return Section("placement", "Mapping", [
+        draw("dataflow", caption, plots.dataflow, result, limit=_BOXES),
+        table("Where every kernel runs", ["kernel", *place, "partition", "sharding", "tiles"], rows, note),
+        facts(settings) if settings else None,
+    ])  # fmt: skip
 
 
-def _settings(result: Result) -> Html | None:
-    mapping = result.mapping
-    rows: list[tuple[str, object]] = []
-    if mapping.tile_count > 1:
-        rows.append(("streamed axis", f"cut into {mapping.tile_count} tiles"))
-    for clock in mapping.clocks or ():
-        rows.append(
-            (f"partition {clock.partition} of stage {clock.stage}", f"at {percent(clock.frequency)} of the clock")
-        )
-    for pause in mapping.pauses or ():
-        rows.append((f"stage {pause.stage}", f"waits {seconds(pause.time)} to cool"))
-    return facts(rows) if rows else None
+def _on_stack(result: Result) -> Section | None:
+    """Times, memory, energy and temperatures on a stack of dies, with the map of the tiles."""
+    physical, per = result.score.physical, counted(result.score)
+    if physical is None:
+        return None
+    caption = "Mean temperature of every tile of every die in the steady state; the hottest one is framed."
+    return Section("heat", "On the stack", [
+        *_broken(physical.violations),
+        facts(physical_facts(physical, per)),
+        draw("temperature", caption, plots.stack_temperature, result, paper=True),
+        *(table(one.title, one.names, one.rows) for one in physical_tables(physical, _HOTTEST, per)),
+    ])  # fmt: skip
 
 
-def _assumptions(result: Result) -> Html:
+def _assumptions(result: Result) -> Section:
     used = result.assumptions.to_data()
     default = Assumptions().to_data()
     own = PROFILES.get(result.assumptions.profile)
@@ -269,79 +242,47 @@ def _assumptions(result: Result) -> Html:
         value, usual = used.get(name), default.get(name)
         if value == usual:
             how: object = "default"
-        elif usual == named.get(name) and name in chip and value == chip[name]:
+        elif usual == named.get(name) and value == chip.get(name):
             how = "default: as the chip says"
         else:
             changed += 1
             how = mark("of the profile" if own is not None and value == named.get(name) else "changed", "open")
         rows.append([name, _shown(value), how, _shown(usual), field.description or ""])
-    said = f"{changed} of {len(rows)} fields are not those of the default profile."
-    return section(
-        "assumptions",
-        "Assumptions",
-        paragraph(
-            f"Profile {result.assumptions.profile}. {said} Two results can be compared only if theirs are equal."
-        ),
-        table("What the model takes for granted", ["field", "here", "how", "default", "what it means"], rows),
+    said = (
+        f"Profile {result.assumptions.profile}. {changed} of {len(rows)} fields are not those of the default profile."
     )
+    return Section("assumptions", "Assumptions", [
+        paragraph(f"{said} Two results can be compared only if theirs are equal."),
+        table("What the model takes for granted", ["field", "here", "how", "default", "what it means"], rows),
+    ])  # fmt: skip
 
 
 def _of_chip(result: Result) -> dict[str, object]:
     """What the chip says where the default profile leaves it to the chip; a result has such fields filled in."""
     chip = result.system.chip
-    own = result.assumptions.execution
-    execution = chip.execution if own == "auto" else own
-    filled = Assumptions(
-        execution=chip.execution,
-        overlap="perfect" if execution == "dataflow" else "compute_memory",
-        compute_utilization=chip.compute_utilization,
-    ).to_data()
-    return {name: filled[name] for name in ("execution", "overlap", "compute_utilization")}
+    usual = resolve(Assumptions(), chip.execution, chip.compute_utilization)
+    own = Assumptions(execution=result.assumptions.execution)
+    return usual.with_(overlap=resolve(own, chip.execution, chip.compute_utilization).overlap).to_data()
 
 
 def _shown(value: object) -> str:
     return "none" if value is None else str(value).lower() if isinstance(value, bool) else str(value)
 
 
-def _inputs(result: Result, remarks: Sequence[Remark], notes: Sequence[str]) -> Html:
-    graph, system, chip = result.graph, result.system, result.system.chip
+def _inputs(result: Result) -> list[tuple[str, object]]:
+    graph, system = result.graph, result.system
+    sizes = f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors, repeated {graph.repeat} times"
     rows: list[tuple[str, object]] = [
-        (
-            "graph",
-            f"{graph.name}: {len(graph.kernels)} kernels, {len(graph.tensors)} tensors, repeated {graph.repeat} times",
-        ),
-        ("batch", f"{batch_words(graph)}, {graph.microbatch} per evaluation"),
-        ("source of the graph", graph.source or "not stated"),
-        ("chips", f"{system.chips} x {chip.name}, {chip.execution.replace('_', ' ')}"),
-        ("compute", f"{show_unit(chip.peak_flops, 'flop_rate')} peak per chip, {chip.tiles} tiles"),
-        ("SRAM", show_unit(chip.sram.capacity, "bytes")),
-        ("DRAM", _dram(result)),
-        *((f"network {dim.name}", _dim(dim)) for dim in system.network),
+        ("graph", f"{graph.name}: {sizes}"), ("batch", tables.batch_words(graph)),
+        ("source of the graph", graph.source or "not stated"), *tables.system_facts(system),
         ("source of the system", system.source or "not stated"),
-    ]
+    ]  # fmt: skip
     if system.stack is not None:
         rows += [("stack", system.stack.name), ("source of the stack", system.stack.source or "not stated")]
-    parts: list[Html | None] = [facts(rows), subtitle("Unconfirmed inputs")]
-    if remarks:
-        listed = [[f"{one.file}:{one.number}", mark(one.kind, "note"), one.line, one.said] for one in remarks]
-        parts.append(table("Lines of zoo files that do not take their number for confirmed",
-                           ["file", "word", "sets", "remark"], listed))  # fmt: skip
-    parts += [paragraph(sentence) for sentence in notes]
-    return section("inputs", "Inputs and sources", *parts)
+    return rows
 
 
-def _dram(result: Result) -> str:
-    dram = result.system.chip.dram
-    rate = show_unit(dram.bandwidth, "bandwidth")
-    return rate if dram.capacity is None else f"{rate}, {show_unit(dram.capacity, 'bytes')}"
-
-
-def _dim(dim: Any) -> str:
-    link = f"{show_unit(dim.link_bandwidth, 'bandwidth')} per link and direction, {seconds(dim.latency)} per hop"
-    return f"{dim.topology.replace('_', ' ')} of {dim.size}, {link}"
-
-
-def _versions(result: Result) -> Html:
+def _versions(result: Result) -> Section:
     made, request = result.provenance, result.request
     if not result.seal:
         seal: object = mark("not sealed", "open")
@@ -356,4 +297,4 @@ def _versions(result: Result) -> Html:
         ("digest of the assumptions", made.assumptions_digest), ("seal of the result", seal),
         ("asked for", ", ".join(asked) or "nothing special"), ("solved in", f"{result.seconds:.2f} s"),
     ]  # fmt: skip
-    return section("versions", "Versions and digests", facts(rows))
+    return Section("versions", "Versions and digests", [facts(rows)])

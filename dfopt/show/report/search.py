@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
 from dfopt.documents.result import PlanRecord, Result
-from dfopt.show.html import Cell, Html, facts, mark, paragraph, section, table
-from dfopt.show.tables import _RESOURCE, percent
+from dfopt.show import plots
+from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
+from dfopt.show.report.page import Section, draw
+from dfopt.show.tables import RESOURCES, percent
 from dfopt.units import format as show_unit
 
-__all__ = ["MOST_PLANS", "search_section", "sensitivity_section"]
+__all__ = ["search_section", "sensitivity_section"]
 
-MOST_PLANS: Final = 200
-_MOST_SOLVES: Final = 200
+_MOST: Final = 200  # plans, solves or stages
 _STATUS: Final = {
     "solved": "solved", "pruned_by_bound": "pruned by its bound", "pruned_per_level": "pruned under its sharding",
     "infeasible": "infeasible", "infeasible_per_level": "infeasible under its sharding", "limit": "time limit",
@@ -22,7 +24,7 @@ _STATUS: Final = {
 }  # fmt: skip
 
 
-def search_section(result: Result, drawn: dict[str, Html]) -> Html:
+def search_section(result: Result) -> Section:
     """Proof, plans, solves, progress, matrices, alternatives."""
     counts = Counter(_STATUS[plan.status] for plan in result.plans)
     listed = ", ".join(f"{count} {status}" for status, count in counts.most_common())
@@ -36,27 +38,16 @@ def search_section(result: Result, drawn: dict[str, Html]) -> Html:
         *([("space", str(result.space))] if result.space is not None else []),
         ("partitions allowed", result.p_max),
     ]
-    return section(
-        "search",
-        "Search and proof",
-        facts(rows),
-        _plans(result),
-        _solves(result),
-        drawn["progress"],
-        _matrices(result),
-        _alternatives(result),
-    )
+    caption = "Progress of the longest solve: the best mapping found and the bound that is proven, against time."
+    progress = draw("progress", caption, plots.progress, result)
+    tables = facts(rows), _plans(result), _solves(result), progress, _matrices(result), _alternatives(result)
+    return Section("search", "Search and proof", tables)
 
 
 def _order(plan: PlanRecord) -> tuple[bool, float, bool, float]:
     """By step time; then, of what was not solved, by what it cannot beat."""
-    none = float("inf")
-    return (
-        plan.value is None,
-        plan.value if plan.value is not None else none,
-        plan.level_bound is None,
-        plan.level_bound if plan.level_bound is not None else none,
-    )
+    value, bound = plan.value, plan.level_bound
+    return value is None, math.inf if value is None else value, bound is None, math.inf if bound is None else bound
 
 
 def _time(value: float | None) -> Cell:
@@ -75,30 +66,20 @@ def _plans(result: Result) -> Html:
                "bound per level", "bound", "against the best", "gap per level", "solved in", "note"]  # fmt: skip
     best = result.value
     rows: list[Sequence[object]] = []
-    for plan in ordered[:MOST_PLANS]:
+    for plan in ordered[:_MOST]:
         known = plan.value if plan.value is not None else plan.level_bound
-        ratio = Cell("-") if known is None else Cell(
-            f"{'>= ' if plan.value is None else ''}{known / best:.4g} x", known / best
-        )  # fmt: skip
+        least = ">= " * (plan.value is None)
+        ratio = Cell("-") if known is None else Cell(f"{least}{known / best:.4g} x", known / best)
         chosen = plan.plan == result.plan and plan.status == "solved" and plan.value == best
-        rows.append(
-            [
-                plan.plan.label,
-                plan.plan.microbatches,
-                *([plan.tile_count] if tiled else []),
-                mark("chosen", "good") if chosen else _STATUS[plan.status],
-                _time(plan.value),
-                _time(plan.level_bound),
-                _time(plan.bound),
-                ratio,
-                _gap(plan.gap),
-                Cell(show_unit(plan.seconds, "time", 3), plan.seconds),
-                plan.note,
-            ]
-        )
-    left = Counter(_STATUS[plan.status] for plan in ordered[MOST_PLANS:])
+        rows.append([
+            plan.plan.label, plan.plan.microbatches, *([plan.tile_count] if tiled else []),
+            mark("chosen", "good") if chosen else _STATUS[plan.status],
+            _time(plan.value), _time(plan.level_bound), _time(plan.bound), ratio, _gap(plan.gap),
+            Cell(show_unit(plan.seconds, "time", 3), plan.seconds), plan.note,
+        ])  # fmt: skip
+    left = Counter(_STATUS[plan.status] for plan in ordered[_MOST:])
     words = ", ".join(f"{count} {status}" for status, count in left.most_common())
-    note = f"The best {MOST_PLANS} of {len(ordered)} plans; left out: {words}." if left else ""
+    note = f"The best {_MOST} of {len(ordered)} plans; left out: {words}." if left else ""
     return table("Plans considered, the best first", columns, rows, note)
 
 
@@ -115,12 +96,12 @@ def _solves(result: Result) -> Html:
             Cell(show_unit(solve.seconds, "time", 3), solve.seconds), solve.nodes, solve.rows, solve.columns,
             solve.nonzeros, solve.note,
         ]
-        for plan, solve in found[:_MOST_SOLVES]
+        for plan, solve in found[:_MOST]
     ]  # fmt: skip
     total = sum(solve.seconds for _, solve in found)
     note = f"{len(found)} solves, {total:.3g} s together."
-    if len(found) > _MOST_SOLVES:
-        note += f" Those of the best plans are shown, {len(found) - _MOST_SOLVES} are left out."
+    if len(found) > _MOST:
+        note += f" Those of the best plans are shown, {len(found) - _MOST} are left out."
     return table("Solver records", columns, rows, note)
 
 
@@ -130,13 +111,11 @@ def _matrices(result: Result) -> Html | None:
     rows = [
         [one.stage, one.partitions, len(one.kernels), len(one.tensors),
          *(len(getattr(one, name)) for name in ("A", "B", "D", "L", "H"))]
-        for one in result.matrices[:MOST_PLANS]
+        for one in result.matrices[:_MOST]
     ]  # fmt: skip
     columns = ["stage", "partitions", "kernels", "tensors", "A", "B", "D", "L", "H"]
-    note = (
-        "A: kernel in a partition; B: tensor inside of one; D: cut tensor, at both ends; L: lifetime of a cut tensor;"
-    )
-    note += " H: source partition of every tensor. The result's own file has them in full."
+    note = "A: kernel in a partition; B: tensor inside of one; D: cut tensor, at both ends; L: lifetime of a cut"
+    note += " tensor; H: source partition of every tensor. The result's own file has them in full."
     return table("Matrices of the mapping: how many ones", columns, rows, note)
 
 
@@ -152,17 +131,19 @@ def _alternatives(result: Result) -> Html | None:
     return table("The next best mappings", columns, rows)
 
 
-def sensitivity_section(result: Result) -> Html:
-    """Step time with 10 % more of each resource."""
+def sensitivity_section(result: Result) -> Section | None:
+    """Step time with 10 % more of each resource, if that was asked for."""
+    if not result.sensitivity:
+        return None
     rows = [
         [
-            _RESOURCE[one.resource],
+            RESOURCES[one.resource],
             Cell(f"{'' if one.proven else '<= '}{show_unit(one.value, 'time', 5)}", one.value),
             Cell(f"{'' if one.proven else '>= '}{one.speedup:.4f} x", one.speedup),
             "proven" if one.proven else "at least",
         ]
         for one in result.sensitivity
     ]
-    words = "With the mapping of the winning plan optimised anew each time."
+    words = paragraph("With the mapping of the winning plan optimised anew each time.")
     made = table("With 10 % more of one resource", ["resource", "step time", "speedup", "known"], rows)
-    return section("sensitivity", "Sensitivity", paragraph(words), made)
+    return Section("sensitivity", "Sensitivity", [words, made])

@@ -19,14 +19,8 @@ _WIDEST: Final = 1200  # pixels below which a figure may shrink to its window; a
 def inline_svg(figure: Any, prefix: str, label: str) -> str:
     """A figure as an ``<svg>`` element for an HTML page.
 
-    Parameters
-    ----------
-    figure : matplotlib.figure.Figure
-        What to draw.
-    prefix : str
-        Put before every id, so that figures of one page do not share any.
-    label : str
-        What a reader who does not see it is told.
+    ``prefix`` is put before every id, so that figures of one page do not share any; ``label`` is what a reader who
+    does not see it is told.
 
     Examples
     --------

@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from typing import Any, Final
 
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
-from dfopt.show.html import Cell, Html, facts, join, mark, paragraph, section, subtitle, table, text
-from dfopt.show.plots.cells import axis_columns, figure_of, named, rows_of, scatter_columns, text_of
-from dfopt.show.report.figures import sweep_figures
-from dfopt.show.report.inputs import Remark
-from dfopt.show.report.page import LIMIT, Page, assemble, needs_matplotlib
+from dfopt.show import plots
+from dfopt.show.html import Cell, Html, facts, mark, paragraph, subtitle, table
+from dfopt.show.plots.cells import axis_columns, figure_of, label_of, named, rows_of, scatter_columns, text_of, varying
+from dfopt.show.report.inputs import Remark, inputs_section
+from dfopt.show.report.page import LIMIT, Figure, Section, assemble, draw, heading, needs_matplotlib
 from dfopt.show.tables import percent, seconds
 from dfopt.studies.claims import Verdict
 from dfopt.studies.frame import SOLVED
@@ -20,6 +20,7 @@ from dfopt.studies.frame import SOLVED
 __all__ = ["sweep_report"]
 
 _CELLS: Final = 14_000  # of the table of cells: about half of the limit of the file
+_MAPS: Final = 8  # workloads that are drawn
 _LAST: Final = ("note", "cell", "dfopt")  # what few readers look for
 _HOLDS: Final = {True: ("yes", "good"), False: ("no", "bad"), None: ("open", "open")}
 
@@ -46,19 +47,13 @@ def sweep_report(
         Of the study, or of what the cells came from.
     runs : Runs, pandas.DataFrame or list of dict
         What ``df.sweep`` returned, its frame, or rows.
-    about : sequence of (str, str)
-        Facts of the study.
-    claims : sequence of Verdict
-        Verdicts on its claims.
-    remarks, notes
+    about, claims
+        Facts of the study, and verdicts on its claims.
+    remarks, notes, limit
         As of `result_report`.
     value, x, y : str, optional
         Columns of the heat map, and of the two axes of the scatter; by default utilization, and the first of price,
         power, chips and memory in use that differs between cells, against the achieved rate.
-    version : str
-        Of dfopt.
-    limit : int
-        Bytes of the file; figures that do not fit are left out, and named.
 
     Raises
     ------
@@ -78,22 +73,30 @@ def sweep_report(
     for option, column in (("--value", value), ("--x", x), ("--y", y)):
         if column is not None:
             named(rows, column, option, figures=True)
-    shown = value or "utilization"
     across, up = scatter_columns(rows)
-    across, up = x or across, y or up
-    sections: list[tuple[str, str, Any]] = []
-    if claims:
-        sections.append(("claims", "Claims", lambda drawn: section("claims", "Claims", _claims(claims))))
-    sections += [
-        ("figures", "Figures", lambda drawn: section("figures", "Figures", *drawn.values())),
-        ("cells", "Cells", lambda drawn: _cells(rows)),
-        ("inputs", "Inputs and sources", lambda drawn: _inputs(about, remarks, notes)),
-        ("columns", "Columns", lambda drawn: _columns(rows)),
-    ]
-    written = f" by dfopt {version}" if version else ""
-    foot = f"Written{written}. This file asks for nothing from any network."
-    figures = sweep_figures(rows, shown, across, up)
-    return assemble(Page(f"{name}: dfopt report", _head(name, rows, about, claims), sections, figures, foot), limit)
+    sections = [
+        Section("claims", "Claims", [_claims(claims)]) if claims else None,
+        Section("figures", "Figures", _figures(rows, value or "utilization", x or across, y or up)),
+        _cells(rows), inputs_section(about, remarks, notes), _columns(rows),
+    ]  # fmt: skip
+    return assemble(f"{name}: dfopt report", _head(name, rows, about, claims), sections, version, limit)
+
+
+def _figures(rows: list[dict[str, Any]], value: str, x: str, y: str) -> list[Figure]:
+    """For every workload of a sweep a heat map of one figure, and two figures against each other."""
+    graphs = list(dict.fromkeys(text_of(row, "graph") for row in rows)) if "graph" in varying(rows) else []
+    parts = {name: [row for row in rows if text_of(row, "graph") == name] for name in graphs[:_MAPS]} or {"": rows}
+    found = []
+    for number, (name, mine) in enumerate(parts.items()):
+        of = f" of {name}" if name else ""
+        words = f"Heat map of {label_of(value)[0]}{of}; hatched where a cell has no mapping."
+        found.append(draw(f"map-{number}", words, plots.heat_map, mine, value, title=name or None, paper=True))
+        words = f"Every cell{of} by {label_of(x)[0]} and {label_of(y)[0]}, with the front that no cell beats in both."
+        found.append(draw(f"pareto-{number}", words, plots.pareto, mine, x, y))
+    if len(graphs) > _MAPS:
+        why = f"the first {_MAPS} of {len(graphs)} workloads are; `dfopt plot` draws the others"
+        found.append(Figure("more", "Figures of all workloads.", why=why))
+    return found
 
 
 def _head(name: str, rows: list[dict[str, Any]], about: Sequence[tuple[str, str]], claims: Sequence[Verdict]) -> Html:
@@ -113,12 +116,8 @@ def _head(name: str, rows: list[dict[str, Any]], about: Sequence[tuple[str, str]
     spent = [one for row in rows if (one := figure_of(row, "solve_s")) is not None]
     if spent:
         boxes.append(("solved in", seconds(sum(spent))))
-    return join(
-        Html("<p class=note>dfopt report of a sweep</p>"),
-        Html(f"<h1>{text(name)}</h1>"),
-        facts(boxes, "head"),
-        *(paragraph(words) for title, words in about if title == "description"),
-    )
+    described = [paragraph(words) for title, words in about if title == "description"]
+    return heading("a sweep", name, boxes, *described)
 
 
 def _claims(claims: Sequence[Verdict]) -> Html:
@@ -135,7 +134,7 @@ def _four(value: float | None) -> Cell:
     return Cell("-") if value is None else Cell(f"{value:.4g}", value)
 
 
-def _cells(rows: list[dict[str, Any]]) -> Html:
+def _cells(rows: list[dict[str, Any]]) -> Section:
     names = [str(name) for name in rows[0]]
     kinds = {name: {text_of(row, name) for row in rows} for name in names}
     axes = axis_columns(rows)
@@ -149,13 +148,10 @@ def _cells(rows: list[dict[str, Any]]) -> Html:
     if len(rows) > most:
         note += f" The first {most} of {len(rows)} cells; `dfopt sweep --no-solve --csv` writes all of them."
     alike = [(name, _figure(rows[0], name).shown) for name in same if name not in empty]
-    return section(
-        "cells",
-        "Cells",
-        _problems(rows),
-        table("Every cell, with what differs between them", kept, lines, note),
+    return Section("cells", "Cells", [
+        _problems(rows), table("Every cell, with what differs between them", kept, lines, note),
         *((subtitle("The same in every cell"), facts(alike)) if alike else ()),
-    )
+    ])  # fmt: skip
 
 
 def _figure(row: dict[str, Any], name: str) -> Cell:
@@ -169,28 +165,15 @@ def _figure(row: dict[str, Any], name: str) -> Cell:
 
 def _problems(rows: list[dict[str, Any]]) -> Html | None:
     """Cells without a mapping by message: a hundred cells often share one."""
-    found: dict[tuple[str, str], int] = {}
+    found: Counter[tuple[str, str]] = Counter()
     for row in rows:
         status = text_of(row, "status")
         if status not in SOLVED:
-            first = text_of(row, "note").strip().splitlines()
-            key = (status or "unknown", first[0] if first else "")
-            found[key] = found.get(key, 0) + 1
-    if not found:
-        return None
+            found[status or "unknown", text_of(row, "note").strip().partition("\n")[0]] += 1
     lines = [[status.replace("_", " "), count, message] for (status, message), count in found.items()]
-    return table("Cells without a mapping", ["status", "cells", "why"], lines)
+    return table("Cells without a mapping", ["status", "cells", "why"], lines) if lines else None
 
 
-def _inputs(about: Sequence[tuple[str, str]], remarks: Sequence[Remark], notes: Sequence[str]) -> Html:
-    parts: list[Html | None] = [facts(about) if about else None, subtitle("Unconfirmed inputs")]
-    if remarks:
-        listed = [[f"{one.file}:{one.number}", mark(one.kind, "note"), one.line, one.said] for one in remarks]
-        parts.append(table("Lines of zoo files that do not take their number for confirmed",
-                           ["file", "word", "sets", "remark"], listed))  # fmt: skip
-    return section("inputs", "Inputs and sources", *parts, *(paragraph(sentence) for sentence in notes))
-
-
-def _columns(rows: list[dict[str, Any]]) -> Html:
+def _columns(rows: list[dict[str, Any]]) -> Section:
     known = [[str(name), COLUMNS[str(name)]] for name in rows[0] if str(name) in COLUMNS]
-    return section("columns", "Columns", table("What the columns of cells mean", ["column", "meaning"], known))
+    return Section("columns", "Columns", [table("What the columns of cells mean", ["column", "meaning"], known)])
