@@ -12,7 +12,7 @@ from dfopt.judge.case import TERMS, Case, Placed, Term, totals
 from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
 from dfopt.physics import ops, pipeline
-from dfopt.physics.cost import energy_per_step, system_cost
+from dfopt.physics.cost import system_cost
 from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.states import Held
 
@@ -62,7 +62,8 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         collectives=network.counts(case, paid),
         price_usd=cost.total_usd,
         power_w=cost.total_w,
-        energy_per_step_j=None if cost.total_w is None else energy_per_step(cost.total_w, step.total),
+        # at full power all the time: an upper figure
+        energy_per_step_j=None if cost.total_w is None else cost.total_w * step.total,
         violations=violations(case, tiling, sram, held),
     )
 

@@ -1,4 +1,4 @@
-"""Price and power of a system, and what a step costs: DFModel, section VI.C, with counts of links and switches.
+"""Price and power of a system: DFModel, section VI.C, with counts of links and switches.
 
 A dim of ``size`` chips in a network of ``chips`` is ``chips / size`` separate groups. What a group consists of:
 
@@ -24,17 +24,15 @@ A link or port is paid by its bandwidth of one direction.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
+from dfopt.documents.base import Part
 from dfopt.documents.system import NetworkDim, System
 from dfopt.errors import Issue, SystemSpecError
 
-__all__ = [
-    "Counting", "DimCounts", "SystemCost", "dim_counts", "energy_per_step", "perf_per_dollar", "perf_per_watt",
-    "system_cost",
-]  # fmt: skip
+__all__ = ["Counting", "DimCounts", "SystemCost", "dim_counts", "system_cost"]
 
 Counting = Literal["exact", "dfmodel"]
 
@@ -52,42 +50,30 @@ class DimCounts:
 
 @dataclass(frozen=True)
 class SystemCost:
-    """Price in USD and power in W of a system by component; None where a price or power is not given.
+    """Price in USD and power in W of accelerators, memory, links and switches, over all chips.
 
-    Parameters
-    ----------
-    accelerators_usd, memory_usd, links_usd, switches_usd : float or None
-        USD, over all chips.
-    accelerators_w, memory_w, links_w, switches_w : float or None
-        W, over all chips.
-    missing : tuple of str
-        Paths of the fields of the system that would be needed, such as ``$.chip.price_usd``.
+    What is not given is None, and ``missing`` has the paths of the fields of the system that would be needed, such as
+    ``$.chip.price_usd``.
 
     Examples
     --------
-    >>> SystemCost(1e5, 2e3, None, 0.0, 700.0, 30.0, 5.0, 0.0, ("$.network[0].link_usd_per_gb_s",)).total_usd is None
+    >>> SystemCost({"accelerators": 1e5, "links": None}, {}, ("$.network[0].link_usd_per_gb_s",)).total_usd is None
     True
     """
 
-    accelerators_usd: float | None
-    memory_usd: float | None
-    links_usd: float | None
-    switches_usd: float | None
-    accelerators_w: float | None
-    memory_w: float | None
-    links_w: float | None
-    switches_w: float | None
+    usd: Mapping[str, float | None]
+    w: Mapping[str, float | None]
     missing: tuple[str, ...] = ()
 
     @property
     def total_usd(self) -> float | None:
         """Price of the system in USD; None if any of its components' is not known."""
-        return _total(self.accelerators_usd, self.memory_usd, self.links_usd, self.switches_usd)
+        return _total(*self.usd.values())
 
     @property
     def total_w(self) -> float | None:
         """Power of the system in W; None if any of its components' is not known."""
-        return _total(self.accelerators_w, self.memory_w, self.links_w, self.switches_w)
+        return _total(*self.w.values())
 
 
 def dim_counts(network: Sequence[NetworkDim], counts: Counting = "exact") -> tuple[DimCounts, ...]:
@@ -95,9 +81,9 @@ def dim_counts(network: Sequence[NetworkDim], counts: Counting = "exact") -> tup
 
     Parameters
     ----------
-    network : sequence of NetworkDim
+    network
         From the first (innermost) to the last.
-    counts : {"exact", "dfmodel"}
+    counts
         Cables and ports of the product network, or those that DFModel's program counts.
 
     Raises
@@ -133,20 +119,12 @@ def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
     """Price and power of a system, from the prices and powers that its document gives.
 
     The components are those of DFModel, section VI.C: chips, memory by bandwidth, links by bandwidth, switches by
-    bandwidth and ports. A component without a price is None, and ``missing`` names the field; links and switches
-    that a network does not have need no price.
-
-    Parameters
-    ----------
-    system : System
-        Prices are in `Chip`, `Dram` and `NetworkDim`.
-    counts : {"exact", "dfmodel"}
-        See `dim_counts`.
+    bandwidth and ports. Links and switches that a network does not have need no price.
 
     Raises
     ------
     SystemSpecError
-        If ``counts="dfmodel"`` and a dim is a line.
+        If ``counts="dfmodel"`` (see `dim_counts`) and a dim is a line.
 
     Examples
     --------
@@ -155,81 +133,36 @@ def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
     >>> chip = Chip(name="c", tiles=1, peak=1e12, sram=Sram(capacity=1), dram=dram, price_usd=16522.25)
     >>> ring = NetworkDim(name="x", topology="ring", size=8, link_bandwidth=50e9, link_usd_per_gb_s=2.0)
     >>> found = system_cost(System(name="s", chip=chip, network=(ring,)))
-    >>> found.accelerators_usd, found.memory_usd, found.links_usd, found.total_usd, round(found.memory_w, 3)
-    (132178.0, 800.0, 800.0, 133778.0, 129.984)
+    >>> found.usd, found.total_usd, round(found.w["memory"], 3)
+    ({'accelerators': 132178.0, 'memory': 800.0, 'links': 800.0, 'switches': 0.0}, 133778.0, 129.984)
     >>> found.missing
     ('$.chip.power_w', '$.network[0].link_w_per_gb_s')
     """
-    chip, chips = system.chip, system.chips
+    counted = dim_counts(system.network, counts)
     missing: list[str] = []
 
-    def times(amount: float, price: float | None, path: str) -> float | None:
+    def times(amount: float, part: Part, path: str, field: str) -> float | None:
         """Amount x price, where nothing of something costs nothing whatever its price."""
+        price: float | None = getattr(part, field)
         if price is None and amount:
-            missing.append(path)
+            missing.append(f"{path}.{field}")
             return None
         return amount * price if price is not None else 0.0
 
-    def over_dims(amount: Callable[[DimCounts], int], field: str) -> float | None:
-        return _total(
-            *(
-                times(amount(count) * dim.link_bandwidth / _GB_S, getattr(dim, field), f"$.network[{i}].{field}")
-                for i, (dim, count) in enumerate(zip(system.network, dim_counts(system.network, counts), strict=True))
-            )
-        )
+    def over_dims(amounts: Sequence[int], field: str) -> float | None:
+        dims = enumerate(zip(system.network, amounts, strict=True))
+        return _total(*(times(n * dim.link_bandwidth / _GB_S, dim, f"$.network[{i}]", field) for i, (dim, n) in dims))
 
-    dram_gb_s = chips * chip.dram.bandwidth / _GB_S
-    return SystemCost(
-        accelerators_usd=times(chips, chip.price_usd, "$.chip.price_usd"),
-        memory_usd=times(dram_gb_s, chip.dram.usd_per_gb_s, "$.chip.dram.usd_per_gb_s"),
-        links_usd=over_dims(lambda count: count.links, "link_usd_per_gb_s"),
-        switches_usd=over_dims(lambda count: count.switch_ports, "switch_usd_per_gb_s"),
-        accelerators_w=times(chips, chip.power_w, "$.chip.power_w"),
-        memory_w=times(dram_gb_s, chip.dram.w_per_gb_s, "$.chip.dram.w_per_gb_s"),
-        links_w=over_dims(lambda count: count.links, "link_w_per_gb_s"),
-        switches_w=over_dims(lambda count: count.switch_ports, "switch_w_per_gb_s"),
-        missing=tuple(missing),
-    )
+    def components(of_chip: str, unit: str) -> dict[str, float | None]:
+        chip, chips = system.chip, system.chips
+        return {
+            "accelerators": times(chips, chip, "$.chip", of_chip),
+            "memory": times(chips * chip.dram.bandwidth / _GB_S, chip.dram, "$.chip.dram", f"{unit}_per_gb_s"),
+            "links": over_dims([count.links for count in counted], f"link_{unit}_per_gb_s"),
+            "switches": over_dims([count.switch_ports for count in counted], f"switch_{unit}_per_gb_s"),
+        }
 
-
-def perf_per_dollar(flop_per_s: float, price_usd: float) -> float:
-    """Sustained FLOP/s of a system for each USD of its price.
-
-    Examples
-    --------
-    >>> perf_per_dollar(2e15, 100_000.0)
-    20000000000.0
-    """
-    return flop_per_s / price_usd
-
-
-def perf_per_watt(flop_per_s: float, power_w: float) -> float:
-    """Sustained FLOP/s of a system for each W of its power, which is FLOP/J.
-
-    Examples
-    --------
-    >>> perf_per_watt(2e15, 4000.0)
-    500000000000.0
-    """
-    return flop_per_s / power_w
-
-
-def energy_per_step(power_w: float, step_time: float) -> float:
-    """Energy of a step in J, with the whole system at its full power all the time: an upper figure.
-
-    Parameters
-    ----------
-    power_w : float
-        W, such as `SystemCost.total_w`.
-    step_time : float
-        Seconds, such as ``Score.step_time``.
-
-    Examples
-    --------
-    >>> energy_per_step(4000.0, 2.5)
-    10000.0
-    """
-    return power_w * step_time
+    return SystemCost(components("price_usd", "usd"), components("power_w", "w"), tuple(missing))
 
 
 def _total(*parts: float | None) -> float | None:

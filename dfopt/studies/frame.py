@@ -8,7 +8,7 @@ from typing import Any
 from dfopt.documents.plan import Plan
 from dfopt.documents.study import Study
 from dfopt.documents.study_columns import COLUMNS
-from dfopt.physics.cost import SystemCost, energy_per_step, perf_per_dollar, perf_per_watt, system_cost
+from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.studies.cells import Cell
 from dfopt.studies.store import Record
 
@@ -74,10 +74,10 @@ def row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
         found["physical_flop_per_s"] = rate * slower
         found["physical_tokens_per_s"] = figures["tokens_per_s"] * slower
     if cost.total_usd:
-        found["perf_per_dollar"] = perf_per_dollar(rate, cost.total_usd)
+        found["perf_per_dollar"] = rate / cost.total_usd
     if cost.total_w:
-        found["perf_per_watt"] = perf_per_watt(rate, cost.total_w)
-        found["energy_per_step_j"] = energy_per_step(cost.total_w, step)
+        found["perf_per_watt"] = rate / cost.total_w  # FLOP/J
+        found["energy_per_step_j"] = cost.total_w * step
     return found
 
 

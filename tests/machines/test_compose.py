@@ -147,7 +147,8 @@ def test_a_dragonfly_is_paid_by_its_cables() -> None:
     network = {"topology": "dragonfly", "sizes": [a, g], "links": "pcie-4"}
     found = system_cost(compose(chip="sn30", memory="ddr4", network=network))
     cables = g * (a * (a - 1) // 2) + g * (g - 1) // 2
-    assert found.links_usd == pytest.approx(cables * 25 * 2.0) and found.links_w == pytest.approx(cables * 25 * 0.052)
+    assert found.usd["links"] == pytest.approx(cables * 25 * 2.0)
+    assert found.w["links"] == pytest.approx(cables * 25 * 0.052)
 
 
 def test_names_and_paths(tmp_path: Path) -> None:

@@ -121,8 +121,8 @@ def priced(**chip: Any) -> Chip:
 def test_what_is_missing_is_listed_and_not_taken_as_nothing() -> None:
     network = tuple(dims("r_sw", [2, 3], link_usd_per_gb_s=5.0))
     found = system_cost(System(name="s", chip=priced(price_usd=10.0), network=network))
-    assert found.accelerators_usd == 60 and found.links_usd == (2 * 3 + 3 * 2) * 5.0
-    assert found.memory_usd is found.switches_usd is found.total_usd is found.total_w is None
+    assert found.usd["accelerators"] == 60 and found.usd["links"] == (2 * 3 + 3 * 2) * 5.0
+    assert found.usd["memory"] is found.usd["switches"] is found.total_usd is found.total_w is None
     assert set(found.missing) == {
         "$.chip.power_w", "$.chip.dram.usd_per_gb_s", "$.chip.dram.w_per_gb_s", "$.network[0].link_w_per_gb_s",
         "$.network[1].link_w_per_gb_s", "$.network[1].switch_usd_per_gb_s", "$.network[1].switch_w_per_gb_s",

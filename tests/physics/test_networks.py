@@ -293,19 +293,18 @@ def test_an_all_reduce_over_two_dims_uses_the_all_reduce_factor_of_each() -> Non
 
 
 @pytest.mark.parametrize(
-    ("factors", "says"),
+    ("factor", "where"),
     [
-        ((Factor(Collective.BROADCAST, 0.0),), "bandwidth_share must be above 0"),
-        ((Factor(Collective.BROADCAST, 1.5),), "at most 1"),
-        ((Factor(Collective.BROADCAST, 1.0, -1.0),), "latency must be finite"),
-        ((Factor(Collective.BROADCAST), Factor(Collective.BROADCAST)), "one factor for broadcast"),
+        ({"bandwidth_share": 0.0}, "bandwidth_share"),
+        ({"bandwidth_share": 1.5}, "bandwidth_share"),
+        ({"latency": -1.0}, "latency"),
     ],
 )
-def test_bad_factors_are_rejected(factors: tuple[Factor, ...], says: str) -> None:
-    with pytest.raises(ValueError, match=says):
-        Dim("x", Topology.RING, 4, 1.0, factors=factors)
-    with pytest.raises(ValueError, match="only switches"):
-        Dim("x", Topology.RING, 4, 1.0, in_network_reduction=True)
+def test_bad_factors_are_rejected(factor: dict[str, float], where: str) -> None:
+    with pytest.raises(ValueError, match=where):
+        wired("ring", 4, factors={"broadcast": factor})
+    with pytest.raises(ValueError, match="feature of switches"):
+        wired("ring", 4, in_network_reduction=True)
 
 
 # ------------------------------------------------------------------------- communication_seconds

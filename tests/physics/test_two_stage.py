@@ -147,7 +147,7 @@ def test_headers_are_those_of_whole_packets_or_one_more(
 @pytest.mark.parametrize(("payload", "header", "words"), [(0.0, 0.0, "packet_payload"), (9.0, -1.0, "packet_header")])
 def test_packets_that_cannot_be_are_refused(payload: float, header: float, words: str) -> None:
     with pytest.raises(ValueError, match=words):
-        Dim("x", Topology.RING, 2, 1.0, packet_payload=payload, packet_header=header)
+        NetworkDim(name="x", topology="ring", size=2, link_bandwidth=1.0, packet_payload=payload, packet_header=header)
 
 
 # ------------------------------------------------------------------------- documents, judge
