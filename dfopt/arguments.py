@@ -69,11 +69,7 @@ def schemes(items: list[str] | None) -> dict[str, Any]:
     """--shard KERNEL=SCHEME words."""
     from dfopt.physics.ops import SCHEMES
 
-    found = pairs(items, "--shard")
-    for kernel, value in found.items():
-        if value not in SCHEMES:
-            raise PlanError(f"--shard: expected one of {', '.join(SCHEMES)} for {kernel!r}, found {value!r}")
-    return dict(found)
+    return {kernel: choice(f"--shard {kernel}", value, SCHEMES) for kernel, value in pairs(items, "--shard").items()}
 
 
 def on_axes(options: dict[str, Any]) -> dict[str, Any]:

@@ -25,13 +25,8 @@ from dfopt.workloads import expand, load_graph
 def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Document:
     """Load a graph or system of the zoo, an assumption profile, or a file of any kind.
 
-    Parameters
-    ----------
-    name_or_path : str
-        What to load; an existing file wins over the zoo. A name that is on several shelves of the zoo can have its
-        shelf before it: ``stacks/hbm3``.
-    overrides : dict, optional
-        Workload parameters of a graph.
+    An existing file wins over the zoo. A name that is on several shelves of the zoo can have its shelf before it:
+    ``stacks/hbm3``. ``overrides`` are workload parameters of a graph.
 
     Raises
     ------

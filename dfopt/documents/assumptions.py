@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field
 
 from dfopt.documents.base import Document
-from dfopt.errors import NotInZoo
+from dfopt.errors import NotInZoo, close_matches
 from dfopt.units import Bandwidth, Bytes, Ratio
 
 Overlap = Literal["auto", "perfect", "none", "compute_memory"]
@@ -161,12 +161,7 @@ PROFILES: dict[str, Assumptions] = {
 
 
 def profile(name: str) -> Assumptions:
-    """The named set of assumptions.
-
-    Raises
-    ------
-    NotInZoo
-        If no profile has this name.
+    """The named set of assumptions; `NotInZoo` if there is none of this name.
 
     Examples
     --------
@@ -174,7 +169,5 @@ def profile(name: str) -> Assumptions:
     2
     """
     if name not in PROFILES:
-        import difflib
-
-        raise NotInZoo(name, difflib.get_close_matches(name, PROFILES) or sorted(PROFILES), kind="assumptions")
+        raise NotInZoo(name, close_matches(name, PROFILES) or sorted(PROFILES), kind="assumptions")
     return PROFILES[name]

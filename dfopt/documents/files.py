@@ -10,17 +10,9 @@ from pathlib import Path
 
 from dfopt.errors import DocumentError, Issue
 
-__all__ = ["check_writable", "replaced", "write_text"]
-
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
-    """Try whether a file can be written, and leave no trace: to be told before the work, and not after it.
-
-    Raises
-    ------
-    DocumentError
-        If it cannot.
-    """
+    """Raise `DocumentError` if a file cannot be written, and leave no trace: told before the work, and not after it."""
     target = Path(os.path.realpath(path))
     try:
         if target.is_dir():
@@ -41,15 +33,7 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
 def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
     """A new file beside ``path`` that takes its place when the block ends well, and is gone when it does not.
 
-    Parameters
-    ----------
-    path : path-like
-        What is to be written: through a link, not over it. A device or a pipe is written as it is.
-
-    Raises
-    ------
-    DocumentError
-        If it cannot be written.
+    It is written through a link, not over it; a device or a pipe as it is. Raises `DocumentError` if it cannot be.
     """
     target = Path(os.path.realpath(check_writable(path)))
     part = target if _as_it_is(target) else _beside(target)
@@ -68,11 +52,6 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
     """Write a text as UTF-8, whole or not at all.
-
-    Raises
-    ------
-    DocumentError
-        If it cannot be written.
 
     Examples
     --------

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from html import escape
 
-__all__ = ["facts_html", "table_html"]
-
 MOST = 20  # rows of a table in a notebook; all of them are in the document
 
 

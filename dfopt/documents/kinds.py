@@ -17,7 +17,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.study import Study
 from dfopt.documents.system import System
-from dfopt.errors import DocumentError, Issue, did_you_mean, shown
+from dfopt.errors import DocumentError, Issue, did_you_mean, refuse, shown
 
 KINDS: dict[str, type[Document]] = {
     document.SCHEMA.split("/")[1]: document
@@ -29,13 +29,7 @@ KINDS: dict[str, type[Document]] = {
 
 
 def kind_of(data: Dict[str, Any], path: str) -> str:
-    """Kind of a parsed document by its ``schema`` key, such as ``dfopt/graph/1``.
-
-    Raises
-    ------
-    DocumentError
-        If the key is missing or names no kind of dfopt's.
-    """
+    """Kind of a parsed document by its ``schema`` key, such as ``dfopt/graph/1``, or a `DocumentError`."""
     check_not_foreign(data, path)
     known = {document.SCHEMA: kind for kind, document in KINDS.items()}
     found = data.get("schema")
@@ -48,15 +42,9 @@ def kind_of(data: Dict[str, Any], path: str) -> str:
 
 
 def check_not_foreign(data: Dict[str, Any], path: str) -> None:
-    """Say in one line what another tool's file is, where it would have a problem for each of its keys.
-
-    Raises
-    ------
-    DocumentError
-        For the ``config.json`` of a Hugging Face model.
-    """
+    """Refuse the ``config.json`` of a Hugging Face model in one line, where each of its keys would be a problem."""
     if "schema" not in data and {"model_type", "architectures"} & set(data):
         of = f" of {data['model_type']}" if isinstance(data.get("model_type"), str) else ""
         message = f"{path}: found a Hugging Face config{of}, which dfopt does not read yet"
         remedy = "take a graph of `dfopt list graphs`, or write its sizes into a copy of one, such as llama-3.1-8b"
-        raise DocumentError("", [Issue("$", message, remedy)])
+        refuse("", message, remedy)

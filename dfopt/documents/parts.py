@@ -18,8 +18,6 @@ from dfopt.documents.zoo import Kind
 
 Size = Annotated[int, Field(ge=1, le=10**7)]  # of a network dim
 
-__all__ = ["PARTS", "ChipPart", "LinkPart", "MemoryPart", "Size", "TopologyPart"]
-
 
 class ChipPart(ChipBody, Document):
     """An accelerator; ``dram`` is the memory it comes with, if it comes with one."""

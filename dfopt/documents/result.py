@@ -106,20 +106,26 @@ class Matrices(Part):
     H: tuple[tuple[int, int], ...]
 
 
-class Alternative(Part):
+class _Valued(Part):
+    """A part with a value of the objective."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _from_version_1(cls, data: Any) -> Any:
+        """Earlier results called it ``step_time_s``, the only objective."""
+        names = {"step_time_s": "value"}
+        return {names.get(key, key): value for key, value in data.items()} if isinstance(data, dict) else data
+
+
+class Alternative(_Valued):
     """One of the next best mappings, of another plan, tile count or microbatch size than those before it."""
 
     microbatch: int = Field(description="of the graph, or of one of the variants, that it maps")
     value: float
     mapping: Mapping
 
-    @model_validator(mode="before")
-    @classmethod
-    def _from_version_1(cls, data: Any) -> Any:
-        return _renamed(data, step_time_s="value")
 
-
-class Sensitivity(Part):
+class Sensitivity(_Valued):
     """Value of the objective with 10 % more of one resource, partitions optimised anew on the winning plan.
 
     ``proven``: optimal for the plan and its sharding.
@@ -129,11 +135,6 @@ class Sensitivity(Part):
     value: float
     speedup: float
     proven: bool
-
-    @model_validator(mode="before")
-    @classmethod
-    def _from_version_1(cls, data: Any) -> Any:
-        return _renamed(data, step_time_s="value")
 
 
 class Space(Part):
@@ -153,11 +154,6 @@ class Space(Part):
         parts += [f"10^{self.log10_fusions:.1f} fusions"]
         parts += [f"{self.tile_counts} tile sizes"] if self.tile_counts > 1 else []
         return f"{' x '.join(parts)}: {'' if self.exact else 'at least '}10^{self.log10_total:.1f} mappings"
-
-
-def _renamed(data: Any, **names: str) -> Any:
-    """Data of an earlier version with the names that its keys have now."""
-    return {names.get(key, key): value for key, value in data.items()} if isinstance(data, dict) else data
 
 
 class Provenance(Part):
@@ -276,14 +272,11 @@ class Result(Document):
         return facts_html(self._facts()) + self.score._partitions_html()
 
     def frame(self) -> Any:
-        """One row per kernel, in graph order.
+        """A :class:`pandas.DataFrame` with one row per kernel, in graph order.
 
-        Returns
-        -------
-        pandas.DataFrame, or list of dict without pandas
-            ``kernel``; where it runs: ``stage``, ``partition``, ``sharding``, compute ``tiles``; and of its whole
-            partition, for one layer and one microbatch on one chip: ``partition_compute_s``, ``partition_memory_s``,
-            ``partition_network_s``, ``partition_time_s`` (seconds) and ``bound_by``.
+        ``kernel``; where it runs: ``stage``, ``partition``, ``sharding``, compute ``tiles``; and of its whole
+        partition, for one layer and one microbatch on one chip: ``partition_compute_s``, ``partition_memory_s``,
+        ``partition_network_s``, ``partition_time_s`` (seconds) and ``bound_by``.
 
         Examples
         --------
@@ -292,34 +285,23 @@ class Result(Document):
         >>> result.frame()[["kernel", "partition", "sharding", "tiles"]].iloc[0].to_dict()
         {'kernel': 'Add_Prev_Layer', 'partition': 0, 'sharding': 'none', 'tiles': 1}
         """
-        rows = list(self.rows())
-        try:
-            import pandas as pd
-        except ImportError:
-            return rows
-        return pd.DataFrame(rows)
+        import pandas as pd
+
+        return pd.DataFrame(self.rows())
 
     def rows(self) -> list[dict[str, Any]]:
         """One dict per kernel, in graph order."""
-        where = {(p.stage, p.partition): p for p in self.score.partitions}
-        table = []
-        for kernel in self.mapping.kernels:
-            part = where[(kernel.stage, kernel.partition)]
-            table.append(
-                {
-                    "kernel": kernel.name,
-                    "stage": kernel.stage,
-                    "partition": kernel.partition,
-                    "sharding": kernel.sharding,
-                    "tiles": kernel.tiles,
-                    "partition_compute_s": part.compute_s,
-                    "partition_memory_s": part.memory_s,
-                    "partition_network_s": part.network_s,
-                    "partition_time_s": part.time_s,
-                    "bound_by": part.bound_by,
-                }
-            )
-        return table
+        where = {(part.stage, part.partition): part for part in self.score.partitions}
+        places = ("stage", "partition", "sharding", "tiles")
+        times = ("compute_s", "memory_s", "network_s", "time_s")
+        return [
+            {"kernel": kernel.name}
+            | {name: getattr(kernel, name) for name in places}
+            | {f"partition_{name}": getattr(part, name) for name in times}
+            | {"bound_by": part.bound_by}
+            for kernel in self.mapping.kernels
+            for part in (where[kernel.stage, kernel.partition],)
+        ]
 
 
 OF_EARLIER = "as an earlier version said: "

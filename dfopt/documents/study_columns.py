@@ -6,8 +6,6 @@ from typing import Final
 
 from dfopt.documents.axes import AXES
 
-__all__ = ["AXIS_COLUMNS", "COLUMNS", "TEXT_COLUMNS"]
-
 AXIS_COLUMNS: Final[dict[str, str]] = {
     "graph": "label of the graph",
     "system": "label of the system",

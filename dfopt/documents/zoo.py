@@ -23,13 +23,7 @@ def _zoo_folder(kind: Kind) -> Path:
 
 
 def one(kind: Kind) -> str:
-    """The word for one of a kind.
-
-    Examples
-    --------
-    >>> one("systems"), one("memories")
-    ('system', 'memory')
-    """
+    """The word for one of a kind: ``system`` for ``systems``."""
     return _ONE.get(kind, kind[:-1])
 
 
@@ -60,12 +54,8 @@ def is_path(text: str) -> bool:
 def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
     """The file of a zoo name or a path; an existing file wins over the zoo.
 
-    Raises
-    ------
-    NotInZoo
-        For a name that is neither; the message lists close matches.
-    DocumentError
-        For something that is surely meant as a path (it has a separator or a suffix) but is no file.
+    Raises `NotInZoo`, with close matches, for a name that is neither; `DocumentError` for something that is surely
+    meant as a path (it has a separator or a suffix) but is no file.
     """
     text = os.path.expanduser(os.fspath(name_or_path))
     names = zoo(kind)

@@ -27,20 +27,14 @@ from dfopt.documents.axes import AXES
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Pins, Sharding
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.errors import DocumentError, Issue
+from dfopt.errors import DocumentError, Issue, refuse
 from dfopt.frontends import dfmodel_graph as graphs
 from dfopt.frontends import dfmodel_system as systems
 from dfopt.frontends.dfmodel_case import Data, ImportedCase, Unsupported, block_of, missing, overridden
 
-__all__ = ["ImportedCase", "convert", "load_case", "write_case"]
-
 _SHARDING: dict[str, Sharding] = {
-    "OUTER_SHARDING": "outer",
-    "M_SHARDING": "m",
-    "K_SHARDING": "k",
-    "N_SHARDING": "n",
-    "NO_SHARDING": "none",
-}
+    "OUTER_SHARDING": "outer", "M_SHARDING": "m", "K_SHARDING": "k", "N_SHARDING": "n", "NO_SHARDING": "none",
+}  # fmt: skip
 _OVERLAP = {"PERFECT_OVERLAP": "perfect", "NO_OVERLAP": "none", "OVERLAP_COMPUTE_MEMORY": "compute_memory"}
 _PADDED = "shards are rounded up to whole rows, so the graph is padded; utilization counts the FLOP of the case"
 _GRADIENTS = "gradients: bytes taken for nanoseconds, as in the program; its data-parallel groups span all axes"
@@ -48,14 +42,9 @@ _NOTES = {"dlrm": _GRADIENTS, "hpl": _PADDED, "fft": _PADDED}
 
 
 def load_case(path: str | Path, overrides: str | Path | None = None) -> ImportedCase:
-    """Read a case file.
+    """Read a case, a JSON file.
 
-    Parameters
-    ----------
-    path : path
-        The case, a JSON file.
-    overrides : path, optional
-        A document that supplies what cases leave out, or the folder of one called ``overrides.yaml``.
+    ``overrides`` is a document that supplies what cases leave out, or the folder of one called ``overrides.yaml``.
 
     Raises
     ------
@@ -78,11 +67,11 @@ def convert(data: Data, name: str, path: str | Path | None = None) -> ImportedCa
             raise DocumentError(name, issues)
         case = _converted(data, name)
     except Unsupported as error:
-        raise DocumentError(name, [Issue("$", f"not supported yet: {error}", "see the README's limits")]) from None
+        refuse(name, f"not supported yet: {error}", "see the README's limits")
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         what = f"the field {error} is missing, or its value unknown" if isinstance(error, KeyError) else str(error)
         remedy = "compare with the field names of setup.proto, or give it in an override"
-        raise DocumentError(name, [Issue("$", f"incomplete DFModel case: {what}", remedy)]) from None
+        refuse(name, f"incomplete DFModel case: {what}", remedy)
     changes = {key: value for override in overrides for key, value in override.assumptions.items()}
     if changes:
         changed = Assumptions.from_data({**case.assumptions.to_data(), **changes}, f"{name}, assumptions overridden")
@@ -187,17 +176,9 @@ def _with_weight_setup(graph: Graph, training: Data, system: Data, notes: list[s
 
 
 def write_case(path: str | Path, folder: str | Path, overrides: str | Path | None = None) -> list[str]:
-    """Write a case as graph.yaml, system.yaml, assumptions.yaml and pins.yaml into a folder.
+    """Write a case as graph.yaml, system.yaml, assumptions.yaml and pins.yaml into a folder; see :func:`load_case`.
 
-    Returns
-    -------
-    list of str
-        What was written, and the command that solves it.
-
-    Raises
-    ------
-    DocumentError
-        As :func:`load_case`.
+    The answer says what was written, and the command that solves it.
     """
     case = load_case(path, overrides)
     target = Path(folder)

@@ -96,13 +96,7 @@ class ImportedCase:
 
 
 def overridden(data: Data, name: str, path: Path | None) -> tuple[Data, tuple[Override, ...]]:
-    """The data of a case with its overrides, and these; a folder stands for its ``overrides.yaml``.
-
-    Raises
-    ------
-    DocumentError
-        If the document or a graph of it cannot be read, or a list has another length than the kernels.
-    """
+    """The data of a case with its overrides, and these; a folder stands for its ``overrides.yaml``."""
     if path is None:
         return data, ()
     path = path / "overrides.yaml" if path.is_dir() else path

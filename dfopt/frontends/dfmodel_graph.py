@@ -40,25 +40,11 @@ Built = tuple[list[Kernel], Callable[[Data], float], Data]
 
 
 def graph_of(block: str, drawn: Data, execution: Data, axes: tuple[Axis, ...], name: str) -> Graph:
-    """The graph of a case.
+    """The graph of a case, from what it has drawn and its ``execution`` message.
 
-    Parameters
-    ----------
-    block : {"llm", "training", "dlrm", "hpl", "fft"}
-        The field of ``execution`` with the workload; ``training`` is the language model of the first generation.
-    drawn : dict
-        Kernels and tensors as the case has them.
-    execution : dict
-        The ``execution`` message.
-    axes : tuple of Axis
-        Network axes, for HPL the two sides of the grid.
-    name : str
-        Of the graph.
-
-    Raises
-    ------
-    Unsupported
-        If a kernel communicates in a way that this kind of workload does not have.
+    ``block`` is the field of that with the workload: ``llm``, ``dlrm``, ``hpl`` (whose axes are the two sides of the
+    grid), ``fft``, or ``training``, the language model of the first generation. Raises `Unsupported` if a kernel
+    communicates in a way that this kind of workload does not have.
     """
     for data in drawn["kernels"]:
         for kind in (data.get("communication_type"), data.get("communication_type_2")):

@@ -32,10 +32,7 @@ class Axis:
 def axes_of(data: Data, block: str) -> tuple[Axis, ...]:
     """The network axes of a ``system`` message, each with what it carries for a workload; none for a single chip.
 
-    Raises
-    ------
-    Unsupported
-        If the workload cannot be laid on them.
+    Raises `Unsupported` if the workload cannot be laid on them.
 
     Examples
     --------
@@ -95,21 +92,9 @@ def _with_fast_domain(axes: tuple[Axis, ...], domain: int) -> tuple[Axis, ...]:
 
 
 def system_of(data: Data, axes: tuple[Axis, ...], name: str) -> tuple[System, Parallel]:
-    """The system, and the names of the dims that carry each parallelism.
+    """The system of a ``system`` message, and the names of the dims that carry each parallelism.
 
-    Parameters
-    ----------
-    data : dict
-        The ``system`` message.
-    axes : tuple of Axis
-        Network axes, each with what it carries.
-    name : str
-        For the system and its chip.
-
-    Raises
-    ------
-    Unsupported
-        If an axis carries something else than TP, PP or DP, or the axes do not make up the chips.
+    Raises `Unsupported` if an axis carries something else than TP, PP or DP, or the axes do not make up the chips.
     """
     core, memory = data["accelerator"], data.get("memory") or data["accelerator"]
     parallel: Parallel = {}

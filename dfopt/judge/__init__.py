@@ -27,30 +27,7 @@ def evaluate(
     physical: bool = True,
     throttle: bool = True,
 ) -> Score:
-    """Judge a mapping.
-
-    Parameters
-    ----------
-    mapping : Mapping
-        A place for every kernel of the graph, and a plan for the system.
-    graph : Graph
-        The workload.
-    system : System
-        The machine.
-    assumptions : Assumptions, optional
-        Conventions; the default profile if left out.
-    stack : Stack, optional
-        The chip as a stack of dies; the system's own if left out.
-    physical : bool
-        False: leave the stack aside, whether given or the system's.
-    throttle : bool
-        False: on a stack that gets too hot, stay at the nominal frequency and only say so.
-
-    Returns
-    -------
-    Score
-        Times, bytes and what binds. Limits that the mapping breaks are sentences in ``violations``;
-        the times are then those it would have if it could run. With a stack, ``physical`` says what it does there.
+    """Judge a mapping: `dfopt.evaluate`, which has the parameters and the answer in words, for documents only.
 
     Raises
     ------
