@@ -177,7 +177,7 @@ class DocumentError(_IssuesError):
 
 def refuse(path: object, message: str, remedy: str) -> NoReturn:
     """Raise the `DocumentError` of one issue that is about a whole file."""
-    raise DocumentError(path, [Issue("$", message, remedy)])
+    raise DocumentError(path, [Issue("$", message, remedy)]) from None
 
 
 class UnitError(DocumentError, ValueError):

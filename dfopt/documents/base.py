@@ -214,6 +214,14 @@ class Document(Part):
         return digest_of(self.to_data())
 
 
+class Named(Document):
+    """A document with a name, a few words on what it describes, and where they come from."""
+
+    name: str = Field(min_length=1, max_length=200)
+    description: str = ""
+    source: str = ""
+
+
 def digest_of(data: Mapping[str, Any]) -> str:
     """16 hex digits of JSON-able data, see :meth:`Document.digest`."""
     canonical = json.dumps(data, sort_keys=True, separators=(",", ":"), allow_nan=False)

@@ -17,7 +17,7 @@ import networkx as nx
 from pydantic import Field, model_validator
 
 from dfopt.documents.axes import groups
-from dfopt.documents.base import Document, Part, problem
+from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.on_axes import Group
 from dfopt.documents.wiring import reads, structure_issues, writes
@@ -179,7 +179,7 @@ class Output(Part):
     bytes: Bytes | None = Field(default=None, gt=0, description="of what is written; the kernel's whole output")
 
 
-class Graph(Document):
+class Graph(Named):
     """A workload: a DAG of kernels, evaluated once per microbatch and repeated ``repeat`` times.
 
     Kernels of a repeated graph that run before the first or after the last repeat only (``Kernel.runs``) are pieces
@@ -188,9 +188,6 @@ class Graph(Document):
 
     SCHEMA: ClassVar[str] = "dfopt/graph/1"
 
-    name: str = Field(min_length=1, max_length=200)
-    description: str = ""
-    source: str = ""
     repeat: int = Field(default=1, ge=1, le=10**6, description="identical layers; one is drawn")
     word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
     microbatch: int = Field(default=1, ge=1, le=10**9, description="samples in one evaluation of the graph")

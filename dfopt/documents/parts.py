@@ -10,7 +10,7 @@ from typing import Annotated, ClassVar, Final
 
 from pydantic import Field
 
-from dfopt.documents.base import Document
+from dfopt.documents.base import Named
 from dfopt.documents.link import Link
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import ChipBody, Dram
@@ -19,37 +19,27 @@ from dfopt.documents.zoo import Kind
 Size = Annotated[int, Field(ge=1, le=10**7)]  # of a network dim
 
 
-class ChipPart(ChipBody, Document):
+class ChipPart(ChipBody, Named):
     """An accelerator; ``dram`` is the memory it comes with, if it comes with one."""
 
     SCHEMA: ClassVar[str] = "dfopt/chip/1"
 
     dram: Dram | None = Field(default=None, description="the memory of its package, unless a system gives another")
-    description: str = ""
-    source: str = ""
 
 
-class MemoryPart(Dram, Document):
+class MemoryPart(Dram, Named):
     """A memory technology: the whole memory of a chip, or one stack or channel of which a system takes several."""
 
     SCHEMA: ClassVar[str] = "dfopt/memory/1"
 
-    name: str = Field(min_length=1)
-    description: str = ""
-    source: str = ""
 
-
-class LinkPart(Link, Document):
+class LinkPart(Link, Named):
     """An interconnect technology: one link, in one direction."""
 
     SCHEMA: ClassVar[str] = "dfopt/link/1"
 
-    name: str = Field(min_length=1)
-    description: str = ""
-    source: str = ""
 
-
-class TopologyPart(Document):
+class TopologyPart(Named):
     """How chips are connected, before it is said by what links.
 
     ``topology`` is a named topology, or a list of one ring, line, switch or fully_connected for each size: the
@@ -58,9 +48,6 @@ class TopologyPart(Document):
 
     SCHEMA: ClassVar[str] = "dfopt/topology/1"
 
-    name: str = Field(min_length=1)
-    description: str = ""
-    source: str = ""
     topology: str | tuple[str, ...]
     sizes: tuple[Size, ...] = Field(min_length=1, max_length=8)
     names: tuple[str, ...] | None = Field(default=None, description="of the dims; none = the topology's own")

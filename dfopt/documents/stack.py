@@ -8,7 +8,7 @@ from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
-from dfopt.documents.base import Document, Part
+from dfopt.documents.base import Named, Part
 from dfopt.documents.stack_dram import DramStack
 from dfopt.documents.stack_parts import Bond, Die, Package, SinkPackage, Tile
 from dfopt.errors import Issue, SystemSpecError, repeated
@@ -40,14 +40,11 @@ class Limits(Part):
     power: Watts | None = Field(default=None, gt=0, description="of the whole stack")
 
 
-class Stack(Document):
+class Stack(Named):
     """One chip as a stack of dies on a package, with the DRAM that belongs to it."""
 
     SCHEMA: ClassVar[str] = "dfopt/stack/1"
 
-    name: str = Field(min_length=1, max_length=200)
-    description: str = ""
-    source: str = ""
     side_x: Metres = Field(gt=0, le=1)
     side_y: Metres = Field(gt=0, le=1)
     dies: tuple[Die, ...] = Field(min_length=1, max_length=64, description="from the far face to the sink")

@@ -10,7 +10,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Discriminator, Field, Tag, ValidationInfo, field_validator, model_validator
 
 from dfopt.documents.axes import AXES
-from dfopt.documents.base import Document, Part, problem
+from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.request import Request
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
 from dfopt.documents.study_expressions import check_expression
@@ -211,7 +211,7 @@ class Claim(Part):
         return self
 
 
-class Study(Document):
+class Study(Named):
     """A grid of cells to solve, and claims to check on the frame of their results.
 
     The cells are the product graphs x systems x parameters x assumptions x limits x axes, less what the filters
@@ -234,9 +234,6 @@ class Study(Document):
 
     SCHEMA: ClassVar[str] = "dfopt/study/1"
 
-    name: str = Field(min_length=1, max_length=200)
-    description: str = ""
-    source: str = ""
     graphs: tuple[GraphEntry, ...] = Field(min_length=1)
     systems: tuple[Systems, ...] = Field(min_length=1)
     parameters: dict[str, tuple[Value, ...]] = Field(

@@ -9,7 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
-from dfopt.documents.base import Document, Part
+from dfopt.documents.base import Named, Part
 from dfopt.documents.graph import CollectiveKind
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.stack import Stack
@@ -258,14 +258,11 @@ def _at_stack(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
 ChipStack = Annotated[Stack, WrapValidator(_at_stack)]
 
 
-class System(Document):
+class System(Named):
     """A machine of ``chips`` equal chips on a product of network dimensions."""
 
     SCHEMA: ClassVar[str] = "dfopt/system/1"
 
-    name: str = Field(min_length=1, max_length=200)
-    description: str = ""
-    source: str = ""
     chip: Chip
     network: tuple[NetworkDim, ...] = Field(default=(), max_length=8)
     collective_overhead: Seconds = Field(
