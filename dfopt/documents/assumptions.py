@@ -26,8 +26,7 @@ class Assumptions(Document):
 
     profile: str = "default"
     execution: Literal["auto", "dataflow", "kernel_by_kernel"] = Field(
-        default="auto",
-        description="auto: as the chip says; kernel_by_kernel gives every kernel its own partition",
+        default="auto", description="auto: as the chip says; kernel_by_kernel gives every kernel its own partition"
     )
     overlap: Overlap = Field(
         default="auto",
@@ -60,9 +59,7 @@ class Assumptions(Document):
         description="of the dfmodel table only: messages of c chips that a cut carries, those that cross it one way"
         " (c^2/4) or all (c^2), as in the version behind DFModel's FFT runs of Fig. 6",
     )
-    stage_time: Literal["sum", "max"] = Field(
-        default="sum", description="inter-chip stage time from compute, network and point-to-point time"
-    )
+    stage_time: Literal["sum", "max"] = Field(default="sum", description="of compute, network and point-to-point time")
     weights_from_dram: bool = Field(default=True, description="whether a partition reads its weights from DRAM")
     layer_boundary: Literal["dram", "free"] = Field(
         default="dram",

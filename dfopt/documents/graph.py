@@ -72,12 +72,9 @@ class Kernel(Part):
     )
     phase: Phase = "forward"
     flop_per_element: int = Field(default=1, ge=1, le=10**6, description="of an elementwise kernel")
-    normalizes: bool = Field(
-        default=False, description="needs the whole m axis at once (layer norm, softmax): m cannot be split"
-    )
+    normalizes: bool = Field(default=False, description="needs the whole m axis (layer norm, softmax): not split by m")
     accumulates_into: str | None = Field(
-        default=None,
-        description="kernel whose output this one's output is added to; partial sums travel with its collective",
+        default=None, description="kernel to whose output this one's is added; partial sums travel with its collective"
     )
     stage_with: str | None = Field(default=None, description="kernel that must sit in the same pipeline stage")
     distributed: bool = Field(
@@ -90,9 +87,7 @@ class Kernel(Part):
     )
     dram_bytes_per_chip: Bytes = Field(default=0.0, description="extra DRAM traffic per evaluation, such as a KV cache")
     dram_bytes: Bytes = Field(
-        default=0.0,
-        ge=0,
-        description="extra DRAM traffic of one evaluation, spread over the tensor-parallel chips, such as lookups",
+        default=0.0, ge=0, description="extra DRAM traffic per evaluation, over tensor-parallel chips, such as lookups"
     )
     resident_bytes: Bytes = Field(
         default=0.0,
@@ -159,8 +154,7 @@ class Tensor(Part):
     bytes: Bytes | None = None
     operand: Literal[1, 2] | None = None
     direction: Literal["forward", "backward"] = Field(
-        default="forward",
-        description="of a carried tensor: to the next repeat, or (gradients) to the previous one",
+        default="forward", description="of a carried tensor: to the next repeat, or (gradients) to the previous one"
     )
 
 
@@ -196,9 +190,7 @@ class Graph(Named):
     kernels: tuple[Kernel, ...] = Field(min_length=1, max_length=20000)
     tensors: tuple[Tensor, ...] = Field(default=(), max_length=200000)
     carried: tuple[Tensor, ...] = Field(
-        default=(),
-        max_length=1000,
-        description="tensors from one repeat to the next; they also cross pipeline stages",
+        default=(), max_length=1000, description="tensors from one repeat to the next; they also cross pipeline stages"
     )
     inputs: tuple[Input, ...] | None = Field(
         default=None,

@@ -9,6 +9,7 @@ from pydantic import Field
 from dfopt.documents.base import Part
 from dfopt.units import Bandwidth, Bytes, Seconds
 
+Tier = Literal["package", "node", "rack", "cluster"]
 # What fields of a link are called in a dim of a network; the others have the same name there.
 IN_A_DIM = {"bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", "w_per_gb_s": "link_w_per_gb_s"}
 
@@ -24,16 +25,12 @@ class Link(Part):
 
     bandwidth: Bandwidth = Field(gt=0, description="per link and direction")
     latency: Seconds = Field(default=0.0, ge=0, description="of one hop; through a switch: chip to chip")
-    tier: Literal["package", "node", "rack", "cluster"] | None = Field(default=None, description="where the link runs")
+    tier: Tier | None = Field(default=None, description="where the link runs")
     packet_payload: Bytes | None = Field(
         default=None, gt=0, description="most bytes of a message in one packet, for collective_model: two_stage"
     )
     packet_header: Bytes | None = Field(default=None, ge=0, description="bytes that each packet carries beside them")
     usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of the link in USD per GB/s")
     w_per_gb_s: float | None = Field(default=None, ge=0, description="power of the link in W per GB/s")
-    switch_usd_per_gb_s: float | None = Field(
-        default=None, ge=0, description="price of a switch for such links in USD per GB/s of a port, each port"
-    )
-    switch_w_per_gb_s: float | None = Field(
-        default=None, ge=0, description="power of a switch for such links in W per GB/s of a port, each port"
-    )
+    switch_usd_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: USD per GB/s of each port")
+    switch_w_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: W per GB/s of each port")

@@ -51,9 +51,7 @@ class TopologyPart(Named):
     topology: str | tuple[str, ...]
     sizes: tuple[Size, ...] = Field(min_length=1, max_length=8)
     names: tuple[str, ...] | None = Field(default=None, description="of the dims; none = the topology's own")
-    taper: tuple[float, ...] = Field(
-        default=(), description="of a fat_tree: oversubscription of each level but the first"
-    )
+    taper: tuple[float, ...] = Field(default=(), description="of a fat_tree: oversubscription of levels but the first")
     roles: tuple[str, ...] | None = Field(default=None, description="which link each dim takes, such as scale_up")
 
 

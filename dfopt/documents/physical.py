@@ -56,9 +56,7 @@ class ChipHeat(Part):
     stage_time_s: float = Field(description="of one microbatch; it waits for the slowest stage")
     power_w: float = Field(description="heat of the stack: without memory beside it")
     refresh_rate: float = Field(description="of its DRAM, as a multiple of the normal rate")
-    refresh_kept: bool = Field(
-        description="at this rate the DRAM would stay cool enough for a lower one, at which it would not"
-    )
+    refresh_kept: bool = Field(description="at this rate the DRAM is cool enough for a lower one, at which it is not")
     dies: tuple[DieHeat, ...]
     tiles: tuple[TileHeat, ...]
 

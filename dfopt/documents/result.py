@@ -63,12 +63,8 @@ class PlanRecord(Part):
     plan: Plan
     tile_count: int | None = Field(default=None, description="tiles of the streamed axis, where that is a choice")
     status: PlanStatus
-    bound: float | None = Field(
-        description="no mapping under this plan has a lower value; none when no mapping is feasible at all"
-    )
-    level_bound: float | None = Field(
-        default=None, description="no mapping under this plan and its sharding has a lower value; none if not known"
-    )
+    bound: float | None = Field(description="no mapping under this plan has a lower value; none if none is feasible")
+    level_bound: float | None = Field(default=None, description="the same with this plan's sharding; none if unknown")
     value: float | None = None
     gap: float | None = Field(default=None, description="relative distance of the value to level_bound")
     seconds: float = 0.0
@@ -193,9 +189,7 @@ class Result(Document):
     proof: str
     mapping: Mapping
     score: Score
-    heat: HeatProof | None = Field(
-        default=None, description="of a heat-aware mapping; gaps and bounds of the result are those without heat"
-    )
+    heat: HeatProof | None = Field(default=None, description="of a heat-aware mapping; the result's bounds ignore heat")
     alternatives: tuple[Alternative, ...] | None = Field(default=None, description="the next best mappings asked for")
     plans: tuple[PlanRecord, ...]
     space: Space | None = None
@@ -206,8 +200,7 @@ class Result(Document):
     request: Request
     graph: Graph
     variants: tuple[Graph, ...] = Field(
-        default=(),
-        description="the same workload for the microbatch sizes that lost; their plans are among the records",
+        default=(), description="the workload for the microbatch sizes that lost; their plans are among the records"
     )
     system: System
     provenance: Provenance

@@ -50,9 +50,7 @@ class Stack(Named):
     dies: tuple[Die, ...] = Field(min_length=1, max_length=64, description="from the far face to the sink")
     package: Package
     ambient: Kelvin = Field(gt=0)
-    far_htc_w_per_m2k: float = Field(
-        default=0.0, ge=0, le=1e6, description="second path of the heat, through bumps and board, in W/(m2 K)"
-    )
+    far_htc_w_per_m2k: float = Field(default=0.0, ge=0, le=1e6, description="through bumps and board, in W/(m2 K)")
     dram: DramStack
     logic: LogicEnergies
     levels: tuple[Level, ...] = Field(

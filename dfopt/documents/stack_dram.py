@@ -34,9 +34,7 @@ class DramTimings(Part):
     tFAW: Seconds = Field(gt=0, description="window that holds four activates at most")
     tWTR_S: Seconds = Field(ge=0, description="end of write data to read")
     tWTR_L: Seconds = Field(ge=0)
-    tRTW: Seconds | None = Field(
-        default=None, ge=0, description="read command to write command; none = what the bus allows"
-    )
+    tRTW: Seconds | None = Field(default=None, ge=0, description="read to write command; none = what the bus allows")
     CL: Seconds = Field(gt=0, description="read command to data")
     CWL: Seconds = Field(gt=0, description="write command to data")
     tRFC: Seconds = Field(gt=0, description="one all-bank refresh")
@@ -110,9 +108,7 @@ class DramStack(Part):
     interleave: Bytes = Field(gt=0, description="consecutive addresses that stay in one channel")
     io_bits: int = Field(ge=1, le=10**5, description="data connections of one channel")
     timings: DramTimings
-    refresh: tuple[RefreshStep, ...] = Field(
-        default=(), description="rates above temperatures, ascending; below the first the rate is 1"
-    )
+    refresh: tuple[RefreshStep, ...] = Field(default=(), description="ascending; below the first the rate is 1")
     buffers: DramBuffers
     energies: DramEnergies
 

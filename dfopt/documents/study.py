@@ -148,8 +148,7 @@ class AxisValue(Part):
 
     label: Label | int | float
     set: dict[str, Any] = Field(
-        default_factory=dict,
-        description="graph.PARAMETER, system.FIELD, assumptions.FIELD or options.FIELD -> value",
+        default_factory=dict, description="graph.PARAMETER, system.FIELD, assumptions.FIELD or options.FIELD -> value"
     )
 
     @field_validator("set")
@@ -236,9 +235,7 @@ class Study(Named):
 
     graphs: tuple[GraphEntry, ...] = Field(min_length=1)
     systems: tuple[Systems, ...] = Field(min_length=1)
-    parameters: dict[str, tuple[Value, ...]] = Field(
-        default_factory=dict, description="parameter of the graphs' workloads -> its values"
-    )
+    parameters: dict[str, tuple[Value, ...]] = Field(default_factory=dict, description="of workloads: name -> values")
     assumptions: tuple[AssumptionsEntry, ...] = Field(default=(AssumptionsEntry(),), min_length=1)
     limits: tuple[LimitsEntry, ...] = Field(default=(), description="none = as the options say")
     options: Request = Request()

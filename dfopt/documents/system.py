@@ -12,6 +12,7 @@ from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_v
 from dfopt.documents.base import Named, Part
 from dfopt.documents.graph import CollectiveKind
 from dfopt.documents.html import facts_html, table_html
+from dfopt.documents.link import Tier
 from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError, repeated
 from dfopt.units import Bandwidth, Bytes, Flop, FlopRate, Hertz, Ratio, Seconds
@@ -32,12 +33,8 @@ class Dram(Part):
 
     bandwidth: Bandwidth = Field(gt=0)
     capacity: Bytes | None = Field(default=None, gt=0)
-    usd_per_gb_s: float | None = Field(
-        default=None, ge=0, description="price in USD per GB/s of bandwidth; 0 = in the price of the chip"
-    )
-    w_per_gb_s: float | None = Field(
-        default=None, ge=0, description="power in W per GB/s of bandwidth; 0 = in the power of the chip"
-    )
+    usd_per_gb_s: float | None = Field(default=None, ge=0, description="price in USD per GB/s; 0 = in that of the chip")
+    w_per_gb_s: float | None = Field(default=None, ge=0, description="power in W per GB/s; 0 = in that of the chip")
 
 
 class EfficiencyRow(Part):
@@ -49,10 +46,8 @@ class EfficiencyRow(Part):
     """
 
     unit: Literal["matrix", "vector"] = Field(description="vector: elementwise kernels; matrix: all others")
-    flop: Flop | None = Field(default=None, gt=0, description="applies to shards of this many FLOP or more")
-    extent: int | None = Field(
-        default=None, ge=2, le=10**15, description="applies to shards whose smallest extent is this or more"
-    )
+    flop: Flop | None = Field(default=None, gt=0, description="for shards of this many FLOP or more")
+    extent: int | None = Field(default=None, ge=2, le=10**15, description="for shards of this smallest extent or more")
     share: Ratio = Field(gt=0, le=1, description="of the chip's peak, whatever the unit")
 
     def covers(self, other: EfficiencyRow) -> bool:
@@ -123,15 +118,8 @@ class Chip(ChipBody):
 class CollectiveFactor(Part):
     """What a measurement says about one collective on a network dim, in place of the formula's figures."""
 
-    bandwidth_share: Ratio = Field(
-        default=1.0,
-        gt=0,
-        le=1,
-        description="share of the link bandwidth that the collective sustains for large tensors",
-    )
-    latency: Seconds | None = Field(
-        default=None, ge=0, description="time of the collective for a vanishing tensor; none = as the formula has it"
-    )
+    bandwidth_share: Ratio = Field(default=1.0, gt=0, le=1, description="of the link's bandwidth, for large tensors")
+    latency: Seconds | None = Field(default=None, ge=0, description="of a vanishing tensor; none = by the formula")
 
 
 class NetworkDim(Part):
@@ -146,9 +134,7 @@ class NetworkDim(Part):
     size: int = Field(ge=1, le=10**7)
     link_bandwidth: Bandwidth = Field(gt=0)
     latency: Seconds = Field(default=0.0, ge=0)
-    tier: Literal["package", "node", "rack", "cluster"] | None = Field(
-        default=None, description="where the links of this dim run"
-    )
+    tier: Tier | None = Field(default=None, description="where the links of this dim run")
     in_network_reduction: bool = Field(
         default=False, description="of a switch: it adds and multicasts, so that each chip sends a sum only once"
     )
@@ -156,24 +142,16 @@ class NetworkDim(Part):
         default_factory=dict, description="measured figures of collectives on this dim; none = the formula's own"
     )
     packet_payload: Bytes | None = Field(
-        default=None,
-        gt=0,
-        description="of collective_model: two_stage only: most bytes of a message in one packet; none = no packets",
+        default=None, gt=0, description="for two_stage collectives: most message bytes in a packet; none = no packets"
     )
     packet_header: Bytes | None = Field(
-        default=None,
-        ge=0,
-        description="of collective_model: two_stage only: bytes that each packet carries beside its payload",
+        default=None, ge=0, description="for two_stage collectives: bytes that each packet carries beside its payload"
     )
 
     link_usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of a link in USD per GB/s")
     link_w_per_gb_s: float | None = Field(default=None, ge=0, description="power of a link in W per GB/s")
-    switch_usd_per_gb_s: float | None = Field(
-        default=None, ge=0, description="price of a switch in USD per GB/s of a port, each port"
-    )
-    switch_w_per_gb_s: float | None = Field(
-        default=None, ge=0, description="power of a switch in W per GB/s of a port, each port"
-    )
+    switch_usd_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: USD per GB/s of each port")
+    switch_w_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: W per GB/s of each port")
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
@@ -265,12 +243,8 @@ class System(Named):
 
     chip: Chip
     network: tuple[NetworkDim, ...] = Field(default=(), max_length=8)
-    collective_overhead: Seconds = Field(
-        default=0.0, ge=0, description="software cost of starting one collective, whatever its size"
-    )
-    stack: ChipStack | None = Field(
-        default=None, description="the chip as a stack of dies; none = the judge has no physics of it"
-    )
+    collective_overhead: Seconds = Field(default=0.0, ge=0, description="of software, to start collectives of any size")
+    stack: ChipStack | None = Field(default=None, description="the chip as a stack of dies; none = no physics of it")
 
     @property
     def chips(self) -> int:
