@@ -32,13 +32,7 @@ def values(items: list[str] | None, option: str) -> dict[str, Any]:
 
 
 def sizes(option: str, words: str | None) -> list[int]:
-    """Positive numbers separated by commas, each once, in the order given.
-
-    Examples
-    --------
-    >>> sizes("--microbatch", "1,2,4")
-    [1, 2, 4]
-    """
+    """Positive numbers separated by commas, such as 1,2,4: each once, in the order given."""
     found: list[int] = []
     for word in (words or "").split(",") if words is not None else []:
         if not word.strip().isdigit() or int(word) < 1:

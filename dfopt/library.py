@@ -82,16 +82,7 @@ def _of_kind(kind: str, data: dict[str, Any], path: Path) -> Document:
 
 
 def as_graph(given: Graph | str | os.PathLike[str]) -> Graph:
-    """A graph as it is, or the one of a zoo name or a path.
-
-    Examples
-    --------
-    >>> as_graph("gpt2-small").repeat
-    12
-    >>> as_graph(8)
-    Traceback (most recent call last):
-    dfopt.errors.PlanError: found a value of type int, expected a graph, a zoo name or a path
-    """
+    """A graph as it is, or the one of a zoo name or a path."""
     return given if isinstance(given, Graph) else load_graph(_named(given, "graph"))
 
 

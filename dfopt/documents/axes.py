@@ -84,13 +84,8 @@ AXES: dict[str, Axis] = {
 def groups() -> dict[str, tuple[tuple[Axis, ...], slice]]:
     """Groups of chips that a kernel's communication may be over: axes, and which of their network dims.
 
-    An axis that splits kernels or the batch by its name; of the first, the first network dim alone or the others;
-    ``all`` of both kinds together.
-
-    Examples
-    --------
-    >>> list(groups())
-    ['tp', 'tp_first', 'tp_rest', 'dp', 'all']
+    An axis that splits kernels or the batch by its name; of the first, the first network dim alone (``tp_first``) or
+    the others (``tp_rest``); ``all`` of both kinds together.
     """
     inside = tuple(axis for axis in AXES.values() if axis.splits != "layers")
     found: dict[str, tuple[tuple[Axis, ...], slice]] = {}

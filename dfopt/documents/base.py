@@ -229,14 +229,7 @@ def digest_of(data: Mapping[str, Any]) -> str:
 
 
 def problem(message: str, remedy: str = "", where: str = "$") -> PydanticCustomError:
-    """An error for a document's own validator to raise, with a remedy and a place below that part.
-
-    Examples
-    --------
-    >>> raise problem("found 3 names, expected 2", "drop one", "$.names[2]")
-    Traceback (most recent call last):
-    pydantic_core._pydantic_core.PydanticCustomError: found 3 names, expected 2
-    """
+    """An error for a document's own validator to raise, with a remedy and a place below that part."""
     return PydanticCustomError("dfopt", "{message}", {"message": message, "remedy": remedy, "where": where})
 
 
@@ -316,6 +309,8 @@ def _translate(cls: type[BaseModel], data: Any, details: Sequence[ErrorDetails])
         steps, value = _follow(data, loc, keep_last=kind == "missing")
         if loc and loc[-1] == "[key]":  # the key of a mapping is wrong, not the value below it
             value = steps[-1] if steps else value
+        if kind == "union_tag_not_found":  # the key that tells the kind
+            kind, steps = "missing", [*steps, str(ctx["discriminator"]).strip("'")]
         if kind == "too_short" and len(value) >= ctx["min_length"]:
             continue  # it counts only entries that are right
         where, last = json_path(*steps), str(steps[-1]) if steps else ""
@@ -331,9 +326,6 @@ def _translate(cls: type[BaseModel], data: Any, details: Sequence[ErrorDetails])
             known = _keys(cls, steps[:-1])
             remedy = did_you_mean(last, known, f"known keys: {', '.join(known)}")
             plain.append(Issue(where, "unknown key", remedy))
-        elif kind == "union_tag_not_found":
-            remedy = f"add the key {ctx.get('discriminator', '')}"
-            plain.append(Issue(where, "the key that tells the kind is missing", remedy))
         elif kind in _EXPECTED:
             wanted = _EXPECTED[kind].format_map(ctx)
             if kind == "union_tag_invalid":

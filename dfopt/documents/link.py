@@ -15,13 +15,7 @@ IN_A_DIM = {"bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", 
 
 
 class Link(Part):
-    """A full-duplex link, such as one NVLink connection or one Ethernet port.
-
-    Examples
-    --------
-    >>> Link(bandwidth=25e9, latency=900e-9).tier is None
-    True
-    """
+    """A full-duplex link, such as one NVLink connection or one Ethernet port."""
 
     bandwidth: Bandwidth = Field(gt=0, description="per link and direction")
     latency: Seconds = Field(default=0.0, ge=0, description="of one hop; through a switch: chip to chip")

@@ -309,15 +309,7 @@ STATUS_WORDS: dict[str, str] = {
 
 
 def status_words(result: Result) -> str:
-    """What is proven of a result, in the words that every report uses.
-
-    Examples
-    --------
-    >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), pp=8)
-    >>> status_words(result)
-    'optimal: no mapping in the space is better'
-    """
+    """What is proven of a result, in the words that every report uses."""
     words = STATUS_WORDS[result.status]
     if result.status == "optimal":
         return words

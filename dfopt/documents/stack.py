@@ -104,13 +104,8 @@ class Stack(Named):
     def _logic_bonds(self) -> list[tuple[int, Bond | None]]:
         """Index and bond of the entries next to the logic die, on the sides that have DRAM dies."""
         at = next(i for i, die in enumerate(self.dies) if die.kind == "logic")
-        below, above = self.dies[:at], self.dies[at + 1 :]
-        found = []
-        if any(die.kind == "dram" for die in below):
-            found.append((at - 1, below[-1].bond))
-        if any(die.kind == "dram" for die in above):
-            found.append((at, self.dies[at].bond))
-        return found
+        sides = ((at - 1, self.dies[:at]), (at, self.dies[at + 1 :]))
+        return [(i, self.dies[i].bond) for i, beyond in sides if any(die.kind == "dram" for die in beyond)]
 
     @model_validator(mode="after")
     def _fits_together(self) -> Self:

@@ -6,13 +6,11 @@ stack. Conductivities are in W/(m K), heat capacities in J/(m3 K).
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Annotated, Any, Final, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import Discriminator, Field, Tag, model_validator
 
 from dfopt.documents.base import Part, problem
-from dfopt.errors import did_you_mean, shown
 from dfopt.units import Kelvin, Metres, Watts
 
 Conductivity = Annotated[float, Field(gt=0, le=1e5, description="thermal conductivity in W/(m K)")]
@@ -132,10 +130,13 @@ class Plate(Part):
     heat_capacity: HeatCapacity = 3.55e6
 
 
+_MODE: Any = Field(description="htc: a cold plate; hotspot or plates: spreader and sink")
+
+
 class HtcPackage(Part):
     """A cold plate: a heat transfer coefficient on a plate of the size of the die, or on the last layer itself."""
 
-    mode: Literal["htc"]
+    mode: Literal["htc"] = _MODE
     htc_w_per_m2k: float = Field(gt=0, le=1e9, description="heat transfer coefficient in W/(m2 K)")
     plate_thickness: Metres | None = Field(default=None, gt=0, description="of a lid of the size of the die")
     plate_conductivity: Conductivity = 400.0
@@ -149,7 +150,7 @@ class SinkPackage(Part):
     lumped one reads 10 to 12 % less rise (HotSpot f18831e against our plates, ten cases).
     """
 
-    mode: Literal["hotspot", "plates"]
+    mode: Literal["hotspot", "plates"] = _MODE
     r_convec_k_per_w: float = Field(gt=0, le=1e4, description="sink to ambient in K/W, over the whole sink")
     c_convec_j_per_k: float = Field(default=140.4, gt=0, le=1e6, description="of the moving air; of transients only")
     spreader: Plate = Plate(side=30e-3, thickness=1e-3)
@@ -165,30 +166,4 @@ class SinkPackage(Part):
         return self
 
 
-_MODES: Final = {"htc": "a cold plate", "hotspot": "a sink", "plates": "a sink"}
-
-
-def _package_form(value: Any) -> str | None:
-    mode = value.get("mode") if isinstance(value, Mapping) else getattr(value, "mode", None)
-    return _MODES.get(mode) if isinstance(mode, str) else None
-
-
-def _known_mode(value: Any) -> Any:
-    if isinstance(value, Mapping) and _package_form(value) is None:
-        mode = value.get("mode")
-        message = f"found {shown(mode)}, expected htc, hotspot or plates" if "mode" in value else "the key is missing"
-        close = did_you_mean(mode, _MODES) if isinstance(mode, str) else ""
-        raise problem(message, close or "htc: a cold plate; hotspot or plates: spreader and sink", "$.mode")
-    return value
-
-
-# Tags that are no keys of a package, so that no place in the file is taken for one of them.
-Package = Annotated[
-    Annotated[HtcPackage, Tag("a cold plate")] | Annotated[SinkPackage, Tag("a sink")],
-    Discriminator(
-        _package_form,
-        custom_error_type="package_form",
-        custom_error_message="expected a mapping with a mode: htc, hotspot or plates",
-    ),
-    BeforeValidator(_known_mode),
-]
+Package = Annotated[HtcPackage | SinkPackage, Field(discriminator="mode")]

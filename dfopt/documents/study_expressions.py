@@ -35,13 +35,7 @@ def _tree(text: str, kind: Kind, where: str = "$") -> ast.expr:
 
 
 def names_in(text: str, kind: Kind = "condition") -> tuple[str, ...]:
-    """The columns that an expression names, in order of their first mention.
-
-    Examples
-    --------
-    >>> names_in("chip in ['h100', 'tpu-v4'] and tp > 8 and chip != link")
-    ('chip', 'tp', 'link')
-    """
+    """The columns that an expression names, in order of their first mention."""
     found = [node for node in ast.walk(_tree(text, kind)) if isinstance(node, ast.Name)]
     found.sort(key=lambda node: (node.lineno, node.col_offset))
     return tuple(dict.fromkeys(node.id for node in found))

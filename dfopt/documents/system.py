@@ -197,13 +197,7 @@ class NetworkDim(Part):
 
 
 def part_name(name: str, size: int, stride: int = 1) -> str:
-    """How a part of a network dim is written: ``x[8]``, or ``x[4@8]`` for four chips, eight apart.
-
-    Examples
-    --------
-    >>> part_name("x", 8), part_name("x", 4, 8)
-    ('x[8]', 'x[4@8]')
-    """
+    """How a part of a network dim is written: ``x[8]``, or ``x[4@8]`` for four chips, eight apart."""
     return f"{name}[{size}]" if stride == 1 else f"{name}[{size}@{stride}]"
 
 

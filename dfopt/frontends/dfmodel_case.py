@@ -116,13 +116,7 @@ def overridden(data: Data, name: str, path: Path | None) -> tuple[Data, tuple[Ov
 
 
 def topology_of(system: Data) -> str | None:
-    """The field of a ``system`` message that holds its network, such as ``r_sw``: ring and switch.
-
-    Examples
-    --------
-    >>> topology_of({"num_chip": 64, "r_sw": {"x": 8, "y": 8}})
-    'r_sw'
-    """
+    """The field of a ``system`` message that holds its network, such as ``r_sw``: ring and switch."""
     return next((key for key in system if set(key.split("_")) <= {"r", "sw", "fc"}), None)
 
 
@@ -132,13 +126,7 @@ def axes_in(topology: str) -> str:
 
 
 def block_of(execution: Data) -> str | None:
-    """The field of an ``execution`` message that holds its workload.
-
-    Examples
-    --------
-    >>> block_of({"word": 4, "fft": {"length": 4096}})
-    'fft'
-    """
+    """The field of an ``execution`` message that holds its workload, such as ``fft``."""
     return next((block for block in _FIELDS if block in execution), None)
 
 

@@ -127,7 +127,7 @@ def refused(data: dict[str, Any], kind: type[Exception] = DocumentError) -> dict
         ({"drams": {"a": 1}}, "$.drams", "found a mapping of 1 key, expected a list", ""),
         ({"drams": 5}, "$.drams", "found 5, expected a list", ""),
         ({"links": [{"kind": "rnig"}]}, "$.links[0].kind", "found 'rnig', expected 'ring'", "'ring'"),
-        ({"links": [{}]}, "$.links[0]", "the key that tells the kind is missing", "'kind'"),
+        ({"links": [{}]}, "$.links[0].kind", "the key is missing", "'kind'"),
         ({"links": [{"kind": "switch"}]}, "$.links[0].radix", "the key is missing", "'radix'"),
         ({"links": [{"kind": "switch", "radix": "4"}]}, "$.links[0].radix", "found '4'", "quotes"),
         ({"links": [{"kind": "switch", "radix": 4, "radiks": 1}]}, "$.links[0].radiks", "unknown", "'radix'"),
