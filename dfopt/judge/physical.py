@@ -125,8 +125,8 @@ def _setting(
     case: Case, score: Score, tiling: traffic.WeightParts, paid: Sequence[network.Paid], stack: Stack
 ) -> _Setting:
     moved: dict[Place, list[Flow]] = defaultdict(list)
-    for one in streams.flows(case, tiling):
-        moved[one.place].append(one.flow)
+    for place, flow in streams.flows(case, tiling):
+        moved[place].append(flow)
     memory, places = Memory(stack), tuple(case.members)
     flows = {place: memory.by_pattern(moved[place]) for place in places}
     commands = {place: those.commands for place, those in flows.items()}

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.judge import ledger, network, traffic
-from dfopt.judge.case import TERMS, Case, Placed, Term, totals
+from dfopt.judge.case import TERMS, Case, Place, Placed, Term, totals
 from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
 from dfopt.physics import ops, pipeline
@@ -21,7 +21,8 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     """All figures of a mapping, given its weight parts and what its tensor-parallel group communicates."""
     price = network.price_list(case)
     sram = traffic.sram_need(case, tiling)
-    partitions = _partitions(case, paid, price, traffic.dram_traffic(case, tiling), sram)
+    moved = totals((one.place, one.bytes) for one in traffic.moves(case, tiling))
+    partitions = _partitions(case, paid, price, moved, sram)
     held = {rank.number: ledger.held(case, rank) for rank in case.ranks}
     stages = _stages(case, partitions, network.hops(case, price), held)
     # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
@@ -72,8 +73,8 @@ def _partitions(
     case: Case,
     paid: Sequence[network.Paid],
     price: network.Price,
-    moved: dict[tuple[int, int], float],
-    sram: dict[tuple[int, int], float],
+    moved: dict[Place, float],
+    sram: dict[Place, float],
 ) -> list[PartitionScore]:
     chip = case.system.chip
     talk = totals((case.place(k), s) for k, s in network.seconds_by_kernel(case, paid, price))

@@ -6,8 +6,9 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
-from dfopt.judge.case import Case, Place, totals
+from dfopt.judge.case import Case, End, Fan, Place, Placed, totals
 
 
 @dataclass(frozen=True)
@@ -53,40 +54,55 @@ def weight_parts(case: Case) -> WeightParts:
     return WeightParts(parts, alone, stuck)
 
 
-def dram_traffic(case: Case, tiling: WeightParts) -> dict[Place, float]:
-    """Bytes that every partition moves to or from DRAM, for one microbatch and one layer."""
-    return totals(_dram_parts(case, tiling))
+What = Literal["tensor", "weight", "own data", "lookups", "gradient"]
 
 
-def _dram_parts(case: Case, tiling: WeightParts) -> Iterator[tuple[Place, float]]:
+class Moved(NamedTuple):
+    """Bytes that a partition moves to or from DRAM, for one microbatch and one layer.
+
+    ``of`` is the tensor, the end or the kernel that they belong to. Lookups and gradients go both ways: what is written
+    of them is not told apart here.
+    """
+
+    place: Place
+    what: What
+    bytes: float
+    of: Fan | End | Placed
+    write: bool = False
+
+
+def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
+    """Everything that moves to or from DRAM."""
     for fan in case.fans:
         if fan.away:
-            yield fan.home, fan.chip
+            yield Moved(fan.home, "tensor", fan.chip, fan, write=True)
         for place in fan.away:
-            yield place, fan.chip
+            yield Moved(place, "tensor", fan.chip, fan)
     for end in case.ends:
-        yield case.place(end.kernel), end.chip
+        yield Moved(case.place(end.kernel), "tensor", end.chip, end, end.write)
     for one in case.kernels:
+        kernel = one.kernel
         if one.weight and case.assume.weights_from_dram:
-            yield one.place, one.weight
-        if one.kernel.dram_bytes_per_chip:
-            yield one.place, one.kernel.dram_bytes_per_chip
-        if one.kernel.dram_bytes:
-            yield one.place, one.kernel.dram_bytes / case.plan.shards
+            yield Moved(one.place, "weight", one.weight, one)
+        if kernel.dram_bytes_per_chip:
+            yield Moved(one.place, "own data", kernel.dram_bytes_per_chip, one)
+        if kernel.dram_bytes:
+            yield Moved(one.place, "lookups", kernel.dram_bytes / case.plan.shards, one)
         if one.accumulator:
-            yield one.place, 2 * one.accumulator  # read and written once
+            yield Moved(one.place, "gradient", 2 * one.accumulator, one)  # read and written once
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
         for fan in case.fans:
-            for kernel in fan.readers:
-                if kernel in tiling.parts:
-                    yield case.place(kernel), (tiling.parts[kernel] - 1) * fan.chip
+            for number in fan.readers:
+                if number in tiling.parts:
+                    yield Moved(case.place(number), "tensor", (tiling.parts[number] - 1) * fan.chip, fan)
         for end in case.ends:
             if not end.write and end.kernel in tiling.parts:
-                yield case.place(end.kernel), (tiling.parts[end.kernel] - 1) * end.chip
+                again = tiling.parts[end.kernel] - 1
+                yield Moved(case.place(end.kernel), "tensor", again * end.chip, end)
     if case.assume.weight_tiling == "reread_all":
         for fan in case.fans:
             if fan.src in tiling.parts:
-                yield fan.home, (tiling.parts[fan.src] - 1) * fan.chip
+                yield Moved(fan.home, "tensor", (tiling.parts[fan.src] - 1) * fan.chip, fan, write=True)
 
 
 def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:
