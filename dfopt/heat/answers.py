@@ -3,38 +3,24 @@
 from __future__ import annotations
 
 import time
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Literal
 
 import numpy as np
 
 from dfopt.documents.heat import HeatAnswer, HeatName, HeatProof, HeatReport, ShadowPrice, SlowedPartition
 from dfopt.documents.mapping import Mapping
-from dfopt.documents.score import Score
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import PlanError
 from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.generation import BlockPool
 from dfopt.heat.limits import HeatLimits, Operating, Rate
 from dfopt.heat.period import Effort
-from dfopt.heat.settle import HeatSettler, Settled, physical
+from dfopt.heat.settle import HeatSettler, Judged, Settled, fastest, physical
 from dfopt.physics.pipeline import step_time
 
 _SAME = 1e-6
 _BINDS = 1e-4  # relative: a row that asks for nearly the whole period
 _ZERO_C = 273.15
-
-
-@dataclass(frozen=True)
-class Judged:
-    """A mapping with its score on the stack."""
-
-    mapping: Mapping
-    score: Score
-
-    @property
-    def step_s(self) -> float:
-        """Seconds of a step on the stack."""
-        return physical(self.score).step_time_s
 
 
 class ThreeAnswers:
@@ -60,14 +46,13 @@ class ThreeAnswers:
         self.why = ""
         self.pools: dict[float, BlockPool] = {}
         self.starts = [given]
-        first = self.settler.throttled(given)
-        self.ignore, self.throttle = self.known, Judged(*first)
+        self.ignore, self.throttle = self.known, self.settler.throttled(given)
         try:
-            self._without_heat(physical(first[1]).refresh_rate)
+            self._without_heat(physical(self.throttle.score).refresh_rate)
         except PlanError as error:
             self.why = str(error)
         if self.ignore is not self.known:
-            self.throttle = Judged(*self.settler.throttled(self.ignore.mapping))
+            self.throttle = self.settler.throttled(self.ignore.mapping)
             self.starts = [self.ignore.mapping, given]
             for pool in self.pools.values():
                 pool.add(self.ignore.mapping)
@@ -101,29 +86,22 @@ class ThreeAnswers:
         Infeasible
             If no mapping keeps the limits.
         """
-        best: Settled | None = None
-        refused: Infeasible | None = None
         begin = self.settler.operating(self.throttle.score)
-        rates = self.settler.limits.rates
         own = physical(self.throttle.score).refresh_rate
-        for rate in sorted(rates, key=lambda one: one.rate != own):  # where the throttled mapping is, a good start is
+
+        def at(rate: Rate, best: Settled | None) -> Settled | None:
             pool = self._pool(rate.rate)
-            try:
-                if best is not None and self._slower(pool, rate, begin, best):
-                    continue
-                found = self.settler.settle(rate, begin, pool.choose)
-            except Infeasible as error:
-                refused = error
-                continue
-            if found is not None and (best is None or found.physical.step_time_s < best.physical.step_time_s):
-                best = found
-        if best is None:
-            raise refused or Infeasible("heat: no mapping was found that keeps the limits")
-        return best
+            if best is not None and self._slower(pool, rate, begin, best):
+                return None
+            return self.settler.settle(rate, begin, pool.choose)
+
+        # where the throttled mapping is, a good start is
+        rates = sorted(self.settler.limits.rates, key=lambda one: one.rate != own)
+        return fastest(rates, at, "heat: no mapping was found that keeps the limits")
 
     def _slower(self, pool: BlockPool, rate: Rate, where: Operating, best: Settled) -> bool:
         """Whether no choice at another refresh rate is faster than the best mapping, with leakage as at ``where``."""
-        beat = best.physical.interval_s * (1 - _SAME)
+        beat = physical(best.score).interval_s * (1 - _SAME)
         _, _, answer = pool.choose(self.settler.limits.rows(where, rate), True, beat)
         return answer.bound_s >= beat * (1 - _SAME)
 
@@ -133,8 +111,8 @@ class ThreeAnswers:
         """All three answers, the proof, and what a kelvin is worth."""
         stack, ready = self.stack, self.ready
         answers = [
-            self._answer("ignore", self.ignore.mapping, self.ignore.score),
-            self._answer("throttle", self.throttle.mapping, self.throttle.score),
+            self._answer("ignore", self.ignore),
+            self._answer("throttle", self.throttle),
         ]
         proof, price, note = None, None, self.why
         slowed: tuple[SlowedPartition, ...] = ()
@@ -144,12 +122,12 @@ class ThreeAnswers:
             except PlanError as error:
                 note = str(error)
             else:
-                mapping, score = self.best_of(found)
-                answers.append(self._answer("aware", mapping, score))
+                best = self.best_of(found)
+                answers.append(self._answer("aware", best))
                 proof = self.proof(found)
                 price = self._price(found, finite_difference)
-                slowed = slowed_partitions(mapping)
-                if mapping is not found.mapping:
+                slowed = slowed_partitions(best.mapping)
+                if best is not found:
                     note = "no choice of partitions and levels is faster than the throttled mapping"
         limits = stack.limits
         return HeatReport(
@@ -167,14 +145,12 @@ class ThreeAnswers:
             note=note,
         )
 
-    def best_of(self, found: Settled) -> tuple[Mapping, Score]:
+    def best_of(self, found: Settled) -> Judged:
         """The heat-aware mapping, or the throttled one should the judge find that faster: never worse."""
-        if found.physical.step_time_s <= self.throttle.step_s:
-            return found.mapping, found.score
-        return self.throttle.mapping, self.throttle.score
+        return found if found.step_s <= self.throttle.step_s else self.throttle
 
-    def _answer(self, name: HeatName, mapping: Mapping, score: Score) -> HeatAnswer:
-        seen = physical(score)
+    def _answer(self, name: HeatName, judged: Judged) -> HeatAnswer:
+        mapping, seen = judged.mapping, physical(judged.score)
         runs: dict[int, int] = {}
         for rank in self.ready.pipeline:
             for number, times in rank.runs:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, Terms3, combine, price_blocks, tiles_of
+from dfopt.fusion.blocks import StageTables, Terms3, combine, crossings, price_blocks, tiles_of
 from dfopt.fusion.columns import layered_arcs
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
@@ -108,19 +108,6 @@ class StageBlocks:
         return path, np.where(block >= 0, level_k[first], 0).astype(np.int64)
 
 
-def crossings(tables: StageTables, member: Bools) -> tuple[Bools, Bools]:
-    """Fan-out groups that blocks write to and read from DRAM, both of shape (blocks, groups)."""
-    sharded, groups = tables.sharded, len(tables.src_g)
-    padded = np.concatenate([member, np.zeros((len(member), 1), dtype=bool)], axis=1)
-    from_here, to_here = padded[:, sharded.src_t], padded[:, sharded.dst_t]
-    fan = np.zeros((len(sharded.src_t), groups))
-    fan[np.arange(len(sharded.src_t)), sharded.group_t] = 1.0
-    source_g = padded[:, tables.src_g]
-    stored = source_g & (((from_here & ~to_here) @ fan) > 0)
-    read = ~source_g & ((to_here @ fan) > 0)
-    return stored, read
-
-
 def compute_tiles(tables: StageTables, member: Bools) -> Ints:
     """Compute tiles of every kernel in every block, as :func:`dfopt.fusion.blocks.tiles_of` has them."""
     chip = tables.chip
@@ -161,34 +148,25 @@ class HotStage:
     frequency_l: Floats
     place: Placement
 
-    def energy(self, member: Bools) -> Floats:
-        """Joules of blocks by component, shape (blocks, F + X): first the compute tiles, then the others."""
-        heat, found = self.heat, []
+    def spent(self, member: Bools) -> tuple[Floats, Floats]:
+        """Seconds of blocks at every level, shape (blocks, levels), and joules by component, (blocks, F + X).
+
+        Components are first the compute tiles, then the others.
+        """
+        heat, seconds, energy = self.heat, [], []
         for start in range(0, max(len(member), 1), _CHUNK):
             part = member[start : start + _CHUNK]
-            stored, read = crossings(self.tables, part)
+            stored, read, _ = crossings(self.tables, part)
             other = part @ heat.own_kx + stored @ heat.write_gx + read @ heat.read_gx
             local = self.place(compute_tiles(self.tables, part), part * heat.local_k)
-            found.append(np.concatenate([local, other], axis=1))
-        return np.concatenate(found)
-
-    def seconds(self, member: Bools) -> Floats:
-        """Seconds of blocks, shape (blocks, levels)."""
-        found = [np.zeros((0, len(self.frequency_l)))]
-        for start in range(0, len(member), _CHUNK):
-            part = member[start : start + _CHUNK]
-            prices, memory = price_blocks(self.tables, part), self._memory_seconds(part)
-            terms = [Terms3(prices.compute / f, memory, prices.network) for f in self.frequency_l]
-            found.append(np.stack([combine(each, self.tables.chip) for each in terms], axis=1))
-        return np.concatenate(found)
-
-    def _memory_seconds(self, member: Bools) -> Floats:
-        heat, (stored, read) = self.heat, crossings(self.tables, member)
-        alone = member @ heat.own_s_k + stored @ heat.write_s_g + read @ heat.read_s_g
-        reads = (member & heat.reads_k).any(axis=1) | (read & (heat.read_s_g > 0)).any(axis=1)
-        writes = (member & heat.writes_k).any(axis=1) | (stored & (heat.write_s_g > 0)).any(axis=1)
-        seconds: Floats = np.where(reads & writes, alone / heat.turn, alone)
-        return seconds
+            energy.append(np.concatenate([local, other], axis=1))
+            alone = part @ heat.own_s_k + stored @ heat.write_s_g + read @ heat.read_s_g
+            reads = (part & heat.reads_k).any(axis=1) | (read & (heat.read_s_g > 0)).any(axis=1)
+            writes = (part & heat.writes_k).any(axis=1) | (stored & (heat.write_s_g > 0)).any(axis=1)
+            memory, prices = np.where(reads & writes, alone / heat.turn, alone), price_blocks(self.tables, part)
+            terms = Terms3(prices.compute[:, None] / self.frequency_l, memory[:, None], prices.network[:, None])
+            seconds.append(combine(terms, self.tables.chip))
+        return np.concatenate(seconds), np.concatenate(energy)
 
     def chain(self, partition_k: Ints) -> StageBlocks:
         """The blocks of one partitioning alone: nothing but levels is left to choose."""
@@ -216,7 +194,7 @@ class HotStage:
         return self._blocks(graph, member, arcs.number if search.limits.forward_backward == "halves" else None)
 
     def _blocks(self, arcs: tuple[Ints, Ints, Ints, Ints, int], member: Bools, number: Ints | None) -> StageBlocks:
-        return StageBlocks(HeatStage(*arcs, self.seconds(member), self.energy(member)), member, number)
+        return StageBlocks(HeatStage(*arcs, *self.spent(member)), member, number)
 
 
 def path_pairs(lattice: Lattice, partition_k: Ints) -> tuple[Ints, Ints]:

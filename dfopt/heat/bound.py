@@ -16,7 +16,7 @@ import numpy as np
 from dfopt.heat.paths import Paths
 from dfopt.heat.problem import HeatChoice, HeatProblem
 from dfopt.milp.linear import GrowingLp, LpPoint
-from dfopt.setting.tables import Bools, Floats
+from dfopt.setting.tables import Floats
 
 _ROUNDS = 2000  # far more than it ever takes: a guard against a price that flickers
 _SAME = 1e-9
@@ -37,8 +37,6 @@ class HeatBound:
         All that were seen: their blocks make a good small MILP.
     time_r, row_ri : float array
         The prices that show the bound: what a second of each rank, and a kelvin second of each row, are worth.
-    active : bool, shape (ranks, rows)
-        Rows that were taken up.
     rounds : int
         Shortest paths searched, per stage.
     """
@@ -49,7 +47,6 @@ class HeatBound:
     choices: list[HeatChoice]
     time_r: Floats
     row_ri: Floats
-    active: Bools
     rounds: int
 
 
@@ -107,7 +104,7 @@ class _Relaxation:
         self.choices: list[HeatChoice] = []
         for choice in starts:
             self.take(choice)
-            self.take_up(problem.loads(choice) / problem.rows.budget_ri, 0.0)
+            self.take_up(problem.demand(choice), 0.0)
         self.least, self.rounds = problem.floor, 0
         self.time_r, self.row_ri = np.zeros(len(problem.wait_r)), np.zeros_like(problem.rows.budget_ri)
 
@@ -158,7 +155,6 @@ class _Relaxation:
             choices=self.choices,
             time_r=self.time_r,
             row_ri=self.row_ri,
-            active=self.active,
             rounds=self.rounds,
         )
 

@@ -83,6 +83,12 @@ class HeatLimits:
                 rate = step.rate
         return [*found, Rate(rate, np.inf)]
 
+    def most_k(self, die: str) -> float:
+        """Kelvin that no cell of a die may pass; infinite without a limit."""
+        limits = self.stack.limits
+        most = limits.logic if die == self.stack.logic_die.name else limits.dram
+        return np.inf if most is None else most
+
     def basis(self) -> Floats:
         """Where a joule of each component goes, shape (components, tiles): compute tiles, then the others."""
         power = self.power
@@ -125,24 +131,19 @@ class HeatLimits:
 
     def _limits(self, rate: Rate, margin_k: float) -> tuple[tuple[str, ...], Ints, Floats]:
         """Names of rows, their cells (-1 is the whole stack) and limits, kelvin or watts."""
-        limits, side = self.stack.limits, self.stack.cells
-        drams = {die.name for die in self.stack.dram_dies}
+        power, side = self.stack.limits.power, self.stack.cells
         names, cells, most = [], [], []
         for at, die in enumerate(self.heat.dies):
-            highest = np.inf
-            if die in drams:
-                highest = min(np.inf if limits.dram is None else limits.dram, rate.below_k)
-            elif die == self.stack.logic_die.name and limits.logic is not None:
-                highest = limits.logic
+            highest = self.most_k(die) if die == self.stack.logic_die.name else min(self.most_k(die), rate.below_k)
             if np.isfinite(highest):
                 for cell in range(side * side):
                     names.append(f"cell {cell % side},{cell // side} of die {die}, in K,")
                     cells.append(at * side * side + cell)
                     most.append(highest - margin_k)
-        if limits.power is not None:
+        if power is not None:
             names.append("the power of the stack, in W,")
             cells.append(-1)
-            most.append(limits.power)
+            most.append(power)
         return tuple(names), np.array(cells, dtype=np.int64), np.array(most)
 
     def _of_rank(

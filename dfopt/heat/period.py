@@ -11,7 +11,7 @@ from dfopt.fusion.columns import flow_rows
 from dfopt.heat.bound import HeatBound, bound
 from dfopt.heat.paths import Paths
 from dfopt.heat.problem import HeatChoice, HeatProblem
-from dfopt.milp import Model, Solution, Termination, solve
+from dfopt.milp import Model, Termination, solve
 from dfopt.milp.model import Term
 from dfopt.setting.tables import Bools, Floats, Ints
 
@@ -39,6 +39,11 @@ class Effort:
     solver: str = "highs"
     seed: int = 0
 
+    def left(self, share: float = 1.0, least: float = 0.0) -> float | None:
+        """Seconds of a share of the time that is left, at least a few; None without a deadline."""
+        left = self.deadline - time.perf_counter()
+        return max(left * share, least) if np.isfinite(left) else None
+
 
 @dataclass(frozen=True)
 class HeatAnswer:
@@ -50,14 +55,10 @@ class HeatAnswer:
         Blocks and levels.
     period_s, bound_s : float
         Its period, and what no choice beats.
-    busy_r : float array
-        Seconds of each rank without idle time.
     demand_ri : float array
-        Period that each row asks for by itself, seconds; the largest binds.
+        :meth:`HeatProblem.demand` of the choice.
     price_ri : float array
         Seconds of the period that one kelvin more of each row's budget brings, by the LP relaxation.
-    solution : Solution or None
-        Of the MILP, if one was needed.
     columns : int
         Blocks at levels that the bound left to the MILP.
     note : str
@@ -67,10 +68,8 @@ class HeatAnswer:
     choice: HeatChoice
     period_s: float
     bound_s: float
-    busy_r: Floats
     demand_ri: Floats
     price_ri: Floats
-    solution: Solution | None
     columns: int
     note: str
 
@@ -125,32 +124,26 @@ def shortest_period(
     wanted = min(relaxed.period_s, beat)
     task = _Task(problem, paths, relaxed, relaxed.choice, wanted, effort)
     note = f"{relaxed.rounds} shortest paths"
-    solution: Solution | None = None
     least, columns = relaxed.bound_s, 0
     if task.open(least):
         seen = [np.zeros((len(stage.block), stage.seconds_cl.shape[1]), dtype=bool) for stage in problem.stages]
         for choice in relaxed.choices:
             for kept, arcs, levels in zip(seen, choice.arcs, choice.levels, strict=True):
                 kept[arcs, levels] = True
-        left = max(effort.deadline - time.perf_counter(), 0.0)
-        task, _, _ = _by_milp(task, seen, left * _SMALL if np.isfinite(left) else None)
+        task, _ = _by_milp(task, seen, effort.left(_SMALL))
     if task.open(least):
         keep = _survivors(task, relaxed)
         columns = int(sum(kept.sum() for kept in keep))
-        left = max(effort.deadline - time.perf_counter(), 0.05)
-        task, solution, low = _by_milp(task, keep, left if np.isfinite(left) else None)
+        task, low = _by_milp(task, keep, effort.left(least=0.05))
         least = max(least, min(low, task.period))
         note += f", {columns} blocks at levels in the MILP"
-    budget = problem.rows.budget_ri
     return HeatAnswer(
         choice=task.best,
         period_s=problem.period(task.best),
         bound_s=min(least, task.period),
-        busy_r=problem.busy(task.best),
-        demand_ri=problem.loads(task.best) / budget,
+        demand_ri=problem.demand(task.best),
         # d period / d budget of the relaxation: the row is `budget * period >= load`
         price_ri=relaxed.row_ri * relaxed.bound_s,
-        solution=solution,
         columns=columns,
         note=note,
     )
@@ -207,42 +200,37 @@ def _dominated(problem: HeatProblem, seconds_cl: Floats) -> Bools:
     return found
 
 
-def _by_milp(task: _Task, keep: list[Bools], time_limit: float | None) -> tuple[_Task, Solution | None, float]:
+def _by_milp(task: _Task, keep: list[Bools], time_limit: float | None) -> tuple[_Task, float]:
     """Solve over the kept arcs and levels; rows of tiles are added as they are found too hot.
 
-    Returns
-    -------
-    task, solution, bound
-        The task with a better choice, if there is one; the bound holds for choices of the kept arcs, in seconds.
+    Returns the task with a better choice, if there is one, and a bound on choices of the kept arcs, in seconds.
     """
-    until = np.inf if time_limit is None else time.perf_counter() + time_limit
+    effort = replace(task.effort, deadline=np.inf if time_limit is None else time.perf_counter() + time_limit)
     problem = task.problem
-    active = task.relaxed.row_ri > 0
-    low, solution = 0.0, None
+    active, low = task.relaxed.row_ri > 0, 0.0
     while True:
         model = _HeatModel(task, keep, active)
-        left = until - time.perf_counter()
         solution = solve(
             model.model,
-            gap=task.effort.gap,
-            time_limit=max(left, 0.05) if np.isfinite(left) else None,
+            gap=effort.gap,
+            time_limit=effort.left(least=0.05),
             cutoff=task.period / model.unit,
-            seed=task.effort.seed,
-            solver=task.effort.solver,
+            seed=effort.seed,
+            solver=effort.solver,
         )
         if solution.termination is Termination.INFEASIBLE:  # nothing at or below the best
-            return task, solution, task.period
+            return task, task.period
         low = max(low, solution.bound * model.unit if np.isfinite(solution.bound) else 0.0)
         if solution.x is None:
-            return task, solution, low
+            return task, low
         choice = model.decode(solution.x)
         period = problem.period(choice)
         if period < task.period:
             task = replace(task, best=choice, period=period)
-        demand = np.where(active, 0.0, problem.loads(choice) / problem.rows.budget_ri)
+        demand = np.where(active, 0.0, problem.demand(choice))
         hot = demand > solution.objective * model.unit * (1 + _PROVEN)
-        if not hot.any() or not solution.proven or time.perf_counter() > until:
-            return task, solution, low
+        if not hot.any() or not solution.proven or time.perf_counter() > effort.deadline:
+            return task, low
         active |= hot & (demand >= np.sort(demand, axis=None)[-_TAKEN:].min())
 
 

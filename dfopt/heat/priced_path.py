@@ -66,7 +66,7 @@ class PricedPath(ShortestPath):
         i, j, nearest, member = i[keep], j[keep], nearest[keep], member[keep]
         if not len(i):
             return
-        seconds, energy = self.hot.seconds(member), self.hot.energy(member)
+        seconds, energy = self.hot.spent(member)
         cost = (seconds * self.prices.second_l + energy @ self.prices.joule_lk.T).min(axis=1)
         keep = nearest + cost + self.rest[j] <= self.upper
         if self.tables.bytes_g.sum() > self.limits.dram_left:

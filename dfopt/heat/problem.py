@@ -163,6 +163,11 @@ class HeatProblem:
         found: Floats = load[:, :, 0] + rows.once_ri
         return found
 
+    def demand(self, choice: HeatChoice) -> Floats:
+        """Period that each row asks for by itself, in seconds by rank and row; the largest binds."""
+        found: Floats = self.loads(choice) / self.rows.budget_ri
+        return found
+
     def busy(self, choice: HeatChoice) -> Floats:
         """Seconds of one microbatch of every rank without idle time, shape (ranks,)."""
         busy: Floats = self.spent_by_rank(choice)[1].sum(axis=1) + self.wait_r
@@ -183,8 +188,7 @@ class HeatProblem:
         >>> problem.period(HeatChoice((once,), (once,)))
         1.5
         """
-        hottest = float((self.loads(choice) / self.rows.budget_ri).max(initial=0.0))
-        return max(self.floor, float(self.busy(choice).max()), hottest)
+        return max(self.floor, float(self.busy(choice).max()), float(self.demand(choice).max(initial=0.0)))
 
     def worth(self, number: int, time_r: Floats, row_ri: Floats) -> HeatPrices:
         """What seconds and joules of a stage are worth.

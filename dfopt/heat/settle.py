@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -18,7 +18,7 @@ from dfopt.heat.limits import HeatLimits, Operating, Rate
 from dfopt.heat.period import Effort, HeatAnswer
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
 from dfopt.judge import evaluate
-from dfopt.setting.tables import Floats, Ints
+from dfopt.setting.tables import Ints
 
 TOO_HOT_K = 0.02  # above a limit: then it is solved again, with a margin
 _SETTLED_K = 0.02  # change of the tiles' temperatures from one round to the next
@@ -30,21 +30,27 @@ Choose = Callable[[HeatRows, bool], tuple[list[StageBlocks], HeatProblem, HeatAn
 
 
 @dataclass(frozen=True)
-class Settled:
-    """A mapping that keeps the limits, by the judge, and the last solve that led to it."""
+class Judged:
+    """A mapping with its score on the stack."""
 
     mapping: Mapping
     score: Score
+
+    @property
+    def step_s(self) -> float:
+        """Seconds of a step on the stack."""
+        return physical(self.score).step_time_s
+
+
+@dataclass(frozen=True)
+class Settled(Judged):
+    """One that keeps the limits, by the judge, and the last solve that led to it."""
+
     answer: HeatAnswer
     rate: Rate
     rows: HeatRows
     blocks: int
     rounds: int
-
-    @property
-    def physical(self) -> PhysicalScore:
-        """What the judge says of it on its stack."""
-        return physical(self.score)
 
 
 def physical(score: Score) -> PhysicalScore:
@@ -112,20 +118,17 @@ class HeatSettler:
                 hot.append(max(found.dram_max_c + _ZERO_C - rate.below_k, TOO_HOT_K * 1.01))
         return max(hot)
 
-    def operating(self, score: Score, voltage_r: Floats | None = None) -> Operating:
+    def operating(self, score: Score) -> Operating:
         """Temperatures as judged, held at the limits: leakage is not of interest above them."""
         tiles = np.array([[t.mean_c + _ZERO_C for t in chip.tiles] for chip in physical(score).chips])
-        return self.held(Operating(tiles, np.ones(len(tiles)) if voltage_r is None else voltage_r))
+        return self.held(Operating(tiles, np.ones(len(tiles))))
 
     def held(self, where: Operating) -> Operating:
         """An operating point with no temperature above the limits."""
-        stack = self.limits.stack
-        drams = {die.name for die in stack.dram_dies}
-        highest = [stack.limits.dram if die in drams else stack.limits.logic for die, _ in stack.tiles]
-        given = [limit for limit in highest if limit is not None]
+        most = np.array([self.limits.most_k(die) for die, _ in self.limits.stack.tiles])
         # without a limit of its own a die is taken to be no hotter than the highest one, or boiling water
-        other = max(given, default=_ZERO_C + 100.0)
-        most = np.array([other if limit is None else limit for limit in highest])
+        other = most[np.isfinite(most)].max(initial=-np.inf)
+        most[np.isinf(most)] = other if np.isfinite(other) else _ZERO_C + 100.0
         return Operating(np.minimum(where.tiles_k, most), where.voltage_r)
 
     # ------------------------------------------------------------ blocks
@@ -199,10 +202,6 @@ class HeatSettler:
         stage = (alone or mine.tolist())[0]
         return (Pause(stage=self.used[stage], time=idle / float(self.runs_rs[slowest, stage])),)
 
-    def voltage(self, problem: HeatProblem, choice: HeatChoice, period_s: float) -> Floats:
-        """Mean voltage of the logic over time, by rank; at rest it is that of the lowest level."""
-        return self.limits.voltage(problem.spent_by_rank(choice)[1] / period_s)
-
     # ------------------------------------------------------------ the loop
 
     def settle(self, rate: Rate, where: Operating, choose: Choose) -> Settled | None:
@@ -237,7 +236,7 @@ class HeatSettler:
             kept = self.over(score, rate) <= TOO_HOT_K and cool(score)
             if kept:
                 found = Settled(mapping, score, answer, rate, rows, sum(len(one.member) for one in blocks), rounds)
-                if best is None or found.physical.step_time_s <= best.physical.step_time_s or final:
+                if best is None or found.step_s <= best.step_s or final:
                     best = found
             elif moved <= 5 * _SETTLED_K or rounds > _ROUNDS // 2:
                 margin += max(over, TOO_HOT_K) if np.isfinite(over) else TOO_HOT_K
@@ -274,15 +273,14 @@ class HeatSettler:
         def choose(rows: HeatRows, final: bool) -> tuple[list[StageBlocks], HeatProblem, HeatAnswer]:
             problem = self.problem(blocks, rows)
             period = problem.period(choice)
-            demand = (problem.loads(choice) / rows.budget_ri).astype(np.float64)
             none = np.zeros_like(rows.budget_ri)
-            return blocks, problem, HeatAnswer(choice, period, 0.0, problem.busy(choice), demand, none, None, 0, "")
+            return blocks, problem, HeatAnswer(choice, period, 0.0, problem.demand(choice), none, 0, "")
 
         return choose
 
     # ------------------------------------------------------------ throttling
 
-    def throttled(self, mapping: Mapping) -> tuple[Mapping, Score]:
+    def throttled(self, mapping: Mapping) -> Judged:
         """The same partitions at the highest uniform level that keeps the limits, with pauses if none does.
 
         Raises
@@ -290,26 +288,40 @@ class HeatSettler:
         Infeasible
             If even a chip that hardly works is too hot.
         """
-        scores = []
         for level in range(len(self.limits.frequency_l)):
             slowed = self.at_level(mapping, level)
-            scores.append(self.judge(slowed))
-            if cool(scores[-1]):
-                return slowed, scores[-1]
-        refused: Infeasible | None = None
-        best: Settled | None = None
-        for rate in self.limits.rates:
+            score = self.judge(slowed)
+            if cool(score):
+                return Judged(slowed, score)
+        begin = self.operating(score)
+
+        def with_pauses(rate: Rate, best: Settled | None) -> Settled | None:
             blocks = self.chain(mapping, rate.rate)
             choice = self.starts(blocks, [mapping])[-1]  # at the lowest level
-            try:
-                found = self.settle(rate, self.operating(scores[-1]), self.fixed(blocks, choice))
-            except Infeasible as error:
-                refused = error
-                continue
-            if found is not None and (best is None or found.physical.step_time_s < best.physical.step_time_s):
-                best = found
-        if best is not None:
-            return best.mapping, best.score
-        if refused is None:
-            refused = Infeasible("heat: no pause was found under which the throttled mapping keeps its limits")
+            return self.settle(rate, begin, self.fixed(blocks, choice))
+
+        why = "heat: no pause was found under which the throttled mapping keeps its limits"
+        return fastest(self.limits.rates, with_pauses, why)
+
+
+def fastest(rates: Iterable[Rate], at: Callable[[Rate, Settled | None], Settled | None], why: str) -> Settled:
+    """The fastest of what is found at some refresh rates, each told of the best so far.
+
+    Raises
+    ------
+    Infeasible
+        If nothing is found: the last refusal, or else the reason given.
+    """
+    best: Settled | None = None
+    refused = Infeasible(why)
+    for rate in rates:
+        try:
+            found = at(rate, best)
+        except Infeasible as error:
+            refused = error
+            continue
+        if found is not None and (best is None or found.step_s < best.step_s):
+            best = found
+    if best is None:
         raise refused
+    return best

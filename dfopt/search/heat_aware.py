@@ -213,7 +213,7 @@ def _aware(one: Solved, setting: Setting, options: Options) -> _Aware:
     if answers.why:
         raise PlanError(answers.why)
     found = answers.aware()
-    mapping, _ = answers.best_of(found)
+    mapping = answers.best_of(found).mapping
     score = evaluate(mapping, one.graph, setting.system, setting.assumptions)
     seconds = physical(score).step_time_s
     return _Aware(
@@ -221,6 +221,6 @@ def _aware(one: Solved, setting: Setting, options: Options) -> _Aware:
         proof=answers.proof(found),
         step_s=seconds,
         # a step is a multiple of the interval, and what does not depend on it
-        bound_s=min(seconds, found.physical.step_time_s * (1 - found.answer.gap)),
+        bound_s=min(seconds, found.step_s * (1 - found.answer.gap)),
         throttled_s=answers.throttle.step_s,
     )

@@ -29,6 +29,7 @@ from dfopt.errors import Infeasible, PlanError, SystemSpecError
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.intrachip import IntraChipLimits, legal
 from dfopt.heat.answers import ThreeAnswers
+from dfopt.heat.limits import Operating
 from dfopt.heat.problem import HeatChoice
 from dfopt.heat.settle import TOO_HOT_K, cool, physical
 from dfopt.machines.stacks import with_stack
@@ -115,7 +116,8 @@ def agrees_with_the_judge(study: ThreeAnswers, slowed: Mapping) -> None:
     period = max(free.floor, float((free.busy(choice) + idle_r).max()))
     assert period == pytest.approx(seen.interval_s, rel=1e-9)
     tiles = np.array([[tile.mean_c + T0 for tile in chip.tiles] for chip in seen.chips])
-    where = replace(settler.operating(score, settler.voltage(free, choice, seen.interval_s)), tiles_k=tiles)
+    voltage_r = settler.limits.voltage(free.spent_by_rank(choice)[1] / seen.interval_s)
+    where = Operating(tiles, voltage_r)
     model, limits = settler.limits, study.stack.limits
     model.stack = study.stack.model_copy(update={"limits": limits.model_copy(update={"dram": T0 + 500.0})})
     try:
@@ -271,12 +273,13 @@ def test_the_heat_aware_mapping_keeps_its_limits_and_is_never_slower(study: Thre
         found = study.aware()
     except PlanError:
         reject()
-    mapping, score = study.best_of(found)
+    best = study.best_of(found)
+    mapping, score = best.mapping, best.score
     seen, limits = physical(score), study.stack.limits
     assert cool(score)
     assert seen.frequency == 1.0  # the judge need not throttle it
     assert limits.logic is None or seen.logic_max_c <= limits.logic - T0 + 0.05
-    assert found.physical.logic_max_c <= (limits.logic or np.inf) - T0 + TOO_HOT_K
+    assert physical(found.score).logic_max_c <= (limits.logic or np.inf) - T0 + TOO_HOT_K
     for other in (study.throttle, study.ignore, study.known):  # the judge's own throttling of either included
         throttled = study.settler.judge(other.mapping, throttle=True)
         assert seen.step_time_s <= physical(throttled).step_time_s or not cool(throttled)
