@@ -17,8 +17,7 @@ from dfopt.heat.kernels import KernelsOnStack
 from dfopt.heat.problem import HeatChoice, HeatProblem, HeatRows
 from dfopt.setting.tables import Floats, Ints
 from dfopt.technology.leaking import gain
-from dfopt.technology.power import PowerModel
-from dfopt.technology.stack_models import heat_of
+from dfopt.technology.stack_models import heat_of, power_of
 
 _WARMING = 200  # steps of leakage and temperature; where they do not settle it is far too hot anyway
 _HOTTEST_K = 700.0
@@ -62,8 +61,7 @@ class HeatLimits:
 
     def __init__(self, ready: PricedPlan, stack: Stack) -> None:
         self.stack = stack
-        self.power = PowerModel.from_stack(stack, ready.system.chip.tiles)
-        self.heat = heat_of(stack)
+        self.power, self.heat = power_of(stack), heat_of(stack)
         self.frequency_l = np.array([level.frequency for level in stack.levels])
         self.voltage_l = np.array([level.voltage for level in stack.levels])
         self.clock_l = self.frequency_l * np.square(self.voltage_l)  # what the clock draws, as a share of the nominal

@@ -48,7 +48,7 @@ def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Comma
                 flop=tuple(case.kernels[number].flop for number in numbers),
                 sram_bytes=tuple(sram),
                 noc_bytes=tuple(inputs),
-                chip_tiles=float(case.system.chip.tiles) if case.assume.compute_model == "cycle" else None,
+                chip_tiles=float(case.system.chip.tiles) if case.assume.compute_model == "cycle" else 0.0,
                 network_bytes=leaving.get(place, 0.0),
                 activates=here.activates,
                 read_bursts=here.reads,

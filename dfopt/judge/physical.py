@@ -130,7 +130,7 @@ def _setting(
     memory, places = Memory(stack), tuple(case.members)
     flows = {place: memory.by_pattern(moved[place]) for place in places}
     commands = {place: those.commands for place, those in flows.items()}
-    model = power_of(stack, case.system.chip.tiles)
+    model = power_of(stack)
     return _Setting(
         case=case,
         score=score,

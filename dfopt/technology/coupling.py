@@ -183,7 +183,7 @@ def solve(work: StepWork, model: PowerModel, heat: Heat, throttle: bool = True) 
     >>> from dfopt.documents.zoo import find
     >>> from dfopt.technology.stack_models import heat_of
     >>> stack = Stack.load(find("stacks", "hybrid-vault"))
-    >>> model = PowerModel.from_stack(stack, chip_tiles=64)
+    >>> model = PowerModel.from_stack(stack)
     >>> one, nothing = np.ones(1), np.zeros((1, model.count))
     >>> chip = ChipWork(runs=one, once_j=nothing[0], pause_s=0.0, hop_s=None)
     >>> work = StepWork(1e-3 * one, 0 * one, one, lambda rate: 0 * one, nothing, nothing, "perfect", (chip,))

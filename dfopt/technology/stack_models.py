@@ -86,14 +86,14 @@ class Heat:
         return np.asarray(self.ambient_k + watts @ self._of_dies.T)
 
 
-def power_of(stack: Stack, chip_tiles: int) -> PowerModel:
+def power_of(stack: Stack) -> PowerModel:
     """The floorplans and energies of a stack, kept in memory: `PowerModel.from_stack`."""
-    return _power(Same(stack), chip_tiles)
+    return _power(Same(stack))
 
 
 @lru_cache(maxsize=16)
-def _power(key: Same[Stack], chip_tiles: int) -> PowerModel:
-    return PowerModel.from_stack(key.document, chip_tiles)
+def _power(key: Same[Stack]) -> PowerModel:
+    return PowerModel.from_stack(key.document)
 
 
 def heat_of(stack: Stack) -> Heat:

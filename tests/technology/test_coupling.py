@@ -152,7 +152,7 @@ def works(draw: st.DrawFn, tiles: int) -> StepWork:
 
 @given(st.data(), hot_stacks())
 def test_what_is_not_converged_changes_nothing(data: st.DataObject, on: Stack) -> None:
-    model, heat = PowerModel.from_stack(on, 64), heat_of(on)
+    model, heat = PowerModel.from_stack(on), heat_of(on)
     work = data.draw(works(model.count))
     if len(on.levels) == 1:  # a clock is one of them
         work = replace(work, clocks=np.ones(len(work.clocks)))
@@ -175,7 +175,7 @@ def test_what_is_not_converged_changes_nothing(data: st.DataObject, on: Stack) -
 @given(hot_stacks(), st.floats(0.0, 60.0), st.floats(0.4, 1.0))
 def test_iterates_are_lower_bounds(on: Stack, watts: float, voltage: float) -> None:
     """Those that are offered to `enough`, plain steps and Newton's alike."""
-    model, heat = PowerModel.from_stack(on, 64), heat_of(on)
+    model, heat = PowerModel.from_stack(on), heat_of(on)
     spent = np.full(model.count, watts / model.count)
     seen: list[tuple[Any, Any]] = []
     found = leaking(heat, Feedback.of(model, heat), spent, voltage, lambda *bounds: bool(seen.append(bounds)))
@@ -206,19 +206,19 @@ def leaks_a_little(**changes: Any) -> Stack:
 
 def test_a_level_is_not_lost_where_slower_memory_saves_it() -> None:
     on = leaks_a_little(limits=Limits(logic=T0 + 84))
-    model, heat = PowerModel.from_stack(on, 64), heat_of(on)
+    model, heat = PowerModel.from_stack(on), heat_of(on)
     work = waiting_for_memory(model, 75.0)
     found, _ = solve(work, model, heat)
     assert (found.level.frequency, found.refresh_rates, found.broken) == (1.0, (2.0,), ())
     steady = on.model_copy(update={"dram": memory(refresh=())})  # as warm as it gets if the rate stays
-    hot, _ = solve(work, PowerModel.from_stack(steady, 64), heat, throttle=False)
+    hot, _ = solve(work, PowerModel.from_stack(steady), heat, throttle=False)
     assert [one.what for one in hot.broken] == ["logic"]
 
 
 def test_a_chip_that_asks_early_leaves_the_question_to_the_others() -> None:
     """At the normal rate both want more, the second only because of its leakage; had it waited, it would not."""
     on = leaks_a_little()
-    model, heat = PowerModel.from_stack(on, 64), heat_of(on)
+    model, heat = PowerModel.from_stack(on), heat_of(on)
     work = waiting_for_memory(model, 65.0, 57.0)
     found, _ = solve(work, model, heat)
     assert found.refresh_rates == reference(work, model, heat).rates == (2.0, 2.0)

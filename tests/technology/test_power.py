@@ -57,7 +57,7 @@ def test_many_blocks_at_once_are_the_blocks_one_by_one(blocks: list[list[int]], 
 @given(st.lists(TILES, min_size=1, max_size=6), st.integers(0, 1000))
 def test_the_activity_of_many_blocks_is_that_of_each_alone(tiles: list[list[int]], seed: int) -> None:
     """Blocks of like size are placed together: none gets what another does."""
-    model, draw = PowerModel.from_stack(stack(dies=dies(0)), 8), np.random.default_rng(seed)
+    model, draw = PowerModel.from_stack(stack(dies=dies(0))), np.random.default_rng(seed)
     blocks = [Block(tuple(map(float, each)), *map(tuple, draw.random((3, len(each))).tolist())) for each in tiles]
     together = model.activity(blocks)
     for b, block in enumerate(blocks):
@@ -116,7 +116,7 @@ def test_components_and_tiles_hold_the_same_energy(floorplan: Any, seed: int, vo
     if floorplan is not None:
         layers = (layers[0].model_copy(update={"floorplan": floorplan}), *layers[1:])
     on = stack(dies=layers)
-    model = PowerModel.from_stack(on, 8)
+    model = PowerModel.from_stack(on)
     done = work(model, 3, seed)
     tiles = voltage**2 * model.logic_dynamic(done) + model.outward_dynamic(done)
     split = model.dynamic_split(done, voltage)
@@ -139,7 +139,7 @@ def test_components_and_tiles_hold_the_same_energy(floorplan: Any, seed: int, vo
 
 def test_each_component_is_on_its_own_tiles() -> None:
     on = stack(dies=(dies(0)[0].model_copy(update={"floorplan": mixed()}),))
-    model = PowerModel.from_stack(on, 8)
+    model = PowerModel.from_stack(on)
     kinds = [tile.kind for _, tile in on.tiles]
     where = {"flop": "compute", "sram_bytes": "sram", "noc_bytes": "noc", "network_bytes": "io", "read_bursts": "io"}
     for field, kind in where.items():
@@ -151,7 +151,7 @@ def test_each_component_is_on_its_own_tiles() -> None:
 
 
 def test_blocks_are_placed_where_their_kernels_are() -> None:
-    model = PowerModel.from_stack(stack(dies=dies(0)), 8)
+    model = PowerModel.from_stack(stack(dies=dies(0)))
     blocks = [
         Block(tiles=(4.0, 4.0), flop=(8.0, 0.0), sram_bytes=(0.0, 6.0), noc_bytes=(1.0, 0.0), chip_tiles=8.0),
         Block(tiles=(1.0,), flop=(4.0,), sram_bytes=(0.0,), noc_bytes=(0.0,)),  # shares the whole chip
@@ -164,7 +164,7 @@ def test_blocks_are_placed_where_their_kernels_are() -> None:
 
 def test_leakage_grows_with_heat_on_the_die_that_leaks() -> None:
     leak = Leakage(power=10.0, at=T0 + 60, beta_per_k=0.02)
-    model = PowerModel.from_stack(stack(dies=dies(1, leak)), 8)
+    model = PowerModel.from_stack(stack(dies=dies(1, leak)))
     at = model.leakage(np.full(model.count, T0 + 60))
     assert at.tolist() == pytest.approx([2.5] * 4 + [0.0] * 4)
     hot = model.leakage(np.full(model.count, T0 + 110), voltage=0.5)
@@ -177,7 +177,7 @@ def test_leakage_grows_with_heat_on_the_die_that_leaks() -> None:
 
 
 def test_refresh_and_background_are_those_of_all_channels() -> None:
-    model = PowerModel.from_stack(stack(dram=memory(3)), 8)
+    model = PowerModel.from_stack(stack(dram=memory(3)))
     assert model.refresh_w(2.0) == pytest.approx(3 * 4.0 * 2 / 20.0)
     assert model.background_w == pytest.approx(3 * 0.3)
     watts = model.steady_power(1.0, 0.0)
@@ -189,4 +189,4 @@ def test_a_die_without_tiles_cannot_leak() -> None:
     lid = Die(name="lid", kind="passive", thickness=1e-4, leakage=Leakage(power=1.0, at=300.0),
               bond=Bond(kind="tim", thickness=1e-5, conductivity=2.0))  # fmt: skip
     with pytest.raises(SystemSpecError, match=r"\$\.dies\[1\]\.leakage: found leakage on the passive die 'lid'"):
-        PowerModel.from_stack(stack(dies=(*dies(0), lid), logic=LogicEnergies(flop=0.0, sram=0.0)), 8)
+        PowerModel.from_stack(stack(dies=(*dies(0), lid), logic=LogicEnergies(flop=0.0, sram=0.0)))
