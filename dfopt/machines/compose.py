@@ -124,7 +124,9 @@ def expand_system(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data
         return System.from_data(data, file)
     resolver = Resolver(folder_of(file))
     whole = dict(data)
-    for key, resolve in (("chip", resolver.chip), ("memory", resolver.memory), ("network", resolver.network)):
+    if "chip" in whole:
+        whole["chip"] = resolver.part("chips", whole["chip"], "$.chip")
+    for key, resolve in (("memory", resolver.memory), ("network", resolver.network)):
         if key in whole:
             whole[key] = resolve(whole[key], f"$.{key}")
     if "stack" in whole:

@@ -6,8 +6,9 @@ What comes out has the shape of what went in, so that later errors are at the pl
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from copy import deepcopy
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -20,6 +21,8 @@ from dfopt.units import exact, parse
 
 __all__ = ["Resolver", "folder_of", "merged"]
 
+Load = Callable[[str, str], dict[str, Any] | None]  # of a name, at a place
+
 # What a part file says about itself and a system has no field for.
 _ABOUT: Final = {kind: ("schema", "description", "source", *(["name"] if kind != "chips" else [])) for kind in PARTS}
 
@@ -27,10 +30,7 @@ _ABOUT: Final = {kind: ("schema", "description", "source", *(["name"] if kind !=
 class Resolver:
     """Replaces references and collects what is wrong with them.
 
-    Parameters
-    ----------
-    folder : Path, optional
-        Where relative paths start, besides the current folder: the folder of the file that has the references.
+    Relative paths start at ``folder``, that of the file that has the references, or at the current folder.
 
     Examples
     --------
@@ -43,10 +43,6 @@ class Resolver:
         self.folder = folder
         self.issues: list[Issue] = []
 
-    def chip(self, value: Any, where: str) -> Any:
-        """The data of a chip, its ``dram`` possibly missing."""
-        return self._part("chips", value, where)
-
     def memory(self, value: Any, where: str) -> Any:
         """The data of a `Dram`; ``count`` takes several of the part, such as the stacks of a package."""
         count = 1
@@ -57,16 +53,12 @@ class Resolver:
                 remedy = "how many of the part make up the memory of one chip"
                 self.wrong(f"{where}.count", f"found {shown(count)}, expected a whole number of 1 or more", remedy)
                 count = 1
-        data = self._part("memories", value, where)
+        data = self.part("memories", value, where)
         if count > 1 and isinstance(data, dict):
             for key, dimension in (("bandwidth", "bandwidth"), ("capacity", "bytes")):
                 if isinstance(data.get(key), str):
                     data[key] = exact(count * parse(data[key], dimension), dimension)  # type: ignore[arg-type]
         return data
-
-    def link(self, value: Any, where: str) -> Any:
-        """The data of a `Link`."""
-        return self._part("links", value, where)
 
     def network(self, value: Any, where: str) -> Any:
         """A list of dims whose ``link`` is replaced by what it names, or a topology with its sizes and links."""
@@ -76,7 +68,7 @@ class Resolver:
             value = {"part": value}
         if not isinstance(value, Mapping):
             return value
-        data = self._part("topologies", dict(value), where)
+        data = self.part("topologies", dict(value), where)
         if isinstance(data, dict) and "links" in data:
             data["links"] = self._links(data["links"], data.get("roles"), f"{where}.links")
         return data
@@ -84,7 +76,7 @@ class Resolver:
     def _dim(self, value: Any, where: str) -> Any:
         if not isinstance(value, Mapping) or "link" not in value:
             return value
-        link = self.link(value["link"], f"{where}.link")
+        link = self.part("links", value["link"], f"{where}.link")
         if not isinstance(link, Mapping):
             self.wrong(f"{where}.link", f"found {shown(link)}, expected a link", "name one, or give its fields")
             return value
@@ -93,26 +85,32 @@ class Resolver:
 
     def _links(self, value: Any, roles: Any, where: str) -> Any:
         if isinstance(value, list | tuple):
-            return [self.link(item, f"{where}[{i}]") for i, item in enumerate(value)]
+            return [self.part("links", item, f"{where}[{i}]") for i, item in enumerate(value)]
         if isinstance(value, Mapping) and isinstance(roles, list) and not {"part", "bandwidth"} & set(value):
-            return {role: self.link(item, f"{where}.{role}") for role, item in value.items()}
-        return self.link(value, where)
+            return {role: self.part("links", item, f"{where}.{role}") for role, item in value.items()}
+        return self.part("links", value, where)
 
-    def _part(self, kind: Kind, value: Any, where: str) -> Any:
-        """The data of a named part with the other keys of its reference over it; inline data as it is."""
+    def part(self, kind: Kind, value: Any, where: str, load: Load | None = None) -> Any:
+        """The data of a named part with the other keys of its reference over it; inline data as it is.
+
+        ``load`` gives the data of the file of a part's name or path, or None.
+        """
+        load = load or partial(self._load, kind)
         if isinstance(value, str):
-            return self._load(kind, value, where)
+            return load(value, where)
         if not isinstance(value, Mapping) or "part" not in value:
             return value
         name = value["part"]
         if not isinstance(name, str):
-            self.wrong(f"{where}.part", f"found {shown(name)}, expected the name of a {one(kind)}", "see `dfopt list`")
+            self.wrong(
+                f"{where}.part", f"found {shown(name)}, expected the name of a {one(kind)}", f"see `dfopt list {kind}`"
+            )
             return value
-        data = self._load(kind, name, f"{where}.part")
+        data = load(name, f"{where}.part")
         changes = {key: item for key, item in value.items() if key != "part"}
         return merged(data, changes) if isinstance(data, dict) else data
 
-    def _load(self, kind: Kind, name: str, where: str) -> Any:
+    def _load(self, kind: Kind, name: str, where: str) -> dict[str, Any] | None:
         path = self.find(kind, name, where)
         if path is None:
             return None

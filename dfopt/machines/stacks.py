@@ -24,7 +24,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import Dram, System
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, SystemSpecError, shown
-from dfopt.machines.references import Resolver, folder_of, merged
+from dfopt.machines.references import Resolver, folder_of
 from dfopt.machines.replace import replaced
 from dfopt.units import format as show_unit
 
@@ -132,19 +132,25 @@ def stack_data(resolver: Resolver, value: Any, where: str, file: str, above: tup
     >>> stack_data(Resolver(), {"part": "hbm2", "cells": 8}, "$.stack", "mine")["cells"]
     8
     """
-    if isinstance(value, str):
-        return _part(resolver, value, where, above)
-    if not isinstance(value, Mapping) or "part" not in value:
-        return value
-    name = value["part"]
-    if not isinstance(name, str):
-        resolver.wrong(f"{where}.part", f"found {shown(name)}, expected the name of a stack", "see `dfopt list stacks`")
-        return value
-    data = _part(resolver, name, f"{where}.part", above)
-    if data is None:
-        return None
-    data = merged(data, {key: item for key, item in value.items() if key not in ("part", "set")})
-    fields = value.get("set", {})
+
+    def load(name: str, at: str) -> dict[str, Any] | None:
+        path = resolver.find("stacks", name, at)
+        if path is None:
+            return None
+        real = os.path.realpath(path)
+        if real in above:
+            chain = " -> ".join(Path(one).name for one in (*above[above.index(real) :], real))
+            resolver.wrong(at, f"a stack cannot be derived from itself: {chain}", "name another stack")
+            return None
+        return _expanded(load_strict(path), str(path), above).to_data()
+
+    fields: Any = {}
+    if isinstance(value, Mapping) and "part" in value:
+        value = dict(value)
+        fields = value.pop("set", {})
+    data = resolver.part("stacks", value, where, load)
+    if not isinstance(data, dict):
+        return data
     if not isinstance(fields, Mapping):
         remedy = "write {dies.dram.count: 4}, or leave it out"
         resolver.wrong(f"{where}.set", f"found {shown(fields)}, expected a mapping of paths to values", remedy)
@@ -155,18 +161,6 @@ def stack_data(resolver: Resolver, value: Any, where: str, file: str, above: tup
         for issue in error.issues:
             resolver.wrong(f"{where}.set", f"{issue.where}: {issue.message}", issue.remedy)
         return data
-
-
-def _part(resolver: Resolver, name: str, where: str, above: tuple[str, ...]) -> dict[str, Any] | None:
-    path = resolver.find("stacks", name, where)
-    if path is None:
-        return None
-    file = os.path.realpath(path)
-    if file in above:
-        chain = " -> ".join(Path(one).name for one in (*above[above.index(file) :], file))
-        resolver.wrong(where, f"a stack cannot be derived from itself: {chain}", "name another stack")
-        return None
-    return _expanded(load_strict(path), str(path), above).to_data()
 
 
 def memory_of(stack: Stack, priced: Dram | None = None) -> Dram:

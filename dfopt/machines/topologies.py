@@ -10,7 +10,7 @@ the time that it takes on the real wiring. That concerns ``dragonfly`` and ``fat
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any, Literal, get_args
@@ -31,27 +31,25 @@ class NamedTopology:
 
     Parameters
     ----------
-    name : str
-        Its name.
-    description : str
+    description
         What its dims are, first to last.
-    source : str
+    source
         Where its definition comes from.
-    least, most : int
-        How many sizes it takes.
-    names : tuple of str
-        Names of its dims unless others are given.
-    wirings : tuple of str
-        Wiring of each of its dims.
+    dims
+        Wiring of each of its dims, by the name that it has unless others are given.
+    least
+        How many sizes it takes at least; all dims if left out.
     """
 
     name: str
     description: str
     source: str
-    least: int
-    most: int
-    names: tuple[str, ...]
-    wirings: tuple[Wiring, ...]
+    dims: Mapping[str, Wiring]
+    least: int | None = None
+
+    def takes(self, count: int) -> bool:
+        """Whether it can have so many sizes."""
+        return (self.least or len(self.dims)) <= count <= len(self.dims)
 
     @property
     def sizes(self) -> str:
@@ -62,84 +60,63 @@ class NamedTopology:
         >>> TOPOLOGIES["ring"].sizes, TOPOLOGIES["torus"].sizes
         ('1', '2 to 4')
         """
-        return str(self.least) if self.least == self.most else f"{self.least} to {self.most}"
+        return f"{self.least} to {len(self.dims)}" if self.least else str(len(self.dims))
 
 
 _AXES = ("x", "y", "z", "w", "v", "u", "t", "s")
-_LEVELS = ("leaf", "spine", "core", "top")
 _OURS = "the definition of the word"
 
-_NAMED = (
-    NamedTopology("ring", "each chip linked to two neighbours", _OURS, 1, 1, ("ring",), ("ring",)),
-    NamedTopology("line", "a chain: a ring without the link that closes it", _OURS, 1, 1, ("line",), ("line",)),
-    NamedTopology(
-        "switch", "each chip with one port into a non-blocking switch", _OURS, 1, 1, ("switch",), ("switch",)
-    ),
-    NamedTopology("fully_connected", "a link between each two chips", _OURS, 1, 1, ("all",), ("fully_connected",)),
-    NamedTopology(
-        "torus", "a ring along each axis", "DFModel, section VI (2D torus, 3D torus)", 2, 4, _AXES[:4], ("ring",) * 4
-    ),
-    NamedTopology(
-        "mesh", "a line along each axis", "a torus without the links that close it", 2, 4, _AXES[:4], ("line",) * 4
-    ),
-    NamedTopology(
-        "dragonfly",
-        "groups of fully connected chips x groups; one global link between each two groups, shared by their chips",
-        "Kim et al., ISCA 2008 (DFModel's reference 47), chips in place of routers; DFModel, section VI:"
-        " fully connected x fully connected",
-        2,
-        2,
-        ("group", "global"),
-        ("fully_connected", "fully_connected"),
-    ),
-    NamedTopology(
-        "dgx_1",
-        "nodes of chips in a ring x switch between nodes, a port for each chip",
-        "DFModel, section VI (DGX-1); its program's topology r_sw",
-        2,
-        2,
-        ("node", "cluster"),
-        ("ring", "switch"),
-    ),
-    NamedTopology(
-        "dgx_2",
-        "nodes of chips at a switch x switch between nodes, a port for each chip",
-        "DFModel, section VI (DGX-2); its program's topology sw_sw",
-        2,
-        2,
-        ("node", "cluster"),
-        ("switch", "switch"),
-    ),
-    NamedTopology(
-        "zionex",
-        "nodes of chips in a ring x chips of the same position in all nodes, a link between each two of them",
-        "DFModel's program: topology r_fc, which its users call ZionEX; the paper does not name it",
-        2,
-        2,
-        ("node", "cluster"),
-        ("ring", "fully_connected"),
-    ),
-    NamedTopology(
-        "fat_tree",
-        "levels of switches from the chips up: chips of a leaf switch x leaves of a spine x ...",
-        "Leiserson, IEEE TC 1985 (unconfirmed, from memory); taper as in oversubscribed data-centre networks",
-        2,
-        4,
-        _LEVELS,
-        ("switch",) * 4,
-    ),
-    NamedTopology(
-        "rail_only",
-        "domains of chips at a fast switch x rails: a switch for the chips of the same position in all domains",
-        "Wang et al., 'Rail-only', arXiv 2307.12169 (unconfirmed, from memory)",
-        2,
-        2,
-        ("domain", "rail"),
-        ("switch", "switch"),
-    ),
-    NamedTopology("wafer", "one chip as large as a wafer, without a network", _OURS, 0, 0, (), ()),
-)
-TOPOLOGIES: dict[str, NamedTopology] = {row.name: row for row in _NAMED}
+TOPOLOGIES: dict[str, NamedTopology] = {
+    known.name: known
+    for known in (
+        NamedTopology("ring", "each chip linked to two neighbours", _OURS, {"ring": "ring"}),
+        NamedTopology("line", "a chain: a ring without the link that closes it", _OURS, {"line": "line"}),
+        NamedTopology("switch", "each chip with one port into a non-blocking switch", _OURS, {"switch": "switch"}),
+        NamedTopology("fully_connected", "a link between each two chips", _OURS, {"all": "fully_connected"}),
+        NamedTopology(
+            "torus", "a ring along each axis", "DFModel, section VI (2D torus, 3D torus)",
+            dict.fromkeys(_AXES[:4], "ring"), least=2,
+        ),
+        NamedTopology(
+            "mesh", "a line along each axis", "a torus without the links that close it",
+            dict.fromkeys(_AXES[:4], "line"), least=2,
+        ),
+        NamedTopology(
+            "dragonfly",
+            "groups of fully connected chips x groups; one global link between each two groups, shared by their chips",
+            "Kim et al., ISCA 2008 (DFModel's reference 47), chips in place of routers; DFModel, section VI:"
+            " fully connected x fully connected",
+            {"group": "fully_connected", "global": "fully_connected"},
+        ),
+        NamedTopology(
+            "dgx_1", "nodes of chips in a ring x switch between nodes, a port for each chip",
+            "DFModel, section VI (DGX-1); its program's topology r_sw", {"node": "ring", "cluster": "switch"},
+        ),
+        NamedTopology(
+            "dgx_2", "nodes of chips at a switch x switch between nodes, a port for each chip",
+            "DFModel, section VI (DGX-2); its program's topology sw_sw", {"node": "switch", "cluster": "switch"},
+        ),
+        NamedTopology(
+            "zionex",
+            "nodes of chips in a ring x chips of the same position in all nodes, a link between each two of them",
+            "DFModel's program: topology r_fc, which its users call ZionEX; the paper does not name it",
+            {"node": "ring", "cluster": "fully_connected"},
+        ),
+        NamedTopology(
+            "fat_tree",
+            "levels of switches from the chips up: chips of a leaf switch x leaves of a spine x ...",
+            "Leiserson, IEEE TC 1985 (unconfirmed, from memory); taper as in oversubscribed data-centre networks",
+            dict.fromkeys(("leaf", "spine", "core", "top"), "switch"), least=2,
+        ),
+        NamedTopology(
+            "rail_only",
+            "domains of chips at a fast switch x rails: a switch for the chips of the same position in all domains",
+            "Wang et al., 'Rail-only', arXiv 2307.12169 (unconfirmed, from memory)",
+            {"domain": "switch", "rail": "switch"},
+        ),
+        NamedTopology("wafer", "one chip as large as a wafer, without a network", _OURS, {}),
+    )
+}  # fmt: skip
 
 
 def expand(
@@ -166,15 +143,15 @@ def expand(
 
     Parameters
     ----------
-    topology : str or sequence of str
+    topology
         A name of `TOPOLOGIES`, or the wiring of each dim.
-    sizes : sequence of int
+    sizes
         Chips along each dim; of a fat tree: chips per leaf, leaves per spine, and so on up.
-    links : sequence of Link
+    links
         The link of each dim (for switches: of each chip at that switch), or one for all.
-    names : sequence of str, optional
+    names
         Names of the dims, otherwise those of `TOPOLOGIES`.
-    taper : sequence of float
+    taper
         ``fat_tree`` only: oversubscription, 1 or more, of each level above the first; none = not tapered.
 
     Returns
@@ -206,7 +183,7 @@ def expand(
     figures = build(tuple(sizes), each, tuple(taper))
     dims: list[NetworkDim] = []
     for name, wiring, size, link, (bandwidth, latency) in zip(
-        names or known.names, known.wirings, sizes, each, figures, strict=False
+        names or known.dims, known.dims.values(), sizes, each, figures, strict=False
     ):
         fields = {IN_A_DIM.get(key, key): value for key, value in dict(link).items()}
         if build is _dragonfly and dims:
@@ -237,9 +214,8 @@ def _known(topology: str | Sequence[str]) -> NamedTopology:
         issues.append(Issue("$.topology", f"found {len(topology)} wirings, expected at most {MOST}"))
     if issues:
         raise SystemSpecError("", issues)
-    wirings: Any = tuple(topology)
-    count = len(wirings)
-    return NamedTopology("product", " x ".join(wirings), "", count, count, _AXES[:count], wirings)
+    wirings: Any = dict(zip(_AXES, topology, strict=False))
+    return NamedTopology("product", " x ".join(topology), "", wirings)
 
 
 def _issues(
@@ -252,7 +228,7 @@ def _issues(
     """All that is wrong with the figures of a topology."""
     count, found = len(sizes), []
     is_a = f"a {known.name} is: {known.description}"
-    if not known.least <= count <= known.most:
+    if not known.takes(count):
         found.append(Issue("$.sizes", f"found {count} sizes, expected {known.sizes} for {known.name}", is_a))
     for position, size in enumerate(sizes):
         if isinstance(size, bool) or not isinstance(size, int) or size < 1:

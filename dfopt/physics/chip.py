@@ -28,16 +28,16 @@ def cycle_menu(m: int, n: int, k: int, *, lanes: int, stages: int, tiles: int, s
 
     Parameters
     ----------
-    m, n, k : int
+    m, n, k
         Shard extents: rows (``outer`` included), columns streamed per tile step, contraction.
-    lanes, stages, tiles : int
+    lanes, stages, tiles
         Systolic width and height of a compute tile, and how many tiles the chip has.
-    simd : bool
+    simd
         Whether it is an elementwise kernel.
 
     Returns
     -------
-    (tiles, cycles) : pair of int64 arrays
+    (tiles, cycles)
         Tiles strictly increasing, cycles strictly decreasing: no option is dominated.
 
     Examples

@@ -39,23 +39,8 @@ def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[st
     """Seconds of a kernel's own communications.
 
     Those that use different network dims run at the same time, those that share a dim one after the other:
-    the dim with the most to do decides.
-
-    Parameters
-    ----------
-    kernel : Kernel
-        Its ``communications`` are priced.
-    plan : Plan
-        Which dims carry which parallelism.
-    price : callable
-        (kind, bytes of the whole tensor, dims) -> seconds.
-    chips : callable
-        Name of a dim or part -> its size.
-
-    Returns
-    -------
-    float
-        Seconds of one evaluation.
+    the dim with the most to do decides. ``price``: (kind, bytes of the whole tensor, dims) -> seconds; ``chips``: name
+    of a dim or part -> its size.
 
     Examples
     --------

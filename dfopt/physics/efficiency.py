@@ -28,8 +28,6 @@ def efficiency_share(
 
     Parameters
     ----------
-    rows : sequence of EfficiencyRow
-        The chip's table.
     simd : bool, shape (...)
         Whether it is an elementwise kernel, which the vector unit runs.
     flop : float, shape (...)

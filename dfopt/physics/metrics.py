@@ -17,14 +17,8 @@ from dfopt.physics.pipeline import step_time
 class Constants:
     """What a metric needs of a plan beside the times of its stages.
 
-    Attributes
-    ----------
-    plan : Plan
-        Gives the microbatches and the depth of the pipeline.
-    assumptions : Assumptions
-        Give the convention for the time to fill it.
-    per_step_s, gradients_s : float
-        Seconds of point-to-point messages, and of the reduction of gradients, charged once per step.
+    ``per_step_s`` and ``gradients_s``: seconds of point-to-point messages, and of the reduction of gradients, charged
+    once per step.
     """
 
     plan: Plan
@@ -35,17 +29,11 @@ class Constants:
 
 @dataclass(frozen=True)
 class Metric:
-    """One figure of a mapping.
+    """One figure of a mapping, named as in documents; ``unit`` is a kind of :func:`dfopt.units.format`.
 
-    Attributes
-    ----------
-    name, unit : str
-        As in documents; ``unit`` names a kind of :func:`dfopt.units.format`.
-    value : callable
-        (seconds of every stage for one microbatch, constants) -> the figure; non-decreasing in every stage.
-    most : callable
-        (figure, seconds of every stage, position, constants) -> the largest time of the stage at that position, the
-        others as given, with which the figure is not exceeded.
+    ``value``: (seconds of every stage for one microbatch, constants) -> the figure; non-decreasing in every stage.
+    ``most``: (figure, seconds of every stage, position, constants) -> the largest time of the stage at that position,
+    the others as given, with which the figure is not exceeded.
     """
 
     name: str

@@ -13,14 +13,7 @@ from dfopt.physics.identity import Same
 
 
 def dim_of(dim: NetworkDim) -> Dim:
-    """A network dim, or a part of one, as the collective formulas want it.
-
-    Examples
-    --------
-    >>> x = NetworkDim(name="x", topology="ring", size=8, link_bandwidth=25e9)
-    >>> dim_of(x.part(4)).topology.value
-    'line'
-    """
+    """A network dim, or a part of one, as the collective formulas want it."""
     factors = tuple(Factor(Collective(kind), f.bandwidth_share, f.latency) for kind, f in dim.factors.items())
     return Dim(
         dim.name,
@@ -42,13 +35,8 @@ def dims_of(system: System, names: Sequence[str]) -> tuple[Dim, ...]:
     the ``dfmodel`` table has neither, so it ignores them. Packets count under ``two_stage`` only. A part of a dim keeps
     packets and measured shares, not measured latencies.
 
-    Parameters
-    ----------
-    system : System
-        Gives the dims.
-    names : sequence of str
-        Names such as ``x``, ``x[8]`` (groups of eight neighbours) or ``x[4@8]`` (four chips, eight apart), in
-        the order that a reduce-scatter uses them.
+    Names are such as ``x``, ``x[8]`` (groups of eight neighbours) or ``x[4@8]`` (four chips, eight apart), in the order
+    that a reduce-scatter uses them.
 
     Examples
     --------
@@ -71,25 +59,10 @@ def _cost(
 def communication_seconds(
     kind: Collective | None, volume: float, names: Sequence[str], system: System, assumptions: Assumptions
 ) -> float:
-    """Seconds of one communication over the group of chips spanned by some dims.
+    """Seconds of one communication over the group of chips spanned by some dims, or parts of dims.
 
-    Parameters
-    ----------
-    kind : Collective or None
-        None, an empty volume or a group of one chip takes no time.
-    volume : float
-        Bytes of the full logical tensor, see :mod:`dfopt.physics.collectives`.
-    names : sequence of str
-        Network dims of the group, or parts of them.
-    system : System
-        Gives the dims and ``collective_overhead``, charged once per communication.
-    assumptions : Assumptions
-        Give the ``collective_model``, ``all_reduce_passes`` and ``all_to_all_messages``.
-
-    Returns
-    -------
-    float
-        Seconds.
+    ``volume`` is the bytes of the full logical tensor, see :mod:`dfopt.physics.collectives`. No collective, an empty
+    volume or a group of one chip takes no time; any other communication is charged the system's overhead once.
 
     Raises
     ------
@@ -115,14 +88,7 @@ def communication_seconds(
 
 
 def affine(kind: Collective, names: Sequence[str], system: System, assumptions: Assumptions) -> Affine:
-    """Coefficients of a collective over some dims: seconds per byte and seconds, without the overhead of each one.
-
-    Examples
-    --------
-    >>> from dfopt.machines.compose import load_system
-    >>> affine(Collective.ALL_REDUCE, [], load_system("sn10-8-ring"), Assumptions())
-    Affine(per_byte=0.0, fixed=0.0)
-    """
+    """Coefficients of a collective over some dims: seconds per byte and seconds, without the overhead of each one."""
     passes, messages = assumptions.all_reduce_passes, assumptions.all_to_all_messages
     return _cost(kind, tuple(names), Same(system), assumptions.collective_model, passes, messages)
 
@@ -132,13 +98,6 @@ def bytes_sent(kind: Collective, volume: float, chips: int) -> float:
 
     No algorithm sends less where switches do not reduce (Chan et al., "Collective communication: theory, practice and
     experience", 2007, table 1); what is relayed on the way to a chip far off is not counted again.
-
-    Parameters
-    ----------
-    kind, volume
-        The collective and the bytes of its whole tensor.
-    chips : int
-        Of the group.
 
     Examples
     --------
@@ -154,23 +113,9 @@ def bytes_sent(kind: Collective, volume: float, chips: int) -> float:
 
 
 def amortized_gradient_seconds(volume: float, names: Sequence[str], system: System, assumptions: Assumptions) -> float:
-    """Seconds of a gradient all-reduce between copies under ``gradients: dfmodel``, before it is spread out.
+    """Seconds of an all-reduce of one chip's gradients under ``gradients: dfmodel``, before it is spread out.
 
-    Parameters
-    ----------
-    volume : float
-        Bytes of the gradient of one chip.
-    names : sequence of str
-        Network dims of the copies.
-    system : System
-        Gives the dims.
-    assumptions : Assumptions
-        With ``gradient_bandwidth``, each of ``all_reduce_passes`` takes the volume over that rate.
-
-    Returns
-    -------
-    float
-        Seconds.
+    With ``gradient_bandwidth``, each of ``all_reduce_passes`` takes the volume over that rate.
 
     Examples
     --------

@@ -28,12 +28,18 @@ Rules = Literal["exact", "dfmodel"]
 SCHEMES: tuple[Sharding, ...] = ("outer", "m", "k", "n", "none", "even")
 PRODUCED: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RS", "k": "RR", "none": "RR", "even": "RS"}
 
-_ELEMENTWISE: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RS", "k": "RR", "none": "RR", "even": "RS"}
-_FIRST: dict[Sharding, Layout] = {"outer": "SR", "m": "RR", "k": "SR", "n": "RS", "none": "RR", "even": "RS"}
-_SECOND: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "k": "RS", "n": "RR", "none": "RR", "even": "RS"}
-_UPDATE_DFMODEL: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "SR", "k": "RS", "none": "RR", "even": "RS"}
-_UPDATE_FIRST: dict[Sharding, Layout] = {"outer": "SR", "m": "RR", "n": "SR", "k": "RS", "none": "RR", "even": "RS"}
-_UPDATE_SECOND: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RR", "k": "RS", "none": "RR", "even": "RS"}
+# Layouts of the first and of the second operand; an elementwise kernel reads as it produces.
+_OPERANDS: dict[str, tuple[dict[Sharding, Layout], dict[Sharding, Layout]]] = {
+    "matmul": (
+        {"outer": "SR", "m": "RR", "k": "SR", "n": "RS", "none": "RR", "even": "RS"},
+        {"outer": "SR", "m": "SR", "k": "RS", "n": "RR", "none": "RR", "even": "RS"},
+    ),
+    "weight_update": (
+        {"outer": "SR", "m": "RR", "k": "RS", "n": "SR", "none": "RR", "even": "RS"},
+        {"outer": "SR", "m": "SR", "k": "RS", "n": "RR", "none": "RR", "even": "RS"},
+    ),
+}
+_ALL_SPLIT: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "SR", "k": "RS", "none": "RR", "even": "RS"}
 
 
 def flop(kernel: Kernel) -> float:
@@ -157,25 +163,9 @@ def required_layout(
 ) -> Layout:
     """Layout in which a kernel under a sharding scheme needs one of its inputs.
 
-    Parameters
-    ----------
-    kernel : Kernel
-        The consumer.
-    operand : int
-        1 or 2, see :func:`operands`.
-    scheme : str
-        Its sharding.
-    rules : str
-        ``exact`` or ``dfmodel``.
-    input_elements : float, optional
-        Size of the whole input; tells an input shared by all ``outer`` (heads reading one
-        activation) from one that has its own part for each, and whether an elementwise kernel's input of another
-        size than its output can be split as that is.
-
-    Returns
-    -------
-    str
-        ``RR``, ``SR`` or ``RS``.
+    ``operand`` is 1 or 2, see :func:`operands`. ``input_elements``, the size of the whole input, tells an input shared
+    by all ``outer`` (heads reading one activation) from one that has its own part for each, and whether an elementwise
+    kernel's input of another size than its output can be split as that is.
 
     Examples
     --------
@@ -185,17 +175,15 @@ def required_layout(
     """
     if kernel.op == "elementwise":
         whole = rules == "exact" and input_elements is not None and not _splits_alike(kernel, scheme, input_elements)
-        return "RR" if whole else _ELEMENTWISE[scheme]
-    if kernel.op == "weight_update":
-        if rules == "dfmodel":
-            return _UPDATE_DFMODEL[scheme]
-        return (_UPDATE_FIRST if operand == 1 else _UPDATE_SECOND)[scheme]
-    if kernel.op == "matmul":
-        return (_FIRST if operand == 1 else _SECOND)[scheme]
+        return "RR" if whole else PRODUCED[scheme]
+    if kernel.op == "weight_update" and rules == "dfmodel":
+        return _ALL_SPLIT[scheme]
+    if kernel.op != "gemm":
+        return _OPERANDS[kernel.op][operand - 1][scheme]
     if scheme == "outer" and rules == "exact" and kernel.accumulates_into is None:
         shared = input_elements is None or input_elements <= kernel.k * kernel.n
         return "RR" if shared else "SR"
-    return _FIRST[scheme]
+    return _OPERANDS["matmul"][0][scheme]
 
 
 def _splits_alike(kernel: Kernel, scheme: Sharding, elements: float) -> bool:

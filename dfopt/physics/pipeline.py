@@ -65,22 +65,8 @@ def step_time(
 ) -> StepTime:
     """Time of one step from the slowest stage.
 
-    Parameters
-    ----------
-    plan : Plan
-        Gives the pipeline degree, microbatches and layers per stage.
-    assumptions : Assumptions
-        Gives the ``bubble`` convention.
-    stage_s : float
-        Seconds of the slowest stage for one microbatch, all its layers, with its share of
-        point-to-point time when that is charged per microbatch.
-    point_to_point_per_step_s, gradient_reduction_s : float
-        Seconds charged once per step.
-
-    Returns
-    -------
-    StepTime
-        Seconds.
+    ``stage_s``: seconds of that for one microbatch, all its layers, with its share of point-to-point time when that is
+    charged per microbatch. The other two are charged once per step.
 
     Examples
     --------

@@ -14,6 +14,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore, StageScore
 from dfopt.errors import PlanError
+from dfopt.physics.pipeline import resolve
 
 __all__ = [
     "TERMS",
@@ -39,18 +40,7 @@ class Block:
 
 
 def order(plan: Plan, schedule: str, trains: bool, stage: int, microbatches: int) -> list[Step]:
-    """What a stage does, one after the other.
-
-    Parameters
-    ----------
-    plan : Plan
-        Gives the number of stages and of chunks per stage.
-    schedule : str
-        ``one_f_one_b`` or ``gpipe``.
-    trains : bool
-        Whether there are backward passes.
-    stage, microbatches : int
-        Which stage, and how many microbatches there are.
+    """What a stage does with so many microbatches, one after the other, under ``one_f_one_b`` or ``gpipe``.
 
     Examples
     --------
@@ -79,23 +69,8 @@ def blocks(
 ) -> list[list[Block]]:
     """The passes of every stage, each as early as its order and the passes before it allow.
 
-    Parameters
-    ----------
-    plan : Plan
-        Gives the number of stages and of chunks per stage.
-    schedule : str
-        ``one_f_one_b`` or ``gpipe``.
-    times : list of list of (float, float)
-        Seconds of a microbatch's forward and backward pass through each chunk of each stage.
-    trains : bool
-        Whether there are backward passes.
-    microbatches : int
-        How many.
-
-    Returns
-    -------
-    list of list of Block
-        By stage, in order of time.
+    ``times``: seconds of a microbatch's forward and backward pass through each chunk of each stage. The blocks are by
+    stage, in order of time.
 
     Raises
     ------
@@ -160,11 +135,7 @@ def trains(result: Result) -> bool:
 
 def overlap_of(result: Result) -> str:
     """``perfect``, ``none`` or ``compute_memory``: what ``auto`` means on the result's chip."""
-    assume = result.assumptions
-    if assume.overlap != "auto":
-        return assume.overlap
-    execution = result.system.chip.execution if assume.execution == "auto" else assume.execution
-    return "perfect" if execution == "dataflow" else "compute_memory"
+    return resolve(result.assumptions, result.system.chip.execution, 1.0).overlap
 
 
 def busy_intervals(part: PartitionScore, overlap: str) -> dict[str, tuple[float, float]]:

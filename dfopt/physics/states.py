@@ -17,24 +17,22 @@ Held = dict[str, dict[str, float]]
 
 @dataclass(frozen=True)
 class Kind:
-    """A kind of state: an entry of the table.
+    """A kind of state: an entry of the table. Entries of one name add up.
 
     Attributes
     ----------
-    name : str
-        Of the state; entries of one name add up.
-    of : str
+    of
         What it is made of: bytes of one evaluation of some kernels, on one chip.
-    label, lever : str
+    label, lever
         For messages: what people call it, and what makes it smaller.
-    lifetime : str
+    lifetime
         ``step``: one for every layer of a stage. ``microbatch``: also one for every microbatch that waits for its
         backward pass. ``partition``: the most of one layer, or of what runs once.
-    per_parameter : str, optional
+    per_parameter
         The assumption that says how many bytes a parameter has of it; if left out, as many as it is made of.
-    trained : bool
+    trained
         Whether it exists only where gradients are kept.
-    tier : str
+    tier
         The memory that it lies in.
     """
 
