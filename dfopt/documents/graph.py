@@ -117,12 +117,6 @@ class Kernel(Part):
         """The axis that is cut into tiles: ``n``, ``k`` or ``none``."""
         return self.stream or ("k" if self.op == "weight_update" else "n")
 
-    @model_validator(mode="after")
-    def _elementwise_has_no_contraction(self) -> Self:
-        if self.op == "elementwise" and self.k != 1:
-            raise ValueError(f"an elementwise kernel has no contraction: found k = {self.k}, expected 1 or no k at all")
-        return self
-
     @property
     def spread_over(self) -> tuple[str, ...]:
         """What its resident data is spread over, as degrees of a plan."""
@@ -133,7 +127,9 @@ class Kernel(Part):
         return any(axis.splits == "batch" for one in self.communications for axis in groups()[one.over][0])
 
     @model_validator(mode="after")
-    def _copies_fetch_what_they_share(self) -> Self:
+    def _fits_together(self) -> Self:
+        if self.op == "elementwise" and self.k != 1:
+            raise ValueError(f"an elementwise kernel has no contraction: found k = {self.k}, expected 1 or no k at all")
         if "copies" in (self.resident_over or ()) and not self._fetches:
             message = "spread over copies, but no communication of the kernel fetches what another copy holds"
             remedy = "list one, such as an all_to_all over all, or leave copies out: then each holds it whole"
@@ -241,16 +237,14 @@ class Graph(Named):
         return tensor.bytes if tensor.bytes is not None else self.output_bytes(tensor.src)
 
     def networkx(self) -> Any:
-        """The graph as a :class:`networkx.MultiDiGraph` with kernels as nodes."""
-        drawn: Any = nx.MultiDiGraph(name=self.name)
-        drawn.add_nodes_from((kernel.name, {"kernel": kernel}) for kernel in self.kernels)
-        drawn.add_edges_from((t.src, t.dst, {"tensor": t}) for t in self.tensors)
+        """Which kernel feeds which, as a :class:`networkx.DiGraph` of their names."""
+        drawn = nx.DiGraph((tensor.src, tensor.dst) for tensor in self.tensors)
+        drawn.add_nodes_from(kernel.name for kernel in self.kernels)
         return drawn
 
     def levels(self) -> dict[str, int]:
         """Longest-path level of every kernel, sources at 0."""
-        drawn = nx.DiGraph((t.src, t.dst) for t in self.tensors)
-        drawn.add_nodes_from(kernel.name for kernel in self.kernels)
+        drawn = self.networkx()
         level: dict[str, int] = {}
         for name in nx.topological_sort(drawn):
             level[name] = max((level[before] + 1 for before in drawn.predecessors(name)), default=0)

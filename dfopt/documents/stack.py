@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import lru_cache
+from itertools import pairwise
 from typing import ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -173,7 +174,7 @@ class Stack(Named):
         if first.frequency != 1 or first.voltage != 1:
             found = f"found frequency {first.frequency:.6g} and voltage {first.voltage:.6g}, expected 1 and 1"
             yield Issue("$.levels[0]", found, "levels are shares of the nominal one, which comes first")
-        for i, (fast, slow) in enumerate(zip(self.levels, self.levels[1:], strict=False), start=1):
+        for i, (fast, slow) in enumerate(pairwise(self.levels), start=1):
             if slow.frequency >= fast.frequency or slow.voltage > fast.voltage:
                 found = f"found frequency {slow.frequency:.6g} at voltage {slow.voltage:.6g}"
                 most = f"less than {fast.frequency:.6g} at {fast.voltage:.6g} or less, as of the level before it"

@@ -6,7 +6,7 @@ one hybrid-bonded port. Timing names are those of the JEDEC standards.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from itertools import pairwise
 from typing import Self
 
 from pydantic import Field, model_validator
@@ -42,30 +42,20 @@ class DramTimings(Part):
 
     @model_validator(mode="after")
     def _consistent(self) -> Self:
-        for message, remedy, where in self._conflicts():
-            raise problem(message, remedy, where)
-        return self
-
-    def _conflicts(self) -> Iterator[tuple[str, str, str]]:
         ns = 1e9
         for short, long in (("tCCD_S", "tCCD_L"), ("tRRD_S", "tRRD_L"), ("tWTR_S", "tWTR_L")):
             a, b = getattr(self, short), getattr(self, long)
             if a > b:
-                yield (
-                    f"found {short} = {a * ns:.6g} ns above {long} = {b * ns:.6g} ns",
-                    "the same bank group is never faster",
-                    f"$.{short}",
-                )
-        if self.tRC is not None and self.tRC < (self.tRAS + self.tRP) * (1 - 1e-9):
-            least = (self.tRAS + self.tRP) * ns
-            message = f"found {self.tRC * ns:.6g} ns, expected tRAS + tRP = {least:.6g} ns or more"
-            yield message, "leave tRC out: it is then tRAS + tRP", "$.tRC"
+                message = f"found {short} = {a * ns:.6g} ns above {long} = {b * ns:.6g} ns"
+                raise problem(message, "the same bank group is never faster", f"$.{short}")
+        least = self.tRAS + self.tRP
+        if self.tRC is not None and self.tRC < least * (1 - 1e-9):
+            message = f"found {self.tRC * ns:.6g} ns, expected tRAS + tRP = {least * ns:.6g} ns or more"
+            raise problem(message, "leave tRC out: it is then tRAS + tRP", "$.tRC")
         if self.tRFC >= self.tREFI:
-            yield (
-                f"found tRFC = {self.tRFC * ns:.6g} ns, expected less than tREFI = {self.tREFI * ns:.6g} ns",
-                "else the channel does nothing but refresh",
-                "$.tRFC",
-            )
+            message = f"found tRFC = {self.tRFC * ns:.6g} ns, expected less than tREFI = {self.tREFI * ns:.6g} ns"
+            raise problem(message, "else the channel does nothing but refresh", "$.tRFC")
+        return self
 
 
 class RefreshStep(Part):
@@ -132,7 +122,7 @@ class DramStack(Part):
             if value / self.burst % 1:
                 message = f"found {value:.6g} B, expected a multiple of the burst of {self.burst:.6g} B"
                 raise problem(message, "columns are accessed by whole bursts", f"$.{key}")
-        for i, (before, after) in enumerate(zip(self.refresh, self.refresh[1:], strict=False), start=1):
+        for i, (before, after) in enumerate(pairwise(self.refresh), start=1):
             if after.above <= before.above or after.rate < before.rate:
                 found = f"found rate {after.rate:.6g} above {after.above - 273.15:.6g} degC"
                 least = f"expected {before.rate:.6g} or more above more than {before.above - 273.15:.6g} degC"
