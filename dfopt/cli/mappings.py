@@ -25,7 +25,7 @@ from dfopt.cli.common import (
     graph_of,
     option,
 )
-from dfopt.documents.axes import Axis, spelled_out
+from dfopt.documents.axes import Axis, keys, spelled_out
 
 if TYPE_CHECKING:
     from dfopt.documents.result import Result
@@ -46,7 +46,7 @@ def _axis_option(axis: Axis, dims: bool) -> Any:
 
 
 @app.command(cls=Grouped)
-@spelled_out("interleave", _axis_option)
+@spelled_out({key: (_axis_option(*of), None) for key, of in keys().items()}, "interleave")
 def solve(
     graph: GraphArg,
     system: SystemArg,

@@ -16,7 +16,7 @@ batch       hold copies of the weights and work on different samples; their grad
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
@@ -103,22 +103,22 @@ def keys() -> dict[str, tuple[Axis, bool]]:
     return keys | {axis.dims_key: (axis, True) for axis in AXES.values()}
 
 
-def spelled_out(before: str, annotation: Callable[[Axis, bool], Any]) -> Callable[[F], F]:
-    """Decorate a function that takes ``**axes`` so that its signature names a degree and dims for every axis.
+def spelled_out(keywords: Mapping[str, tuple[Any, Any]], before: str = "") -> Callable[[F], F]:
+    """Decorate a function that takes ``**others`` so that its signature names them, with their types and defaults.
 
-    They stand in front of the keyword ``before``, of the type ``annotation(axis, whether it is for its dims)``.
+    They stand in front of the keyword ``before``, or last.
     """
 
     def decorate(function: F) -> F:
-        signature = inspect.signature(function, eval_str=True)
+        signature = inspect.signature(function, eval_str=bool(before))
         given = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
+        at = [*(one.name for one in given), ""].index(before)
         named = [
-            inspect.Parameter(key, inspect.Parameter.KEYWORD_ONLY, default=None, annotation=annotation(*of))
-            for key, of in keys().items()
+            inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=kind)
+            for name, (kind, default) in keywords.items()
         ]
-        at = [one.name for one in given].index(before)
-        kinds = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in given[at:]]
-        function.__signature__ = signature.replace(parameters=[*given[:at], *named, *kinds])  # type: ignore[attr-defined]
+        behind = [one.replace(kind=inspect.Parameter.KEYWORD_ONLY) for one in given[at:]]
+        function.__signature__ = signature.replace(parameters=[*given[:at], *named, *behind])  # type: ignore[attr-defined]
         return function
 
     return decorate

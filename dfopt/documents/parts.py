@@ -11,9 +11,8 @@ from typing import Annotated, ClassVar, Final
 from pydantic import Field
 
 from dfopt.documents.base import Named
-from dfopt.documents.link import Link
 from dfopt.documents.stack import Stack
-from dfopt.documents.system import ChipBody, Dram
+from dfopt.documents.system import ChipBody, Dram, Link
 from dfopt.documents.zoo import Kind
 
 Size = Annotated[int, Field(ge=1, le=10**7)]  # of a network dim

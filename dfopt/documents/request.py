@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
 from typing import Any, Literal, Self
 
 from pydantic import Field, ValidationError
@@ -95,23 +94,15 @@ class Request(OnAxes):
     @classmethod
     def listed(cls, indent: str = "") -> str:
         """Every field with its default and what it means, a line each, for help texts."""
-        lines = []
-        for axis in AXES.values():
-            lines.append(
-                f"* ``{axis.name}``, ``{axis.dims_key}`` (None): degree of {axis.title}, network dims that carry it"
-            )
+        says = "degree of {0.title}, network dims that carry it"
+        lines = [f"* ``{axis.name}``, ``{axis.dims_key}`` (None): {says.format(axis)}" for axis in AXES.values()]
         for name, field in cls.model_fields.items():
             default = "{}" if field.default_factory else f"{field.default!r}" if name != "objective" else "step_time"
             lines.append(f"* ``{name}`` ({default}): {field.description or 'what is made least'}")
         return f"\n{indent}".join(lines)
 
     @classmethod
-    def spelled_out(cls, function: Callable[..., Any]) -> inspect.Signature:
-        """The signature of a function that takes the fields as ``**asked``, with each of them named."""
-        signature = inspect.signature(function)
-        given = [one for one in signature.parameters.values() if one.kind is not inspect.Parameter.VAR_KEYWORD]
-        defaults = dict.fromkeys(keys()) | {
-            name: field.get_default(call_default_factory=True) for name, field in cls.model_fields.items()
-        }
-        named = [inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=d) for name, d in defaults.items()]
-        return signature.replace(parameters=[*given, *named])
+    def keywords(cls) -> dict[str, tuple[Any, Any]]:
+        """What the signature of a function that takes the fields as ``**asked`` says of them: no type, a default."""
+        fields = {name: field.get_default(call_default_factory=True) for name, field in cls.model_fields.items()}
+        return {name: (inspect.Parameter.empty, default) for name, default in (dict.fromkeys(keys()) | fields).items()}

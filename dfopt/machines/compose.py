@@ -26,11 +26,10 @@ from typing import Any, ClassVar
 from pydantic import BaseModel, Field, create_model
 
 from dfopt.documents.base import Document, Part, schema_json
-from dfopt.documents.link import Link
 from dfopt.documents.parts import Size
 from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.system import Chip, ChipBody, ChipStack, Dram, NetworkDim, System
+from dfopt.documents.system import Chip, ChipBody, ChipStack, Dram, Link, NetworkDim, System
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, SystemSpecError, json_path
 from dfopt.machines.fields import with_fields

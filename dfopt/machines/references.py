@@ -12,9 +12,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from dfopt.documents.link import IN_A_DIM
 from dfopt.documents.parts import PARTS
 from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.system import IN_A_DIM
 from dfopt.documents.zoo import PART_KINDS, Kind, find, is_path, one, zoo
 from dfopt.errors import DocumentError, Issue, close_matches, shown
 from dfopt.units import exact, parse

@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from math import inf, isfinite
 from typing import Any, Literal, get_args
 
-from dfopt.documents.link import IN_A_DIM, Link
-from dfopt.documents.system import NetworkDim
+from dfopt.documents.system import IN_A_DIM, Link, NetworkDim
 from dfopt.errors import Issue, SystemSpecError, did_you_mean
 
 __all__ = ["MOST", "TOPOLOGIES", "NamedTopology", "expand"]

@@ -9,6 +9,7 @@ from dataclasses import replace
 from typing import Any
 
 from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.axes import spelled_out
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
 from dfopt.documents.result import PlanRecord, Result
@@ -34,6 +35,7 @@ from dfopt.technology.stack_models import power_of
 _SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat
 
 
+@spelled_out(Request.keywords())
 def optimize(
     graph: Graph | str | os.PathLike[str],
     system: System | str | os.PathLike[str],
@@ -145,7 +147,6 @@ def optimize(
 
 
 optimize.__doc__ = (optimize.__doc__ or "").replace("{fields}", Request.listed(" " * 8))
-optimize.__signature__ = Request.spelled_out(optimize)  # type: ignore[attr-defined]
 
 
 def _check_variants(graph: Graph, variants: Sequence[Graph]) -> None:

@@ -9,8 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from dfopt.documents.link import Link
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.system import Chip, Dram, Link, NetworkDim, Sram, System
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, NotInZoo, SchemaVersionError, SystemSpecError, UnitError
 from dfopt.machines.compose import compose, expand_system, load_system, system_schema

@@ -19,8 +19,7 @@ from step_costs import bisection_bound
 from step_network import Chip, Item, Links
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.link import Link
-from dfopt.documents.system import NetworkDim, System
+from dfopt.documents.system import Link, NetworkDim, System
 from dfopt.errors import SystemSpecError
 from dfopt.machines.compose import compose, load_system
 from dfopt.machines.topologies import TOPOLOGIES, expand
