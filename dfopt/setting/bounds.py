@@ -39,11 +39,6 @@ class PlanBounds:
     traffic that no mapping avoids (weights, gradients, KV caches, inputs and outputs); the communications that
     kernels list themselves; combined as the overlap assumption has it. Then the all-reduce of the gradients at the
     end of the step. What a sharding or a cut costs counts as nothing.
-
-    Parameters
-    ----------
-    setting : Setting
-        What runs where.
     """
 
     def __init__(self, setting: Setting) -> None:
@@ -54,8 +49,6 @@ class PlanBounds:
         self._pieces = [[k for k in graph.kernels if graph.piece_of(k) == piece] for piece in range(pieces)]
         self._piece_k = np.array([graph.piece_of(kernel) for kernel in graph.kernels])
         self._talks = any(kernel.communications for kernel in graph.kernels)
-        # the GEMMs of the backward pass read the forward weights again: the same parameters
-        self._only_forward = graph.trains and any(k.op == "gemm" and k.phase == "forward" for k in graph.kernels)
 
     def seconds(self, instance: Instance) -> float:
         """Seconds per step that no mapping under a plan beats."""
@@ -69,7 +62,8 @@ class PlanBounds:
         ]
         gradients = [0.0] * len(pieces)
         if plan.copies > 1 and assumptions.gradients == "exact":
-            gradients = [_reduced(least.gradient_bytes / drawn, instance) for least in pieces]
+            volumes = [least.gradient_bytes / drawn for least in pieces]
+            gradients = [instance.communication_s(Collective.ALL_REDUCE, each, plan.copy_dims) for each in volumes]
         if drawn > 1:  # kernels drawn once are not spread evenly: some stage runs the longest of them whole
             once = [max(average, self._longest(least, own_k)) for average, least in zip(once, pieces, strict=True)]
         stages = self._stages(instance)
@@ -137,7 +131,7 @@ class PlanBounds:
             for operand, size in self._ends.get(kernel.name, ()):  # operand 0 is the output
                 moved += size * min(_end_share(kernel, operand, z, shards, rules, size / word) for z in schemes)
             traffic.append(moved + (2.0 * update if assumptions.gradients == "exact" else 0.0))
-            weights += weight if kernel.phase == "forward" or not self._only_forward else 0.0
+            weights += weight if kernel.phase == "forward" or not self.setting.only_forward else 0.0
             gradient += update
         compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.dram.bandwidth
         whole = float(compute_k.sum()), float(memory_k.sum())
@@ -158,11 +152,6 @@ def _end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rule
         return ops.output_share(kernel, scheme, shards, rules)
     layout = ops.required_layout(kernel, operand, scheme, rules, elements)
     return ops.input_share(kernel, layout, scheme, shards, rules)
-
-
-def _reduced(volume: float, instance: Instance) -> float:
-    """Seconds of the all-reduce of some gradients."""
-    return instance.communication_s(Collective.ALL_REDUCE, volume, instance.plan.copy_dims) if volume else 0.0
 
 
 def _least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, system: System, rules: ops.Rules) -> float:

@@ -12,19 +12,9 @@ from dfopt.setting.tables import Floats, Ints, ShardedGraph
 
 
 def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> Floats:
-    """Seconds that each stage spends per microbatch on sending tensors to its neighbours.
+    """Seconds that each distinct stage, as in :attr:`Instance.pipeline`, sends to its neighbours per microbatch.
 
-    Parameters
-    ----------
-    sharded : ShardedGraph
-        The whole graph, sharded.
-    stage_k : int array
-        Stage of each kernel; not looked at for a folded graph, whose stages all hand its carried tensors on.
-
-    Returns
-    -------
-    float array
-        One entry per distinct stage, as in :attr:`Instance.pipeline`.
+    The stage of each kernel is not looked at for a folded graph, whose stages all hand its carried tensors on.
     """
 
     def hop(volume: float) -> float:

@@ -25,15 +25,7 @@ from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A graph on a system under assumptions: what stays the same whatever the plan.
-
-    Attributes
-    ----------
-    graph, system : Graph, System
-        What runs where.
-    assumptions : Assumptions
-        Resolved: no ``auto`` left.
-    """
+    """A graph on a system under resolved assumptions (no ``auto`` left): what stays the same whatever the plan."""
 
     graph: Graph
     system: System
@@ -50,6 +42,11 @@ class Setting:
         listed = {one.over for kernel in self.graph.kernels for one in kernel.communications}
         return any(axis.splits == "batch" for over in listed for axis in groups()[over][0])
 
+    @cached_property
+    def only_forward(self) -> bool:
+        """Whether only forward kernels hold weights: the backward GEMMs read theirs again, the same parameters."""
+        return self.graph.trains and any(k.op == "gemm" and k.phase == "forward" for k in self.graph.kernels)
+
     def under(self, plan: Plan) -> Instance:
         """The setting under a plan."""
         return Instance(self, plan)
@@ -57,15 +54,7 @@ class Setting:
 
 @dataclass(frozen=True, eq=False)
 class Instance:
-    """A setting under one plan, with what follows from both.
-
-    Attributes
-    ----------
-    setting : Setting
-        Graph, system and assumptions.
-    plan : Plan
-        Degrees of parallelism, dims, microbatches and layers of the stages.
-    """
+    """A setting under one plan, with what follows from both."""
 
     setting: Setting
     plan: Plan

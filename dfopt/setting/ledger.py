@@ -20,16 +20,10 @@ from dfopt.setting.tables import ShardedGraph
 
 @dataclass(frozen=True)
 class State:
-    """Bytes that stay, of one evaluation of some kernels.
+    """Bytes that stay, of one evaluation of some kernels, as in the table :data:`dfopt.physics.states.KINDS`.
 
-    Attributes
-    ----------
-    name, lifetime, tier : str
-        As in the table, :data:`dfopt.physics.states.KINDS`.
-    bytes : float
-        On one chip, or on all chips that it is spread over.
-    split_over : tuple of str
-        Degrees of the plan whose product it is spread over.
+    ``bytes`` are on one chip, or on all chips that it is spread over: as many as the product of the plan's degrees
+    named in ``split_over``.
     """
 
     name: str
@@ -40,15 +34,7 @@ class State:
 
 
 def states_of(setting: Setting, kernels: Sequence[Kernel], weights: float, saved: float = 0.0) -> tuple[State, ...]:
-    """What some kernels keep.
-
-    Parameters
-    ----------
-    kernels : sequence of Kernel
-        Their tables are held.
-    weights, saved : float
-        Bytes of weights, and of tensors that the backward pass reads again, on one chip.
-    """
+    """What some kernels keep: their tables, and so many bytes of weights and of saved tensors on one chip."""
     graph, assumptions = setting.graph, setting.assumptions
     amounts: dict[tuple[Amount, tuple[str, ...]], float] = defaultdict(float)
     amounts["weights", ()], amounts["saved", ()] = weights, saved
@@ -73,13 +59,7 @@ def states_of(setting: Setting, kernels: Sequence[Kernel], weights: float, saved
 
 
 def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
-    """What one chip of a pipeline stage holds, beside what waits between partitions.
-
-    Parameters
-    ----------
-    states : dict
-        Of the kernels of each stage of the mapping.
-    """
+    """What one chip of a pipeline stage holds of the states of mapped stages, beside what waits between partitions."""
     books: Held = defaultdict(lambda: defaultdict(float))
     for number, times in stage.runs:
         for state in states.get(number, ()):
@@ -154,9 +134,7 @@ def _in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
 def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
     """What the kernels of a stage of the mapping keep, under their shardings."""
     graph = setting.graph
-    # the GEMMs of the backward pass read the forward weights again: the same parameters
-    only_forward = graph.trains and any(k.op == "gemm" and k.phase == "forward" for k in graph.kernels)
-    weights = float(stage.weight_k[stage.forward_k].sum() if only_forward else stage.weight_k.sum())
+    weights = float(stage.weight_k[stage.forward_k].sum() if setting.only_forward else stage.weight_k.sum())
     padded = np.concatenate([stage.forward_k, [False]])
     own = (stage.src_t < len(stage.names)) & stage.saved_t & padded[stage.src_t]
     _, first = np.unique(stage.group_t[own], return_index=True)

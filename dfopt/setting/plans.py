@@ -53,15 +53,13 @@ def plans(
 
     Parameters
     ----------
-    graph, system : Graph, System
-        The batch must divide over data-parallel copies, the layers over pipeline stages.
-    assumptions : Assumptions, optional
+    assumptions
         Resolved; they price the orders of dims.
-    interleave : int, optional
+    interleave
         Chunks of layers per stage asked for.
-    parts : bool
+    parts
         Whether a dim may be shared by several axes.
-    interleaved : bool
+    interleaved
         Whether a stage may hold its layers in several chunks (the interleaved 1F1B schedule).
     **asked
         Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims, in their order: ``tp_dims=("x[8]",)``.
@@ -69,8 +67,9 @@ def plans(
 
     Returns
     -------
-    (plans, rejected) : list of Plan, list of Rejected
-        Legal plans, and those the graph cannot use with the reason.
+    (plans, rejected)
+        Legal plans, and those the graph cannot use with the reason: the batch must divide over data-parallel copies,
+        and no more stages be than layers.
 
     Raises
     ------

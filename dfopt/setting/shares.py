@@ -79,12 +79,7 @@ class Orders:
     is made of them falls when one of them rises. So of two orders with the same coefficients one is enough, and one
     with none larger and some smaller is better whatever the volumes are. What is left is what `of` gives.
 
-    Parameters
-    ----------
-    graph : Graph
-        Its kernels' own communications, and whether gradients are added up, say which collectives there are.
-    system, assumptions : System, Assumptions
-        What they cost.
+    The graph's kernels' own communications, and whether gradients are added up, say which collectives there are.
     """
 
     def __init__(self, graph: Graph, system: System, assumptions: Assumptions) -> None:
@@ -108,14 +103,9 @@ class Orders:
         self._known: dict[tuple[tuple[str, Dims], ...], list[Shared]] = {}
 
     def of(self, shared: Shared, fixed: Collection[str] = ()) -> list[Shared]:
-        """The orders of some dims that none of the others is better than; of equal ones the first.
+        """The orders of the axes' dims that none of the others is better than; of equal ones the first.
 
-        Parameters
-        ----------
-        shared : dict
-            Dims of each axis.
-        fixed : collection of str
-            Axes whose order was asked for.
+        ``fixed``: axes whose order was asked for.
         """
         found: list[Shared] = [{}]
         for axes in self._together:

@@ -15,16 +15,9 @@ from dfopt.documents.plan import Plan
 
 @dataclass(frozen=True)
 class PipelineStage:
-    """One pipeline stage, or several that are alike.
+    """One pipeline stage, or several that are alike; ``number`` is the place of the first of them.
 
-    Attributes
-    ----------
-    number : int
-        Its place in the pipeline; the lowest, where it stands for several.
-    name : str
-        For people.
-    runs : tuple of (int, int)
-        Stages of the mapping that it runs, and how often for one microbatch.
+    ``runs``: stages of the mapping that it runs, and how often for one microbatch.
     """
 
     number: int

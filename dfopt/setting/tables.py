@@ -140,42 +140,23 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
 
 
 def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
-    """Price one layer under chosen shardings, in the first of :func:`tile_counts` tiles.
-
-    Parameters
-    ----------
-    instance : Instance
-        What runs where.
-    sharding : dict
-        Kernel name -> scheme.
-
-    Returns
-    -------
-    ShardedGraph
-        Arrays in SI units, per chip.
-    """
+    """Price one layer under the shardings chosen by kernel name, in the first of :func:`tile_counts` tiles."""
     graph, assumptions = instance.graph, instance.assumptions
     kernels, index = graph.kernels, graph.index()
     rules, degree, word = assumptions.sharding_rules, instance.plan.shards, graph.word_bytes
     schemes = [sharding[kernel.name] for kernel in kernels]
     exact_gradients = assumptions.gradients == "exact"
 
-    output_k = np.array([ops.output_share(k, z, degree, rules) for k, z in zip(kernels, schemes, strict=True)])
-    weight_k = np.array(
-        [
-            ops.weight_elements(k) * ops.weight_share(k, z, degree, rules) * word
-            for k, z in zip(kernels, schemes, strict=True)
-        ]
-    )
+    pairs = list(zip(kernels, schemes, strict=True))
+    output_k = np.array([ops.output_share(k, z, degree, rules) for k, z in pairs])
+    weight_k = np.array([ops.weight_elements(k) * ops.weight_share(k, z, degree, rules) * word for k, z in pairs])
     gradient_k = np.array([ops.gradient_elements(k) for k in kernels]) * output_k * word
     src_t = np.array([index[t.src] for t in graph.tensors], dtype=np.int64)
     dst_t = np.array([index[t.dst] for t in graph.tensors], dtype=np.int64)
     full_t = np.array([graph.bytes_of(t) for t in graph.tensors], dtype=float)
-    b_t = full_t * output_k[src_t] if len(full_t) else full_t
-    level = graph.levels()
-    skew = [
-        float(level[t.dst] - level[t.src] + 1) if assumptions.skew_buffers == "depth" else 2.0 for t in graph.tensors
-    ]
+    b_t = full_t * output_k[src_t]
+    level, deep = graph.levels(), assumptions.skew_buffers == "depth"
+    skew = [float(level[t.dst] - level[t.src] + 1) if deep else 2.0 for t in graph.tensors]
     forward_k = np.array([k.phase == "forward" for k in kernels])
 
     mem_k = np.array([k.dram_bytes_per_chip + k.dram_bytes / degree for k in kernels], dtype=float)
@@ -202,7 +183,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         tile_t=b_t,
         depth_t=np.array(skew, dtype=float),
         group_t=fanout_groups(graph, assumptions),
-        saved_t=forward_k[src_t] & ~forward_k[dst_t] if len(b_t) else np.zeros(0, dtype=bool),
+        saved_t=forward_k[src_t] & ~forward_k[dst_t],
         menus=(),
         tile_count=1,
         output_k=output_k,
@@ -227,7 +208,7 @@ def with_tiles(sharded: ShardedGraph, instance: Instance, sharding: dict[str, Sh
     return replace(
         sharded,
         fixed_buffer_k=fixed_buffer_k,
-        tile_t=sharded.b_t * tile_k[sharded.src_t] if len(sharded.b_t) else sharded.b_t,
+        tile_t=sharded.b_t * tile_k[sharded.src_t],
         menus=_menus(instance, schemes, tiles) if cycle else (),
         tile_count=tiles,
     )
@@ -322,14 +303,7 @@ def _menus(instance: Instance, schemes: list[Sharding], tiles: int) -> tuple[tup
             columns = -(-columns // tiles)
         elif kernel.streamed == "k":
             depth = -(-depth // tiles)
-        used, cycles = cycle_menu(
-            rows,
-            columns,
-            depth,
-            lanes=chip.lanes,
-            stages=chip.stages,
-            tiles=chip.tiles,
-            simd=kernel.op == "elementwise",
-        )
+        units = {"lanes": chip.lanes, "stages": chip.stages, "tiles": chip.tiles}
+        used, cycles = cycle_menu(rows, columns, depth, **units, simd=kernel.op == "elementwise")
         found.append((used, cycles.astype(np.float64) * (steps / chip.frequency)))
     return tuple(found)

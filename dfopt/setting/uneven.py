@@ -78,11 +78,11 @@ def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, b
 
     Parameters
     ----------
-    repeat, stages : int
+    repeat, stages
         Layers, and stages that they are on: two or more.
-    first, last : int
+    first, last
         Layers at most that the ends have less than the middle; of two stages, less than half of all.
-    alone : (bool, bool)
+    alone
         Whether the first and the last stage have work without any layer.
 
     Examples
