@@ -110,10 +110,7 @@ class ThreeAnswers:
     def report(self, finite_difference: bool) -> HeatReport:
         """All three answers, the proof, and what a kelvin is worth."""
         stack, ready = self.stack, self.ready
-        answers = [
-            self._answer("ignore", self.ignore),
-            self._answer("throttle", self.throttle),
-        ]
+        answers = [self._answer("ignore", self.ignore), self._answer("throttle", self.throttle)]
         proof, price, note = None, None, self.why
         slowed: tuple[SlowedPartition, ...] = ()
         if not note:

@@ -131,16 +131,7 @@ def compute_tiles(tables: StageTables, member: Bools) -> Ints:
 class HotStage:
     """A stage's prices with what its kernels spend: seconds at every level and joules of any block.
 
-    Attributes
-    ----------
-    tables : StageTables
-        Prices of the stage.
-    heat : KernelHeat
-        Joules and memory time of its kernels.
-    frequency_l : float, shape (levels,)
-        Frequencies of compute, as shares of the nominal one.
-    place : callable
-        Where the compute tiles of kernels are.
+    ``frequency_l`` are the frequencies of compute as shares of the nominal one, ``place`` says where kernels are.
     """
 
     tables: StageTables

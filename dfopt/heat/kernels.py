@@ -20,15 +20,7 @@ from dfopt.technology.streams import Flow, Memory
 
 
 class KernelsOnStack:
-    """What the kernels of a plan spend on a stack, at any refresh rate.
-
-    Parameters
-    ----------
-    ready : PricedPlan
-        The plan with its sharding.
-    stack, power : Stack, PowerModel
-        The chip, and its floorplans.
-    """
+    """What the kernels of a plan, with its sharding, spend on a stack, at any refresh rate."""
 
     def __init__(self, ready: PricedPlan, stack: Stack, power: PowerModel) -> None:
         self.ready, self.stack, self.power = ready, stack, power

@@ -49,15 +49,7 @@ class Rate:
 
 
 class HeatLimits:
-    """One plan on a stack: what its kernels spend, the levels and refresh rates, and the limits.
-
-    Parameters
-    ----------
-    ready : PricedPlan
-        The plan with its sharding.
-    stack : Stack
-        The chip.
-    """
+    """One plan, with its sharding, on a stack: what its kernels spend, the levels and refresh rates, and the limits."""
 
     def __init__(self, ready: PricedPlan, stack: Stack) -> None:
         self.stack = stack

@@ -65,17 +65,7 @@ def cool(score: Score) -> bool:
 
 
 class HeatSettler:
-    """One plan with its sharding on a stack, and the loop between choice and temperature.
-
-    Parameters
-    ----------
-    ready : PricedPlan
-        The plan.
-    limits : HeatLimits
-        Its numbers on the stack.
-    effort : Effort
-        Of the solves.
-    """
+    """One plan with its sharding on a stack, and the loop between choice and temperature."""
 
     def __init__(self, ready: PricedPlan, limits: HeatLimits, effort: Effort) -> None:
         self.ready, self.limits, self.effort = ready, limits, effort

@@ -130,24 +130,17 @@ class Case:
 
         Where some kernels run before the first or after the last layer only, the ranks at the ends differ.
         """
-        plan = self.plan
+        plan, (first, most, last) = self.plan, self.plan.stage_layers
         if self.graph.repeat == 1:
             return tuple(Rank(number, f"stage {number}", {number: 1}) for number in range(plan.stages))
-        if not self.has_pieces:
-            return (Rank(0, "stage 0", {0: plan.layers_per_stage}),)
+        if not self.graph.has_pieces:
+            return (Rank(0, "stage 0", {0: most}),)
         if plan.stages == 1:
-            return (Rank(0, "the only stage", {0: plan.layers_per_stage, 1: 1, 2: 1}),)
-        first = plan.first_layers if plan.first_layers is not None else plan.layers_per_stage
-        last = plan.last_layers if plan.last_layers is not None else plan.layers_per_stage
+            return (Rank(0, "the only stage", {0: most, 1: 1, 2: 1}),)
         ends = Rank(0, "the first stage", {0: first, 1: 1}), Rank(plan.stages - 1, "the last stage", {0: last, 2: 1})
         if plan.stages == 2:
             return ends
-        return ends[0], Rank(1, "a stage in the middle", {0: plan.layers_per_stage}), ends[1]
-
-    @cached_property
-    def has_pieces(self) -> bool:
-        """Whether some kernels run before the first or after the last layer only."""
-        return self.graph.has_pieces
+        return ends[0], Rank(1, "a stage in the middle", {0: most}), ends[1]
 
     @cached_property
     def trains(self) -> bool:

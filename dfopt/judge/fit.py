@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import difflib
 import math
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Sequence
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
@@ -87,7 +87,7 @@ def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
             "it must divide the layers of a stage, and the stages must divide the microbatches",
         )
     layers = pipeline.layers_per_stage(graph.repeat, plan.stages)
-    if plan.first_layers is not None or plan.last_layers is not None:
+    if plan.uneven:
         yield from _uneven_issues(plan, graph)
     elif plan.layers_per_stage != layers:
         yield Issue(
@@ -99,7 +99,7 @@ def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
 
 def _uneven_issues(plan: Plan, graph: Graph) -> Iterator[Issue]:
     """Whether stages with different numbers of layers suit the graph and hold it."""
-    if graph.repeat == 1 or all(kernel.runs == "every_layer" for kernel in graph.kernels):
+    if not graph.has_pieces:
         where = "$.plan.first_layers" if plan.first_layers is not None else "$.plan.last_layers"
         message = (
             "all stages of this graph are alike: none of its kernels runs before the first or after the last layer"
@@ -110,9 +110,7 @@ def _uneven_issues(plan: Plan, graph: Graph) -> Iterator[Issue]:
         message = f"found {plan.stages} stages in {plan.interleave} chunks, whose layers cannot differ"
         yield Issue("$.plan.first_layers", message, "leave it out, or take more stages without interleave")
         return
-    most = plan.layers_per_stage
-    first = plan.first_layers if plan.first_layers is not None else most
-    last = plan.last_layers if plan.last_layers is not None else most
+    first, most, last = plan.stage_layers
     if max(first, last) > most or (plan.stages == 2 and max(first, last) < most):
         message = f"found {most}, but the first stage has {first} layers and the last {last}"
         yield Issue("$.plan.layers_per_stage", message, "write the most layers that a stage has")
@@ -191,7 +189,7 @@ def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> 
                 f"choose {' or '.join(legal)}",
             )
         if graph.repeat > 1:
-            place = {"every_layer": 0, "first": 1, "last": 2}[kernel.runs]
+            place = graph.piece_of(kernel)
             if one.stage != place:
                 stands = f"one drawn layer stands for all {graph.repeat}, whatever their stage"
                 stands = f"kernel {one.name!r} runs {kernel.runs}" if place else stands
@@ -207,26 +205,28 @@ def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> 
 def _rate_issues(mapping: Mapping, stack: Stack | None) -> Iterator[Issue]:
     """Clocks and pauses of places that do not exist, given twice, or at a frequency that the stack cannot run at."""
     places = {(one.stage, one.partition) for one in mapping.kernels}
-    seen: dict[object, int] = {}
+    stages = {stage for stage, _ in places}
+    clocks = [((c.stage, c.partition), f"partition {c.partition} of stage {c.stage}") for c in mapping.clocks or ()]
+    pauses = [(pause.stage, f"stage {pause.stage}") for pause in mapping.pauses or ()]
+    yield from _place_issues("clock", "partition", clocks, places)
     for position, clock in enumerate(mapping.clocks or ()):
-        where, place = f"$.clocks[{position}]", (clock.stage, clock.partition)
-        if place not in places:
-            message = f"partition {clock.partition} of stage {clock.stage} holds no kernel"
-            yield Issue(where, message, "leave the clock out")
-        if place in seen:
-            message = f"partition {clock.partition} of stage {clock.stage} has a clock already"
-            yield Issue(where, f"{message}, $.clocks[{seen[place]}]", "give each partition one clock at most")
-        seen.setdefault(place, position)
         if stack is not None and not any(abs(level.frequency - clock.frequency) <= 1e-9 for level in stack.levels):
             levels = ", ".join(f"{level.frequency:.6g}" for level in stack.levels)
             message = f"found {clock.frequency:.6g}, which is no level of stack {stack.name}"
-            yield Issue(f"{where}.frequency", message, f"its levels: {levels}")
-    seen = {}
-    for position, pause in enumerate(mapping.pauses or ()):
-        where = f"$.pauses[{position}]"
-        if pause.stage not in {stage for stage, _ in places}:
-            yield Issue(where, f"stage {pause.stage} holds no kernel", "leave the pause out")
-        if pause.stage in seen:
-            message = f"stage {pause.stage} has a pause already, $.pauses[{seen[pause.stage]}]"
-            yield Issue(where, message, "give each stage one pause at most")
-        seen.setdefault(pause.stage, position)
+            yield Issue(f"$.clocks[{position}].frequency", message, f"its levels: {levels}")
+    yield from _place_issues("pause", "stage", pauses, stages)
+
+
+def _place_issues(
+    what: str, of: str, listed: Sequence[tuple[object, str]], places: Collection[object]
+) -> Iterator[Issue]:
+    """What is given for a place, with its name, that holds no kernel, or for a place that has one already."""
+    seen: dict[object, int] = {}
+    for position, (place, name) in enumerate(listed):
+        where = f"$.{what}s[{position}]"
+        if place not in places:
+            yield Issue(where, f"{name} holds no kernel", f"leave the {what} out")
+        if place in seen:
+            message = f"{name} has a {what} already, $.{what}s[{seen[place]}]"
+            yield Issue(where, message, f"give each {of} one {what} at most")
+        seen.setdefault(place, position)

@@ -63,10 +63,10 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
 def _in_flight(case: Case, rank: Rank, stage: int) -> float:
     """Microbatches whose saved activations a pipeline stage holds of a stage of the mapping."""
     plan, schedule = case.plan, case.assume.schedule
-    if case.has_pieces and stage > 0:
+    if case.graph.has_pieces and stage > 0:
         return pipeline.once_in_flight(plan, case.trains, schedule, last=stage == 2)
     # where all stages are drawn as one, it is the first, the fullest
-    return pipeline.microbatches_in_flight(plan, case.trains, schedule, rank.number if case.has_pieces else 0)
+    return pipeline.microbatches_in_flight(plan, case.trains, schedule, rank.number if case.graph.has_pieces else 0)
 
 
 def _is_saved(case: Case, fan: Fan) -> bool:

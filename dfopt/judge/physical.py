@@ -64,18 +64,9 @@ def physical_score(
     stack: Stack,
     throttle: bool = True,
 ) -> PhysicalScore:
-    """Judge a mapping on a stack of dies.
+    """Judge a mapping on a stack of dies, given what the plain judge says of it.
 
-    Parameters
-    ----------
-    case, score
-        The mapping, looked up, and what the plain judge says of it.
-    tiling, paid
-        Its weight parts, and what its tensor-parallel group communicates.
-    stack
-        The chip as a stack, with its memory.
-    throttle
-        False: stay at the nominal frequency, and only report what that exceeds.
+    Without ``throttle`` it stays at the nominal frequency, and what that exceeds is only reported.
     """
     here = _setting(case, score, tiling, paid, stack)
     work = _work(here)
@@ -177,7 +168,7 @@ def _alike(case: Case, rank: Rank) -> int:
     """How many pipeline stages a distinct one stands for."""
     if case.graph.repeat == 1 or case.plan.stages == 1:
         return 1
-    if not case.has_pieces:
+    if not case.graph.has_pieces:
         return case.plan.stages
     return 1 if rank.number in (0, case.plan.stages - 1) else case.plan.stages - 2
 

@@ -118,7 +118,6 @@ class State:
     memory_s: Floats
     stage_s: Floats
     interval_s: float
-    dynamic_j: Floats
     tiles_w: Floats
     tiles_k: Floats
     die_max_k: Floats
@@ -283,7 +282,6 @@ def _settle(
         memory_s=memory_s,
         stage_s=stage_s,
         interval_s=interval,
-        dynamic_j=dynamic_j,
         tiles_w=tiles_w,
         tiles_k=np.array([one.temperature for one in found]),
         die_max_k=die_max,

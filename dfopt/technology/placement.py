@@ -16,19 +16,9 @@ Floats = NDArray[np.float64]
 
 
 def snake(tiles: Sequence[Tile]) -> list[int]:
-    """Order in which a snake visits tiles: along the first row, back along the next.
+    """Positions of tiles in the order in which a snake visits them: along the first row, back along the next.
 
     Tiles belong to one row when their middles differ by less than half the lowest tile's height.
-
-    Parameters
-    ----------
-    tiles
-        Rectangles of one floorplan.
-
-    Returns
-    -------
-    list of int
-        Positions in ``tiles``.
 
     Examples
     --------
@@ -71,8 +61,6 @@ def placement_shares(
         Compute tiles of the chip.
     areas : array (F,)
         Of the floorplan's compute tiles, any unit.
-    mode
-        See above.
     order
         Positions of the floorplan's tiles along the snake; as listed if left out.
 

@@ -50,12 +50,6 @@ class Activity:
         Bytes sent to other chips.
     activates, read_bursts, write_bursts : array (B,)
         DRAM commands, over all channels.
-
-    Examples
-    --------
-    >>> both = Activity.nothing(2, 4)
-    >>> both.flop.shape, both.activates.shape
-    ((2, 4), (2,))
     """
 
     flop: Floats
@@ -65,12 +59,6 @@ class Activity:
     activates: Floats
     read_bursts: Floats
     write_bursts: Floats
-
-    @classmethod
-    def nothing(cls, evaluations: int, compute_tiles: int) -> Self:
-        """Evaluations that do nothing."""
-        placed = (evaluations, compute_tiles)
-        return cls(*(np.zeros(placed) for _ in range(3)), *(np.zeros(evaluations) for _ in range(4)))
 
 
 @dataclass(frozen=True)
@@ -120,9 +108,8 @@ class PowerModel:
     >>> from dfopt.documents.zoo import find
     >>> stack = Stack.load(find("stacks", "hybrid-vault"))
     >>> model = PowerModel.from_stack(stack)
-    >>> work = Activity.nothing(1, len(model.compute))
-    >>> work.flop[0, 0] = 1e9
-    >>> joules = model.logic_dynamic(work)
+    >>> one = Block(tiles=(1.0,), flop=(1e9,), sram_bytes=(0.0,), noc_bytes=(0.0,))
+    >>> joules = model.logic_dynamic(model.activity([one]))
     >>> joules.shape == (1, len(stack.tiles)), round(float(joules.sum()) / (1e9 * stack.logic.flop), 12)
     (True, 1.0)
     """

@@ -143,7 +143,7 @@ def test_each_component_is_on_its_own_tiles() -> None:
     kinds = [tile.kind for _, tile in on.tiles]
     where = {"flop": "compute", "sram_bytes": "sram", "noc_bytes": "noc", "network_bytes": "io", "read_bursts": "io"}
     for field, kind in where.items():
-        done = Activity.nothing(1, 1)
+        done = Activity(*(np.zeros((1, 1)) for _ in range(3)), *(np.zeros(1) for _ in range(4)))
         getattr(done, field)[...] = 7.0
         joules = (model.logic_dynamic(done) + model.outward_dynamic(done))[0]
         assert joules.sum() > 0

@@ -13,7 +13,6 @@ import numpy as np
 
 from dfopt.documents.stack_parts import Tile
 from dfopt.technology.thermal.network import network_of
-from dfopt.technology.thermal.solvers import solver_of
 from dfopt.technology.thermal.types import Body, Floats
 
 __all__ = ["digest", "responses", "tile_weights"]
@@ -79,6 +78,8 @@ def responses(body: Body, nx: int, ny: int, tiles: Sequence[tuple[str, Tile]]) -
     >>> round(float(responses(body, 4, 4, [("die", tile)]).max()), 6)
     0.104167
     """
+    from dfopt.technology.thermal.solvers import solver_of  # scipy: not for those whose responses are known
+
     network = network_of(body, nx, ny)
     solver = solver_of(network)
     weights = tile_weights([tile for _, tile in tiles], nx, ny, body.side_x, body.side_y)

@@ -10,6 +10,9 @@ from __future__ import annotations
 from typing import Protocol
 
 import numpy as np
+import scipy.sparse as sp
+from scipy.fft import dctn, idctn
+from scipy.sparse.linalg import splu
 
 from dfopt.technology.thermal.network import Layered, Network
 from dfopt.technology.thermal.types import Floats
@@ -36,9 +39,6 @@ class Factorised:
     """
 
     def __init__(self, network: Network, extra: Floats | float = 0.0, first: int = 0) -> None:
-        import scipy.sparse as sp
-        from scipy.sparse.linalg import splu
-
         one, other = network.edges
         links, diagonal = network.conductance, network.ground + extra
         np.add.at(diagonal, one, links)
@@ -86,8 +86,6 @@ class Cosine:
 
         Returns waves of shape (cases, sheets, ny, nx), of which those of the last sheet are its temperatures.
         """
-        from scipy.fft import dctn
-
         count, ny, nx = self._shape
         waves = np.asarray(dctn(np.moveaxis(rhs.reshape(count, ny, nx, -1), -1, 0), axes=(2, 3), norm="ortho"))
         for i in range(1, count):
@@ -97,8 +95,6 @@ class Cosine:
 
     def backward(self, waves: Floats) -> Floats:
         """Substitute back and transform: kelvin of shape (nodes, cases). Writes into ``waves``."""
-        from scipy.fft import idctn
-
         for i in range(self._shape[0] - 2, -1, -1):
             waves[:, i] += self._up[i] * waves[:, i + 1]
             waves[:, i] /= self._pivot[i]
@@ -121,8 +117,6 @@ class Condensed:
     """
 
     def __init__(self, network: Network, step_s: float | None = None) -> None:
-        from scipy.fft import dctn, idctn
-
         layered = network.layered
         assert layered is not None and layered.beyond is not None
         _, ny, nx = layered.shape
@@ -154,8 +148,6 @@ class Condensed:
 
     def solve(self, rhs: Floats) -> Floats:
         """Kelvin at each node."""
-        from scipy.fft import dctn, idctn
-
         cases = rhs.reshape(rhs.shape[0], -1)
         own, watts = cases[: self._cells], cases[self._cells :].copy()
         waves = self._die.forward(own)
