@@ -16,8 +16,8 @@ from dfopt.documents.mapping import Sharding
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, chip_of, part_of, price_blocks, stage_tables
-from dfopt.fusion.intrachip import IntraChipLimits, IntraChipMapping
-from dfopt.fusion.partitioning import keeps
+from dfopt.fusion.intrachip import IntraChipMapping
+from dfopt.fusion.partitioning import IntraChipLimits, keeps
 from dfopt.setting.ledger import dram_left, sharded_states
 from dfopt.setting.tables import shard
 

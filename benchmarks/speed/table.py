@@ -38,6 +38,7 @@ def measure(case: Case) -> dict[str, Any]:
     from dfopt.fusion.downsets import down_sets
     from dfopt.fusion.lattice import ShortestPath
     from dfopt.fusion.one_block import OneBlock
+    from dfopt.fusion.partitioning import IntraChipLimits, objective
     from dfopt.judge import evaluate
     from dfopt.physics.pipeline import resolve
     from dfopt.search import optimize
@@ -77,9 +78,9 @@ def measure(case: Case) -> dict[str, Any]:
     begin = time.perf_counter()
     lattice = down_sets(stage, rule, 20_000)
     row["enumerate"] = time.perf_counter() - begin
-    limits = intrachip.IntraChipLimits(p_max=case.p_max or stage.kernels, forward_backward=rule)
+    limits = IntraChipLimits(p_max=case.p_max or stage.kernels, forward_backward=rule)
     start = intrachip.greedy(stage, limits)
-    known = intrachip.objective(stage, start) if start is not None else np.inf
+    known = objective(stage, start) if start is not None else np.inf
     if lattice is not None:
         row["down_sets"] = len(lattice.size)
         begin = time.perf_counter()

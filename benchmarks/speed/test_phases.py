@@ -17,9 +17,9 @@ from dfopt.fusion.blocks import StageTables, chip_of, stage_tables
 from dfopt.fusion.classes import interchangeable
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import Lattice, down_sets
-from dfopt.fusion.intrachip import IntraChipLimits
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.one_block import OneBlock
+from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.judge import evaluate
 from dfopt.physics.pipeline import resolve
 from dfopt.search import optimize
@@ -50,7 +50,7 @@ class Ready:
         self.lattice: Lattice | None = down_sets(self.tables, self.rule, 20_000)
         start = intrachip.greedy(self.tables, self.limits)
         assert start is not None
-        self.known = intrachip.objective(self.tables, start)
+        self.known = objective(self.tables, start)
 
     def price(self) -> StageTables:
         """Sharding tables, the sharding, and the prices of the stage."""

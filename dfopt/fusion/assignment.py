@@ -15,17 +15,10 @@ import numpy as np
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import distinct
 from dfopt.fusion.clock import look
-from dfopt.fusion.partitioning import (
-    Floats,
-    IntraChipLimits,
-    Ints,
-    always_cut,
-    lower_bound,
-    membership,
-    unsaved,
-)
+from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound, unsaved
 from dfopt.fusion.rows import BlockRows, Terms
 from dfopt.milp import Model
+from dfopt.setting.tables import Floats, Ints
 
 
 class Assignment:
@@ -131,4 +124,4 @@ class Assignment:
 
     def start(self, partition_k: Ints) -> Floats:
         """A partial start from a partitioning: the solver completes the continuous columns."""
-        return self.model.start({"A": membership(partition_k, self.limits.p_max).T.astype(float)})
+        return self.model.start({"A": partition_k[:, None] == np.arange(self.limits.p_max)})

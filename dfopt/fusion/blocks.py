@@ -211,23 +211,15 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     parts[short] = np.ceil(cut[short] / (chip.sram - buffers[short]) - 1e-12).astype(np.int64)
     mem_k = sharded.mem_k
     if chip.weight_tiling in ("reread", "reread_all"):
-        again = _incoming_bytes(sharded) + sharded.between_k
+        # of the inputs two reads of one fan-out group count once
+        _, inputs = np.unique(np.stack([sharded.dst_t, sharded.group_t]), axis=1, return_index=True)
+        read, size = sharded.dst_t[inputs], sharded.b_t[inputs]
+        again = sharded.between_k + np.bincount(read, weights=size, minlength=len(sharded.names) + 1)[:-1]
         if chip.weight_tiling == "reread_all":
             again += np.bincount(tables.src_g, weights=bytes_g, minlength=len(sharded.names) + 1)[:-1]
         mem_k = mem_k + (parts - 1) * again
     sram_k = sharded.fixed_buffer_k + cut / parts - outputs
     return replace(tables, parts_k=parts, sram_k=sram_k, mem_k=mem_k)
-
-
-def _incoming_bytes(sharded: ShardedGraph) -> Floats:
-    """Bytes of a kernel's distinct inputs: two reads of one fan-out group count once."""
-    found = np.zeros(len(sharded.names) + 1)
-    seen: set[tuple[int, int]] = set()
-    for dst, group, size in zip(sharded.dst_t, sharded.group_t, sharded.b_t, strict=True):
-        if (int(dst), int(group)) not in seen:
-            seen.add((int(dst), int(group)))
-            found[dst] += size
-    return found[:-1]
 
 
 def _too_large(sharded: ShardedGraph, chip: Chip, need: Floats, buffers: Floats, hopeless: Bools) -> str:

@@ -20,36 +20,11 @@ from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.generation import SAME, Generation
 from dfopt.fusion.lattice import ShortestPath
-from dfopt.fusion.partitioning import (
-    IntraChipLimits,
-    Ints,
-    alive_bytes,
-    keeps,
-    legal,
-    lifetimes,
-    lower_bound,
-    membership,
-    objective,
-)
+from dfopt.fusion.partitioning import IntraChipLimits, keeps, legal, lower_bound, most_alive, objective
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.fusion.shortfalls import dram_report, no_partitioning
 from dfopt.milp import Solution, Termination, TracePoint, closed_form, solve, unanswered
-
-__all__ = [
-    "CutOff",
-    "IntraChipLimits",
-    "IntraChipMapping",
-    "alive_bytes",
-    "greedy",
-    "kernel_by_kernel",
-    "legal",
-    "lifetimes",
-    "lower_bound",
-    "membership",
-    "objective",
-    "optimize_intrachip",
-]
-
+from dfopt.setting.tables import Ints
 
 _SMALL = 2000  # binaries: more than these the assignment form does not solve in any patience
 _NEAR = 1.05  # a MILP that is to confirm the shortest path gets blocks of somewhat worse ones to choose from
@@ -380,7 +355,7 @@ def kernel_by_kernel(tables: StageTables, limits: IntraChipLimits) -> IntraChipM
         worst = int(np.argmax(prices.sram_bytes))
         raise Infeasible(f"kernel {tables.sharded.names[worst]!r} does not fit the chip alone")
     value = float(prices.time.sum())
-    alive = alive_bytes(tables, limits, partition_k).max(initial=0.0)
+    alive = most_alive(tables, limits, partition_k)
     if alive > limits.dram_left:
         raise Infeasible(dram_report(alive, limits.dram_left))
     solution = closed_form(value, 0.0, "one kernel per partition: nothing to choose")

@@ -20,7 +20,7 @@ import numpy as np
 from dfopt.fusion.blocks import StageTables, Terms3, combine, keeps_chip, part_of, price_blocks
 from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.downsets import Lattice
-from dfopt.fusion.partitioning import IntraChipLimits, least_terms, unsaved
+from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms
 from dfopt.milp import TracePoint
 from dfopt.setting.tables import Bools, Floats, Ints
 
@@ -158,7 +158,8 @@ class ShortestPath:
         prices = price_blocks(part_of(self.tables, here), member[:, here])
         keep = prices.legal & (nearest + prices.time + self.rest[j] <= self.upper)
         if self.tables.bytes_g.sum() > self.limits.dram_left:  # else they fit even if all are alive at once
-            keep &= self._alive(i, j, member) <= self.limits.dram_left
+            past = self.lattice.member[i]
+            keep &= alive_bytes(self.tables, self.limits, past, member) <= self.limits.dram_left
         i, j, seconds, member = i[keep], j[keep], prices.time[keep], member[keep]
         if not len(i):
             return
@@ -187,23 +188,6 @@ class ShortestPath:
                 if layer < self.limits.p_max // 2:
                     allowed &= ~(member & ~forward).any(axis=1)
         return allowed
-
-    def _alive(self, i: Ints, j: Ints, member: Bools) -> Floats:
-        """DRAM bytes of cut tensors alive while each block runs (the paper's L)."""
-        tables, sharded = self.tables, self.tables.sharded
-        mine = unsaved(tables) if self.limits.saved_in_dram else np.ones(len(sharded.src_t), dtype=bool)
-        src, dst, group = sharded.src_t[mine], sharded.dst_t[mine], sharded.group_t[mine]
-        outside = np.zeros((len(i), 1), dtype=bool)
-        done = np.concatenate([self.lattice.member[j], ~outside], axis=1)  # an outside source ran before
-        past = np.concatenate([self.lattice.member[i], outside], axis=1)  # an outside consumer comes after
-        now = np.concatenate([member, outside], axis=1)
-        needed = done[:, src] & ~past[:, dst] & ~(now[:, src] & now[:, dst])
-        by_group = np.argsort(group, kind="stable")
-        groups, first = np.unique(group[by_group], return_index=True)
-        if not len(groups):
-            return np.zeros(len(i))
-        alive: Floats = np.logical_or.reduceat(needed[:, by_group], first, axis=1) @ tables.bytes_g[groups]
-        return alive
 
     def blocks(self) -> tuple[Ints, Ints, Floats]:
         """Down-set before, down-set after and seconds of every block that was not excluded."""

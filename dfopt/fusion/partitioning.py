@@ -2,15 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dfopt.fusion.blocks import StageTables, Terms3, combine, price_each
-
-Floats = NDArray[np.float64]
-Ints = NDArray[np.int64]
+from dfopt.setting.tables import Bools, Floats, Ints
 
 
 @dataclass(frozen=True)
@@ -25,35 +22,13 @@ class IntraChipLimits:
     saved_in_dram: bool = True  # saved activations are already counted elsewhere
 
 
-def membership(partition_k: Ints, partitions: int) -> NDArray[np.bool_]:
-    """Partition of each kernel as a membership matrix (partitions, kernels)."""
-    member: NDArray[np.bool_] = np.arange(partitions)[:, None] == partition_k[None, :]
-    return member
-
-
 def blocks_of(partition_k: Ints) -> list[Ints]:
     """Kernels of every partition that holds any, by its number."""
     order = np.argsort(partition_k, kind="stable").astype(np.int64)
     return np.split(order, np.flatnonzero(np.diff(partition_k[order])) + 1)
 
 
-def lifetimes(tables: StageTables, partition_k: Ints, partitions: int) -> Floats:
-    """DRAM bytes alive in each partition (the paper's L): from source to last consumer, both included."""
-    sharded = tables.sharded
-    place = np.concatenate([partition_k, [-1]])
-    src, dst = place[sharded.src_t], place[sharded.dst_t]
-    first = np.where(src < 0, 0, src)
-    last = np.where(dst < 0, partitions - 1, dst)
-    cut = src != dst
-    alive = np.zeros(partitions)
-    for g, size in enumerate(tables.bytes_g):
-        mine = (sharded.group_t == g) & cut
-        if mine.any():
-            alive[int(first[mine].min()) : int(last[mine].max()) + 1] += size
-    return alive
-
-
-def always_cut(tables: StageTables, forward_backward: str) -> NDArray[np.bool_]:
+def always_cut(tables: StageTables, forward_backward: str) -> Bools:
     """Tensors whose two kernels never share a partition: another stage, another pass, a weight in parts."""
     sharded, n = tables.sharded, tables.kernels
     tiled = np.concatenate([tables.parts_k > 1, [True]])
@@ -61,7 +36,7 @@ def always_cut(tables: StageTables, forward_backward: str) -> NDArray[np.bool_]:
     if forward_backward == "separate":
         forward = np.concatenate([sharded.forward_k, [False]])
         cut |= forward[sharded.src_t] & ~forward[sharded.dst_t] & (sharded.dst_t < n)
-    found: NDArray[np.bool_] = cut
+    found: Bools = cut
     return found
 
 
@@ -76,22 +51,14 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> Terms3:
         work = np.array([float((tiles * seconds).min()) / chip.tiles for tiles, seconds in sharded.menus])
     else:
         work = tables.compute_k
-    memory = np.concatenate([tables.mem_k, [0.0]])
     cut = np.flatnonzero(always_cut(tables, limits.forward_backward))
-    stored: set[int] = set()
-    read: set[tuple[int, int]] = set()
-    for t in cut.tolist():
-        group, src, dst = int(sharded.group_t[t]), int(sharded.src_t[t]), int(sharded.dst_t[t])
-        if group not in stored:
-            stored.add(group)
-            memory[src] += sharded.b_t[t]
-        # a kernel that runs alone reads for itself; of the others one reader is certain
-        reader = dst if dst < n and tables.parts_k[dst] > 1 else -1
-        if (group, reader) not in read:
-            read.add((group, reader))
-            memory[dst] += sharded.b_t[t]
-    memory = memory[:-1]  # what the virtual kernel stores or reads is another stage's traffic
-    return Terms3(work, memory / chip.dram_bandwidth, sharded.net_k)
+    group, src, dst = sharded.group_t[cut], sharded.src_t[cut], sharded.dst_t[cut]
+    # a kernel that runs alone reads for itself; of the others one reader is certain
+    reader = np.where(np.append(tables.parts_k > 1, False)[dst], dst, n)
+    stored, read = (np.unique(key, return_index=True)[1] for key in (group, group * (n + 1) + reader))
+    # the last is the virtual kernel: what it stores or reads is another stage's traffic
+    moved = np.bincount(np.append(src[stored], dst[read]), sharded.b_t[cut][np.append(stored, read)], n + 1)[:-1]
+    return Terms3(work, (tables.mem_k + moved) / chip.dram_bandwidth, sharded.net_k)
 
 
 def lower_bound(tables: StageTables, limits: IntraChipLimits) -> float:
@@ -108,7 +75,7 @@ def keeps(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bo
     """Whether a partitioning keeps the limits that its blocks alone do not show."""
     if any(partition_k[k] != p for k, p in limits.pins):
         return False
-    return bool(alive_bytes(tables, limits, partition_k).max(initial=0.0) <= limits.dram_left)
+    return most_alive(tables, limits, partition_k) <= limits.dram_left
 
 
 def legal(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bool:
@@ -118,23 +85,39 @@ def legal(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> bo
     return bool(price_each(tables, blocks_of(partition_k)).legal.all()) and keeps(tables, limits, partition_k)
 
 
-def alive_bytes(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> Floats:
-    """DRAM bytes of activations alive per partition, saved ones left out when counted elsewhere."""
-    if not limits.saved_in_dram or not tables.sharded.saved_t.any():
-        return lifetimes(tables, partition_k, limits.p_max)
-    return lifetimes(without_saved(tables), partition_k, limits.p_max)
+def most_alive(tables: StageTables, limits: IntraChipLimits, partition_k: Ints) -> float:
+    """DRAM bytes of activations that are alive at once while the partitions run."""
+    number = np.unique(partition_k)[:, None]
+    return float(alive_bytes(tables, limits, partition_k < number, partition_k == number).max(initial=0.0))
 
 
-def unsaved(tables: StageTables) -> NDArray[np.bool_]:
+def alive_bytes(tables: StageTables, limits: IntraChipLimits, past: Bools, now: Bools) -> Floats:
+    """DRAM bytes alive while blocks run (the paper's L): from source to last consumer, both included.
+
+    Parameters
+    ----------
+    tables, limits : StageTables, IntraChipLimits
+        The stage; saved activations are left out when they are counted elsewhere.
+    past, now : bool array, shape (blocks, kernels)
+        Kernels that ran before each block, and those in it.
+    """
+    sharded = tables.sharded
+    mine = unsaved(tables) if limits.saved_in_dram else np.ones(len(sharded.src_t), dtype=bool)
+    src, dst, group = sharded.src_t[mine], sharded.dst_t[mine], sharded.group_t[mine]
+    by_group = np.argsort(group, kind="stable")
+    groups, first = np.unique(group[by_group], return_index=True)
+    if not len(groups):
+        return np.zeros(len(now))
+    src, dst = src[by_group], dst[by_group]
+    # a source outside the stage ran before, a consumer there comes after
+    done, past, now = (np.pad(of, ((0, 0), (0, 1))) for of in (past | now, past, now))
+    done[:, -1] = True
+    needed = done[:, src] & ~past[:, dst] & ~(now[:, src] & now[:, dst])
+    alive: Floats = np.logical_or.reduceat(needed, first, axis=1) @ tables.bytes_g[groups]
+    return alive
+
+
+def unsaved(tables: StageTables) -> Bools:
     """Tensors that the backward pass does not need; the others stay in DRAM whatever the partitions are."""
     sharded = tables.sharded
     return ~np.isin(sharded.group_t, sharded.group_t[sharded.saved_t])
-
-
-def without_saved(tables: StageTables) -> StageTables:
-    """The stage without its saved activations, see :func:`unsaved`."""
-    sharded, keep = tables.sharded, unsaved(tables)
-    fields = {
-        f: getattr(sharded, f)[keep] for f in ("src_t", "dst_t", "b_t", "tile_t", "depth_t", "group_t", "saved_t")
-    }
-    return replace(tables, sharded=replace(sharded, **fields))

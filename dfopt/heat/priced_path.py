@@ -12,7 +12,7 @@ import numpy as np
 from dfopt.fusion.blocks import Terms3, part_of, price_blocks
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
-from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes
 from dfopt.heat.blocks import HotStage
 from dfopt.heat.problem import HeatPrices
 from dfopt.setting.tables import Floats, Ints
@@ -70,7 +70,8 @@ class PricedPath(ShortestPath):
         cost = (seconds * self.prices.second_l + energy @ self.prices.joule_lk.T).min(axis=1)
         keep = nearest + cost + self.rest[j] <= self.upper
         if self.tables.bytes_g.sum() > self.limits.dram_left:
-            keep &= self._alive(i, j, member) <= self.limits.dram_left
+            past = self.lattice.member[i]
+            keep &= alive_bytes(self.tables, self.limits, past, member) <= self.limits.dram_left
         i, j, cost, member = i[keep], j[keep], cost[keep], member[keep]
         if not len(i):
             return

@@ -20,12 +20,13 @@ from dfopt.errors import Infeasible, PlanError, ScoreMismatch
 from dfopt.fusion.blocks import StageTables, price_blocks
 from dfopt.fusion.columns import Columns, SideRow
 from dfopt.fusion.lattice import ShortestPath
-from dfopt.fusion.partitioning import Floats, IntraChipLimits, objective
+from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.judge import evaluate
 from dfopt.milp import Termination, check_solver, solve, unanswered
 from dfopt.search.candidate import Prepared, Stage, prepare_mapping
 from dfopt.search.options import Options
 from dfopt.setting.instance import Setting
+from dfopt.setting.tables import Floats
 
 __all__ = ["Block", "Budget", "Within", "optimize_within"]
 

@@ -18,6 +18,7 @@ from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, chip_of, restrict, stage_tables
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice, down_sets
+from dfopt.fusion.partitioning import IntraChipLimits, lower_bound
 from dfopt.fusion.priced import PricedPlan, PricedStage
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.milp import Termination
@@ -286,7 +287,7 @@ def _stages(
         limits = _limits(instance, mine.tables, left[number], options)
         if graph.has_pieces and number > 0 and limits.exactly:  # the number that was asked for is the layer's
             limits = replace(limits, p_max=min(limits.p_max, mine.tables.kernels))
-        mine.low_s = mine.low_s or intrachip.lower_bound(mine.tables, limits)
+        mine.low_s = mine.low_s or lower_bound(mine.tables, limits)
         yield Stage(members, mine.tables, limits, mine.lattice, None, mine.low_s, float("inf"), mine)
 
 
@@ -318,7 +319,7 @@ def _lattice(instance: Instance, stage: StageTables, options: Options) -> Lattic
     return down_sets(stage, rule, _DOWN_SETS, options.deadline)
 
 
-def _limits(instance: Instance, stage: StageTables, dram_left: float, options: Options) -> intrachip.IntraChipLimits:
+def _limits(instance: Instance, stage: StageTables, dram_left: float, options: Options) -> IntraChipLimits:
     graph, assumptions, asked = instance.graph, instance.assumptions, options.request
     p_max = asked.p_max
     if not stage.chip.fused:
@@ -330,7 +331,7 @@ def _limits(instance: Instance, stage: StageTables, dram_left: float, options: O
         p_max = max(p_max, 1 + max(asked.pin_partition.values(), default=0))
     place = {name: k for k, name in enumerate(stage.sharded.names)}
     pins = tuple((place[name], p) for name, p in asked.pin_partition.items() if name in place)
-    return intrachip.IntraChipLimits(
+    return IntraChipLimits(
         p_max=p_max,
         exactly=assumptions.empty_partitions == "forbid",
         forward_backward=assumptions.forward_backward if graph.trains else "shared",

@@ -16,8 +16,9 @@ from dfopt.documents.result import Result, SolveRecord
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.certificates import Certificate, certified
-from dfopt.fusion.intrachip import CutOff, IntraChipLimits, optimize_intrachip
+from dfopt.fusion.intrachip import CutOff, optimize_intrachip
 from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
 from dfopt.search.options import Options
 from dfopt.search.sharing import Memo, StageWork, nothing_else_fits

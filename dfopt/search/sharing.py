@@ -15,7 +15,8 @@ from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.downsets import Lattice
-from dfopt.fusion.intrachip import CutOff, IntraChipLimits, IntraChipMapping
+from dfopt.fusion.intrachip import CutOff, IntraChipMapping
+from dfopt.fusion.partitioning import IntraChipLimits, most_alive, objective
 from dfopt.milp import TracePoint, closed_form
 from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
@@ -79,8 +80,8 @@ def remember_start(work: StageWork, limits: IntraChipLimits, deadline: float) ->
         return
     start = intrachip.greedy(work.tables, limits, deadline)
     if start is not None:
-        work.start, work.start_s = start, intrachip.objective(work.tables, start)
-        work.start_bytes = _alive(work, limits, start)
+        work.start, work.start_s = start, objective(work.tables, start)
+        work.start_bytes = most_alive(work.tables, limits, start)
 
 
 def fuse(
@@ -131,12 +132,8 @@ def fuse(
         except CutOff as proof:
             work.low_s = max(work.low_s, proof.seconds)
             raise
-        work.found, work.found_bytes = known, _alive(work, limits, known.partition_k)
+        work.found, work.found_bytes = known, most_alive(work.tables, limits, known.partition_k)
         work.low_s = max(work.low_s, known.bound)
     if work.found_bytes <= limits.dram_left:
         return known
     return solve(limits, cutoff)
-
-
-def _alive(work: StageWork, limits: IntraChipLimits, partition_k: Ints) -> float:
-    return float(intrachip.alive_bytes(work.tables, limits, partition_k).max(initial=0.0))

@@ -20,7 +20,7 @@ from dfopt.documents.plan import Plan
 from dfopt.fusion import intervals
 from dfopt.fusion.blocks import StageTables, chip_of, part_of, price_blocks, stage_tables
 from dfopt.fusion.intervals import price_intervals
-from dfopt.fusion.partitioning import IntraChipLimits, membership, objective
+from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.machines.compose import load_system
 from dfopt.physics.pipeline import resolve
@@ -128,7 +128,7 @@ def test_a_block_costs_the_same_in_any_part_of_its_stage(stage, data: st.DataObj
     kernels = st.sets(st.integers(0, tables.kernels - 1), min_size=1)
     members = np.array(sorted(data.draw(kernels)), dtype=np.int64)
     partition_k = np.array(data.draw(st.lists(st.integers(0, 2), min_size=len(members), max_size=len(members))))
-    inside = membership(partition_k, 3)
+    inside = partition_k == np.arange(3)[:, None]
     whole = np.zeros((3, tables.kernels), dtype=bool)
     whole[:, members] = inside
     same_prices(price_blocks(part_of(tables, members), inside), price_blocks(tables, whole))

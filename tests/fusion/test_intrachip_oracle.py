@@ -21,6 +21,7 @@ from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
 from dfopt.fusion.blocks import StageTables, price_blocks, tiles_of
+from dfopt.fusion.partitioning import IntraChipLimits, lower_bound, objective
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.milp import Termination
 
@@ -173,16 +174,16 @@ def test_lower_bound_and_start_keep_their_word(case) -> None:
         assert not score.violations
         assert any(close(score.layer_time_s, time) for time in legal)
         assert score.layer_time_s >= found.objective * (1 - 1e-9)
-        assert close(score.layer_time_s, intrachip.objective(tables, start))
+        assert close(score.layer_time_s, objective(tables, start))
     if found is not None:
-        assert intrachip.lower_bound(tables, limits) <= found.objective * (1 + 1e-9)
+        assert lower_bound(tables, limits) <= found.objective * (1 + 1e-9)
     free = replace(limits, dram_left=np.inf)
     for order in topological_orders(tables):
         cut = best_segmentation(tables, order, p_max, limits.exactly, limits.forward_backward)
         if cut is not None:
             best = intrachip.optimize_intrachip(tables, free)
             assert best.objective <= cut[0] * (1 + 1e-9)
-            assert close(cut[0], intrachip.objective(tables, cut[1]))
+            assert close(cut[0], objective(tables, cut[1]))
 
 
 # -- between instances ------------------------------------------------------------------------
@@ -292,14 +293,14 @@ def test_a_deep_buffer_cannot_be_passed_off_as_a_cut(fanout: str, tiles_short: i
         assert (fused(*case) is None) == bool(tiles_short)
 
 
-def pair(bytes_left: float) -> tuple[StageTables, intrachip.IntraChipLimits]:
+def pair(bytes_left: float) -> tuple[StageTables, IntraChipLimits]:
     """Two kernels and a tensor between them, on a chip with some DRAM left for what waits between partitions."""
     kernels = [Kernel(name=name, op="elementwise", m=4, n=4) for name in "ab"]
     graph = Graph(name="g", kernels=kernels, tensors=[Tensor(src="a", dst="b")], inputs=(), outputs=())
     chip = Chip(name="c", tiles=8, peak=1e6, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100.0))
     chosen = Assumptions(execution="dataflow", overlap="none", compute_utilization=1.0)
     tables = tables_of(World(graph, System(name="s", chip=chip), Plan(), chosen), {"a": "none", "b": "none"})
-    return tables, intrachip.IntraChipLimits(p_max=2, dram_left=bytes_left)
+    return tables, IntraChipLimits(p_max=2, dram_left=bytes_left)
 
 
 def test_no_dram_left_at_all_is_a_limit_like_any_other() -> None:
@@ -320,7 +321,7 @@ def test_a_time_that_a_stopped_solver_left_too_large_is_not_believed(monkeypatch
     monkeypatch.setattr(intrachip, "solve", stopped)
     tables, limits = pair(np.inf)
     found = intrachip.optimize_intrachip(tables, limits, formulation="assignment")
-    assert found.objective == intrachip.objective(tables, found.partition_k)
+    assert found.objective == objective(tables, found.partition_k)
 
 
 def test_tile_count_is_the_naive_one() -> None:

@@ -19,7 +19,7 @@ from dfopt.fusion.blocks import Terms3, combine, price_blocks
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.lattice import ShortestPath
-from dfopt.fusion.partitioning import least_terms, membership
+from dfopt.fusion.partitioning import IntraChipLimits, least_terms, lower_bound, objective
 from dfopt.machines.compose import load_system
 from dfopt.milp import TracePoint, solve
 from dfopt.search import optimize
@@ -99,10 +99,10 @@ def test_bounds_of_sets_bound_every_partitioning(case, data) -> None:
     mixed = any(len(set(forward[partition_k == p])) > 1 for p in range(p_max))
     if rule == "separate" and mixed:
         return
-    prices = price_blocks(tables, membership(partition_k, p_max))
+    prices = price_blocks(tables, partition_k == np.arange(p_max)[:, None])
     if not prices.legal.all():
         return
-    assert intrachip.lower_bound(tables, limits) <= prices.time.sum() * (1 + 1e-9) + 1e-15
+    assert lower_bound(tables, limits) <= prices.time.sum() * (1 + 1e-9) + 1e-15
     for p in range(p_max):
         least = Terms3(*(term[partition_k == p].sum() for term in least_terms(tables, limits)))
         assert combine(least, tables.chip) <= prices.time[p] * (1 + 1e-9) + 1e-15
@@ -134,7 +134,7 @@ def _zoo_tables(graph):
     plan = plans(graph, system, pp=8)[0][0] if graph.repeat > 1 else plans(graph, system, tp=8)[0][0]
     sharded = shard(Setting(graph, system, chosen).under(plan), {k.name: "none" for k in graph.kernels})
     tables = stage_tables(sharded, chip_of(system, chosen))
-    return tables, intrachip.IntraChipLimits(p_max=tables.kernels)
+    return tables, IntraChipLimits(p_max=tables.kernels)
 
 
 def test_the_gpt_layer_has_26_down_sets() -> None:
@@ -171,7 +171,7 @@ def test_bounds_on_the_way_rise_to_the_optimum_and_never_pass_it() -> None:
     points: list[TracePoint] = []
     start = intrachip.greedy(tables, limits)
     assert start is not None
-    known = intrachip.objective(tables, start)
+    known = objective(tables, start)
     path = ShortestPath(tables, limits, lattice, known).run(None, points.append)
     bounds = [point.bound for point in points]
     assert len(bounds) == tables.kernels

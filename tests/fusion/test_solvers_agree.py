@@ -13,6 +13,7 @@ from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.machines.compose import load_system
 from dfopt.milp import Model, Termination, solve
 from dfopt.search import dump_models, optimize
@@ -94,7 +95,7 @@ def test_dumped_models_have_the_optimum_of_the_result(tmp_path, formulation: str
         lattice = down_sets(tables, limits.forward_backward, 10_000)
         start = intrachip.greedy(tables, limits)
         assert lattice is not None and start is not None
-        search = ShortestPath(tables, limits, lattice, intrachip.objective(tables, start) * 1.1)
+        search = ShortestPath(tables, limits, lattice, objective(tables, start) * 1.1)
         search.run(None)
         unit = Columns(search).unit_s
     assert close(least * unit, layer)
@@ -108,4 +109,4 @@ def _stage(result):
     sharding = {k.name: k.sharding for k in result.mapping.kernels}
     sharded = shard(Setting(result.graph, result.system, result.assumptions).under(result.plan), sharding)
     tables = stage_tables(sharded, chip_of(result.system, result.assumptions))
-    return tables, intrachip.IntraChipLimits(p_max=4, forward_backward="shared")
+    return tables, IntraChipLimits(p_max=4, forward_backward="shared")

@@ -27,7 +27,7 @@ from dfopt.documents.stack_parts import HtcPackage, Leakage
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError, SystemSpecError
 from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.intrachip import IntraChipLimits, legal
+from dfopt.fusion.partitioning import IntraChipLimits, legal
 from dfopt.heat.answers import ThreeAnswers
 from dfopt.heat.limits import Operating
 from dfopt.heat.problem import HeatChoice

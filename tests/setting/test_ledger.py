@@ -22,7 +22,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import chip_of, restrict, stage_tables
-from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes
+from dfopt.fusion.partitioning import IntraChipLimits, most_alive
 from dfopt.judge import case as judged
 from dfopt.judge import evaluate, limits
 from dfopt.judge import ledger as judge
@@ -101,9 +101,9 @@ def optimisers(world: World, mapping: Mapping) -> Iterator[Held]:
         part = restrict(sharded, mine)
         states[number] = ledger.sharded_states(world.instance.setting, part)
         saved = chosen.gradients == "exact" and graph.trains
-        limits = SimpleNamespace(p_max=int(partition_k[mine].max()) + 1, saved_in_dram=saved)
+        limits = SimpleNamespace(saved_in_dram=saved)
         tables = stage_tables(part, chip_of(world.system, chosen))
-        alive[number] = alive_bytes(tables, cast(IntraChipLimits, limits), partition_k[mine]).max(initial=0.0)
+        alive[number] = most_alive(tables, cast(IntraChipLimits, limits), partition_k[mine])
     for stage in world.instance.pipeline:
         books = ledger.held(world.instance, stage, states)
         books["dram"]["activations"] += max(float(alive.get(number, 0.0)) for number, _ in stage.runs)
