@@ -64,7 +64,7 @@ class Ready:
         """A finished shortest path."""
         assert self.lattice is not None
         search = ShortestPath(self.tables, self.limits, self.lattice, self.known)
-        search.run(None)
+        search.run()
         return search
 
 

@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import scipy.sparse as sp
@@ -31,7 +32,7 @@ from dfopt.fusion.one_block import Found, OneBlock
 from dfopt.fusion.partitioning import IntraChipLimits, blocks_of, keeps, least_terms, lower_bound, objective
 from dfopt.fusion.rounding import lined_up, whole_blocks
 from dfopt.fusion.segments import best_segmentation, order_by_rank, precedence, topological_orders
-from dfopt.milp import Termination, TracePoint
+from dfopt.milp import Solution, Termination, TracePoint, closed_form
 from dfopt.milp.linear import GrowingLp, LpPoint
 from dfopt.setting.tables import Floats, Ints
 
@@ -45,22 +46,24 @@ _FIRM = 0.5  # weight of the proven prices, less with every proof
 
 @dataclass(frozen=True)
 class Generated:
-    """Best partitioning, bound, and how they were found.
+    """Best partitioning, if one was found, and what is known of it.
 
-    ``closed``: the bound is the value of the relaxation, no more pricing can raise it.
+    ``solution``: rows are classes of kernels, columns the blocks generated. ``closed``: its bound is the value of the
+    relaxation, no more pricing can raise it.
     """
 
     partition_k: Ints | None
-    objective: float
-    bound: float
+    solution: Solution
     closed: bool
-    interrupted: bool
-    classes: int
-    blocks: int
-    pricings: int
-    nodes: int
-    trace: tuple[TracePoint, ...]
     certificate: Certificate
+
+
+class Column(NamedTuple):
+    """A block of the LP: kernels of each class, seconds, and real kernels if they are known."""
+
+    counts: Floats
+    seconds: float
+    kernels: Ints | None
 
 
 class Generation:
@@ -73,19 +76,19 @@ class Generation:
         start: Ints | None = None,
         cutoff: float | None = None,
         seed: int = 0,
+        floor: float = 0.0,
     ) -> None:
         self.tables, self.limits, self.seed = tables, limits, seed
         self.cutoff = np.inf if cutoff is None else cutoff
         least_s = lower_bound(tables, limits)
-        self.unit, self.bound = max(least_s, 1e-30), least_s
+        self.unit, self.bound = max(least_s, 1e-30), max(least_s, floor)
         self.classes = distinct(tables)
-        self.best: tuple[float, Ints] | None = None
+        self.best_s = np.inf
+        self.best: Ints | None = None
         self.trace: list[TracePoint] = []
         self.began = time.perf_counter()
         self.pool: list[tuple[Ints, list[Band]]] = []
-        self.counts: list[Floats] = []
-        self.seconds: list[float] = []
-        self.kernels: list[Ints | None] = []
+        self.columns: list[Column] = []
         self.known: set[tuple[bytes, float]] = set()
         self.pricings = self.nodes = 0
         self.counted = limits.exactly or limits.p_max < tables.kernels
@@ -102,28 +105,21 @@ class Generation:
         self._first_prices()
         self.before, self.after = precedence(self.tables)
         self.orders = topological_orders(self.tables)
-        size = self.classes.size_c.astype(np.float64)
-        rows = [size, size]
+        most = self.classes.size_c.astype(np.float64)
+        least = most
         if self.counted:
-            rows = [np.append(size, limits.p_max if limits.exactly else -np.inf), np.append(size, limits.p_max)]
-        self.lp = GrowingLp(*rows)
-        self._first_columns()
-
-    def _first_columns(self) -> None:
+            most = np.append(most, limits.p_max)
+            least = most if limits.exactly else np.append(least, -np.inf)
+        self.lp = GrowingLp(least, most)
         # always feasible, never cheap: what the LP is left with where p_max cannot be kept so far
         alone = price_each(self.tables, singles(self.tables)).time
-        column = self.classes.size_c.astype(np.float64)
-        if self.counted:
-            column = np.append(column, self.limits.p_max)
-        self.lp.add_columns([10.0 * float(alone.sum()) / self.unit], sp.csc_array(column[:, None]))
-        self.counts.append(self.classes.size_c.astype(np.float64))
-        self.seconds.append(np.inf)
-        self.kernels.append(None)
+        self.lp.add_columns([10.0 * float(alone.sum()) / self.unit], sp.csc_array(most[:, None]))
+        self.columns.append(Column(self.classes.size_c.astype(np.float64), np.inf, None))
         self._add([np.array([k]) for k in self.classes.first_c])
         for order in self.orders:
             self._take_up(order)
         if self.best is not None:
-            self._add(blocks_of(self.best[1]))
+            self._add(blocks_of(self.best))
 
     def _first_prices(self) -> None:
         """Prices that no block beats, whose sum is the additive bound."""
@@ -154,13 +150,12 @@ class Generation:
 
     def _candidate(self, partition_k: Ints) -> None:
         value = objective(self.tables, partition_k)
-        if (self.best is None or value < self.best[0]) and keeps(self.tables, self.limits, partition_k):
-            self.best = (value, partition_k)
-            self._note()
+        if value < self.best_s and keeps(self.tables, self.limits, partition_k):
+            self.best_s, self.best = value, partition_k
+            self.trace.append(self._state())
 
-    def _note(self) -> None:
-        value = self.best[0] if self.best is not None else np.inf
-        self.trace.append(TracePoint(time.perf_counter() - self.began, value, min(self.bound, value)))
+    def _state(self) -> TracePoint:
+        return TracePoint(time.perf_counter() - self.began, self.best_s, min(self.bound, self.best_s))
 
     # --------------------------------------------------------------- columns
 
@@ -169,26 +164,22 @@ class Generation:
         if not blocks:
             return 0
         prices = price_each(self.tables, blocks)
-        chosen = np.flatnonzero(prices.legal)
-        return self._columns([(self.classes.counts(blocks[i]), float(prices.time[i]), blocks[i]) for i in chosen])
+        legal = np.flatnonzero(prices.legal)
+        return self._offer([Column(self.classes.counts(blocks[i]), float(prices.time[i]), blocks[i]) for i in legal])
 
-    def _columns(self, items: list[tuple[Floats, float, Ints | None]]) -> int:
+    def _offer(self, columns: list[Column]) -> int:
         new = []
-        for counts, seconds, kernels in items:
-            key = (counts.tobytes(), round(seconds / self.unit, 10))
+        for column in columns:
+            key = (column.counts.tobytes(), round(column.seconds / self.unit, 10))
             if key not in self.known:
                 self.known.add(key)
-                new.append((counts, seconds, kernels))
-        if not new:
-            return 0
-        matrix = np.array([counts for counts, _, _ in new]).T
-        if self.counted:
-            matrix = np.vstack([matrix, np.ones(len(new))])
-        self.lp.add_columns(np.array([seconds for _, seconds, _ in new]) / self.unit, sp.csc_array(matrix))
-        for counts, seconds, kernels in new:
-            self.counts.append(counts)
-            self.seconds.append(seconds)
-            self.kernels.append(kernels)
+                new.append(column)
+        if new:
+            matrix = np.array([column.counts for column in new]).T
+            if self.counted:
+                matrix = np.vstack([matrix, np.ones(len(new))])
+            self.lp.add_columns(np.array([column.seconds for column in new]) / self.unit, sp.csc_array(matrix))
+            self.columns += new
         return len(new)
 
     def _from_pool(self, price_k: Floats, row: float) -> int:
@@ -206,7 +197,7 @@ class Generation:
                     kernels = order[first + r : first + 1 + end[r]]
                     found.append((float(value[r]), kernels, float(band.time[r, end[r]])))
         found.sort(key=lambda entry: entry[0])
-        return self._columns([(self.classes.counts(k), seconds, k) for _, k, seconds in found[:_BATCH]])
+        return self._offer([Column(self.classes.counts(k), seconds, k) for _, k, seconds in found[:_BATCH]])
 
     def _prices(self, point: LpPoint) -> tuple[Floats, float]:
         duals = point.duals * self.unit
@@ -217,7 +208,9 @@ class Generation:
 
     # ------------------------------------------------------------------ loop
 
-    def run(self, gap: float, deadline: float, progress: Callable[[TracePoint], None] | None = None) -> Generated:
+    def run(
+        self, gap: float, deadline: float, progress: Callable[[TracePoint], None] = lambda point: None
+    ) -> Generated:
         """Generate until the gap is closed, the relaxation is solved, or the deadline (perf_counter) comes."""
         closed = interrupted = False
         self.deadline = deadline
@@ -228,23 +221,35 @@ class Generation:
             pass
         except KeyboardInterrupt:
             interrupted = True
-        self._note()
-        value, partition_k = self.best if self.best is not None else (np.inf, None)
-        return Generated(
-            partition_k=partition_k,
-            objective=value,
-            bound=min(self.bound, value),
-            closed=closed,
-            interrupted=interrupted,
-            classes=len(self.classes.size_c),
-            blocks=len(self.seconds) - 1,
-            pricings=self.pricings,
+        self.trace.append(self._state())
+        bound = min(self.bound, self.best_s)
+        gap_left = (self.best_s - bound) / self.best_s if self.best is not None else np.inf
+        ended = Termination.LIMIT_WITH_SOLUTION if self.best is not None else Termination.LIMIT_NO_SOLUTION
+        if gap_left <= SAME:
+            ended, gap_left = Termination.OPTIMAL, 0.0
+        elif gap_left <= gap:
+            ended = Termination.GAP_REACHED
+        elif interrupted:
+            given = self.best is not None
+            ended = Termination.INTERRUPTED_WITH_SOLUTION if given else Termination.INTERRUPTED_NO_SOLUTION
+        classes, blocks = len(self.classes.size_c), len(self.columns) - 1
+        note = f"{classes} classes of kernels, {blocks} blocks generated, {self.pricings} searches"
+        if closed:
+            note += ", no block is left that could raise the bound"
+        solution = replace(
+            closed_form(self.best_s, time.perf_counter() - self.began, note),
+            termination=ended,
+            bound=bound,
+            gap=gap_left,
             nodes=self.nodes,
+            rows=classes,
+            columns=blocks,
             trace=tuple(self.trace),
-            certificate=Certificate(self.center[self.classes.class_k], self.center_row),
         )
+        certificate = Certificate(self.center[self.classes.class_k], self.center_row)
+        return Generated(self.best, solution, closed, certificate)
 
-    def _loop(self, gap: float, progress: Callable[[TracePoint], None] | None) -> bool:
+    def _loop(self, gap: float, progress: Callable[[TracePoint], None]) -> bool:
         self.one_block: OneBlock | None = None
         self.moves = Moves(self.tables, self.limits, self.classes, self.orders[0])
         firm, rounded, proven_at = _FIRM, 0, 1.0
@@ -261,12 +266,11 @@ class Generation:
             price_c, row = self._prices(point)
             relaxed = self._value(price_c, row)
             closed = self.bound >= relaxed * (1 - _CLOSED) or proven_at < 1e-4
-            best = self.best[0] if self.best is not None else np.inf
             # the relaxation is near its end, or whole blocks are the weaker side: look for better whole ones
-            if len(self.seconds) > rounded and (closed or best - relaxed > relaxed - self.bound):
-                rounded = len(self.seconds)
+            if len(self.columns) > rounded and (closed or self.best_s - relaxed > relaxed - self.bound):
+                rounded = len(self.columns)
                 self._round(point, max(min(max(0.15 * left(), 0.2), left()), 0.0))
-                self._tell(progress)
+                progress(self._state())
                 continue
             if closed:
                 return True
@@ -284,7 +288,7 @@ class Generation:
                 self.center, self.center_row = inner_c, inner_row
                 if proven > self.bound:
                     self.bound = proven
-                    self._note()
+                    self.trace.append(self._state())
                 proven_at, firm = firm, firm**2
             elif found is None:
                 return False  # out of time
@@ -292,16 +296,11 @@ class Generation:
                 firm, proven_at = _FIRM, 1.0
                 if not self._adopt(found, price_c, row):
                     return True  # known, and worth no more than its time but for rounding
-            self._tell(progress)
+            progress(self._state())
 
     def _done(self, gap: float) -> bool:
-        known = min(self.best[0] if self.best is not None else np.inf, self.cutoff)
+        known = min(self.best_s, self.cutoff)
         return bool(known - self.bound <= max(gap, SAME) * known)
-
-    def _tell(self, progress: Callable[[TracePoint], None] | None) -> None:
-        if progress is not None:
-            value = self.best[0] if self.best is not None else np.inf
-            progress(TracePoint(time.perf_counter() - self.began, value, min(self.bound, value)))
 
     def _relaxation(self) -> LpPoint | None:
         """Solve the LP over what is known, intervals and near blocks until they offer nothing; None when time is up."""
@@ -315,7 +314,7 @@ class Generation:
             price_k = price_c[self.classes.class_k]
             if self._from_pool(price_k, row):
                 continue
-            used = [self.kernels[i] for i in np.argsort(-point.x) if point.x[i] > 1e-6]
+            used = [self.columns[i].kernels for i in np.argsort(-point.x) if point.x[i] > 1e-6]
             real = [kernels for kernels in used if kernels is not None]
             near = self.moves.improve(real, price_k, -row, self.deadline)
             if not self._add(near):
@@ -326,7 +325,7 @@ class Generation:
         class_k, n = self.classes.class_k, self.tables.kernels
         new = 0
         if (self.classes.size_c > 1).any() and found.seconds - price_c @ found.inside_c - row < 0:
-            new += self._columns([(found.inside_c.astype(np.float64), found.seconds, None)])
+            new += self._offer([Column(found.inside_c.astype(np.float64), found.seconds, None)])
         rank = np.full(n, 2)
         patterns = [p for p in (found.before_c, found.inside_c) if p.any()]
         blocks = lined_up(patterns, self.classes, self.before, self.orders[-1], self.deadline)
@@ -351,21 +350,18 @@ class Generation:
         price_c, row = self._prices(point)
         until = time.perf_counter() + budget / 2
         for i in np.argsort(-point.x).tolist():
-            kernels = self.kernels[i]
+            kernels = self.columns[i].kernels
             if point.x[i] < 1e-6 or time.perf_counter() > until:
                 break
             if kernels is not None and self.moves.usable:
                 rank = np.where(self.moves.reach[:, kernels].any(axis=1), 0, 2)
                 rank[kernels] = 1
                 self._take_up(self._around(rank))
-        counts, seconds = np.array(self.counts[1:]), np.array(self.seconds[1:])
-        real = np.array([kernels is not None for kernels in self.kernels[1:]])
-        reduced = seconds - counts @ price_c - row
-        best = self.best[0] if self.best is not None else np.inf
+        real = [column for column in self.columns if column.kernels is not None]
+        counts, seconds = np.array([column.counts for column in real]), np.array([column.seconds for column in real])
         # a block dearer than this cannot be part of anything better
-        useful = real & (reduced <= max(best - self.bound, 0.0) + 1e-9 * self.unit)
-        limits, counts = self.limits, counts[useful]
-        size_c = self.classes.size_c
+        useful = seconds - counts @ price_c - row <= max(self.best_s - self.bound, 0.0) + 1e-9 * self.unit
+        limits, counts, size_c = self.limits, counts[useful], self.classes.size_c
         taken = whole_blocks(counts, seconds[useful], size_c, limits.p_max, limits.exactly, budget, self.seed)
         if not taken:
             return

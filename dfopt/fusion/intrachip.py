@@ -19,7 +19,7 @@ from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.generation import SAME, Generation
-from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.lattice import PathResult, ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, keeps, legal, lower_bound, most_alive, objective
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.fusion.shortfalls import dram_report, no_partitioning
@@ -41,15 +41,27 @@ class CutOff(Exception):
 
 @dataclass(frozen=True)
 class IntraChipMapping:
-    """Partition of every kernel of a stage, its prices, and the solve that proves it."""
+    """Partition of every kernel of a stage, and the solve that proves it, in seconds."""
 
     partition_k: Ints
-    objective: float  # seconds: sum of the partitions' times
-    bound: float
     solution: Solution
     formulation: str
-    note: str
     certificate: Certificate | None = None  # prices that prove the bound, where blocks were generated
+
+    @property
+    def objective(self) -> float:
+        """Seconds: sum of the partitions' times."""
+        return self.solution.objective
+
+    @property
+    def bound(self) -> float:
+        """Seconds that no partitioning beats."""
+        return self.solution.bound
+
+    @property
+    def note(self) -> str:
+        """How it was found."""
+        return self.solution.message
 
 
 def greedy(tables: StageTables, limits: IntraChipLimits, deadline: float = np.inf) -> Ints | None:
@@ -121,7 +133,6 @@ def optimize_intrachip(
     if not tables.chip.fused:
         return kernel_by_kernel(tables, limits)
     best = start if start is not None and legal(tables, limits, start) else None
-    value = objective(tables, best) if best is not None else np.inf
     task = _Task(
         tables=tables,
         limits=limits,
@@ -129,17 +140,16 @@ def optimize_intrachip(
         began=time.perf_counter(),
         deadline=np.inf if time_limit is None else time.perf_counter() + max(time_limit, _NO_TIME),
         best=best,
-        value=value,
+        value=objective(tables, best) if best is not None else np.inf,
         floor=lower_bound(tables, limits),
         cutoff=cutoff,
-        progress=progress,
+        progress=progress or (lambda point: None),
         seed=seed,
         solver=solver,
     )
     form = "assignment" if formulation == "assignment" else "columns"
-    if best is not None and value <= task.floor * (1 + 1e-12) and solver == "highs":
-        message = "the greedy start meets the lower bound"
-        return IntraChipMapping(best, value, task.floor, closed_form(value, 0.0, message), form, message)
+    if best is not None and task.value <= task.floor * (1 + 1e-12) and solver == "highs":
+        return _as_it_is(task, Termination.OPTIMAL, form, "the greedy start meets the lower bound")
     if best is not None and time_limit is not None and time_limit <= _NO_TIME:
         return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, form, "no time left; the start is returned")
     if form == "columns" and lattice is not None:
@@ -166,7 +176,7 @@ class _Task:
     value: float
     floor: float
     cutoff: float | None
-    progress: Callable[[TracePoint], None] | None
+    progress: Callable[[TracePoint], None]
     seed: int
     solver: str
     note: str = ""
@@ -176,120 +186,85 @@ class _Task:
         """Seconds that are left."""
         return max(self.deadline - time.perf_counter(), _NO_TIME)
 
+    def closed(self, value: float, message: str) -> Solution:
+        """A proof without a solver, as long as this call has taken."""
+        return closed_form(value, time.perf_counter() - self.began, message)
+
 
 def _as_it_is(task: _Task, ended: Termination, form: str, message: str) -> IntraChipMapping:
     """The start as the best that is known, without a solve that could prove it."""
     assert task.best is not None
-    solution = replace(
-        closed_form(task.value, time.perf_counter() - task.began, message),
-        termination=ended,
-        bound=task.floor,
-        gap=(task.value - task.floor) / task.value,
-    )
-    return IntraChipMapping(task.best, task.value, task.floor, solution, form, message)
+    gap = max(task.value - task.floor, 0.0) / task.value if ended is not Termination.OPTIMAL else 0.0
+    solution = replace(task.closed(task.value, message), termination=ended, bound=task.floor, gap=gap)
+    return IntraChipMapping(task.best, solution, form)
 
 
 def _by_path(task: _Task, lattice: Lattice) -> tuple[_Task, IntraChipMapping | None]:
     """The shortest path through the lattice; without an answer, the task with what it has shown."""
     known = min(task.value, np.inf if task.cutoff is None else task.cutoff)
-    if task.solver != "highs":
-        known *= _NEAR
-    search = ShortestPath(task.tables, task.limits, lattice, known)
+    search = ShortestPath(task.tables, task.limits, lattice, known * (1.0 if task.solver == "highs" else _NEAR))
     try:
         # half of the time at most: what is left goes to a form that returns something at any time
-        until = (task.began + task.deadline) / 2 if np.isfinite(task.deadline) else None
-        path = search.run(until, task.progress)
+        path = search.run((task.began + task.deadline) / 2, task.progress)
     except KeyboardInterrupt:
         if task.best is None:
             raise
         message = "stopped by Ctrl-C; the start is the best known"
         return task, _as_it_is(task, Termination.INTERRUPTED_WITH_SOLUTION, "columns", message)
-    note = f"{path.down_sets} down-sets, {path.pairs} pairs, {path.blocks} blocks could improve"
-    seconds = time.perf_counter() - task.began
     if path.partition_k is not None and task.solver == "highs":
-        trace = tuple(path.trace)
-        solution = replace(closed_form(path.objective, seconds, note), trace=trace)
-        return task, IntraChipMapping(path.partition_k, path.objective, path.objective, solution, "columns", note)
+        solution = replace(task.closed(path.objective, path.note), trace=path.trace)
+        return task, IntraChipMapping(path.partition_k, solution, "columns")
     if path.partition_k is not None:
-        return task, _by_columns(task, search, path.objective, note)
+        return task, _by_columns(task, search, path)
     if path.complete and task.cutoff is not None:
-        raise CutOff(task.cutoff, closed_form(task.cutoff, seconds, note), None)
-    if not path.complete:
-        note += ", cut short by the time limit"
-        task = replace(task, floor=max(task.floor, path.bound))
-    return replace(task, note=note), None
+        raise CutOff(task.cutoff, task.closed(task.cutoff, path.note), None)
+    if path.complete:
+        return replace(task, note=path.note), None
+    note = f"{path.note}, cut short by the time limit"
+    return replace(task, note=note, floor=max(task.floor, path.bound)), None
 
 
-def _by_columns(task: _Task, search: ShortestPath, value: float, note: str) -> IntraChipMapping:
+def _by_columns(task: _Task, search: ShortestPath, path: PathResult) -> IntraChipMapping:
     """The blocks of a finished search once more, as a MILP for the solver that was asked for."""
+    assert path.partition_k is not None
+    value = path.objective
     try:
         columns = Columns(search, task.deadline)
     except OutOfTime:
-        note += f", no time left for {task.solver}"
-        solution = closed_form(value, time.perf_counter() - task.began, note)
-        return IntraChipMapping(search.partition_of(search.path), value, value, solution, "columns", note)
+        solution = task.closed(value, f"{path.note}, no time left for {task.solver}")
+        return IntraChipMapping(path.partition_k, solution, "columns")
+    start = columns.start(search.path)
     solution = solve(
-        columns.model,
-        gap=task.gap,
-        time_limit=None if np.isinf(task.deadline) else task.left,
-        start=columns.start(search.path),
-        seed=task.seed,
-        solver=task.solver,
-    )
+        columns.model, gap=task.gap, time_limit=task.left, start=start, seed=task.seed, solver=task.solver
+    ).in_units(columns.unit_s)
     if solution.x is None:
-        raise unanswered(solution, columns.unit_s)
-    found = solution.objective * columns.unit_s
-    if solution.proven and abs(found - value) > max(task.gap, 1e-6) * value:
-        raise SolverFailure(f"{task.solver} proves {found:.9g} s where the shortest path is {value:.9g} s")
-    note += f", {len(columns.seconds)} blocks in the MILP, solved by {task.solver}"
-    return IntraChipMapping(
-        columns.decode(solution.x), found, min(solution.bound * columns.unit_s, found), solution, "columns", note
-    )
+        raise unanswered(solution)
+    if solution.proven and abs(solution.objective - value) > max(task.gap, 1e-6) * value:
+        raise SolverFailure(f"{task.solver} proves {solution.objective:.9g} s where the shortest path is {value:.9g} s")
+    note = f"{path.note}, {len(columns.seconds)} blocks in the MILP, solved by {task.solver}"
+    return IntraChipMapping(columns.decode(solution.x), replace(solution, message=note), "columns")
 
 
 def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | None]:
     """Blocks generated on demand; without an answer, the task with what it has shown."""
-    generation = Generation(task.tables, task.limits, task.best, task.cutoff, task.seed)
-    small = task.tables.kernels * task.limits.p_max <= _SMALL
+    generation = Generation(task.tables, task.limits, task.best, task.cutoff, task.seed, task.floor)
     # where the matrices have a chance afterwards, they get half of the time
-    until = (time.perf_counter() + task.deadline) / 2 if small and np.isfinite(task.deadline) else task.deadline
+    small = task.tables.kernels * task.limits.p_max <= _SMALL
+    until = (time.perf_counter() + task.deadline) / 2 if small else task.deadline
     found = generation.run(task.gap, until, task.progress)
-    note = f"{found.classes} classes of kernels, {found.blocks} blocks generated, {found.pricings} searches"
-    if found.closed:
-        note += ", no block is left that could raise the bound"
-    note = f"{task.note}; {note}" if task.note else note
-    bound = max(found.bound, task.floor)
-    solution = Solution(
-        termination=Termination.LIMIT_WITH_SOLUTION,
-        objective=found.objective,
-        bound=bound,
-        gap=(found.objective - bound) / found.objective if found.partition_k is not None else np.inf,
-        seconds=time.perf_counter() - task.began,
-        nodes=found.nodes,
-        rows=found.classes,
-        columns=found.blocks,
-        nonzeros=0,
-        trace=found.trace,
-        x=None,
-        message=note,
-    )
-    if task.cutoff is not None and bound >= task.cutoff * (1 - SAME):
+    note = f"{task.note}; {found.solution.message}".removeprefix("; ")
+    solution = replace(found.solution, seconds=time.perf_counter() - task.began, message=note)
+    if task.cutoff is not None and solution.bound >= task.cutoff * (1 - SAME):
         raise CutOff(task.cutoff, solution, found.certificate)
+    task = replace(task, floor=solution.bound, note=note)
     if found.partition_k is None:
-        if found.interrupted:
+        if solution.termination is Termination.INTERRUPTED_NO_SOLUTION:
             raise KeyboardInterrupt
         # pins, or a limit that no cut of an order keeps: only the matrices know them all
-        return replace(task, note=f"{note}, none that keep every limit", floor=bound), None
-    if solution.gap <= SAME:
-        solution = replace(solution, termination=Termination.OPTIMAL, gap=0.0)
-    elif solution.gap <= task.gap:
-        solution = replace(solution, termination=Termination.GAP_REACHED)
-    elif found.interrupted:
-        solution = replace(solution, termination=Termination.INTERRUPTED_WITH_SOLUTION)
-    elif small and not asked:
-        return replace(task, best=found.partition_k, value=found.objective, floor=bound, note=note), None
-    mapping = IntraChipMapping(found.partition_k, found.objective, bound, solution, "columns", note, found.certificate)
-    return task, mapping
+        return replace(task, note=f"{note}, none that keep every limit"), None
+    if solution.termination is Termination.LIMIT_WITH_SOLUTION and small and not asked:
+        return replace(task, best=found.partition_k, value=solution.objective), None
+    return task, IntraChipMapping(found.partition_k, solution, "columns", found.certificate)
 
 
 def _by_assignment(task: _Task) -> IntraChipMapping:
@@ -306,19 +281,18 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
     unit = assignment.unit_s
 
     def scaled(point: TracePoint) -> None:
-        if task.progress is not None:
-            task.progress(TracePoint(point.seconds, point.objective * unit, max(point.bound * unit, floor)))
+        task.progress(TracePoint(point.seconds, point.objective * unit, max(point.bound * unit, floor)))
 
     solution = solve(
         assignment.model,
         gap=task.gap,
-        time_limit=None if np.isinf(task.deadline) else task.left,
+        time_limit=task.left,
         start=assignment.start(start) if start is not None else None,
         cutoff=cutoff / unit if cutoff is not None else None,
-        progress=scaled if task.progress is not None else None,
+        progress=scaled,
         seed=task.seed,
         solver=task.solver,
-    )
+    ).in_units(unit)
     if solution.x is None and cutoff is not None and solution.termination == Termination.INFEASIBLE:
         raise CutOff(cutoff, solution, None)
     if solution.x is None and start is not None:  # too little time even to complete the start
@@ -329,19 +303,13 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
     if solution.x is None:
         no_partitioning(solution, assignment, task.left)
     partition_k = np.argmax(assignment.model.value("A", solution.x), axis=1).astype(np.int64)
-    # times are columns above what partitions take: of a solution that is not proven they may be larger than needed
+    # of a solve that was stopped the columns of the times tell nothing: then they may be larger than needed
     value = objective(task.tables, partition_k)
-    if solution.proven and abs(value - solution.objective * unit) > max(task.gap, 1e-6) * value:
-        raise SolverFailure(
-            f"{task.solver} proves {solution.objective * unit:.9g} s, its partitions take {value:.9g} s"
-        )
+    if solution.proven and abs(value - solution.objective) > max(task.gap, 1e-6) * value:
+        raise SolverFailure(f"{task.solver} proves {solution.objective:.9g} s, its partitions take {value:.9g} s")
+    bound = min(max(solution.bound, floor), value)
     return IntraChipMapping(
-        partition_k=partition_k,
-        objective=value,
-        bound=min(max(solution.bound * unit, floor), value),
-        solution=solution,
-        formulation="assignment",
-        note=task.note,
+        partition_k, replace(solution, objective=value, bound=bound, message=task.note), "assignment"
     )
 
 
@@ -359,4 +327,4 @@ def kernel_by_kernel(tables: StageTables, limits: IntraChipLimits) -> IntraChipM
     if alive > limits.dram_left:
         raise Infeasible(dram_report(alive, limits.dram_left))
     solution = closed_form(value, 0.0, "one kernel per partition: nothing to choose")
-    return IntraChipMapping(partition_k, value, value, solution, "kernel_by_kernel", solution.message)
+    return IntraChipMapping(partition_k, solution, "kernel_by_kernel")

@@ -37,9 +37,7 @@ class PathResult:
     partition_k: Ints | None
     objective: float
     bound: float
-    down_sets: int
-    pairs: int
-    blocks: int
+    note: str
     trace: tuple[TracePoint, ...]
 
 
@@ -76,11 +74,11 @@ class ShortestPath:
         self.least = np.minimum.accumulate(self.stationary[::-1])[::-1]
         self.pairs = 0
 
-    def run(self, deadline: float | None, progress: Callable[[TracePoint], None] | None = None) -> PathResult:
+    def run(self, deadline: float = np.inf, progress: Callable[[TracePoint], None] | None = None) -> PathResult:
         """Search until the end or the deadline, reporting (seconds, best known, bound) on the way."""
         began = time.perf_counter()
         lattice = self.lattice
-        self.deadline = np.inf if deadline is None else deadline
+        self.deadline = deadline
         bound, complete = 0.0, True
         trace: list[TracePoint] = []
         for size in range(self.tables.kernels):
@@ -112,7 +110,10 @@ class ShortestPath:
         if partition_k is not None:
             trace.append(TracePoint(time.perf_counter() - began, value, value))
         blocks = sum(len(i) for i, _, _ in self.kept)
-        return PathResult(complete, partition_k, value, bound, len(lattice.size), self.pairs, blocks, _sparse(trace))
+        note = f"{len(lattice.size)} down-sets, {self.pairs} pairs, {blocks} blocks could improve"
+        # a hundred points at most, the last among them: a result keeps them all
+        sparse = trace[:: -max(-(-len(trace) // 100), 1)][::-1]
+        return PathResult(complete, partition_k, value, bound, note, tuple(sparse))
 
     def _reach(self, level: Ints, size: int) -> int:
         """First of the down-sets that are all too large to be reached from a level with one block."""
@@ -232,9 +233,3 @@ class ShortestPath:
             block = self.lattice.member[after] & ~self.lattice.member[before]
             partition_k[block] = number if self.counted else place
         return partition_k
-
-
-def _sparse(trace: list[TracePoint]) -> tuple[TracePoint, ...]:
-    """At most a hundred points, the last among them: a result keeps them all."""
-    step = -(-len(trace) // 100)
-    return tuple(trace[::-1][:: max(step, 1)][::-1])

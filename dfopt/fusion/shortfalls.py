@@ -65,4 +65,4 @@ def no_partitioning(solution: Solution, assignment: Assignment, time_limit: floa
             levers = "more partitions (p_max), a larger tensor-parallel degree, a smaller microbatch"
             raise Infeasible(f"with at most {limits.p_max} partitions SRAM is short by {where}; levers: {levers}")
         raise Infeasible(_no_order(assignment.tables, limits))
-    raise unanswered(solution, assignment.unit_s)
+    raise unanswered(solution)

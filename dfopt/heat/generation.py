@@ -169,7 +169,7 @@ class BlockPool:
         worth = problem.worth(s, time_r, row_ri)
         prices = HeatPrices(np.maximum(worth.second_l, 0.0), np.maximum(worth.joule_lk, 0.0))
         found = PricedPath(self.hot[s], limits, self.searches[s].lattice, upper, prices)
-        if not found.run(deadline if np.isfinite(deadline) else None).complete:
+        if not found.run(deadline).complete:
             self.note = "the time limit came before all blocks were priced: no bound"
             return None
         return found

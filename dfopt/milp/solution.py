@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import Enum
 
 import numpy as np
@@ -107,6 +107,11 @@ class Solution:
         """Whether the answer is as good as was asked for, with proof."""
         return self.termination in (Termination.OPTIMAL, Termination.GAP_REACHED)
 
+    def in_units(self, unit: float) -> Solution:
+        """Return the same with objective, bound and trace multiplied by ``unit``."""
+        trace = tuple(TracePoint(p.seconds, p.objective * unit, p.bound * unit) for p in self.trace)
+        return replace(self, objective=self.objective * unit, bound=self.bound * unit, trace=trace)
+
 
 def relative_gap(objective: float, bound: float) -> float:
     """Return ``|objective - bound| / max(|objective|, 1e-12)``, inf if either is infinite.
@@ -123,20 +128,15 @@ def relative_gap(objective: float, bound: float) -> float:
     return abs(objective - bound) / max(abs(objective), 1e-12)
 
 
-def unanswered(solution: Solution, unit: float) -> BaseException:
+def unanswered(solution: Solution) -> BaseException:
     """The exception for a solve that ended without a solution and without a proof that there is none.
 
-    Parameters
-    ----------
-    solution : Solution
-        Neither with a solution nor INFEASIBLE, which each problem explains in its own words.
-    unit : float
-        What the model's objective is to be multiplied with; objectives are not negative.
+    INFEASIBLE each problem explains in its own words. In units of the problem; objectives are not negative.
     """
     if solution.termination is Termination.INTERRUPTED_NO_SOLUTION:
         return KeyboardInterrupt()
     if solution.termination is Termination.LIMIT_NO_SOLUTION:
-        return NoSolution(max(solution.bound * unit, 0.0), solution.seconds)
+        return NoSolution(max(solution.bound, 0.0), solution.seconds)
     return SolverFailure(solution.message or solution.termination.value)
 
 

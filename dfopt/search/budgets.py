@@ -187,7 +187,7 @@ def optimize_within(
         for budget, value in zip(budgets, values, strict=True):
             columns.add(SideRow(f"budget {budget.name}", value, budget.at_least, budget.at_most))
         left = max(deadline - time.perf_counter(), 0.05)
-        solution = solve(columns.model, gap=gap, time_limit=left, seed=seed, solver=solver)
+        solution = solve(columns.model, gap=gap, time_limit=left, seed=seed, solver=solver).in_units(columns.unit_s)
         if solution.x is None and solution.termination is Termination.INFEASIBLE:
             if math.isinf(upper):
                 listed = ", ".join(repr(name) for name in names)
@@ -196,8 +196,8 @@ def optimize_within(
                 )
             continue
         if solution.x is None:
-            raise unanswered(solution, columns.unit_s)
-        found_s = solution.objective * columns.unit_s
+            raise unanswered(solution)
+        found_s = solution.objective
         if found_s <= upper or time.perf_counter() >= deadline:
             break
         rounds = [found_s * (1 + 1e-9)]  # blocks of all mappings that are no slower: the next answer is the last
@@ -208,7 +208,7 @@ def optimize_within(
     mapping = ready.mapping(partition_k)
     score = evaluate(mapping, result.graph, result.system, result.assumptions)
     totals = _checked(score, stage, budgets, [_unit(value) for value in values], found_s)
-    low_s = min(solution.bound * columns.unit_s, upper, found_s)
+    low_s = min(solution.bound, upper, found_s)
     distance = (found_s - low_s) / found_s if found_s > 0 else 0.0
     return Within(mapping, score, totals, distance if distance > _AGREE else 0.0, len(columns.seconds))
 

@@ -96,7 +96,7 @@ def _fusion(stage: Stage) -> Model:
     assert stage.tables is not None and stage.limits is not None
     if stage.lattice is not None:
         search = ShortestPath(stage.tables, stage.limits, stage.lattice, stage.best_known * _NEAR)
-        search.run(None)
+        search.run()
         return Columns(search).model
     limits = stage.limits
     if limits.p_max >= stage.tables.kernels:  # any number: as many as a good mapping could use

@@ -108,7 +108,8 @@ def fuse(
         raise CutOff(cutoff, closed_form(cutoff, 0.0, "shown under another plan with the same layer"), None)
     known = work.found
     if known is not None and work.found_bytes <= limits.dram_left:
-        return replace(known, solution=replace(known.solution, seconds=0.0, trace=()), note="as under another plan")
+        again = replace(known.solution, seconds=0.0, trace=(), message="as under another plan")
+        return replace(known, solution=again)
 
     def solve(under: IntraChipLimits, least: float | None) -> IntraChipMapping:
         return intrachip.optimize_intrachip(

@@ -329,4 +329,4 @@ def _raise(solution: Solution, scale: float) -> NoReturn:
             "no sharding and stage assignment satisfies the pinned schemes together; levers: unpin a kernel, another"
             " TP degree"
         )
-    raise unanswered(solution, scale)
+    raise unanswered(solution.in_units(scale))

@@ -25,7 +25,7 @@ def searched(tables: StageTables, limits: IntraChipLimits, known: float = np.inf
     lattice = down_sets(tables, limits.forward_backward, 10_000)
     assert lattice is not None
     search = ShortestPath(tables, limits, lattice, known)
-    return search, search.run(None)
+    return search, search.run()
 
 
 def is_one_of(found: np.ndarray, partition_k: np.ndarray) -> bool:

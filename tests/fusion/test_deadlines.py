@@ -40,7 +40,7 @@ def test_steps_give_up() -> None:
     lattice = down_sets(TABLES, "shared", 100)
     assert lattice is not None and down_sets(TABLES, "shared", 100, PAST) is None
     search = ShortestPath(TABLES, LIMITS, lattice, np.inf)
-    search.run(None)
+    search.run()
     for step in (
         lambda: list(price_intervals(TABLES, order, "shared", 6, PAST)),
         lambda: best_segmentation(TABLES, order, 3, False, "shared", PAST),
@@ -64,7 +64,7 @@ def test_what_is_given_up_leaves_a_bound_that_holds(stage) -> None:
     tables, limits = stage
     best = partitionings(tables, limits)[1].min(initial=np.inf)
     found = Generation(tables, limits).run(0.0, PAST)
-    assert found.partition_k is None and found.bound <= best * (1 + 1e-9)
+    assert found.partition_k is None and found.solution.bound <= best * (1 + 1e-9)
     lattice = down_sets(tables, limits.forward_backward, 1000)
     assert lattice is not None
     path = ShortestPath(tables, limits, lattice, np.inf).run(PAST)
@@ -103,7 +103,7 @@ def test_the_time_may_be_up_anywhere(limit: int) -> None:
     tables = gemms([64, 80, 96, 64, 112, 64, 80, 64], [(0, 3), (0, 5), (3, 6), (0, 7)], 2.5 * 64 * 64 * 2)
     with patch.object(clock.time, "perf_counter", ticks(1.0)):
         found = Generation(tables, IntraChipLimits(p_max=8)).run(0.0, float(limit))
-    assert found.bound <= found.objective
+    assert found.solution.bound <= found.solution.objective
 
 
 def test_a_cutoff_is_not_claimed_for_lack_of_time() -> None:

@@ -83,7 +83,7 @@ def searched(tables: StageTables, limits: IntraChipLimits, known: float = np.inf
     lattice = down_sets(tables, limits.forward_backward, 10_000)
     assert lattice is not None
     search = ShortestPath(tables, limits, lattice, known)
-    return search, search.run(None)
+    return search, search.run()
 
 
 @given(st.one_of(stages(limited=True), tight_stages()), st.sampled_from([1.0, 1.3, np.inf]))

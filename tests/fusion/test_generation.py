@@ -43,23 +43,25 @@ def optimum(tables: StageTables, limits: IntraChipLimits) -> float:
     """By the shortest path, for stages too large for brute force; inf when there is none."""
     lattice = down_sets(tables, limits.forward_backward, 100_000)
     assert lattice is not None
-    found = ShortestPath(tables, limits, lattice, np.inf).run(None)
+    found = ShortestPath(tables, limits, lattice, np.inf).run()
     return found.objective if found.partition_k is not None else np.inf
 
 
 def check(tables: StageTables, limits: IntraChipLimits, found: Generated, best: float) -> None:
     """What holds of every run: bound <= optimum <= objective, and the certificate proves the bound."""
-    assert found.bound <= best * (1 + SAME)
-    assert found.objective >= best * (1 - SAME)
+    assert found.solution.bound <= best * (1 + SAME)
+    assert found.solution.objective >= best * (1 - SAME)
     if found.partition_k is not None:
-        assert close(objective(tables, found.partition_k), found.objective, 1e-9)
-        assert found.bound <= found.objective
-    for earlier, later in itertools.pairwise(found.trace):
+        assert close(objective(tables, found.partition_k), found.solution.objective, 1e-9)
+        assert found.solution.bound <= found.solution.objective
+    solution = found.solution
+    for earlier, later in itertools.pairwise(solution.trace):
         assert earlier.bound <= later.bound <= later.objective <= earlier.objective
         assert earlier.seconds <= later.seconds
-    assert not found.trace or (found.trace[-1].bound, found.trace[-1].objective) == (found.bound, found.objective)
+    last = [(point.bound, point.objective) for point in solution.trace[-1:]]
+    assert last in ([], [(solution.bound, solution.objective)])
     proven = certified(tables, limits, found.certificate, 60)
-    assert found.bound * (1 - 2 * SAME) <= proven <= best * (1 + SAME)
+    assert found.solution.bound * (1 - 2 * SAME) <= proven <= best * (1 + SAME)
 
 
 @given(st.one_of(stages(limited=True), tight_stages(most=5)))
@@ -88,8 +90,8 @@ def test_a_cutoff_says_no_more_than_is_true(stage, share_of: float, started: boo
         return
     best, start = seconds.min(), partition_k[0] if started else None
     found = generated(tables, limits, start=start, cutoff=best * share_of)
-    assert found.bound <= best * (1 + SAME)
-    assert start is None or found.objective <= seconds[0] * (1 + 1e-9)
+    assert found.solution.bound <= best * (1 + SAME)
+    assert start is None or found.solution.objective <= seconds[0] * (1 + 1e-9)
     try:
         mapping = optimize_intrachip(tables, limits, cutoff=best * share_of)
     except CutOff:
@@ -108,7 +110,7 @@ def test_without_a_lattice_the_answer_still_is_brute_force(stage) -> None:
     except Infeasible:
         assert np.isinf(best)
     else:
-        assert close(found.objective, best) and found.bound >= best * (1 - SAME)
+        assert close(found.solution.objective, best) and found.solution.bound >= best * (1 - SAME)
 
 
 @share(0.2)
@@ -116,12 +118,12 @@ def test_without_a_lattice_the_answer_still_is_brute_force(stage) -> None:
 def test_a_run_without_time_or_with_a_gap_stops_there(stage, gap: float) -> None:
     tables, limits = stage
     best = partitionings(tables, limits)[1].min(initial=np.inf)
-    late = Generation(tables, limits).run(0.0, time.perf_counter())
-    assert late.pricings == 0 and late.bound <= best * (1 + SAME) and late.objective >= best * (1 - SAME)
+    late = Generation(tables, limits).run(0.0, time.perf_counter()).solution
+    assert " 0 searches" in late.message and late.bound <= best * (1 + SAME) and late.objective >= best * (1 - SAME)
     found = generated(tables, limits, gap)
     check(tables, limits, found, best)
     if found.partition_k is not None:
-        assert found.closed or found.objective - found.bound <= (gap + SAME) * found.objective
+        assert found.closed or found.solution.gap <= gap + SAME
 
 
 # -- the relaxation ---------------------------------------------------------------------------
@@ -209,9 +211,9 @@ def test_a_closed_run_has_solved_the_relaxation_over_all_blocks(stage) -> None:
     if not found.closed:
         return
     best = relaxation(tables, limits)
-    assert found.bound <= best * (1 + SAME)
-    if found.classes == tables.kernels and np.isfinite(best):
-        assert found.bound >= best * (1 - SAME)
+    assert found.solution.bound <= best * (1 + SAME)
+    if found.solution.rows == tables.kernels and np.isfinite(best):
+        assert found.solution.bound >= best * (1 - SAME)
 
 
 @pytest.mark.parametrize("fanout", ["shared", "per_consumer"])
@@ -223,7 +225,7 @@ def test_a_deep_buffer_cannot_be_passed_off_as_a_cut(fanout: str) -> None:
     tables, limits = small(ends, {f"k{i}": {"m": 4} for i in range(6)}, sram, fanout=fanout, overlap="none")
     best = partitionings(tables, limits)[1].min()
     found = generated(tables, limits)
-    assert close(found.objective, best) and close(found.bound, relaxation(tables, limits))
+    assert close(found.solution.objective, best) and close(found.solution.bound, relaxation(tables, limits))
 
 
 @share(0.1)
@@ -233,7 +235,7 @@ def test_every_column_with_kernels_is_a_convex_block_at_its_price(stage) -> None
     generation = Generation(tables, limits)
     generation.run(0.0, time.perf_counter() + 60)
     blocks, reach = all_blocks(tables, limits.forward_backward), reach_of(tables)
-    for kernels, seconds, counts in zip(generation.kernels, generation.seconds, generation.counts, strict=True):
+    for counts, seconds, kernels in generation.columns:
         if kernels is not None:
             assert close(seconds, blocks.seconds[(2**kernels).sum()], 1e-9)
             assert (counts == generation.classes.counts(kernels)).all()
@@ -348,8 +350,8 @@ def test_five_branches_alike_are_three_classes(fits: float) -> None:
     found = generated(tables, limits)
     best = optimum(tables, limits)
     check(tables, limits, found, best)
-    assert close(found.objective, best)
-    assert found.bound >= best * 0.95
+    assert close(found.solution.objective, best)
+    assert found.solution.bound >= best * 0.95
 
 
 @pytest.mark.parametrize("fits", [2.0, 3.0, 4.5])
@@ -357,9 +359,9 @@ def test_eight_branches_cost_no_more_rows_than_five(fits: float) -> None:
     tables, limits = branches(8, fits)
     assert down_sets(tables, limits.forward_backward, 20_000) is None  # 4^8: what generation is for
     found = generated(tables, limits)
-    assert found.classes == 5
-    assert found.objective - found.bound <= 0.02 * found.objective
-    assert certified(tables, limits, found.certificate, 60) >= found.bound * (1 - 2 * SAME)
+    assert found.solution.rows == 5
+    assert found.solution.objective - found.solution.bound <= 0.02 * found.solution.objective
+    assert certified(tables, limits, found.certificate, 60) >= found.solution.bound * (1 - 2 * SAME)
 
 
 def test_under_separate_no_order_is_cut_that_has_the_forward_pass_second() -> None:
@@ -389,4 +391,4 @@ def test_kernels_without_tensors(shapes: dict[str, dict[str, object]]) -> None:
     tables, limits = small([], shapes, 1e6)
     found = generated(tables, limits)
     check(tables, limits, found, partitionings(tables, limits)[1].min())
-    assert close(found.bound, found.objective)
+    assert close(found.solution.bound, found.solution.objective)

@@ -54,7 +54,7 @@ def check_all_forms(case) -> None:
     lattice = down_sets(tables, limits.forward_backward, 10_000)
     assert lattice is not None
     search = ShortestPath(tables, limits, lattice, np.inf)
-    search.run(None)
+    search.run()
     columns = Columns(search)
     solution = solve(columns.model)
     assert close(solution.objective * columns.unit_s, best.score.layer_time_s)
@@ -172,7 +172,7 @@ def test_bounds_on_the_way_rise_to_the_optimum_and_never_pass_it() -> None:
     start = intrachip.greedy(tables, limits)
     assert start is not None
     known = objective(tables, start)
-    path = ShortestPath(tables, limits, lattice, known).run(None, points.append)
+    path = ShortestPath(tables, limits, lattice, known).run(np.inf, points.append)
     bounds = [point.bound for point in points]
     assert len(bounds) == tables.kernels
     assert all(bound <= path.objective * (1 + 1e-9) for bound in bounds)

@@ -33,7 +33,7 @@ def models(case) -> list[Model]:
     lattice = down_sets(tables, limits.forward_backward, 10_000)
     assert lattice is not None
     search = ShortestPath(tables, limits, lattice, np.inf)
-    search.run(None)
+    search.run()
     return [Assignment(tables, limits).model, Columns(search).model]
 
 
@@ -96,7 +96,7 @@ def test_dumped_models_have_the_optimum_of_the_result(tmp_path, formulation: str
         start = intrachip.greedy(tables, limits)
         assert lattice is not None and start is not None
         search = ShortestPath(tables, limits, lattice, objective(tables, start) * 1.1)
-        search.run(None)
+        search.run()
         unit = Columns(search).unit_s
     assert close(least * unit, layer)
 
