@@ -36,7 +36,7 @@ def runs(
         from dfopt.cli.sweep_tables import frame_table, plain_rows
         from dfopt.errors import PlanError
         from dfopt.studies.listing import damage, listing, narrowed
-        from dfopt.studies.runs import write_csv, write_parquet
+        from dfopt.studies.runs import write_frame
         from dfopt.studies.store import read_records, write_new
 
         check_output("--csv", csv, (".csv", ".txt"))
@@ -49,9 +49,10 @@ def runs(
         frame = narrowed(listing(stores, study), where, wanted, sort)
         if said := damage(stores):
             typer.echo(f"dfopt: {said}", err=True)
-        for write, path in ((write_csv, csv), (write_parquet, parquet)):
-            if path is not None:
-                write(frame, path)
+        if csv is not None:
+            write_frame(frame, csv, "csv")
+        if parquet is not None:
+            write_frame(frame, parquet, "parquet")
         if as_json or (csv is None and parquet is None and merge is None):
             title = f"{len(frame)} record{'' if len(frame) == 1 else 's'}"
             emit(

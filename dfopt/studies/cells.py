@@ -8,22 +8,23 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
-from typing import Any
-
-from pydantic import ValidationError
+from typing import Any, NamedTuple, TypeVar
 
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
 from dfopt.documents.study import AssumptionsEntry, GraphEntry, Study, label_of_value
+from dfopt.documents.study_expressions import names_in
 from dfopt.documents.system import System
-from dfopt.errors import DocumentError, GraphError, Issue, SystemSpecError, json_path, shown
+from dfopt.errors import DocumentError, Issue, json_path, shown
 from dfopt.machines.fields import with_fields
-from dfopt.studies.selection import Labels
-from dfopt.studies.systems import Machine, machines
+from dfopt.studies.selection import selected
+from dfopt.studies.systems import Machine, machines, of_study
 from dfopt.workloads import load_graph
 
 __all__ = ["Cell", "expand"]
+
+Made = TypeVar("Made")
 
 # Part of every digest: raise it when the same content would be solved for another figure.
 _FORMAT = "dfopt/cell/1"
@@ -92,11 +93,18 @@ def expand(study: Study, folder: Path | None = None, path: str = "") -> tuple[Ce
             raise DocumentError(
                 name, [Issue(json_path("graphs", i), message, "add it to their graphs, or leave it out")]
             )
-    kept = _filtered(study, cells, name)
-    if not kept:
-        raise DocumentError(name, [Issue("$.filters", "no cell is left", "drop a filter")])
-    _check_conditions(study, kept, name)
-    return kept
+    return _filtered(study, cells, name)
+
+
+class _Point(NamedTuple):
+    """A value of a parameter, of the limits or of a named axis: what it is called, and what it sets.
+
+    ``sets`` are fields such as ``options.tp``, each with its value and the place in the study that says so.
+    """
+
+    axis: str
+    label: str | int | float
+    sets: tuple[tuple[str, Any, str], ...]
 
 
 class _Grid:
@@ -105,13 +113,13 @@ class _Grid:
     def __init__(self, study: Study, folder: Path, path: str) -> None:
         self.study, self.folder, self.path = study, folder, path
         self._known: dict[str, Any] = {}
-        self._digests: dict[int, str] = {}
+        self._digests: dict[int, tuple[str, object]] = {}
 
     def cells(self) -> Iterator[Cell]:
         study = self.study
         listed = machines(study.systems, self.folder, self.path)
         for (g, graph), machine in product(enumerate(study.graphs), listed):
-            label = graph.name
+            label = graph.label or graph.graph
             if machine.graphs and label not in machine.graphs:
                 continue
             ways = _ways(study, label)
@@ -121,62 +129,47 @@ class _Grid:
                         yield self._cell(g, graph, machine, a, assumed, chosen)
 
     def _cell(
-        self,
-        g: int,
-        entry: GraphEntry,
-        machine: Machine,
-        a: int,
-        assumed: AssumptionsEntry,
-        chosen: Sequence[_Point],
+        self, g: int, entry: GraphEntry, machine: Machine, a: int, assumed: AssumptionsEntry, chosen: Sequence[_Point]
     ) -> Cell:
-        graph = self._graph(g, entry, _together(chosen, "graph"))
-        system = self._system(machine, _together(chosen, "system"))
-        assumptions = self._assumptions(a, assumed, _together(chosen, "assumptions"))
-        options = self._options(g, entry, _together(chosen, "options"))
+        graph = self._graph(entry, *_together(chosen, "graph", json_path("graphs", g)))
+        system = self._system(machine, *_together(chosen, "system", ""))
+        assumptions = self._assumptions(assumed, *_together(chosen, "assumptions", json_path("assumptions", a)))
+        options = self._options(entry, *_together(chosen, "options", json_path("graphs", g, "options")))
         axes: dict[str, str | int | float | None] = {
-            "graph": entry.name,
+            "graph": entry.label or entry.graph,
             **machine.labels,
-            "assumptions": assumed.name,
+            "assumptions": assumed.label or assumed.profile,
             **{point.axis: point.label for point in chosen},
         }
-        key = self._key(graph, system, assumptions, options)
+        digests = [self._digest(document) for document in (graph, system, assumptions)]
+        key = _sha([_FORMAT, *digests, _said(options), self.study.seed])
         return Cell(axes, graph, system, assumptions, options, self.study.seed, key)
 
-    def _once(self, what: str, identity: object, where: str, make: Callable[[], Any]) -> Any:
+    def _once(self, what: str, identity: object, where: str, make: Callable[[], Made]) -> Made:
         """Make a document once; what is wrong with it becomes an issue of the study, at ``where``."""
         known = f"{what} {json.dumps(identity, sort_keys=True, default=str)}"
         if known not in self._known:
-            try:
+            with of_study(self.path, where, what):
                 self._known[known] = make()
-            except (DocumentError, GraphError, SystemSpecError) as error:
-                issues = [
-                    Issue(where, f"{issue.where} of {what}: {issue.message}", issue.remedy) for issue in error.issues
-                ]
-                raise DocumentError(self.path, issues) from None
-            except ValidationError as error:  # of a workload's builder
-                said = error.errors(include_url=False)[0]["msg"]
-                raise DocumentError(self.path, [Issue(where, f"{what}: {said}", "correct it")]) from None
-        return self._known[known]
+        made: Made = self._known[known]
+        return made
 
-    def _graph(self, index: int, entry: GraphEntry, sets: _Sets) -> Graph:
-        parameters = {**entry.parameters, **sets.values}
+    def _graph(self, entry: GraphEntry, fields: dict[str, Any], where: str) -> Graph:
+        parameters = {**entry.parameters, **fields}
         beside = self.folder / entry.graph
         name = beside if beside.is_file() else entry.graph
-        where = sets.where or json_path("graphs", index)
-        made: Graph = self._once(
+        return self._once(
             f"graph {entry.graph}", [str(name), parameters], where, lambda: load_graph(name, **parameters)
         )
-        return made
 
-    def _system(self, machine: Machine, sets: _Sets) -> System:
-        if not sets.values:
+    def _system(self, machine: Machine, fields: dict[str, Any], where: str) -> System:
+        if not fields:
             return machine.system
         what = f"system {machine.labels['system']}"
-        made: System = self._once(what, sets.values, sets.where, lambda: with_fields(machine.system, sets.values, what))
-        return made
+        return self._once(what, fields, where, lambda: with_fields(machine.system, fields, what))
 
-    def _assumptions(self, index: int, entry: AssumptionsEntry, sets: _Sets) -> Assumptions:
-        changes = {**entry.set, **sets.values}
+    def _assumptions(self, entry: AssumptionsEntry, fields: dict[str, Any], where: str) -> Assumptions:
+        changes = {**entry.set, **fields}
 
         def make() -> Assumptions:
             chosen = profile(entry.profile)
@@ -184,40 +177,23 @@ class _Grid:
                 return chosen
             return Assumptions.from_data({**chosen.to_data(), **changes, "profile": f"{chosen.profile} (changed)"})
 
-        where = sets.where or json_path("assumptions", index)
-        made: Assumptions = self._once("assumptions", [entry.profile, changes], where, make)
-        return made
+        return self._once("assumptions", [entry.profile, changes], where, make)
 
-    def _options(self, index: int, entry: GraphEntry, sets: _Sets) -> Request:
-        changes = {**entry.options, **sets.values}
+    def _options(self, entry: GraphEntry, fields: dict[str, Any], where: str) -> Request:
+        changes = {**entry.options, **fields}
         if not changes:
             return self.study.options
         changed = {**self.study.options.model_dump(mode="json"), **changes}
-
-        def make() -> Request:
-            whole = Study.from_data({**_SMALLEST, "options": changed}, self.path)
-            return whole.options
-
-        where = sets.where or json_path("graphs", index, "options")
-        made: Request = self._once("options", changed, where, make)
-        return made
-
-    def _key(self, graph: Graph, system: System, assumptions: Assumptions, options: Request) -> str:
-        content = [
-            _FORMAT,
-            *(self._digest(document) for document in (graph, system, assumptions)),
-            _said(options),
-            self.study.seed,
-        ]
-        return _sha(content)
+        return self._once(
+            "options", changed, where, lambda: Study.from_data({**_SMALLEST, "options": changed}, self.path).options
+        )
 
     def _digest(self, document: Graph | System | Assumptions) -> str:
         """Digest of a document without its prose; kept, because many cells share a document."""
         if id(document) not in self._digests:
             data = {key: value for key, value in document.to_data().items() if key not in _PROSE}
-            self._digests[id(document)] = _sha(data)
-            self._known[f"alive {id(document)}"] = document  # an id is unique only as long as the object lives
-        return self._digests[id(document)]
+            self._digests[id(document)] = _sha(data), document  # an id is unique only as long as the object lives
+        return self._digests[id(document)][0]
 
 
 def _said(options: Request) -> dict[str, Any]:
@@ -230,58 +206,35 @@ def _said(options: Request) -> dict[str, Any]:
 _SMALLEST = {"schema": Study.SCHEMA, "name": "options", "graphs": [{"graph": "-"}], "systems": [{"system": "-"}]}
 
 
-@dataclass(frozen=True)
-class _Sets:
-    """Fields of one target that the axes set, and the first place in the study that says so."""
-
-    values: dict[str, Any]
-    where: str
-
-
-@dataclass(frozen=True)
-class _Point:
-    """A value of a parameter, of the limits or of a named axis: what it is called, and what it sets, by target."""
-
-    axis: str
-    label: str | int | float
-    sets: Mapping[str, _Sets]
-
-
 def _ways(study: Study, graph: str) -> list[list[_Point]]:
     """The axes of a graph beside system and assumptions; cells are the product of their points."""
     found = [
         [
-            _Point(name, label_of_value(value), {"graph": _Sets({name: value}, json_path("parameters", name, i))})
+            _Point(name, label_of_value(value), ((f"graph.{name}", value, json_path("parameters", name, i)),))
             for i, value in enumerate(values)
         ]
         for name, values in study.parameters.items()
     ]
     if study.limits:
         found.append([
-            _Point("limits", entry.name, {"options": _Sets(entry.given, json_path("limits", i))})
+            _Point("limits", entry.name, tuple((f"options.{key}", value, json_path("limits", i))
+                                               for key, value in entry.given.items()))
             for i, entry in enumerate(study.limits)
             if not entry.graphs or graph in entry.graphs
         ])  # fmt: skip
-    found += [
-        [_Point(name, point.label, _by_target(name, i, point.set)) for i, point in enumerate(values)]
-        for name, values in study.axes.items()
-    ]
+    for name, points in study.axes.items():
+        found.append([
+            _Point(name, point.label, tuple((key, value, json_path("axes", name, i, "set", key))
+                                            for key, value in point.set.items()))
+            for i, point in enumerate(points)
+        ])  # fmt: skip
     return found
 
 
-def _by_target(name: str, index: int, fields: Mapping[str, Any]) -> dict[str, _Sets]:
-    found: dict[str, _Sets] = {}
-    for key, value in fields.items():
-        target, _, field = key.partition(".")
-        known = found.setdefault(target, _Sets({}, json_path("axes", name, index, "set", key)))
-        known.values[field] = value
-    return found
-
-
-def _together(chosen: Sequence[_Point], target: str) -> _Sets:
-    """What all points set of one target, the later ones first; the place is the first that says so."""
-    mine = [point.sets[target] for point in chosen if target in point.sets]
-    return _Sets({key: value for sets in mine for key, value in sets.values.items()}, mine[0].where if mine else "")
+def _together(chosen: Sequence[_Point], target: str, otherwise: str) -> tuple[dict[str, Any], str]:
+    """The fields of a target that the points set, the later ones first, and the first place that says so."""
+    mine = [one for point in chosen for one in point.sets if one[0].startswith(f"{target}.")]
+    return {key.partition(".")[2]: value for key, value, _ in mine}, mine[0][2] if mine else otherwise
 
 
 def _sha(content: object) -> str:
@@ -290,37 +243,45 @@ def _sha(content: object) -> str:
 
 
 def _filtered(study: Study, cells: tuple[Cell, ...], path: str) -> tuple[Cell, ...]:
-    kept = list(cells)
-    table = Labels([cell.axes for cell in cells])
+    """The cells that no filter drops; checks also what of the claims can be before anything is solved.
+
+    Those are conditions over axes alone.
+    """
+    table = _Labels(cells)
+    gone: set[int] = set()
     for i, rule in enumerate(study.filters):
-        dropped = table.select(rule.drop)
-        if not any(dropped):
-            raise DocumentError(path, [_selects_nothing(json_path("filters", i, "drop"), rule.drop, study, cells)])
-        gone = {id(cell) for cell, drop in zip(cells, dropped, strict=True) if drop}
-        kept = [cell for cell in kept if id(cell) not in gone]
-    return tuple(kept)
-
-
-def _check_conditions(study: Study, cells: tuple[Cell, ...], path: str) -> None:
-    """A claim's condition over axes alone can be checked before anything is solved."""
-    from dfopt.documents.study_expressions import names_in
-
-    table = Labels([cell.axes for cell in cells])
+        gone |= table.select(rule.drop, path, json_path("filters", i, "drop"))
+    kept = tuple(cell for number, cell in enumerate(cells) if number not in gone)
+    if not kept:
+        raise DocumentError(path, [Issue("$.filters", "no cell is left", "drop a filter")])
+    table = _Labels(kept)
     for i, claim in enumerate(study.claims):
         for key in ("over", "against"):
             text = getattr(claim, key)
-            if text is None or not set(names_in(text)) <= set(study.axis_columns):
-                continue
-            if not any(table.select(text)):
-                raise DocumentError(path, [_selects_nothing(json_path("claims", i, key), text, study, cells)])
+            if text is not None and set(names_in(text)) <= set(study.axis_columns):
+                table.select(text, path, json_path("claims", i, key))
+    return kept
 
 
-def _selects_nothing(where: str, text: str, study: Study, cells: tuple[Cell, ...]) -> Issue:
-    from dfopt.documents.study_expressions import names_in
+class _Labels:
+    """The labels of cells, on which many conditions are asked."""
 
-    values = []
-    for name in names_in(text):
-        labels = dict.fromkeys(cell.axes[name] for cell in cells)
-        values.append(f"{name}: {', '.join(map(str, labels))}")
-    message = f"found {shown(text)}, which selects none of the {len(cells)} cells"
-    return Issue(where, message, f"labels are {'; '.join(values)}")
+    def __init__(self, cells: tuple[Cell, ...]) -> None:
+        self._cells = cells
+        self._frame: Any = None
+        self._known: dict[str, set[int]] = {}
+
+    def select(self, condition: str, path: str, where: str) -> set[int]:
+        """Positions of the cells in which a condition holds, of which there must be one."""
+        if self._frame is None:
+            import pandas as pd
+
+            self._frame = pd.DataFrame([cell.axes for cell in self._cells])
+        if condition not in self._known:
+            self._known[condition] = set(selected(self._frame, condition).index)
+        if not self._known[condition]:
+            values = (f"{name}: {', '.join(map(str, dict.fromkeys(cell.axes[name] for cell in self._cells)))}"
+                      for name in names_in(condition))  # fmt: skip
+            message = f"found {shown(condition)}, which selects none of the {len(self._cells)} cells"
+            raise DocumentError(path, [Issue(where, message, f"labels are {'; '.join(values)}")])
+        return self._known[condition]

@@ -7,12 +7,12 @@ from typing import Any
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.study import Study
-from dfopt.documents.study_columns import COLUMNS
+from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
 from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.studies.cells import Cell
 from dfopt.studies.store import Record
 
-__all__ = ["INTEGERS", "SOLVED", "frame", "of_record", "row"]
+__all__ = ["INTEGERS", "SOLVED", "frame", "of_record"]
 
 SOLVED = ("optimal", "optimal_per_level", "gap_reached", "limit_with_solution", "interrupted_with_solution")
 
@@ -32,21 +32,20 @@ def frame(study: Study, cells: Sequence[Cell], records: Mapping[str, Record]) ->
     for cell in cells:
         if id(cell.system) not in costs:  # many cells share a system
             costs[id(cell.system)] = system_cost(cell.system, study.cost_counts)
-        rows.append(row(cell, records.get(cell.key), costs[id(cell.system)]))
+        rows.append(_row(cell, records.get(cell.key), costs[id(cell.system)]))
     whole = pd.DataFrame(rows, columns=list(study.columns))
     for name in whole.columns:  # a column of figures without any stays a column of figures
         if name in INTEGERS:
             whole[name] = whole[name].astype("Int64")
-        elif name not in _TEXTS and name not in study.axis_columns:
+        elif name not in TEXT_COLUMNS and name not in study.axis_columns:
             whole[name] = whole[name].astype(float)
     return whole
 
 
 INTEGERS = {*Plan().counts, "partitions", "chips", "tiles"}
-_TEXTS = {"status", "plan", "bound_by", "limits_broken", "note", "cell", "dfopt"}
 
 
-def row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
+def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
     """The figures of one cell by column; without those that it does not have."""
     chip = cell.system.chip
     unpriced = f"no price or power: {', '.join(cost.missing)}" if cost.missing else None

@@ -8,11 +8,10 @@ parses a document once and keeps it (of the 4 x 80 cells of a study 25 KB of JSO
 from __future__ import annotations
 
 import base64
-import hashlib
 import json
 import zlib
-from collections import OrderedDict
 from collections.abc import Mapping, Sequence
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 from dfopt.documents.base import Document
@@ -24,12 +23,10 @@ __all__ = ["Task", "Tasks", "pack", "unpack"]
 
 Task = Mapping[str, Any]
 Kind = TypeVar("Kind", bound=Document)
-_KEPT = 64  # parsed documents that a process keeps; the graphs of a study and the system at hand
-_parsed: OrderedDict[str, Document] = OrderedDict()
 
 
-def pack(document: Document) -> dict[str, str]:
-    """A document as ``digest`` and ``packed``: the digest of its text, and the text, compressed, in base 85.
+def pack(document: Document) -> str:
+    """The text of a document, compressed, in base 85.
 
     Examples
     --------
@@ -39,11 +36,10 @@ def pack(document: Document) -> dict[str, str]:
     """
     text = json.dumps(document.to_data(), separators=(",", ":"), allow_nan=False).encode()
     # level 6: 9 takes four times as long for 1 % less
-    packed = base64.b85encode(zlib.compress(text, 6)).decode("ascii")
-    return {"digest": hashlib.sha256(text).hexdigest(), "packed": packed}
+    return base64.b85encode(zlib.compress(text, 6)).decode("ascii")
 
 
-def unpack(kind: type[Kind], sent: Mapping[str, Any], name: str = "") -> Kind:
+def unpack(kind: type[Kind], sent: str | Mapping[str, Any], name: str = "") -> Kind:
     """The document that was packed, parsed once per process; plain data is parsed as it is.
 
     Raises
@@ -51,33 +47,26 @@ def unpack(kind: type[Kind], sent: Mapping[str, Any], name: str = "") -> Kind:
     DocumentError
         If the data is no document of this kind.
     """
-    if "packed" not in sent:
+    if not isinstance(sent, str):
         return kind.from_data(dict(sent), name)
-    key = f"{kind.SCHEMA} {sent['digest']}"
-    known = _parsed.get(key)
-    if not isinstance(known, kind):
-        known = kind.from_data(json.loads(zlib.decompress(base64.b85decode(sent["packed"]))), name)
-    _parsed[key] = known
-    _parsed.move_to_end(key)
-    while len(_parsed) > _KEPT:
-        _parsed.popitem(last=False)
-    return known
+    found: Kind = _parsed(kind, sent, name)
+    return found
+
+
+@lru_cache(64)  # the graphs of a study and the system at hand
+def _parsed(kind: type[Document], packed: str, name: str) -> Any:
+    return kind.from_data(json.loads(zlib.decompress(base64.b85decode(packed))), name)
 
 
 class Tasks(Sequence[Task]):
     """The tasks of cells, made when they are asked for: ten thousand of them need no memory.
 
-    Parameters
-    ----------
-    cells : sequence of Cell
-        What is to be solved.
-    keep : bool
-        Whether the answers have the whole result document, not only its figures.
+    With ``keep`` the answers have the whole result document, not only its figures.
     """
 
     def __init__(self, cells: Sequence[Cell], keep: bool = False) -> None:
         self.cells, self.keep = cells, keep
-        self._packed: dict[int, dict[str, str]] = {}
+        self._packed: dict[int, str] = {}
 
     def __len__(self) -> int:
         return len(self.cells)
@@ -102,7 +91,7 @@ class Tasks(Sequence[Task]):
             "keep": self.keep,
         }
 
-    def _once(self, document: Document) -> dict[str, str]:
+    def _once(self, document: Document) -> str:
         if id(document) not in self._packed:  # the cells keep it alive, so its id stays its own
             self._packed[id(document)] = pack(document)
         return self._packed[id(document)]

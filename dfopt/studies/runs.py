@@ -6,7 +6,7 @@ import os
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dfopt.documents.files import replaced
 from dfopt.documents.html import facts_html, table_html
@@ -18,25 +18,14 @@ from dfopt.studies.frame import frame
 from dfopt.studies.selection import telling
 from dfopt.studies.store import Record
 
-__all__ = ["Runs", "write_csv", "write_parquet"]
+__all__ = ["Runs", "write_frame"]
 
 
 @dataclass(frozen=True, repr=False)
 class Runs:
-    """The cells of a study, and the records of those that were run.
+    """The cells of a study in order, and the records of those that were run, by the key of their cell.
 
-    Parameters
-    ----------
-    study : Study
-        What was asked.
-    cells : tuple of Cell
-        Its cells, in order.
-    records : mapping
-        Record by the key of a cell.
-    interrupted : bool
-        Whether Ctrl-C ended the sweep before its last cell.
-    notes : tuple of str
-        What a person should know about the store.
+    ``interrupted`` says whether the sweep ended before its last cell, ``notes`` what one should know about the store.
     """
 
     study: Study
@@ -56,18 +45,7 @@ class Runs:
     def heat_map(self, value: str = "utilization", columns: str = "topology", rows: Sequence[str] = ()) -> Any:
         """A table of one figure: one axis across, the others down, the mean where several cells meet.
 
-        Parameters
-        ----------
-        value : str
-            Column of the frame with the figure.
-        columns : str
-            Axis that runs across.
-        rows : sequence of str, optional
-            Axes that run down; by default those that tell the cells apart, without any that the others tell.
-
-        Returns
-        -------
-        pandas.DataFrame
+        Down run ``rows``, by default the axes that tell the cells apart, without any that the others tell.
 
         Raises
         ------
@@ -91,17 +69,11 @@ class Runs:
 
     def to_csv(self, path: str | os.PathLike[str]) -> None:
         """Write the frame as CSV."""
-        write_csv(self.frame(), path)
+        write_frame(self.frame(), path, "csv")
 
     def to_parquet(self, path: str | os.PathLike[str]) -> None:
-        """Write the frame as Parquet; it needs ``python -m pip install pyarrow``.
-
-        Raises
-        ------
-        PlanError
-            If pandas finds no library that writes Parquet.
-        """
-        write_parquet(self.frame(), path)
+        """Write the frame as Parquet; it needs ``python -m pip install pyarrow``."""
+        write_frame(self.frame(), path, "parquet")
 
     def __repr__(self) -> str:
         said = ", ".join(f"{count} {status}" for status, count in self.counts().items())
@@ -128,17 +100,17 @@ def _one_of(option: str, name: str, known: Sequence[str]) -> None:
         raise PlanError(f"heat map: {option}: found {name!r}; {did_you_mean(name, known, listed)}")
 
 
-def write_csv(frame: Any, path: str | os.PathLike[str]) -> None:
-    """Write a frame as CSV, whole or not at all."""
-    with replaced(path) as part:
-        frame.to_csv(part, index=False)
+def write_frame(frame: Any, path: str | os.PathLike[str], kind: Literal["csv", "parquet"]) -> None:
+    """Write a frame, whole or not at all.
 
-
-def write_parquet(frame: Any, path: str | os.PathLike[str]) -> None:
-    """Write a frame as Parquet, whole or not at all, or raise a `PlanError` if pandas finds no library for it."""
+    Raises
+    ------
+    PlanError
+        If pandas finds no library that writes Parquet.
+    """
     try:
         with replaced(path) as part:
-            frame.to_parquet(part, index=False)
+            (frame.to_csv if kind == "csv" else frame.to_parquet)(part, index=False)
     except ImportError:
         raise PlanError(
             f"{path}: pandas has no library that writes Parquet; python -m pip install pyarrow, or write CSV"

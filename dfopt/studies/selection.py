@@ -9,7 +9,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["Labels", "numbers", "selected", "telling"]
+__all__ = ["numbers", "selected", "telling"]
 
 _PARTS = ("chip", "memory", "stack", "link", "topology")  # of a system that a study composes
 
@@ -20,37 +20,6 @@ def selected(frame: Any, condition: str | None) -> Any:
         return frame
     # one line, as pandas wants it; the Python engine needs no numexpr and keeps text, None and numbers apart
     return frame.query(" ".join(condition.split()), engine="python")
-
-
-class Labels:
-    """Rows of labels on which many conditions are asked; each of them is looked at once.
-
-    Parameters
-    ----------
-    rows : sequence of mappings
-        Label by column.
-
-    Examples
-    --------
-    >>> Labels([{"chip": "h100", "tp": 8}, {"chip": "tpu", "tp": 16}]).select("chip in ['tpu'] and tp > 8")
-    [False, True]
-    """
-
-    def __init__(self, rows: Sequence[Mapping[str, Any]]) -> None:
-        self._rows = rows
-        self._frame: Any = None
-        self._known: dict[str, list[bool]] = {}
-
-    def select(self, condition: str) -> list[bool]:
-        """Whether a condition holds, row by row."""
-        if condition not in self._known:
-            if self._frame is None:
-                import pandas as pd
-
-                self._frame = pd.DataFrame(list(self._rows))
-            chosen = set(selected(self._frame, condition).index)
-            self._known[condition] = [number in chosen for number in range(len(self._rows))]
-        return self._known[condition]
 
 
 def numbers(frame: Any, value: str) -> Any:
@@ -69,12 +38,7 @@ def telling(rows: Sequence[Mapping[str, Any]], apart: Sequence[str] = ()) -> lis
     Two columns that always change together would be one axis under two names: the first of them is kept. Of a system
     and its parts it is the parts, if they are combined with each other, else the system.
 
-    Parameters
-    ----------
-    rows : sequence of mappings
-        Label by column, all with the same columns.
-    apart : sequence of str
-        Columns that tell rows apart already.
+    All rows have the same columns; those of ``apart`` tell rows apart already.
 
     Examples
     --------

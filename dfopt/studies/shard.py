@@ -4,16 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable
-from dataclasses import dataclass
-from typing import Self
+from typing import NamedTuple, Self
 
 from dfopt.errors import PlanError
 
 __all__ = ["Shard"]
 
 
-@dataclass(frozen=True)
-class Shard:
+class Shard(NamedTuple):
     """The ``number``-th of ``of`` shares, the first being 1.
 
     Examples
@@ -28,13 +26,7 @@ class Shard:
 
     @classmethod
     def parse(cls, text: str) -> Self:
-        """Read ``i/n``.
-
-        Raises
-        ------
-        PlanError
-            If it is not of this form, or not 1 <= i <= n.
-        """
+        """Read ``i/n``, or raise a `PlanError` unless 1 <= i <= n."""
         found = re.fullmatch(r"([0-9]{1,6})/([0-9]{1,6})", text)
         if found is None or not 1 <= int(found[1]) <= int(found[2]):
             raise PlanError(f"--shard: found {text!r}, expected i/n with i from 1 to n, such as 1/4, 2/4, 3/4 and 4/4")

@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import product
 from pathlib import Path
 from typing import Any
 
+from pydantic import ValidationError
+
 from dfopt.documents.study import Choice, PartsEntry, SystemEntry, label_of
 from dfopt.documents.system import System
-from dfopt.errors import DocumentError, Issue, SystemSpecError, json_path
+from dfopt.errors import DocumentError, GraphError, Issue, SystemSpecError, json_path
 from dfopt.machines.compose import compose, load_system
 
-__all__ = ["Machine", "machines"]
+__all__ = ["Machine", "machines", "of_study"]
 
 
 @dataclass(frozen=True)
@@ -25,17 +28,21 @@ class Machine:
     graphs: tuple[str, ...] = ()
 
 
-def machines(entries: Sequence[SystemEntry | PartsEntry], folder: Path, path: str) -> tuple[Machine, ...]:
-    """All systems of a study, in order.
+@contextmanager
+def of_study(path: str, where: str, what: str) -> Iterator[None]:
+    """What is wrong with a document that is made here becomes an issue of the study, at ``where``."""
+    try:
+        yield
+    except (DocumentError, GraphError, SystemSpecError) as error:
+        issues = [Issue(where, f"{what}: {each.where}: {each.message}", each.remedy) for each in error.issues]
+        raise DocumentError(path, issues) from None
+    except ValidationError as error:  # of a workload's builder
+        said = error.errors(include_url=False)[0]["msg"]
+        raise DocumentError(path, [Issue(where, f"{what}: {said}", "correct it")]) from None
 
-    Parameters
-    ----------
-    entries : sequence
-        Systems given as a whole, and products of parts.
-    folder : Path
-        Where the paths of system files start.
-    path : str
-        Name of the study in errors.
+
+def machines(entries: Sequence[SystemEntry | PartsEntry], folder: Path, path: str) -> tuple[Machine, ...]:
+    """All systems of a study, in order; ``path`` is its name in errors, ``folder`` where paths of systems start.
 
     Raises
     ------
@@ -45,10 +52,7 @@ def machines(entries: Sequence[SystemEntry | PartsEntry], folder: Path, path: st
     found: list[Machine] = []
     for index, entry in enumerate(entries):
         where = json_path("systems", index)
-        if isinstance(entry, SystemEntry):
-            made = [_whole(entry, folder, path, where)]
-        else:
-            made = list(_composed(entry, path, where))
+        made = _composed(entry, path, where) if isinstance(entry, PartsEntry) else _whole(entry, folder, path, where)
         for machine in made:
             if any(_same(machine, other) for other in found):
                 message = f"the system {machine.labels['system']!r} is there twice"
@@ -63,43 +67,34 @@ def _same(one: Machine, other: Machine) -> bool:
     return one.labels["system"] == other.labels["system"] and not apart
 
 
-def _whole(entry: SystemEntry, folder: Path, path: str, where: str) -> Machine:
+def _whole(entry: SystemEntry, folder: Path, path: str, where: str) -> Iterator[Machine]:
     beside = folder / entry.system
-    source = beside if beside.is_file() else entry.system
-    label = entry.name
-    system = _made(path, where, label, lambda: load_system(source, entry.set))
+    label = entry.label or entry.system
+    with of_study(path, where, f"system {label}"):
+        system = load_system(beside if beside.is_file() else entry.system, entry.set)
     shape = " x ".join(f"{dim.topology} {dim.size}" for dim in system.network) or "one chip"
-    labels = {
-        "system": label,
-        "chip": system.chip.name,
-        "memory": None,
-        "stack": None if system.stack is None else system.stack.name,
-        "link": None,
-        "topology": shape,
-    }
-    return Machine(system, labels, entry.graphs)
+    stack = None if system.stack is None else system.stack.name
+    labels = {"system": label, "chip": system.chip.name, "memory": None, "stack": stack, "link": None}
+    yield Machine(system, {**labels, "topology": shape}, entry.graphs)
 
 
 def _composed(entry: PartsEntry, path: str, where: str) -> Iterator[Machine]:
-    for chip, memory, stack, link, topology in product(
-        entry.chips, entry.memories or (None,), entry.stacks or (None,), entry.links or (None,), entry.topologies
-    ):
-        labels = {
-            "chip": label_of(chip),
-            "memory": None if memory is None else label_of(memory),
-            "stack": None if stack is None else label_of(stack),
-            "link": None if link is None else label_of(link),
-            "topology": label_of(topology),
-        }
+    parts: dict[str, Sequence[Choice | None]] = {
+        "chip": entry.chips, "memory": entry.memories, "stack": entry.stacks, "link": entry.links,
+        "topology": entry.topologies,
+    }  # fmt: skip
+    for chosen in product(*(choices or (None,) for choices in parts.values())):
+        labels = {part: None if one is None else label_of(one) for part, one in zip(parts, chosen, strict=True)}
         name = "-".join(label for label in labels.values() if label is not None)
-        parts = {"chip": _use(chip), "memory": None if memory is None else _use(memory)}
-        parts |= {} if stack is None else {"stack": _use(stack)}
-        network = _network(topology, link)
-
-        def make(name: str = name, parts: dict[str, Any] = parts, network: Any = network) -> System:
-            return compose(name, **parts, network=network, overrides=entry.set)
-
-        yield Machine(_made(path, where, name, make), {"system": name, **labels}, entry.graphs)
+        used = {part: _use(one) for part, one in zip(parts, chosen, strict=True) if one is not None}
+        network, links = used.pop("topology"), used.pop("link", None)
+        if isinstance(network, str):
+            network = {"part": network}
+        if links is not None and isinstance(network, dict):
+            network = {**network, "links": links}
+        with of_study(path, where, f"system {name}"):
+            system = compose(name, **used, network=network, overrides=entry.set)
+        yield Machine(system, {"system": name, **labels}, entry.graphs)
 
 
 def _use(choice: Choice) -> Any:
@@ -107,20 +102,3 @@ def _use(choice: Choice) -> Any:
     if isinstance(choice, str):
         return choice
     return list(choice.use) if isinstance(choice.use, tuple) else choice.use
-
-
-def _network(topology: Choice, link: Choice | None) -> Any:
-    """What a system file says of its network: a topology, and the links that it is made of."""
-    shape = _use(topology)
-    if isinstance(shape, str):
-        shape = {"part": shape}
-    return shape if link is None or not isinstance(shape, dict) else {**shape, "links": _use(link)}
-
-
-def _made(path: str, where: str, label: str, make: Callable[[], System]) -> System:
-    """A system; what is wrong with it becomes an issue of the study."""
-    try:
-        return make()
-    except (DocumentError, SystemSpecError) as error:
-        issues = [Issue(where, f"system {label}: {each.where}: {each.message}", each.remedy) for each in error.issues]
-        raise DocumentError(path, issues) from None
