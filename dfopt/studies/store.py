@@ -14,15 +14,15 @@ from __future__ import annotations
 import json
 import os
 import re
-import secrets
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from filelock import FileLock, Timeout
 
+from dfopt.documents.files import replaced
 from dfopt.errors import DocumentError, Issue, shown
 
 __all__ = ["SCHEMA", "Record", "Store", "line_of", "read_records", "write_new"]
@@ -33,15 +33,11 @@ _START = f'{{"schema":"{SCHEMA}"'.encode()
 # CRC-32 of the line without it. Lines of before there was one are read too.
 _CHECKSUM = re.compile(rb',"crc32":"([0-9a-f]{8})"\}$')
 _BEFORE = {"schema", "cell", "status", "seconds", "dfopt", "figures", "message"}  # the keys that those may have
+_NAME = "name a file in an existing folder that you may write to"
 
 
-class Store:
-    """A store that is open for appending, by one sweep at a time.
-
-    Parameters
-    ----------
-    path : str or Path
-        The file; it is made if it does not exist.
+class Store(AbstractContextManager["Store"]):
+    """A store that is open for appending, by one sweep at a time; the file is made if it does not exist.
 
     Raises
     ------
@@ -66,13 +62,11 @@ class Store:
         os.close(self._open())  # where no file can be there is no lock to make either
         self._lock = FileLock(f"{self.path}.lock", blocking=False, thread_local=False)
         self._file = -1
-        try:
-            self._lock.acquire()
-        except Timeout:
-            raise _refused(self.path, "another sweep writes to it", "wait for it, or name another store") from None
-        except OSError as error:
-            what = f"cannot be locked with {self._lock.lock_file}: {error.strerror or error}"
-            raise _refused(self.path, what, "name a file in a folder that you may write to") from None
+        with _told(self.path, f"cannot be locked with {self._lock.lock_file}", _NAME):
+            try:
+                self._lock.acquire()
+            except Timeout:
+                raise _refused(self.path, "another sweep writes to it", "wait for it, or name another store") from None
         try:
             self._file = self._open()  # once more: a sweep that has just ended may have replaced it
             self.records, kept, damaged = parse(self.path.read_bytes(), path)
@@ -85,14 +79,12 @@ class Store:
     def append(self, *records: Record) -> None:
         """Write a line for each record with one call, and wait until the disk has them."""
         lines = b"".join(line_of(record) for record in records)
-        try:
+        remedy = "make room; the sweep goes on where it stopped"
+        with _told(self.path, "cannot be written", remedy):
             written = os.write(self._file, lines)
-        except OSError as error:
-            what = f"cannot be written: {error.strerror or error}"
-            raise _refused(self.path, what, "make room; the sweep goes on where it stopped") from None
         if written != len(lines):  # a full disk may take a part: do not let the next line start in the middle
             os.ftruncate(self._file, os.fstat(self._file).st_size - written)
-            raise _refused(self.path, "the disk is full", "make room; the sweep goes on where it stopped")
+            raise _refused(self.path, "the disk is full", remedy)
         os.fsync(self._file)
         for record in records:
             self.records[str(record["cell"])] = record
@@ -104,45 +96,27 @@ class Store:
             self._file = -1
         self._lock.release()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *error: object) -> None:
         self.close()
 
     def _open(self) -> int:
-        try:
+        with _told(self.path, "cannot be opened", _NAME):
             return os.open(self.path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o644)
-        except OSError as error:
-            what = f"cannot be opened: {error.strerror or error}"
-            raise _refused(self.path, what, "name a file in an existing folder that you may write to") from None
 
     def _replace(self, kept: list[bytes], damaged: list[bytes]) -> None:
         """Put the good lines in place of the file in one step, after the others are safe beside it."""
         beside = self.path.with_name(self.path.name + ".damaged")
-        part = self.path.with_name(f".{self.path.name[:60]}.{secrets.token_hex(6)}.part")
-        try:
+        with _told(self.path, f"damaged lines cannot be moved to {beside}", "make room there, or make it writable"):
             _write(beside, b"".join(line + b"\n" for line in damaged), os.O_APPEND)
-            _write(part, b"".join(kept), os.O_EXCL)
-            os.replace(part, self.path)
+            with replaced(self.path) as part:
+                part.write_bytes(b"".join(kept))
             os.close(self._file)
             self._file = -1
             self._file = self._open()
-        except OSError as error:
-            what = f"damaged lines cannot be moved to {beside}: {error.strerror or error}"
-            raise _refused(self.path, what, "make room in this folder, or make it writable") from None
-        finally:
-            part.unlink(missing_ok=True)
-        self.set_aside = _note(self.path, beside, len(damaged))
-
-
-def _note(path: Path, beside: Path, count: int) -> str:
-    lines, were, cells = f"{count} lines", "were", "their cells are"
-    if count == 1:
-        lines, were, cells = "1 line", "was", "its cell is"
-    return f"{lines} of {path} had no end or {were} damaged: moved to {beside}, {cells} solved again"
+        lines, were, cells = f"{len(damaged)} lines", "were", "their cells are"
+        if len(damaged) == 1:
+            lines, were, cells = "1 line", "was", "its cell is"
+        self.set_aside = f"{lines} of {self.path} had no end or {were} damaged: moved to {beside}, {cells} solved again"
 
 
 def _write(path: Path, data: bytes, how: int) -> None:
@@ -178,11 +152,8 @@ def read_records(*paths: str | os.PathLike[str]) -> dict[str, Record]:
     """
     found: dict[str, Record] = {}
     for path in paths:
-        try:
+        with _told(path, "cannot be read", "name a store that a sweep wrote"):
             data = Path(path).read_bytes()
-        except OSError as error:
-            what = f"cannot be read: {error.strerror or error}"
-            raise _refused(path, what, "name a store that a sweep wrote") from None
         for key, record in parse(data, path)[0].items():
             if key not in found or "figures" in record or "figures" not in found[key]:
                 found[key] = record
@@ -250,10 +221,17 @@ def write_new(path: str | os.PathLike[str], records: Iterable[Record]) -> None:
     DocumentError
         If the file exists, or cannot be written.
     """
+    with _told(path, "cannot be written", _NAME):
+        try:
+            _write(Path(path), b"".join(map(line_of, records)), os.O_EXCL)
+        except FileExistsError:
+            raise _refused(path, "the file exists", "name a new one") from None
+
+
+@contextmanager
+def _told(path: str | os.PathLike[str], cannot: str, remedy: str) -> Iterator[None]:
+    """What the system refuses is told with what cannot be done because of it."""
     try:
-        _write(Path(path), b"".join(map(line_of, records)), os.O_EXCL)
-    except FileExistsError:
-        raise _refused(path, "the file exists", "name a new one") from None
+        yield
     except OSError as error:
-        what = f"cannot be written: {error.strerror or error}"
-        raise _refused(path, what, "name a file in an existing folder that you may write to") from None
+        raise _refused(path, f"{cannot}: {error.strerror or error}", remedy) from None
