@@ -6,14 +6,13 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from dfopt.documents.result import Result
 from dfopt.documents.study import Study, SystemEntry
 from dfopt.errors import PlanError
-from dfopt.studies.cells import Cell, expand
+from dfopt.studies.cells import expand
 from dfopt.studies.executor import INTERRUPTED, Executor, Processes
 from dfopt.studies.listing import damage
 from dfopt.studies.packing import Tasks
@@ -101,18 +100,48 @@ def sweep(
     chosen = executor or _executor(jobs, cluster)
     opened = None
     try:
-        kept = _folder(results)
+        kept = None if results is None else _folder(results)
         opened = None if store is None else Store(store)
         if opened is None or not opened.records:  # a new sweep: import there while the study is expanded here
             chosen.prepare(_at_most(document))
         cells = expand(document, folder, path)
-        runs = _run(document, cells, opened, chosen, share, kept, retry, progress)
+        wanted = {cell.key: cell for cell in cells}
+        records = {} if opened is None else dict(opened.records)
+        notes = [opened.set_aside] if opened is not None and opened.set_aside else []
+        notes += _other_versions(record for key, record in records.items() if key in wanted)
+        if share is not None:
+            mine = share.share(wanted)
+            wanted = {key: cell for key, cell in wanted.items() if key in mine}
+        todo = [cell for key, cell in wanted.items() if _is_open(key, records.get(key), retry, kept)]
+        left = {cell.key for cell in todo}
+        if progress is not None and hasattr(progress, "resumed"):
+            progress.resumed([records[key] for key in wanted if key not in left])
+        tell = progress or (lambda done, whole, record: None)
+        tell(len(wanted) - len(left), len(wanted), None)
+
+        def take(answer: dict[str, Any]) -> None:
+            key = answer["cell"]
+            if key not in left:  # an executor may be told twice; a cell is done once
+                return
+            record = {**answer, "study": document.name, "axes": dict(wanted[key].axes)}
+            result = record.pop("result", None)
+            if kept is not None and result is not None:
+                Result.from_data(result).dump(kept / f"{key}.json")
+            if opened is not None:
+                opened.append(record)
+            left.remove(key)
+            records[key] = record
+            tell(len(wanted) - len(left), len(wanted), record)
+
+        ended = chosen.run(Tasks(todo, keep=kept is not None), take) if todo else ""
     finally:
         chosen.close()
         if opened is not None:
             opened.close()
     # Ctrl-C may come between the writing of a record and its entry in the table: the file knows
-    return replace(runs, records=read_records(store)) if runs.interrupted and store is not None else runs
+    known = read_records(store) if ended and store is not None else records
+    notes += [ended] if ended and ended != INTERRUPTED else []
+    return Runs(document, cells, known, interrupted=bool(ended), notes=tuple(notes))
 
 
 def collect(study: str | os.PathLike[str] | Study, *stores: str | os.PathLike[str]) -> Runs:
@@ -152,53 +181,6 @@ def _at_most(study: Study) -> int:
     return len(study.graphs) * systems * len(study.assumptions) * (len(study.limits) or 1) * axes
 
 
-def _run(
-    study: Study,
-    cells: tuple[Cell, ...],
-    store: Store | None,
-    executor: Executor,
-    share: Shard | None,
-    results: Path | None,
-    retry: bool,
-    progress: Told | None,
-) -> Runs:
-    records = {} if store is None else dict(store.records)
-    wanted = {cell.key: cell for cell in cells}
-    notes = [store.set_aside] if store is not None and store.set_aside else []
-    notes += _other_versions(record for key, record in records.items() if key in wanted)
-    if share is not None:
-        mine = share.share(wanted)
-        wanted = {key: cell for key, cell in wanted.items() if key in mine}
-    todo = [cell for key, cell in wanted.items() if _is_open(key, records.get(key), retry, results)]
-    done = len(wanted) - len(todo)
-    left = {cell.key for cell in todo}
-    if progress is not None:
-        if hasattr(progress, "resumed"):
-            progress.resumed([records[key] for key in wanted if key not in left])
-        progress(done, len(wanted), None)
-
-    def take(answer: dict[str, Any]) -> None:
-        nonlocal done
-        if answer["cell"] not in left:  # an executor may be told twice; a cell is done once
-            return
-        record = {**answer, "study": study.name, "axes": dict(wanted[answer["cell"]].axes)}
-        result = record.pop("result", None)
-        if results is not None and result is not None:
-            Result.from_data(result).dump(results / f"{record['cell']}.json")
-        if store is not None:
-            store.append(record)
-        left.remove(record["cell"])
-        records[record["cell"]] = record
-        done += 1
-        if progress is not None:
-            progress(done, len(wanted), record)
-
-    ended = executor.run(Tasks(todo, keep=results is not None), take) if todo else ""
-    if ended and ended != INTERRUPTED:
-        notes.append(ended)
-    return Runs(study, cells, records, interrupted=bool(ended), notes=tuple(notes))
-
-
 def _is_open(key: str, record: Record | None, retry: bool, results: Path | None) -> bool:
     if record is None or (retry and record["status"] in ("failed", "no_solution")):
         return True
@@ -214,12 +196,9 @@ def _other_versions(known: Iterable[Record]) -> Iterator[str]:
         yield f"{count} cells are from dfopt {version}, this is {__version__}: another store solves them again"
 
 
-def _folder(results: str | os.PathLike[str] | None) -> Path | None:
-    if results is None:
-        return None
-    folder = Path(results)
+def _folder(results: str | os.PathLike[str]) -> Path:
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        os.makedirs(results, exist_ok=True)
     except OSError as error:
-        raise PlanError(f"results: {folder} cannot be made: {error.strerror or error}") from None
-    return folder.absolute()
+        raise PlanError(f"results: {os.fspath(results)} cannot be made: {error.strerror or error}") from None
+    return Path(results).absolute()
