@@ -15,14 +15,9 @@ _FASTEST = 1e-3  # seconds per cell that are believed
 
 
 class Batches:
-    """The numbers of tasks that wait, and how many of them the next batch has.
+    """The numbers of tasks that wait, in order, and how many of them the next batch has.
 
     Every number is given out once, and again only after it was put back.
-
-    Parameters
-    ----------
-    numbers : iterable of int
-        What is to be done, in order.
 
     Examples
     --------

@@ -57,14 +57,8 @@ class Cell:
 def expand(study: Study, folder: Path | None = None, path: str = "") -> tuple[Cell, ...]:
     """All cells of a study, in the order of the document.
 
-    Parameters
-    ----------
-    study : Study
-        What to expand.
-    folder : Path, optional
-        Where the paths of graphs and systems start; the working directory by default.
-    path : str
-        Name of the study in errors; its own name by default.
+    Paths of graphs and systems start in ``folder``, by default the working directory; ``path`` is the name of the study
+    in errors, by default its own.
 
     Raises
     ------

@@ -34,14 +34,7 @@ _log = logging.getLogger("dfopt.studies")
 
 
 class Cluster:
-    """A Dask cluster, by the address of its scheduler.
-
-    Parameters
-    ----------
-    address : str
-        Such as ``tcp://10.0.0.1:8786``.
-    patience : float
-        Seconds to wait for the scheduler at the start.
+    """A Dask cluster, by the address of its scheduler, which has ``patience`` seconds to answer at the start.
 
     Raises
     ------

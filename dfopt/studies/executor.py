@@ -48,21 +48,10 @@ def cores() -> int:
 
 
 class Processes:
-    """Processes on this machine, each with one solver thread.
+    """Processes on this machine, each with one solver thread; ``jobs`` at once, by default one for each core.
 
-    A process that dies costs the cell that it was solving, and is replaced.
-
-    Parameters
-    ----------
-    jobs : int, optional
-        Processes at once; the cores of this machine by default.
-    hard_limit : callable
-        Seconds after which the process of a task is ended; twice its time limit and a minute by default.
-
-    Raises
-    ------
-    PlanError
-        If ``jobs`` is below one.
+    A process that dies costs the cell that it was solving, and is replaced. One that does not answer a task within
+    its hard limit, in seconds, is ended.
 
     Examples
     --------
@@ -84,8 +73,7 @@ class Processes:
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
         """See `Executor`."""
-        while len(self._ready) < min(self.jobs, len(tasks)):
-            self._ready.append(SolverProcess())
+        self.prepare(len(tasks))
         free: SimpleQueue[SolverProcess] = SimpleQueue()
         for process in self._ready:
             free.put(process)

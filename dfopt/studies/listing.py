@@ -20,15 +20,10 @@ __all__ = ["damage", "listing", "narrowed", "records_frame"]
 
 
 def listing(stores: Sequence[str | os.PathLike[str]], study: str | None = None) -> Any:
-    """The records of stores as a :class:`pandas.DataFrame`, one row each.
+    """The records of stores as a :class:`pandas.DataFrame`, one row each; a cell that several have is there once.
 
-    Parameters
-    ----------
-    stores : sequence of paths
-        Each a file of record; a cell that several have is there once.
-    study : str, optional
-        A study's file: only its cells, in its order, with all columns of its frame. Without one the columns are
-        those that follow from the records alone: no prices, and nothing about the chips.
+    With a study's file: only its cells, in its order, with all columns of its frame. Without one the columns are
+    those that follow from the records alone: no prices, and nothing about the chips.
 
     Raises
     ------
@@ -91,18 +86,9 @@ def records_frame(records: Iterable[Record]) -> Any:
 
 
 def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), sort: str | None = None) -> Any:
-    """The rows in which a condition holds, some columns of them, sorted by one.
+    """The rows in which a condition holds, as in a study's claims, some columns of them, sorted by one.
 
-    Parameters
-    ----------
-    frame : pandas.DataFrame
-        Of `listing`, or a study's.
-    where : str, optional
-        Condition over the columns, as in a study's claims: ``chip == 'h100' and tp >= 8``.
-    columns : sequence of str
-        Those to keep, in this order; all by default.
-    sort : str, optional
-        Column to sort by, the smallest first; ``-COLUMN`` for the largest. What has no value comes last.
+    The smallest comes first, of ``-COLUMN`` the largest, and what has no value last.
 
     Raises
     ------
@@ -120,15 +106,10 @@ def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), 
             frame = selected(frame, where)
         except (TypeError, ValueError) as error:  # text compared with a number
             raise PlanError(f"--where: {where!r} cannot be told: {error}") from None
-    if sort is not None:
-        name = sort.removeprefix("-")
-        _check_column("--sort", name, known)
-        frame = frame.sort_values(name, ascending=name == sort, kind="stable", na_position="last")
-    for name in columns:
-        _check_column("--columns", name, known)
+    order = [] if sort is None else [sort.removeprefix("-")]
+    for option, name in [*(("--sort", name) for name in order), *(("--columns", name) for name in columns)]:
+        if name not in known:
+            raise PlanError(f"{option}: found {name!r}; {did_you_mean(name, known, 'columns: ' + ', '.join(known))}")
+    if order:
+        frame = frame.sort_values(order, ascending=order == [sort], kind="stable", na_position="last")
     return (frame[list(columns)] if columns else frame).reset_index(drop=True)
-
-
-def _check_column(option: str, name: str, known: Sequence[str]) -> None:
-    if name not in known:
-        raise PlanError(f"{option}: found {name!r}; {did_you_mean(name, known, 'columns: ' + ', '.join(known))}")

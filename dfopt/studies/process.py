@@ -9,6 +9,7 @@ import sys
 import tempfile
 import threading
 import time
+from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a Dask scheduler that is shown a task loads this module, and needs nothing of ours
@@ -41,10 +42,8 @@ class SolverProcess:
 
     def start(self) -> None:
         """Start it before there is a task, so that it has imported what it needs by then."""
-        try:
+        with suppress(OSError):  # the first task says so
             self._alive()
-        except OSError:
-            return  # the first task says so
 
     def answer(self, task: Task, limit: float) -> dict[str, Any]:
         """The record of a task, or one that says how its process died; after ``limit`` seconds it is ended."""
@@ -77,7 +76,9 @@ class SolverProcess:
             record: dict[str, Any] = json.loads(line)
             return record
         code = process.wait()
-        how = f"ended after {limit:.0f} s, it heard no time limit" if late.is_set() else _how(code)
+        how = f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"
+        if late.is_set():
+            how = f"ended after {limit:.0f} s, it heard no time limit"
         words = self._last_words()
         self.bury()
         return failed(task, began, f"the process of this cell {how}" + (f": {words}" if words else ""))
@@ -97,12 +98,9 @@ class SolverProcess:
             if process is not None:
                 process.kill()
                 process.wait()
-                for pipe in (process.stdin, process.stdout):
-                    try:
-                        if pipe is not None:
-                            pipe.close()
-                    except OSError:  # what could not be written to a dead process
-                        pass
+                for pipe in filter(None, (process.stdin, process.stdout)):
+                    with suppress(OSError):  # what could not be written to a dead process
+                        pipe.close()
             if self._words is not None:
                 self._words.close()
                 self._words = None
@@ -141,20 +139,11 @@ def failed(task: Task, began: float, message: str) -> dict[str, Any]:
     """The record of a task that no process could answer; ``began`` is of ``time.perf_counter``."""
     from dfopt import __version__
 
-    return {
-        "cell": task["cell"],
-        "status": "failed",
-        "message": message,
-        "seconds": time.perf_counter() - began,
-        "dfopt": __version__,
-    }
+    spent = time.perf_counter() - began
+    return {"cell": task["cell"], "status": "failed", "message": message, "seconds": spent, "dfopt": __version__}
 
 
 def _environment() -> dict[str, str]:
     """One thread each for the solver and for linear algebra: the processes share the cores among them."""
     threads = ("DFOPT_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
     return {**os.environ, **dict.fromkeys(threads, "1")}
-
-
-def _how(code: int) -> str:
-    return f"was killed by signal {-code}" if code < 0 else f"ended with exit code {code}"

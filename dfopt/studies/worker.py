@@ -17,7 +17,6 @@ from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
-from dfopt.documents.physical import PhysicalScore
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible, NoSolution
@@ -25,26 +24,27 @@ from dfopt.studies.packing import unpack
 
 __all__ = ["main", "solve"]
 
+_STATUS = {Infeasible: "infeasible", NoSolution: "no_solution"}
 # Of the score: what the frame needs. The whole result is written only where it was asked for.
 _FIGURES = (
     "step_time_s", "layer_time_s", "pipeline_fill_s", "point_to_point_s", "gradient_reduction_s", "flop_per_step",
     "utilization", "samples_per_s", "tokens_per_s", "bound_by", "compute_share", "memory_share", "network_share",
 )  # fmt: skip
+# Of a chip that is a stack of dies: column and field; systems without one have no such keys.
+_PHYSICAL = {
+    "physical_step_time_s": "step_time_s", "frequency_share": "frequency", "logic_max_c": "logic_max_c",
+    "dram_max_c": "dram_max_c", "stack_power_w": "power_w", "stack_bandwidth_bytes_per_s": "dram_bandwidth_b_per_s",
+    "refresh_rate": "refresh_rate", "stack_energy_per_step_j": "energy_per_step_j",
+    "stack_energy_per_token_j": "energy_per_token_j",
+}  # fmt: skip
 
 
 def solve(task: Mapping[str, Any]) -> dict[str, Any]:
     """Solve one cell; whatever goes wrong becomes a record too.
 
-    Parameters
-    ----------
-    task : mapping
-        ``cell`` (its key), ``graph``, ``system`` and ``assumptions``, packed or as the data of documents, ``options``
-        and ``seed`` for :func:`dfopt.optimize`, and ``keep``: whether the record has the whole ``result`` as data.
-
-    Returns
-    -------
-    dict
-        ``cell``, ``status``, ``seconds``, ``dfopt``, and either ``figures`` or ``message``; ``result`` if asked for.
+    A task has ``cell`` (its key), ``graph``, ``system`` and ``assumptions``, packed or as the data of documents,
+    ``options`` and ``seed`` for :func:`dfopt.optimize`, and ``keep``: whether the record has the whole ``result``. A
+    record has ``cell``, ``status``, ``seconds``, ``dfopt``, and either ``figures`` or ``message``.
 
     Examples
     --------
@@ -70,22 +70,18 @@ def solve(task: Mapping[str, Any]) -> dict[str, Any]:
         record |= {"status": result.status, "figures": _figures(result)}
         if task.get("keep"):
             record["result"] = result.to_data()
-    except Infeasible as error:
-        record |= {"status": "infeasible", "message": str(error)}
-    except NoSolution as error:
-        record |= {"status": "no_solution", "message": str(error)}
-    except DfoptError as error:
-        record |= {"status": "failed", "message": str(error)}
     except Exception as error:  # a bug or a lack of memory in one cell must not end the others
-        record |= {"status": "failed", "message": f"{type(error).__name__}: {error}"}
+        status = next((word for kind, word in _STATUS.items() if isinstance(error, kind)), "failed")
+        message = str(error) if isinstance(error, DfoptError) else f"{type(error).__name__}: {error}"
+        record |= {"status": status, "message": message}
     return {**record, "seconds": time.perf_counter() - began, "dfopt": __version__}
 
 
 def _figures(result: Result) -> dict[str, Any]:
-    score = result.score
+    score, physical = result.score, result.score.physical
     slowest = max(score.stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
     mine = [part for part in score.partitions if part.stage in slowest.holds]
-    return {
+    found = {
         "gap": result.gap,
         "bound_s": result.bound,
         "level_gap": result.level_gap,
@@ -97,26 +93,11 @@ def _figures(result: Result) -> dict[str, Any]:
         "layer_network_s": sum(part.network_s for part in mine),
         "dram_used_bytes": max(stage.dram_bytes for stage in score.stages),
         **{name: getattr(score, name) for name in _FIGURES},
-        **_physical(score.physical),
     }
-
-
-def _physical(score: PhysicalScore | None) -> dict[str, Any]:
-    """The figures of a chip that is a stack of dies; those of a system without one have no such keys."""
-    if score is None:
-        return {}
-    return {
-        "physical_step_time_s": score.step_time_s,
-        "frequency_share": score.frequency,
-        "logic_max_c": score.logic_max_c,
-        "dram_max_c": score.dram_max_c,
-        "stack_power_w": score.power_w,
-        "stack_bandwidth_bytes_per_s": score.dram_bandwidth_b_per_s,
-        "refresh_rate": score.refresh_rate,
-        "stack_energy_per_step_j": score.energy_per_step_j,
-        "stack_energy_per_token_j": score.energy_per_token_j,
-        "limits_broken": ", ".join(score.limits_broken) or None,
-    }
+    if physical is not None:
+        found |= {column: getattr(physical, name) for column, name in _PHYSICAL.items()}
+        found["limits_broken"] = ", ".join(physical.limits_broken) or None
+    return found
 
 
 def main() -> None:
