@@ -46,25 +46,34 @@ importer = typer.Typer(help="Turn other tools' files into dfopt documents.", no_
 app.add_typer(importer, name="import")
 
 
-def option(group: str, said: str, *names: str, **more: Any) -> Any:
+def option(said: str, *names: str, **more: Any) -> Any:
+    """An option: what its help says, its names if they are not that of the parameter, and what else typer takes."""
+    return typer.Option(*names, help=said, **more)
+
+
+def under(group: str, said: str, *names: str, **more: Any) -> Any:
     """An option under a heading of the help."""
-    return typer.Option(*names, help=said, rich_help_panel=group, **more)
+    return option(said, *names, rich_help_panel=group, **more)
+
+
+def argument(metavar: str, said: str) -> Any:
+    """An argument: what it is called, and what the help says."""
+    return typer.Argument(metavar=metavar, help=said)
 
 
 WORKLOAD = "Workload and model"
-GraphArg = Annotated[str, typer.Argument(metavar="GRAPH", help="zoo name or file")]
-SystemArg = Annotated[str, typer.Argument(metavar="SYSTEM", help="zoo name or file")]
-JsonFlag = Annotated[bool, typer.Option("--json", help="print JSON to stdout, nothing else")]
+GraphArg = Annotated[str, argument("GRAPH", "zoo name or file")]
+SystemArg = Annotated[str, argument("SYSTEM", "zoo name or file")]
+JsonFlag = Annotated[bool, option("print JSON to stdout, nothing else", "--json")]
 ParamOpt = Annotated[
-    list[str] | None, option(WORKLOAD, "workload parameter, such as mode=training", "--param", metavar="KEY=VALUE")
+    list[str] | None,
+    under(WORKLOAD, "workload parameter, such as mode=training", "--param", metavar="KEY=VALUE"),
 ]
-AssumeOpt = Annotated[str, option(WORKLOAD, "assumptions: a profile or a file", "--assume", metavar="PROFILE|FILE")]
-SetOpt = Annotated[list[str] | None, option(WORKLOAD, "change one assumption", "--set", metavar="FIELD=VALUE")]
-StoreOpt = Annotated[
-    Path | None, typer.Option(metavar="FILE", help="of a study: its file of record; default: NAME.runs.jsonl")
-]
-CsvOpt = Annotated[Path | None, typer.Option(metavar="FILE.csv", help="write the frame")]
-ParquetOpt = Annotated[Path | None, typer.Option(metavar="FILE.parquet", help="write the frame")]
+AssumeOpt = Annotated[str, under(WORKLOAD, "assumptions: a profile or a file", "--assume", metavar="PROFILE|FILE")]
+SetOpt = Annotated[list[str] | None, under(WORKLOAD, "change one assumption", "--set", metavar="FIELD=VALUE")]
+StoreOpt = Annotated[Path | None, option("of a study: its file of record; default: NAME.runs.jsonl", metavar="FILE")]
+CsvOpt = Annotated[Path | None, option("write the frame", metavar="FILE.csv")]
+ParquetOpt = Annotated[Path | None, option("write the frame", metavar="FILE.parquet")]
 
 
 @contextmanager
@@ -132,7 +141,7 @@ def what(document: Any) -> str:
 
 @app.callback(invoke_without_command=True)
 def main(
-    version: Annotated[bool, typer.Option("--version", help="print the version and leave")] = False,
+    version: Annotated[bool, option("print the version and leave", "--version")] = False,
 ) -> None:
     """Find, prove and judge the fastest mapping of a workload graph onto a system of chips."""
     if version:

@@ -5,15 +5,13 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from dfopt.cli.common import JsonFlag, app, check_output, emit, errors
+from dfopt.cli.common import JsonFlag, app, argument, check_output, emit, errors, option
 
 
 @app.command()
 def compare(
-    files: Annotated[list[str], typer.Argument(metavar="RESULT RESULT...", help="results of dfopt solve -o")],
-    output: Annotated[Path | None, typer.Option("-o", "--output", metavar="FILE.html", help="write a page too")] = None,
+    files: Annotated[list[str], argument("RESULT RESULT...", "results of dfopt solve -o")],
+    output: Annotated[Path | None, option("write a page too", "-o", "--output", metavar="FILE.html")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Put results side by side: their figures, and what differs."""

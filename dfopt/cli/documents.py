@@ -9,20 +9,16 @@ from typing import Annotated, Any
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import JsonFlag, ParamOpt, app, emit, errors, importer
+from dfopt.cli.common import JsonFlag, ParamOpt, app, argument, emit, errors, importer, option
 
 
 @app.command("list")
 def list_zoo(
     kind: Annotated[
         str,
-        typer.Argument(
-            metavar="[KIND]", help="graphs, systems, chips, memories, links, topologies, stacks, assumptions"
-        ),
+        argument("[KIND]", "graphs, systems, chips, memories, links, topologies, stacks, assumptions"),
     ] = "",
-    words: Annotated[
-        list[str] | None, typer.Argument(metavar="[WORD]...", help="only lines with all these words")
-    ] = None,
+    words: Annotated[list[str] | None, argument("[WORD]...", "only lines with all these words")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List the zoo: its kinds, or all of a kind with what one chooses by."""
@@ -41,7 +37,7 @@ def list_zoo(
 
 @app.command()
 def show(
-    target: Annotated[str, typer.Argument(metavar="FILE|NAME", help="a zoo name, or a document of any kind")],
+    target: Annotated[str, argument("FILE|NAME", "a zoo name, or a document of any kind")],
     param: ParamOpt = None,
     as_json: JsonFlag = False,
 ) -> None:
@@ -67,7 +63,7 @@ def _verdict(document: Any, name: str) -> str:
 
 @app.command()
 def check(
-    files: Annotated[list[str], typer.Argument(metavar="FILE...", help="documents of any kind, or zoo names")],
+    files: Annotated[list[str], argument("FILE...", "documents of any kind, or zoo names")],
     as_json: JsonFlag = False,
 ) -> None:
     """Check documents; of a result, verify its claims."""
@@ -98,7 +94,7 @@ def check(
 def schema(
     kind: Annotated[
         str,
-        typer.Argument(metavar="KIND", help="graph, system, stack, plan, mapping, result, study, ..."),
+        argument("KIND", "graph, system, stack, plan, mapping, result, study, ..."),
     ],
 ) -> None:
     """Print the JSON Schema of a document kind."""
@@ -120,10 +116,10 @@ def schema(
 
 @importer.command("dfmodel")
 def import_dfmodel(
-    case: Annotated[Path, typer.Argument(metavar="CASE.json", help="a DFModel setup and graph as JSON")],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="DIR", help="folder for the documents")],
+    case: Annotated[Path, argument("CASE.json", "a DFModel setup and graph as JSON")],
+    output: Annotated[Path, option("folder for the documents", "-o", "--output", metavar="DIR")],
     overrides: Annotated[
-        Path | None, typer.Option("--overrides", metavar="FILE", help="a document of what the case leaves out")
+        Path | None, option("a document of what the case leaves out", "--overrides", metavar="FILE")
     ] = None,
 ) -> None:
     """Import a DFModel case: writes graph.yaml, system.yaml, assumptions.yaml and the command to solve it."""

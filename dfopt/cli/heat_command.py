@@ -5,23 +5,21 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated
 
-import typer
-
-from dfopt.cli.common import JsonFlag, app, check_output, emit, errors
+from dfopt.cli.common import JsonFlag, app, argument, check_output, emit, errors, option
 
 
 @app.command()
 def heat(
-    result: Annotated[str, typer.Argument(metavar="RESULT", help="a result document of dfopt solve")],
+    result: Annotated[str, argument("RESULT", "a result document of dfopt solve")],
     stack: Annotated[
-        str | None, typer.Option("--stack", metavar="STACK", help="zoo name or file; default: that of the result")
+        str | None, option("zoo name or file; default: that of the result", "--stack", metavar="STACK")
     ] = None,
-    time_limit: Annotated[float, typer.Option(help="seconds for everything", min=0.1)] = 60.0,
-    gap: Annotated[float, typer.Option(help="relative gap at which to stop; 0 proves", min=0.0, max=1.0)] = 1e-4,
-    one_kelvin: Annotated[bool, typer.Option(help="solve once more with limits 1 K higher")] = True,
-    seed: Annotated[int, typer.Option(help="seed of the solver", min=0)] = 0,
-    solver: Annotated[str, typer.Option(metavar="highs|pulp:NAME", help="of the MILPs, such as pulp:CBC")] = "highs",
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="write the report document")] = None,
+    time_limit: Annotated[float, option("seconds for everything", min=0.1)] = 60.0,
+    gap: Annotated[float, option("relative gap at which to stop; 0 proves", min=0.0, max=1.0)] = 1e-4,
+    one_kelvin: Annotated[bool, option("solve once more with limits 1 K higher")] = True,
+    seed: Annotated[int, option("seed of the solver", min=0)] = 0,
+    solver: Annotated[str, option("of the MILPs, such as pulp:CBC", metavar="highs|pulp:NAME")] = "highs",
+    output: Annotated[Path | None, option("write the report document", "-o", "--output")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Compare ways to deal with heat for RESULT: ignore it, throttle after the fact, optimise with it."""

@@ -18,12 +18,14 @@ from dfopt.cli.common import (
     SetOpt,
     SystemArg,
     app,
+    argument,
     assumptions_of,
     check_output,
     emit,
     errors,
     graph_of,
     option,
+    under,
 )
 from dfopt.documents.axes import Axis, keys, spelled_out
 
@@ -32,7 +34,7 @@ if TYPE_CHECKING:
 
 PARALLEL, BY_HAND, SEARCH, HEAT, OUTPUT = "Parallelism", "Fixed by hand", "Search", "Heat", "Output"
 StackOpt = Annotated[
-    str | None, option(HEAT, "judge it on a stack of dies: zoo name or file", "--stack", metavar="STACK")
+    str | None, under(HEAT, "judge it on a stack of dies: zoo name or file", "--stack", metavar="STACK")
 ]
 LIMIT_BROKEN = 7
 """Exit status when a stack of dies is too hot, draws too much power, or is too small."""
@@ -41,8 +43,8 @@ LIMIT_BROKEN = 7
 def _axis_option(axis: Axis, dims: bool) -> Any:
     if dims:
         said = f"network dims of {axis.title}, or parts of dims such as x[8]; empty for none"
-        return Annotated[str | None, option(PARALLEL, said, metavar="DIM[,DIM...]")]
-    return Annotated[int | None, option(PARALLEL, axis.title, min=1)]
+        return Annotated[str | None, under(PARALLEL, said, metavar="DIM[,DIM...]")]
+    return Annotated[int | None, under(PARALLEL, axis.title, min=1)]
 
 
 @app.command(cls=Grouped)
@@ -52,35 +54,35 @@ def solve(
     system: SystemArg,
     stack: StackOpt = None,
     heat: Annotated[
-        str, option(HEAT, "aware: partitions, clocks and pauses that keep a stack cool", metavar="ignore|aware")
+        str, under(HEAT, "aware: partitions, clocks and pauses that keep a stack cool", metavar="ignore|aware")
     ] = "ignore",
-    interleave: Annotated[int | None, option(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
-    batch: Annotated[int | None, option(WORKLOAD, "samples per step", min=1)] = None,
+    interleave: Annotated[int | None, under(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
+    batch: Annotated[int | None, under(WORKLOAD, "samples per step", min=1)] = None,
     microbatch: Annotated[
-        str | None, option(WORKLOAD, "samples in one evaluation; of several the best is found", metavar="N[,N...]")
+        str | None, under(WORKLOAD, "samples in one evaluation; of several the best is found", metavar="N[,N...]")
     ] = None,
     param: ParamOpt = None,
     assume: AssumeOpt = "default",
     set_: SetOpt = None,
-    p_max: Annotated[int | None, option(BY_HAND, "on-chip partitions at most", min=1)] = None,
+    p_max: Annotated[int | None, under(BY_HAND, "on-chip partitions at most", min=1)] = None,
     formulation: Annotated[
-        str, option(SEARCH, "form of the intra-chip problem", metavar="auto|assignment|columns")
+        str, under(SEARCH, "form of the intra-chip problem", metavar="auto|assignment|columns")
     ] = "auto",
     kernel_by_kernel: Annotated[
-        bool, option(BY_HAND, "no fusion: a partition per kernel", "--kernel-by-kernel")
+        bool, under(BY_HAND, "no fusion: a partition per kernel", "--kernel-by-kernel")
     ] = False,
-    pin: Annotated[list[str] | None, option(BY_HAND, "fix a kernel's partition", metavar="KERNEL=PARTITION")] = None,
-    shard: Annotated[list[str] | None, option(BY_HAND, "fix a kernel's sharding", metavar="KERNEL=SCHEME")] = None,
-    pins: Annotated[Path | None, option(BY_HAND, "a document of all that is fixed by hand", metavar="FILE")] = None,
-    time_limit: Annotated[float, option(SEARCH, "seconds for everything", min=0.1)] = 60.0,
-    gap: Annotated[float, option(SEARCH, "relative gap at which to stop; 0 proves", min=0.0, max=1.0)] = 0.0,
-    seed: Annotated[int, option(SEARCH, "seed of the solver", min=0)] = 0,
-    solver: Annotated[str, option(SEARCH, "of the MILPs, such as pulp:CBC", metavar="highs|pulp:NAME")] = "highs",
-    dump: Annotated[Path | None, option(OUTPUT, "write the MILPs of the best plan", metavar="FILE.mps|FILE.lp")] = None,
-    top: Annotated[int, option(SEARCH, "best mappings to keep, of different plans", metavar="K", min=1)] = 1,
-    sensitivity: Annotated[bool, option(SEARCH, "what 10 % more of each resource brings")] = True,
-    output: Annotated[Path | None, option(OUTPUT, "write the result document", "-o", "--output")] = None,
-    quiet: Annotated[bool, option(OUTPUT, "no progress on stderr", "-q", "--quiet")] = False,
+    pin: Annotated[list[str] | None, under(BY_HAND, "fix a kernel's partition", metavar="KERNEL=PARTITION")] = None,
+    shard: Annotated[list[str] | None, under(BY_HAND, "fix a kernel's sharding", metavar="KERNEL=SCHEME")] = None,
+    pins: Annotated[Path | None, under(BY_HAND, "a document of all that is fixed by hand", metavar="FILE")] = None,
+    time_limit: Annotated[float, under(SEARCH, "seconds for everything", min=0.1)] = 60.0,
+    gap: Annotated[float, under(SEARCH, "relative gap at which to stop; 0 proves", min=0.0, max=1.0)] = 0.0,
+    seed: Annotated[int, under(SEARCH, "seed of the solver", min=0)] = 0,
+    solver: Annotated[str, under(SEARCH, "of the MILPs, such as pulp:CBC", metavar="highs|pulp:NAME")] = "highs",
+    dump: Annotated[Path | None, under(OUTPUT, "write the MILPs of the best plan", metavar="FILE.mps|FILE.lp")] = None,
+    top: Annotated[int, under(SEARCH, "best mappings to keep, of different plans", metavar="K", min=1)] = 1,
+    sensitivity: Annotated[bool, under(SEARCH, "what 10 % more of each resource brings")] = True,
+    output: Annotated[Path | None, under(OUTPUT, "write the result document", "-o", "--output")] = None,
+    quiet: Annotated[bool, under(OUTPUT, "no progress on stderr", "-q", "--quiet")] = False,
     as_json: JsonFlag = False,
     **axes: Any,
 ) -> None:
@@ -166,21 +168,21 @@ def _solved(result: Result) -> Any:
 def score(
     documents: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RESULT... | MAPPING GRAPH SYSTEM",
-            help="results, judged on their own graphs and systems and ranked; or a mapping (or result) on others",
+        argument(
+            "RESULT... | MAPPING GRAPH SYSTEM",
+            "results, judged on their own graphs and systems and ranked; or a mapping (or result) on others",
         ),
     ],
     stack: StackOpt = None,
-    top: Annotated[int, typer.Option(metavar="N", help="hottest tiles to list", min=0)] = 5,
+    top: Annotated[int, option("hottest tiles to list", metavar="N", min=0)] = 5,
     throttle: Annotated[
-        bool, typer.Option("--throttle/--no-throttle", help="lower the clock of a stack that gets too hot")
+        bool, option("lower the clock of a stack that gets too hot", "--throttle/--no-throttle")
     ] = True,
-    batch: Annotated[int | None, typer.Option(help="samples per step", min=1)] = None,
+    batch: Annotated[int | None, option("samples per step", min=1)] = None,
     param: ParamOpt = None,
     assume: Annotated[
         str | None,
-        typer.Option("--assume", metavar="PROFILE|FILE", help="default: the result's own, else 'default'"),
+        option("default: the result's own, else 'default'", "--assume", metavar="PROFILE|FILE"),
     ] = None,
     set_: SetOpt = None,
     as_json: JsonFlag = False,

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import StoreOpt, app, check_output, errors, store_of, what
+from dfopt.cli.common import StoreOpt, app, argument, check_output, errors, option, store_of, what
 
 _CELLS: Final = ("--x", "--y", "--by", "--store")
 KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
@@ -29,24 +29,24 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
 def plot(
     sources: Annotated[
         list[str],
-        typer.Argument(
-            metavar="RESULT|STUDY|FRAME.csv|STORE.jsonl...",
-            help="a result (for a breakdown several, for dataflow also a graph); of a sweep the study, frame or store",
+        argument(
+            "RESULT|STUDY|FRAME.csv|STORE.jsonl...",
+            "a result (for a breakdown several, for dataflow also a graph); of a sweep the study, frame or store",
         ),
     ],
-    kind: Annotated[str, typer.Option(metavar="|".join(KINDS), help="what to draw")],
+    kind: Annotated[str, option("what to draw", metavar="|".join(KINDS))],
     output: Annotated[
-        Path | None, typer.Option("-o", "--output", help=".svg, .png or .pdf, of a trace .json; default: KIND.svg")
+        Path | None, option(".svg, .png or .pdf, of a trace .json; default: KIND.svg", "-o", "--output")
     ] = None,
-    x: Annotated[str | None, typer.Option(help="of a sweep: the column that runs across")] = None,
-    y: Annotated[str | None, typer.Option(metavar="COLUMN[,COLUMN...]", help="of a sweep: what runs down")] = None,
-    value: Annotated[str | None, typer.Option(metavar="COLUMN", help="of a heat map: the figure")] = None,
+    x: Annotated[str | None, option("of a sweep: the column that runs across")] = None,
+    y: Annotated[str | None, option("of a sweep: what runs down", metavar="COLUMN[,COLUMN...]")] = None,
+    value: Annotated[str | None, option("of a heat map: the figure", metavar="COLUMN")] = None,
     by: Annotated[
-        str | None, typer.Option(metavar="COLUMN", help="of a sweep: a map for each label, or what colours tell apart")
+        str | None, option("of a sweep: a map for each label, or what colours tell apart", metavar="COLUMN")
     ] = None,
     store: StoreOpt = None,
-    stage: Annotated[int | None, typer.Option(help="pipeline stage of a timeline or of temperatures", min=0)] = None,
-    microbatches: Annotated[int | None, typer.Option(help="of a schedule or trace, at most", min=1)] = None,
+    stage: Annotated[int | None, option("pipeline stage of a timeline or of temperatures", min=0)] = None,
+    microbatches: Annotated[int | None, option("of a schedule or trace, at most", min=1)] = None,
 ) -> None:
     """Draw a result or a sweep as SVG, PNG or PDF, or write a trace for Perfetto."""
     with errors():
@@ -55,10 +55,10 @@ def plot(
         takes = KINDS[arguments.choice("--kind", kind, tuple(KINDS))]
         given = {"--x": x, "--y": y, "--value": value, "--by": by, "--store": store, "--stage": stage,
                  "--microbatches": microbatches}  # fmt: skip
-        for option, word in given.items():
-            if word is not None and option not in takes:
-                of = " or ".join(name for name, options in KINDS.items() if option in options)
-                raise PlanError(f"{option}: belongs to --kind {of}, found --kind {kind}; leave it out")
+        for name, word in given.items():
+            if word is not None and name not in takes:
+                of = " or ".join(each for each, options in KINDS.items() if name in options)
+                raise PlanError(f"{name}: belongs to --kind {of}, found --kind {kind}; leave it out")
         if len(sources) > 1 and kind != "breakdown":
             raise PlanError(
                 f"plot: found {len(sources)} sources, expected one for --kind {kind}; only breakdown compares"
@@ -89,9 +89,9 @@ def _of_cells(kind: str, runs: Any, x: str | None, y: str | None, value: str | N
 
         rows = rows_of(runs)
         across, up = scatter_columns(rows)
-        for option, column in (("--x", x), ("--y", y)):
+        for name, column in (("--x", x), ("--y", y)):
             if column is not None:
-                named(rows, column, option, figures=True)
+                named(rows, column, name, figures=True)
         return plots.pareto(rows, x or across, y or up, by)
     down = y.split(",") if y else None
     if by is not None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dfopt import __version__
-from dfopt.cli.common import StoreOpt, app, check_output, errors, store_of, what
+from dfopt.cli.common import StoreOpt, app, argument, check_output, errors, option, store_of, what
 
 if TYPE_CHECKING:
     from dfopt.documents.result import Result
@@ -22,18 +22,13 @@ if TYPE_CHECKING:
 def report(
     source: Annotated[
         str,
-        typer.Argument(
-            metavar="RESULT|HEAT|STUDY|STORE.jsonl",
-            help="a result, or what heat -o wrote; of a sweep the study or store",
-        ),
+        argument("RESULT|HEAT|STUDY|STORE.jsonl", "a result, or what heat -o wrote; of a sweep the study or store"),
     ],
-    output: Annotated[Path, typer.Option("-o", "--output", metavar="FILE.html", help="the file to write")] = Path(
-        "report.html"
-    ),
+    output: Annotated[Path, option("the file to write", "-o", "--output", metavar="FILE.html")] = Path("report.html"),
     store: StoreOpt = None,
-    value: Annotated[str | None, typer.Option(metavar="COLUMN", help="of a sweep: what its heat map shows")] = None,
-    x: Annotated[str | None, typer.Option(metavar="COLUMN", help="of a sweep: across the scatter")] = None,
-    y: Annotated[str | None, typer.Option(metavar="COLUMN", help="of a sweep: up the scatter")] = None,
+    value: Annotated[str | None, option("of a sweep: what its heat map shows", metavar="COLUMN")] = None,
+    x: Annotated[str | None, option("of a sweep: across the scatter", metavar="COLUMN")] = None,
+    y: Annotated[str | None, option("of a sweep: up the scatter", metavar="COLUMN")] = None,
 ) -> None:
     """Write a result, answers to heat or a sweep as one HTML file that needs no network."""
     with errors():
@@ -71,9 +66,9 @@ def _page(source: str, store: Path | None, columns: dict[str, Any]) -> str:
             f"report: {source}: found a {what(found)}, expected a result, a heat report, a study or a store of runs;"
             " `dfopt solve -o` writes a result"
         )
-    for option, given in {"store": store, **columns}.items():
+    for name, given in {"store": store, **columns}.items():
         if given is not None:
-            raise PlanError(f"--{option}: belongs to a sweep, found the {what(found)} {source!r}; leave it out")
+            raise PlanError(f"--{name}: belongs to a sweep, found the {what(found)} {source!r}; leave it out")
     return _result_page(found) if isinstance(found, Result) else heat_page(found, __version__)
 
 

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-from dfopt.cli.common import CsvOpt, JsonFlag, ParquetOpt, app, check_output, emit, errors
+from dfopt.cli.common import CsvOpt, JsonFlag, ParquetOpt, app, argument, check_output, emit, errors, option
 
 # Of a table on the terminal where no columns were asked for: what tells cells apart, and what they are compared by.
 _SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "solve_s", "note")
@@ -15,20 +15,14 @@ _SHOWN = ("status", "step_time_s", "gap", "utilization", "plan", "bound_by", "so
 
 @app.command()
 def runs(
-    stores: Annotated[list[str], typer.Argument(metavar="STORE...", help="files of record, such as those of shards")],
-    study: Annotated[
-        str | None, typer.Option(metavar="STUDY", help="only the cells of this study, with all its columns")
-    ] = None,
-    where: Annotated[
-        str | None, typer.Option(metavar="CONDITION", help="rows, such as \"chip == 'h100' and tp >= 8\"")
-    ] = None,
-    columns: Annotated[str | None, typer.Option(metavar="A,B,C", help="columns, in this order")] = None,
-    sort: Annotated[str | None, typer.Option(metavar="[-]COLUMN", help="the smallest first; - for the largest")] = None,
+    stores: Annotated[list[str], argument("STORE...", "files of record, such as those of shards")],
+    study: Annotated[str | None, option("only the cells of this study, with all its columns", metavar="STUDY")] = None,
+    where: Annotated[str | None, option("rows, such as \"chip == 'h100' and tp >= 8\"", metavar="CONDITION")] = None,
+    columns: Annotated[str | None, option("columns, in this order", metavar="A,B,C")] = None,
+    sort: Annotated[str | None, option("the smallest first; - for the largest", metavar="[-]COLUMN")] = None,
     csv: CsvOpt = None,
     parquet: ParquetOpt = None,
-    merge: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="write the records of all stores to a new one")
-    ] = None,
+    merge: Annotated[Path | None, option("write the records of all stores to a new one", metavar="FILE")] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """List what the STOREs of sweeps have; also while a sweep writes to them."""

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfopt.cli.common import CsvOpt, JsonFlag, ParquetOpt, app, emit, errors, store_of
+from dfopt.cli.common import CsvOpt, JsonFlag, ParquetOpt, app, argument, emit, errors, option, store_of
 
 if TYPE_CHECKING:
     from dfopt.documents.study import Study
@@ -18,30 +18,24 @@ _PLAIN_WIDTH = 160  # of tables that go to a file or a pipe: claims say why in a
 
 @app.command()
 def sweep(
-    study: Annotated[str, typer.Argument(metavar="STUDY", help="a study document")],
-    jobs: Annotated[int | None, typer.Option(help="processes at once; the cores of this machine", min=1)] = None,
+    study: Annotated[str, argument("STUDY", "a study document")],
+    jobs: Annotated[int | None, option("processes at once; the cores of this machine", min=1)] = None,
     cluster: Annotated[
-        str | None, typer.Option(metavar="ADDRESS", help="scheduler of a Dask cluster, such as tcp://10.0.0.1:8786")
+        str | None, option("scheduler of a Dask cluster, such as tcp://10.0.0.1:8786", metavar="ADDRESS")
     ] = None,
-    shard: Annotated[
-        str | None, typer.Option(metavar="I/N", help="only the I-th of N shares, such as of a Slurm array")
-    ] = None,
-    store: Annotated[
-        Path | None, typer.Option(metavar="FILE", help="file of record; what it has is not solved again")
-    ] = None,
-    results: Annotated[
-        Path | None, typer.Option(metavar="DIR", help="folder for the result document of every cell")
-    ] = None,
+    shard: Annotated[str | None, option("only the I-th of N shares, such as of a Slurm array", metavar="I/N")] = None,
+    store: Annotated[Path | None, option("file of record; what it has is not solved again", metavar="FILE")] = None,
+    results: Annotated[Path | None, option("folder for the result document of every cell", metavar="DIR")] = None,
     csv: CsvOpt = None,
     parquet: ParquetOpt = None,
     heat_map: Annotated[
-        list[str] | None, typer.Option("--heat-map", metavar="FIGURE[:AXIS]", help="print a figure as a heat map")
+        list[str] | None, option("print a figure as a heat map", "--heat-map", metavar="FIGURE[:AXIS]")
     ] = None,
-    retry: Annotated[bool, typer.Option("--retry", help="solve failed cells again")] = False,
-    no_solve: Annotated[bool, typer.Option("--no-solve", help="report only what the store has")] = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="list the cells and their status, solve none")] = False,
-    check: Annotated[bool, typer.Option("--check", help="exit with 1 unless every claim holds")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="no progress on stderr")] = False,
+    retry: Annotated[bool, option("solve failed cells again", "--retry")] = False,
+    no_solve: Annotated[bool, option("report only what the store has", "--no-solve")] = False,
+    dry_run: Annotated[bool, option("list the cells and their status, solve none", "--dry-run")] = False,
+    check: Annotated[bool, option("exit with 1 unless every claim holds", "--check")] = False,
+    quiet: Annotated[bool, option("no progress on stderr", "-q", "--quiet")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Solve every cell of a STUDY, resumably, and compare its claims with what was found."""
