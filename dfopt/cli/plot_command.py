@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 from typing import Annotated, Any, Final
 
@@ -72,7 +73,7 @@ def plot(
         else:
             from dfopt.show.plots import save
 
-            _no_windows()
+            os.environ["MPLBACKEND"] = "Agg"  # into files, also where there is a display
             if "--store" in takes:
                 drawn = _of_cells(kind, _cells(sources[0], store), x, y, value, by)
             else:
@@ -114,15 +115,6 @@ def _of_results(kind: str, found: list[Any], stage: int | None, microbatches: in
     }
     function, options = draw[kind]
     return function(found[0], **options)
-
-
-def _no_windows() -> None:
-    """Draw into files, also where there is a display. Where Matplotlib is missing, the picture says so."""
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        return
-    mpl.use("Agg")
 
 
 def _loaded(source: str, kind: str) -> Any:

@@ -12,7 +12,7 @@ import json
 import zlib
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, TypeVar, overload
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from dfopt.documents.base import Document
 
@@ -71,15 +71,7 @@ class Tasks(Sequence[Task]):
     def __len__(self) -> int:
         return len(self.cells)
 
-    @overload
-    def __getitem__(self, at: int) -> Task: ...
-
-    @overload
-    def __getitem__(self, at: slice) -> Sequence[Task]: ...
-
-    def __getitem__(self, at: int | slice) -> Task | Sequence[Task]:
-        if isinstance(at, slice):
-            return Tasks(self.cells[at], self.keep)
+    def __getitem__(self, at: int) -> Task:  # type: ignore[override]  # nobody takes a slice
         cell = self.cells[at]
         return {
             "cell": cell.key,

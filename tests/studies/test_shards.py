@@ -56,7 +56,7 @@ def test_shards_together_are_the_whole_sweep(tmp_path: Path, monkeypatch: pytest
 def test_a_task_is_small_and_says_everything() -> None:
     cells = expand(study(axes=AXES))
     tasks = Tasks(cells)
-    assert len(tasks) == len(cells) == 8 and [task["cell"] for task in tasks[2:4]] == [cell.key for cell in cells[2:4]]
+    assert len(tasks) == len(cells) == 8 and [task["cell"] for task in tasks] == [cell.key for cell in cells]
     for task, cell in zip(tasks, cells, strict=True):
         text = json.dumps(task)
         assert len(text) < 5000 < len(json.dumps(cell.graph.to_data())) + len(json.dumps(cell.system.to_data()))
