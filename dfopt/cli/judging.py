@@ -93,7 +93,7 @@ def judged_mappings(
 
 def by_physics(ranked: Sequence[Ranked]) -> list[Ranked]:
     """Fastest first, those that break a limit last."""
-    return sorted(ranked, key=lambda one: (bool(one.violations), one.step_time_s))
+    return sorted(ranked, key=lambda one: (bool(one.violations), one.judged.step_time_s))
 
 
 def _judged(

@@ -24,9 +24,8 @@ def report(document: Document, flop: list[float] | None = None) -> RenderableTyp
     if isinstance(document, Graph):
         return graph_report(document, flop or [0.0] * len(document.kernels))
     if isinstance(document, System):
-        if document.stack is not None:
-            return Group(system_report(document), "", stack_report(document.stack))
-        return system_report(document)
+        stack = [] if document.stack is None else ["", stack_report(document.stack)]
+        return Group(system_report(document), *stack)
     if isinstance(document, Stack):
         return stack_report(document)
     if isinstance(document, Result):

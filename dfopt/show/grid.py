@@ -6,7 +6,6 @@ row by row, as names and values.
 
 from __future__ import annotations
 
-import contextlib
 import os
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +17,7 @@ from rich.text import Text
 
 from dfopt.show.html import Cell
 
-__all__ = ["Facts", "Grid", "Kind", "Shown", "print_to"]
+__all__ = ["Facts", "Grid", "Kind", "Shown", "columns_of", "print_to"]
 
 Kind = Literal["figure", "word", "text"]
 Shown = str | Text | Cell
@@ -184,6 +183,14 @@ class Facts:
                 yield Text.assemble((head, "bold"), " " * (names + 2 - cell_len(head)), line)
 
 
+def columns_of(stream: Any) -> int:
+    """Characters that a line of a terminal has; 0 where that cannot be known."""
+    try:
+        return os.get_terminal_size(stream.fileno()).columns
+    except (OSError, ValueError):
+        return 0
+
+
 def print_to(stream: Any, renderable: RenderableType, plain_width: int = 140) -> None:
     """Print without cutting or padding: a pipe gets a width that holds the tables, and no spaces at line ends.
 
@@ -192,12 +199,11 @@ def print_to(stream: Any, renderable: RenderableType, plain_width: int = 140) ->
     if isinstance(renderable, str):
         stream.write(renderable + "\n")
         return
-    terminal = stream.isatty()
     columns = os.environ.get("COLUMNS", "")
     width = int(columns) if columns.isdecimal() else 0
+    terminal = stream.isatty()
     if terminal and not width:
-        with contextlib.suppress(OSError):
-            width = os.get_terminal_size(stream.fileno()).columns
+        width = columns_of(stream)
     size = {"width": width or plain_width, "height": 25}  # both, or rich takes 80 columns for a dumb terminal
     console = Console(file=stream, **size, highlight=False, markup=False, emoji=False)  # type: ignore[arg-type]
     if terminal:

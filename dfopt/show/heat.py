@@ -47,12 +47,10 @@ def answer_rows(report: HeatReport) -> list[tuple[str, ...]]:
 def proof_facts(report: HeatReport) -> list[tuple[str, str]]:
     """The proof, what a kelvin is worth, and what binds."""
     found = []
-    if report.proof is not None:
-        proof = report.proof
+    if (proof := report.proof) is not None:
         said = f"{proof.status}, gap {percent(proof.gap)}, {proof.blocks} blocks x {proof.levels} levels,"
         found.append(("proof", f"{said} {proof.rounds} rounds of temperature, {seconds(proof.seconds)}"))
-    if report.price is not None:
-        price = report.price
+    if (price := report.price) is not None:
         said = f"logic {seconds(price.lp_logic_s_per_k)}, DRAM {seconds(price.lp_dram_s_per_k)} per step (LP)"
         if price.one_kelvin_more_s is not None:
             said += f"; both limits 1 K higher, solved anew: {seconds(price.one_kelvin_more_s)} less"

@@ -90,16 +90,8 @@ def subtitle(title: str) -> Html:
 def table(title: str, columns: Sequence[str], rows: Iterable[Sequence[object]], note: str = "") -> Html:
     """A table that scrolls inside its box and sorts by its headers.
 
-    Parameters
-    ----------
-    title : str
-        Its caption.
-    columns : sequence of str
-        Headers.
-    rows : iterable of sequences
-        Texts, `Html` or `Cell`; columns whose cells all have a number or nothing are set to the right.
-    note : str
-        Said below it, such as how many rows are left out.
+    A cell is a text, `Html` or `Cell`; columns whose cells all have a number or nothing are set to the right. ``note``
+    is said below it, such as how many rows are left out.
 
     Examples
     --------

@@ -134,16 +134,15 @@ class Ranked:
     left_out: str = ""
 
     @property
-    def step_time_s(self) -> float:
-        """Seconds of a step: on the stack if there is one, else as modelled."""
-        physical = self.score.physical
-        return (self.score if physical is None else physical).step_time_s
+    def judged(self) -> Score | PhysicalScore:
+        """The figures that count: those on the stack if there is one."""
+        return self.score.physical or self.score
 
     @property
     def violations(self) -> tuple[str, ...]:
         """All limits that it breaks."""
         physical = self.score.physical
-        return (*self.score.violations, *(() if physical is None else physical.violations))
+        return (*self.score.violations, *(physical.violations if physical is not None else ()))
 
 
 def _beside(ranked: Sequence[Ranked]) -> list[str]:
@@ -162,7 +161,7 @@ def ranking_report(ranked: Sequence[Ranked]) -> RenderableType:
     rows = []
     for place, (one, file) in enumerate(zip(ranked, _beside(ranked), strict=True), start=1):
         physical = one.score.physical
-        row = [str(place), file, one.what, seconds(one.step_time_s), seconds(one.score.step_time_s)]
+        row = [str(place), file, one.what, seconds(one.judged.step_time_s), seconds(one.score.step_time_s)]
         if physical is None:
             row += ["-"] * 4
         else:

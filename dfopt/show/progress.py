@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import math
-import os
 import sys
 import time
 from typing import Any, TextIO
 
+from dfopt.show.grid import columns_of
 from dfopt.units import format as show_unit
 
 
@@ -35,7 +35,7 @@ class ProgressLine:
         figures = _figures(report.incumbent, report.bound, in_seconds)
         line = f"{now:6.1f} s  {report.plan}  {report.problem}:  {figures}"
         if terminal:
-            line = line[: _columns(self._stream) - 1]  # a line that wraps cannot be rewritten
+            line = line[: (columns_of(self._stream) or 80) - 1]  # a line that wraps cannot be rewritten
             self._stream.write("\r" + line.ljust(self._width))
             self._width = len(line)
         else:
@@ -49,19 +49,12 @@ class ProgressLine:
             self._stream.flush()
 
 
-def _columns(stream: TextIO) -> int:
-    try:
-        return os.get_terminal_size(stream.fileno()).columns or 80
-    except (OSError, ValueError):
-        return 80
-
-
 def _figures(incumbent: float, bound: float, in_seconds: bool) -> str:
     def figure(value: float) -> str:
         return show_unit(value, "time") if in_seconds else f"{value:.6g}"
 
-    best = f"best {figure(incumbent)}" if math.isfinite(incumbent) else "no solution yet"
-    low = f"bound {figure(bound)}" if math.isfinite(bound) else "no bound yet"
+    said = [f"best {figure(incumbent)}" if math.isfinite(incumbent) else "no solution yet"]
+    said += [f"bound {figure(bound)}" if math.isfinite(bound) else "no bound yet"]
     if math.isfinite(incumbent) and math.isfinite(bound) and incumbent > 0:
-        return f"{best}, {low}, gap {100 * max(0.0, (incumbent - bound) / incumbent):.2f} %"
-    return f"{best}, {low}"
+        said += [f"gap {100 * max(0.0, (incumbent - bound) / incumbent):.2f} %"]
+    return ", ".join(said)

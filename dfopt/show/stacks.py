@@ -6,7 +6,7 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.stack import Stack
 from dfopt.documents.stack_parts import Bond, HtcPackage, TileGrid
-from dfopt.show.grid import Facts, Grid
+from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.tables import entitled
 from dfopt.units import format as show_unit
 
@@ -28,23 +28,17 @@ def _dies(stack: Stack) -> Grid:
     rows = []
     for die in reversed(stack.dies):
         name = die.name if die.count == 1 else f"{die.name}0 to {die.name}{die.count - 1}"
-        if die.kind == "passive":
-            tiles = "-"
-        elif isinstance(die.floorplan, TileGrid):
-            tiles = f"{die.floorplan.columns} x {die.floorplan.rows}"
-        else:
-            tiles = str(len(die.floorplan))
-        leakage = "-"
+        plan, leakage = die.floorplan, "-"
+        tiles = f"{plan.columns} x {plan.rows}" if isinstance(plan, TileGrid) else str(len(plan))
         if die.leakage is not None:
             leakage = f"{show_unit(die.leakage.power, 'power')} at {_celsius(die.leakage.at)}"
-        row = [name, die.kind, show_unit(die.thickness, "length"), f"{die.conductivity:.4g}", tiles, leakage]
-        rows.append([*row, _bond(die.bond)])
-    return Grid(
-        "Dies, from the sink to the far face",
-        {"die": "word", "kind": "word", "thickness": "figure", "W/(m K)": "figure", "tiles": "figure",
-         "leakage": "word", "bond to the sink": "text"},
-        rows,
-    )  # fmt: skip
+        row = [name, die.kind, show_unit(die.thickness, "length"), f"{die.conductivity:.4g}"]
+        rows.append([*row, "-" if die.kind == "passive" else tiles, leakage, _bond(die.bond)])
+    columns: dict[str, Kind] = {
+        "die": "word", "kind": "word", "thickness": "figure", "W/(m K)": "figure", "tiles": "figure", "leakage": "word",
+        "bond to the sink": "text",
+    }  # fmt: skip
+    return Grid("Dies, from the sink to the far face", columns, rows)
 
 
 def _bond(bond: Bond | None) -> str:
@@ -61,19 +55,15 @@ def _memory(stack: Stack) -> list[tuple[str, str]]:
     row_cycle = timings.tRC if timings.tRC is not None else timings.tRAS + timings.tRP
     listed = [("tRC", row_cycle), ("tRCD", timings.tRCDRD), ("CL", timings.CL), ("tFAW", timings.tFAW)]
     steps = [f"x{step.rate:g} above {_celsius(step.above)}" for step in dram.refresh]
+    banks = f"{dram.banks} banks in {dram.bank_groups} group{'' if dram.bank_groups == 1 else 's'}"
+    sizes = f"rows of {dram.row:.6g} B, bursts of {dram.burst:.6g} B, interleaved by {dram.interleave:.6g} B"
+    flight = f"{dram.buffers.requests} bursts per channel, {show_unit(dram.buffers.round_trip, 'time')} on chip"
     rows = [
         ("memory", f"{peak}; {dram.channels} channels of {channel}"),
-        (
-            "channel",
-            f"{dram.banks} banks in {dram.bank_groups} group{'' if dram.bank_groups == 1 else 's'},"
-            f" rows of {_bytes(dram.row)}, bursts of {_bytes(dram.burst)}, interleaved by {_bytes(dram.interleave)}",
-        ),
+        ("channel", f"{banks}, {sizes}"),
         ("timings", ", ".join(f"{name} {show_unit(value, 'time')}" for name, value in listed)),
         ("refresh", ", ".join([f"{show_unit(timings.tRFC, 'time')} in {show_unit(timings.tREFI, 'time')}", *steps])),
-        (
-            "in flight",
-            f"{dram.buffers.requests} bursts per channel, {show_unit(dram.buffers.round_trip, 'time')} on chip",
-        ),
+        ("in flight", flight),
     ]
     have = stack.connections_available
     if have is not None:
@@ -85,9 +75,8 @@ def _memory(stack: Stack) -> list[tuple[str, str]]:
 def _cooling(stack: Stack) -> list[tuple[str, str]]:
     package = stack.package
     if isinstance(package, HtcPackage):
-        says = f"{package.htc_w_per_m2k:.6g} W/(m2 K) on the last die"
-        if package.plate_thickness is not None:
-            says = f"{package.htc_w_per_m2k:.6g} W/(m2 K) on a lid of {_mm(package.plate_thickness)}"
+        lid = package.plate_thickness
+        says = f"{package.htc_w_per_m2k:.6g} W/(m2 K) on {'the last die' if lid is None else f'a lid of {_mm(lid)}'}"
     else:
         plates = (("spreader", package.spreader), ("sink", package.sink))
         sizes = [f"{name} {_mm(plate.side)} x {_mm(plate.thickness)}" for name, plate in plates]
@@ -99,9 +88,8 @@ def _cooling(stack: Stack) -> list[tuple[str, str]]:
 def _power(stack: Stack) -> list[tuple[str, str]]:
     logic, limits, energies = stack.logic, stack.limits, stack.dram.energies
     read_bit = (energies.read_burst / stack.dram.burst + energies.io) / 8
-    known = [
-        f"{name} {_celsius(at)}" for name, at in (("logic", limits.logic), ("DRAM", limits.dram)) if at is not None
-    ]
+    at = {"logic": limits.logic, "DRAM": limits.dram}
+    known = [f"{name} {_celsius(kelvin)}" for name, kelvin in at.items() if kelvin is not None]
     known += [show_unit(limits.power, "power")] if limits.power is not None else []
     per_bit = (("SRAM", logic.sram), ("NoC", logic.noc), ("network", logic.network))
     listed = [f"{logic.flop * 1e12:.3g} pJ/FLOP", *(f"{name} {_per_bit(value / 8)}" for name, value in per_bit)]
@@ -120,10 +108,6 @@ def _per_bit(joules: float) -> str:
 
 def _mm(metres: float) -> str:
     return f"{metres * 1e3:.6g} mm"
-
-
-def _bytes(count: float) -> str:
-    return f"{count:.6g} B"
 
 
 def _celsius(kelvin: float) -> str:

@@ -13,25 +13,15 @@ from typing import Any, Final
 
 from dfopt.documents.files import write_text
 from dfopt.documents.result import Result
-from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
-from dfopt.physics.schedule import (
-    Block,
-    Content,
-    blocks,
-    busy_intervals,
-    contents,
-    overlap_of,
-    passes,
-    score_of_stage,
-    trains,
-)
+from dfopt.physics import schedule
+from dfopt.physics.schedule import TERMS, Block, Content, score_of_stage
 
 __all__ = ["TRACKS", "save_trace", "trace"]
 
 Event = dict[str, Any]
 TRACKS: Final = ("passes, layers, partitions", "compute", "DRAM", "network", "links between stages")
-_OF_TERM: Final = {"compute": 1, "memory": 2, "network": 3}
+_OF_TERM: Final = {term: track for track, term in enumerate(TERMS, start=1)}
 _LINKS: Final = 4
 _MOST: Final = 16  # microbatches
 _BUDGET: Final = 60_000  # events: about 8 MB, which a browser opens in a second
@@ -41,21 +31,15 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
     """The start of a step: a process for a chip of every pipeline stage, with a track for each of its resources.
 
     The first track has the passes of microbatches, in them the layers, in these the partitions; the others say when
-    compute, DRAM, network and the links to the neighbours are busy. Gradient reduction comes at the end.
+    compute, DRAM, network and the links to the neighbours are busy. Gradient reduction comes at the end. The dict,
+    ``traceEvents`` and ``otherData``, is plain data for JSON.
 
     Parameters
     ----------
-    result : Result
-        What to trace.
     microbatches : int, optional
         How many; by default as many as fit, 16 at most. The trace says so.
     events : int
         About how many at most: passes beyond that have no layers and partitions in them, which the trace says too.
-
-    Returns
-    -------
-    dict
-        JSON-able, ``traceEvents`` and ``otherData``.
 
     Raises
     ------
@@ -74,12 +58,13 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
     if microbatches is not None and microbatches < 1:
         raise PlanError(f"trace: microbatches: found {microbatches}, expected 1 or more")
     distinct = {score_of_stage(result, stage).stage: stage for stage in reversed(range(plan.stages))}
-    known = {key: contents(result, stage) for key, stage in distinct.items()}
+    known = {key: schedule.contents(result, stage) for key, stage in distinct.items()}
     inside = [known[score_of_stage(result, stage).stage] for stage in range(plan.stages)]
     each = sum(_size(content) for chunks in inside for both in chunks for content in both)
     count = min(microbatches or _fitting(result, events // max(each, 1)), plan.microbatches)
-    made = blocks(plan, result.assumptions.schedule, passes(result), trains(result), count)
-    overlap = overlap_of(result)
+    order, trains = result.assumptions.schedule, schedule.trains(result)
+    made = schedule.blocks(plan, order, schedule.passes(result), trains, count)
+    overlap = schedule.overlap_of(result)
     found: list[Event] = []
     left, detailed = events, 0
     whole = sum(map(len, made))
@@ -140,23 +125,16 @@ def _inside(block: Block, content: Content, overlap: str) -> Iterator[Event]:
                 yield _event(stage, 0, f"layer {layer}", "layer", clock, end)
             for part, share in parts:
                 until = min(clock + part.time_s * share, end)
-                name = _kernels(part)
-                one = _event(stage, 0, name, "partition", clock, until)
-                listed = ", ".join(part.kernels)
-                one["args"] = {"partition": part.partition, "kernels": listed, "bound_by": part.bound_by}
-                yield one
-                for term, (begin, done) in busy_intervals(part, overlap).items():
+                first, *others = part.kernels
+                name = first + (f" +{len(others)}" if others else "")
+                said = {"partition": part.partition, "kernels": ", ".join(part.kernels), "bound_by": part.bound_by}
+                yield _event(stage, 0, name, "partition", clock, until) | {"args": said}
+                for term, (begin, done) in schedule.busy_intervals(part, overlap).items():
                     stop = min(clock + done * share, until)
                     yield _event(stage, _OF_TERM[term], name, term, min(clock + begin * share, stop), stop)
                 clock = until
     if content.hop_s > 0:
         yield _hop(block, content)
-
-
-def _kernels(part: PartitionScore) -> str:
-    """What a partition is called: its first kernel, and how many more it has."""
-    first, *others = part.kernels
-    return first + (f" +{len(others)}" if others else "")
 
 
 def _hop(block: Block, content: Content) -> Event:
@@ -179,29 +157,20 @@ def _end_of_step(result: Result, made: list[list[Block]]) -> Iterator[Event]:
 
 def _names(result: Result, said: str, used: set[int]) -> Iterator[Event]:
     for stage in range(result.plan.stages):
-        yield _meta(stage, 0, "process_name", name=f"stage {stage}: a chip of {result.mapping.system}")
-        yield _meta(stage, 0, "process_labels", labels=said)
-        yield _meta(stage, 0, "process_sort_index", sort_index=stage)
-        for track, name in enumerate(TRACKS):
-            if track not in used:
-                continue
-            yield _meta(stage, track, "thread_name", name=name)
-            yield _meta(stage, track, "thread_sort_index", sort_index=track)
-
-
-def _meta(stage: int, track: int, what: str, **args: Any) -> Event:
-    return {"name": what, "ph": "M", "pid": stage, "tid": track, "args": args}
+        named: list[tuple[int, str, Event]] = [
+            (0, "process_name", {"name": f"stage {stage}: a chip of {result.mapping.system}"}),
+            (0, "process_labels", {"labels": said}), (0, "process_sort_index", {"sort_index": stage}),
+        ]  # fmt: skip
+        for track in sorted(used):
+            named += [
+                (track, "thread_name", {"name": TRACKS[track]}),
+                (track, "thread_sort_index", {"sort_index": track}),
+            ]
+        yield from ({"name": what, "ph": "M", "pid": stage, "tid": track, "args": args} for track, what, args in named)
 
 
 def save_trace(result: Result, path: str | os.PathLike[str], microbatches: int | None = None) -> None:
-    """Write the trace of a result as JSON.
-
-    Raises
-    ------
-    PlanError
-        As of `trace`.
-    DocumentError
-        If the file cannot be written.
+    """Write the `trace` of a result as JSON; also raises `DocumentError` if the file cannot be written.
 
     Examples
     --------

@@ -41,10 +41,7 @@ _WORDS: Final = {
 def rows_of(runs: Any) -> list[Row]:
     """One mapping of column to value per cell, of what ``df.sweep`` returned, its frame, or a list of mappings.
 
-    Raises
-    ------
-    PlanError
-        If it is something else, or empty.
+    `PlanError` if it is something else, or empty.
     """
     table = runs.frame() if callable(getattr(runs, "frame", None)) else runs
     if hasattr(table, "to_dict") and hasattr(table, "columns"):
@@ -82,12 +79,7 @@ def text_of(row: Row, name: str) -> str:
 
 
 def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) -> str:
-    """The column of this name.
-
-    Raises
-    ------
-    PlanError
-        If there is none, or it has no figure where one is wanted.
+    """The column of this name; `PlanError` if there is none, or it has no figure where one is wanted.
 
     Examples
     --------
@@ -96,10 +88,8 @@ def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) ->
     dfopt.errors.PlanError: --value: found 'gapp', no column of the frame; did you mean 'gap'?
     """
     if name not in rows[0]:
-        raise PlanError(
-            f"{option}: found {name!r}, no column of the frame;"
-            f" {did_you_mean(name, list(rows[0]), 'one of ' + ', '.join(map(str, rows[0])))}"
-        )
+        remedy = did_you_mean(name, list(rows[0]), f"one of {', '.join(map(str, rows[0]))}")
+        raise PlanError(f"{option}: found {name!r}, no column of the frame; {remedy}")
     if figures and (name in TEXT_COLUMNS or all(figure_of(row, name) is None for row in rows)):
         others = [str(key) for key in rows[0] if key not in TEXT_COLUMNS]
         have = [key for key in others if any(figure_of(row, key) is not None for row in rows)]

@@ -92,18 +92,9 @@ def dataflow(
     The number in front of a kernel and the colour of its box are its partition. Tensors inside a partition are thin;
     those cut, which pass through DRAM, are thick and dashed.
 
-    Parameters
-    ----------
-    layout : {"auto", "dot", "layered"}
-        ``dot`` is Graphviz, ``layered`` our own; ``auto`` takes Graphviz where it is installed.
-    limit : int
-        Boxes at most: of a larger graph each partition is one box, or else only the first kernels are drawn, and a
-        note says so.
-
-    Raises
-    ------
-    PlanError
-        If ``layout`` or ``limit`` cannot be.
+    ``layout`` is ``dot`` for Graphviz, ``layered`` for our own, or ``auto`` for Graphviz where it is installed. Of a
+    graph with more kernels than ``limit`` each partition is one box, or else only the first kernels are drawn, and a
+    note says so. `PlanError` if ``layout`` or ``limit`` cannot be.
 
     Examples
     --------
@@ -112,7 +103,6 @@ def dataflow(
     18
     """
     from matplotlib.colors import to_rgba
-    from matplotlib.lines import Line2D
     from matplotlib.patches import FancyBboxPatch, PathPatch, Polygon
     from matplotlib.path import Path
 
@@ -131,7 +121,7 @@ def dataflow(
         if not spots.curved:  # from edge to edge of the boxes
             points[0] = (points[0][0], points[0][1] - _TALL / 2)
             points[-1] = (points[-1][0], points[-1][1] + _TALL / 2)
-        tip, points[-1], corners = _arrow_head(points[-2], points[-1])
+        points[-1], corners = _arrow_head(points[-2], points[-1])
         codes = [Path.MOVETO, *[Path.CURVE4 if spots.curved else Path.LINETO] * (len(points) - 1)]
         colour = "black" if cut else "#7F7F7F"
         ax.add_patch(
@@ -142,7 +132,7 @@ def dataflow(
             )
         )  # fmt: skip
         # the head is a patch of its own: dashes would break its outline
-        ax.add_patch(Polygon([tip, *corners], facecolor=colour, edgecolor="none", zorder=1.5, gid=f"head-{src}-{dst}"))
+        ax.add_patch(Polygon(corners, facecolor=colour, edgecolor="none", zorder=1.5, gid=f"head-{src}-{dst}"))
     for label, group, (x, y), wide in zip(made.labels, made.groups, spots.centres, widths, strict=True):
         colour = "white" if group is None else CYCLE[group % len(CYCLE)]
         ax.add_patch(
@@ -158,30 +148,29 @@ def dataflow(
     ax.set_ylim(-0.1, spots.height + 0.1)
     ax.set_aspect("equal", anchor="NW")  # a narrow graph starts below its title, not in the middle of the figure
     ax.set_axis_off()
+    _head(ax, what, made, thick)
+    return ax
+
+
+def _arrow_head(before: Point, tip: Point) -> tuple[Point, list[Point]]:
+    """Where the line ends inside the head, and the corners of the head."""
+    length = math.dist(before, tip) or 1.0
+    x, y = (_HEAD * (there - here) / length for here, there in zip(before, tip, strict=True))
+    end = (tip[0] - x, tip[1] - y)
+    return end, [tip, (end[0] - 0.38 * y, end[1] + 0.38 * x), (end[0] + 0.38 * y, end[1] - 0.38 * x)]
+
+
+def _head(ax: Axes, what: Result | Graph, made: Sketch, thick: float) -> None:
+    from matplotlib.lines import Line2D
+
     handles = []
     if isinstance(what, Result):
+        parts = len({(kernel.stage, kernel.partition) for kernel in what.mapping.kernels})
+        text = f"{what.mapping.graph}: {parts} partition{'' if parts == 1 else 's'}, {sum(made.cut)} cuts"
         handles = [
             Line2D([], [], color="#7F7F7F", linewidth=0.7, label="tensor in a partition (SRAM)"),
             Line2D([], [], color="black", linewidth=thick, linestyle=(0, (3, 1.5)), label="cut tensor (DRAM)"),
         ]
-    head(ax, _title(what, made), handles)
-    return ax
-
-
-def _arrow_head(before: Point, tip: Point) -> tuple[Point, Point, tuple[Point, Point]]:
-    """The tip, where the line ends inside the head, and the two other corners."""
-    across, down = tip[0] - before[0], tip[1] - before[1]
-    length = math.hypot(across, down) or 1.0
-    x, y = across / length, down / length
-    end = (tip[0] - _HEAD * x, tip[1] - _HEAD * y)
-    half = 0.38 * _HEAD
-    return tip, end, ((end[0] - half * y, end[1] + half * x), (end[0] + half * y, end[1] - half * x))
-
-
-def _title(what: Result | Graph, made: Sketch) -> str:
-    if isinstance(what, Result):
-        parts = len({(kernel.stage, kernel.partition) for kernel in what.mapping.kernels})
-        text = f"{what.mapping.graph}: {parts} partition{'' if parts == 1 else 's'}, {sum(made.cut)} cuts"
     else:
         text = f"{what.name}: {len(what.kernels)} kernels, {len(what.tensors)} tensors"
-    return f"{text}\n{made.note}" if made.note else text
+    head(ax, f"{text}\n{made.note}" if made.note else text, handles)

@@ -48,11 +48,9 @@ def pareto(
     ----------
     runs : Runs, pandas.DataFrame or list of dict
         What ``df.sweep`` returned, its frame, or rows.
-    x, y : str
-        Columns with figures.
-    by : str, optional
-        Column that colours and marks tell apart, of at most seven labels; by default the graph, or the first axis that
-        varies and has so few.
+    x, y, by : str
+        Columns with figures, and one of at most seven labels that colours and marks tell apart; by default the graph,
+        or the first axis that varies and has so few.
 
     Raises
     ------

@@ -22,6 +22,7 @@ __all__ = ["Layout", "Point", "by_dot", "layered"]
 
 Point = tuple[float, float]
 Floats = NDArray[np.float64]
+_ROW = 0.55  # inches from level to level
 _SWEEPS = 12
 _THIN = 0.06  # inches that an edge takes on its way past a level
 
@@ -37,13 +38,13 @@ class Layout:
     curved: bool = False
 
 
-def layered(widths: Sequence[float], edges: Sequence[tuple[int, int]], row: float = 0.55) -> Layout:
-    """Levels from top to bottom, ``row`` inches apart, of an acyclic graph whose nodes are as wide as ``widths``.
+def layered(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
+    """Levels from top to bottom of an acyclic graph whose nodes are as wide as ``widths``, in inches.
 
     Examples
     --------
-    >>> layered([1.0, 1.0, 1.0], [(0, 1), (0, 2)], row=0.5).centres[0]  # above, in the middle between the two
-    (1.175, 0.75)
+    >>> layered([1.0, 1.0, 1.0], [(0, 1), (0, 2)]).centres[1:]  # below, beside each other
+    ((0.5, 0.275), (1.85, 0.275))
     """
     count = len(widths)
     whole: nx.DiGraph[int] = nx.DiGraph(edges)
@@ -66,15 +67,11 @@ def layered(widths: Sequence[float], edges: Sequence[tuple[int, int]], row: floa
     wide = np.array(size)
     x = _across(rows, links, wide)
     left, right = ((x - wide / 2).min(), (x + wide / 2).max()) if count else (0.0, 0.0)
-    spots = [(float(x[node] - left), (len(rows) - at[node] - 0.5) * row) for node in range(len(size))]
-    ways = tuple(tuple(point for n in chain for point in _through(spots[n], n >= count, row)) for chain in chains)
-    return Layout(tuple(spots[:count]), ways, float(right - left), len(rows) * row)
-
-
-def _through(spot: Point, between: bool, row: float) -> tuple[Point, ...]:
-    """An edge goes straight down past the boxes of a level."""
-    x, y = spot
-    return ((x, y + 0.28 * row), (x, y - 0.28 * row)) if between else (spot,)
+    spots = [(float(x[node] - left), (len(rows) - at[node] - 0.5) * _ROW) for node in range(len(size))]
+    # an edge goes straight down past the boxes of a level
+    past = [[(x, y + 0.28 * _ROW), (x, y - 0.28 * _ROW)] if i >= count else [(x, y)] for i, (x, y) in enumerate(spots)]
+    ways = tuple(tuple(point for node in chain for point in past[node]) for chain in chains)
+    return Layout(tuple(spots[:count]), ways, float(right - left), len(rows) * _ROW)
 
 
 def _untangle(rows: list[list[int]], links: nx.DiGraph[int]) -> None:

@@ -82,17 +82,21 @@ _P = ParamSpec("_P")
 _T = TypeVar("_T")
 
 
+def matplotlib_for(what: str, needs: str) -> Any:
+    """Matplotlib; `PlanError` where it is missing, which says what needs it."""
+    try:
+        import matplotlib as mpl
+    except ImportError:
+        raise PlanError(f"{what}: found no matplotlib, which {needs} need; python -m pip install matplotlib") from None
+    return mpl
+
+
 def drawn(function: Callable[_P, _T]) -> Callable[_P, _T]:
     """A function that draws, under the common style; one clear error where Matplotlib is missing."""
 
     @functools.wraps(function)
     def styled(*args: _P.args, **kwargs: _P.kwargs) -> _T:
-        try:
-            import matplotlib as mpl
-        except ImportError:
-            raise PlanError(
-                f"{function.__name__}: found no matplotlib, which pictures need; python -m pip install matplotlib"
-            ) from None
+        mpl = matplotlib_for(function.__name__, "pictures")
         with mpl.rc_context(cast(Any, _STYLE)):
             made = function(*args, **kwargs)
             interactive = mpl.is_interactive()
@@ -116,7 +120,7 @@ def panels(width: float, heights: Sequence[float]) -> list[Axes]:
         len(heights), 1, figsize=(width, sum(heights)), layout="constrained", height_ratios=list(heights), squeeze=False
     )
     figure.set_gid(_OWN)
-    return [line[0] for line in grid]
+    return list(grid[:, 0])
 
 
 def figure_with(ax: Axes | Figure) -> Figure:
@@ -186,7 +190,7 @@ def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
 
 
 def laid_out(figure: Figure) -> Any:
-    """Place everything in a figure as its layout wants it, without drawing; the renderer that measured its texts."""
+    """Place all of a figure as its layout wants it, without drawing it; gives the renderer that measured its texts."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg
 
     canvas: Any = figure.canvas if hasattr(figure.canvas, "get_renderer") else FigureCanvasAgg(figure)
@@ -199,19 +203,7 @@ def laid_out(figure: Figure) -> Any:
 
 
 def unit_ticks(axis: Any, write: Callable[[float], str]) -> None:
-    """Label an axis of figures with their unit; a logarithmic one at powers of ten, a short one between them too.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> ax = Figure().subplots()
-    >>> ax.set_xscale("log")
-    >>> ax.set_xlim(1e9, 1e12)
-    (1000000000.0, 1000000000000.0)
-    >>> unit_ticks(ax.xaxis, lambda value: show_unit(value, "flop_rate", 3))
-    >>> [label.get_text() for label in ax.get_xticklabels() if label.get_text()][1:-1]
-    ['1 GFLOP/s', '10 GFLOP/s', '100 GFLOP/s', '1 TFLOP/s']
-    """
+    """Label an axis of figures with their unit; a logarithmic one at powers of ten, a short one between them too."""
     from matplotlib.ticker import LogLocator, MaxNLocator, NullFormatter
 
     if axis.get_scale() == "log":
@@ -256,14 +248,13 @@ def short(names: Iterable[str], letters: int = 46) -> str:
     ('Q, K, V', 'Norm, ... 3 more, Project')
     """
     listed = list(names)
-    whole = ", ".join(listed)
-    if len(whole) <= letters or len(listed) < 3:
-        return whole if len(whole) <= letters or len(listed) == 2 else whole[: letters - 3] + "..."
-    for kept in range(len(listed) - 2, 0, -1):
-        left = len(listed) - kept - 1
-        text = ", ".join([*listed[:kept], f"... {left} more", listed[-1]])
-        if len(text) <= letters or kept == 1:
-            break
+    text = ", ".join(listed)
+    if len(listed) == 1 and len(text) > letters:
+        return text[: letters - 3] + "..."
+    kept = len(listed) - 1
+    while len(text) > letters and kept > 1:
+        kept -= 1
+        text = ", ".join([*listed[:kept], f"... {len(listed) - kept - 1} more", listed[-1]])
     return text
 
 
@@ -278,12 +269,10 @@ def free_labels(
 ) -> int:
     """Write a label beside each point where none covers another or a point; the first ones have the first choice.
 
-    Points that lie on each other share one label, of at most ``most`` texts.
+    Points that lie on each other share one label, of at most ``most`` texts. The limits of the axes must be set.
 
     Parameters
     ----------
-    ax : matplotlib.axes.Axes
-        With its limits set.
     points, others : sequence of (float, float, str) and of (float, float)
         Place in data coordinates and text, the most important first; more places that are to stay free.
     size, radius : float

@@ -198,13 +198,13 @@ def heat_maps(
     if len(groups) > 16:
         raise PlanError(f"heat maps: by: found {len(groups)} labels of {by!r}, expected at most 16")
     figures = [one for row in rows if (one := figure_of(row, value)) is not None]
+    shared = (min(figures), max(figures))
     side_x, side_y = _sides(rows, x, y, [by])
     wide, high = _size(*_pivot(rows, value, side_x, side_y)[:2])
     across = min(across, len(groups))
     deep = -(-len(groups) // across)
     figure, grid = plt.subplots(deep, across, figsize=(wide * across, high * deep), layout="constrained", squeeze=False)
-    spots = [spot for line in grid for spot in line]
-    shared = (min(figures), max(figures))
+    spots = grid.ravel()
     for spot, (label, mine) in zip(spots, groups.items(), strict=False):
         heat_map(mine, value, side_x, side_y, ax=spot, limits=shared, title=f"{by}: {label}")
     for spot in spots[len(groups) :]:

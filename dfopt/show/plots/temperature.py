@@ -26,12 +26,8 @@ def stack_temperature(
 ) -> Axes:
     """Draw a map of every die of a chip, from the far face to the sink, with the mean temperature of each tile.
 
-    Parameters
-    ----------
-    stack : Stack, optional
-        Whose floorplans say where tiles are; by default that of the result's system.
-    stage : int, optional
-        Pipeline stage whose chip is drawn; by default the hottest one.
+    ``what`` is the judge's figures on a stack, or a result that has them. The floorplans of ``stack`` say where tiles
+    are; by default it is that of the result's system. ``stage`` is the one whose chip is drawn; by default the hottest.
 
     Raises
     ------

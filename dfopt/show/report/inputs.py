@@ -70,29 +70,17 @@ def _files(kind: Kind, name: str, seen: set[tuple[Kind, str]]) -> Iterator[tuple
             yield from _files(part_kind, part, seen)
 
 
-def _named(data: Any, shelf: Kind) -> Iterator[tuple[Kind, str]]:
-    """Parts that a file names: ``key: NAME``, or ``part: NAME`` under such a key or at the top of a part."""
-    if isinstance(data, list | tuple):
-        for item in data:
-            yield from _named(item, shelf)
-        return
-    if not isinstance(data, dict):
-        return
-    for key, value in data.items():
-        if key == "part" and isinstance(value, str):
-            yield shelf, value
+def _named(data: Any, shelf: Kind, roles: bool = False) -> Iterator[tuple[Kind, str]]:
+    """Parts that a file names: ``key: NAME``, or ``part: NAME`` under such a key or at the top of a part.
+
+    ``roles``: what stands under ``links``, where each role has a name.
+    """
+    for key, value in data.items() if isinstance(data, dict) else (("", item) for item in data):
         inner = _SHELVES.get(key, shelf)
-        if key in _SHELVES and isinstance(value, str):
+        if isinstance(value, dict | list | tuple):
+            yield from _named(value, inner, key == "links")
+        elif isinstance(value, str) and (roles or key == "part" or key in _SHELVES):
             yield inner, value
-        elif isinstance(value, dict | list | tuple):
-            yield from _named(value, inner)
-            if key == "links":  # a role for each
-                yield from (("links", one) for one in _texts(value))
-
-
-def _texts(value: Any) -> Iterator[str]:
-    inner = value.values() if isinstance(value, dict) else value
-    yield from (one for one in inner if isinstance(one, str))
 
 
 def _of_file(path: Path, label: str) -> Iterator[Remark]:

@@ -12,6 +12,7 @@ from typing import Any, Final
 
 from dfopt.errors import PlanError
 from dfopt.show.html import Html, facts, join, paragraph, section, text
+from dfopt.show.plots.style import matplotlib_for
 from dfopt.show.report.svg import inline_svg
 
 __all__ = ["LIMIT", "Figure", "Section", "assemble", "draw", "heading", "needs_matplotlib"]
@@ -46,18 +47,8 @@ class Figure:
 
 
 def needs_matplotlib() -> None:
-    """Say once, and before the work, what a report needs; and draw into files, also where there is a display.
-
-    Raises
-    ------
-    PlanError
-        If Matplotlib is missing.
-    """
-    try:
-        import matplotlib as mpl
-    except ImportError:
-        raise PlanError("report: found no matplotlib, which figures need; python -m pip install matplotlib") from None
-    mpl.use("Agg")
+    """Say once, and before the work, what a report needs; and draw into files, also where there is a display."""
+    matplotlib_for("report", "figures").use("Agg")
 
 
 def draw(name: str, caption: str, plot: Callable[..., Any], *what: Any, paper: bool = False, **options: Any) -> Figure:
