@@ -21,9 +21,9 @@ import dfopt as df
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.show import html
+from dfopt.show.plots.output import inline_svg
 from dfopt.show.report import Remark, remarks, result_report
 from dfopt.show.report.page import draw
-from dfopt.show.report.svg import inline_svg
 
 CASES = ["fused", "pipeline", "ends", "many"]
 

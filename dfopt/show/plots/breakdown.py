@@ -142,10 +142,8 @@ def _partitions(result: Result, parts: list[PartitionScore], ax: Axes) -> None:
     for row, part in enumerate(parts):
         at = [row - 0.45, row + 0.45]
         ax.plot([part.time_s / unit_s] * 2, at, color="black", linewidth=2.2, solid_capstyle="butt")
-    ax.set_ylim(len(parts) - 0.4, -0.6)
-    ax.set_xlim(0, 1.02 * max(ends) or 1.0)
-    ax.set_ylabel("partition")
-    ax.set_xlabel(f"busy time for one layer and microbatch ({unit})")
+    ax.set(xlim=(0, 1.02 * max(ends) or 1.0), ylim=(len(parts) - 0.4, -0.6))
+    ax.set(xlabel=f"busy time for one layer and microbatch ({unit})", ylabel="partition")
 
 
 def _steps(results: tuple[Result, ...], ax: Axes) -> None:
@@ -156,6 +154,4 @@ def _steps(results: tuple[Result, ...], ax: Axes) -> None:
     ends = _stacked(ax, times, names if len(names) > 1 else ["step, by what binds"], 0.6)
     for row, result in enumerate(results):
         ax.text(ends[row], row, f" {show_unit(result.step_time, 'time', 3)}", va="center", ha="left", fontsize=7.5)
-    ax.set_ylim(len(results) - 0.5, -0.5)
-    ax.set_xlim(0, 1.13 * max(ends))
-    ax.set_xlabel(f"time of a step ({unit})")
+    ax.set(xlim=(0, 1.13 * max(ends)), ylim=(len(results) - 0.5, -0.5), xlabel=f"time of a step ({unit})")

@@ -98,13 +98,7 @@ def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) ->
 
 
 def axis_columns(rows: Sequence[Row]) -> list[str]:
-    """Columns that name a cell: the study's axes, and parameters, which come before the first figure.
-
-    Examples
-    --------
-    >>> axis_columns([{"graph": "g", "system": "s", "batch": 4, "status": "optimal", "gap": 0.0}])
-    ['graph', 'system', 'batch']
-    """
+    """Columns that name a cell: the study's axes, and parameters, which come before the first figure."""
     return [str(name) for name in rows[0] if name in AXIS_COLUMNS or name not in COLUMNS]
 
 

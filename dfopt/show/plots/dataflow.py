@@ -144,8 +144,7 @@ def dataflow(
         ax.text(
             x, y, label, ha="center", va="center", fontsize=6.5, zorder=3, color=on(to_rgba(colour)), parse_math=False
         )
-    ax.set_xlim(-0.1, max(spots.width, 1e-3) + 0.1)
-    ax.set_ylim(-0.1, spots.height + 0.1)
+    ax.set(xlim=(-0.1, max(spots.width, 1e-3) + 0.1), ylim=(-0.1, spots.height + 0.1))
     ax.set_aspect("equal", anchor="NW")  # a narrow graph starts below its title, not in the middle of the figure
     ax.set_axis_off()
     _head(ax, what, made, thick)

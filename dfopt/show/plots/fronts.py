@@ -18,15 +18,7 @@ _MARKERS: Final = "osD^vPX"
 
 
 def front(points: Sequence[tuple[float, float]]) -> list[int]:
-    """Positions of the points that no other one beats, both figures taken as smaller is better; sorted by the first.
-
-    Of equal points the first is kept.
-
-    Examples
-    --------
-    >>> front([(1.0, 5.0), (2.0, 3.0), (3.0, 4.0), (4.0, 1.0)])
-    [0, 1, 3]
-    """
+    """Positions of the points that no other beats, of equal ones the first; smaller is better, sorted by the first."""
     best, found = math.inf, []
     for position in sorted(range(len(points)), key=lambda one: points[one]):
         if points[position][1] < best:

@@ -1,8 +1,11 @@
-"""Figures as files: laid out once, cut to what is drawn, the same bytes each time."""
+"""Figures as files, and in pages: laid out once, cut to what is drawn, the same bytes each time."""
 
 from __future__ import annotations
 
+import io
 import os
+import re
+from html import escape
 from pathlib import Path
 from typing import Any, Final
 
@@ -10,12 +13,15 @@ from dfopt.documents.files import replaced
 from dfopt.errors import PlanError
 from dfopt.show.plots.style import Figure, drawn, figure_with, laid_out
 
-__all__ = ["SUFFIXES", "save", "write"]
+__all__ = ["SUFFIXES", "inline_svg", "save"]
 
 SUFFIXES: Final = (".svg", ".png", ".pdf")
+_TAG: Final = re.compile(r"<[^<>]*>")
+_ID: Final = re.compile(r'( id="|url\(#|href="#)')
+_WIDEST: Final = 1200  # pixels below which a figure may shrink to its window; a larger one would be too small to read
 
 
-def write(figure: Figure, target: Any, pad: float, **options: Any) -> None:
+def _write(figure: Figure, target: Any, pad: float, **options: Any) -> None:
     """Write a figure with ``pad`` inches around what is drawn; ``options`` are those of Matplotlib's ``savefig``.
 
     Matplotlib's own ``bbox_inches="tight"`` draws everything twice and measures texts with the file's own renderer,
@@ -70,4 +76,29 @@ def save(ax: Any, path: str | os.PathLike[str]) -> None:
     # no dates, and ids from a fixed salt: the same picture is the same file
     metadata: dict[str, Any] = {".svg": {"Date": None}, ".pdf": {"CreationDate": None}}.get(suffix, {})
     with replaced(target) as part:
-        write(figure_with(ax), part, 0.08, format=suffix[1:], dpi=160, metadata=metadata)
+        _write(figure_with(ax), part, 0.08, format=suffix[1:], dpi=160, metadata=metadata)
+
+
+def inline_svg(figure: Any, prefix: str, label: str) -> str:
+    """A figure as an ``<svg>`` element for an HTML page.
+
+    ``prefix`` is put before every id, so that figures of one page do not share any; ``label`` is what a reader who
+    does not see it is told.
+
+    Examples
+    --------
+    >>> from matplotlib.figure import Figure
+    >>> made = inline_svg(Figure(figsize=(1, 1)), "f1", "an <empty> figure")
+    >>> made[:53], "http" in made
+    ('<svg role="img" aria-label="an &lt;empty&gt; figure" ', False)
+    """
+    target = io.BytesIO()
+    nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
+    _write(figure, target, 0.05, format="svg", metadata=nothing, transparent=True)
+    source = target.getvalue().decode()
+    view = source[source.index("viewBox=") :].split('"')[1]
+    wide = 1.5 * float(view.split()[2])  # points of 1.5 pixels: letters of 8 points are as large as small print
+    least = f"min-width:{wide / 1.5:.0f}px;" if wide > _WIDEST else ""
+    head = f'<svg role="img" aria-label="{escape(label, quote=True)}" style="width:{wide:.0f}px;{least}max-width:100%"'
+    inner = source[source.index(">", source.index("<svg")) + 1 :].strip()
+    return f'{head} viewBox="{view}">' + _TAG.sub(lambda tag: _ID.sub(rf"\1{prefix}-", tag[0]), inner)

@@ -79,10 +79,8 @@ def schedule(result: Result, ax: Axes | None = None, microbatches: int | None = 
         _numbers(ax, rows, unit_s, end)
     every = 1 if len(rows) <= 16 else 4
     ax.set_yticks(range(0, len(rows), every), [str(stage[0].stage) for stage in rows][::every])
-    ax.set_ylim(len(rows) - 0.4, -0.6)
-    ax.set_xlim(0, end / unit_s)
-    ax.set_ylabel("pipeline stage")
-    ax.set_xlabel(f"time ({unit})")
+    ax.set(xlim=(0, end / unit_s), ylim=(len(rows) - 0.4, -0.6))
+    ax.set(xlabel=f"time ({unit})", ylabel="pipeline stage")
     even = ", even chunks" if plan.interleave > 1 else ""
     handles = [patch(look, look.label + even * (key[1] == 0)) for key, look in _LOOKS.items() if key in found]
     busy = sum(one.end - one.start for stage in made for one in stage) / (end * plan.stages)

@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from dfopt.documents.result import PlanRecord, Result, SolveRecord
+from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.show.plots.style import PALETTE, Axes, axes, drawn, gridlines, head, scale
 
 __all__ = ["progress"]
-
-
-def _traced(result: Result) -> list[tuple[PlanRecord, SolveRecord]]:
-    """The solves of a result that kept a trace: of its own plan if there are any, the longest traces first."""
-    found = [(plan, solve) for plan in result.plans for solve in plan.solves if len(solve.trace) > 1]
-    own = [(plan, solve) for plan, solve in found if plan.plan == result.plan and plan.status == "solved"]
-    return sorted(own or found, key=lambda pair: (-len(pair[1].trace), -pair[1].seconds))
 
 
 @drawn
@@ -35,14 +28,16 @@ def progress(result: Result, ax: Axes | None = None, problem: str | None = None)
     >>> df.plot.progress(result).get_ylabel()
     'objective (multiples of the final value)'
     """
-    found = [pair for pair in _traced(result) if problem in (None, pair[1].problem)]
+    found = [(plan, solve) for plan in result.plans for solve in plan.solves if len(solve.trace) > 1]
+    own = [(plan, solve) for plan, solve in found if plan.plan == result.plan and plan.status == "solved"]
+    found = [(plan, solve) for plan, solve in own or found if problem in (None, solve.problem)]
     if not found:
         asked = f"of the {problem} problem " if problem else ""
         raise PlanError(
             f"progress: found no solve {asked}with a trace: closed forms and solves that one point ended have none;"
             " draw a result of a larger search"
         )
-    plan, solve = found[0]
+    plan, solve = max(found, key=lambda pair: (len(pair[1].trace), pair[1].seconds))
     best = [(seconds, value) for seconds, value, _ in solve.trace if value is not None]
     bound = [(seconds, value) for seconds, _, value in solve.trace if value is not None]
     final = best[-1][1] if best else bound[-1][1]
@@ -70,8 +65,7 @@ def progress(result: Result, ax: Axes | None = None, problem: str | None = None)
             [t / unit_s for t in both], [_at(bound, t, final) for t in both], [_at(best, t, final) for t in both],
             step="post", color=PALETTE["sky"], alpha=0.25, linewidth=0,
         )  # fmt: skip
-    ax.set_xlim(0, last / unit_s * 1.02)
-    ax.set_xlabel(f"time of the solve ({unit})")
+    ax.set(xlim=(0, last / unit_s * 1.02), xlabel=f"time of the solve ({unit})")
     ax.set_ylabel("objective (multiples of the final value)")
     gridlines(ax)
     gap = "" if solve.gap is None else f", gap {100 * solve.gap:.3g} %"

@@ -87,10 +87,8 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
     corners = [peak / slope for slope in slopes.values()]
     left = min([x for *_, x in dots] + corners) / 3
     right = max([x for *_, x in dots] + corners) * 3
-    ax.set_xscale("log")
-    ax.set_yscale("log")
-    ax.set_xlim(left, right)
-    ax.set_ylim(min(part.flop / part.time_s for part in parts) / 2.5, peak * 2)
+    low = min(part.flop / part.time_s for part in parts) / 2.5
+    ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, peak * 2))
     unit_ticks(ax.xaxis, lambda value: f"{value:g}")
     unit_ticks(ax.yaxis, lambda value: show_unit(value, "flop_rate", 3))
     handles: list[Line2D] = []
@@ -111,8 +109,7 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
             [x], [part.flop / part.time_s], s=16 + 260 * part.time_s / whole, marker=_MARKERS[kind],
             facecolor=LOOKS[part.bound_by].colour, edgecolor="black", linewidth=0.6, alpha=0.85, zorder=3,
         )  # fmt: skip
-    ax.set_xlabel("intensity (FLOP/byte of DRAM or of network)")
-    ax.set_ylabel("rate per chip")
+    ax.set(xlabel="intensity (FLOP/byte of DRAM or of network)", ylabel="rate per chip")
     gridlines(ax)
     marks = [(_MARKERS[k], "white", "black", f"per byte of {LOOKS[k].label}") for k in slopes]
     binding = [LOOKS[term] for term in TERMS if any(part.bound_by == term for part in parts)]

@@ -163,7 +163,7 @@ def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:
     Both go above the axes; in a figure of one's own they start at its left edge, and the figure grows by their height.
     """
     figure = figure_with(ax)
-    own = figure.get_gid() == _OWN
+    own = figure.get_gid() == _OWN  # as `panels` has marked it
     inches = figure.get_figwidth() * (1.0 if own else ax.get_position().width)
     letters = max(16, int(inches * 14.0))  # letters of 9 points that an inch takes
     lines = [line for part in title.split("\n") for line in (textwrap.wrap(part, letters) or [""])]
@@ -266,7 +266,7 @@ def free_labels(
     most: int = 3,
     others: Sequence[tuple[float, float]] = (),
     far: bool = True,
-) -> int:
+) -> None:
     """Write a label beside each point where none covers another or a point; the first ones have the first choice.
 
     Points that lie on each other share one label, of at most ``most`` texts. The limits of the axes must be set.
@@ -279,18 +279,12 @@ def free_labels(
         Points of the letters, and of the marks that are to stay free.
     far : bool
         Whether a label may stand away from its point, with a line to it.
-
-    Returns
-    -------
-    int
-        How many points have no label: they share one that is full, or found no free place.
     """
     from matplotlib.text import Text
 
-    figure = figure_with(ax)
-    renderer = laid_out(figure)
+    renderer = laid_out(figure_with(ax))
     frame = ax.get_window_extent(renderer)
-    pixel = figure.dpi / 72
+    pixel = figure_with(ax).dpi / 72
     spots: list[tuple[float, float, float, float, list[str]]] = []
     for x, y, words in points:
         left, low = ax.transData.transform((x, y))
@@ -304,11 +298,9 @@ def free_labels(
     middles = [(s[0], s[1]) for s in spots] + [tuple(ax.transData.transform(other)) for other in others]
     written = [text.get_window_extent(renderer).extents for text in ax.texts if text.get_text()]
     taken = np.array(written + [(a - half, b - half, a + half, b + half) for a, b in middles]).reshape(-1, 4)
-    lost = sum(min(len(spot[4]), most) for spot in spots[_TRIED:])
     for *_, x, y, texts in spots[:_TRIED]:
         more = len(texts) - most
         text = ", ".join(texts[:most]) + (f" +{more}" if more > 0 else "")
-        lost += max(more, 0)
         for across, down in _PLACES if far else _PLACES[:_NEAR]:
             shift = (across * (radius + 2), down * (radius + 2))
             side = "left" if across > 0 else "right" if across < 0 else "center"
@@ -329,9 +321,6 @@ def free_labels(
                 taken = np.vstack([taken, box.extents])
                 break
             note.remove()
-        else:
-            lost += min(len(texts), most)
-    return lost
 
 
 _TRIED: Final = 60  # labels that are tried at most: more are no help to anyone

@@ -70,8 +70,7 @@ def heat_map(
     known = [one for one in means.values() if math.isfinite(one)]
     low, high = (factor * limits[0], factor * limits[1]) if limits else (min(known), max(known))
     _draw(ax, means, columns, lines, low, high, value)
-    ax.set_xlabel(across.replace("_", " "))
-    ax.set_ylabel(" / ".join(name.replace("_", " ") for name in down))
+    ax.set(xlabel=across.replace("_", " "), ylabel=" / ".join(down).replace("_", " "))
     most_met = max(map(len, met.values()))
     head(ax, title or words + (f", mean of up to {most_met} cells each" if most_met > 1 else ""))
     return ax

@@ -80,8 +80,7 @@ def stack_temperature(
         left, base = corners[die.name]
         said = f"{die.name}  {show_unit(peaks[die.name].power_w, 'power', 3)}" if die.name in peaks else die.name
         ax.text(left, base + stack.side_y * 1.02, said, ha="left", va="bottom", fontsize=7)
-    ax.set_xlim(-0.02 * wide, across * wide)
-    ax.set_ylim(-0.04 * tall, deep * tall)
+    ax.set(xlim=(-0.02 * wide, across * wide), ylim=(-0.04 * tall, deep * tall))
     ax.set_aspect("equal", anchor="NW")
     ax.set_axis_off()
     colour_bar(ax, ScalarMappable(norm=shades, cmap=colours), "mean temperature of a tile (°C)")

@@ -52,10 +52,8 @@ def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
                 )  # fmt: skip
             start += part.time_s
     ax.set_yticks(range(len(lines)), names)
-    ax.set_ylim(len(lines) - 0.4, -0.6)
-    ax.set_xlim(0, whole / unit_s * 1.01)
-    ax.set_ylabel("partition")
-    ax.set_xlabel(f"time ({unit})")
+    ax.set(xlim=(0, whole / unit_s * 1.01), ylim=(len(lines) - 0.4, -0.6))
+    ax.set(xlabel=f"time ({unit})", ylabel="partition")
     gridlines(ax, "x")
     title = f"{result.mapping.graph} on a chip of {result.mapping.system}: one layer and microbatch, "
     title += f"{len(parts)} partition{'' if len(parts) == 1 else 's'}, {show_unit(whole, 'time', 3)}"

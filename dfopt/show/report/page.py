@@ -8,12 +8,13 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from html import escape
 from importlib.resources import files
+from string import Template
 from typing import Any, Final
 
 from dfopt.errors import PlanError
-from dfopt.show.html import Html, facts, join, paragraph, section, text
+from dfopt.show.html import Html, facts, join, paragraph, section
+from dfopt.show.plots.output import inline_svg
 from dfopt.show.plots.style import matplotlib_for
-from dfopt.show.report.svg import inline_svg
 
 __all__ = ["LIMIT", "Figure", "Section", "assemble", "draw", "heading", "needs_matplotlib"]
 
@@ -118,17 +119,10 @@ def _written(
     links = "".join(f'<li><a href="#{escape(one.name, quote=True)}">{escape(one.title)}</a></li>' for one in sections)
     parts = ((figures[part.name].html if isinstance(part, Figure) else part for part in one.parts) for one in sections)
     body = join(*(section(one.name, one.title, *inner) for one, inner in zip(sections, parts, strict=True)))
-    written = f"Written{' by dfopt ' * bool(version)}{version}. This file asks for nothing from any network."
-    return (
-        '<!DOCTYPE html>\n<html lang="en">\n<head>\n<meta charset="utf-8">\n'
-        f'<meta http-equiv="Content-Security-Policy" content="{policy}">\n'
-        '<meta name="viewport" content="width=device-width, initial-scale=1">\n'
-        '<meta name="color-scheme" content="light dark">\n<link rel="icon" href="data:,">\n'
-        f"<title>{escape(title)}</title>\n<style>{style}</style>\n</head>\n<body>\n"
-        f'<a class="skip" href="#content">Skip to the content</a>\n<header>\n{head.code}\n</header>\n'
-        f'<nav aria-label="Sections"><ul>{links}</ul></nav>\n<main id="content">\n{body.code}\n</main>\n'
-        f"<footer><p>{text(written)}</p></footer>\n<script>{script}</script>\n</body>\n</html>\n"
-    )
+    return Template(_asset("report.html")).substitute(
+        policy=policy, title=escape(title), style=style, head=head.code, links=links, body=body.code, script=script,
+        foot=f"Written{' by dfopt ' * bool(version)}{escape(version)}. This file asks for nothing from any network.",
+    )  # fmt: skip
 
 
 def _asset(name: str) -> str:
