@@ -100,7 +100,11 @@ def main() -> int:
         graph, system, *rest = pair.split(":")
         parameters = dict(item.split("=") for item in rest[0].split(",")) if rest else {}
         typed = {key: int(value) if value.isdigit() else value for key, value in parameters.items()}
-        result = df.optimize(df.load_graph(graph, **typed), df.load_system(system))
+        try:
+            result = df.optimize(df.load_graph(graph, **typed), df.load_system(system))
+        except df.Infeasible:
+            print(f"{pair:52} infeasible", flush=True)
+            continue
         found, tried = attack(result, asked.seconds)
         wrong = found < result.bound * (1 - SAME) or (result.status == "optimal" and found < result.value * (1 - SAME))
         refuted += wrong
