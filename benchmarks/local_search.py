@@ -15,6 +15,8 @@ import sys
 import time
 from typing import Any
 
+import yaml
+
 import dfopt as df
 from dfopt.documents.axes import AXES
 from dfopt.errors import DfoptError
@@ -99,7 +101,7 @@ def main() -> int:
     for pair in asked.pairs or PAIRS:
         graph, system, *rest = pair.split(":")
         parameters = dict(item.split("=") for item in rest[0].split(",")) if rest else {}
-        typed = {key: int(value) if value.isdigit() else value for key, value in parameters.items()}
+        typed = {key: yaml.safe_load(value) for key, value in parameters.items()}
         try:
             result = df.optimize(df.load_graph(graph, **typed), df.load_system(system))
         except df.Infeasible:
