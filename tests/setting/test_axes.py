@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -20,6 +20,9 @@ from dfopt.search.verify import verify
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
+from dfopt.studies.executor import Take
+from dfopt.studies.packing import Task
+from dfopt.studies.worker import solve
 
 PACKAGE = Path(df.__file__).parent
 
@@ -142,6 +145,35 @@ def test_documents_and_frames_have_its_keys(experts: Axis, tmp_path: Path) -> No
     assert result.plan.counts == {"tp": 2, "pp": 1, "dp": 1, "ep": 4} | {
         "microbatches": 24, "layers_per_stage": 8, "interleave": 1,
     }  # fmt: skip
+
+
+class Here:
+    """Solves the cells of a sweep in this process, which knows the axis."""
+
+    def prepare(self, most: int) -> None: ...
+
+    def run(self, tasks: Sequence[Task], take: Take) -> str:
+        for task in tasks:
+            take(solve(task))
+        return ""
+
+    def close(self) -> None: ...
+
+
+def test_the_frame_of_a_sweep_has_a_column_of_it(experts: Axis, tmp_path: Path) -> None:
+    layers().dump(tmp_path / "g.yaml")
+    machine().dump(tmp_path / "s.yaml")
+    study = Study(
+        name="two",
+        graphs=[{"graph": str(tmp_path / "g.yaml")}],
+        systems=[{"system": str(tmp_path / "s.yaml")}],
+        options={"tp": 2, "pp": 1},
+    )
+    frame = df.sweep(study, executor=Here()).frame()
+    assert frame.status.tolist() == ["optimal"]
+    row = frame.iloc[0]
+    assert row.tp * row.pp * row.dp * row.ep == 8
+    assert row.plan == solved(tp=2, pp=1).plan.label
 
 
 def test_a_copy_of_a_plan_works_out_anew_what_follows() -> None:
