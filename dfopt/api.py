@@ -34,10 +34,8 @@ def evaluate(
     ----------
     mapping : Mapping, Result or path
         A place for every kernel of the graph, and a plan for the system.
-    graph : Graph, name or path
-        The workload.
-    system : System, name or path
-        The machine.
+    graph, system : Graph and System, or names or paths of them
+        The workload and the machine.
     assumptions : Assumptions or str, optional
         Conventions, or the name of a profile; the default profile if left out.
     stack : Stack, name or path, optional

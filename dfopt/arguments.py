@@ -9,13 +9,7 @@ from dfopt.errors import PlanError
 
 
 def pairs(items: list[str] | None, option: str) -> dict[str, str]:
-    """KEY=VALUE words as a mapping; the same key twice with two values is an error.
-
-    Examples
-    --------
-    >>> pairs(["FFN0=2", "Q=0"], "--pin")
-    {'FFN0': '2', 'Q': '0'}
-    """
+    """KEY=VALUE words as a mapping; the same key twice with two values is an error."""
     found: dict[str, str] = {}
     for item in items or []:
         key, equals, value = item.partition("=")

@@ -38,13 +38,7 @@ _BARE_KEY = re.compile(r"[^\s.\[\]'\"$]+")
 
 @dataclass(frozen=True)
 class Issue:
-    """One thing wrong with a document.
-
-    Examples
-    --------
-    >>> print(Issue("$.chips", "found -1, expected a number above 0", "use 1 or more"))
-    $.chips: found -1, expected a number above 0 (use 1 or more)
-    """
+    """One thing wrong with a document."""
 
     where: str  # JSON path of the offending value, such as $.chip.dram.bandwidth
     message: str  # what was found and what was expected
@@ -111,13 +105,7 @@ def close_matches(word: str, known: Iterable[str], least: float = 0.6) -> list[s
 
 
 def did_you_mean(word: str, known: Iterable[str], otherwise: str = "") -> str:
-    """The remedy for a misspelt word, or ``otherwise`` if nothing is near.
-
-    Examples
-    --------
-    >>> did_you_mean("rnig", ["ring", "switch"])
-    "did you mean 'ring'?"
-    """
+    """The remedy for a misspelt word, or ``otherwise`` if nothing is near."""
     close = close_matches(word, known)
     return f"did you mean {' or '.join(map(repr, close))}?" if close else otherwise
 

@@ -51,15 +51,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
 
 
 def write_text(path: str | os.PathLike[str], text: str) -> None:
-    """Write a text as UTF-8, whole or not at all.
-
-    Examples
-    --------
-    >>> write_text("/no/such/folder/a.txt", "a")
-    Traceback (most recent call last):
-    dfopt.errors.DocumentError: /no/such/folder/a.txt: 1 problem
-      $: cannot be written: No such file or directory (name a file in an existing folder that you may write to)
-    """
+    """Write a text as UTF-8, whole or not at all."""
     with replaced(path) as part, open(part, "w", encoding="utf-8", newline="\n") as file:
         file.write(text)
 

@@ -91,13 +91,7 @@ class Plan(Document, OnAxes):
         return self._dims("batch")
 
     def only(self, *splits: Splits, **fields: Any) -> Plan:
-        """A plan with the axes that split these things, and nothing else but the fields given.
-
-        Examples
-        --------
-        >>> Plan(tp=4, dp=2, microbatches=3).only("kernels").label
-        'TP4 PP1 DP1'
-        """
+        """A plan with the axes that split these things, and nothing else but the fields given."""
         kept = {key for share in self.axes if share.axis.splits in splits for key in share.axis.keys}
         extra = {key: value for key, value in self.__pydantic_extra__.items() if key in kept}
         return Plan.model_construct(schema_=self.SCHEMA, **extra, **fields)

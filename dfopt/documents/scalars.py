@@ -38,12 +38,6 @@ def resolve(text: str) -> Any:
 
 
 def parse_scalar(text: str) -> Any:
-    """One value as a YAML file would read it without quotes; what would be an issue there stays text.
-
-    Examples
-    --------
-    >>> parse_scalar("8"), parse_scalar("1e3"), parse_scalar("true"), parse_scalar("training")
-    (8, 1000.0, True, 'training')
-    """
+    """One value as a YAML file would read it without quotes; what would be an issue there stays text."""
     value = resolve(text) if text else text
     return text if isinstance(value, Issue) else value

@@ -124,13 +124,7 @@ class LimitsEntry(Part):
 
     @property
     def name(self) -> str:
-        """What the frame calls it.
-
-        Examples
-        --------
-        >>> LimitsEntry(time_limit=60.0, gap=1e-3, p_max=4).name
-        '60 s, gap 0.1 %, p_max 4'
-        """
+        """What the frame calls it."""
         words = [] if self.time_limit is None else [show_unit(self.time_limit, "time")]
         words += [] if self.gap is None else [f"gap {show_unit(self.gap, 'ratio')}"]
         words += [] if self.p_max is None else [f"p_max {self.p_max}"]
@@ -219,14 +213,10 @@ class Study(Named):
 
     Examples
     --------
-    >>> study = Study(
-    ...     name="ring",
-    ...     graphs=[{"graph": "gpt2-small"}],
-    ...     systems=[{"system": "sn10-8-ring"}],
-    ...     parameters={"batch": [8, 64]},
-    ...     limits=[{"time_limit": "1 s", "label": "quick"}, {"time_limit": "60 s", "gap": 1e-3}],
-    ...     axes={"degree": [{"label": 8, "set": {"options.tp": 8}}, {"label": 4, "set": {"options.tp": 4}}]},
-    ... )
+    >>> degrees = [{"label": degree, "set": {"options.tp": degree}} for degree in (4, 8)]
+    >>> limits = [{"time_limit": "1 s", "label": "quick"}, {"time_limit": "60 s", "gap": 1e-3}]
+    >>> over = {"parameters": {"batch": [8, 64]}, "limits": limits, "axes": {"degree": degrees}}
+    >>> study = Study(name="ring", graphs=[{"graph": "gpt2-small"}], systems=[{"system": "sn10-8-ring"}], **over)
     >>> study.axis_columns[-4:], study.limits[1].name
     (('assumptions', 'batch', 'limits', 'degree'), '60 s, gap 0.1 %')
     """

@@ -33,13 +33,7 @@ def zoo(kind: Kind) -> list[str]:
 
 
 def is_path(text: str) -> bool:
-    """Whether a text is surely meant as a path: it exists, has a separator, or a suffix.
-
-    Examples
-    --------
-    >>> is_path("my.yaml"), is_path("gpt3-1.3b")
-    (True, False)
-    """
+    """Whether a text is surely meant as a path: it exists, has a separator, or a suffix."""
     # Letters only: the '.3b' of the zoo name 'gpt3-1.3b' is no suffix.
     separators = {os.sep, os.altsep or os.sep}
     return os.path.exists(text) or bool(separators & set(text)) or Path(text).suffix[1:].isalpha()

@@ -23,6 +23,7 @@ from dfopt.errors import DocumentError, Issue, shown
 from dfopt.machines.references import merged
 
 Data = dict[str, Any]
+LETTERS = "xyzw"  # the names of the axes of a topology: x and y of r_sw
 
 # What the import cannot do without: of the chip, and of the block that holds the workload.
 _CHIP = ("core", "systolic_width", "systolic_height", "freq", "sram_cap")
@@ -120,11 +121,6 @@ def topology_of(system: Data) -> str | None:
     return next((key for key in system if set(key.split("_")) <= {"r", "sw", "fc"}), None)
 
 
-def axes_in(topology: str) -> str:
-    """The names of the axes of a topology: ``xy`` for ``r_sw``."""
-    return "xyzw"[: len(topology.split("_"))]
-
-
 def block_of(execution: Data) -> str | None:
     """The field of an ``execution`` message that holds its workload, such as ``fft``."""
     return next((block for block in _FIELDS if block in execution), None)
@@ -141,7 +137,7 @@ def missing(setup: Data, graph: Data) -> list[Issue]:
     needs.append(f"system.{'memory' if 'memory' in system else 'accelerator'}.dram_bw")
     if topology:
         fields = ("", "link_bw_", "par_") if block == "llm" else ("", "link_bw_")
-        needs += [f"system.{topology}.{field}{axis}" for axis in axes_in(topology) for field in fields]
+        needs += [f"system.{topology}.{field}{axis}" for axis in LETTERS[: topology.count("_") + 1] for field in fields]
     elif system.get("topo") != "SINGLE_CHIP":
         needs.append("system.r|sw|fc|r_r|r_sw")
     needs += [f"execution.{block}.{name}" for name in _FIELDS[block]] if block else ["execution." + "|".join(_FIELDS)]

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from typing import Literal
 
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.frontends.dfmodel_case import Data, Unsupported, axes_in, topology_of
+from dfopt.frontends.dfmodel_case import LETTERS, Data, Unsupported, topology_of
 
 Parallel = dict[str, tuple[str, ...]]
 Wiring = Literal["ring", "switch", "fully_connected"]
@@ -39,14 +39,12 @@ def axes_of(data: Data, block: str) -> tuple[Axis, ...]:
     >>> links = {"link_bw_x": 50, "link_bw_y": 50, "link_bw_z": 50}
     >>> [(a.name, a.wiring, a.size, a.carries) for a in axes_of({"r_sw": {"x": 8, "y": 16, **links}}, "fft")]
     [('x', 'ring', 8, 'TP'), ('y', 'switch', 16, 'TP')]
-    >>> [(a.name, a.size) for a in axes_of({"r_r_r": {"x": 8, "y": 8, "z": 16, **links}}, "hpl")]
-    [('xy', 64), ('z', 16)]
     """
     key = topology_of(data)
     net = data[key] if key else {}
     axes = tuple(
         Axis(name, _TOPOLOGY[kind], int(net[name]), float(net[f"link_bw_{name}"]) * 1e9, net.get(f"par_{name}") or "")
-        for name, kind in (zip(axes_in(key), key.split("_"), strict=True) if key else ())
+        for name, kind in (zip(LETTERS, key.split("_"), strict=False) if key else ())
     )
     if "HBD" in data:
         axes = _with_fast_domain(axes, int(data["HBD"]))
