@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
 
 from dfopt.documents.assumptions import PROFILES
 from dfopt.documents.base import Document
@@ -16,10 +17,15 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
 from dfopt.documents.zoo import KINDS as ZOOS
 from dfopt.documents.zoo import Kind, find, is_path, one, zoo
-from dfopt.errors import DocumentError, Issue, NotInZoo, PlanError, close_matches
+from dfopt.errors import NotInZoo, PlanError, close_matches, refuse
 from dfopt.machines.compose import expand_system, load_system
 from dfopt.machines.stacks import expand_stack
 from dfopt.workloads import expand, load_graph
+
+# Kinds whose files may be written in terms of others.
+_IN_OTHER_TERMS: Final[dict[str, Callable[..., Document]]] = {
+    "graph": expand, "system": expand_system, "stack": expand_stack,
+}  # fmt: skip
 
 
 def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Document:
@@ -39,46 +45,32 @@ def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Docu
     8
     """
     shelf = _shelf_of(name_or_path)
-    if shelf is not None:
-        name_or_path = name_or_path.partition("/")[2]
-    elif is_path(name_or_path):
+    if shelf is None and is_path(name_or_path):
         path = find("graphs", name_or_path)
         data = load_strict(path)  # once: it may be a pipe
         kind = kind_of(data, str(path))
-        if not overrides:
-            return _of_kind(kind, data, path)
-    elif name_or_path in PROFILES:
-        return PROFILES[name_or_path]
+    elif shelf is None and name_or_path in PROFILES:
+        kind, path, data = "assumptions", Path(name_or_path), PROFILES[name_or_path].to_data()
     else:
-        shelf = next((each for each in ZOOS if name_or_path in zoo(each)), None)
+        shelf = shelf or next((each for each in ZOOS if name_or_path in zoo(each)), None)
         if shelf is None:
             everything = [*(name for each in ZOOS for name in zoo(each)), *PROFILES]
             raise NotInZoo(name_or_path, close_matches(name_or_path, everything, 0.5), "|".join([*ZOOS, "assumptions"]))
-    if shelf is not None:
-        kind, path = one(shelf), find(shelf, name_or_path)
-    if kind == "graph":
-        return load_graph(name_or_path, **(overrides or {}))
+        kind, path = one(shelf), find(shelf, name_or_path.removeprefix(f"{shelf}/"))
+        data = load_strict(path)
+    if overrides and kind == "graph":
+        return load_graph(path, **overrides)
     if overrides:
-        message = f"a {kind} has no parameters, found {', '.join(overrides)}"
-        raise DocumentError(name_or_path, [Issue("$", message, "--param belongs to graphs built from a workload")])
-    return _of_kind(kind, load_strict(path), path)
+        message = f"a document of kind {kind} has no parameters, found {', '.join(overrides)}"
+        refuse(name_or_path, message, "--param belongs to graphs built from a workload")
+    make: Callable[..., Document] = _IN_OTHER_TERMS.get(kind) or KINDS[kind].from_data
+    return make(data, str(path))
 
 
 def _shelf_of(text: str) -> Kind | None:
     """The shelf that a text such as ``stacks/hbm3`` names, if it is no file and the zoo has it."""
     shelf, _, name = text.partition("/")
     return next((kind for kind in ZOOS if kind == shelf and not os.path.exists(text) and name in zoo(kind)), None)
-
-
-def _of_kind(kind: str, data: dict[str, Any], path: Path) -> Document:
-    """A parsed file as a document; graphs, systems and stacks may be written in terms of others."""
-    if kind == "graph":
-        return expand(data, path)
-    if kind == "system":
-        return expand_system(data, path)
-    if kind == "stack":
-        return expand_stack(data, path)
-    return KINDS[kind].from_data(data, str(path))
 
 
 def as_graph(given: Graph | str | os.PathLike[str]) -> Graph:

@@ -91,16 +91,7 @@ def _tighten(node: Any) -> None:
 
 
 class Part(BaseModel):
-    """A nested part of a document: frozen, strict, no unknown keys.
-
-    Examples
-    --------
-    >>> from dfopt.units import Bandwidth
-    >>> class Dram(Part):
-    ...     bandwidth: Bandwidth
-    >>> Dram(bandwidth=9e11).model_dump(mode="json")
-    {'bandwidth': '900 GB/s'}
-    """
+    """A nested part of a document: frozen, strict, no unknown keys."""
 
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True,
@@ -159,7 +150,7 @@ class Document(Part):
         """Validate parsed data by the same rules as a file: units are required, and so is ``schema``."""
         if not isinstance(data, Mapping):
             refuse(path, f"found {shown(data)}, expected a mapping", "give keys and values")
-        issues = list(cls._schema_issues(data, path))
+        issues = cls._schema_issues(data, path)
         try:
             known = {**data, "schema": cls.SCHEMA}
             made = cls.model_validate(known, context=UNITS_REQUIRED, by_alias=True, by_name=False)
@@ -175,25 +166,23 @@ class Document(Part):
         return made
 
     @classmethod
-    def _schema_issues(cls, data: Mapping[str, Any], path: str) -> Iterator[Issue]:
-        reads = f"this dfopt reads {cls.SCHEMA!r}"
+    def _schema_issues(cls, data: Mapping[str, Any], path: str) -> list[Issue]:
+        """That the schema is missing; of a document of another kind every other issue would be noise."""
         if "schema" not in data:
-            yield Issue("$.schema", "the key is missing", f"add the line 'schema: {cls.SCHEMA}'")
-            return
+            return [Issue("$.schema", "the key is missing", f"add the line 'schema: {cls.SCHEMA}'")]
         found = data["schema"]
         if found in (cls.SCHEMA, *cls.EARLIER):
-            return
+            return []
         family, _, version = cls.SCHEMA.rpartition("/")
         theirs, _, other = found.rpartition("/") if isinstance(found, str) else ("", "", "")
+        remedy = f"write 'schema: {cls.SCHEMA}'"
         if theirs == family and other.isdecimal():
             newer = int(other) > int(version)
             remedy = "upgrade dfopt" if newer else "convert the file, or use the dfopt that wrote it"
         elif theirs.startswith("dfopt/"):
             remedy = f"this is a {theirs[len('dfopt/') :]} where a {family[len('dfopt/') :]} is wanted"
-        else:
-            remedy = f"write 'schema: {cls.SCHEMA}'"
-        # Every other issue of a document of another kind would be noise.
-        raise SchemaVersionError(path, [Issue("$.schema", f"found {shown(found)}, {reads}", remedy)])
+        message = f"found {shown(found)}, this dfopt reads {cls.SCHEMA!r}"
+        raise SchemaVersionError(path, [Issue("$.schema", message, remedy)])
 
     def to_data(self) -> dict[str, Any]:
         """JSON-able data, ``schema`` first, with unit strings, without keys that are None by default."""

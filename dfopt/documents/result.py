@@ -10,7 +10,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document, Part, digest_of
 from dfopt.documents.graph import Graph
-from dfopt.documents.heat import HeatProof
+from dfopt.documents.heat import HEAT_WORDS, HeatProof
 from dfopt.documents.html import facts_html
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
@@ -299,11 +299,9 @@ class Result(Document):
 
 OF_EARLIER = "as an earlier version said: "
 """Before the sentence of proof of a result that it wrote: its words were of shardings, not of all mappings."""
-STATUS_WORDS: dict[str, str] = {
+STATUS_WORDS: dict[str, str] = HEAT_WORDS | {
     "optimal": "optimal: no mapping in the space is better",
     "optimal_per_level": "optimal per level",
-    "gap_reached": "stopped at the gap that was asked for",
-    "limit_with_solution": "stopped by the time limit",
     "interrupted_with_solution": "stopped by Ctrl-C",
 }
 

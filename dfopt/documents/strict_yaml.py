@@ -18,7 +18,7 @@ from typing import Any, Final, NoReturn
 import yaml
 
 from dfopt.documents.scalars import NO_LIMIT, resolve
-from dfopt.errors import DocumentError, Issue, json_path, refuse, shown
+from dfopt.errors import DocumentError, Issue, json_path, refuse, repeated, shown
 
 MAX_BYTES: Final = 20_000_000
 MAX_DEPTH: Final = 64
@@ -98,8 +98,7 @@ def _load_json(text: str, name: str) -> Any:
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
         if len(made) != len(pairs):
-            keys = [key for key, _ in pairs]
-            twice.extend(key for key in made if keys.count(key) > 1)
+            twice.extend(key for _, key, _ in repeated(key for key, _ in pairs))
         return made
 
     def not_finite(constant: str) -> NoReturn:
@@ -130,7 +129,7 @@ class _Reader:
 
     def __init__(self, text: str, name: str) -> None:
         self._events: Iterator[Any] = yaml.parse(text, Loader=_LOADER)
-        self._name, self._text = name, text
+        self._name = name
         self._issues: list[Issue] = []
 
     def read(self) -> Any:

@@ -22,25 +22,23 @@ def operands(graph: Graph) -> list[int]:
 
     As stated in the graph, else by size; when both sides are the same size, by order of the tensors.
     """
-    index = graph.index()
-    found: list[int] = [tensor.operand or 0 for tensor in graph.tensors]
-    for position, tensor in enumerate(graph.tensors):
-        kernel = graph.kernels[index[tensor.dst]]
-        if found[position]:
-            continue
-        if kernel.op in ("gemm", "elementwise"):
-            found[position] = 1
-            continue
-        first, second = float(kernel.outer * kernel.k * kernel.n), float(kernel.outer * kernel.m * kernel.k)
-        elements = graph.bytes_of(tensor) / graph.word_bytes
-        if first != second:
-            found[position] = 1 if abs(elements - first) <= abs(elements - second) else 2
+    found = [tensor.operand or _by_size(graph, tensor) for tensor in graph.tensors]
     taken = _taken(graph, found)
     for position, tensor in enumerate(graph.tensors):
         if not found[position]:
             found[position] = 2 if 1 in taken[tensor.dst] else 1
             taken[tensor.dst].add(found[position])
     return found
+
+
+def _by_size(graph: Graph, tensor: Tensor) -> int:
+    """The operand that a tensor is by its size; 0 where both are of one size."""
+    kernel = graph.kernels[graph.index()[tensor.dst]]
+    if kernel.op in ("gemm", "elementwise"):
+        return 1
+    first, second = float(kernel.outer * kernel.k * kernel.n), float(kernel.outer * kernel.m * kernel.k)
+    elements = graph.bytes_of(tensor) / graph.word_bytes
+    return 0 if first == second else 1 if abs(elements - first) <= abs(elements - second) else 2
 
 
 def _taken(graph: Graph, found: list[int]) -> defaultdict[str, set[int]]:
