@@ -6,7 +6,6 @@ timed and reported, see `dfopt.judge.limits`.
 
 from __future__ import annotations
 
-import difflib
 import math
 from collections.abc import Collection, Iterator, Sequence
 
@@ -16,7 +15,7 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System, part_name, split_part_name
-from dfopt.errors import DocumentError, Issue, PlanError, SystemSpecError
+from dfopt.errors import DocumentError, Issue, PlanError, SystemSpecError, did_you_mean, repeated
 from dfopt.physics import ops, pipeline
 
 
@@ -177,8 +176,7 @@ def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> 
     for position, one in enumerate(mapping.kernels):
         kernel = known.get(one.name)
         if kernel is None:
-            near = difflib.get_close_matches(one.name, missing or list(known), 2)
-            meant = f"did you mean {' or '.join(map(repr, near))}?" if near else "remove the entry"
+            meant = did_you_mean(one.name, missing or known, "remove the entry")
             yield Issue(f"$.kernels[{position}].name", f"the graph has no kernel {one.name!r}", meant)
             continue
         legal = ops.legal_schemes(kernel, plan.shards, rules)
@@ -221,12 +219,9 @@ def _place_issues(
     what: str, of: str, listed: Sequence[tuple[object, str]], places: Collection[object]
 ) -> Iterator[Issue]:
     """What is given for a place, with its name, that holds no kernel, or for a place that has one already."""
-    seen: dict[object, int] = {}
     for position, (place, name) in enumerate(listed):
-        where = f"$.{what}s[{position}]"
         if place not in places:
-            yield Issue(where, f"{name} holds no kernel", f"leave the {what} out")
-        if place in seen:
-            message = f"{name} has a {what} already, $.{what}s[{seen[place]}]"
-            yield Issue(where, message, f"give each {of} one {what} at most")
-        seen.setdefault(place, position)
+            yield Issue(f"$.{what}s[{position}]", f"{name} holds no kernel", f"leave the {what} out")
+    for position, _, first in repeated(place for place, _ in listed):
+        message = f"{listed[position][1]} has a {what} already, $.{what}s[{first}]"
+        yield Issue(f"$.{what}s[{position}]", message, f"give each {of} one {what} at most")
