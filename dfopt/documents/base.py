@@ -235,6 +235,16 @@ def schema_json(cls: type[Document]) -> dict[str, Any]:
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": cls.SCHEMA, **made}
 
 
+def schema_of_forms(title: str, *classes: type[Document]) -> dict[str, Any]:
+    """The JSON Schema of one document that is written in several forms."""
+    forms = [schema_json(cls) for cls in classes]
+    whole: dict[str, Any] = {"title": title, "anyOf": forms, "$defs": {}}
+    for form in forms:  # references start at the root, and one document has one id
+        whole["$defs"] |= form.pop("$defs", {})
+        whole |= {key: form.pop(key) for key in ("$schema", "$id")}
+    return whole
+
+
 # --- pydantic's errors in plain words -------------------------------------------------------------
 
 _NUMBER = re.compile(r"[+-]?[0-9.]+(e[+-]?[0-9]+)?", re.IGNORECASE)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
+from dfopt.documents.graph import PIECES
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.physics import pipeline
 from dfopt.physics.states import KINDS, Amount, Held
@@ -62,11 +63,9 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
 
 def _in_flight(case: Case, rank: Rank, stage: int) -> float:
     """Microbatches whose saved activations a pipeline stage holds of a stage of the mapping."""
-    plan, schedule = case.plan, case.assume.schedule
-    if case.graph.has_pieces and stage > 0:
-        return pipeline.once_in_flight(plan, case.trains, schedule, last=stage == 2)
     # where all stages are drawn as one, it is the first, the fullest
-    return pipeline.microbatches_in_flight(plan, case.trains, schedule, rank.number if case.graph.has_pieces else 0)
+    place, runs = (rank.number, PIECES[stage]) if case.graph.has_pieces else (0, PIECES[0])
+    return pipeline.microbatches_in_flight(case.plan, case.trains, case.assume.schedule, place, runs)
 
 
 def _is_saved(case: Case, fan: Fan) -> bool:

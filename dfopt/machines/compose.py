@@ -25,7 +25,7 @@ from typing import Any, ClassVar
 
 from pydantic import BaseModel, Field, create_model
 
-from dfopt.documents.base import Document, Part, schema_json
+from dfopt.documents.base import Document, Part, schema_of_forms
 from dfopt.documents.parts import Size
 from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import load_strict
@@ -200,12 +200,7 @@ def system_schema() -> dict[str, Any]:
         network=(reference | list[dict[str, Any]], []),
         stack=(reference | None, None),
     )
-    forms = [schema_json(System), schema_json(composed)]
-    whole: dict[str, Any] = {"title": "System", "anyOf": forms, "$defs": {}}
-    for form in forms:  # references start at the root, and one document has one id
-        whole["$defs"] |= form.pop("$defs", {})
-        whole |= {key: form.pop(key) for key in ("$schema", "$id")}
-    return whole
+    return schema_of_forms("System", System, composed)
 
 
 def _is_composed(data: Mapping[str, Any]) -> bool:

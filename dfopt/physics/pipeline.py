@@ -9,6 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Runs
 from dfopt.documents.plan import Plan
 
 
@@ -110,52 +111,41 @@ def partition_time(compute_s: float, memory_s: float, network_s: float, overlap:
     raise ValueError(f"unknown overlap {overlap!r}; resolve 'auto' first")
 
 
-def microbatches_in_flight(plan: Plan, trains: bool, schedule: str = "one_f_one_b", stage: int = 0) -> float:
-    """Microbatches whose saved activations a stage holds for all its layers.
+def microbatches_in_flight(
+    plan: Plan, trains: bool, schedule: str = "one_f_one_b", stage: int = 0, runs: Runs = "every_layer"
+) -> float:
+    """Microbatches whose saved activations a stage holds, of all its layers or of kernels that run once beside them.
 
     ``gpipe``: all of a step. ``one_f_one_b``: in the first stage, the heaviest, as many as the pipeline is deep, and
     one less in each stage after it (Narayanan et al., SC'21, section 2.2.1). Interleaved ``v`` times, ``p`` deep:
     ``p + (p - 1) / v``, since its warm-up is longer (Korthikanti et al., MLSys 2023, section 4.2.3), and two chunks
     less, of ``v``, in each stage after the first. Never more than there are.
 
+    Kernels behind the last layer go straight into the backward pass. Those in front of the first one wait as the first
+    stage's layers do; interleaved, the first chunk of layers is through its second round of a microbatch per stage, but
+    one, when the first of them comes back.
+
     Examples
     --------
     >>> deep = Plan(pp=8, microbatches=64, layers_per_stage=4)
-    >>> microbatches_in_flight(deep, True), microbatches_in_flight(deep.model_copy(update={"interleave": 2}), True)
-    (8.0, 11.5)
+    >>> [microbatches_in_flight(deep, True, stage=stage) for stage in (0, 1, 7)]
+    [8.0, 7.0, 1.0]
     >>> microbatches_in_flight(deep, True, "gpipe")
     64.0
-    >>> [microbatches_in_flight(deep, True, stage=stage) for stage in (1, 7)]
-    [7.0, 1.0]
+    >>> twice = deep.model_copy(update={"interleave": 2})
+    >>> [microbatches_in_flight(twice, True, runs=runs) for runs in ("every_layer", "first", "last")]
+    [11.5, 15.0, 1.0]
     """
     if not trains:
         return 1.0
+    held: float = plan.stages - stage
     if schedule == "gpipe":
-        return float(plan.microbatches)
-    held = float(plan.stages - stage)
-    if plan.interleave > 1:
-        held = plan.stages + (plan.stages - 1 - 2 * stage) / plan.interleave
-    return min(held, float(plan.microbatches))
-
-
-def once_in_flight(plan: Plan, trains: bool, schedule: str, *, last: bool) -> float:
-    """Microbatches whose saved activations are held of kernels that run before the first or after the last layer.
-
-    Under 1F1B those behind the last layer go straight into the backward pass. Those in front of the first one wait
-    as the first stage's layers do; interleaved, the first chunk of layers is through its second round of a
-    microbatch per stage, but one, when the first of them comes back.
-
-    Examples
-    --------
-    >>> deep = Plan(pp=8, microbatches=64, layers_per_stage=4, interleave=2)
-    >>> [once_in_flight(deep, True, "one_f_one_b", last=last) for last in (False, True)]
-    [15.0, 1.0]
-    """
-    if not trains:
-        return 1.0
-    if schedule == "gpipe":
-        return float(plan.microbatches)
-    held = 1 if last else plan.stages if plan.interleave == 1 else 2 * plan.stages - 1
+        held = plan.microbatches
+    elif runs == "last":
+        held = 1
+    elif plan.interleave > 1:
+        chunks = (plan.stages - 1 - 2 * stage) / plan.interleave
+        held = 2 * plan.stages - 1 if runs == "first" else plan.stages + chunks
     return float(min(held, plan.microbatches))
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from dfopt.documents.graph import PIECES, Kernel
 from dfopt.errors import Infeasible
-from dfopt.physics.pipeline import microbatches_in_flight, once_in_flight
+from dfopt.physics.pipeline import microbatches_in_flight
 from dfopt.physics.states import KINDS, LABELS, Amount, Held, capacities
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
@@ -124,11 +124,9 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
 
 def _in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
     """Microbatches whose saved activations a pipeline stage holds; where one stands for all, those of the first."""
-    graph, plan, schedule = instance.graph, instance.plan, instance.assumptions.schedule
-    if graph.has_pieces and number > 0:
-        return once_in_flight(plan, graph.trains, schedule, last=PIECES[number] == "last")
-    place = stage.number if graph.has_pieces else 0
-    return microbatches_in_flight(plan, graph.trains, schedule, place)
+    graph, schedule = instance.graph, instance.assumptions.schedule
+    place, runs = (stage.number, PIECES[number]) if graph.has_pieces else (0, PIECES[0])
+    return microbatches_in_flight(instance.plan, graph.trains, schedule, place, runs)
 
 
 def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:

@@ -15,7 +15,7 @@ from typing import Any, ClassVar, Final
 
 from pydantic import Field, create_model
 
-from dfopt.documents.base import Document, Part, schema_json
+from dfopt.documents.base import Document, Part, schema_of_forms
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import check_not_foreign
 from dfopt.documents.strict_yaml import load_strict
@@ -147,15 +147,9 @@ def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
 
 def graph_schema() -> dict[str, Any]:
     """JSON Schema of a graph file: explicit kernels, or one of the workloads with its parameters."""
-    forms = [schema_json(Graph)]
-    for name, workload in WORKLOADS.items():
-        form = schema_json(_recipe_of(workload))
+    whole = schema_of_forms("Graph", Graph, *map(_recipe_of, WORKLOADS.values()))
+    for name, form in zip(WORKLOADS, whole["anyOf"][1:], strict=True):
         form["properties"]["workload"] = {"const": name}
-        forms.append(form)
-    whole: dict[str, Any] = {"title": "Graph", "anyOf": forms, "$defs": {}}
-    for form in forms:  # references start at the root, and one document has one id
-        whole["$defs"] |= form.pop("$defs", {})
-        whole |= {key: form.pop(key) for key in ("$schema", "$id")}
     return whole
 
 
