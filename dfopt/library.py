@@ -32,12 +32,8 @@ def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Docu
     """Load a graph or system of the zoo, an assumption profile, or a file of any kind.
 
     An existing file wins over the zoo. A name that is on several shelves of the zoo can have its shelf before it:
-    ``stacks/hbm3``. ``overrides`` are workload parameters of a graph.
-
-    Raises
-    ------
-    DocumentError
-        Everything that is wrong with the file; or overrides for something that is no graph.
+    ``stacks/hbm3``. ``overrides`` are workload parameters of a graph. Raises `DocumentError` with everything that is
+    wrong with the file, or for overrides of something that is no graph.
 
     Examples
     --------

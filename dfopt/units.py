@@ -139,12 +139,8 @@ def _checked(value: float, found: str, dimension: Dimension, signed: bool) -> fl
 def parse(text: str, dimension: Dimension, *, signed: bool = False) -> float:
     """Read a quantity into SI: a number and a unit, such as ``"900 GB/s"``; the space is optional.
 
-    A ratio may be a bare number. Only ``signed`` quantities may be below zero.
-
-    Raises
-    ------
-    UnitError
-        No unit, an unknown unit, a unit of another dimension, a number that is not finite or is below zero.
+    A ratio may be a bare number. Only ``signed`` quantities may be below zero. Raises `UnitError` for no unit, an
+    unknown unit, a unit of another dimension, a number that is not finite or is below zero.
 
     Examples
     --------

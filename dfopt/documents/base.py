@@ -33,7 +33,7 @@ from pydantic import (
     field_validator,
     model_serializer,
 )
-from pydantic_core import CoreSchema, ErrorDetails, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
 from dfopt.documents.files import write_text
 from dfopt.documents.strict_yaml import dump_yaml, load_strict
@@ -136,12 +136,8 @@ class Document(Part):
     def load(cls, path: str | os.PathLike[str]) -> Self:
         """Read a document from a file: JSON if the suffix is ``.json``, YAML otherwise.
 
-        Raises
-        ------
-        DocumentError
-            With every issue of the file; `UnitError` if all are about units, `SchemaVersionError` if it is a
-            document of another kind or version. Checks of a whole graph or system raise `GraphError` and
-            `SystemSpecError`.
+        Raises `DocumentError` with every issue of the file; `UnitError` if all are about units, `SchemaVersionError`
+        for another kind or version. Checks of a whole graph or system raise `GraphError` and `SystemSpecError`.
         """
         return cls.from_data(load_strict(Path(path)), os.fspath(path))
 
@@ -155,10 +151,9 @@ class Document(Part):
             known = {**data, "schema": cls.SCHEMA}
             made = cls.model_validate(known, context=UNITS_REQUIRED, by_alias=True, by_name=False)
         except ValidationError as error:
-            details = error.errors(include_url=False)
-            only_units = all(isinstance(d.get("ctx", {}).get("error"), UnitError) for d in details)
+            only_units = all(isinstance(d.get("ctx", {}).get("error"), UnitError) for d in error.errors())
             kind = UnitError if only_units and not issues else DocumentError
-            raise kind(path, issues + _translate(cls, data, details)) from None
+            raise kind(path, issues + issues_of(cls, data, error)) from None
         except (GraphError, SystemSpecError) as error:  # a check of the whole, which does not know the file
             raise type(error)(path, [*issues, *error.issues]) from None
         if issues:
@@ -220,11 +215,6 @@ def digest_of(data: Mapping[str, Any]) -> str:
 def problem(message: str, remedy: str = "", where: str = "$") -> PydanticCustomError:
     """An error for a document's own validator to raise, with a remedy and a place below that part."""
     return PydanticCustomError("dfopt", "{message}", {"message": message, "remedy": remedy, "where": where})
-
-
-def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationError) -> list[Issue]:
-    """What is wrong with some data for a document or part, in plain words, with places and remedies."""
-    return _translate(cls, data, error.errors(include_url=False))
 
 
 def schema_json(cls: type[Document]) -> dict[str, Any]:
@@ -299,11 +289,14 @@ def _keys(cls: type[BaseModel], steps: Sequence[str | int]) -> dict[str, str | N
     return {f.alias or name: f.description for m in found for name, f in m.model_fields.items()}
 
 
-def _translate(cls: type[BaseModel], data: Any, details: Sequence[ErrorDetails]) -> list[Issue]:
-    """One issue per place; the members of a union that all refuse a value become 'expected this or that'."""
+def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationError) -> list[Issue]:
+    """What is wrong with some data for a document or part, in plain words, with places and remedies.
+
+    One issue per place; the members of a union that all refuse a value become 'expected this or that'.
+    """
     plain: list[Issue] = []
     expected: dict[str, tuple[str, list[str], str]] = {}
-    for detail in details:
+    for detail in error.errors(include_url=False):
         kind, ctx, loc = detail["type"], detail.get("ctx", {}), detail["loc"]
         steps, value = _follow(data, loc, keep_last=kind == "missing")
         if loc and loc[-1] == "[key]":  # the key of a mapping is wrong, not the value below it

@@ -61,12 +61,7 @@ class Request(OnAxes):
 
     @classmethod
     def of(cls, **asked: Any) -> Self:
-        """A request from keyword arguments.
-
-        Raises
-        ------
-        PlanError
-            With every unknown name and every value that cannot be.
+        """A request from keyword arguments, or a `PlanError` with every unknown name and every value that cannot be.
 
         Examples
         --------

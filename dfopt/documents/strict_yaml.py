@@ -33,12 +33,8 @@ _Steps = tuple[str | int, ...]
 def load_strict(source: str | Path) -> dict[str, Any]:
     """Read a YAML or JSON document into plain data; a `str` is the YAML text itself.
 
-    A `Path` is a file: JSON if its suffix is ``.json``, YAML otherwise.
-
-    Raises
-    ------
-    DocumentError
-        With every issue found; parsing stops at the first one that makes the rest unreadable.
+    A `Path` is a file: JSON if its suffix is ``.json``, YAML otherwise. Raises `DocumentError` with every issue found;
+    parsing stops at the first one that makes the rest unreadable.
 
     Examples
     --------

@@ -46,12 +46,7 @@ def check_expression(
 ) -> None:
     """Refuse what is no ``condition`` (true or false in every row) or ``value`` (a number) over the columns.
 
-    Those of ``texts`` hold text, which is no value.
-
-    Raises
-    ------
-    PydanticCustomError
-        With what was found, a remedy and ``where``; a document's validator turns it into an issue.
+    Those of ``texts`` hold text, which is no value. Raises what :func:`dfopt.documents.base.problem` makes.
 
     Examples
     --------

@@ -45,11 +45,8 @@ def load_case(path: str | Path, overrides: str | Path | None = None) -> Imported
     """Read a case, a JSON file.
 
     ``overrides`` is a document that supplies what cases leave out, or the folder of one called ``overrides.yaml``.
-
-    Raises
-    ------
-    DocumentError
-        If it is not a DFModel case, leaves out what the import needs, or uses a feature that is not there.
+    Raises `DocumentError` for what is no DFModel case, leaves out what the import needs, or uses a feature that is
+    not there.
     """
     return convert(load_strict(Path(path)), Path(path).stem, overrides)
 

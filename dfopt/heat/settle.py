@@ -9,8 +9,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.documents.mapping import Clock, Mapping, Pause
-from dfopt.documents.physical import PhysicalScore
-from dfopt.documents.score import Score
+from dfopt.documents.score import PhysicalScore, Score
 from dfopt.errors import Infeasible
 from dfopt.fusion.priced import PricedPlan
 from dfopt.heat.blocks import StageBlocks

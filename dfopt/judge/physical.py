@@ -18,8 +18,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 
-from dfopt.documents.physical import ChipHeat, PartitionPhysics, PhysicalScore
-from dfopt.documents.score import Score
+from dfopt.documents.score import ChipHeat, PartitionPhysics, PhysicalScore, Score
 from dfopt.documents.stack import Stack
 from dfopt.judge import activity, network, streams, traffic
 from dfopt.judge.case import TERMS, Case, Place, Rank, Term

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 from rich.console import Group, RenderableType
 
-from dfopt.documents.physical import PhysicalScore
-from dfopt.documents.score import Score
+from dfopt.documents.score import PhysicalScore, Score
 from dfopt.show.grid import Facts, Grid, Kind, Shown
 from dfopt.show.html import Cell
 from dfopt.show.tables import counted, percent, seconds
