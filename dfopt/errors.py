@@ -180,13 +180,7 @@ class SchemaVersionError(DocumentError):
 
 
 class NotInZoo(DocumentError):
-    """A name that is neither a file nor in the zoo.
-
-    Examples
-    --------
-    >>> NotInZoo("gtp3", ["gpt3"], "graphs").issues[0].remedy
-    "did you mean 'gpt3'? `dfopt list graphs` lists them all"
-    """
+    """A name that is neither a file nor in the zoo."""
 
     def __init__(self, name: str, matches: Iterable[str], kind: str) -> None:
         self.name, self.matches, self.kind = name, tuple(matches), kind
@@ -231,13 +225,7 @@ class Infeasible(SolveError):
 
 
 class NoSolution(SolveError):
-    """A limit was reached before the first feasible solution; whether there is one stays open.
-
-    Examples
-    --------
-    >>> print(NoSolution(0.25, 60.0))
-    no solution found in 60 s (no solution can be better than 0.25); give it more time or a start
-    """
+    """A limit was reached before the first feasible solution; whether there is one stays open."""
 
     exit_code: ClassVar[int] = 5
 
@@ -246,11 +234,8 @@ class NoSolution(SolveError):
         super().__init__(bound, seconds, known)
 
     def __str__(self) -> str:
-        known = f"; {self.known}" if self.known else ""
-        return (
-            f"no solution found in {self.seconds:.4g} s (no solution can be better than {self.bound:.6g}{known}); "
-            "give it more time or a start"
-        )
+        proven = f"no solution can be better than {self.bound:.6g}" + (f"; {self.known}" if self.known else "")
+        return f"no solution found in {self.seconds:.4g} s ({proven}); give it more time or a start"
 
 
 class SolverFailure(SolveError):

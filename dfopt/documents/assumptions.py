@@ -42,8 +42,7 @@ class Assumptions(Document):
         default=None, gt=0, le=1, description="share of peak under the fixed model; none = the chip's own"
     )
     sharding_objective: Literal["seconds", "bytes"] = Field(
-        default="seconds",
-        description="bytes: all collectives alike, then fewest conversions, then fewest split kernels",
+        default="seconds", description="bytes: all collectives alike, then fewest conversions, then split kernels"
     )
     sharding_rules: Literal["exact", "dfmodel"] = Field(
         default="exact", description="which layouts a sharding needs and whether normalisations may be split"
@@ -63,7 +62,7 @@ class Assumptions(Document):
     weights_from_dram: bool = Field(default=True, description="whether a partition reads its weights from DRAM")
     layer_boundary: Literal["dram", "free"] = Field(
         default="dram",
-        description="whether tensors carried between layers, and inputs and outputs of the graph, pass through DRAM",
+        description="whether tensors between layers and the graph's inputs and outputs pass through DRAM",
     )
     empty_partitions: Literal["allow", "forbid"] = Field(
         default="allow", description="forbid: exactly p_max partitions, as in DFModel's Table VI"
@@ -107,7 +106,7 @@ class Assumptions(Document):
     )
     bubble: Literal["one_f_one_b", "interleaved"] = Field(
         default="one_f_one_b",
-        description="pipeline fill: (pp-1) stage times over the plan's interleaving, or DFModel's (pp-1)/(layers-1)",
+        description="(pp-1) stage times over the plan's interleaving, or DFModel's (pp-1)/(layers-1)",
     )
     point_to_point: Literal["per_microbatch", "per_step"] = Field(
         default="per_microbatch", description="per_step: one hop per layer, once per step, as DFModel has it"

@@ -75,7 +75,7 @@ class ShadowPrice(Part):
     lp_power_s_per_w: float = 0.0
     one_kelvin_more_s: float | None = Field(
         default=None,
-        description="step time gained by 1 K more on both limits, solved anew; none if not asked for, or out of time",
+        description="step time gained by 1 K on both limits, solved anew; none if not asked, or out of time",
     )
     binding: tuple[str, ...] = Field(default=(), description="the rows that bind, the dearest first")
 

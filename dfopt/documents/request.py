@@ -76,13 +76,7 @@ class Request(OnAxes):
             raise PlanError("; ".join(str(issue).removeprefix("$.") for issue in issues)) from None
 
     def said(self) -> dict[str, Any]:
-        """What differs from a request for nothing in particular, as in a file.
-
-        Examples
-        --------
-        >>> Request.of(tp=8, time_limit=30.0).said()
-        {'tp': 8, 'time_limit': '30 s'}
-        """
+        """What differs from a request for nothing in particular, as in a file."""
         plain = Request().model_dump(mode="json")
         return {name: value for name, value in self.model_dump(mode="json").items() if value != plain.get(name)}
 

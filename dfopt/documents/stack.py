@@ -60,7 +60,7 @@ class Stack(Named):
     limits: Limits = Limits()
     placement: Literal["contiguous", "interleaved"] = Field(
         default="contiguous",
-        description="of a kernel's compute tiles: side by side along a snake over the floorplan, or spread over it",
+        description="of a kernel's tiles: side by side along a snake over the floorplan, or spread",
     )
     cells: int = Field(default=16, ge=4, le=256, description="cells of the thermal grid along each side")
 
