@@ -17,28 +17,11 @@ from dfopt.milp import Model
 from dfopt.setting.tables import Bools, Floats, Ints
 
 
-@dataclass(frozen=True)
-class SideRow:
-    """A row over the chosen blocks: ``lower <= sum of value * chosen <= upper``.
-
-    ``value`` holds one number per block, in the order of :attr:`Columns.member`.
-    """
-
-    name: str
-    value: Floats
-    lower: float = -np.inf
-    upper: float = np.inf
-
-
 class Columns:
-    """The model over the blocks of a finished search.
+    """The model over the blocks of a search that :meth:`ShortestPath.run` has finished.
 
-    Parameters
-    ----------
-    search : ShortestPath
-        After :meth:`ShortestPath.run`. Blocks through which no path is as fast as what was best known are left out.
-    deadline : float
-        Of ``time.perf_counter``; past it building the model is given up (:class:`OutOfTime`).
+    Blocks through which no path is as fast as what was best known are left out. Past the deadline (of
+    ``time.perf_counter``) building the model is given up (:class:`OutOfTime`).
     """
 
     def __init__(self, search: ShortestPath, deadline: float = np.inf) -> None:
@@ -79,16 +62,16 @@ class Columns:
         flow_rows(self.model, self.x, tail, head, source, sink, deadline=self.deadline)
         self.model.minimize([(self.x, cost / self.unit_s)])
 
-    def add(self, row: SideRow) -> None:
-        """Add a row over the blocks, scaled to numbers near 1."""
-        value = np.asarray(row.value, dtype=np.float64)
+    def add(self, name: str, value: Floats, lower: float = -np.inf, upper: float = np.inf) -> None:
+        """Add a row ``lower <= sum of value * chosen <= upper``, scaled to numbers near 1.
+
+        ``value`` holds one number per block, in the order of :attr:`member`.
+        """
         if value.shape != self.seconds.shape:
-            raise ValueError(f"side row {row.name!r}: shape {value.shape}, there are {len(self.seconds)} blocks")
+            raise ValueError(f"side row {name!r}: shape {value.shape}, there are {len(self.seconds)} blocks")
         unit = max(float(np.abs(value).max(initial=0.0)), 1e-30)
         columns = self.x[: len(self.block)]
-        self.model.rows(
-            row.name, [(columns[None, :], value[self.block][None, :] / unit)], row.lower / unit, row.upper / unit
-        )
+        self.model.rows(name, [(columns[None, :], value[self.block][None, :] / unit)], lower / unit, upper / unit)
 
     def start(self, path: list[tuple[int, int, int]]) -> Floats:
         """The columns of a path (down-set before, after, number), as a start; the rest is left open."""
@@ -135,14 +118,8 @@ class Arcs:
 def layered_arcs(search: ShortestPath, before: Ints, after: Ints, deadline: float = np.inf) -> Arcs:
     """All ways to number blocks: arc from a down-set in the copy of a number to another in the copy of the next.
 
-    Parameters
-    ----------
-    search : ShortestPath
-        One that counts partitions.
-    before, after : int array
-        Down-sets of the blocks.
-    deadline : float
-        Of ``time.perf_counter``; past it :class:`OutOfTime`.
+    ``search`` counts partitions; ``before`` and ``after`` are the down-sets of the blocks. Past the deadline
+    (of ``time.perf_counter``) :class:`OutOfTime`.
     """
     layers, sets = search.layers, len(search.lattice.size)
     member = search.lattice.member[after] & ~search.lattice.member[before]
@@ -173,18 +150,8 @@ def flow_rows(
 ) -> None:
     """Rows that make the chosen arcs a path from source to sink.
 
-    Parameters
-    ----------
-    model : Model
-        Gets the rows.
-    x : int array
-        Columns of the arcs.
-    tail, head : int array
-        Nodes of the arcs.
-    name : str
-        What the rows are called.
-    deadline : float
-        Of ``time.perf_counter``; past it :class:`OutOfTime`.
+    ``x`` are the columns of the arcs, ``tail`` and ``head`` their nodes. Past the deadline (of ``time.perf_counter``)
+    :class:`OutOfTime`.
     """
     nodes, place = np.unique(np.concatenate([[source, sink], tail, head]), return_inverse=True)
     ends = place[2:]
@@ -213,17 +180,12 @@ def near_blocks(search: ShortestPath, most: int | None = None) -> tuple[Ints, In
     With ``most`` only so many of them, those on the fastest paths.
     """
     i, j, seconds = search.blocks()
-    through = search.dist.min(axis=0)[i] + seconds + _to_go(search)[j]
+    to_go = np.full(len(search.lattice.size), np.inf)
+    to_go[-1] = 0.0
+    for start, end, time in reversed(search.kept):  # kept level by level, smaller sets first
+        np.minimum.at(to_go, start, time + to_go[end])
+    through = search.dist.min(axis=0)[i] + seconds + to_go[j]
     keep = np.flatnonzero(through <= search.upper)
     if most is not None and len(keep) > most:
         keep = np.sort(keep[np.argsort(through[keep], kind="stable")[:most]])
     return i[keep], j[keep], seconds[keep]
-
-
-def _to_go(search: ShortestPath) -> Floats:
-    """Least seconds from every down-set to the last, over the blocks there are."""
-    to_go = np.full(len(search.lattice.size), np.inf)
-    to_go[-1] = 0.0
-    for start, block, time in reversed(search.kept):  # kept level by level, smaller sets first
-        np.minimum.at(to_go, start, time + to_go[block])
-    return to_go

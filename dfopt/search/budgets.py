@@ -18,7 +18,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore, Score
 from dfopt.errors import Infeasible, PlanError, ScoreMismatch
 from dfopt.fusion.blocks import StageTables, price_blocks
-from dfopt.fusion.columns import Columns, SideRow
+from dfopt.fusion.columns import Columns
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.judge import evaluate
@@ -185,7 +185,7 @@ def optimize_within(
         if not rounds and math.isinf(upper):
             _refuse(columns, budgets, values)
         for budget, value in zip(budgets, values, strict=True):
-            columns.add(SideRow(f"budget {budget.name}", value, budget.at_least, budget.at_most))
+            columns.add(f"budget {budget.name}", value, budget.at_least, budget.at_most)
         left = max(deadline - time.perf_counter(), 0.05)
         solution = solve(columns.model, gap=gap, time_limit=left, seed=seed, solver=solver).in_units(columns.unit_s)
         if solution.x is None and solution.termination is Termination.INFEASIBLE:

@@ -14,7 +14,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, Sram, System
 from dfopt.fusion.blocks import StageTables
-from dfopt.fusion.columns import Columns, SideRow
+from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.lattice import PathResult, ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, objective
@@ -91,7 +91,7 @@ def with_row(tables: StageTables, limits: IntraChipLimits, worth: np.ndarray, lo
     """Solve with a row over blocks; ``worth`` is the value of every set of kernels, numbered by its bits."""
     columns = Columns(searched(tables, limits)[0])
     bits = 2 ** np.arange(tables.kernels)
-    columns.add(SideRow("side", worth[columns.member @ bits], lower, upper))
+    columns.add("side", worth[columns.member @ bits], lower, upper)
     return columns, solve(columns.model)
 
 
@@ -135,4 +135,4 @@ def test_a_budget_below_every_partitioning_is_infeasible(stage) -> None:
 def test_a_row_has_one_value_per_block(stage) -> None:
     columns = Columns(searched(*stage)[0])
     with pytest.raises(ValueError, match=r"'energy'.*blocks"):
-        columns.add(SideRow("energy", np.ones(len(columns.seconds) + 1)))
+        columns.add("energy", np.ones(len(columns.seconds) + 1))
