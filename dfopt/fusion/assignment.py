@@ -24,10 +24,7 @@ from dfopt.setting.tables import Floats, Ints
 class Assignment:
     """The assignment model of one stage.
 
-    Raises
-    ------
-    OutOfTime
-        The deadline (``time.perf_counter``) came before the model was built.
+    Past the deadline (``time.perf_counter``) building it is given up (:class:`OutOfTime`).
     """
 
     def __init__(self, tables: StageTables, limits: IntraChipLimits, deadline: float = np.inf) -> None:
@@ -40,16 +37,8 @@ class Assignment:
         self.A = model.binary("A", (n, p))
         model.rows("one_partition", [(self.A, 1.0)], 1, 1)
         self._order()
-        self.blocks = BlockRows(
-            model,
-            tables,
-            distinct(tables),
-            self.A,
-            always_cut(tables, limits.forward_backward),
-            unit_s=self.unit_s,
-            unit_b=self.unit_b,
-            deadline=deadline,
-        )
+        cut_t, units = always_cut(tables, limits.forward_backward), (self.unit_s, self.unit_b)
+        self.blocks = BlockRows(model, tables, distinct(tables), self.A, cut_t, units, deadline=deadline)
         if not np.isinf(limits.dram_left):
             self._dram()
         model.minimize([(self.blocks.times(), 1.0)])

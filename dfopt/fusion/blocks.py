@@ -234,20 +234,9 @@ def _too_large(sharded: ShardedGraph, chip: Chip, need: Floats, buffers: Floats,
 
 
 def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
-    """Price blocks of kernels.
+    """Price blocks of kernels, given as a membership matrix of shape (blocks, kernels).
 
-    Parameters
-    ----------
-    tables : StageTables
-        The stage.
-    member : bool array, shape (blocks, kernels)
-        Which kernels each block holds.
-
-    Returns
-    -------
-    BlockPrices
-        Arrays over the blocks. A block is legal when it fits SRAM and compute tiles, and holds a
-        weight-tiled kernel only alone.
+    A block is legal when it fits SRAM and compute tiles, and holds a weight-tiled kernel only alone.
     """
     sharded, chip = tables.sharded, tables.chip
     count, weight = member.sum(axis=1), member.astype(np.float64)
@@ -298,16 +287,8 @@ def keeps_chip(
 ) -> Bools:
     """Whether blocks keep the limits of the chip.
 
-    Parameters
-    ----------
-    chip : Chip
-        Which one.
-    count, tiled : array
-        Kernels of each block, and how many of them have a weight in parts: such a kernel is alone.
-    sram : float array
-        Bytes that it holds.
-    ahead : array, optional
-        Forward kernels of each block, where none may mix the passes.
+    ``count``: kernels of each block; ``tiled``: how many of them have a weight in parts, as such a kernel is alone;
+    ``sram``: bytes that it holds; ``ahead``: forward kernels of each block, where none may mix the passes.
     """
     legal: Bools = (sram <= chip.sram * (1 + 1e-9)) & (count <= chip.tiles) & ((tiled == 0) | (count <= 1))
     if not chip.fused:

@@ -35,16 +35,9 @@ def slack(model: OneBlock) -> float:
 
 
 def certified(tables: StageTables, limits: IntraChipLimits, certificate: Certificate, time_limit: float) -> float:
-    """Check prices: the bound in seconds that they prove, 0 when a block is worth more than its time or time is up.
+    """Check prices from whatever source: the bound in seconds that they prove.
 
-    Parameters
-    ----------
-    tables, limits : StageTables, IntraChipLimits
-        The stage.
-    certificate : Certificate
-        Prices of its kernels, from whatever source.
-    time_limit : float
-        Seconds.
+    It is 0 when a block is worth more than its time, or when that could not be settled in ``time_limit`` seconds.
     """
     try:
         return _proven(tables, limits, certificate, time.perf_counter() + time_limit)

@@ -17,8 +17,6 @@ from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.clock import look
 from dfopt.setting.tables import Floats, Ints
 
-Hashes = NDArray[np.uint64]
-
 
 @dataclass(frozen=True)
 class Classes:
@@ -34,8 +32,7 @@ class Classes:
 
     def counts(self, kernels: Ints) -> Floats:
         """How many kernels of each class a set holds."""
-        found: Floats = np.bincount(self.class_k[kernels], minlength=len(self.size_c)).astype(np.float64)
-        return found
+        return np.bincount(self.class_k[kernels], minlength=len(self.size_c)).astype(np.float64)
 
 
 def distinct(tables: StageTables) -> Classes:
@@ -45,19 +42,9 @@ def distinct(tables: StageTables) -> Classes:
 
 
 def interchangeable(tables: StageTables, deadline: float = np.inf) -> Classes:
-    """The coarsest classes that colour refinement finds.
+    """The coarsest classes that colour refinement finds, numbered in the order of their first kernels.
 
-    Parameters
-    ----------
-    tables : StageTables
-        The stage.
-    deadline : float
-        Of ``time.perf_counter``; past it the search is given up (:class:`OutOfTime`).
-
-    Returns
-    -------
-    Classes
-        Numbered in the order of their first kernels.
+    Past the deadline (of ``time.perf_counter``) the search is given up (:class:`OutOfTime`).
     """
     sharded, n = tables.sharded, tables.kernels
     figures = [
@@ -113,7 +100,7 @@ def _numbered(rows: Floats) -> Ints:
     return np.unique(rows, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int64)
 
 
-def _mixed(*numbers: Ints) -> Hashes:
+def _mixed(*numbers: Ints) -> NDArray[np.uint64]:
     """One well-spread 64-bit number per entry, so that sums of them tell multisets apart."""
     found = np.full(len(numbers[0]), 0x9E3779B97F4A7C15, dtype=np.uint64)
     for values in numbers:

@@ -34,10 +34,7 @@ class Found:
 class OneBlock:
     """The model of one block; its objective changes with the prices.
 
-    Raises
-    ------
-    OutOfTime
-        The deadline (``time.perf_counter``) came before the model was built.
+    Past the deadline (``time.perf_counter``) building it is given up (:class:`OutOfTime`).
     """
 
     def __init__(
@@ -53,20 +50,11 @@ class OneBlock:
         model.rows("within_class", [(self.I[:, None], 1.0), (self.A[:, None], 1.0)], upper=size)
         model.rows("some_kernel", [(self.A[None, :], 1.0)], lower=1)
         model.rows("compute_tiles", [(self.A[None, :], 1.0)], upper=float(tables.chip.tiles))
-        self.blocks = BlockRows(
-            model,
-            tables,
-            classes,
-            self.A[:, None],
-            always_cut(tables, "shared"),  # the passes have rows of their own
-            unit_s=self.unit_s,
-            unit_b=tables.chip.sram,
-            whole=True,
-            deadline=deadline,
-            precede=self._precede,
-        )
+        cut_t = always_cut(tables, "shared")  # the passes have rows of their own
+        units = (self.unit_s, tables.chip.sram)
+        blocks = BlockRows(model, tables, classes, self.A[:, None], cut_t, units, True, deadline, self._precede)
         self._one_pass()
-        self.time = self.blocks.times()
+        self.time = blocks.times()
 
     def _precede(self, a: int, b: int, per_a: float, per_b: float) -> None:
         """No kernel before what it needs; per kernel of the two classes so many tensors."""

@@ -27,14 +27,12 @@ def whole_blocks(
     p_max, exactly : int, bool
         Blocks at most, or exactly.
     time_limit : float
-        Seconds.
-    seed : int
-        Of the solver.
+        Seconds; the list is empty when nothing was found in time.
 
     Returns
     -------
     list of int
-        Columns, as often as they are taken; empty when nothing was found in time.
+        Columns, as often as they are taken.
     """
     model = Model("whole_blocks")
     with np.errstate(divide="ignore"):
@@ -55,16 +53,11 @@ def whole_blocks(
 def lined_up(
     patterns: list[Ints], classes: Classes, before: list[list[int]], base: Ints, deadline: float = np.inf
 ) -> list[Ints]:
-    """Put blocks given as counts per class one after another, and choose their kernels.
+    """Kernels of blocks that are given as counts per class, one block after another; together a topological order.
 
-    Of a class the kernels come first whose predecessors are in the same block, then in the order
-    ``base``. A block that cannot be filled is filled as far as it goes; kernels left over, and those
-    of patterns that the deadline leaves out, are appended.
-
-    Returns
-    -------
-    list of int arrays
-        Kernels of each block; together a topological order.
+    Of a class the kernels come first whose predecessors are in the same block, then in the order ``base``. A block
+    that cannot be filled is filled as far as it goes; kernels left over, and those of patterns that the deadline
+    leaves out, are appended.
     """
     n = len(base)
     place = np.empty(n, dtype=np.int64)

@@ -44,16 +44,14 @@ class BlockRows:
     ----------
     model : Model
         Gets the columns and rows.
-    tables : StageTables
-        The stage.
-    classes : Classes
-        Of its kernels.
+    tables, classes : StageTables, Classes
+        The stage and the classes of its kernels.
     A : int array, shape (classes, blocks)
         Columns: kernels of each class in each block.
     cut_t : bool array
         Tensors whose ends never share a block.
-    unit_s, unit_b : float
-        Seconds and bytes of SRAM in units of the model.
+    units : (float, float)
+        Seconds and bytes of SRAM that are one unit of the model.
     whole : bool
         Whether stores and reads are integers by themselves.
     deadline : float
@@ -69,24 +67,18 @@ class BlockRows:
         classes: Classes,
         A: Ints,
         cut_t: Bools,
-        *,
-        unit_s: float,
-        unit_b: float,
+        units: tuple[float, float],
         whole: bool = False,
         deadline: float = np.inf,
         precede: Callable[[int, int, float, float], None] | None = None,
     ) -> None:
         self.model, self.tables, self.classes, self.A, self.whole = model, tables, classes, A, whole
-        self.unit_s, self.rate, self.unit_b, self.deadline = (
-            unit_s,
-            tables.chip.dram_bandwidth * unit_s,
-            unit_b,
-            deadline,
-        )
+        self.unit_s, self.unit_b = units
+        self.rate, self.deadline = tables.chip.dram_bandwidth * self.unit_s, deadline
         self.blocks: int = A.shape[1]
         first = classes.first_c
         self.memory: Terms = [(A.T, (tables.mem_k[first] / self.rate)[None, :])]
-        self.sram: Terms = [(A.T, (tables.sram_k[first] / unit_b)[None, :])]
+        self.sram: Terms = [(A.T, (tables.sram_k[first] / self.unit_b)[None, :])]
         self.kinds = self._tensors(cut_t, precede)
         self._groups()
         model.rows("sram", self.sram, upper=1.0 + 1e-9)  # the tolerance of price_blocks

@@ -6,14 +6,12 @@ import heapq
 from collections.abc import Sequence
 
 import numpy as np
-from numpy.typing import NDArray
 
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.clock import look
 from dfopt.fusion.intervals import price_intervals
+from dfopt.setting.tables import Bools, Ints
 
-Ints = NDArray[np.int64]
-Bools = NDArray[np.bool_]
 _LONGEST = 2048  # kernels in a block of a start: longer ones are left to the exact searches
 
 
@@ -89,12 +87,8 @@ def best_segmentation(
 ) -> tuple[float, Ints] | None:
     """Cheapest cut of an order into at most (or exactly) ``p_max`` blocks by dynamic programming.
 
-    Past the deadline (``time.perf_counter``) it is given up: :class:`OutOfTime`.
-
-    Returns
-    -------
-    (seconds, partition of each kernel) or None
-        None when no cut is legal.
+    Seconds and the partition of each kernel; None when no cut is legal. Past the deadline (``time.perf_counter``) it
+    is given up: :class:`OutOfTime`.
     """
     n = len(order)
     forward = tables.sharded.forward_k[order]
