@@ -6,7 +6,7 @@ A tensor end outside the stage (another pipeline stage) is the virtual kernel ``
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import NamedTuple
 
@@ -298,15 +298,19 @@ def keeps_chip(
     return legal
 
 
-def price_each(tables: StageTables, blocks: Sequence[Ints]) -> BlockPrices:
-    """Prices of blocks given by their kernels: some at a time, each lot in the part of the stage that it lies in."""
-    lots = [blocks[at : at + _LOT] for at in range(0, len(blocks), _LOT)] or [blocks]
-    found = []
-    for lot in lots:
+def lots(tables: StageTables, blocks: Sequence[Ints]) -> Iterator[tuple[Ints, StageTables, Bools]]:
+    """Blocks given by their kernels, some at a time: the kernels of each lot, their part of the stage, membership."""
+    for at in range(0, max(len(blocks), 1), _LOT):
+        lot = blocks[at : at + _LOT]
         here, place = np.unique(np.concatenate([*lot, np.zeros(0, dtype=np.int64)]), return_inverse=True)
         member = np.zeros((len(lot), len(here)), dtype=bool)
         member[np.repeat(np.arange(len(lot)), [len(block) for block in lot]), place] = True
-        found.append(price_blocks(part_of(tables, here), member))
+        yield here, part_of(tables, here), member
+
+
+def price_each(tables: StageTables, blocks: Sequence[Ints]) -> BlockPrices:
+    """Prices of blocks given by their kernels."""
+    found = [price_blocks(part, member) for _, part, member in lots(tables, blocks)]
     return BlockPrices(*(np.concatenate([getattr(one, field.name) for one in found]) for field in fields(BlockPrices)))
 
 
@@ -343,23 +347,21 @@ def least_latency(tables: StageTables, used: Callable[[Ints], Ints], blocks: int
     return tables.latency_l[low], fits
 
 
-def tiles_of(tables: StageTables, block: Ints) -> Ints:
-    """Compute tiles given to each kernel of a block.
+def tiles_of(tables: StageTables, member: Bools) -> Ints:
+    """Compute tiles given to every kernel of blocks, both of shape (blocks, kernels).
 
     Cycle model: the fewest that reach the block's latency. The others take perfect balance for granted: in
     proportion to the kernels' times, each at least one, by largest remainder.
     """
-    chip = tables.chip
     if tables.sharded.menus:
-        needed = tables.tiles_kl[block]
-        latency, _ = least_latency(tables, lambda level: needed[:, level].sum(axis=0), 1)
-        column: Ints = needed[:, int(np.searchsorted(tables.latency_l, latency[0]))]
-        return column
-    work = tables.compute_k[block]
-    spare = chip.tiles - len(block)
-    exact = work / max(work.sum(), 1e-300) * spare
-    tiles: Ints = np.floor(exact).astype(np.int64)
-    rest = spare - int(tiles.sum())
-    tiles[np.argsort(-(exact - tiles), kind="stable")[:rest]] += 1
-    tiles += 1  # the one that each kernel has at least
-    return tiles
+        needed = tables.tiles_kl
+        latency, _ = least_latency(tables, lambda level: (member * needed[:, level].T).sum(axis=1), len(member))
+        return np.where(member, needed[:, np.searchsorted(tables.latency_l, latency)].T, 0)
+    work = np.where(member, tables.compute_k, 0.0)
+    spare = tables.chip.tiles - member.sum(axis=1)
+    exact = work / np.maximum(work.sum(axis=1), 1e-300)[:, None] * spare[:, None]
+    tiles = np.floor(exact).astype(np.int64)
+    rest = spare - tiles.sum(axis=1)
+    order = np.argsort(np.where(member, tiles - exact, np.inf), axis=1, kind="stable")
+    rank = np.argsort(order, axis=1, kind="stable")
+    return np.where(member, tiles + 1 + (rank < rest[:, None]), 0)

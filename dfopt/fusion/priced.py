@@ -11,9 +11,9 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
-from dfopt.fusion.blocks import StageTables, tiles_of
+from dfopt.fusion.blocks import StageTables, lots, tiles_of
 from dfopt.fusion.downsets import Lattice
-from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.fusion.partitioning import IntraChipLimits, blocks_of
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Ints, ShardedGraph
@@ -71,9 +71,8 @@ class PricedPlan:
         for stage in self.stages:
             if stage.tables is None:
                 continue
-            for partition in np.unique(partition_k[stage.members]):
-                block = np.flatnonzero(partition_k[stage.members] == partition).astype(np.int64)
-                tiles_k[stage.members[block]] = tiles_of(stage.tables, block)
+            for here, part, member in lots(stage.tables, blocks_of(partition_k[stage.members])):
+                tiles_k[stage.members[here]] = tiles_of(part, member).sum(axis=0)
         kernels = tuple(
             KernelMapping(
                 name=name,

@@ -108,25 +108,6 @@ class StageBlocks:
         return path, np.where(block >= 0, level_k[first], 0).astype(np.int64)
 
 
-def compute_tiles(tables: StageTables, member: Bools) -> Ints:
-    """Compute tiles of every kernel in every block, as :func:`dfopt.fusion.blocks.tiles_of` has them."""
-    chip = tables.chip
-    if tables.sharded.menus:
-        found = np.zeros(member.shape, dtype=np.int64)
-        for row, one in enumerate(member):
-            block = np.flatnonzero(one).astype(np.int64)
-            found[row, block] = tiles_of(tables, block)
-        return found
-    work = np.where(member, tables.compute_k, 0.0)
-    spare = chip.tiles - member.sum(axis=1)
-    exact = work / np.maximum(work.sum(axis=1), 1e-300)[:, None] * spare[:, None]
-    tiles = np.floor(exact).astype(np.int64)
-    rest = spare - tiles.sum(axis=1)
-    order = np.argsort(np.where(member, tiles - exact, np.inf), axis=1, kind="stable")
-    rank = np.argsort(order, axis=1, kind="stable")
-    return np.where(member, tiles + 1 + (rank < rest[:, None]), 0)
-
-
 @dataclass(frozen=True)
 class HotStage:
     """A stage's prices with what its kernels spend: seconds at every level and joules of any block.
@@ -149,7 +130,7 @@ class HotStage:
             part = member[start : start + _CHUNK]
             stored, read, _ = crossings(self.tables, part)
             other = part @ heat.own_kx + stored @ heat.write_gx + read @ heat.read_gx
-            local = self.place(compute_tiles(self.tables, part), part * heat.local_k)
+            local = self.place(tiles_of(self.tables, part), part * heat.local_k)
             energy.append(np.concatenate([local, other], axis=1))
             alone = part @ heat.own_s_k + stored @ heat.write_s_g + read @ heat.read_s_g
             reads = (part & heat.reads_k).any(axis=1) | (read & (heat.read_s_g > 0)).any(axis=1)

@@ -138,13 +138,13 @@ def test_compute_tiles_fit_the_chip_and_reach_the_price(case, data: st.DataObjec
         return
     block = np.array(sorted(data.draw(st.sets(st.integers(0, tables.kernels - 1), min_size=1))), dtype=np.int64)
     assume(len(block) <= world.system.chip.tiles)
-    given_tiles = tiles_of(tables, block)
+    member = np.zeros((1, tables.kernels), dtype=bool)
+    member[0, block] = True
+    given_tiles = tiles_of(tables, member)[0, block]
     assert (given_tiles >= 1).all() and given_tiles.sum() <= world.system.chip.tiles
     if world.assumptions.compute_model != "cycle":
         assert given_tiles.sum() == world.system.chip.tiles
         return
-    member = np.zeros((1, tables.kernels), dtype=bool)
-    member[0, block] = True
     slowest = max(
         float(seconds[used <= given_].min())
         for (used, seconds), given_ in zip((tables.sharded.menus[k] for k in block), given_tiles, strict=True)
