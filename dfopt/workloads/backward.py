@@ -167,10 +167,9 @@ def _reverse(graph: Graph) -> list[str]:
 
 def _mirror(kernel: Kernel, name: str, **changes: Any) -> Kernel:
     """A backward kernel that stays with its forward one."""
-    fields = {key: getattr(kernel, key) for key in Kernel.model_fields}
     streamed = "none" if kernel.stream == "none" else None
     back = {"name": name, "phase": "backward", "stage_with": kernel.name, "stream": streamed, **_NO_TABLE}
-    return Kernel(**{**fields, **back, **changes})
+    return Kernel(**{**dict(kernel), **back, **changes})
 
 
 def _elements(kernel: Kernel) -> int:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -10,6 +10,9 @@ from dfopt.documents.base import Part, problem
 from dfopt.workloads.checks import check_batch
 
 __all__ = ["DlrmParameters", "Tables"]
+
+
+Width = Annotated[int, Field(ge=1, le=10**7)]
 
 
 class Tables(Part):
@@ -48,8 +51,8 @@ class DlrmParameters(Part):
     tables: tuple[Tables, ...] = Field(max_length=10000, description="embedding tables")
     embedding_dim: int = Field(ge=1, le=10**6, description="elements of a row, in all tables")
     dense_features: int | None = Field(default=None, ge=1, le=10**7, description="dense features of a sample")
-    bottom: tuple[int, ...] | None = Field(default=None, max_length=1000, description="bottom layer widths")
-    top: tuple[int, ...] | None = Field(default=None, max_length=1000, description="top layer widths")
+    bottom: tuple[Width, ...] | None = Field(default=None, max_length=1000, description="bottom layer widths")
+    top: tuple[Width, ...] | None = Field(default=None, max_length=1000, description="top layer widths")
     mlp_dim: int | None = Field(default=None, ge=1, le=10**7, description="width of every layer, and its input's")
     bottom_layers: int | None = Field(default=None, ge=1, le=1000, description="layers of width mlp_dim")
     top_layers: int | None = Field(default=None, ge=1, le=1000, description="layers of width mlp_dim")
@@ -161,12 +164,6 @@ class DlrmParameters(Part):
         for key in ("tables", "bottom", "top"):
             if getattr(self, key) is not None and not getattr(self, key):
                 raise problem("found an empty list, expected at least one entry", "add one", f"$.{key}")
-        for key in ("bottom", "top"):
-            for position, width in enumerate(lists[key] or ()):
-                if not 1 <= width <= 10**7:
-                    raise problem(
-                        f"found {width}, expected a width from 1 to 10000000", "correct it", f"$.{key}[{position}]"
-                    )
         return self
 
     @model_validator(mode="after")

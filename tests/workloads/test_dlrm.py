@@ -333,7 +333,6 @@ def test_a_model_solves(name: str, change: dict[str, Any], plan: dict[str, int])
         (SMALL, {"bottom": None}, "$.dense_features", "found dense_features, top, expected dense_features, bottom and"),
         (SMALL, {"mlp_dim": 8}, "$.dense_features", "found dense_features, bottom, top, mlp_dim, expected"),
         (SMALL, {"top": None, "bottom": None, "dense_features": None}, "$", "found no sizes of the MLPs"),
-        (SMALL, {"bottom": (32, 0)}, "$.bottom[1]", "found 0, expected a width from 1"),
         (SMALL, {"tables": ()}, "$.tables", "found an empty list"),
         (SMALL, {"top": ()}, "$.top", "found an empty list"),
         (SMALL, {"bottom": (32, 8)}, "$.bottom", "found 8 features behind the bottom MLP"),
@@ -350,6 +349,12 @@ def test_bad_parameters_give_one_error(base: dict[str, Any], change: dict[str, A
     assert error["ctx"]["where"] == where
     assert says in error["msg"]
     assert error["ctx"]["remedy"]
+
+
+def test_bad_widths_are_found_together() -> None:
+    with pytest.raises(DocumentError) as caught:
+        load_graph("dlrm-v2-mlperf", bottom=[512, 0], top=[10**8])
+    assert [issue.where for issue in caught.value.issues] == ["$.parameters.bottom[1]", "$.parameters.top[0]"]
 
 
 def test_a_bad_override_is_an_issue_at_its_parameter() -> None:
