@@ -68,17 +68,9 @@ def _joined(cells: Iterable[str | Text], widths: Sequence[int], kinds: Sequence[
 
 
 class Grid:
-    """A table with a title, named columns and rows.
+    """A table with a title, or none if that is empty, named columns and rows of texts, of rich's or of `Cell`.
 
-    Parameters
-    ----------
-    title : str
-        A line above it; empty for none.
-    columns : mapping of str to str
-        What each column has: a ``figure`` is on the right and whole, a ``word`` on the left and whole, a ``text`` may
-        be wrapped.
-    rows : iterable of sequences of str, Text or Cell
-        The cells.
+    Of the columns a ``figure`` is on the right and whole, a ``word`` on the left and whole; a ``text`` may be wrapped.
 
     Examples
     --------

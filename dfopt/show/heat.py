@@ -28,14 +28,16 @@ def gain_of(report: HeatReport) -> str:
 def answer_rows(report: HeatReport) -> list[tuple[str, ...]]:
     """Names of figures, each with the figure of every answer."""
     first, answers = report.answers[0], report.answers
+    limits = {"logic": report.limit_logic_c, "DRAM": report.limit_dram_c}
+    said = {die: "" if limit is None else f" (limit {limit:.4g} degC)" for die, limit in limits.items()}
     figures: dict[str, Callable[[HeatAnswer], str]] = {
         "step time": lambda one: seconds(one.step_time_s),
         "against heat ignored": lambda one: f"{one.step_time_s / first.step_time_s:.4f} x",
         "lowest frequency": lambda one: percent(one.lowest_frequency),
         "pause per interval": lambda one: seconds(one.pause_s) if one.pause_s else "none",
         "partitions": lambda one: str(one.partitions),
-        f"logic{_limit(report.limit_logic_c)}": lambda one: f"{one.logic_max_c:.2f} degC",
-        f"DRAM{_limit(report.limit_dram_c)}": _dram,
+        f"logic{said['logic']}": lambda one: f"{one.logic_max_c:.2f} degC",
+        f"DRAM{said['DRAM']}": lambda one: "outside" if one.dram_max_c is None else f"{one.dram_max_c:.2f} degC",
         "refresh": lambda one: f"{one.refresh_rate:.4g} x",
         "power of a stack": lambda one: f"{one.power_w:.4g} W",
         "energy per step": lambda one: show_unit(one.energy_per_step_j, "energy"),
@@ -72,11 +74,3 @@ def heat_report(report: HeatReport) -> RenderableType:
     for one in report.answers:
         after += [f"{TITLES[one.name]}: {sentence}" for sentence in one.violations]
     return Group(*lines, Grid("", columns, answer_rows(report)), *after)
-
-
-def _limit(celsius: float | None) -> str:
-    return "" if celsius is None else f" (limit {celsius:.4g} degC)"
-
-
-def _dram(answer: HeatAnswer) -> str:
-    return "outside" if answer.dram_max_c is None else f"{answer.dram_max_c:.2f} degC"

@@ -1,4 +1,4 @@
-"""Pieces of an HTML page: tables that sort, lists of facts, sections. Every text is escaped here and nowhere else."""
+"""Pieces of an HTML page: tables that sort, lists of facts, marks. Every text is escaped here and nowhere else."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from html import escape
 from typing import Final, NamedTuple
 
-__all__ = ["Cell", "Html", "facts", "join", "mark", "paragraph", "section", "table", "text"]
+__all__ = ["Cell", "Html", "facts", "join", "mark", "paragraph", "subtitle", "table", "text"]
 
 _SHORT: Final = 36  # letters that a cell has on one line
 _WIDE: Final = 100  # letters from which a cell is set in long lines, not in many
@@ -70,16 +70,6 @@ def facts(rows: Iterable[tuple[str, object]], kind: str = "facts") -> Html:
     """
     lines = "".join(f"<div><dt>{escape(name)}</dt><dd>{text(value)}</dd></div>" for name, value in rows)
     return Html(f'<dl class="{escape(kind, quote=True)}">{lines}</dl>')
-
-
-def section(name: str, title: str, *parts: Html | None) -> Html:
-    """A section with a heading that can be linked to; subsections start with `subtitle`."""
-    inner = join(*parts).code
-    anchor = escape(name, quote=True)
-    return Html(
-        f'<section id="{anchor}" aria-labelledby="{anchor}-title">\n<h2 id="{anchor}-title">{escape(title)}</h2>\n'
-        f"{inner}\n</section>"
-    )
 
 
 def subtitle(title: str) -> Html:

@@ -12,7 +12,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
 from dfopt.physics.schedule import TERMS
-from dfopt.show.plots.style import LOOKS, Axes, axes, drawn, head, on_stack, panels, patch, scale, short
+from dfopt.show.plots.style import LOOKS, Axes, axes, drawn, entry, head, on_stack, panels, patch, scale, short
 from dfopt.units import format as show_unit
 
 __all__ = ["latency_breakdown", "longest", "step_parts"]
@@ -57,14 +57,10 @@ def latency_breakdown(
 ) -> Axes:
     """Draw stacked bars of compute, DRAM and network time, of the partitions of one result or of the steps of several.
 
-    Bars of partitions stack the busy times of the three resources; a black mark says what the partition takes, which
-    is less where they overlap. Bars of steps stack what takes the time of the step. By default one result has both in
-    a figure, of which the axes of the partitions are returned. The form follows DFModel (Ko et al.), Fig. 11.
-
-    Raises
-    ------
-    PlanError
-        If there is no result, or several where ``of="partitions"``.
+    Bars of partitions stack the busy times of the three resources; a black mark says what the partition takes, which is
+    less where they overlap. Bars of steps stack what takes the time of the step. By default one result has both in a
+    figure, of which the axes of the partitions are returned. The form follows DFModel (Ko et al.), Fig. 11. `PlanError`
+    if there is no result, or several where ``of="partitions"``.
 
     Examples
     --------
@@ -73,14 +69,11 @@ def latency_breakdown(
     >>> df.plot.latency_breakdown(result, of="step").get_xlabel()
     'time of a step (ms)'
     """
-    from matplotlib.lines import Line2D
-
     if not results:
         raise PlanError("latency_breakdown: found no result, expected one or more")
     if of == "partitions" and len(results) > 1:
-        raise PlanError(
-            f"latency_breakdown: found {len(results)} results, expected one of which to draw the partitions"
-        )
+        found = f"found {len(results)} results"
+        raise PlanError(f"latency_breakdown: {found}, expected one of which to draw the partitions")
     if of == "step" or len(results) > 1:
         ax = axes(ax, 7.2, 0.9 + 0.42 * len(results))
         _steps(results, ax)
@@ -101,9 +94,7 @@ def latency_breakdown(
         _steps(results, lower)
         named = [name for name in _ORDER if name in TERMS or step_parts(one)[name] > 0]
     _partitions(one, parts, ax)
-    mark = Line2D(
-        [], [], marker="|", markersize=9, markeredgewidth=2.2, linestyle="", color="black", label="time taken"
-    )
+    mark = entry("time taken", marker="|", markersize=9, markeredgewidth=2.2, color="black")
     title = f"{one.mapping.graph} on {one.mapping.system}, {one.plan.label}{note}{on_stack(one)}"
     head(ax, title, [*(patch(LOOKS[name]) for name in named), mark])
     return ax

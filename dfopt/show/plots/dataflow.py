@@ -15,7 +15,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.show.plots.layout import Layout, Point, by_dot, layered
-from dfopt.show.plots.style import CYCLE, Axes, axes, drawn, head, on
+from dfopt.show.plots.style import CYCLE, Axes, axes, drawn, entry, head, on
 
 __all__ = ["dataflow"]
 
@@ -160,15 +160,13 @@ def _arrow_head(before: Point, tip: Point) -> tuple[Point, list[Point]]:
 
 
 def _head(ax: Axes, what: Result | Graph, made: Sketch, thick: float) -> None:
-    from matplotlib.lines import Line2D
-
     handles = []
     if isinstance(what, Result):
         parts = len({(kernel.stage, kernel.partition) for kernel in what.mapping.kernels})
         text = f"{what.mapping.graph}: {parts} partition{'' if parts == 1 else 's'}, {sum(made.cut)} cuts"
         handles = [
-            Line2D([], [], color="#7F7F7F", linewidth=0.7, label="tensor in a partition (SRAM)"),
-            Line2D([], [], color="black", linewidth=thick, linestyle=(0, (3, 1.5)), label="cut tensor (DRAM)"),
+            entry("tensor in a partition (SRAM)", color="#7F7F7F", linewidth=0.7, linestyle="-"),
+            entry("cut tensor (DRAM)", color="black", linewidth=thick, linestyle=(0, (3, 1.5))),
         ]
     else:
         text = f"{what.name}: {len(what.kernels)} kernels, {len(what.tensors)} tensors"

@@ -9,7 +9,7 @@ from typing import Any, Final
 from dfopt.errors import PlanError
 from dfopt.show.plots import cells
 from dfopt.show.plots.cells import Row, figure_of, named, rows_of, text_of, varying
-from dfopt.show.plots.style import BLACK, CYCLE, Axes, axes, drawn, free_labels, gridlines, head, unit_ticks
+from dfopt.show.plots.style import BLACK, CYCLE, Axes, axes, drawn, entry, free_labels, gridlines, head, unit_ticks
 
 __all__ = ["pareto"]
 
@@ -34,7 +34,7 @@ def pareto(
     """Draw two figures of every cell of a sweep against each other, and the front that no cell beats in both.
 
     Every workload has a front of its own: cells that do other work do not beat each other. Less is better of times,
-    prices, powers and resources, more of the others.
+    prices, powers and resources, more of the others. `PlanError` if a column is not there or has no figures.
 
     Parameters
     ----------
@@ -44,19 +44,12 @@ def pareto(
         Columns with figures, and one of at most seven labels that colours and marks tell apart; by default the graph,
         or the first axis that varies and has so few.
 
-    Raises
-    ------
-    PlanError
-        If a column is not there or has no figures.
-
     Examples
     --------
     >>> rows = [{"system": s, "price_usd": p, "utilization": u} for s, p, u in [("a", 1, 0.1), ("b", 2, 0.5)]]
     >>> pareto(rows, "price_usd", "utilization").get_xlabel()
     'price, less is better'
     """
-    from matplotlib.lines import Line2D
-
     rows = rows_of(runs)
     for option, name in (("x", x), ("y", y)):
         named(rows, name, option, figures=True)
@@ -80,10 +73,7 @@ def pareto(
             edgecolor="black", linewidth=0.4, zorder=3,
         )  # fmt: skip
         if label:
-            handles.append(
-                Line2D([], [], marker=marker, linestyle="", color=colour, markeredgecolor="black", markeredgewidth=0.4,
-                       label=label)
-            )  # fmt: skip
+            handles.append(entry(label, marker=marker, color=colour, markeredgecolor="black", markeredgewidth=0.4))
     signs = [1 if cells.smaller_is_better(name) else -1 for name in (x, y)]
     works: dict[object, list[int]] = {}  # cells that do the same: a parameter of a graph may change the work of a step
     for i, row in enumerate(kept):

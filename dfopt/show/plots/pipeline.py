@@ -39,13 +39,9 @@ def _enough(plan: Plan) -> int:
 def schedule(result: Result, ax: Axes | None = None, microbatches: int | None = None) -> Axes:
     """Draw the pipeline schedule of a step: 1F1B, its interleaved form, or GPipe, as plan and assumptions say.
 
-    Forward and backward times are those of the judge, hops between stages included. At most ``microbatches`` are
-    drawn; by default as many as the schedule needs to be seen.
-
-    Raises
-    ------
-    PlanError
-        If ``microbatches`` is below 1, or the interleaved order does not work with so many.
+    Forward and backward times are those of the judge, hops between stages included. At most ``microbatches`` are drawn;
+    by default as many as the schedule needs to be seen. `PlanError` if ``microbatches`` is below 1, or the interleaved
+    order does not work with so many.
 
     Examples
     --------

@@ -13,13 +13,9 @@ __all__ = ["progress"]
 def progress(result: Result, ax: Axes | None = None, problem: str | None = None) -> Axes:
     """Draw incumbent and bound against time, of the solve with the longest trace of the result's plan.
 
-    Both are given in multiples of the value that the solve ended with: 1 is the answer, and where the two lines meet
-    it is proven. ``problem`` is ``interchip`` or ``intrachip`` to take solves of one of them only.
-
-    Raises
-    ------
-    PlanError
-        If no such solve kept a trace (a closed form has none).
+    Both are given in multiples of the value that the solve ended with: 1 is the answer, and where the two lines meet it
+    is proven. ``problem`` is ``interchip`` or ``intrachip`` to take solves of one of them only. `PlanError` if no such
+    solve kept a trace (a closed form has none).
 
     Examples
     --------

@@ -3,13 +3,27 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.documents.system import NetworkDim
 from dfopt.errors import PlanError
+from dfopt.physics.pipeline import resolve
 from dfopt.physics.schedule import TERMS
-from dfopt.show.plots.style import BLACK, LOOKS, Axes, axes, drawn, free_labels, gridlines, head, on_stack, unit_ticks
+from dfopt.show.plots.style import (
+    BLACK,
+    LOOKS,
+    Axes,
+    axes,
+    drawn,
+    entry,
+    free_labels,
+    gridlines,
+    head,
+    on_stack,
+    unit_ticks,
+)
 from dfopt.units import format as show_unit
 
 __all__ = ["roofline"]
@@ -43,27 +57,13 @@ def _intensities(part: PartitionScore, network_bytes_per_s: float | None) -> dic
     return {kind: part.flop / count for kind, count in moved.items() if count > 0}
 
 
-def _sustained(result: Result) -> float | None:
-    """The share of peak that all kernels sustain; none where each has its own."""
-    if result.assumptions.compute_model != "fixed":
-        return None
-    share = result.assumptions.compute_utilization
-    chip = result.system.chip
-    return (chip.compute_utilization if share is None else share) * chip.peak_flops
-
-
 @drawn
 def roofline(result: Result, ax: Axes | None = None) -> Axes:
     """Draw every partition at its intensities and the rate it reaches, under the ceilings of one chip.
 
     A partition has two points at one height: a circle at its FLOP per byte of DRAM, a diamond at its FLOP per byte of
-    network. Their area is its share of the time of a layer, their colour what binds it. The form follows DFModel
-    (Ko et al.), Fig. 18.
-
-    Raises
-    ------
-    PlanError
-        If no partition computes anything.
+    network. Their area is its share of the time of a layer, their colour what binds it. The form follows DFModel (Ko et
+    al.), Fig. 18. `PlanError` if no partition computes anything.
 
     Examples
     --------
@@ -72,16 +72,16 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
     >>> df.plot.roofline(result).get_ylabel()
     'rate per chip'
     """
-    from matplotlib.lines import Line2D
-
     sends = network_bandwidth(result)
     parts = [part for part in result.score.partitions if part.flop > 0 and part.time_s > 0]
     dots = [(part, kind, x) for part in parts for kind, x in _intensities(part, sends).items()]
     if not dots:
         raise PlanError("roofline: found no partition that computes and moves bytes, expected at least one")
     ax = axes(ax, 7.2, 4.2)
-    peak, sustained = result.system.chip.peak_flops, _sustained(result)
-    slopes = {"memory": result.system.chip.dram.bandwidth}
+    chip = result.system.chip
+    peak, assumed = chip.peak_flops, resolve(result.assumptions, chip.execution, chip.compute_utilization)
+    shared = assumed.compute_utilization if assumed.compute_model == "fixed" else None  # else kernels have their own
+    slopes = {"memory": chip.dram.bandwidth}
     if sends and any(kind == "network" for _, kind, _ in dots):
         slopes["network"] = sends
     corners = [peak / slope for slope in slopes.values()]
@@ -91,9 +91,10 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
     ax.set(xscale="log", yscale="log", xlim=(left, right), ylim=(low, peak * 2))
     unit_ticks(ax.xaxis, lambda value: f"{value:g}")
     unit_ticks(ax.yaxis, lambda value: show_unit(value, "flop_rate", 3))
-    handles: list[Line2D] = []
-    for name, rate, width, style in (("peak", peak, 1.4, "-"), ("sustained", sustained, 0.9, ":")):
-        if rate is not None:
+    handles: list[Any] = []
+    for name, share, width, style in (("peak", 1.0, 1.4, "-"), ("sustained", shared, 0.9, ":")):
+        if share is not None:
+            rate = share * peak
             label = f"{name} {show_unit(rate, 'flop_rate', 3)}"
             edge = [rate / max(slopes.values()), right]
             handles += ax.plot(edge, [rate, rate], color=BLACK, linewidth=width, linestyle=style, label=label)
@@ -114,10 +115,7 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
     marks = [(_MARKERS[k], "white", "black", f"per byte of {LOOKS[k].label}") for k in slopes]
     binding = [LOOKS[term] for term in TERMS if any(part.bound_by == term for part in parts)]
     marks += [("s", look.colour, look.colour, f"bound by {look.label}") for look in binding]
-    handles += [
-        Line2D([], [], marker=marker, linestyle="", color=colour, markeredgecolor=edge, label=label)
-        for marker, colour, edge, label in marks
-    ]
+    handles += [entry(label, marker=m, color=face, markeredgecolor=edge) for m, face, edge, label in marks]
     title = f"Roofline of {result.mapping.graph} on one chip of {result.mapping.system}"
     head(ax, f"{title}\narea: share of time; numbers: partitions{on_stack(result)}", handles)
     several = len({part.stage for part in parts}) > 1

@@ -24,7 +24,7 @@ else:
     Axes = Figure = Any  # of annotations, until Matplotlib is there
 
 __all__ = [
-    "BLACK", "CYCLE", "GREY", "LOOKS", "PALETTE", "Axes", "Figure", "Look", "axes", "colour_bar", "drawn",
+    "BLACK", "CYCLE", "GREY", "LOOKS", "PALETTE", "Axes", "Figure", "Look", "axes", "colour_bar", "drawn", "entry",
     "figure_with", "free_labels", "gridlines", "head", "laid_out", "on", "on_stack", "panels", "patch", "scale",
     "short", "unit_ticks",
 ]  # fmt: skip
@@ -125,9 +125,7 @@ def panels(width: float, heights: Sequence[float]) -> list[Axes]:
 
 def figure_with(ax: Axes | Figure) -> Figure:
     """The whole figure that axes are in."""
-    figure = ax.get_figure(root=True)
-    assert figure is not None
-    return figure
+    return cast("Figure", ax.get_figure(root=True))
 
 
 def gridlines(ax: Axes, axis: Literal["both", "x"] = "both") -> None:
@@ -155,6 +153,13 @@ def patch(look: Look, label: str | None = None) -> Any:
     from matplotlib.patches import Patch
 
     return Patch(facecolor=look.colour, hatch=look.hatch, edgecolor="black", linewidth=0.4, label=label or look.label)
+
+
+def entry(label: str, **looks: Any) -> Any:
+    """A legend entry for marks; of a line where ``linestyle`` is given."""
+    from matplotlib.lines import Line2D
+
+    return Line2D([], [], label=label, **{"linestyle": "", **looks})
 
 
 def head(ax: Axes, title: str, handles: Sequence[Any] = ()) -> None:

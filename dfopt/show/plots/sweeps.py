@@ -29,7 +29,7 @@ def heat_map(
     """Draw one figure of a sweep over two axes of its study, with the number in every cell.
 
     The mean where several cells of the sweep meet; hatched where none has a mapping, blank where there is no cell. The
-    form follows DFModel (Ko et al.), Fig. 10.
+    form follows DFModel (Ko et al.), Fig. 10. `PlanError` if a column is missing or has no figures, or nothing varies.
 
     Parameters
     ----------
@@ -43,11 +43,6 @@ def heat_map(
         Columns that run down; by default all other axes that vary, without those that the others tell.
     limits : (float, float), optional
         Ends of the colour scale in the units of the column.
-
-    Raises
-    ------
-    PlanError
-        If a column is not there or has no figures, or nothing varies.
 
     Examples
     --------
@@ -173,12 +168,7 @@ def heat_maps(
     """Draw small multiples: one heat map for every label of an axis, all with one colour scale.
 
     ``by`` is the column whose labels each get a map, ``across`` how many are beside each other; the others are as of
-    `heat_map`.
-
-    Raises
-    ------
-    PlanError
-        As of `heat_map`; or if ``by`` has more than 16 labels.
+    `heat_map`. `PlanError` as of `heat_map`; or if ``by`` has more than 16 labels.
 
     Examples
     --------

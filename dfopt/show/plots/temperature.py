@@ -28,11 +28,7 @@ def stack_temperature(
 
     ``what`` is the judge's figures on a stack, or a result that has them. The floorplans of ``stack`` say where tiles
     are; by default it is that of the result's system. ``stage`` is the one whose chip is drawn; by default the hottest.
-
-    Raises
-    ------
-    PlanError
-        If there are no figures on a stack, no stack, or no such stage or tile.
+    `PlanError` if there are no figures on a stack, no stack, or no such stage or tile.
 
     Examples
     --------

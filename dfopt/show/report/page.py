@@ -12,7 +12,7 @@ from string import Template
 from typing import Any, Final
 
 from dfopt.errors import PlanError
-from dfopt.show.html import Html, facts, join, paragraph, section
+from dfopt.show.html import Html, facts, join, paragraph
 from dfopt.show.plots.output import inline_svg
 from dfopt.show.plots.style import matplotlib_for
 
@@ -78,6 +78,12 @@ class Section:
     title: str
     parts: Sequence[Html | Figure | None]
 
+    def html(self, figures: Mapping[str, Figure]) -> str:
+        """The section with its heading, and ``figures`` as they are drawn by now."""
+        inner = join(*(figures[one.name].html if isinstance(one, Figure) else one for one in self.parts)).code
+        heading = f'<h2 id="{self.name}-title">{escape(self.title)}</h2>'
+        return f'<section id="{self.name}" aria-labelledby="{self.name}-title">\n{heading}\n{inner}\n</section>'
+
 
 def heading(what: str, title: str, boxes: Iterable[tuple[str, object]], *parts: Html | None) -> Html:
     """The top of a page: what it is, its title, the figures that one looks for first, and what else stands there."""
@@ -116,11 +122,10 @@ def _written(
     style, script = _asset("report.css"), _asset("report.js")
     # the browser itself refuses every request, and every script but this one: names in a graph may be anything
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_sha256(script)}'"
-    links = "".join(f'<li><a href="#{escape(one.name, quote=True)}">{escape(one.title)}</a></li>' for one in sections)
-    parts = ((figures[part.name].html if isinstance(part, Figure) else part for part in one.parts) for one in sections)
-    body = join(*(section(one.name, one.title, *inner) for one, inner in zip(sections, parts, strict=True)))
+    links = "".join(f'<li><a href="#{one.name}">{escape(one.title)}</a></li>' for one in sections)
+    body = "\n".join(one.html(figures) for one in sections)
     return Template(_asset("report.html")).substitute(
-        policy=policy, title=escape(title), style=style, head=head.code, links=links, body=body.code, script=script,
+        policy=policy, title=escape(title), style=style, head=head.code, links=links, body=body, script=script,
         foot=f"Written{' by dfopt ' * bool(version)}{escape(version)}. This file asks for nothing from any network.",
     )  # fmt: skip
 

@@ -35,8 +35,6 @@ def result_report(
 
     Parameters
     ----------
-    result : Result
-        What to report.
     remarks : sequence of Remark
         What the zoo's files say of numbers in its graph and system that nobody confirmed.
     notes : sequence of str

@@ -47,10 +47,8 @@ def sweep_report(
         Of the study, or of what the cells came from.
     runs : Runs, pandas.DataFrame or list of dict
         What ``df.sweep`` returned, its frame, or rows.
-    about, claims
-        Facts of the study, and verdicts on its claims.
-    remarks, notes, limit
-        As of `result_report`.
+    about, claims, remarks, notes, limit
+        Facts of the study, verdicts on its claims, and as of `result_report`.
     value, x, y : str, optional
         Columns of the heat map, and of the two axes of the scatter; by default utilization, and the first of price,
         power, chips and memory in use that differs between cells, against the achieved rate.
