@@ -61,13 +61,7 @@ def paragraph(*parts: object, kind: str = "") -> Html:
 
 
 def facts(rows: Iterable[tuple[str, object]], kind: str = "facts") -> Html:
-    """Names and what they are, as a description list.
-
-    Examples
-    --------
-    >>> facts([("plan", "a & b")]).code
-    '<dl class="facts"><div><dt>plan</dt><dd>a &amp; b</dd></div></dl>'
-    """
+    """Names and what they are, as a description list."""
     lines = "".join(f"<div><dt>{escape(name)}</dt><dd>{text(value)}</dd></div>" for name, value in rows)
     return Html(f'<dl class="{escape(kind, quote=True)}">{lines}</dl>')
 

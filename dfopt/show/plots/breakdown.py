@@ -26,13 +26,6 @@ def step_parts(result: Result) -> dict[str, float]:
 
     ``compute``, ``memory`` and ``network`` are the times of partitions that each of them binds (a partition's time,
     not its busy time), on the slowest stage, over all microbatches.
-
-    Examples
-    --------
-    >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
-    >>> abs(sum(step_parts(result).values()) / result.step_time - 1) < 1e-9
-    True
     """
     score, plan = result.score, result.plan
     slowest = max(score.stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))

@@ -54,13 +54,7 @@ def rows_of(runs: Any) -> list[Row]:
 
 
 def figure_of(row: Row, name: str) -> float | None:
-    """A figure of a row; none where the cell does not have it.
-
-    Examples
-    --------
-    >>> figure_of({"gap": "0.5"}, "gap"), figure_of({"gap": float("nan")}, "gap"), figure_of({"gap": None}, "gap")
-    (0.5, None, None)
-    """
+    """A figure of a row; none where the cell does not have it."""
     try:
         number = float(row[name])
     except (KeyError, TypeError, ValueError):

@@ -37,15 +37,7 @@ class Sketch:
 
 
 def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
-    """At most ``limit`` boxes, and arrows; of what is larger, partitions as a whole, or the first kernels.
-
-    Examples
-    --------
-    >>> import dfopt as df
-    >>> made = sketch(df.load_graph("gpt2-small"))
-    >>> len(made.labels), any(made.cut)
-    (18, False)
-    """
+    """At most ``limit`` boxes, and arrows; of what is larger, partitions as a whole, or the first kernels."""
     graph, placed = (what.graph, what.mapping.kernels) if isinstance(what, Result) else (what, ())
     index, count = graph.index(), len(graph.kernels)
     pairs = dict.fromkeys((index[tensor.src], index[tensor.dst]) for tensor in graph.tensors)

@@ -55,13 +55,9 @@ def pareto(
         named(rows, name, option, figures=True)
     if by is not None:
         named(rows, by, "by")
-    kept: list[Row] = []
-    points: list[tuple[float, float]] = []
-    for row in rows:
-        a, b = figure_of(row, x), figure_of(row, y)
-        if a is not None and b is not None:
-            kept.append(row)
-            points.append((a, b))
+    pairs = [(row, figure_of(row, x), figure_of(row, y)) for row in rows]
+    both = [(row, a, b) for row, a, b in pairs if a is not None and b is not None]
+    kept, points = [row for row, *_ in both], [(a, b) for _, a, b in both]
     if not kept:
         raise PlanError(f"pareto: found no cell that has both {x!r} and {y!r}, expected some")
     groups = _groups(kept, by)

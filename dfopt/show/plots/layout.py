@@ -39,13 +39,7 @@ class Layout:
 
 
 def layered(widths: Sequence[float], edges: Sequence[tuple[int, int]]) -> Layout:
-    """Levels from top to bottom of an acyclic graph whose nodes are as wide as ``widths``, in inches.
-
-    Examples
-    --------
-    >>> layered([1.0, 1.0, 1.0], [(0, 1), (0, 2)]).centres[1:]  # below, beside each other
-    ((0.5, 0.275), (1.85, 0.275))
-    """
+    """Levels from top to bottom of an acyclic graph whose nodes are as wide as ``widths``, in inches."""
     count = len(widths)
     whole: nx.DiGraph[int] = nx.DiGraph(edges)
     whole.add_nodes_from(range(count))
@@ -135,21 +129,15 @@ def by_dot(widths: Sequence[float], edges: Sequence[tuple[int, int]], height: fl
 
 def _plain(text: str, count: int, edges: Sequence[tuple[int, int]]) -> Layout:
     """Graphviz' plain format: https://graphviz.org/docs/outputs/plain/."""
-    centres: dict[int, Point] = {}
+    lines = [line.split() for line in text.splitlines()]
+    width, height = next((float(words[2]), float(words[3])) for words in lines if words[0] == "graph")
+    centres = {int(words[1][1:]): (float(words[2]), float(words[3])) for words in lines if words[0] == "node"}
     ways: dict[tuple[int, int], list[tuple[Point, ...]]] = {}
-    width = height = 0.0
-    for line in text.splitlines():
-        words = line.split()
-        if words[:1] == ["graph"]:
-            width, height = float(words[2]), float(words[3])
-        elif words[:1] == ["node"]:
-            centres[int(words[1][1:])] = (float(words[2]), float(words[3]))
-        elif words[:1] == ["edge"]:
-            numbers = [float(word) for word in words[4 : 4 + 2 * int(words[3])]]
-            ends = int(words[1][1:]), int(words[2][1:])
-            ways.setdefault(ends, []).append(tuple(zip(numbers[::2], numbers[1::2], strict=True)))
+    for _, src, dst, count_of, *words in (words for words in lines if words[0] == "edge"):
+        numbers = [float(word) for word in words[: 2 * int(count_of)]]
+        way = tuple(zip(numbers[::2], numbers[1::2], strict=True))
+        ways.setdefault((int(src[1:]), int(dst[1:])), []).append(way)
     if len(centres) != count or sum(map(len, ways.values())) != len(edges):
         raise PlanError("dataflow: 'dot' answered with another graph; take layout='layered'")
-    return Layout(
-        tuple(centres[i] for i in range(count)), tuple(ways[ends].pop(0) for ends in edges), width, height, curved=True
-    )
+    in_order = tuple(centres[i] for i in range(count)), tuple(ways[ends].pop(0) for ends in edges)
+    return Layout(*in_order, width, height, curved=True)

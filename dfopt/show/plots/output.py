@@ -84,13 +84,6 @@ def inline_svg(figure: Any, prefix: str, label: str) -> str:
 
     ``prefix`` is put before every id, so that figures of one page do not share any; ``label`` is what a reader who
     does not see it is told.
-
-    Examples
-    --------
-    >>> from matplotlib.figure import Figure
-    >>> made = inline_svg(Figure(figsize=(1, 1)), "f1", "an <empty> figure")
-    >>> made[:53], "http" in made
-    ('<svg role="img" aria-label="an &lt;empty&gt; figure" ', False)
     """
     target = io.BytesIO()
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))

@@ -13,14 +13,7 @@ __all__ = ["heat_page"]
 
 
 def heat_page(report: HeatReport, version: str = "") -> str:
-    """A heat report, which ``dfopt heat -o`` wrote, as one HTML file that refers to nothing outside of itself.
-
-    Examples
-    --------
-    >>> page = heat_page(HeatReport(graph="g<1>", system="s", stack="k", plan="TP8", answers=()))
-    >>> page[:15], "g&lt;1&gt; on s" in page, "://" in page
-    ('<!DOCTYPE html>', True, False)
-    """
+    """A heat report, which ``dfopt heat -o`` wrote, as one HTML file that refers to nothing outside of itself."""
     title = f"{report.graph} on {report.system}"
     proof = Section("proof", "Proof and prices", [facts(proof_facts(report))])
     sections = [

@@ -116,9 +116,7 @@ def assemble(title: str, head: Html, sections: Iterable[Section | None], version
         figures[largest.name] = replace(largest, svg="", why=why)
 
 
-def _written(
-    title: str, head: Html, sections: Sequence[Section], figures: Mapping[str, Figure], version: str
-) -> str:  # fmt: skip
+def _written(title: str, head: Html, sections: Sequence[Section], figures: Mapping[str, Figure], version: str) -> str:
     style, script = _asset("report.css"), _asset("report.js")
     # the browser itself refuses every request, and every script but this one: names in a graph may be anything
     policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_sha256(script)}'"

@@ -28,9 +28,7 @@ _BOXES: Final = 80  # of a dataflow figure: more of them are a map, not a page
 _HOTTEST: Final = 20  # tiles
 
 
-def result_report(
-    result: Result, remarks: Sequence[Remark] = (), notes: Sequence[str] = (), limit: int = LIMIT
-) -> str:  # fmt: skip
+def result_report(result: Result, remarks: Sequence[Remark] = (), notes: Sequence[str] = (), limit: int = LIMIT) -> str:
     """A result as one HTML file that refers to nothing outside of itself.
 
     Parameters
