@@ -18,7 +18,7 @@ import json
 import operator
 import os
 import re
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, get_args
 
@@ -103,6 +103,23 @@ class Part(BaseModel):
         schema = handler(source)
         _tighten(schema)
         return schema
+
+    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
+        """A copy with other values, which works out again what follows from them."""
+        made = super().model_copy(update=update, deep=deep)
+        for name in made._worked_out:
+            del made.__dict__[name]
+        return made
+
+    def __iter__(self) -> Generator[tuple[str, Any], None, None]:
+        """Names and values of the fields, for ``dict(part)``."""
+        yield from (pair for pair in super().__iter__() if pair[0] not in self._worked_out)
+
+    @property
+    def _worked_out(self) -> set[str]:
+        """What cached properties keep."""
+        fields = type(self).__pydantic_fields__  # most often there is nothing else
+        return self.__dict__.keys() - fields.keys() if len(self.__dict__) > len(fields) else set()
 
     @model_serializer(mode="wrap")
     def _lean(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:

@@ -11,6 +11,7 @@ axis, and ``k`` the contraction of a matrix product.
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import networkx as nx
@@ -211,20 +212,13 @@ class Graph(Named):
     # -- what everyone asks of a graph ------------------------------------------------------
     reads, writes = reads, writes  # methods: what comes from DRAM and what goes there
 
-    def _of_kernels(self) -> tuple[Any, dict[str, int], bool, bool]:
-        """What is asked for once per tensor or plan: the index, whether there are pieces, whether it trains."""
-        # a copy with other kernels inherits it, hence the check
-        kept: tuple[Any, dict[str, int], bool, bool] | None = self.__dict__.get("_kept")
-        if kept is None or kept[0] is not self.kernels:
-            index = {kernel.name: position for position, kernel in enumerate(self.kernels)}
-            once = any(kernel.runs != "every_layer" for kernel in self.kernels)
-            kept = (self.kernels, index, once, any(kernel.phase != "forward" for kernel in self.kernels))
-            self.__dict__["_kept"] = kept
-        return kept
+    @cached_property
+    def _index(self) -> dict[str, int]:
+        return {kernel.name: position for position, kernel in enumerate(self.kernels)}
 
     def index(self) -> dict[str, int]:
         """Kernel name -> position in ``kernels``; not to be changed."""
-        return self._of_kernels()[1]
+        return self._index
 
     def output_bytes(self, name_or_position: str | int) -> float:
         """Bytes of a kernel's whole output, before any sharding."""
@@ -250,19 +244,19 @@ class Graph(Named):
             level[name] = max((level[before] + 1 for before in drawn.predecessors(name)), default=0)
         return level
 
-    @property
+    @cached_property
     def has_pieces(self) -> bool:
         """Whether some kernels run once per microbatch and others in every repeat."""
-        return self.repeat > 1 and self._of_kernels()[2]
+        return self.repeat > 1 and any(kernel.runs != "every_layer" for kernel in self.kernels)
 
     def piece_of(self, kernel: Kernel) -> int:
         """Piece of a kernel as a position in :data:`PIECES`; 0 in a graph that is drawn once."""
         return PIECES.index(kernel.runs) if self.repeat > 1 else 0
 
-    @property
+    @cached_property
     def trains(self) -> bool:
         """Whether the graph has a backward pass or weight updates."""
-        return self._of_kernels()[3]
+        return any(kernel.phase != "forward" for kernel in self.kernels)
 
     def __repr__(self) -> str:
         times = f", {self.repeat} times" if self.repeat > 1 else ""

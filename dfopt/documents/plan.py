@@ -3,9 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pydantic import Field
 
@@ -45,13 +44,6 @@ class Plan(Document, OnAxes):
         """What each axis has of the chips."""
         extra = self.__pydantic_extra__
         return tuple(Share(axis, extra.get(axis.name, 1), extra.get(axis.dims_key, ())) for axis in AXES.values())
-
-    def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
-        """A copy with other values, which works out again what follows from them."""
-        made = super().model_copy(update=update, deep=deep)
-        for name in made.__dict__.keys() - type(self).model_fields.keys():
-            del made.__dict__[name]
-        return made
 
     def _degree(self, splits: Splits) -> int:
         extra = self.__pydantic_extra__

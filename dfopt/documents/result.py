@@ -280,21 +280,18 @@ class Result(Document):
         """
         import pandas as pd
 
-        return pd.DataFrame(self.rows())
-
-    def rows(self) -> list[dict[str, Any]]:
-        """One dict per kernel, in graph order."""
         where = {(part.stage, part.partition): part for part in self.score.partitions}
         places = ("stage", "partition", "sharding", "tiles")
         times = ("compute_s", "memory_s", "network_s", "time_s")
-        return [
+        rows = (
             {"kernel": kernel.name}
             | {name: getattr(kernel, name) for name in places}
             | {f"partition_{name}": getattr(part, name) for name in times}
             | {"bound_by": part.bound_by}
             for kernel in self.mapping.kernels
             for part in (where[kernel.stage, kernel.partition],)
-        ]
+        )
+        return pd.DataFrame(rows)
 
 
 OF_EARLIER = "as an earlier version said: "

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from functools import lru_cache
+from functools import cached_property
 from itertools import pairwise
 from typing import ClassVar, Literal, Self
 
@@ -64,10 +64,10 @@ class Stack(Named):
     )
     cells: int = Field(default=16, ge=4, le=256, description="cells of the thermal grid along each side")
 
-    @property
+    @cached_property
     def layers(self) -> tuple[Die, ...]:
         """The dies one by one, from the far face to the sink."""
-        return _layers(self.dies)
+        return tuple(layer for die in self.dies for layer in die.layers())
 
     @property
     def logic_die(self) -> Die:
@@ -79,10 +79,10 @@ class Stack(Named):
         """The DRAM dies of the stack; none if the memory is beside it."""
         return tuple(die for die in self.layers if die.kind == "dram")
 
-    @property
+    @cached_property
     def tiles(self) -> tuple[tuple[str, Tile], ...]:
         """All tiles with the name of their die, in the order of dies and floorplans: the order of every power map."""
-        return _tiles(self.dies, self.side_x, self.side_y)
+        return tuple((die.name, tile) for die in self.layers for tile in die.tiles(self.side_x, self.side_y))
 
     @property
     def connections_needed(self) -> int:
@@ -184,17 +184,6 @@ class Stack(Named):
                 ambient = f"{self.ambient - 273.15:.6g} degC"
                 message = f"found {limit - 273.15:.6g} degC, expected more than the ambient of {ambient}"
                 yield Issue(f"$.limits.{key}", message, "raise the limit or cool the ambient; nothing could ever run")
-
-
-# Not kept by the stack itself: pydantic copies what a model keeps into models with other figures.
-@lru_cache(maxsize=64)
-def _layers(dies: tuple[Die, ...]) -> tuple[Die, ...]:
-    return tuple(layer for die in dies for layer in die.layers())
-
-
-@lru_cache(maxsize=64)
-def _tiles(dies: tuple[Die, ...], side_x: float, side_y: float) -> tuple[tuple[str, Tile], ...]:
-    return tuple((die.name, tile) for die in _layers(dies) for tile in die.tiles(side_x, side_y))
 
 
 def _overlaps(tiles: tuple[Tile, ...], where: str, slack: float) -> Iterator[Issue]:
