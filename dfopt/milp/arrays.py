@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 import scipy.sparse as sp
@@ -15,18 +15,9 @@ BoolArray = NDArray[np.bool_]
 
 @dataclass(frozen=True)
 class ModelArrays:
-    """``min cost @ x + offset``, ``row_lower <= A x <= row_upper``, bounds, integrality.
+    """``min cost @ x + offset``, ``row_lower <= A x <= row_upper``, bounds, integrality; read-only.
 
-    Parameters
-    ----------
-    A : scipy.sparse.csr_array
-        Constraint matrix with sorted, unique column indices and no stored zeros.
-    row_lower, row_upper, col_lower, col_upper, cost : ndarray of float
-        Read-only arrays.
-    offset : float
-        Constant of the objective.
-    integrality : ndarray of bool
-        True where the column must take an integer value.
+    ``A`` has sorted, unique column indices and no stored zeros.
     """
 
     A: sp.csr_array
@@ -43,10 +34,9 @@ class ModelArrays:
         return float(self.cost @ np.asarray(x, dtype=np.float64)) + self.offset
 
     def violation(self, x: ArrayLike) -> float:
-        """Return the largest absolute violation of rows, bounds and integrality at ``x``.
+        """Return the largest absolute violation of rows, bounds and integrality at ``x``; ``inf`` if it holds a NaN.
 
-        Computed with numpy only, so a solver cannot vouch for itself.  A vector
-        holding a NaN violates everything (``inf``).
+        Computed with numpy only, so a solver cannot vouch for itself.
         """
         x = np.asarray(x, dtype=np.float64)
         if x.shape != self.cost.shape:
@@ -89,11 +79,7 @@ def least(price: FloatArray, lower: FloatArray, upper: FloatArray, dust: float =
     return float(price[used] @ side[used])
 
 
-def with_slack(
-    base: ModelArrays,
-    under: NDArray[np.int64],
-    over: NDArray[np.int64],
-) -> ModelArrays:
+def with_slack(base: ModelArrays, under: NDArray[np.int64], over: NDArray[np.int64]) -> ModelArrays:
     """Return the model with rows that may give way, at a price that replaces its objective.
 
     The rows ``under`` get a slack column that lifts them, the rows ``over`` one
@@ -110,10 +96,9 @@ def with_slack(
     if filled.any():
         # reduceat needs nonempty segments, so only the starts of filled rows are passed
         size[filled] = np.maximum.reduceat(np.abs(base.A.data), base.A.indptr[:-1][filled])
-    return ModelArrays(
+    return replace(
+        base,
         A=sp.csr_array(sp.hstack([base.A, slack], format="csr")),
-        row_lower=base.row_lower,
-        row_upper=base.row_upper,
         col_lower=np.concatenate([base.col_lower, np.zeros(extra)]),
         col_upper=np.concatenate([base.col_upper, np.full(extra, np.inf)]),
         cost=np.concatenate([np.zeros(base.cost.size), 1.0 / size[where]]),

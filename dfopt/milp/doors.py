@@ -122,12 +122,8 @@ def solve(
 def check_solver(name: str) -> str:
     """Return the canonical name of a solver, or raise if it cannot be used here.
 
-    Parameters
-    ----------
-    name : str
-        "highs", or "pulp:" and a name that PuLP lists, whatever its case.  The
-        usual short names do as well: CBC (the one that comes with PuLP), GLPK,
-        SCIP, GUROBI, CPLEX.
+    It is "highs", or "pulp:" and a name that PuLP lists, whatever its case. The usual short names do as well: CBC
+    (the one that comes with PuLP), GLPK, SCIP, GUROBI, CPLEX.
 
     Raises
     ------
@@ -145,13 +141,7 @@ def check_solver(name: str) -> str:
 
 
 def solver_version(name: str | None = None) -> str:
-    """Return which solver `solve` uses under a name, for provenance.
-
-    Parameters
-    ----------
-    name : str, optional
-        A name that `check_solver` takes.  Without one it is HiGHS, and its
-        bare version number is returned.
+    """Return which solver `solve` uses under a name, for provenance; without one HiGHS's bare version number.
 
     Examples
     --------

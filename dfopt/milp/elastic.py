@@ -15,30 +15,20 @@ from dfopt.milp.solution import Termination
 def explain_infeasible(model: Model, blocks: Sequence[str], time_limit: float = 5.0) -> dict[str, FloatArray]:
     """Return by how much each row of ``blocks`` has to give way.
 
-    The named row blocks get nonnegative slack on every finite side; all other
-    rows, the bounds and the integrality stay.  The sum of slacks, each divided
-    by the largest coefficient of its row, is minimised.
-
-    Parameters
-    ----------
-    model : Model
-        Not modified; its objective plays no part.
-    blocks : sequence of str
-        Names of row blocks that may be relaxed.
-    time_limit : float
-        Wall seconds.
+    The named row blocks get nonnegative slack on every finite side; all other rows, the bounds and the integrality
+    stay. The sum of slacks, each divided by the largest coefficient of its row, is minimised; the objective plays no
+    part.
 
     Returns
     -------
     dict of str to ndarray
-        Slack per row for each named block, in the units of the row and all
-        zero where nothing has to give.  Empty when the model stays infeasible
-        with these blocks relaxed.
+        Slack per row for each named block, in the units of the row and all zero where nothing has to give. Empty
+        when the model stays infeasible with these blocks relaxed.
 
     Raises
     ------
     TimeoutError
-        If the time was too short to tell.
+        If ``time_limit`` wall seconds were too short to tell.
 
     Examples
     --------
@@ -51,8 +41,6 @@ def explain_infeasible(model: Model, blocks: Sequence[str], time_limit: float = 
     unknown = [name for name in blocks if name not in model.row_blocks]
     if unknown:
         raise ValueError(f"no row blocks {unknown} in {model.name!r}: {sorted(model.row_blocks)}")
-    if len(set(blocks)) != len(blocks):
-        raise ValueError(f"a row block is named twice: {list(blocks)}")
     base = model.arrays()
     none = np.empty(0, dtype=np.int64)
     soft = np.concatenate([none, *(np.arange(b.start, b.stop) for b in map(model.row_blocks.__getitem__, blocks))])

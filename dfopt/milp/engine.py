@@ -33,11 +33,6 @@ def default_threads() -> int:
     ------
     PlanError
         If the variable is set to something else than a positive number.
-
-    Examples
-    --------
-    >>> default_threads() >= 1
-    True
     """
     stated = os.environ.get("DFOPT_THREADS", "1")
     if not stated.isdigit() or int(stated) < 1:

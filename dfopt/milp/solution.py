@@ -6,22 +6,12 @@ import math
 from dataclasses import dataclass, replace
 from enum import Enum
 
-import numpy as np
-from numpy.typing import NDArray
-
 from dfopt.errors import NoSolution, SolverFailure
-
-FloatArray = NDArray[np.float64]
+from dfopt.milp.arrays import FloatArray
 
 
 class Termination(str, Enum):
-    """Why a solve ended; no two members describe the same situation.
-
-    Examples
-    --------
-    >>> Termination.GAP_REACHED is Termination.OPTIMAL
-    False
-    """
+    """Why a solve ended; no two members describe the same situation."""
 
     OPTIMAL = "optimal"
     GAP_REACHED = "gap reached"
@@ -36,21 +26,11 @@ class Termination(str, Enum):
 
 @dataclass(frozen=True)
 class TracePoint:
-    """State of a solve at one moment.
+    """State of a solve at one moment."""
 
-    Parameters
-    ----------
-    seconds : float
-        Wall seconds since the call of ``solve``.
-    objective : float
-        Best objective known by then, ``inf`` before the first solution.
-    bound : float
-        Proven lower bound by then, ``-inf`` before the first one.
-    """
-
-    seconds: float
-    objective: float
-    bound: float
+    seconds: float  # wall seconds since the call of ``solve``
+    objective: float  # the best known by then, ``inf`` before the first solution
+    bound: float  # the lower bound proven by then, ``-inf`` before the first one
 
 
 @dataclass(frozen=True)
@@ -59,8 +39,6 @@ class Solution:
 
     Parameters
     ----------
-    termination : Termination
-        Why the solve ended.
     objective : float
         Objective of ``x`` (``inf`` without solution, ``-inf`` if unbounded).
     bound : float
@@ -78,15 +56,6 @@ class Solution:
         Improvements of objective and bound, monotone in all three fields.
     x : ndarray or None
         The read-only solution vector, integers exact.
-    message : str
-        One sentence for a human.
-
-    Examples
-    --------
-    >>> s = Solution(Termination.INFEASIBLE, float("inf"), float("inf"), float("inf"),
-    ...              0.0, 0, 1, 1, 1, (), None, "")
-    >>> s.proven
-    False
     """
 
     termination: Termination
@@ -142,17 +111,5 @@ def unanswered(solution: Solution) -> BaseException:
 
 def closed_form(value: float, seconds: float, message: str) -> Solution:
     """A proven solution that needed no solver."""
-    return Solution(
-        termination=Termination.OPTIMAL,
-        objective=value,
-        bound=value,
-        gap=0.0,
-        seconds=seconds,
-        nodes=0,
-        rows=0,
-        columns=0,
-        nonzeros=0,
-        trace=(),
-        x=None,
-        message=message,
-    )
+    sizes = {"nodes": 0, "rows": 0, "columns": 0, "nonzeros": 0}
+    return Solution(Termination.OPTIMAL, value, value, 0.0, seconds, **sizes, trace=(), x=None, message=message)
