@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -150,28 +150,24 @@ def part_of(tables: StageTables, members: Ints) -> StageTables:
     if len(members) == tables.kernels:
         return tables
     sharded = restrict(tables.sharded, members)
-    src_g, bytes_g, tile_g = _by_group(sharded)
     return replace(
         tables,
         sharded=sharded,
         parts_k=tables.parts_k[members],
         sram_k=tables.sram_k[members],
         mem_k=tables.mem_k[members],
-        src_g=src_g,
-        bytes_g=bytes_g,
-        tile_g=tile_g,
-        width_g=np.bincount(sharded.group_t, minlength=len(bytes_g)).astype(np.int64),
         tiles_kl=tables.tiles_kl[members] if sharded.menus else tables.tiles_kl,
+        **_by_group(sharded),
     )
 
 
-def _by_group(sharded: ShardedGraph) -> tuple[Ints, Floats, Floats]:
-    """Source, bytes and bytes of a tile of every fan-out group."""
-    groups = int(sharded.group_t.max(initial=-1)) + 1
-    src_g, bytes_g, tile_g = np.zeros(groups, dtype=np.int64), np.zeros(groups), np.zeros(groups)
+def _by_group(sharded: ShardedGraph) -> dict[str, Any]:
+    """What :class:`StageTables` holds of every fan-out group."""
+    width_g = np.bincount(sharded.group_t).astype(np.int64)
+    src_g, bytes_g, tile_g = np.zeros_like(width_g), np.zeros(len(width_g)), np.zeros(len(width_g))
     src_g[sharded.group_t] = sharded.src_t
     bytes_g[sharded.group_t], tile_g[sharded.group_t] = sharded.b_t, sharded.tile_t
-    return src_g, bytes_g, tile_g
+    return {"src_g": src_g, "bytes_g": bytes_g, "tile_g": tile_g, "width_g": width_g}
 
 
 def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
@@ -182,7 +178,6 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     Infeasible
         If a kernel does not fit the chip even alone, with its weight in parts.
     """
-    src_g, bytes_g, tile_g = _by_group(sharded)
     latency_l, tiles_kl = _tiles_table(sharded.menus, chip.tiles)
     tables = StageTables(
         sharded=sharded,
@@ -190,18 +185,15 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         parts_k=np.ones(len(sharded.names), dtype=np.int64),
         sram_k=sharded.stationary_k + sharded.fixed_buffer_k,
         mem_k=sharded.mem_k,
-        src_g=src_g,
-        bytes_g=bytes_g,
-        tile_g=tile_g,
-        width_g=np.bincount(sharded.group_t, minlength=len(bytes_g)).astype(np.int64),
         latency_l=latency_l,
         tiles_kl=tiles_kl,
+        **_by_group(sharded),
     )
     alone = price_each(tables, singles(tables))
     short = alone.sram_bytes > chip.sram * (1 + 1e-12)
     if not short.any():
         return tables
-    outputs = 2.0 * np.bincount(src_g, weights=tile_g, minlength=len(sharded.names) + 1)[:-1]
+    outputs = 2.0 * np.bincount(tables.src_g, weights=tables.tile_g, minlength=len(sharded.names) + 1)[:-1]
     cut = sharded.stationary_k + outputs
     buffers = alone.sram_bytes - cut
     hopeless = short & ((sharded.stationary_k <= 0) | (buffers >= chip.sram) | (chip.weight_tiling == "forbid"))
@@ -216,7 +208,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         read, size = sharded.dst_t[inputs], sharded.b_t[inputs]
         again = sharded.between_k + np.bincount(read, weights=size, minlength=len(sharded.names) + 1)[:-1]
         if chip.weight_tiling == "reread_all":
-            again += np.bincount(tables.src_g, weights=bytes_g, minlength=len(sharded.names) + 1)[:-1]
+            again += np.bincount(tables.src_g, weights=tables.bytes_g, minlength=len(sharded.names) + 1)[:-1]
         mem_k = mem_k + (parts - 1) * again
     sram_k = sharded.fixed_buffer_k + cut / parts - outputs
     return replace(tables, parts_k=parts, sram_k=sram_k, mem_k=mem_k)

@@ -10,12 +10,6 @@ class OutOfTime(Exception):
 
 
 def look(deadline: float) -> None:
-    """Give up a step when its deadline (``time.perf_counter``) has passed.
-
-    Raises
-    ------
-    OutOfTime
-        It has.
-    """
+    """Give up a step (:class:`OutOfTime`) when its deadline (``time.perf_counter``) has passed."""
     if time.perf_counter() > deadline:
         raise OutOfTime

@@ -28,6 +28,10 @@ from dfopt.setting.tables import Ints
 
 _SMALL = 2000  # binaries: more than these the assignment form does not solve in any patience
 _NEAR = 1.05  # a MILP that is to confirm the shortest path gets blocks of somewhat worse ones to choose from
+_WITH_START = {
+    Termination.LIMIT_NO_SOLUTION: Termination.LIMIT_WITH_SOLUTION,
+    Termination.INTERRUPTED_NO_SOLUTION: Termination.INTERRUPTED_WITH_SOLUTION,
+}
 _NO_TIME = 0.1  # seconds: less than building a model takes; better spent on returning the start
 
 
@@ -98,10 +102,8 @@ def optimize_intrachip(
 
     Parameters
     ----------
-    tables : StageTables
-        Prices of the stage.
-    limits : IntraChipLimits
-        ``p_max``, pins, order of passes, DRAM left.
+    tables, limits : StageTables, IntraChipLimits
+        Prices of the stage, and ``p_max``, pins, order of passes and DRAM left.
     gap : float
         Relative gap at which to stop; 0 asks for a proof.
     time_limit : float, optional
@@ -119,7 +121,7 @@ def optimize_intrachip(
     cutoff : float, optional
         Seconds above which a mapping is of no interest.
     progress : callable, optional
-        Receives (seconds, incumbent, bound) in units of the result.
+        Receives (seconds, incumbent, bound) in seconds of the result.
 
     Raises
     ------
@@ -295,11 +297,8 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
     ).in_units(unit)
     if solution.x is None and cutoff is not None and solution.termination == Termination.INFEASIBLE:
         raise CutOff(cutoff, solution, None)
-    if solution.x is None and start is not None:  # too little time even to complete the start
-        if solution.termination is Termination.LIMIT_NO_SOLUTION:
-            return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, "assignment", message)
-        if solution.termination is Termination.INTERRUPTED_NO_SOLUTION:
-            return _as_it_is(task, Termination.INTERRUPTED_WITH_SOLUTION, "assignment", message)
+    if start is not None and solution.termination in _WITH_START:  # too little time even to complete the start
+        return _as_it_is(task, _WITH_START[solution.termination], "assignment", message)
     if solution.x is None:
         no_partitioning(solution, assignment, task.left)
     partition_k = np.argmax(assignment.model.value("A", solution.x), axis=1).astype(np.int64)
