@@ -134,6 +134,20 @@ def store_of(study: str, store: Path | None, share: str = "") -> Path:
     return store or Path(f"{Path(study).stem}.runs{share and f'.{share}'}.jsonl")
 
 
+def cells_of(source: str, store: Path | None) -> Any:
+    """The cells of a sweep: runs of a study with its store, or the frame of a store alone."""
+    if Path(source).suffix.lower() != ".jsonl":
+        from dfopt.studies.sweep import collect
+
+        return collect(source, store_of(source, store))
+    from dfopt.errors import PlanError
+    from dfopt.studies.listing import listing
+
+    if store is not None:
+        raise PlanError(f"--store: belongs to a study, found {source!r}; leave it out")
+    return listing([source])
+
+
 def what(document: Any) -> str:
     """What a document is called."""
     return str(document.SCHEMA.split("/")[1].replace("heat", "heat report"))

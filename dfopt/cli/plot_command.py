@@ -9,7 +9,7 @@ from typing import Annotated, Any, Final
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import StoreOpt, app, argument, check_output, errors, option, store_of, what
+from dfopt.cli.common import StoreOpt, app, argument, cells_of, check_output, errors, option, what
 
 _CELLS: Final = ("--x", "--y", "--by", "--store")
 KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
@@ -134,28 +134,21 @@ def _loaded(source: str, kind: str) -> Any:
 
 def _cells(source: str, store: Path | None) -> Any:
     """The cells of a sweep, from a study with its store, from a store alone, or from a frame as CSV."""
+    from dfopt.documents.study import Study
     from dfopt.errors import PlanError
+    from dfopt.library import load_any
 
     suffix = Path(source).suffix.lower()
-    if suffix in (".csv", ".jsonl") and store is not None:
-        raise PlanError(f"--store: belongs to a study, found {source!r}; leave it out")
     if suffix == ".csv":
+        if store is not None:
+            raise PlanError(f"--store: belongs to a study, found {source!r}; leave it out")
         return _rows(source)
-    if suffix == ".jsonl":
-        from dfopt.studies.listing import listing
-
-        return listing([source], None)
-    from dfopt.documents.study import Study
-    from dfopt.library import load_any
-    from dfopt.studies.sweep import collect
-
-    found = load_any(source)
-    if not isinstance(found, Study):
+    if suffix != ".jsonl" and not isinstance(found := load_any(source), Study):
         raise PlanError(
             f"plot: {source}: found a {what(found)}, expected a sweep: a STUDY with its store, a STORE.jsonl or a"
             " FRAME.csv; `dfopt sweep STUDY --csv FRAME.csv` writes both"
         )
-    return collect(source, store_of(source, store))
+    return cells_of(source, store)
 
 
 def _rows(path: str) -> list[dict[str, str]]:

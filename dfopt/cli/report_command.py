@@ -9,13 +9,14 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from dfopt import __version__
-from dfopt.cli.common import StoreOpt, app, argument, check_output, errors, option, store_of, what
+from dfopt.cli.common import StoreOpt, app, argument, cells_of, check_output, errors, option, store_of, what
 
 if TYPE_CHECKING:
     from dfopt.documents.result import Result
     from dfopt.documents.study import Study
     from dfopt.documents.zoo import Kind
     from dfopt.show.report import Remark
+    from dfopt.studies.runs import Runs
 
 
 @app.command()
@@ -45,13 +46,15 @@ def _page(source: str, store: Path | None, columns: dict[str, Any]) -> str:
     from dfopt.documents.study import Study
     from dfopt.errors import PlanError
     from dfopt.library import load_any
-    from dfopt.show.report import heat_page
+    from dfopt.show.report import heat_page, sweep_report
 
     suffix = Path(source).suffix.lower()
     if suffix == ".jsonl":
-        if store is not None:
-            raise PlanError(f"--store: belongs to a study, found {source!r}; leave it out")
-        return _store_page(source, columns)
+        notes = [
+            "A store has the figures of cells only; report the study with --store for its claims, prices and inputs."
+        ]
+        cells = cells_of(source, store)
+        return sweep_report(Path(source).name, cells, notes=notes, version=__version__, **columns)
     if suffix in (".csv", ".parquet"):
         draws = f"`dfopt plot {source} --kind pareto` draws it, and " if suffix == ".csv" else ""
         raise PlanError(
@@ -60,7 +63,7 @@ def _page(source: str, store: Path | None, columns: dict[str, Any]) -> str:
         )
     found = load_any(source)
     if isinstance(found, Study):
-        return _study_page(source, found, store_of(source, store), columns)
+        return _study_page(found, cells_of(source, store), store_of(source, store), columns)
     if not isinstance(found, Result | HeatReport):
         raise PlanError(
             f"report: {source}: found a {what(found)}, expected a result, a heat report, a study or a store of runs;"
@@ -100,11 +103,9 @@ def _origin(kind: Kind, used: Any) -> str:
     )
 
 
-def _study_page(path: str, study: Study, store: Path, columns: dict[str, Any]) -> str:
+def _study_page(study: Study, runs: Runs, store: Path, columns: dict[str, Any]) -> str:
     from dfopt.show.report import sweep_report
-    from dfopt.studies.sweep import collect
 
-    runs = collect(path, store)
     listed = {
         "graph": [entry.name for entry in study.graphs],
         "profile of assumptions": [entry.name for entry in study.assumptions],
@@ -160,11 +161,3 @@ def _names(study: Study) -> Iterator[tuple[Kind, str]]:
                     name = part if isinstance(part, str) else part.get("part")
                     if isinstance(name, str):
                         yield kind, name
-
-
-def _store_page(path: str, columns: dict[str, Any]) -> str:
-    from dfopt.show.report import sweep_report
-    from dfopt.studies.listing import listing
-
-    notes = ["A store has the figures of cells only; report the study with --store for its claims, prices and inputs."]
-    return sweep_report(Path(path).name, listing([path], None), notes=notes, version=__version__, **columns)

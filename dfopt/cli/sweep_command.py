@@ -117,14 +117,13 @@ def _list(runs: Runs, share: Any, as_json: bool) -> None:
 
 def _heat_map(text: str, study: Study) -> tuple[str, str]:
     """Figure and axis of a heat map, checked before the work and not after it."""
-    from dfopt.errors import PlanError, did_you_mean
+    from dfopt.errors import PlanError
+    from dfopt.studies.selection import check_column
 
     value, colon, axis = text.partition(":")
     if not value or (colon and not axis):
         raise PlanError(f"--heat-map: found {text!r}, expected FIGURE or FIGURE:AXIS, such as utilization:topology")
     axis = axis or "topology"
-    for found, what, known in ((value, "figure", study.figure_columns), (axis, "axis", study.axis_columns)):
-        if found not in known:
-            remedy = did_you_mean(found, known, f"one of {', '.join(known)}")
-            raise PlanError(f"--heat-map: found {found!r}, no {what} of the study's frame; {remedy}")
+    check_column("--heat-map", value, study.figure_columns, "figure of the study's frame")
+    check_column("--heat-map", axis, study.axis_columns, "axis of the study's frame")
     return value, axis

@@ -40,8 +40,8 @@ def claims_table(found: Sequence[Verdict]) -> Grid:
     }  # fmt: skip
     rows = []
     for one in found:
-        claim, ours = one.claim, _number(one.ours)
-        row: list[Shown] = [claim.name, claim.figure, _number(claim.paper), ours, one.expected, _HOLDS[one.holds]]
+        claim, ours = one.claim, _cell(one.ours)
+        row: list[Shown] = [claim.name, claim.figure, _cell(claim.paper), ours, one.expected, _HOLDS[one.holds]]
         rows.append([*row, str(one.cells), one.why])
     return Grid("Claims", columns, rows)
 
@@ -102,7 +102,3 @@ def _problems(runs: Runs) -> list[RenderableType]:
         more = f" and {len(labels) - 1} more" if len(labels) > 1 else ""
         lines.append(Text(f"{status}: {labels[0]}{more}: {message}", style="yellow"))
     return lines
-
-
-def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"

@@ -104,15 +104,17 @@ class Cluster:
                 continue
             wrong = f"no such dfopt there: {said}" if isinstance(said, Exception) else difference(said, identity())
             if wrong:
-                raise PlanError(
-                    f"--cluster: {name} has another dfopt than this client: {wrong}; install the same there"
-                )
+                raise _other(name, wrong)
         if not found:
             _log.warning("no worker at %s yet: waiting for the first", self.address)
 
 
 class _Lost(Exception):
     """The connection to the scheduler, or what it knew of the tasks."""
+
+
+def _other(who: str, wrong: str) -> PlanError:
+    return PlanError(f"--cluster: {who} has another dfopt than this client: {wrong}; install the same there")
 
 
 class _Session:
@@ -177,9 +179,7 @@ class _Session:
                 f"--cluster: a worker cannot solve cells: {type(error).__name__}: {error}; install the same dfopt there"
             )
         if refused := answer.get("refused"):
-            raise PlanError(
-                f"--cluster: a worker has another dfopt than this client: {refused}; install the same there"
-            )
+            raise _other("a worker", refused)
         records: list[dict[str, Any]] = answer["records"]
         self._batches.put_back(numbers[len(records) :])
         self._batches.learn(sum(record["seconds"] for record in records), len(records))

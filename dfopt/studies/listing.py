@@ -11,9 +11,9 @@ from pydantic_core import PydanticCustomError
 
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS
 from dfopt.documents.study_expressions import check_expression
-from dfopt.errors import PlanError, did_you_mean
+from dfopt.errors import PlanError
 from dfopt.studies.frame import INTEGERS, of_record
-from dfopt.studies.selection import selected
+from dfopt.studies.selection import check_column, selected
 from dfopt.studies.store import Record, parse, read_records
 
 __all__ = ["damage", "listing", "narrowed", "records_frame"]
@@ -106,10 +106,10 @@ def narrowed(frame: Any, where: str | None = None, columns: Sequence[str] = (), 
             frame = selected(frame, where)
         except (TypeError, ValueError) as error:  # text compared with a number
             raise PlanError(f"--where: {where!r} cannot be told: {error}") from None
-    order = [] if sort is None else [sort.removeprefix("-")]
-    for option, name in [*(("--sort", name) for name in order), *(("--columns", name) for name in columns)]:
-        if name not in known:
-            raise PlanError(f"{option}: found {name!r}; {did_you_mean(name, known, 'columns: ' + ', '.join(known))}")
-    if order:
-        frame = frame.sort_values(order, ascending=order == [sort], kind="stable", na_position="last")
+    if sort is not None:
+        by = sort.removeprefix("-")
+        check_column("--sort", by, known)
+        frame = frame.sort_values(by, ascending=by == sort, kind="stable", na_position="last")
+    for name in columns:
+        check_column("--columns", name, known)
     return (frame[list(columns)] if columns else frame).reset_index(drop=True)

@@ -11,11 +11,11 @@ from typing import Any, Literal
 from dfopt.documents.files import replaced
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.study import Study
-from dfopt.errors import PlanError, did_you_mean
+from dfopt.errors import PlanError
 from dfopt.studies.cells import Cell
 from dfopt.studies.claims import Verdict, verdicts
 from dfopt.studies.frame import frame
-from dfopt.studies.selection import telling
+from dfopt.studies.selection import check_column, telling
 from dfopt.studies.store import Record
 
 __all__ = ["Runs", "write_frame"]
@@ -52,9 +52,9 @@ class Runs:
         PlanError
             If a name is no column of that kind.
         """
-        _one_of("value", value, self.study.figure_columns)
+        check_column("heat map: value", value, self.study.figure_columns, "figure of the study's frame")
         for option, name in [("columns", columns), *(("rows", name) for name in rows)]:
-            _one_of(option, name, self.study.axis_columns)
+            check_column(f"heat map: {option}", name, self.study.axis_columns, "axis of the study's frame")
         whole = self.frame()
         labels = whole[list(self.study.axis_columns)].astype(str).to_dict("records")
         down = list(rows) or telling(labels, [columns])
@@ -92,12 +92,6 @@ class Runs:
         ]
         claims = table_html("Claims", ("claim", "ours", "holds if", "holds", "why"), rows, 50) if rows else ""
         return facts_html(facts) + claims
-
-
-def _one_of(option: str, name: str, known: Sequence[str]) -> None:
-    if name not in known:
-        listed = f"one of {', '.join(known)}"
-        raise PlanError(f"heat map: {option}: found {name!r}; {did_you_mean(name, known, listed)}")
 
 
 def write_frame(frame: Any, path: str | os.PathLike[str], kind: Literal["csv", "parquet"]) -> None:

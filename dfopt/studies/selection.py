@@ -9,7 +9,9 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-__all__ = ["numbers", "selected", "telling"]
+from dfopt.errors import PlanError, did_you_mean
+
+__all__ = ["check_column", "numbers", "selected", "telling"]
 
 _PARTS = ("chip", "memory", "stack", "link", "topology")  # of a system that a study composes
 
@@ -20,6 +22,13 @@ def selected(frame: Any, condition: str | None) -> Any:
         return frame
     # one line, as pandas wants it; the Python engine needs no numexpr and keeps text, None and numbers apart
     return frame.query(" ".join(condition.split()), engine="python")
+
+
+def check_column(option: str, name: str, known: Sequence[str], what: str = "column of the frame") -> None:
+    """Raise a `PlanError` if a name is none of those known."""
+    if name not in known:
+        remedy = did_you_mean(name, known, f"one of {', '.join(known)}")
+        raise PlanError(f"{option}: found {name!r}, no {what}; {remedy}")
 
 
 def numbers(frame: Any, value: str) -> Any:

@@ -48,34 +48,33 @@ def sweep(
 
     Parameters
     ----------
-    study : str, Path or Study
+    study
         The study, or the file it is in.
-    jobs : int, optional
+    jobs
         Processes at once, of one solver thread each; the cores of this machine by default.
-    cluster : str, optional
+    cluster
         Address of the scheduler of a Dask cluster, such as ``tcp://10.0.0.1:8786``, instead of processes here.
-    shard : str, optional
+    shard
         ``i/n``: only the i-th of n shares of the cells, the same whoever asks; the others stay pending. Each share
         needs a store of its own, and `collect` takes several.
-    store : str or Path, optional
+    store
         The file of record, JSON Lines. What it has of this study is not solved again, so a sweep that was ended
         goes on where it stopped; the store of another study may be shared. Without one, records live in memory.
-    results : str or Path, optional
-        Folder in which the whole result of every cell is written as ``CELL.json``, before the cell counts as done.
-        Cells of the store whose file is missing there are solved again.
-    retry : bool
+    results
+        Folder for the whole result of every cell, ``CELL.json``, written before the cell counts as done. Cells of the
+        store whose file is missing there are solved again.
+    retry
         Solve cells again that the store has as ``failed`` or ``no_solution``.
-    progress : callable, optional
-        Called with the number of cells done, of all, and the record that just came (none at the start). If it has
-        a method ``resumed``, that is called before with the records that the store has of these cells.
-    executor : Executor, optional
+    progress
+        Called with the number of cells done, of all, and the record that just came (none at the start). A method
+        ``resumed`` that it may have is called before, with the records that the store has of these cells.
+    executor
         What solves the cells, instead of ``jobs`` and ``cluster``.
 
     Returns
     -------
     Runs
-        With ``interrupted`` set where Ctrl-C or a lost cluster ended it; the cells that were being solved are
-        pending then.
+        With ``interrupted`` set where Ctrl-C or a lost cluster ended it; cells that were being solved are pending then.
 
     Raises
     ------

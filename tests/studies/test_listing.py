@@ -88,7 +88,10 @@ def test_rows_columns_and_order(folder: Path) -> None:
         ({"where": "__import__('os')"}, "--where: "),
         ({"where": "tp"}, "--where: "),
         ({"where": "system > 3"}, "cannot be told"),
-        ({"columns": ["utilisation"]}, "--columns: found 'utilisation'; did you mean 'utilization'"),
+        (
+            {"columns": ["utilisation"]},
+            "--columns: found 'utilisation', no column of the frame; did you mean 'utilization'",
+        ),
         ({"sort": "-tpp"}, "--sort: found 'tpp'"),
     ],
 )

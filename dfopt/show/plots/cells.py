@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Final
 
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS, TEXT_COLUMNS
-from dfopt.errors import PlanError, did_you_mean
-from dfopt.studies.selection import telling
+from dfopt.errors import PlanError
+from dfopt.studies.selection import check_column, telling
 from dfopt.units import Dimension
 from dfopt.units import format as show_unit
 
@@ -81,9 +81,7 @@ def named(rows: Sequence[Row], name: str, option: str, figures: bool = False) ->
     Traceback (most recent call last):
     dfopt.errors.PlanError: --value: found 'gapp', no column of the frame; did you mean 'gap'?
     """
-    if name not in rows[0]:
-        remedy = did_you_mean(name, list(rows[0]), f"one of {', '.join(map(str, rows[0]))}")
-        raise PlanError(f"{option}: found {name!r}, no column of the frame; {remedy}")
+    check_column(option, name, [str(key) for key in rows[0]])
     if figures and (name in TEXT_COLUMNS or all(figure_of(row, name) is None for row in rows)):
         others = [str(key) for key in rows[0] if key not in TEXT_COLUMNS]
         have = [key for key in others if any(figure_of(row, key) is not None for row in rows)]
