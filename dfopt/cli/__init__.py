@@ -8,9 +8,7 @@ import sys
 from typing import NoReturn
 
 from dfopt.cli import (  # noqa: F401 - they register their commands
-    compare_command,
     documents,
-    heat_command,
     mappings,
     plot_command,
     report_command,

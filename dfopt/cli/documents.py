@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -52,21 +52,13 @@ def show(
         emit(as_json, document.to_data, lambda: report(document, work))
 
 
-def _verdict(document: Any, name: str) -> str:
-    """Of a result what could be verified, which takes the problems and the judge; of others just `ok`."""
-    if not document.SCHEMA.startswith("dfopt/result/"):
-        return "ok"
-    from dfopt.search.verify import verdict
-
-    return verdict(document, name)
-
-
 @app.command()
 def check(
     files: Annotated[list[str], argument("FILE...", "documents of any kind, or zoo names")],
     as_json: JsonFlag = False,
 ) -> None:
     """Check documents; of a result, verify its claims."""
+    from dfopt.documents.result import Result
     from dfopt.errors import DfoptError
     from dfopt.library import load_any
 
@@ -75,7 +67,11 @@ def check(
         for name in files:
             try:
                 document = load_any(name)
-                said = _verdict(document, name)
+                said = "ok"
+                if isinstance(document, Result):
+                    from dfopt.search.verify import verdict  # takes the problems and the judge
+
+                    said = verdict(document, name)
                 rows.append({"file": name, "ok": True, "schema": document.SCHEMA, "verdict": said})
                 if not as_json:
                     typer.echo(f"{name}: {said} ({document.SCHEMA})")

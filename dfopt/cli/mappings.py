@@ -1,4 +1,4 @@
-"""Commands about mappings: solve finds one, score judges one."""
+"""Commands about mappings: solve finds one, score judges one, heat and compare put several side by side."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from dfopt import arguments
+from dfopt import __version__, arguments
 from dfopt.cli.common import (
     WORKLOAD,
     AssumeOpt,
@@ -205,3 +205,64 @@ def score(
             emit(as_json, lambda: rows, lambda: ranking_report(ranked))
         if any(each.score.physical is not None and each.score.physical.violations for each in ranked):
             raise typer.Exit(LIMIT_BROKEN)
+
+
+@app.command()
+def heat(
+    result: Annotated[str, argument("RESULT", "a result document of dfopt solve")],
+    stack: Annotated[
+        str | None, option("zoo name or file; default: that of the result", "--stack", metavar="STACK")
+    ] = None,
+    time_limit: Annotated[float, option("seconds for everything", min=0.1)] = 60.0,
+    gap: Annotated[float, option("relative gap at which to stop; 0 proves", min=0.0, max=1.0)] = 1e-4,
+    one_kelvin: Annotated[bool, option("solve once more with limits 1 K higher")] = True,
+    seed: Annotated[int, option("seed of the solver", min=0)] = 0,
+    solver: Annotated[str, option("of the MILPs, such as pulp:CBC", metavar="highs|pulp:NAME")] = "highs",
+    output: Annotated[Path | None, option("write the report document", "-o", "--output")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Compare ways to deal with heat for RESULT: ignore it, throttle after the fact, optimise with it."""
+    with errors(" before all answers were found"):
+        from dfopt.errors import PlanError
+        from dfopt.library import load_mapping
+        from dfopt.machines.stacks import load_stack
+        from dfopt.search.heat_aware import heat_answers
+        from dfopt.show.heat import heat_report
+
+        check_output("--output", output, (".json", ".yaml", ".yml"))
+        _, found = load_mapping(result)
+        if found is None:
+            raise PlanError(f"heat: {result} is a mapping, expected a result of `dfopt solve -o`, which has its graph")
+        on = load_stack(stack) if stack is not None else None
+        report = heat_answers(
+            found, on, gap=gap, time_limit=time_limit, finite_difference=one_kelvin, solver=solver, seed=seed
+        )
+        try:
+            if output is not None:
+                report.dump(output)
+        finally:  # the answer is told, whatever becomes of the file
+            emit(as_json, report.to_data, lambda: heat_report(report))
+
+
+@app.command()
+def compare(
+    files: Annotated[list[str], argument("RESULT RESULT...", "results of dfopt solve -o")],
+    output: Annotated[Path | None, option("write a page too", "-o", "--output", metavar="FILE.html")] = None,
+    as_json: JsonFlag = False,
+) -> None:
+    """Put results side by side: their figures, and what differs."""
+    with errors():
+        from dfopt.documents.files import write_text
+        from dfopt.documents.result import Result
+        from dfopt.show.compare import compare_page, compare_report
+
+        check_output("--output", output, (".html", ".htm"))
+        results = [Result.load(file) for file in files]
+        told = compare_report(files, results)
+        try:
+            if output is not None:
+                write_text(output, compare_page(files, results, __version__))
+        finally:
+            rows = {file: {"step_time_s": one.step_time_s, "utilization": one.utilization, "plan": one.plan.label}
+                    for file, one in zip(files, results, strict=True)}  # fmt: skip
+            emit(as_json, lambda: rows, lambda: told)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from operator import attrgetter
 from typing import Any, Final
 
 from dfopt.documents.assumptions import PROFILES
@@ -13,8 +14,6 @@ from dfopt.show.tables import dollars
 from dfopt.units import format as show_unit
 
 __all__ = ["names_of", "zoo_table"]
-
-Column = tuple[str, Kind, Callable[[Any], str]]
 
 
 def names_of(kind: str) -> list[str]:
@@ -32,47 +31,33 @@ def _parameters(graph: Any) -> str:
     return f"{whole / 1e9:.3g} G" if whole else "-"
 
 
-def _unit(value: float | None, unit: Any) -> str:
-    return "-" if value is None else show_unit(value, unit)
-
-
-_CHIP: Final[tuple[Column, ...]] = (
-    ("peak", "figure", lambda chip: _unit(chip.peak_flops, "flop_rate")),
-    ("SRAM", "figure", lambda chip: _unit(chip.sram.capacity, "bytes")),
-    ("tiles", "figure", lambda chip: str(chip.tiles)),
-    ("price", "figure", lambda chip: "-" if chip.price_usd is None else dollars(chip.price_usd)),
-)
-_COLUMNS: Final[dict[str, tuple[Column, ...]]] = {
+# Of each kind the columns: title, what of a document is told there, and in which unit.
+_COLUMNS: Final[dict[str, tuple[tuple[str, str | Callable[[Any], object], Any], ...]]] = {
     "graphs": (
-        ("layers", "figure", lambda graph: str(graph.repeat)),
-        ("kernels", "figure", lambda graph: str(len(graph.kernels))),
-        ("weights", "figure", _parameters),
-        ("batch", "figure", lambda graph: str(graph.batch)),
-        ("tokens", "figure", lambda graph: str(graph.tokens_per_sample)),
+        ("layers", "repeat", None), ("kernels", lambda graph: len(graph.kernels), None),
+        ("weights", _parameters, None), ("batch", "batch", None), ("tokens", "tokens_per_sample", None),
     ),
     "systems": (
-        ("chips", "figure", lambda system: str(system.chips)),
-        ("peak of one", "figure", lambda system: _unit(system.chip.peak_flops, "flop_rate")),
-        ("DRAM of one", "figure", lambda system: _unit(system.chip.dram.capacity, "bytes")),
-        ("bandwidth", "figure", lambda system: _unit(system.chip.dram.bandwidth, "bandwidth")),
-        ("network", "text", lambda system: ", ".join(
-            f"{dim.topology.replace('_', ' ')} of {dim.size}" for dim in system.network)),
+        ("chips", "chips", None), ("peak of one", "chip.peak_flops", "flop_rate"),
+        ("DRAM of one", "chip.dram.capacity", "bytes"), ("bandwidth", "chip.dram.bandwidth", "bandwidth"),
+        ("network", lambda system: ", ".join(
+            f"{dim.topology.replace('_', ' ')} of {dim.size}" for dim in system.network), None),
     ),
-    "chips": _CHIP,
-    "memories": (
-        ("bandwidth", "figure", lambda part: _unit(part.bandwidth, "bandwidth")),
-        ("capacity", "figure", lambda part: _unit(part.capacity, "bytes")),
+    "chips": (
+        ("peak", "peak_flops", "flop_rate"), ("SRAM", "sram.capacity", "bytes"), ("tiles", "tiles", None),
+        ("price", lambda chip: None if chip.price_usd is None else dollars(chip.price_usd), None),
     ),
-    "links": (
-        ("bandwidth", "figure", lambda part: _unit(part.bandwidth, "bandwidth")),
-        ("latency", "figure", lambda part: _unit(part.latency, "time")),
-    ),
-    "stacks": (
-        ("bandwidth", "figure", lambda stack: _unit(stack.dram.peak, "bandwidth")),
-        ("capacity", "figure", lambda stack: _unit(stack.dram.capacity, "bytes")),
-    ),
-    "topologies": (("description", "text", lambda part: part.description),),
+    "memories": (("bandwidth", "bandwidth", "bandwidth"), ("capacity", "capacity", "bytes")),
+    "links": (("bandwidth", "bandwidth", "bandwidth"), ("latency", "latency", "time")),
+    "stacks": (("bandwidth", "dram.peak", "bandwidth"), ("capacity", "dram.capacity", "bytes")),
+    "topologies": (("description", "description", None),),
 }  # fmt: skip
+_TEXTS: Final = ("network", "description")
+
+
+def _cell(document: Any, of: str | Callable[[Any], object], unit: Any) -> str:
+    value: Any = attrgetter(of)(document) if isinstance(of, str) else of(document)
+    return "-" if value is None else show_unit(value, unit) if unit else str(value)
 
 
 def zoo_table(kind: str, words: list[str]) -> Grid:
@@ -86,7 +71,8 @@ def zoo_table(kind: str, words: list[str]) -> Grid:
     rows = []
     for name in names_of(kind):
         document = load_any(f"{kind}/{name}" if kind in KINDS else name)
-        row = (name, *(cell(document) for _, _, cell in columns))
+        row = (name, *(_cell(document, of, unit) for _, of, unit in columns))
         if all(word.lower() in " ".join(row).lower() for word in words):
             rows.append(row)
-    return Grid("", {"name": "word", **{title: shown for title, shown, _ in columns}}, rows)
+    kinds: dict[str, Kind] = {title: "text" if title in _TEXTS else "figure" for title, _, _ in columns}
+    return Grid("", {"name": "word", **kinds}, rows)

@@ -53,8 +53,20 @@ class Cluster:
 
     def prepare(self, most: int) -> None:
         """Connect, and compare versions."""
-        if most and self._client is None:
-            self._connect()
+        if not most or self._client is not None:
+            return
+        try:
+            with _silence():
+                self._client = self._dask.Client(self.address, timeout=self.patience, set_as_default=False)
+                self._compare()
+        except (OSError, _Lost) as error:  # TimeoutError is one
+            raise PlanError(
+                f"--cluster: no scheduler answers at {self.address} within {self.patience:.0f} s: {_first(error)}"
+            ) from None
+        except (ValueError, TypeError, KeyError) as error:
+            raise PlanError(
+                f"--cluster: found {self.address!r}, expected an address such as tcp://10.0.0.1:8786 ({error})"
+            ) from None
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
         """See `dfopt.studies.executor.Executor`."""
@@ -76,20 +88,6 @@ class Cluster:
         if client is not None:
             with _silence(), suppress(Exception):
                 client.close(timeout=3)
-
-    def _connect(self) -> None:
-        try:
-            with _silence():
-                self._client = self._dask.Client(self.address, timeout=self.patience, set_as_default=False)
-                self._compare()
-        except (OSError, _Lost) as error:  # TimeoutError is one
-            raise PlanError(
-                f"--cluster: no scheduler answers at {self.address} within {self.patience:.0f} s: {_first(error)}"
-            ) from None
-        except (ValueError, TypeError, KeyError) as error:
-            raise PlanError(
-                f"--cluster: found {self.address!r}, expected an address such as tcp://10.0.0.1:8786 ({error})"
-            ) from None
 
     def _compare(self) -> None:
         """Every worker and the scheduler must have this dfopt: what comes later is checked with its first task."""

@@ -36,13 +36,7 @@ class Executor(Protocol):
 
 
 def cores() -> int:
-    """CPU cores that this process may use.
-
-    Examples
-    --------
-    >>> cores() >= 1
-    True
-    """
+    """CPU cores that this process may use."""
     affinity = getattr(os, "sched_getaffinity", None)
     return len(affinity(0)) if affinity is not None else os.cpu_count() or 1
 

@@ -17,11 +17,6 @@ def identity() -> dict[str, str]:
     """The version of dfopt, a digest of its program text, and the versions of the libraries that figures depend on.
 
     The digest tells two working copies apart, which share a version.
-
-    Examples
-    --------
-    >>> sorted(identity())
-    ['dfopt', 'highspy', 'numpy', 'program', 'scipy']
     """
     import dfopt
 

@@ -39,17 +39,7 @@ def listing(stores: Sequence[str | os.PathLike[str]], study: str | None = None) 
 
 
 def damage(stores: Sequence[str | os.PathLike[str]]) -> str:
-    """What a person should know about lines that `read_records` left out; empty if every line is whole.
-
-    Examples
-    --------
-    >>> import tempfile
-    >>> from dfopt.studies.store import line_of
-    >>> path = Path(tempfile.mkdtemp()) / "runs.jsonl"
-    >>> size = path.write_bytes(line_of({"cell": "c0ffee", "status": "infeasible"}) + b'{"schema":"dfop')
-    >>> damage([path]).replace(str(path), "runs.jsonl")
-    '1 cut or damaged line is left out (runs.jsonl): the next sweep with this store solves its cell again'
-    """
+    """What a person should know about lines that `read_records` left out; empty if every line is whole."""
     counts = {os.fspath(path): len(parse(Path(path).read_bytes(), path)[2]) for path in stores}
     whole = sum(counts.values())
     if not whole:
@@ -74,8 +64,7 @@ def records_frame(records: Iterable[Record]) -> Any:
 
     rows = [{"study": record.get("study"), **(record.get("axes") or {}), **of_record(record)} for record in records]
     named = dict.fromkeys(name for row in rows for name in row)
-    axes = dict.fromkeys(name for row in rows for name in row if name not in COLUMNS)
-    order = ["study", *AXIS_COLUMNS, *(name for name in axes if name not in AXIS_COLUMNS and name != "study")]
+    order = dict.fromkeys(["study", *AXIS_COLUMNS, *(name for name in named if name not in COLUMNS)])
     if not any("gap" in row for row in rows):  # no figures yet: a condition on them holds nowhere, and is no mistake
         named |= dict.fromkeys((*AXIS_COLUMNS, *COLUMNS))
     columns = [name for name in (*order, *COLUMNS) if name in named or name == "study"]

@@ -18,6 +18,8 @@ if TYPE_CHECKING:  # a Dask scheduler that is shown a task loads this module, an
 __all__ = ["SolverProcess", "failed", "time_to_kill"]
 
 _GRACE = 60.0  # seconds beyond twice the time limit that a solve may take before its process is ended
+# One thread each for the solver and for linear algebra: the processes share the cores among them.
+_THREADS = ("DFOPT_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
 _TAIL = 400  # characters of a dead process's last words
 
 
@@ -119,7 +121,7 @@ class SolverProcess:
                     text=True,
                     encoding="utf-8",
                     start_new_session=True,  # Ctrl-C is for the sweep, which then ends its processes
-                    env=_environment(),
+                    env={**os.environ, **dict.fromkeys(_THREADS, "1")},
                 )
             return self._process
 
@@ -141,9 +143,3 @@ def failed(task: Task, began: float, message: str) -> dict[str, Any]:
 
     spent = time.perf_counter() - began
     return {"cell": task["cell"], "status": "failed", "message": message, "seconds": spent, "dfopt": __version__}
-
-
-def _environment() -> dict[str, str]:
-    """One thread each for the solver and for linear algebra: the processes share the cores among them."""
-    threads = ("DFOPT_THREADS", "OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS")
-    return {**os.environ, **dict.fromkeys(threads, "1")}
