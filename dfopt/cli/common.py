@@ -123,10 +123,7 @@ def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None
     from dfopt.documents.zoo import is_path
 
     chosen = own if own is not None else Assumptions.load(name) if is_path(name) else profile(name)
-    if changes:
-        data = {**chosen.to_data(), **arguments.values(changes, "--set"), "profile": f"{chosen.profile} (changed)"}
-        chosen = Assumptions.from_data(data, path="--set")
-    return chosen
+    return chosen.changed(arguments.values(changes, "--set"), "--set")
 
 
 def store_of(study: str, store: Path | None, share: str = "") -> Path:

@@ -8,6 +8,7 @@ Table VI and Figs. 10-11.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any, ClassVar, Literal
 
 from pydantic import Field
@@ -126,6 +127,12 @@ class Assumptions(Document):
         """A copy with some fields changed, validated again."""
         fields = {**self.model_dump(by_alias=False, exclude={"schema_"}), **changes}
         return Assumptions(**fields)
+
+    def changed(self, fields: Mapping[str, Any], path: str = "") -> Assumptions:
+        """A copy with some fields as a file says them, which ``path`` names in errors; itself if there are none."""
+        if not fields:
+            return self
+        return Assumptions.from_data({**self.to_data(), **fields, "profile": f"{self.profile} (changed)"}, path=path)
 
 
 _DFMODEL = Assumptions(

@@ -164,14 +164,9 @@ class _Grid:
 
     def _assumptions(self, entry: AssumptionsEntry, fields: dict[str, Any], where: str) -> Assumptions:
         changes = {**entry.set, **fields}
-
-        def make() -> Assumptions:
-            chosen = profile(entry.profile)
-            if not changes:
-                return chosen
-            return Assumptions.from_data({**chosen.to_data(), **changes, "profile": f"{chosen.profile} (changed)"})
-
-        return self._once("assumptions", [entry.profile, changes], where, make)
+        return self._once(
+            "assumptions", [entry.profile, changes], where, lambda: profile(entry.profile).changed(changes)
+        )
 
     def _options(self, entry: GraphEntry, fields: dict[str, Any], where: str) -> Request:
         changes = {**entry.options, **fields}
