@@ -7,8 +7,8 @@ module too, which is why it imports little.
 from __future__ import annotations
 
 import pickle
-import threading
 import time
+from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,9 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["difference", "greet", "solve_on_worker"]
 
 _LONGEST = 2 * SECONDS  # after which a batch starts no further cell
-# Processes that solve nothing at the moment, as many as the worker has threads.
-_pool: list[SolverProcess] = []
-_pool_lock = threading.Lock()
+_pool: deque[SolverProcess] = deque()  # those that solve nothing at the moment, as many as the worker has threads
 
 
 def solve_on_worker(batch: bytes, expected: Mapping[str, str]) -> dict[str, Any]:
@@ -43,25 +41,26 @@ def solve_on_worker(batch: bytes, expected: Mapping[str, str]) -> dict[str, Any]
     tasks: list[Task] = pickle.loads(batch)
     until = time.monotonic() + _LONGEST
     records: list[dict[str, Any]] = []
-    with _pool_lock:
-        process = _pool.pop() if _pool else SolverProcess()
+    try:
+        process = _pool.pop()
+    except IndexError:
+        process = SolverProcess()
     try:
         for task in tasks:
             if records and time.monotonic() > until:
                 break
             records.append(process.answer(task, time_to_kill(task)))
     finally:
-        with _pool_lock:
-            _pool.append(process)
+        _pool.append(process)
     return {"records": records}
 
 
 def greet(dask_worker: Any) -> dict[str, str]:
     """What a worker runs when a client connects: start the processes that will solve, and say which dfopt it has."""
-    with _pool_lock:
-        while len(_pool) < dask_worker.state.nthreads - dask_worker.state.executing_count:
-            _pool.append(SolverProcess())
-            _pool[-1].start()
+    while len(_pool) < dask_worker.state.nthreads - dask_worker.state.executing_count:
+        process = SolverProcess()
+        process.start()
+        _pool.append(process)
     return identity()
 
 
