@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -64,14 +65,11 @@ def sweep(
         if no_solve:
             runs = collect(study, path)
         else:
-            view = SweepProgress(quiet=quiet)
-            try:
+            with closing(SweepProgress(quiet=quiet)) as view:
                 runs = solve_all(
                     study, jobs=jobs, cluster=cluster, shard=shard, store=path, results=results, retry=retry,
                     progress=view,
                 )  # fmt: skip
-            finally:
-                view.close()
         try:
             if csv is not None:
                 runs.to_csv(csv)

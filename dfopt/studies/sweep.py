@@ -6,6 +6,7 @@ import math
 import os
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -97,10 +98,8 @@ def sweep(
     document, folder, path = load_study(study)
     share = None if shard is None else Shard.parse(shard)
     chosen = executor or _executor(jobs, cluster)
-    opened = None
-    try:
-        kept = None if results is None else _folder(results)
-        opened = None if store is None else Store(store)
+    kept = None if results is None else _folder(results)
+    with closing(chosen), nullcontext() if store is None else Store(store) as opened:
         if opened is None or not opened.records:  # a new sweep: import there while the study is expanded here
             chosen.prepare(_at_most(document))
         cells = expand(document, folder, path)
@@ -133,10 +132,6 @@ def sweep(
             tell(len(wanted) - len(left), len(wanted), record)
 
         ended = chosen.run(Tasks(todo, keep=kept is not None), take) if todo else ""
-    finally:
-        chosen.close()
-        if opened is not None:
-            opened.close()
     # Ctrl-C may come between the writing of a record and its entry in the table: the file knows
     known = read_records(store) if ended and store is not None else records
     notes += [ended] if ended and ended != INTERRUPTED else []
