@@ -3,13 +3,7 @@
 The arithmetic between text and float is decimal and exact, with one rounding at the end. So the shortest
 decimal of a float, shifted to another prefix, reads back as the same float: ``parse(exact(x, d), d) == x``.
 
-A field of a document declares its dimension through its type::
-
-    class Dram(Part):
-        capacity: Bytes
-        bandwidth: Bandwidth
-        efficiency: Annotated[Ratio, Field(le=1)] = 1.0
-        drift: Annotated[float, Unit("time", signed=True)]
+The type of a field declares its dimension: ``capacity: Bytes``, or ``Annotated[float, Unit("time")]``.
 """
 
 from __future__ import annotations

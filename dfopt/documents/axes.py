@@ -51,11 +51,6 @@ class Axis:
         return self.name, self.dims_key
 
     @property
-    def dims_option(self) -> str:
-        """Its network dims on the command line."""
-        return f"--{self.name}-dims"
-
-    @property
     def label(self) -> str:
         """In labels of plans and in messages."""
         return self.name.upper()

@@ -7,8 +7,9 @@ import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
+from typing import NoReturn
 
-from dfopt.errors import DocumentError, Issue
+from dfopt.errors import refuse
 
 
 def check_writable(path: str | os.PathLike[str]) -> Path:
@@ -25,7 +26,7 @@ def check_writable(path: str | os.PathLike[str]) -> Path:
             part.touch(exist_ok=False)
             part.unlink()
     except OSError as error:
-        raise _refused(path, error) from None
+        _refuse(path, error)
     return Path(path)
 
 
@@ -44,7 +45,7 @@ def replaced(path: str | os.PathLike[str]) -> Iterator[Path]:
                 os.fsync(file.fileno())
             os.replace(part, target)
     except OSError as error:
-        raise _refused(path, error) from None
+        _refuse(path, error)
     finally:
         if part != target:
             part.unlink(missing_ok=True)
@@ -66,6 +67,6 @@ def _beside(target: Path) -> Path:
     return target.with_name(f".{target.name[:60]}.{secrets.token_hex(6)}.part")
 
 
-def _refused(path: str | os.PathLike[str], error: OSError) -> DocumentError:
+def _refuse(path: str | os.PathLike[str], error: OSError) -> NoReturn:
     remedy = "name a file in an existing folder that you may write to"
-    return DocumentError(os.fspath(path), [Issue("$", f"cannot be written: {error.strerror or error}", remedy)])
+    refuse(os.fspath(path), f"cannot be written: {error.strerror or error}", remedy)

@@ -162,7 +162,7 @@ def _check_dims(system: System, wanted: Mapping[str, Dims]) -> None:
                 if size is not None:
                     known[name].part(size, stride)
             except ValueError as error:
-                raise PlanError(f"{AXES[axis].dims_option}: {error}") from None
+                raise PlanError(f"--{AXES[axis].name}-dims: {error}") from None
 
 
 def _nothing_left(
