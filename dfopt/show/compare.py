@@ -11,8 +11,7 @@ from rich.console import Group, RenderableType
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.show.grid import Grid, Kind
-from dfopt.show.html import Html
-from dfopt.show.html import table as html_table
+from dfopt.show.html import Html, table
 from dfopt.show.omissions import left_out
 from dfopt.show.report.page import Section, assemble
 from dfopt.show.tables import dollars, percent, seconds, shortlist, status_line
@@ -57,29 +56,23 @@ def _differences(results: Sequence[Result]) -> Rows:
     return [row for row in found if len(set(row[1:])) > 1]
 
 
-def _tables(names: Sequence[str], results: Sequence[Result]) -> list[tuple[str, Rows]]:
+def _tables(names: Sequence[str], results: Sequence[Result]) -> tuple[Grid, Grid]:
     if len(results) < 2 or len(set(names)) < len(names):
         raise PlanError(f"compare: found {', '.join(names) or 'nothing'}, expected two or more different results")
+    columns: dict[str, Kind] = {"": "text", **dict.fromkeys(names, "text")}
     differs = _differences(results)
     title = "What differs" if differs else "Nothing else differs"
-    return [("Results", _figures(results)), (title, differs)]
+    return Grid("Results", columns, _figures(results)), Grid(title, columns, differs)
 
 
 def compare_report(names: Sequence[str], results: Sequence[Result]) -> RenderableType:
-    """Results side by side for the terminal.
-
-    Raises
-    ------
-    PlanError
-        For fewer than two, or the same twice.
-    """
-    columns: dict[str, Kind] = {"": "text", **dict.fromkeys(names, "text")}
-    (head, figures), (title, differs) = _tables(names, results)
-    return Group(Grid(head, columns, figures), "", Grid(title, columns, differs) if differs else title)
+    """Results side by side for the terminal; `PlanError` for fewer than two, or the same twice."""
+    figures, differs = _tables(names, results)
+    return Group(figures, "", differs if differs.rows else differs.title)
 
 
 def compare_page(names: Sequence[str], results: Sequence[Result], version: str) -> str:
     """Results side by side as one HTML file; raises as `compare_report` does."""
-    parts = [html_table(title, ("", *names), rows) for title, rows in _tables(names, results) if rows]
+    parts = [table(one.title, one.names, one.rows) for one in _tables(names, results) if one.rows]
     head = Html(f"<p class=note>dfopt comparison</p><h1>{len(results)} results</h1>")
     return assemble("dfopt comparison", head, [Section("results", "Side by side", parts)], version)

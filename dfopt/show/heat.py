@@ -12,7 +12,7 @@ from dfopt.show.grid import Grid, Kind
 from dfopt.show.tables import first_of, percent, seconds
 from dfopt.units import format as show_unit
 
-__all__ = ["TITLES", "answer_rows", "gain_of", "heat_report", "proof_facts"]
+__all__ = ["TITLES", "answers_table", "gain_of", "heat_report", "proof_facts"]
 
 TITLES: Final = {"ignore": "ignore heat", "throttle": "throttle", "aware": "heat-aware"}
 
@@ -25,7 +25,7 @@ def gain_of(report: HeatReport) -> str:
     return f"heat-aware is {gain:.3g} % faster than throttled" if gain >= 1e-3 else "heat-aware is as fast as throttled"
 
 
-def answer_rows(report: HeatReport) -> list[tuple[str, ...]]:
+def answers_table(report: HeatReport) -> Grid:
     """Names of figures, each with the figure of every answer."""
     first, answers = report.answers[0], report.answers
     limits = {"logic": report.limit_logic_c, "DRAM": report.limit_dram_c}
@@ -43,7 +43,8 @@ def answer_rows(report: HeatReport) -> list[tuple[str, ...]]:
         "energy per step": lambda one: show_unit(one.energy_per_step_j, "energy"),
         "keeps its limits": lambda one: "yes" if one.keeps_limits else "no",
     }
-    return [(name, *map(write, answers)) for name, write in figures.items()]
+    columns: dict[str, Kind] = {"figure": "word", **{TITLES[one.name]: "figure" for one in answers}}
+    return Grid("", columns, [(name, *map(write, answers)) for name, write in figures.items()])
 
 
 def proof_facts(report: HeatReport) -> list[tuple[str, str]]:
@@ -62,8 +63,7 @@ def proof_facts(report: HeatReport) -> list[tuple[str, str]]:
 
 def heat_report(report: HeatReport) -> RenderableType:
     """Step time, frequency, temperatures and energy of every answer; then the proof and what a kelvin is worth."""
-    columns: dict[str, Kind] = {"figure": "word", **{TITLES[one.name]: "figure" for one in report.answers}}
-    lines = [f"{report.graph} on {report.system}, stack {report.stack}, {report.plan}", ""]
+    what = f"{report.graph} on {report.system}, stack {report.stack}, {report.plan}"
     after = ["", *filter(None, [gain_of(report)])]
     after += [f"{name}: {said}" for name, said in proof_facts(report)]
     for part in report.slowed:
@@ -73,4 +73,4 @@ def heat_report(report: HeatReport) -> RenderableType:
         after.append(f"note: {report.note}")
     for one in report.answers:
         after += [f"{TITLES[one.name]}: {sentence}" for sentence in one.violations]
-    return Group(*lines, Grid("", columns, answer_rows(report)), *after)
+    return Group(what, "", answers_table(report), *after)

@@ -143,13 +143,7 @@ _PREFIXES: Final = ((1e15, " P"), (1e12, " T"), (1e9, " G"), (1e6, " M"), (1e3, 
 
 
 def scatter_columns(rows: Sequence[Row]) -> tuple[str, str]:
-    """What to set against each other where nobody says: a cost that differs between cells, and a rate.
-
-    Examples
-    --------
-    >>> scatter_columns([{"price_usd": "", "chips": n, "utilization": 0.5} for n in (8, 16)])
-    ('chips', 'utilization')
-    """
+    """What to set against each other where nobody says: a cost that differs between cells, and a rate."""
     costs = ("price_usd", "power_w", "chips", "dram_used_bytes")
     rates = ("flop_per_s", "tokens_per_s", "utilization")
     known = {name: {figure_of(row, name) for row in rows} - {None} for name in costs + rates}

@@ -225,13 +225,7 @@ _STEPS: Final = ((1.0, "s"), (1e-3, "ms"), (1e-6, "us"), (1e-9, "ns"))
 
 
 def scale(largest_s: float) -> tuple[float, str]:
-    """Seconds per unit, and the unit, that suit an axis of times up to ``largest_s``.
-
-    Examples
-    --------
-    >>> scale(0.0069)
-    (0.001, 'ms')
-    """
+    """Seconds per unit, and the unit, that suit an axis of times up to ``largest_s``."""
     return next(((size, unit) for size, unit in _STEPS if largest_s >= size), _STEPS[-1] if largest_s > 0 else (1, "s"))
 
 

@@ -35,8 +35,6 @@ def heat_map(
     ----------
     runs : Runs, pandas.DataFrame or list of dict
         What ``df.sweep`` returned, its frame, or rows.
-    value : str
-        Column with the figure.
     x : str, optional
         Column that runs across; by default the last axis that varies, the topology where that does.
     y : str or sequence of str, optional
@@ -55,16 +53,14 @@ def heat_map(
     across, down = _sides(rows, x, y)
     columns, lines, met = _pivot(rows, value, across, down)
     if max(len(columns), len(lines)) > _MOST:
-        most = f"{len(columns)} x {len(lines)}"
-        raise PlanError(
-            f"heat map: found {most} cells, expected at most {_MOST} a side; choose other axes with x and y"
-        )
+        found = f"found {len(columns)} x {len(lines)} cells"
+        raise PlanError(f"heat map: {found}, expected at most {_MOST} a side; choose other axes with x and y")
     words, factor = label_of(value)
     means = {at: factor * (math.fsum(all_) / len(all_)) if all_ else math.nan for at, all_ in sorted(met.items())}
     ax = axes(ax, *_size(columns, lines))
     known = [one for one in means.values() if math.isfinite(one)]
-    low, high = (factor * limits[0], factor * limits[1]) if limits else (min(known), max(known))
-    _draw(ax, means, columns, lines, low, high, value)
+    ends = [factor * end for end in limits] if limits else [min(known), max(known)]
+    _draw(ax, means, columns, lines, ends, value)
     ax.set(xlabel=across.replace("_", " "), ylabel=" / ".join(down).replace("_", " "))
     most_met = max(map(len, met.values()))
     head(ax, title or words + (f", mean of up to {most_met} cells each" if most_met > 1 else ""))
@@ -90,9 +86,8 @@ def _pivot(
     rows: list[Row], value: str, across: str, down: list[str]
 ) -> tuple[list[str], list[str], dict[tuple[int, int], list[float]]]:
     """Labels across and down in order of appearance, and the figures of the cells that meet in each row and column."""
-    spots = [
-        (" / ".join(text_of(row, name) or "none" for name in down), text_of(row, across) or "none") for row in rows
-    ]
+    downs = [" / ".join(text_of(row, name) or "none" for name in down) for row in rows]
+    spots = list(zip(downs, (text_of(row, across) or "none" for row in rows), strict=True))
     lines = {line: i for i, line in enumerate(dict.fromkeys(line for line, _ in spots))}
     columns = {column: i for i, column in enumerate(dict.fromkeys(column for _, column in spots))}
     met: dict[tuple[int, int], list[float]] = {}
@@ -108,13 +103,13 @@ def _size(columns: list[str], lines: list[str]) -> tuple[float, float]:
 
 
 def _draw(
-    ax: Axes, means: dict[tuple[int, int], float], columns: list[str], lines: list[str], low: float, high: float,
-    value: str,
+    ax: Axes, means: dict[tuple[int, int], float], columns: list[str], lines: list[str], ends: list[float], value: str
 ) -> None:  # fmt: skip
     import matplotlib as mpl
     import numpy as np
     from matplotlib.colors import LogNorm, Normalize
 
+    low, high = ends
     # few large figures would leave all others in one shade
     wide = low > 0 and high / low > 100
     shades = LogNorm(low, high) if wide else Normalize(low, high if high > low else low + 1)
@@ -130,16 +125,11 @@ def _draw(
             words = _brief(one, largest)
             ax.text(column, row, words, ha="center", va="center", fontsize=6.5, color=on(colours(shades(one))))
         else:
-            ax.add_patch(
-                mpl.patches.Rectangle(
-                    (column - 0.5, row - 0.5), 1, 1, facecolor=GREY, hatch="////", edgecolor="white", linewidth=0
-                )
-            )
+            looks: dict[str, Any] = {"facecolor": GREY, "hatch": "////", "edgecolor": "white", "linewidth": 0}
+            ax.add_patch(mpl.patches.Rectangle((column - 0.5, row - 0.5), 1, 1, **looks))
     upright = sum(map(len, columns)) * 0.075 > 0.58 * len(columns)
-    ax.set_xticks(
-        range(len(columns)), columns, rotation=35 if upright else 0, ha="right" if upright else "center",
-        rotation_mode="anchor" if upright else "default",
-    )  # fmt: skip
+    turned: dict[str, Any] = {"rotation": 35, "ha": "right", "rotation_mode": "anchor"} if upright else {}
+    ax.set_xticks(range(len(columns)), columns, **turned)
     ax.set_yticks(range(len(lines)), lines)
     ax.tick_params(length=0)
     for side in ax.spines.values():

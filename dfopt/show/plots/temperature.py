@@ -44,8 +44,7 @@ def stack_temperature(
     from matplotlib.colors import Normalize
     from matplotlib.patches import Rectangle
 
-    physical, stack = _inputs(what, stack)
-    heat = _chip(physical, stage)
+    heat, stack = _inputs(what, stack, stage)
     places = _places(stack, heat.tiles)
     dies = [die for die in stack.layers if any(name == die.name for name, _ in places)]
     known = [tile.mean_c for tile in heat.tiles]
@@ -90,7 +89,7 @@ def stack_temperature(
     return ax
 
 
-def _inputs(what: PhysicalScore | Result, stack: Stack | None) -> tuple[PhysicalScore, Stack]:
+def _inputs(what: PhysicalScore | Result, stack: Stack | None, stage: int | None) -> tuple[ChipHeat, Stack]:
     physical = what.score.physical if isinstance(what, Result) else what
     if physical is None:
         raise PlanError(
@@ -100,16 +99,10 @@ def _inputs(what: PhysicalScore | Result, stack: Stack | None) -> tuple[Physical
     stack = stack or (what.system.stack if isinstance(what, Result) else None)
     if stack is None:
         raise PlanError("stack_temperature: found no stack, expected the one that was judged; give it as stack=")
-    return physical, stack
-
-
-def _chip(physical: PhysicalScore, stage: int | None) -> ChipHeat:
-    if stage is None:
-        return physical.hottest_chip
-    known = {chip.stage: chip for chip in physical.chips}
-    if stage not in known:
-        raise PlanError(f"stack_temperature: found stage {stage}, expected one of {', '.join(map(str, known))}")
-    return known[stage]
+    chips = {chip.stage: chip for chip in physical.chips}
+    if stage is not None and stage not in chips:
+        raise PlanError(f"stack_temperature: found stage {stage}, expected one of {', '.join(map(str, chips))}")
+    return physical.hottest_chip if stage is None else chips[stage], stack
 
 
 def _places(stack: Stack, tiles: Iterable[TileHeat]) -> dict[tuple[str, str], tuple[float, float, float, float]]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dfopt.documents.heat import HeatReport
-from dfopt.show.heat import TITLES, answer_rows, gain_of, proof_facts
+from dfopt.show.heat import TITLES, answers_table, gain_of, proof_facts
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, table, text
 from dfopt.show.report.page import Section, assemble, heading
 from dfopt.show.tables import percent
@@ -41,14 +41,14 @@ def _head(title: str, report: HeatReport) -> Html:
 
 
 def _answers(report: HeatReport) -> Section:
-    columns = ["figure", *(TITLES[one.name] for one in report.answers)]
+    answers = answers_table(report)
     slowed = [
         [part.stage, part.partition, Cell(percent(part.frequency), part.frequency), ", ".join(part.kernels)]
         for part in report.slowed
     ]
     broken = [[TITLES[one.name], sentence] for one in report.answers for sentence in one.violations]
     return Section("answers", "Answers to heat", [
-        table("One plan and sharding, three ways to deal with heat", columns, answer_rows(report)),
+        table("One plan and sharding, three ways to deal with heat", answers.names, answers.rows),
         table("Limits that are broken", ["answer", "what"], broken) if broken else None,
         table("Partitions of the heat-aware mapping below the nominal clock",
               ["stage", "#", "clock", "kernels"], slowed) if slowed else None,

@@ -42,16 +42,7 @@ class Remark:
 
 
 def remarks(kind: Kind, name: str) -> tuple[Remark, ...]:
-    """What a file of a shelf of the zoo, and the parts it names, say of numbers that nobody has confirmed.
-
-    Examples
-    --------
-    >>> found = remarks("systems", "sn10-8-ring")
-    >>> found[-1].line, found[-1].kind
-    ('collective_overhead: 5 us', 'unconfirmed')
-    >>> remarks("systems", "no-such-system")
-    ()
-    """
+    """What a file of a shelf of the zoo, and the parts it names, say of numbers that nobody has confirmed."""
     if name not in zoo(kind):
         return ()
     return tuple(remark for path, label in _files(kind, name, set()) for remark in _of_file(path, label))
