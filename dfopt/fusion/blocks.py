@@ -11,6 +11,7 @@ from dataclasses import dataclass, fields, replace
 from typing import Any, NamedTuple
 
 import numpy as np
+from numpy.typing import NDArray
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import System
@@ -258,20 +259,28 @@ def crossings(tables: StageTables, member: Bools) -> tuple[Bools, Bools, Floats]
         both of shape (blocks, groups), and SRAM bytes of the tensors that its kernels pass on.
     """
     sharded = tables.sharded
-    padded = np.concatenate([member, np.zeros((len(member), 1), dtype=bool)], axis=1)
-    from_here, to_here = padded[:, sharded.src_t], padded[:, sharded.dst_t]
-    inside = from_here & to_here
-    source_g = padded[:, tables.src_g]
+    # kernels by blocks, and tensors by blocks: numpy is fast at rows that are long
+    padded = np.concatenate([member.T, np.zeros((1, len(member)), dtype=bool)])
+    to_here, source_g = padded[sharded.dst_t], padded[tables.src_g]
+    inside = padded[sharded.src_t] & to_here
     if len(tables.src_g) == len(sharded.src_t):  # every tensor is a group of its own, in order
-        return source_g & ~inside, ~source_g & to_here, inside @ (sharded.depth_t * sharded.tile_t)
-    by_group = np.argsort(sharded.group_t, kind="stable")
-    first = np.searchsorted(sharded.group_t[by_group], np.arange(len(tables.src_g)))
-    within = inside[:, by_group]
-    stored = source_g & ~np.logical_and.reduceat(within, first, axis=1)
-    read = ~source_g & np.logical_or.reduceat(to_here[:, by_group], first, axis=1)
+        return (source_g & ~inside).T, (~source_g & to_here).T, (sharded.depth_t * sharded.tile_t) @ inside
+    stored = source_g & ~over_groups(np.logical_and, inside, sharded.group_t)
+    read = ~source_g & over_groups(np.logical_or, to_here, sharded.group_t)
     # inside a block a tensor is buffered as deep as its deepest consumer needs
-    deepest = np.maximum.reduceat(within * sharded.depth_t[by_group], first, axis=1)
-    return stored, read, deepest @ tables.tile_g
+    deepest = over_groups(np.maximum, inside * sharded.depth_t[:, None], sharded.group_t)
+    return stored.T, read.T, tables.tile_g @ deepest
+
+
+def over_groups(rule: np.ufunc, rows: NDArray[Any], group_t: Ints) -> NDArray[Any]:
+    """Reduce rows of tensors to rows of their fan-out groups; numpy's ``reduceat`` does that number by number."""
+    by_group = np.argsort(group_t, kind="stable")
+    _, first, width = np.unique(group_t[by_group], return_index=True, return_counts=True)
+    found = rows[by_group[first]]
+    for member in range(1, int(width.max(initial=0))):
+        wide = np.flatnonzero(width > member)
+        found[wide] = rule(found[wide], rows[by_group[first[wide] + member]])
+    return found
 
 
 def keeps_chip(

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, Terms3, combine, price_each
+from dfopt.fusion.blocks import StageTables, Terms3, combine, over_groups, price_each
 from dfopt.setting.tables import Bools, Floats, Ints
 
 
@@ -104,16 +104,11 @@ def alive_bytes(tables: StageTables, limits: IntraChipLimits, past: Bools, now: 
     sharded = tables.sharded
     mine = unsaved(tables) if limits.saved_in_dram else np.ones(len(sharded.src_t), dtype=bool)
     src, dst, group = sharded.src_t[mine], sharded.dst_t[mine], sharded.group_t[mine]
-    by_group = np.argsort(group, kind="stable")
-    groups, first = np.unique(group[by_group], return_index=True)
-    if not len(groups):
-        return np.zeros(len(now))
-    src, dst = src[by_group], dst[by_group]
-    # a source outside the stage ran before, a consumer there comes after
-    done, past, now = (np.pad(of, ((0, 0), (0, 1))) for of in (past | now, past, now))
-    done[:, -1] = True
-    needed = done[:, src] & ~past[:, dst] & ~(now[:, src] & now[:, dst])
-    alive: Floats = np.logical_or.reduceat(needed, first, axis=1) @ tables.bytes_g[groups]
+    # kernels by blocks; a source outside the stage ran before, a consumer there comes after
+    done, past, now = (np.pad(of.T, ((0, 1), (0, 0))) for of in (past | now, past, now))
+    done[-1] = True
+    needed = done[src] & ~past[dst] & ~(now[src] & now[dst])
+    alive: Floats = tables.bytes_g[np.unique(group)] @ over_groups(np.logical_or, needed, group)
     return alive
 
 
