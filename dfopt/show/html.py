@@ -34,13 +34,7 @@ class Cell(NamedTuple):
 
 
 def text(value: object) -> str:
-    """Any value as markup.
-
-    Examples
-    --------
-    >>> text("<b>"), text(Html("<b>"))
-    ('&lt;b&gt;', '<b>')
-    """
+    """Any value as markup."""
     return value.code if isinstance(value, Html) else escape(str(value), quote=True)
 
 

@@ -19,11 +19,8 @@ from dfopt.show.omissions import left_out
 from dfopt.units import format as show_unit
 
 RESOURCES = {
-    "compute": "compute",
-    "dram_bandwidth": "DRAM bandwidth",
-    "link_bandwidth": "link bandwidth",
-    "sram": "SRAM",
-}
+    "compute": "compute", "dram_bandwidth": "DRAM bandwidth", "link_bandwidth": "link bandwidth", "sram": "SRAM",
+}  # fmt: skip
 
 
 def status_line(result: Result) -> str:

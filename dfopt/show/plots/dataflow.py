@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import shutil
-from collections.abc import Iterable
 from dataclasses import dataclass
 from itertools import islice
 from typing import Final, Literal
@@ -52,7 +51,11 @@ def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
         cut = dict.fromkeys((group[place[s]], group[place[d]]) for s, d in pairs if place[s] != place[d])
         note = f"{count} kernels: each box is a partition"
         return Sketch(tuple(labels), tuple(group.values()), tuple(cut), (True,) * len(cut), note)
-    kept = range(count) if count <= limit else _first(count, pairs, limit)
+    whole: nx.DiGraph[int] = nx.DiGraph()
+    whole.add_nodes_from(range(count))
+    whole.add_edges_from(pairs)
+    # the first ones in an order that respects the arrows, in graph order where it does not say
+    kept = list(range(count) if count <= limit else islice(nx.lexicographical_topological_sort(whole), limit))
     new = {old: i for i, old in enumerate(kept)}
     inside = [(src, dst) for src, dst in pairs if src in new and dst in new]
     return Sketch(
@@ -62,14 +65,6 @@ def sketch(what: Result | Graph, limit: int = 150) -> Sketch:
         tuple(place[src] != place[dst] for src, dst in inside),
         f"the first {len(kept)} of {count} kernels" if len(kept) < count else "",
     )
-
-
-def _first(count: int, edges: Iterable[tuple[int, int]], limit: int) -> list[int]:
-    """The first kernels in an order that respects the arrows, in graph order where it does not say."""
-    whole: nx.DiGraph[int] = nx.DiGraph()
-    whole.add_nodes_from(range(count))
-    whole.add_edges_from(edges)
-    return list(islice(nx.lexicographical_topological_sort(whole), limit))
 
 
 @drawn

@@ -118,8 +118,9 @@ def assemble(title: str, head: Html, sections: Iterable[Section | None], version
 
 def _written(title: str, head: Html, sections: Sequence[Section], figures: Mapping[str, Figure], version: str) -> str:
     style, script = _asset("report.css"), _asset("report.js")
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
     # the browser itself refuses every request, and every script but this one: names in a graph may be anything
-    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{_sha256(script)}'"
+    policy = f"default-src 'none'; style-src 'unsafe-inline'; img-src data:; script-src 'sha256-{digest}'"
     links = "".join(f'<li><a href="#{one.name}">{escape(one.title)}</a></li>' for one in sections)
     body = "\n".join(one.html(figures) for one in sections)
     return Template(_asset("report.html")).substitute(
@@ -130,7 +131,3 @@ def _written(title: str, head: Html, sections: Sequence[Section], figures: Mappi
 
 def _asset(name: str) -> str:
     return (files("dfopt.show.report") / name).read_text(encoding="utf-8")
-
-
-def _sha256(words: str) -> str:
-    return base64.b64encode(hashlib.sha256(words.encode()).digest()).decode()
