@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import NoReturn
 
 import numpy as np
@@ -37,9 +38,13 @@ class InterChipMapping:
     sharding: dict[str, Sharding]
     stage: dict[str, int]
     solution: Solution
-    objective: float
     unit: str
     interrupted: bool  # by Ctrl-C, in whichever of the solves: `solution` is the first one
+
+    @property
+    def objective(self) -> float:
+        """What was minimised first, in its unit."""
+        return self.solution.objective
 
 
 def _padded(lists: Sequence[Sequence[int] | Ints]) -> Ints:
@@ -264,7 +269,8 @@ def optimize_interchip(
             continue
         model.minimize(terms)
         start = chosen.x if chosen is not None else None
-        solution = solve(model, gap=gap, time_limit=time_limit, start=start, progress=progress, solver=solver)
+        told = None if progress is None else partial(_told, progress, first, scale)
+        solution = solve(model, gap=gap, time_limit=time_limit, start=start, progress=told, solver=solver)
         interrupted = solution.termination in _INTERRUPTED
         if solution.x is None:
             if chosen is not None:
@@ -282,7 +288,13 @@ def optimize_interchip(
             model.rows(f"keep_{position}", [(flat, cost)], upper=solution.objective + slack)
     assert first is not None and chosen is not None and chosen.x is not None
     sharding, stage = _decode(setting.graph, tables, formulation, chosen.x)
-    return InterChipMapping(sharding, stage, first, first.objective * scale, name, interrupted)
+    return InterChipMapping(sharding, stage, first.in_units(scale), name, interrupted)
+
+
+def _told(progress: Callable[[TracePoint], None], first: Solution | None, scale: float, point: TracePoint) -> None:
+    """Report the first objective, in its unit; while a later one is minimised it stays as it is."""
+    shown = point if first is None else first
+    progress(TracePoint(point.seconds, shown.objective * scale, shown.bound * scale))
 
 
 def _levels(tables: InterChipTables, assumptions: Assumptions) -> tuple[_Formulation, list[Terms], float, str]:

@@ -14,7 +14,7 @@ from strategies import World, options_of, shardings, share, worlds
 import dfopt as df
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.errors import Infeasible, PlanError
-from dfopt.milp import Solution, Termination
+from dfopt.milp import Solution, Termination, TracePoint
 from dfopt.search import candidate as prepared
 from dfopt.search.candidate import prepare_mapping
 from dfopt.search.options import record_of
@@ -77,3 +77,20 @@ def test_a_sharding_without_a_bound_is_recorded(monkeypatch: pytest.MonkeyPatch)
     record = result.plans[0].solves[0]
     assert record.problem == "interchip" and record.bound == 0.0 and record.gap is None
     assert result.status != "optimal"
+
+
+def test_progress_and_trace_of_a_sharding_are_in_its_unit(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Models are scaled, and what breaks ties is no time at all: both are told as seconds of the first objective."""
+    solve, told = prepared.interchip.solve, list[df.Progress]()
+
+    def talks(*given: Any, progress: Any, **more: Any) -> Any:
+        found = solve(*given, progress=progress, **more)
+        progress(TracePoint(0.1, found.objective, found.bound))
+        return found
+
+    monkeypatch.setattr(prepared.interchip, "solve", talks)
+    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, sensitivity=False, progress=told.append)
+    record = result.plans[0].solves[0]
+    assert record.trace[-1][1] == record.objective
+    points = [one.incumbent for one in told if one.problem == "interchip"]
+    assert len(points) >= 2 and min(points) == points[-1] == pytest.approx(record.objective)
