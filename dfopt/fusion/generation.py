@@ -244,7 +244,8 @@ class Generation:
             nodes=self.nodes,
             rows=classes,
             columns=blocks,
-            trace=tuple(self.trace),
+            # a better mapping may undercut, by its last digits, a bound that was shown before it
+            trace=tuple(replace(point, bound=min(point.bound, bound)) for point in self.trace),
         )
         certificate = Certificate(self.center[self.classes.class_k], self.center_row)
         return Generated(self.best, solution, closed, certificate)

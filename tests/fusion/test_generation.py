@@ -30,7 +30,7 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.one_block import OneBlock
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.fusion.segments import precedence
-from dfopt.milp import Termination, solve
+from dfopt.milp import Termination, TracePoint, solve
 
 SAME = 1e-6
 
@@ -124,6 +124,15 @@ def test_a_run_without_time_or_with_a_gap_stops_there(stage, gap: float) -> None
     check(tables, limits, found, best)
     if found.partition_k is not None:
         assert found.closed or found.solution.gap <= gap + SAME
+
+
+@share(0.1)
+@given(stages())
+def test_a_bound_that_rounding_lifted_is_held_to_the_last_one(stage) -> None:
+    generation = Generation(*stage)
+    generation.trace.append(TracePoint(0.0, np.inf, np.inf))
+    found = generation.run(0.0, time.perf_counter() + 60).solution
+    assert len(found.trace) >= 2 and all(point.bound <= found.bound for point in found.trace)
 
 
 # -- the relaxation ---------------------------------------------------------------------------
