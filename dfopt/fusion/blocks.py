@@ -19,6 +19,9 @@ from dfopt.errors import Infeasible
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
 
 CROSSING_TILES = 2.0  # tiles buffered of a tensor on its way to or from DRAM: one moves while the other is worked on
+_OF_KERNELS, _OF_TENSORS = (
+    [field.name for field in fields(ShardedGraph) if field.name.endswith(end)] for end in ("_k", "_t")
+)
 _LOT = 64  # blocks that are given by their kernels and priced together
 
 
@@ -134,15 +137,14 @@ def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
     # numbered as they come up, so that without shared tensors a group still is its tensor
     _, first, groups = np.unique(sharded.group_t[here], return_index=True, return_inverse=True)
     groups = np.argsort(np.argsort(first))[groups]
-    names = [field.name for field in fields(ShardedGraph)]
-    per_k = {name: getattr(sharded, name)[members] for name in names if name.endswith("_k")}
-    per_t = {name: getattr(sharded, name)[here] for name in names if name.endswith("_t")}
+    per_k = {name: getattr(sharded, name)[members] for name in _OF_KERNELS}
+    per_t = {name: getattr(sharded, name)[here] for name in _OF_TENSORS}
     return replace(
         sharded,
         names=tuple(sharded.names[k] for k in members),
         menus=tuple(sharded.menus[k] for k in members) if sharded.menus else (),
         **per_k,
-        **per_t | {"src_t": src[here], "dst_t": dst[here], "group_t": groups.astype(np.int64)},
+        **per_t | {"src_t": src[here], "dst_t": dst[here], "group_t": groups},
     )
 
 
@@ -265,21 +267,30 @@ def crossings(tables: StageTables, member: Bools) -> tuple[Bools, Bools, Floats]
     inside = padded[sharded.src_t] & to_here
     if len(tables.src_g) == len(sharded.src_t):  # every tensor is a group of its own, in order
         return (source_g & ~inside).T, (~source_g & to_here).T, (sharded.depth_t * sharded.tile_t) @ inside
-    stored = source_g & ~over_groups(np.logical_and, inside, sharded.group_t)
-    read = ~source_g & over_groups(np.logical_or, to_here, sharded.group_t)
+    members = members_of_groups(sharded.group_t)
+    stored = source_g & ~over_groups(np.logical_and, inside, members)
+    read = ~source_g & over_groups(np.logical_or, to_here, members)
     # inside a block a tensor is buffered as deep as its deepest consumer needs
-    deepest = over_groups(np.maximum, inside * sharded.depth_t[:, None], sharded.group_t)
+    deepest = over_groups(np.maximum, inside * sharded.depth_t[:, None], members)
     return stored.T, read.T, tables.tile_g @ deepest
 
 
-def over_groups(rule: np.ufunc, rows: NDArray[Any], group_t: Ints) -> NDArray[Any]:
+def members_of_groups(group_t: Ints) -> list[tuple[Ints, Ints]]:
+    """Fan-out groups with a tensor each: first of all groups, then those with a second tensor, a third and so on."""
+    width = np.bincount(group_t)
+    width = width[width > 0]
+    first, by_group = np.cumsum(width) - width, np.argsort(group_t, kind="stable")
+    wide = (np.flatnonzero(width > member) for member in range(int(width.max(initial=0))))
+    return [(groups, by_group[first[groups] + member]) for member, groups in enumerate(wide)]
+
+
+def over_groups(rule: np.ufunc, rows: NDArray[Any], members: list[tuple[Ints, Ints]]) -> NDArray[Any]:
     """Reduce rows of tensors to rows of their fan-out groups; numpy's ``reduceat`` does that number by number."""
-    by_group = np.argsort(group_t, kind="stable")
-    _, first, width = np.unique(group_t[by_group], return_index=True, return_counts=True)
-    found = rows[by_group[first]]
-    for member in range(1, int(width.max(initial=0))):
-        wide = np.flatnonzero(width > member)
-        found[wide] = rule(found[wide], rows[by_group[first[wide] + member]])
+    if not members:
+        return rows
+    found = rows[members[0][1]]
+    for groups, tensors in members[1:]:
+        found[groups] = rule(found[groups], rows[tensors])
     return found
 
 

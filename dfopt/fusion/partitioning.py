@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, Terms3, combine, over_groups, price_each
+from dfopt.fusion.blocks import StageTables, Terms3, combine, members_of_groups, over_groups, price_each
 from dfopt.setting.tables import Bools, Floats, Ints
 
 
@@ -108,7 +108,7 @@ def alive_bytes(tables: StageTables, limits: IntraChipLimits, past: Bools, now: 
     done, past, now = (np.pad(of.T, ((0, 1), (0, 0))) for of in (past | now, past, now))
     done[-1] = True
     needed = done[src] & ~past[dst] & ~(now[src] & now[dst])
-    alive: Floats = tables.bytes_g[np.unique(group)] @ over_groups(np.logical_or, needed, group)
+    alive: Floats = tables.bytes_g[np.unique(group)] @ over_groups(np.logical_or, needed, members_of_groups(group))
     return alive
 
 
