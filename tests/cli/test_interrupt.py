@@ -88,11 +88,11 @@ def test_ctrl_c_during_start_up_shows_no_traceback(long: tuple[str, ...]) -> Non
 
 def test_progress_is_a_line_now_and_then(long: tuple[str, ...]) -> None:
     with process(*long, "--time-limit", 60) as running:
-        time.sleep(8)
+        assert running.stderr is not None
+        lines = [running.stderr.readline().rstrip() for _ in range(2)]  # however long a busy machine takes
         out, err = interrupt(running, 20)
     json.loads(out)  # nothing but JSON on stdout
-    lines = err.splitlines()
-    assert 1 <= len(lines) <= 5
+    lines += err.splitlines()
     form = r" *([\d.]+) s  TP\d.* DP\d\S*  (inter|intra)chip.*:  (best|no solution).*, (no )?bound.*"
     times = [float(found[1]) for line in lines if (found := re.fullmatch(form, line))]
     assert len(times) == len(lines), err
