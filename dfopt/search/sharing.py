@@ -32,7 +32,7 @@ class StageWork:
 
     tables: StageTables
     lattice: Lattice | None
-    states: tuple[State, ...] = ()  # what its kernels keep
+    states: tuple[State, ...]  # what its kernels keep
     start: Ints | None = None
     start_s: float = np.inf
     start_bytes: float = np.inf  # DRAM alive between its partitions; infinite while there is no start
