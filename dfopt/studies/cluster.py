@@ -70,16 +70,16 @@ class Cluster:
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
         """See `dfopt.studies.executor.Executor`."""
-        try:
-            self.prepare(len(tasks))
-            with _silence():
+        with _silence():  # until the client is closed: its thread may stumble over a Ctrl-C some time after it
+            try:
+                self.prepare(len(tasks))
                 _Session(self._client, tasks, take).run()
-        except KeyboardInterrupt:
-            return INTERRUPTED
-        except _Lost as lost:
-            return f"the scheduler at {self.address} is lost: {lost}"
-        finally:
-            self.close()
+            except KeyboardInterrupt:
+                return INTERRUPTED
+            except _Lost as lost:
+                return f"the scheduler at {self.address} is lost: {lost}"
+            finally:
+                self.close()
         return ""
 
     def close(self) -> None:
@@ -202,10 +202,12 @@ def _first(error: BaseException) -> str:
 
 @contextmanager
 def _silence() -> Iterator[None]:
-    """Dask logs every attempt to connect as an error, with a traceback; the one message that matters is ours."""
+    """Dask and its loop log every attempt to connect, and every task that Ctrl-C took before it was one, as an error
+    with a traceback; the one message that matters is ours.
+    """
     known = [logger for logger in logging.root.manager.loggerDict.values() if isinstance(logger, logging.Logger)]
     # each of them, because Dask gives some of its loggers levels of their own
-    levels = [(one, one.level) for one in known if one.name.partition(".")[0] == "distributed"]
+    levels = [(one, one.level) for one in known if one.name.partition(".")[0] in ("distributed", "tornado")]
     for logger, _ in levels:
         logger.setLevel(logging.CRITICAL)
     try:

@@ -163,6 +163,23 @@ def test_a_client_that_is_killed_goes_on_where_it_stopped(
     assert set(counted(store).values()) == {1}
 
 
+def test_what_the_loop_of_dask_says_of_a_ctrl_c_is_not_heard(
+    cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Ctrl-C that comes before a call has its task: Dask's loop finds nothing to cancel, and logs a traceback."""
+
+    def interrupted(session: _Session) -> None:
+        def cancel() -> None:
+            raise NameError("future")
+
+        session.client.loop.add_callback(cancel)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(_Session, "run", interrupted)
+    assert sweep(study(), cluster=cluster.address).interrupted
+    assert not [record for record in caplog.records if record.exc_info]
+
+
 def test_another_dfopt_on_the_workers_is_refused(cluster: LoopbackCluster, monkeypatch: pytest.MonkeyPatch) -> None:
     other = {**identity(), "program": "0" * 12}
     monkeypatch.setattr("dfopt.studies.cluster.identity", lambda: other)
