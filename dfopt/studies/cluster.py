@@ -11,10 +11,13 @@ from __future__ import annotations
 
 import logging
 import pickle
+import signal
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from queue import Empty, SimpleQueue
+from threading import Event, current_thread, main_thread
+from types import FrameType
 from typing import Any
 
 from dfopt.errors import PlanError
@@ -73,7 +76,8 @@ class Cluster:
         with _silence():  # until the client is closed: its thread may stumble over a Ctrl-C some time after it
             try:
                 self.prepare(len(tasks))
-                _Session(self._client, tasks, take).run()
+                with _between_calls() as pressed:
+                    _Session(self._client, tasks, take, pressed).run()
             except KeyboardInterrupt:
                 return INTERRUPTED
             except _Lost as lost:
@@ -118,8 +122,9 @@ def _other(who: str, wrong: str) -> PlanError:
 class _Session:
     """The batches of one sweep: out to the workers, records back."""
 
-    def __init__(self, client: Any, tasks: Sequence[Task], take: Take) -> None:
+    def __init__(self, client: Any, tasks: Sequence[Task], take: Take, pressed: Event | None = None) -> None:
         self.client, self.tasks, self.take = client, tasks, take
+        self._pressed = pressed or Event()  # by Ctrl-C
         self._batches = Batches(range(len(tasks)))
         self._out: dict[str, tuple[list[int], Any]] = {}
         self._ended: SimpleQueue[Any] = SimpleQueue()
@@ -130,6 +135,8 @@ class _Session:
         """Take a record for every task."""
         self._fill()
         while self._out:
+            if self._pressed.is_set():
+                raise KeyboardInterrupt
             try:
                 future = self._ended.get(timeout=0.5)
             except Empty:
@@ -182,6 +189,30 @@ class _Session:
         self._batches.put_back(numbers[len(records) :])
         self._batches.learn(sum(record["seconds"] for record in records), len(records))
         return records
+
+
+@contextmanager
+def _between_calls() -> Iterator[Event]:
+    """Note Ctrl-C, to act on it between two calls of Dask: within one it comes back as whatever error Dask makes of it.
+
+    A second Ctrl-C does not wait. Where it is ignored, or signals go to another thread, nothing changes.
+    """
+    pressed = Event()
+    before = signal.getsignal(signal.SIGINT)
+    if before is not signal.default_int_handler or current_thread() is not main_thread():
+        yield pressed
+        return
+
+    def note(number: int, frame: FrameType | None) -> None:
+        if pressed.is_set():
+            signal.default_int_handler(number, frame)
+        pressed.set()
+
+    signal.signal(signal.SIGINT, note)
+    try:
+        yield pressed
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 @contextmanager
