@@ -48,7 +48,7 @@ def sharded(result: Any) -> dict[str, str]:
 def moves(result: Any, now: dict[str, str]) -> Any:
     """Shardings in which one kernel, or a run of neighbours in the order of the file, has another scheme."""
     graph, degree = result.graph, result.plan.shards
-    legal = [legal_schemes(kernel, degree, result.assumptions.sharding_rules) for kernel in graph.kernels]
+    legal = [legal_schemes(kernel, degree, result.assumptions) for kernel in graph.kernels]
     names = [kernel.name for kernel in graph.kernels]
     for first in range(len(names)):
         for scheme in legal[first]:

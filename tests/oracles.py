@@ -36,7 +36,7 @@ def cycles_with(kernel: Kernel, sharding: Sharding, degree: int, rules: str, cou
         rows = math.ceil(kernel.outer / degree) * kernel.m
     elif sharding in ("outer", "m"):
         rows = math.ceil(rows / degree)
-    elif sharding == "k":
+    elif sharding in ("k", "k>n"):
         inner = math.ceil(inner / degree)
     elif sharding == "n" or (sharding == "even" and columns >= degree):
         columns = math.ceil(columns / degree)
@@ -120,10 +120,11 @@ def end_bytes(world: World, sharding: dict[str, Sharding]) -> dict[str, float]:
         axes = {"outer": kernel.outer, "m": kernel.m, "k": kernel.k, "n": kernel.n}
         if chosen.sharding_rules == "dfmodel":
             axes["outer"] *= kernel.m
-        part = math.ceil(axes[z] / chips) / axes[z] if z in axes else 1 / chips if z == "even" else 1.0
+        shares = {axis: math.ceil(size / chips) / size for axis, size in axes.items()} | {"even": 1 / chips}
+        part = shares.get(z.partition(">")[0], 1.0)
         made = kernel.outer * kernel.m * kernel.n * graph.word_bytes
         if not (name in taken or kernel.op == "weight_update" or kernel.accumulates_into):
-            found[name] = made * (1.0 if z == "k" else part)
+            found[name] = made * (1.0 if z == "k" else shares["n"] if z == "k>n" else part)
         heads = 1 if kernel.op == "gemm" else kernel.outer
         first, second = heads * kernel.k * kernel.n, heads * kernel.m * kernel.k
         sizes = {"gemm": [first], "elementwise": [kernel.outer * kernel.m * kernel.n]}.get(kernel.op, [first, second])
@@ -237,10 +238,9 @@ class Shard:
 def all_shards(world: World) -> Iterator[Shard]:
     """Every legal choice of schemes and stages."""
     graph, plan = world.graph, world.plan
-    rules = world.assumptions.sharding_rules
     names = [k.name for k in graph.kernels]
     count = plan.pp if graph.repeat == 1 else 1
-    menus = [ops.legal_schemes(k, plan.tp, rules) for k in graph.kernels]
+    menus = [ops.legal_schemes(k, plan.tp, world.assumptions) for k in graph.kernels]
     places = [
         p
         for p in itertools.product(range(count), repeat=len(names))
@@ -264,7 +264,11 @@ def stages_legal(graph: Graph, stage: dict[str, int]) -> bool:
 
 
 def priced(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -> Shard:
-    """Seconds by the judge, every kernel in a partition of its own on a chip without limits; bytes by naive sums."""
+    """Seconds by the judge on a chip without limits; bytes by naive sums.
+
+    Every kernel is a partition of its own; with sequence parallelism each stage is one, if chips fuse kernels, so that
+    its kernels gather a saved tensor once.
+    """
     model = "efficiency" if world.assumptions.compute_model == "efficiency" else "fixed"
     free = world.assumptions.with_(
         compute_model=model, compute_utilization=world.assumptions.compute_utilization or 1.0,
@@ -275,12 +279,15 @@ def priced(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -
         update={
             "sram": chip.sram.model_copy(update={"capacity": 1e30}),
             "dram": chip.dram.model_copy(update={"capacity": None}),
+            "tiles": 1000,
+            "peak": chip.peak_flops,
         }
     )
     elsewhere = World(world.graph, world.system.model_copy(update={"chip": roomy}), world.plan, free)
     level = world.graph.levels()
     order = sorted(level, key=lambda n: (level[n], n))
-    mapping = mapping_of(elsewhere, sharding, stage, {n: p for p, n in enumerate(order)})
+    together = once_per_stage(world)
+    mapping = mapping_of(elsewhere, sharding, stage, {n: 0 if together else p for p, n in enumerate(order)})
     assert mapping is not None
     score = judged(elsewhere, mapping)
     assert not [v for v in score.violations if "empty" not in v], score.violations
@@ -291,11 +298,16 @@ def priced(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -
         compute[place] += part.compute_s
         network[place] += part.network_s
     hop = np.array([one.point_to_point_s for one in score.stages]) if world.graph.repeat == 1 else np.zeros(1)
-    inherent, converted = moved_bytes(world, sharding)
+    inherent, converted = moved_bytes(world, sharding, stage)
     return Shard(sharding, stage, compute, network, hop, inherent + converted, converted)
 
 
-def moved_bytes(world: World, sharding: dict[str, Sharding]) -> tuple[float, float]:
+def once_per_stage(world: World) -> bool:
+    """Whether the readers of a saved tensor may gather it together."""
+    return world.assumptions.sequence_parallelism == "allow" and world.assumptions.execution == "dataflow"
+
+
+def moved_bytes(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -> tuple[float, float]:
     """Bytes of the schemes' own collectives, and of layout conversions."""
     graph, plan, chosen = world.graph, world.plan, world.assumptions
     if plan.tp == 1:
@@ -304,7 +316,8 @@ def moved_bytes(world: World, sharding: dict[str, Sharding]) -> tuple[float, flo
     inherent = sum(
         graph.output_bytes(k.name)
         for k in graph.kernels
-        if sharding[k.name] == "k" and not (k.op == "gemm" and k.accumulates_into and chosen.sharding_rules == "exact")
+        if sharding[k.name] in ("k", "k>n")
+        and not (k.op == "gemm" and k.accumulates_into and chosen.sharding_rules == "exact")
     )
     paid: dict[object, float] = {}
     carried = graph.carried if chosen.layer_boundary == "dram" else ()
@@ -316,7 +329,12 @@ def moved_bytes(world: World, sharding: dict[str, Sharding]) -> tuple[float, flo
         )
         if ops.conversion(ops.PRODUCED[sharding[t.src]], needed) is not None:
             shared = chosen.fanout == "shared" and i < len(graph.tensors)
-            paid[(t.src, size, needed) if shared else i] = size
+            bill: tuple[object, ...] = (t.src, size) if shared else (i,)
+            if chosen.sequence_parallelism == "none":
+                bill = (*bill, needed) if shared else bill
+            elif i < len(graph.tensors) and kernels[t.src].phase == "forward" != kernels[t.dst].phase:
+                bill = (*bill, "again", stage[t.dst] if once_per_stage(world) else t.dst)
+            paid[bill] = size
     return inherent, sum(paid.values())
 
 

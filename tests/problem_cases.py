@@ -90,6 +90,15 @@ def stages(draw, limited: bool = False, copies: tuple[int, ...] = (1,), **fixed)
     if copies == (1,) and draw(st.integers(0, 3)) == 0:  # skips deeper than those of small graphs
         depths = np.random.default_rng(draw(st.integers(0, 99))).integers(2, 9, len(tables.sharded.b_t))
         tables = replace(tables, sharded=replace(tables.sharded, depth_t=depths.astype(float)))
+    if draw(st.integers(0, 2)) == 0:  # tolls of any kernels with all their copies
+        dice = np.random.default_rng(draw(st.integers(0, 99)))
+        base = [name.partition(".")[0] for name in tables.sharded.names]
+        alike = np.unique(base, return_inverse=True)[1]
+        paying = dice.random((2, alike.max() + 1)) < 0.5
+        paying[:, dice.integers(alike.max() + 1)] = True
+        payers_xk, toll_x = paying[:, alike], dice.integers(1, 5, 2) / 10
+        tolls = {"toll_x": toll_x, "sent_x": toll_x, "payers_xk": payers_xk}
+        tables = replace(tables, sharded=replace(tables.sharded, **tolls))
     if limited:
         pins = draw(st.sampled_from([(), (), ((draw(st.integers(0, n - 1)), draw(st.integers(0, 1))),)]))
         share = draw(st.sampled_from([np.inf, np.inf, 0.6, 0.3]))

@@ -41,6 +41,7 @@ CHOICES: dict[str, list[Any]] = {
     "compute_utilization": [None, 0.5, 1.0],
     "sharding_objective": ["seconds", "bytes"],
     "sharding_rules": ["exact", "dfmodel"],
+    "sequence_parallelism": ["none", "allow"],
     "collective_model": ["exact", "dfmodel", "two_stage"],
     "all_reduce_passes": [1, 2],
     "all_to_all_messages": ["crossing", "all"],
@@ -59,7 +60,7 @@ CHOICES: dict[str, list[Any]] = {
     "bubble": ["one_f_one_b", "interleaved"],
     "point_to_point": ["per_microbatch", "per_step"],
     "optimizer_bytes_per_parameter": [0.0, 12.0],
-    "tile_rows": [1, 2],
+    "tile_rows": [1, 2, 4],
 }
 
 
@@ -359,7 +360,7 @@ def worlds(
 
 def shardings(graph: Graph, plan: Plan, chosen: Assumptions) -> st.SearchStrategy[dict[str, Sharding]]:
     """Any legal sharding that keeps partial sums together."""
-    legal = {k.name: st.sampled_from(ops.legal_schemes(k, plan.tp, chosen.sharding_rules)) for k in graph.kernels}
+    legal = {k.name: st.sampled_from(ops.legal_schemes(k, plan.tp, chosen)) for k in graph.kernels}
     return st.fixed_dictionaries(legal).filter(lambda z: sums_meet(graph, plan, chosen, z))
 
 
@@ -368,7 +369,7 @@ def sums_meet(graph: Graph, plan: Plan, chosen: Assumptions, sharding: dict[str,
     if chosen.sharding_rules != "exact" or plan.tp == 1:
         return True
     return all(
-        sharding[k.name] not in ("outer", "k") or sharding[k.accumulates_into] == "k"
+        sharding[k.name] not in ("outer", "k") or sharding[k.accumulates_into] in ("k", "k>n")
         for k in graph.kernels
         if k.accumulates_into is not None and k.op == "gemm"
     )

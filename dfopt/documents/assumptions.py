@@ -24,6 +24,7 @@ class Assumptions(Document):
     """Every convention that changes a number."""
 
     SCHEMA: ClassVar[str] = "dfopt/assumptions/1"
+    LATER: ClassVar[frozenset[str]] = frozenset({"sequence_parallelism"})
 
     profile: str = "default"
     execution: Literal["auto", "dataflow", "kernel_by_kernel"] = Field(
@@ -47,6 +48,11 @@ class Assumptions(Document):
     )
     sharding_rules: Literal["exact", "dfmodel"] = Field(
         default="exact", description="which layouts a sharding needs and whether normalisations may be split"
+    )
+    sequence_parallelism: Literal["none", "allow"] = Field(
+        default="none",
+        description="allow: elementwise kernels may be split along the tokens (n), split contractions reduce-scattered"
+        " along them (k>n); one all-gather serves all readers, and what the backward pass needs is gathered again",
     )
     collective_model: Literal["exact", "two_stage", "dfmodel"] = Field(
         default="exact",

@@ -12,14 +12,17 @@ from dfopt.documents.plan import Plan
 from dfopt.errors import repeated
 from dfopt.units import Ratio, Seconds
 
-Sharding = Literal["outer", "m", "k", "n", "none", "even"]
+Sharding = Literal["outer", "m", "k", "k>n", "n", "none", "even"]
 
 
 class KernelMapping(Part):
     """Where one kernel runs."""
 
     name: str
-    sharding: Sharding = Field(default="none", description="axis split over the tensor-parallel chips")
+    sharding: Sharding = Field(
+        default="none",
+        description="axis split over the tensor-parallel chips; k>n: by k, with the output reduce-scattered along n",
+    )
     stage: int = Field(
         default=0,
         ge=0,

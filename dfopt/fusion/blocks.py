@@ -139,10 +139,15 @@ def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
     groups = np.argsort(np.argsort(first))[groups]
     per_k = {name: getattr(sharded, name)[members] for name in _OF_KERNELS}
     per_t = {name: getattr(sharded, name)[here] for name in _OF_TENSORS}
+    payers_xk = sharded.payers_xk[:, members]
+    some = payers_xk.any(axis=1)
     return replace(
         sharded,
         names=tuple(sharded.names[k] for k in members),
         menus=tuple(sharded.menus[k] for k in members) if sharded.menus else (),
+        toll_x=sharded.toll_x[some],
+        sent_x=sharded.sent_x[some],
+        payers_xk=payers_xk[some],
         **per_k,
         **per_t | {"src_t": src[here], "dst_t": dst[here], "group_t": groups},
     )
@@ -247,8 +252,16 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     else:
         compute = weight @ tables.compute_k
     memory, network = dram / chip.dram_bandwidth, weight @ sharded.net_k
+    if len(sharded.toll_x):
+        network += tolls(tables, member) @ sharded.toll_x
     time = combine(Terms3(compute, memory, network), chip)
     return BlockPrices(compute, memory, network, time, dram, sram, legal)
+
+
+def tolls(tables: StageTables, member: Bools) -> Bools:
+    """Which tolls blocks pay, shape (blocks, tolls)."""
+    paid: Bools = member.astype(np.float32) @ tables.sharded.payers_xk.T.astype(np.float32) > 0
+    return paid
 
 
 def crossings(tables: StageTables, member: Bools) -> tuple[Bools, Bools, Floats]:

@@ -55,6 +55,7 @@ def interchangeable(tables: StageTables, deadline: float = np.inf) -> Classes:
         sharded.net_k,
         tables.parts_k,
         sharded.stationary_k,
+        *sharded.payers_xk,
         *(tables.tiles_kl.T if sharded.menus else ()),
     ]
     colour_k = _numbered(np.array(figures, dtype=np.float64).T)

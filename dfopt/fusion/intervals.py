@@ -1,6 +1,6 @@
 """Price every interval of a topological order at once: all blocks ``order[i:j]`` of bounded length.
 
-What an interval stores, reads and buffers is a sum of rectangles in the plane of (start, end), one or
+What an interval stores, reads, buffers and pays as tolls is a sum of rectangles in the plane of (start, end), one or
 two per tensor, so all prices of ``n`` kernels and ``T`` tensors cost ``n * longest + T`` instead of a
 membership matrix. Same prices as :func:`dfopt.fusion.blocks.price_blocks`.
 """
@@ -29,27 +29,29 @@ class Band:
 
 @dataclass(frozen=True)
 class _Rectangles:
-    """What tensors add to intervals: starts and ends (low, high, both included), DRAM bytes and bytes of SRAM."""
+    """What tensors and tolls add to intervals: starts and ends (low, high, both included), and their figures.
+
+    ``figures``: DRAM bytes, bytes of SRAM, and seconds of tolls if there are any.
+    """
 
     sides: tuple[Ints, Ints, Ints, Ints]
-    traffic: Floats
-    buffers: Floats
+    figures: tuple[Floats, ...]
 
-    def band(self, first: int, rows: int, columns: int) -> tuple[Floats, Floats]:
-        """DRAM bytes and SRAM buffer bytes of the intervals of one band."""
+    def band(self, first: int, rows: int, columns: int) -> list[Floats]:
+        """The figures of the intervals of one band."""
         top, bottom, left, right = self.sides
         top, bottom = np.clip(top - first, 0, rows), np.clip(bottom - first + 1, 0, rows)
         left, right = np.clip(left - first - 1, 0, columns), np.clip(right - first, 0, columns)
         some = (top < bottom) & (left < right)
         found = []
-        for weight in (self.traffic[some], self.buffers[some]):
+        for weight in self.figures:
             corner = np.zeros((rows + 1, columns + 1))
             for row, column, sign in ((top, left, 1.0), (bottom, left, -1.0), (top, right, -1.0), (bottom, right, 1.0)):
-                np.add.at(corner, (row[some], column[some]), sign * weight)
+                np.add.at(corner, (row[some], column[some]), sign * weight[some])
             np.cumsum(corner, axis=0, out=corner)
             np.cumsum(corner, axis=1, out=corner)
             found.append(corner[:rows, :columns])
-        return found[0], found[1]
+        return found
 
 
 def _rectangles(tables: StageTables, order: Ints) -> _Rectangles:
@@ -80,12 +82,17 @@ def _rectangles(tables: StageTables, order: Ints) -> _Rectangles:
 
     moved = np.concatenate([made, g[inside]])
     crossing, deep = CROSSING_TILES * tables.tile_g[moved], (more * tables.tile_g[g])[both]
-    low_i, high_i, low_j, high_j = (np.concatenate(sides) for sides in zip(stored, read, kept, strict=True))
-    return _Rectangles(
-        sides=(low_i, high_i, low_j, high_j),
-        traffic=np.concatenate([tables.bytes_g[moved], np.zeros(len(deep))]),
-        buffers=np.concatenate([crossing, deep]),
-    )
+    parts = [stored, read, kept]
+    figures = [np.concatenate([tables.bytes_g[moved], np.zeros(len(deep))]), np.concatenate([crossing, deep])]
+    if len(sharded.toll_x):  # paid for the first payer at or behind the start
+        x, p = np.nonzero(sharded.payers_xk[:, order])
+        behind = np.where(np.append(True, x[1:] != x[:-1]), 0, np.roll(p, 1) + 1)
+        parts.append((behind, p, p + 1, np.full(len(p), n)))
+        beside = np.zeros(len(figures[0]))
+        figures = [np.concatenate([figure, np.zeros(len(p))]) for figure in figures]
+        figures.append(np.concatenate([beside, sharded.toll_x[x]]))
+    low_i, high_i, low_j, high_j = (np.concatenate(sides) for sides in zip(*parts, strict=True))
+    return _Rectangles((low_i, high_i, low_j, high_j), tuple(figures))
 
 
 def price_intervals(
@@ -113,7 +120,7 @@ def price_intervals(
         i = first + np.arange(rows)[:, None]
         j = first + 1 + np.arange(columns)[None, :]
         length = j - i
-        traffic, buffers = rectangles.band(first, rows, columns)
+        traffic, buffers, *toll = rectangles.band(first, rows, columns)
         held = buffers + sram[j] - sram[i]
         legal = (length >= 1) & (length <= longest)
         legal &= keeps_chip(chip, length, tiled[j] - tiled[i], held, ahead[j] - ahead[i] if separate else None)
@@ -123,7 +130,8 @@ def price_intervals(
             row, column = np.nonzero(legal)
             work[row, column] = _paces(tables, needed, row + first, column + first + 1)
         moved = (traffic + memory[j] - memory[i]) / chip.dram_bandwidth
-        time = combine(Terms3(work, moved, network[j] - network[i]), chip)
+        talk = sum(toll, network[j] - network[i])
+        time = combine(Terms3(work, moved, talk), chip)
         yield Band(first, np.where(legal, time, np.inf))
 
 

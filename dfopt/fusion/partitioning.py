@@ -44,7 +44,8 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> Terms3:
     """What each kernel adds at least to the three terms of a set of kernels, however it is cut into partitions.
 
     Work over the whole chip, DRAM traffic that no partitioning avoids (per kernel, and one store and one
-    read of what is always cut), all communication. Sums over kernels, so differences bound differences.
+    read of what is always cut), all communication, a toll by one of its payers. Sums over kernels, so differences bound
+    differences.
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
     if sharded.menus:
@@ -58,7 +59,10 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> Terms3:
     stored, read = (np.unique(key, return_index=True)[1] for key in (group, group * (n + 1) + reader))
     # the last is the virtual kernel: what it stores or reads is another stage's traffic
     moved = np.bincount(np.append(src[stored], dst[read]), sharded.b_t[cut][np.append(stored, read)], n + 1)[:-1]
-    return Terms3(work, (tables.mem_k + moved) / chip.dram_bandwidth, sharded.net_k)
+    talk = sharded.net_k
+    if len(sharded.toll_x):
+        talk = talk + np.bincount(sharded.payers_xk.argmax(axis=1), sharded.toll_x, n)
+    return Terms3(work, (tables.mem_k + moved) / chip.dram_bandwidth, talk)
 
 
 def lower_bound(tables: StageTables, limits: IntraChipLimits) -> float:

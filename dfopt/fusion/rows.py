@@ -171,16 +171,13 @@ class BlockRows:
         model, tables, first, shape = self.model, self.tables, self.classes.first_c, (self.blocks,)
         compute, memory, network = (model.continuous(name, shape, 0.0) for name in ("compute", "memory", "network"))
 
-        def sums(name: str, column: Ints, per_k: Floats) -> None:
-            terms: Terms = [(column, 1.0), (self.A.T, -(per_k[first] / self.unit_s)[None, :])]
-            model.rows(f"{name}_time", terms, lower=0)
-
         if tables.sharded.menus:
             self._menus(compute)
         else:
-            sums("compute", compute, tables.compute_k)
+            terms: Terms = [(compute, 1.0), (self.A.T, -(tables.compute_k[first] / self.unit_s)[None, :])]
+            model.rows("compute_time", terms, lower=0)
         model.rows("memory_time", [(memory, 1.0), *((c, -np.asarray(v)) for c, v in self.memory)], lower=0)
-        sums("network", network, tables.sharded.net_k)
+        self._network(network)
         time = model.continuous("time", shape, 0.0)
         overlap = tables.chip.overlap
         if overlap == "none":
@@ -192,6 +189,19 @@ class BlockRows:
         if overlap == "perfect":
             model.rows("time_network", [(time, 1.0), (network, -1.0)], lower=0)
         return time
+
+    def _network(self, network: Ints) -> None:
+        """Communication of the kernels, and the tolls of blocks that hold some of their payers."""
+        sharded, classes, model = self.tables.sharded, self.classes, self.model
+        terms: Terms = [(network, 1.0), (self.A.T, -(sharded.net_k[classes.first_c] / self.unit_s)[None, :])]
+        for x, toll in enumerate(sharded.toll_x.tolist()):
+            look(self.deadline)
+            paid = (model.integer if self.whole else model.continuous)(f"toll_{x}", (self.blocks,), 0.0, 1.0)
+            for c in np.unique(classes.class_k[sharded.payers_xk[x]]).tolist():
+                some = self.A[c], -1.0 / classes.size_c[c]
+                model.rows(f"toll_{x}_{c}", [(paid, 1.0), some], lower=0)
+            terms.append((paid, -toll / self.unit_s))
+        model.rows("network_time", terms, lower=0)
 
     def _menus(self, compute: Ints) -> None:
         """Compute tiles: kernels of a class take the same option, the slowest class sets the pace."""

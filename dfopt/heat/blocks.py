@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, Terms3, combine, crossings, price_blocks, tiles_of
+from dfopt.fusion.blocks import StageTables, Terms3, combine, crossings, price_blocks, tiles_of, tolls
 from dfopt.fusion.columns import layered_arcs
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
@@ -36,6 +36,8 @@ class KernelHeat:
         On other components, whatever the block is.
     write_gx, read_gx : float, shape (groups, X)
         Of writing a fan-out group's tensor to DRAM, and of reading it.
+    toll_zx : float, shape (tolls, X)
+        Of what a block sends once for some of its kernels.
     own_s_k, write_s_g, read_s_g : float
         Seconds of the same traffic, each stream at its own bandwidth.
     reads_k, writes_k : bool, shape (kernels,)
@@ -48,6 +50,7 @@ class KernelHeat:
     own_kx: Floats
     write_gx: Floats
     read_gx: Floats
+    toll_zx: Floats
     own_s_k: Floats
     write_s_g: Floats
     read_s_g: Floats
@@ -130,6 +133,8 @@ class HotStage:
             part = member[start : start + _CHUNK]
             stored, read, _ = crossings(self.tables, part)
             other = part @ heat.own_kx + stored @ heat.write_gx + read @ heat.read_gx
+            if len(heat.toll_zx):
+                other += tolls(self.tables, part) @ heat.toll_zx
             local = self.place(tiles_of(self.tables, part), part * heat.local_k)
             energy.append(np.concatenate([local, other], axis=1))
             alone = part @ heat.own_s_k + stored @ heat.write_s_g + read @ heat.read_s_g

@@ -86,12 +86,17 @@ class KernelsOnStack:
         other[:, 2] = logic.network * spends.sent_k[members]
         own = [spends.own[k] for k in members.tolist()]
         group = [spends.fans[g] for g in _groups(self.ready, members)]
+        tables = stage.tables
+        assert tables is not None
+        toll_zx = np.zeros((len(tables.sharded.sent_x), 5))
+        toll_zx[:, 2] = logic.network * tables.sharded.sent_x
         written, read = ([[pair[side]] if pair else [] for pair in group] for side in (0, 1))
         return KernelHeat(
             local_k=local,
             own_kx=np.concatenate([other, self._joules(own)], axis=1),
             write_gx=np.pad(self._joules(written), ((0, 0), (3, 0))),
             read_gx=np.pad(self._joules(read), ((0, 0), (3, 0))),
+            toll_zx=toll_zx,
             own_s_k=np.array([self._alone_s(flows, rate) for flows in own]),
             write_s_g=np.array([self._alone_s(flows, rate) for flows in written]),
             read_s_g=np.array([self._alone_s(flows, rate) for flows in read]),

@@ -17,8 +17,9 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_bytes
 from dfopt.physics.network import bytes_sent
+from dfopt.setting.conversions import shard_communications
 from dfopt.setting.hops import over_hops
-from dfopt.setting.tables import Floats, boundary, shard_communications
+from dfopt.setting.tables import Floats, boundary
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
 
 

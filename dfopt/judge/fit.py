@@ -172,14 +172,14 @@ def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> 
     missing = [name for name in known if name not in mapped]
     for name in missing:
         yield Issue("$.kernels", f"kernel {name!r} of the graph has no place", "add an entry for it")
-    plan, rules = mapping.plan, assumptions.sharding_rules
+    plan = mapping.plan
     for position, one in enumerate(mapping.kernels):
         kernel = known.get(one.name)
         if kernel is None:
             meant = did_you_mean(one.name, missing or known, "remove the entry")
             yield Issue(f"$.kernels[{position}].name", f"the graph has no kernel {one.name!r}", meant)
             continue
-        legal = ops.legal_schemes(kernel, plan.shards, rules)
+        legal = ops.legal_schemes(kernel, plan.shards, assumptions)
         if one.sharding not in legal:
             yield Issue(
                 f"$.kernels[{position}].sharding",

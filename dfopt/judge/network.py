@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from dfopt.judge.case import Case, Fan, Rank
+from dfopt.judge.case import Case, Fan, Place, Rank
 from dfopt.physics import communications, ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds
@@ -28,7 +28,7 @@ def price_list(case: Case) -> Price:
 
 @dataclass(frozen=True)
 class Paid:
-    """One communication of the tensor-parallel group, charged where its source kernel runs."""
+    """One communication of the tensor-parallel group, charged where a kernel runs."""
 
     kernel: int
     kind: Collective
@@ -39,39 +39,46 @@ def tensor_parallel(case: Case) -> list[Paid]:
     """Every communication of the tensor-parallel group for one microbatch and one layer.
 
     A scheme's own collective works on the kernel's whole output; a layout conversion on the whole
-    tensor, once per required layout of a fan.
+    tensor, once per required layout of a fan. With sequence parallelism one all-gather may stand for all of a fan's,
+    and what the forward pass saved is converted by every partition of the backward pass that reads it.
     """
     if case.plan.shards == 1:
         return []
-    paid = []
+    paid, price = [], price_list(case)
     for number, one in enumerate(case.kernels):
         kind = ops.inherent(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
         if kind is not None:
             paid.append(Paid(number, kind, case.graph.output_bytes(number)))
-    for fan in (*case.fans, *case.between_layers):
-        paid.extend(_conversions(case, fan))
+    for fan in case.fans:
+        paid.extend(_conversions(case, fan, price, again=case.assume.sequence_parallelism == "allow"))
+    for fan in case.between_layers:
+        paid.extend(_conversions(case, fan, price, again=False))
     return [one for one in paid if one.whole > 0]
 
 
-def _conversions(case: Case, fan: Fan) -> Iterator[Paid]:
+def _conversions(case: Case, fan: Fan, price: Price, again: bool) -> Iterator[Paid]:
+    """Conversions of a fan; ``again``: partitions of the backward pass do theirs of what the forward pass saved."""
     produced = ops.PRODUCED[case.kernels[fan.src].sharding]
     if produced == "RR":  # cut for free, whatever is wanted
         return
-    elements = fan.whole / case.graph.word_bytes
-    required = {
-        ops.required_layout(
-            case.kernels[reader.kernel].kernel,
-            reader.operand,
-            case.kernels[reader.kernel].sharding,
-            case.assume.sharding_rules,
-            elements,
-        )
-        for reader in fan.consumers
-    }
-    for layout in sorted(required):
-        kind = ops.conversion(produced, layout)
-        if kind is not None:
-            yield Paid(fan.src, kind, fan.whole)
+    saved = again and case.kernels[fan.src].forward
+    elements, rules = fan.whole / case.graph.word_bytes, case.assume.sharding_rules
+    # who pays, and for which layouts: the source, or a reader of every partition that gathers again
+    required: dict[Place | None, tuple[int, set[ops.Layout]]] = {}
+    for reader in fan.consumers:
+        one = case.kernels[reader.kernel]
+        late = saved and not one.forward
+        _, wanted = required.setdefault(one.place if late else None, (reader.kernel if late else fan.src, set()))
+        wanted.add(ops.required_layout(one.kernel, reader.operand, one.sharding, rules, elements))
+    for payer, wanted in required.values():
+        kinds = [kind for layout in sorted(wanted) if (kind := ops.conversion(produced, layout)) is not None]
+        if kinds and case.assume.sequence_parallelism == "allow":
+            whole, dims = Collective.ALL_GATHER, case.plan.shard_dims
+            apart = math.fsum(price(kind, fan.whole, dims) for kind in kinds)
+            if whole in kinds or price(whole, fan.whole, dims) < apart:
+                kinds = [whole]
+        for kind in kinds:
+            yield Paid(payer, kind, fan.whole)
 
 
 def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:

@@ -10,12 +10,17 @@ the two sets of rules differ where the authors' program takes a short cut:
   wants all inputs split, and a normalisation may be split along the axis it normalises.
 * ``exact``: what the arithmetic needs. A GEMM split by ``outer`` reads all of a shared input, a
   weight update reads the operand it does not split whole, and a normalisation needs its whole axis.
+
+Sequence parallelism (Korthikanti et al., "Reducing activation recomputation in large transformer models", 2022,
+section 4.2) is two more choices under both: elementwise kernels, norms among them, take ``n``, and a split contraction
+may end in a reduce-scatter along the tokens (``k>n``) instead of an all-reduce (``k``).
 """
 
 from __future__ import annotations
 
 from typing import Literal
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.wiring import operand_shape as operand_shape
@@ -25,8 +30,10 @@ from dfopt.physics.collectives import Collective
 Layout = Literal["RR", "SR", "RS"]
 Rules = Literal["exact", "dfmodel"]
 
-SCHEMES: tuple[Sharding, ...] = ("outer", "m", "k", "n", "none", "even")
-PRODUCED: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "RS", "k": "RR", "none": "RR", "even": "RS"}
+SCHEMES: tuple[Sharding, ...] = ("outer", "m", "k", "k>n", "n", "none", "even")
+PRODUCED: dict[Sharding, Layout] = {
+    "outer": "SR", "m": "SR", "n": "RS", "k": "RR", "k>n": "RS", "none": "RR", "even": "RS",
+}  # fmt: skip
 
 # Layouts of the first and of the second operand; an elementwise kernel reads as it produces.
 _OPERANDS: dict[str, tuple[dict[Sharding, Layout], dict[Sharding, Layout]]] = {
@@ -75,7 +82,28 @@ def gradient_elements(kernel: Kernel) -> float:
     return float(kernel.outer) * kernel.m * kernel.n if kernel.op == "weight_update" else 0.0
 
 
-def legal_schemes(kernel: Kernel, degree: int, rules: Rules) -> tuple[Sharding, ...]:
+def split_axis(scheme: Sharding) -> Sharding:
+    """The axis that a scheme splits: ``k>n`` is ``k`` but for its output.
+
+    Examples
+    --------
+    >>> split_axis("k>n")
+    'k'
+    """
+    return "k" if scheme == "k>n" else scheme
+
+
+def output_axis(scheme: Sharding) -> Sharding:
+    """The axis along which a scheme leaves its output."""
+    return "n" if scheme == "k>n" else scheme
+
+
+def splits_tiles(kernel: Kernel, scheme: Sharding) -> bool:
+    """Whether chips share the rows of every tile of a kernel's output, which then needs a row for each."""
+    return kernel.streamed == "n" and output_axis(scheme) == "n"
+
+
+def legal_schemes(kernel: Kernel, degree: int, assumptions: Assumptions) -> tuple[Sharding, ...]:
     """Shardings that a kernel may take over ``degree`` tensor-parallel chips.
 
     An axis of size 1 and the streamed axis cannot be split. A batched kernel (``outer`` > 1) is
@@ -83,11 +111,18 @@ def legal_schemes(kernel: Kernel, degree: int, rules: Rules) -> tuple[Sharding, 
     otherwise be held by every chip (DFModel, section IV, and its program). What the workload itself spreads
     over the chips (``distributed``) lies ``even``: every chip has its share of work, output and weight.
 
+    With sequence parallelism tokens may be split, if a tile has one for every chip. No gradient of a weight has tokens,
+    and what leaves partial sums to another kernel reduces nothing itself.
+
     Examples
     --------
-    >>> legal_schemes(Kernel(name="a", op="gemm", m=4, k=8, n=16), 2, "exact")
+    >>> gemm = Kernel(name="a", op="gemm", m=4, k=8, n=16)
+    >>> legal_schemes(gemm, 2, Assumptions())
     ('m', 'k')
+    >>> legal_schemes(gemm, 2, Assumptions(sequence_parallelism="allow"))
+    ('m', 'k', 'k>n')
     """
+    rules = assumptions.sharding_rules
     if degree == 1:
         return ("none",)
     if kernel.distributed:
@@ -97,9 +132,13 @@ def legal_schemes(kernel: Kernel, degree: int, rules: Rules) -> tuple[Sharding, 
     found: list[Sharding] = []
     if kernel.m > 1 and not (rules == "exact" and kernel.normalizes):
         found.append("m")
+    tokens = assumptions.sequence_parallelism == "allow" and (assumptions.tile_rows or degree) >= degree
     if kernel.op != "elementwise" and kernel.k > 1 and kernel.streamed != "k":
         found.append("k")
-    if kernel.n > 1 and kernel.streamed != "n":
+        reduces = kernel.op != "weight_update" and not leaves_partial_sums(kernel, "k", degree, rules)
+        if tokens and kernel.n > 1 and reduces:
+            found.append("k>n")
+    if kernel.n > 1 and (kernel.streamed != "n" or (tokens and kernel.op == "elementwise")):
         found.append("n")
     if kernel.op != "gemm" or not found:
         found.append("none")
@@ -120,7 +159,7 @@ def split_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> 
         return 1.0
     if scheme == "even":
         return 1.0 / degree
-    axis = {"outer": kernel.outer, "m": kernel.m, "k": kernel.k, "n": kernel.n}[scheme]
+    axis = {"outer": kernel.outer, "m": kernel.m, "k": kernel.k, "n": kernel.n}[split_axis(scheme)]
     if scheme == "outer" and rules == "dfmodel":
         axis = kernel.outer * kernel.m
     return -(-axis // degree) / axis
@@ -141,7 +180,7 @@ def shard_extents(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -
         rows = -(-rows // degree)
     elif scheme == "n":
         columns = -(-columns // degree)
-    elif scheme == "k":
+    elif split_axis(scheme) == "k":
         depth = -(-depth // degree)
     elif scheme == "even":  # whole columns as long as there are enough
         rows, columns = (rows, -(-columns // degree)) if columns >= degree else (-(-rows * columns // degree), 1)
@@ -150,7 +189,7 @@ def shard_extents(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -
 
 def output_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:
     """Share of a kernel's output that one chip holds; whole when it is replicated."""
-    return 1.0 if PRODUCED[scheme] == "RR" else split_share(kernel, scheme, degree, rules)
+    return 1.0 if PRODUCED[scheme] == "RR" else split_share(kernel, output_axis(scheme), degree, rules)
 
 
 def weight_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> float:
@@ -179,11 +218,11 @@ def required_layout(
     if kernel.op == "weight_update" and rules == "dfmodel":
         return _ALL_SPLIT[scheme]
     if kernel.op != "gemm":
-        return _OPERANDS[kernel.op][operand - 1][scheme]
+        return _OPERANDS[kernel.op][operand - 1][split_axis(scheme)]
     if scheme == "outer" and rules == "exact" and kernel.accumulates_into is None:
         shared = input_elements is None or input_elements <= kernel.k * kernel.n
         return "RR" if shared else "SR"
-    return _OPERANDS["matmul"][0][scheme]
+    return _OPERANDS["matmul"][0][split_axis(scheme)]
 
 
 def _splits_alike(kernel: Kernel, scheme: Sharding, elements: float) -> bool:
@@ -266,11 +305,11 @@ def leaves_partial_sums(kernel: Kernel, scheme: Sharding, degree: int, rules: Ru
     (True, False)
     """
     accumulates = kernel.op == "gemm" and kernel.accumulates_into is not None and rules == "exact"
-    return accumulates and degree > 1 and scheme in ("outer", "k")
+    return accumulates and degree > 1 and split_axis(scheme) in ("outer", "k")
 
 
 def inherent(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> Collective | None:
     """The collective that a scheme needs by itself: a split contraction leaves partial sums."""
-    if scheme != "k" or degree == 1 or leaves_partial_sums(kernel, scheme, degree, rules):
+    if split_axis(scheme) != "k" or degree == 1 or leaves_partial_sums(kernel, scheme, degree, rules):
         return None
-    return Collective.ALL_REDUCE
+    return Collective.ALL_REDUCE if scheme == "k" else Collective.REDUCE_SCATTER

@@ -29,7 +29,7 @@ from dfopt.search.sharing import ChipWork, Memo, StageWork, remember_start
 from dfopt.setting.hops import gradient_seconds, hop_seconds, per_step_hops
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import dram_left, sharded_states
-from dfopt.setting.tables import ShardedGraph, shard, tile_counts, with_tiles
+from dfopt.setting.tables import ShardedGraph, least_rows, shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
 
 Ints = NDArray[np.int64]
@@ -149,7 +149,8 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
     per_step_s = per_step_hops(instance)
     gradients_s = gradient_seconds(instance, sharded, stage_k)
     refusals: list[Infeasible] = []
-    counts = tile_counts(graph, instance.assumptions)
+    schemes = [work.sharding[name] for name in sharded.names]
+    counts = tile_counts(graph, instance.assumptions, least_rows(instance, schemes))
     for tiles in counts:
         if refusals and time.perf_counter() > options.deadline:
             raise NoSolution(0.0, 0.0)

@@ -56,7 +56,7 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
     per_degree: dict[int, float] = {}
     for plan in plans:
         if plan.shards not in per_degree:
-            options = (ops.legal_schemes(k, plan.shards, assumptions.sharding_rules) for k in graph.kernels)
+            options = (ops.legal_schemes(k, plan.shards, assumptions) for k in graph.kernels)
             per_degree[plan.shards] = math.fsum(math.log10(len(schemes)) for schemes in options)
     stages: dict[int, float] = {1: 0.0}
     totals = []

@@ -7,6 +7,7 @@ something is compared with what follows from that. What cannot be checked withou
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections import Counter
 from collections.abc import Iterator
@@ -286,7 +287,8 @@ class _Plans:
             self.bound, self.why = every, f"{plan.label}: {low.why or 'another sharding is not excluded'}"
         if level < self.level_bound:
             self.level_bound, self.level_why = level, f"{plan.label}: {low.why}"
-        allowed = {None, *tile_counts(setting.graph, setting.assumptions)}
+        counts = (tile_counts(setting.graph, setting.assumptions, least) for least in (1, plan.shards))
+        allowed = {None, *itertools.chain(*counts)}
         seen = Counter(record.tile_count for _, record in records)
         if any(count > 1 for count in seen.values()) or not set(seen) <= allowed:
             self.problems.append(f"$.plans: {plan.label} has records of tile counts {sorted(map(str, seen))}")

@@ -116,7 +116,7 @@ class PlanBounds:
         weights = gradient = 0.0
         compute, traffic = [], []
         for kernel in kernels:
-            schemes = ops.legal_schemes(kernel, shards, rules)
+            schemes = ops.legal_schemes(kernel, shards, assumptions)
             if assumptions.compute_model == "cycle":
                 compute.append(min(_least_cycles_s(kernel, z, shards, system, rules) for z in schemes))
             else:

@@ -84,7 +84,8 @@ class Orders:
 
     def __init__(self, graph: Graph, system: System, assumptions: Assumptions) -> None:
         self._system, self._assumptions = system, assumptions
-        asked = {"kernels": _ON_SHARDS, "layers": (Collective.POINT_TO_POINT,)}
+        ends = (Collective.REDUCE_SCATTER,) if assumptions.sequence_parallelism == "allow" else ()
+        asked = {"kernels": (*_ON_SHARDS, *ends), "layers": (Collective.POINT_TO_POINT,)}
         asked |= {"batch": (Collective.ALL_REDUCE,)} if graph.trains else {}
         # axes that collectives are over, which of the dims of each, collectives
         self._priced: list[tuple[tuple[str, ...], slice, tuple[Collective, ...]]] = [

@@ -1,6 +1,6 @@
 """Shard and price: the numbers the MILPs see, as numpy arrays.
 
-Suffixes: k kernel, t tensor, g fan-out group, z sharding scheme. Everything nonlinear (ceilings,
+Suffixes: k kernel, t tensor, g fan-out group, x toll, z sharding scheme. Everything nonlinear (ceilings,
 collective formulas, menus of compute tiles) is evaluated here, once, before any solve.
 """
 
@@ -18,9 +18,9 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
-from dfopt.physics.collectives import Collective
 from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.network import amortized_gradient_seconds
+from dfopt.setting.conversions import fanout_groups, shard_communications, tolls
 from dfopt.setting.instance import Instance, Setting
 
 Floats = NDArray[np.float64]
@@ -68,6 +68,9 @@ class ShardedGraph:
         Bytes of weight gradient that the kernel produces.
     between_k : float
         Bytes of carried tensors and inputs that a kernel reads.
+    toll_x, sent_x, payers_xk : float, float, bool
+        Tolls: seconds of communication, and bytes that a chip sends in them, of every partition that holds any of
+        some kernels, once for all of those.
     """
 
     names: tuple[str, ...]
@@ -90,26 +93,29 @@ class ShardedGraph:
     output_k: Floats
     gradient_k: Floats
     between_k: Floats
+    toll_x: Floats
+    sent_x: Floats
+    payers_xk: Bools
 
 
-def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
-    """Group of each tensor: those with one source and one size when fan-out is shared."""
-    if assumptions.fanout == "per_consumer":
-        return np.arange(len(graph.tensors), dtype=np.int64)
-    seen: dict[tuple[str, float], int] = {}
-    return np.array([seen.setdefault((t.src, graph.bytes_of(t)), len(seen)) for t in graph.tensors], dtype=np.int64)
+def least_rows(instance: Instance, schemes: Sequence[Sharding]) -> int:
+    """Fewest rows of a tile: one for every chip that shares it."""
+    kernels = instance.graph.kernels
+    shared = any(ops.splits_tiles(kernel, z) for kernel, z in zip(kernels, schemes, strict=True))
+    return instance.plan.shards if shared else 1
 
 
-def tile_counts(graph: Graph, assumptions: Assumptions) -> list[int]:
-    """Tile counts worth trying, most tiles first.
+def tile_counts(graph: Graph, assumptions: Assumptions, least: int = 1) -> list[int]:
+    """Tile counts worth trying, most tiles first; no tile has less than ``least`` rows if the axis has as many.
 
     Under the cycle model a tile should fill the systolic array, and every distinct ``ceil(rows / size)`` is a
-    candidate. Under the others more tiles only save SRAM, so one-row tiles are best.
+    candidate. Under the others more tiles only save SRAM, so the smallest tiles are best.
     """
     rows = ops.streamed_rows(graph)
+    least = min(max(assumptions.tile_rows or 1, least), rows)
     if assumptions.tile_rows is not None or assumptions.compute_model != "cycle":
-        return [-(-rows // min(assumptions.tile_rows or 1, rows))]
-    sizes = np.arange(1, rows + 1)
+        return [-(-rows // least)]
+    sizes = np.arange(least, rows + 1)
     return sorted({int(count) for count in -(-rows // sizes)}, reverse=True)
 
 
@@ -168,6 +174,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     for end in boundary(instance, schemes):
         mem_k[end.kernel] += end.bytes
         between_k[end.kernel] += 0.0 if end.write else end.bytes
+    toll_x, sent_x, payers_xk = tolls(instance, schemes)
     untiled = ShardedGraph(
         names=tuple(k.name for k in kernels),
         forward_k=forward_k,
@@ -189,8 +196,11 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         output_k=output_k,
         gradient_k=gradient_k,
         between_k=between_k,
+        toll_x=toll_x,
+        sent_x=sent_x,
+        payers_xk=payers_xk,
     )
-    return with_tiles(untiled, instance, sharding, tile_counts(graph, assumptions)[0])
+    return with_tiles(untiled, instance, sharding, tile_counts(graph, assumptions, least_rows(instance, schemes))[0])
 
 
 def with_tiles(sharded: ShardedGraph, instance: Instance, sharding: dict[str, Sharding], tiles: int) -> ShardedGraph:
@@ -250,32 +260,6 @@ def boundary(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[Bounda
         layout = ops.required_layout(kernel, operand, scheme, rules, size / graph.word_bytes)
         chip = size * ops.input_share(kernel, layout, scheme, shards, rules)
         yield Boundary(dst, chip, False, dst, operand, layout == "SR" and scheme != "outer")
-
-
-def shard_communications(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[tuple[int, Collective, float]]:
-    """(kernel, collective, bytes of the whole tensor) of what the chips that share kernels communicate.
-
-    A scheme's own collective, and once for all tensors of a group each conversion of their layout.
-    """
-    graph, assumptions, shards = instance.graph, instance.assumptions, instance.plan.shards
-    if shards == 1:
-        return
-    index, rules = graph.index(), assumptions.sharding_rules
-    for position, (kernel, scheme) in enumerate(zip(graph.kernels, schemes, strict=True)):
-        inherent = ops.inherent(kernel, scheme, shards, rules)
-        if inherent is not None:
-            yield position, inherent, graph.output_bytes(position)
-    moved = list(zip(fanout_groups(graph, assumptions).tolist(), graph.tensors, ops.operands(graph), strict=True))
-    if assumptions.layer_boundary == "dram":  # each carried tensor is a group of its own
-        moved += [(-1 - number, tensor, 1) for number, tensor in enumerate(graph.carried)]
-    paid: set[tuple[int, str]] = set()
-    for group, tensor, operand in moved:
-        a, b, volume = index[tensor.src], index[tensor.dst], graph.bytes_of(tensor)
-        needed = ops.required_layout(graph.kernels[b], operand, schemes[b], rules, volume / graph.word_bytes)
-        kind = ops.conversion(ops.PRODUCED[schemes[a]], needed)
-        if kind is not None and (group, needed) not in paid:
-            paid.add((group, needed))
-            yield a, kind, volume
 
 
 def _network_seconds(instance: Instance, schemes: list[Sharding], gradient_k: Floats) -> Floats:

@@ -11,6 +11,7 @@ integral in practice (section 1 of our formulation note; DFModel, equations 5-7,
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +24,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import Infeasible
 from dfopt.milp import Model, Solution, Termination, TracePoint, solve, unanswered
+from dfopt.physics.ops import split_axis
 from dfopt.setting.instance import Setting
 from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
 
@@ -74,8 +76,8 @@ class _Formulation:
     def _partial_sums(self) -> None:
         tables, y = self.tables, self.y_op
         for position, (k, into) in enumerate(tables.partial_kk):
-            split = [o for o in self.of_kernel[k] if tables.scheme_o[o] in ("outer", "k")]
-            host = [o for o in self.of_kernel[into] if tables.scheme_o[o] == "k"]
+            split = [o for o in self.of_kernel[k] if split_axis(tables.scheme_o[o]) in ("outer", "k")]
+            host = [o for o in self.of_kernel[into] if split_axis(tables.scheme_o[o]) == "k"]
             columns = y[split].reshape(1, -1), y[host].reshape(1, -1)
             self.model.rows(f"partial_sums_{position}", [(columns[0], 1.0), (columns[1], -1.0)], upper=0)
 
@@ -95,31 +97,42 @@ class _Formulation:
         w = model.continuous("w", (len(costly), 3, 3, stages), 0.0, 1.0)
         y_tlwp = np.where(makes_tlw[costly][..., None], self.y_op[makers_tw[costly]][:, None], -1)
         z_tlwp = np.where(takes_tlw[costly][..., None], self.y_op[takers_tw[costly]][:, None], -1)
-        # what is made in a layout by stage, and what is needed in one over all stages
-        made, one = w.transpose(0, 1, 3, 2).reshape(-1, 3), y_tlwp.transpose(0, 1, 3, 2)
-        model.rows("layout_produced", [(made, 1.0), (one.reshape(len(made), -1), -1.0)], 0, 0)
-        needed = w.transpose(0, 2, 1, 3).reshape(len(costly) * 3, -1)
-        model.rows("layout_required", [(needed, 1.0), (z_tlwp.reshape(len(needed), -1), -1.0)], 0, 0)
+        # of whoever pays by stage, of the other end over all stages
+        for again in np.unique(tables.again_t[costly]).tolist():
+            some, name = tables.again_t[costly] == again, "_again" if again else ""
+            self._marginals(f"layout_produced{name}", w[some], y_tlwp[some], by_stage=not again)
+            self._marginals(f"layout_required{name}", w[some].transpose(0, 2, 1, 3), z_tlwp[some], by_stage=again)
         return self._grouped(costly, w)
 
+    def _marginals(self, name: str, w_tllp: Ints, y_tlwp: Ints, by_stage: bool) -> None:
+        """Pairs with a layout at one end, as many as options of the kernel there that have it."""
+        if by_stage:
+            w_tllp, y_tlwp = w_tllp.transpose(0, 1, 3, 2), y_tlwp.transpose(0, 1, 3, 2)
+        rows = math.prod(w_tllp.shape[: 3 if by_stage else 2])
+        self.model.rows(name, [(w_tllp.reshape(rows, -1), 1.0), (y_tlwp.reshape(rows, -1), -1.0)], 0, 0)
+
     def _grouped(self, costly: Ints, w: Ints) -> list[tuple[Ints, Floats, Floats]]:
-        """Charge a conversion once per fan-out group and target layout."""
+        """Charge a conversion once for all tensors of a bill; each layout, or an all-gather that serves all of them."""
         tables, model, stages = self.tables, self.model, self.tables.stages
         members: dict[int, list[int]] = {}
         for position, t in enumerate(costly):
-            members.setdefault(int(tables.group_t[t]), []).append(position)
+            members.setdefault(int(tables.bill_t[t]), []).append(position)
         found: list[tuple[Ints, Floats, Floats]] = []
-        for group, positions in members.items():
+        for bill, positions in members.items():
             t = int(costly[positions[0]])
-            cost, size = tables.conversion_tll[t].ravel(), tables.conversion_bytes_tll[t].ravel()
+            cost, size = tables.conversion_tls[t][:, [1, 2, 4]].ravel(), tables.conversion_bytes_tll[t].ravel()
             pairs = np.flatnonzero(size > 0)
             if len(positions) == 1:
                 columns = w[positions[0]].reshape(9, stages)[pairs]
             else:
-                columns = model.continuous(f"conversion_{group}", (len(pairs), stages), 0.0, 1.0)
+                columns = model.continuous(f"conversion_{bill}", (len(pairs), stages), 0.0, 1.0)
+                whole = np.searchsorted(pairs, pairs - pairs % 3)  # the all-gather from the same layout
+                serves = np.where(((pairs % 3 > 0) & tables.gathers)[:, None], columns[whole], -1)
                 for position in positions:
                     mine = w[position].reshape(9, stages)[pairs].ravel()
-                    model.rows(f"once_{group}_{position}", [(columns.ravel(), 1.0), (mine, -1.0)], lower=0)
+                    terms: Terms = [(columns.ravel(), 1.0), (mine, -1.0)]
+                    terms += [(serves.ravel(), 1.0)] if tables.gathers else []
+                    model.rows(f"once_{bill}_{position}", terms, lower=0)
             found.append((columns, cost[pairs], size[pairs]))
         return found
 

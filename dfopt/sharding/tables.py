@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
@@ -16,6 +17,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
+from dfopt.setting.conversions import gathered_again
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import compute_seconds
 
@@ -26,7 +28,11 @@ LAYOUTS: tuple[ops.Layout, ...] = ("RR", "SR", "RS")
 
 @dataclass(frozen=True)
 class InterChipTables:
-    """Everything priced: what :func:`formulate` turns into rows. Times in seconds, bytes in bytes."""
+    """Everything priced: what :func:`formulate` turns into rows. Times in seconds, bytes in bytes.
+
+    Tensors with one ``bill_t`` are converted together. Where they are produced, unless ``again_t``: then every
+    partition pays that reads them. ``gathers``: one all-gather serves all layouts (sequence parallelism).
+    """
 
     stages: int
     kernel_o: Ints
@@ -39,6 +45,9 @@ class InterChipTables:
     src_t: Ints
     dst_t: Ints
     group_t: Ints
+    bill_t: Ints
+    again_t: NDArray[np.bool_]
+    gathers: bool
     required_to: NDArray[np.int64]  # layout that option o of tensor t's consumer needs, -1 where o is another kernel's
     conversion_tll: Floats  # seconds
     conversion_bytes_tll: Floats
@@ -52,6 +61,17 @@ class InterChipTables:
     def kernels(self) -> int:
         """Number of kernels."""
         return int(self.kernel_o.max()) + 1
+
+    @cached_property
+    def conversion_tls(self) -> Floats:
+        """Seconds to bring a tensor from a layout into all of a set of layouts: bit l of its number for layout l."""
+        masks = np.arange(1 << len(LAYOUTS))
+        wants_ls = (masks >> np.arange(len(LAYOUTS))[:, None] & 1).astype(np.float64)
+        each: Floats = self.conversion_tll @ wants_ls
+        if not self.gathers:
+            return each
+        whole = self.conversion_tll[:, :, LAYOUTS.index("RR"), None]
+        return np.where(wants_ls[LAYOUTS.index("RR")] > 0, whole, np.minimum(each, whole))
 
 
 def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterChipTables:
@@ -92,7 +112,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     conversion, conversion_bytes = np.zeros((len(tensors), 3, 3)), np.zeros((len(tensors), 3, 3))
     hop = np.zeros((len(tensors), 3))
     groups: dict[tuple[object, ...], int] = {}
-    group_t = np.zeros(len(tensors), dtype=np.int64)
+    group_t, bill_t = np.zeros((2, len(tensors)), dtype=np.int64)
     for t, tensor in enumerate(tensors):
         volume = graph.bytes_of(tensor)
         consumer = graph.kernels[index[tensor.dst]]
@@ -112,6 +132,11 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         shared = assumptions.fanout == "shared" and t < len(graph.tensors)
         group_t[t] = groups.setdefault((tensor.src, volume) if shared else (t,), len(groups))
 
+    again_t = np.append(gathered_again(graph, assumptions), np.zeros(len(carried), dtype=bool))
+    alone = assumptions.execution == "kernel_by_kernel"  # every reader is a partition of its own
+    bills: dict[tuple[object, ...], int] = {}
+    for t, (group, again) in enumerate(zip(group_t.tolist(), again_t.tolist(), strict=True)):
+        bill_t[t] = bills.setdefault((group, again, tensors[t].dst if again and alone else None), len(bills))
     phase = [kernel.phase for kernel in graph.kernels]
     src_t = np.array([index[t.src] for t in tensors], dtype=np.int64)
     dst_t = np.array([index[t.dst] for t in tensors], dtype=np.int64)
@@ -127,6 +152,9 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         src_t=src_t,
         dst_t=dst_t,
         group_t=group_t,
+        bill_t=bill_t,
+        again_t=again_t,
+        gathers=assumptions.sequence_parallelism == "allow",
         required_to=required_to,
         conversion_tll=conversion,
         conversion_bytes_tll=conversion_bytes,
@@ -160,10 +188,10 @@ def _held(instance: Instance, kernel_o: Ints, scheme_o: Sequence[Sharding]) -> F
 
 
 def _options(instance: Instance, pins: dict[str, Sharding]) -> list[tuple[int, Sharding]]:
-    degree, rules = instance.plan.shards, instance.assumptions.sharding_rules
+    degree = instance.plan.shards
     found: list[tuple[int, Sharding]] = []
     for k, kernel in enumerate(instance.graph.kernels):
-        legal = ops.legal_schemes(kernel, degree, rules)
+        legal = ops.legal_schemes(kernel, degree, instance.assumptions)
         pinned = pins.get(kernel.name)
         if pinned is not None and degree > 1:
             if pinned not in legal:

@@ -163,6 +163,27 @@ def test_a_partition_that_leaves_tiles_free_heats_only_its_own() -> None:
     agrees_with_the_judge(study, kept)
 
 
+def test_what_backward_partitions_gather_again_is_sent_once_by_each() -> None:
+    """Two readers of a saved tensor in one partition and a third in another."""
+    names = [("a", "elementwise", "forward"), *((name, "gemm", "backward") for name in "bcd")]
+    kernels = tuple(Kernel(name=name, op=op, m=8, k=8 if op == "gemm" else 1, n=8, phase=of) for name, op, of in names)
+    tensors = tuple(Tensor(src="a", dst=name) for name in "bcd")
+    graph = Graph(name="again", word_bytes=2, batch=4, kernels=kernels, tensors=tensors)
+    chip = Chip(name="c", tiles=4, peak=1000.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=100.0))
+    shards = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=20.0)
+    on = stack(dies=dies(0), limits=Limits(logic=T0 + 90), placement="contiguous")
+    chosen = Assumptions(execution="dataflow", sequence_parallelism="allow", tile_rows=2)
+    system = System(name="pair", chip=chip, stack=on, network=(shards,))
+    asked = options_of(
+        pin_sharding={"a": "n", **dict.fromkeys("bcd", "m")}, pin_partition={"a": 0, "b": 1, "c": 1, "d": 2}
+    )
+    search = Search(Setting(graph, system, resolve(chosen, "dataflow", 1.0)), asked)
+    search.run([Plan(tp=2, tp_dims=("x",), microbatches=4)])
+    study = three_answers(search.setting, search.found[0].mapping, search.options)
+    assert study.ignore.score.collectives == {"all_gather.backward": 2}
+    agrees_with_the_judge(study, study.ignore.mapping)
+
+
 def test_what_seldom_happens_is_spent_as_the_judge_has_it() -> None:
     """Weights in parts, a tensor that two other partitions read, gradients spread over the microbatches."""
     kernels = (

@@ -57,6 +57,7 @@ CHOICES: dict[str, list[Any]] = {
     "skew_buffers": ["depth", "double"],
     "weight_tiling": ["reread", "free", "forbid"],
     "gradients": ["exact", "dfmodel"],
+    "sequence_parallelism": ["none", "allow"],
     "bubble": ["one_f_one_b", "interleaved"],
     "point_to_point": ["per_microbatch", "per_step"],
 }
@@ -145,7 +146,7 @@ def worlds(draw: st.DrawFn) -> World:
     placed = tuple(
         KernelMapping(
             name=kernel.name,
-            sharding=draw(st.sampled_from(ops.legal_schemes(kernel, tp, assumptions.sharding_rules))),
+            sharding=draw(st.sampled_from(ops.legal_schemes(kernel, tp, assumptions))),
             stage=stage[number],
             partition=partition[number],
             tiles=draw(st.integers(1, 3)),

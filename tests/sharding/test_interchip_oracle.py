@@ -82,7 +82,7 @@ def test_pinned_shardings_are_kept_and_optimal(world: World, data: st.DataObject
     name = data.draw(st.sampled_from([k.name for k in world.graph.kernels]))
     kernel = world.graph.kernels[world.graph.index()[name]]
     scheme = data.draw(st.sampled_from(ops.SCHEMES))
-    if scheme not in ops.legal_schemes(kernel, world.plan.tp, world.assumptions.sharding_rules):
+    if scheme not in ops.legal_schemes(kernel, world.plan.tp, world.assumptions):
         with pytest.raises(PlanError, match=name):
             solved(world, {name: scheme})
         return

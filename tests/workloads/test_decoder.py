@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
@@ -326,6 +327,6 @@ def test_a_model_solves(name: str, change: dict[str, Any]) -> None:
 def test_chips_beyond_the_kv_heads_hold_a_whole_head() -> None:
     key, query = (by_name(build(**SMALL))[name] for name in ("K_Proj", "Q_Proj"))
     for kernel, share in ((key, 1 / 2), (query, 1 / 6)):  # of 2 heads and of 6
-        assert legal_schemes(kernel, 6, "exact") == ("outer",)
+        assert legal_schemes(kernel, 6, Assumptions()) == ("outer",)
         assert split_share(kernel, "outer", 6, "exact") == pytest.approx(share)
         assert weight_share(kernel, "outer", 6, "exact") == pytest.approx(share)

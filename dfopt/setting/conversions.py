@@ -1,0 +1,136 @@
+"""What the chips that share kernels communicate: the schemes' own collectives, and conversions of layouts.
+
+A conversion is charged where its tensor is produced, once for all readers. With sequence parallelism a saved tensor
+stays as it lies, and every partition of the backward pass that reads it pays a *toll* to gather it again (Korthikanti
+et al., "Reducing activation recomputation in large transformer models", 2022, section 4.2.2).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Sharding
+from dfopt.physics import ops
+from dfopt.physics.collectives import Collective
+from dfopt.physics.network import bytes_sent
+from dfopt.setting.instance import Instance
+
+Floats = NDArray[np.float64]
+Ints = NDArray[np.int64]
+Bools = NDArray[np.bool_]
+
+
+def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
+    """Group of each tensor: those with one source and one size when fan-out is shared."""
+    if assumptions.fanout == "per_consumer":
+        return np.arange(len(graph.tensors), dtype=np.int64)
+    seen: dict[tuple[str, float], int] = {}
+    return np.array([seen.setdefault((t.src, graph.bytes_of(t)), len(seen)) for t in graph.tensors], dtype=np.int64)
+
+
+def gathered_again(graph: Graph, assumptions: Assumptions) -> Bools:
+    """Tensors whose conversion every partition that reads them pays: sequence parallelism saves them as they lie."""
+    forward = {kernel.name: kernel.phase == "forward" for kernel in graph.kernels}
+    again = assumptions.sequence_parallelism == "allow"
+    return np.array([again and forward[t.src] and not forward[t.dst] for t in graph.tensors], dtype=bool)
+
+
+class Readers(NamedTuple):
+    """Kernels that a tensor is converted for together, by the layout that they want; ``again``: by tolls."""
+
+    src: int
+    whole: float
+    again: bool
+    wanting: dict[ops.Layout, list[int]]
+
+
+def readers(instance: Instance, schemes: Sequence[Sharding]) -> list[Readers]:
+    """The readers of every fan-out group, those who pay themselves apart, and of every carried tensor."""
+    graph, assumptions = instance.graph, instance.assumptions
+    index, rules = graph.index(), assumptions.sharding_rules
+    groups, again = fanout_groups(graph, assumptions).tolist(), gathered_again(graph, assumptions).tolist()
+    moved = list(zip(groups, again, graph.tensors, ops.operands(graph), strict=True))
+    if assumptions.layer_boundary == "dram":  # each carried tensor is a group of its own
+        moved += [(-1 - number, False, tensor, 1) for number, tensor in enumerate(graph.carried)]
+    found: dict[tuple[int, bool], Readers] = {}
+    for group, later, tensor, operand in moved:
+        dst, whole = index[tensor.dst], graph.bytes_of(tensor)
+        layout = ops.required_layout(graph.kernels[dst], operand, schemes[dst], rules, whole / graph.word_bytes)
+        one = found.setdefault((group, later), Readers(index[tensor.src], whole, later, {}))
+        one.wanting.setdefault(layout, []).append(dst)
+    return list(found.values())
+
+
+def conversions(
+    instance: Instance, produced: ops.Layout, wanted: Collection[ops.Layout], whole: float
+) -> list[Collective]:
+    """Collectives that bring a tensor into some layouts: one for each.
+
+    With sequence parallelism one all-gather serves all readers, who cut what they want from it: where one of them wants
+    all of it, or where nothing else is faster.
+    """
+    kinds = [kind for layout in wanted if (kind := ops.conversion(produced, layout)) is not None]
+    if instance.assumptions.sequence_parallelism == "none" or not kinds:
+        return kinds
+
+    def seconds(kind: Collective) -> float:
+        return instance.communication_s(kind, whole, instance.plan.shard_dims)
+
+    gather = Collective.ALL_GATHER
+    return [gather] if gather in kinds or seconds(gather) < sum(map(seconds, kinds)) else kinds
+
+
+def shard_communications(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[tuple[int, Collective, float]]:
+    """(kernel, collective, bytes of the whole tensor) of what the chips that share kernels communicate.
+
+    A scheme's own collective, and once for all tensors of a group the conversions of their layout; tolls are beside.
+    """
+    graph, shards = instance.graph, instance.plan.shards
+    if shards == 1:
+        return
+    rules = instance.assumptions.sharding_rules
+    for position, (kernel, scheme) in enumerate(zip(graph.kernels, schemes, strict=True)):
+        inherent = ops.inherent(kernel, scheme, shards, rules)
+        if inherent is not None:
+            yield position, inherent, graph.output_bytes(position)
+    for one in readers(instance, schemes):
+        if not one.again:
+            for kind in conversions(instance, ops.PRODUCED[schemes[one.src]], one.wanting, one.whole):
+                yield one.src, kind, one.whole
+
+
+def tolls(instance: Instance, schemes: Sequence[Sharding]) -> tuple[Floats, Floats, Bools]:
+    """Seconds, bytes sent and payers of the tolls: what backward partitions pay to read saved tensors.
+
+    Readers that want all of a tensor pay what an all-gather takes more than what the others' layout takes.
+    """
+    plan, count = instance.plan, len(schemes)
+    found: list[tuple[float, float, list[int]]] = []
+    some = plan.shards > 1 and gathered_again(instance.graph, instance.assumptions).any()
+    for one in readers(instance, schemes) if some else ():
+        produced = ops.PRODUCED[schemes[one.src]]
+        if not one.again or produced == "RR":
+            continue
+        paid_s = paid_bytes = 0.0
+        whole = one.wanting.get("RR", [])
+        split = {layout: kernels for layout, kernels in one.wanting.items() if layout not in ("RR", produced)}
+        everyone = [*chain(*split.values()), *whole]
+        steps: list[tuple[list[ops.Layout], list[int]]] = [(list(split), everyone), (["RR"], whole)]
+        for wanted, kernels in steps:
+            if wanted and kernels:
+                kinds = conversions(instance, produced, wanted, one.whole)
+                seconds = sum(instance.communication_s(kind, one.whole, plan.shard_dims) for kind in kinds)
+                sent = sum(bytes_sent(kind, one.whole, plan.shards) for kind in kinds)
+                found.append((seconds - paid_s, sent - paid_bytes, kernels))
+                paid_s, paid_bytes = seconds, sent
+    payers_xk = np.zeros((len(found), count), dtype=bool)
+    for x, (_, _, kernels) in enumerate(found):
+        payers_xk[x, kernels] = True
+    return np.array([s for s, _, _ in found]), np.array([b for _, b, _ in found]), payers_xk

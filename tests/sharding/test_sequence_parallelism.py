@@ -1,0 +1,300 @@
+"""Sequence parallelism: prices by hand, Megatron's pattern and what it saves, and where an all-reduce is better."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracles import judged, mapping_of
+from problem_cases import close, tables_of
+from strategies import World, shardings, share, worlds
+from test_interchip_oracle import check_against_brute_force
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.errors import DocumentError, PlanError
+from dfopt.fusion.blocks import price_blocks
+from dfopt.judge import evaluate
+from dfopt.machines.compose import load_system
+from dfopt.physics import ops
+from dfopt.physics.pipeline import resolve
+from dfopt.search import optimize
+from dfopt.setting.conversions import shard_communications
+from dfopt.setting.instance import Setting
+from dfopt.setting.ledger import sharded_states
+from dfopt.setting.tables import shard
+from dfopt.sharding import interchip
+from dfopt.sharding.tables import LAYOUTS
+from dfopt.workloads import load_graph
+from dfopt.workloads.backward import Gradient, backward_of
+from dfopt.workloads.transformer import TransformerParameters, build
+
+ALLOW = Assumptions(sequence_parallelism="allow", overlap="none")
+FORWARD: dict[str, Sharding] = {
+    **dict.fromkeys(("Add_Prev_Layer", "LayerNorm_1", "DropOut_2", "Add_1", "LayerNorm_2", "DropOut_3", "Add_2"), "n"),
+    **dict.fromkeys(("PROJ_GEMM", "FFN1"), "k>n"),
+    **dict.fromkeys(("FFN0", "GeLU"), "m"),
+}
+TRAINING: dict[str, Sharding] = {
+    **FORWARD,
+    **dict.fromkeys(("Loss_bwd", "DropOut_3_bwd", "LayerNorm_2_bwd", "DropOut_2_bwd"), "n"),
+    **dict.fromkeys(("FFN0_bwd", "V_bwd"), "k>n"),
+    **dict.fromkeys(("FFN1_bwd", "GeLU_bwd", "PROJ_GEMM_bwd"), "m"),
+    **dict.fromkeys((f"{name}_bwd_weight_update" for name in ("FFN1", "PROJ_GEMM")), "m"),
+    **dict.fromkeys((f"{name}_bwd_weight_update" for name in ("FFN0", "V", "K", "Q")), "n"),
+}
+
+
+def machine(topology: str = "ring", size: int = 4, reduces: bool = False) -> System:
+    """Chips that compute and remember for nothing, so that the network is all that counts: 1 GB/s links."""
+    chip = Chip(name="c", tiles=64, peak=1e21, sram=Sram(capacity=1e12), dram=Dram(bandwidth=1e18))
+    dim = NetworkDim(name="x", topology=topology, size=size, link_bandwidth=1e9, in_network_reduction=reduces)
+    return System(name="s", chip=chip, network=(dim,))
+
+
+def layer(mode: str) -> tuple[Graph, float]:
+    """A small transformer layer, and the bytes of its activations of tokens x hidden features."""
+    graph = build(TransformerParameters(hidden=64, heads=8, head_dim=8, seq=32, mode=mode), name="small")
+    return graph, 64.0 * 32 * graph.word_bytes
+
+
+# -- Megatron's pattern -----------------------------------------------------------------------
+
+
+def test_forward_takes_two_gathers_and_two_scatters() -> None:
+    """Each takes f V / (2 b) on a ring, two of them as long as the all-reduce; elementwise kernels are split for it."""
+    graph, size = layer("forward")
+    result = optimize(graph, machine(), assumptions=ALLOW, tp=4)
+    assert result.score.collectives == {"all_gather.forward": 2, "reduce_scatter.forward": 2}
+    assert sum(part.network_s for part in result.score.partitions) == pytest.approx(4 * 0.75 * size / 2e9)
+    assert {name for name, z in FORWARD.items() if z == "k>n"} == {
+        one.name for one in result.mapping.kernels if one.sharding == "k>n"
+    }
+
+
+@pytest.mark.parametrize("wiring", [{"topology": "line"}, {"topology": "switch", "reduces": True}])
+def test_where_an_all_reduce_is_cheaper_it_is_taken(wiring: dict[str, object]) -> None:
+    """A chain of all-reduces moves V over each link, gather and scatter 2 f V; a switch that reduces does the same."""
+    graph, size = layer("forward")
+    system = machine(**wiring)  # type: ignore[arg-type]
+    result = optimize(graph, system, assumptions=ALLOW, tp=4)
+    assert result.score.collectives == {"all_reduce.forward": 2}
+    assert sum(part.network_s for part in result.score.partitions) == pytest.approx(2 * size / 1e9)
+    pinned = optimize(graph, system, assumptions=ALLOW, tp=4, pin_sharding=FORWARD)
+    assert sum(part.network_s for part in pinned.score.partitions) == pytest.approx(4 * 0.75 * size / 1e9)
+
+
+def test_training_gathers_what_it_saved_again_in_every_partition() -> None:
+    graph, size = layer("training")
+    result = optimize(graph, machine(), assumptions=ALLOW, tp=4, pin_sharding=TRAINING, p_max=2)
+    one = 0.75 * size / 2e9
+    assert result.score.collectives == {
+        **{f"{kind}.{phase}": 2 for kind in ("all_gather", "reduce_scatter") for phase in ("forward", "backward")},
+        "all_gather.update": 2,  # of what both layer norms gave, for the gradients of the weights behind them
+    }
+    forward, backward = result.score.partitions
+    assert (forward.network_s, backward.network_s) == (pytest.approx(4 * one), pytest.approx(6 * one))
+    apart = tuple(
+        kernel.model_copy(update={"partition": 2}) if kernel.name == "K_bwd_weight_update" else kernel
+        for kernel in result.mapping.kernels
+    )
+    mapping = result.mapping.model_copy(update={"kernels": apart})
+    score = evaluate(mapping, graph, machine(), ALLOW)
+    assert [part.network_s for part in score.partitions] == pytest.approx([4 * one, 6 * one, one])
+    assert score.collectives["all_gather.update"] == 3
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+def test_saved_activations_are_those_of_the_paper(sequence: bool) -> None:
+    """Korthikanti et al. 2022, equations 2 and 4: s b h (10 + 24/t + 5as/(ht)), and s b h (34 + 5as/h) / t.
+
+    Of GPT-3 with every tensor that the backward pass reads, and dropout masks of a byte per element; the training graph
+    of the zoo leaves elementwise backward kernels without saved inputs, as DFModel draws them.
+    """
+    forward, system, t = load_graph("gpt3-175b"), machine(size=8), 8
+    dropped = ("DropOut_1", "DropOut_2", "DropOut_3")
+    graph = backward_of(forward, {name: Gradient(reads=(name,)) for name in ("SOFTMAX", *dropped)})
+    masks = tuple(
+        one.model_copy(update={"bytes": graph.bytes_of(one) / 2})
+        if one.src in dropped and one.dst == f"{one.src}_bwd"
+        else one
+        for one in graph.tensors
+    )
+    graph = graph.model_copy(update={"tensors": masks})
+    chosen = resolve(Assumptions(sequence_parallelism="allow" if sequence else "none"), "dataflow", 0.9)
+    schemes: dict[str, Sharding] = {"PROJ_GEMM": "k", "FFN1": "k", "GeLU": "m"}
+    for kernel in graph.kernels:
+        legal = ops.legal_schemes(kernel, t, chosen)
+        wanted = schemes.get(kernel.name, "none" if kernel.op == "elementwise" else legal[0])
+        if sequence:
+            wanted = {"k": "k>n", "none": "n"}.get(wanted, wanted)  # type: ignore[assignment]
+        schemes[kernel.name] = wanted if wanted in legal else legal[0]
+    plan = Plan(tp=t, tp_dims=("x",), microbatches=graph.batch, layers_per_stage=graph.repeat)
+    instance = Setting(graph, system, chosen).under(plan)
+    (saved,) = (s.bytes for s in sharded_states(instance.setting, shard(instance, schemes)) if s.name == "activations")
+    tokens, hidden, attention = 2048, 12288, 5 * 96 * 2048 / 12288
+    per_value = (34 + attention) / t if sequence else 10 + (24 + attention) / t
+    assert saved == pytest.approx(tokens * hidden * per_value, rel=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("mode", "overlap", "seconds"),
+    # found before by a joint search of its own, whose prices were plain loops
+    [("training", "auto", 2606.65), ("forward", "none", 2081.0), ("forward", "auto", 839.35)],
+)
+def test_gpt3_on_eight_rdus_under_the_pattern(mode: str, overlap: str, seconds: float) -> None:
+    chosen = ALLOW.with_(overlap=overlap)
+    pins = TRAINING if mode == "training" else FORWARD
+    graph, system = load_graph("gpt3-175b", mode=mode), load_system("sn10-8-ring")
+    result = optimize(graph, system, assumptions=chosen, tp=8, pin_sharding=pins)
+    assert result.step_time_s == pytest.approx(seconds, rel=1e-3)
+    assert result.level_gap == 0.0 and not result.score.violations
+
+
+# -- prices -----------------------------------------------------------------------------------
+
+
+def fan(*readers: Sharding, phase: str = "forward") -> tuple[Graph, dict[str, Sharding]]:
+    """A kernel split along the tokens, and kernels that read what it gives under some schemes."""
+    kernels = [Kernel(name="a", op="elementwise", m=8, n=16)]
+    kernels += [Kernel(name=f"r{i}", op="gemm", m=8, k=8, n=16, phase=phase) for i in range(len(readers))]
+    tensors = tuple(Tensor(src="a", dst=kernel.name) for kernel in kernels[1:])
+    graph = Graph(name="g", kernels=tuple(kernels), tensors=tensors, inputs=(), outputs=())
+    return graph, {"a": "n", **{f"r{i}": z for i, z in enumerate(readers)}}
+
+
+@pytest.mark.parametrize(
+    ("readers", "kinds"),
+    [
+        (("m",), ["all_gather"]),  # wants all of it
+        (("k",), ["all_to_all"]),  # wants its features split
+        (("m", "k", "k>n", "m"), ["all_gather"]),  # one serves everyone
+        (("k", "k>n"), ["all_to_all"]),
+    ],
+)
+def test_one_gather_serves_all_readers(readers: tuple[Sharding, ...], kinds: list[str]) -> None:
+    graph, schemes = fan(*readers)
+    for value, expected in (("allow", kinds), ("none", None)):
+        chosen = resolve(ALLOW.with_(sequence_parallelism=value), "dataflow", 0.9)
+        instance = Setting(graph, machine(), chosen).under(Plan(tp=4, tp_dims=("x",)))
+        found = [kind.value for k, kind, _ in shard_communications(instance, list(schemes.values())) if k == 0]
+        assert found == (expected or list(dict.fromkeys("all_gather" if z == "m" else "all_to_all" for z in readers)))
+
+
+@st.composite
+def fans(draw: st.DrawFn) -> tuple[World, dict[str, Sharding]]:
+    """A tensor with many readers in both passes, on any network; under some prices an all-gather is the cheapest."""
+    passes = draw(st.lists(st.sampled_from(["forward", "backward", "backward"]), min_size=2, max_size=5))
+    legal = st.sampled_from(["m", "k", "k>n"])
+    graph, _ = fan(*(["m"] * len(passes)))
+    kernels = (
+        graph.kernels[0],
+        *(k.model_copy(update={"phase": of}) for k, of in zip(graph.kernels[1:], passes, strict=True)),
+    )
+    schemes = {"a": draw(st.sampled_from(["n", "n", "m"])), **{k.name: draw(legal) for k in kernels[1:]}}
+    topology = draw(st.sampled_from(["ring", "line", "switch", "fully_connected"]))
+    chosen = ALLOW.with_(
+        sequence_parallelism=draw(st.sampled_from(["allow", "allow", "none"])),
+        collective_model=draw(st.sampled_from(["exact", "dfmodel"])),
+        all_to_all_messages="all",
+        fanout=draw(st.sampled_from(["shared", "shared", "per_consumer"])),
+        forward_backward=draw(st.sampled_from(["shared", "separate"])),
+        tile_rows=4,
+    )
+    if chosen.sequence_parallelism == "none":
+        schemes = {name: {"n": "m", "k>n": "k"}.get(z, z) for name, z in schemes.items()}  # type: ignore[misc]
+    graph = graph.model_copy(update={"kernels": kernels})
+    plan = Plan(tp=4, tp_dims=("x",), microbatches=1)
+    return World(graph, machine(topology), plan, resolve(chosen, "dataflow", 0.9)), schemes
+
+
+@share(0.5)
+@given(fans(), st.data())
+def test_tolls_of_blocks_are_what_the_judge_says(case: tuple[World, dict[str, Sharding]], data: st.DataObject) -> None:
+    world, schemes = case
+    tables = tables_of(world, schemes)
+    late = {k.name: k.phase != "forward" for k in world.graph.kernels}
+    partition = {name: 2 * late[name] + data.draw(st.integers(0, 1)) if name != "a" else 0 for name in schemes}
+    mapping = mapping_of(world, schemes, dict.fromkeys(schemes, 0), partition)
+    assert mapping is not None
+    score = judged(world, mapping)
+    member = np.array([[partition[name] == part.partition for name in schemes] for part in score.partitions])
+    prices = price_blocks(tables, member)
+    assert [part.network_s for part in score.partitions] == pytest.approx(prices.network.tolist(), rel=1e-9)
+
+
+@share(0.5)
+@given(fans() | worlds(most=6, least=2, max_pp=1, sequence_parallelism="allow", tile_rows=4), st.data())
+def test_prices_of_sets_of_layouts_are_those_of_the_layer(case: object, data: st.DataObject) -> None:
+    """Tables of the sharding problem, by (tensor, layout, set of layouts), against the layer under any sharding."""
+    world, schemes = case if isinstance(case, tuple) else (case, None)
+    assert isinstance(world, World)
+    assume(world.plan.tp > 1)
+    instance = replace(world, assumptions=world.assumptions.with_(execution="dataflow")).instance
+    tables = interchip.build(instance)
+    schemes = schemes or data.draw(shardings(world.graph, world.plan, world.assumptions))
+    sharded = shard(instance, schemes)
+    option = {int(k): o for o, k in enumerate(tables.kernel_o) if tables.scheme_o[o] == schemes[sharded.names[k]]}
+    seconds = np.zeros(2)
+    for bill in np.unique(tables.bill_t):
+        tensors = np.flatnonzero(tables.bill_t == bill)
+        produced = tables.produced_o[option[int(tables.src_t[tensors[0]])]]
+        mask = sum({1 << int(tables.required_to[t, option[int(tables.dst_t[t])]]) for t in tensors})
+        seconds[int(tables.again_t[tensors[0]])] += tables.conversion_tls[tensors[0], produced, mask]
+    assert tables.conversion_tls.shape == (len(tables.src_t), len(LAYOUTS), 1 << len(LAYOUTS))
+    assert close(seconds[1], float(sharded.toll_x.sum()))
+    conversions = sharded.net_k - tables.network_o[[option[k] for k in range(tables.kernels)]]
+    if world.assumptions.gradients == "exact" or world.plan.dp == 1:
+        assert close(seconds[0], float(conversions.sum()))
+
+
+@share(0.5)
+@given(fans())
+def test_the_sharding_of_a_fan_is_brute_force(case: tuple[World, dict[str, Sharding]]) -> None:
+    check_against_brute_force(case[0])
+
+
+# -- what is legal ----------------------------------------------------------------------------
+
+
+def test_tiles_have_a_row_for_every_chip() -> None:
+    graph, _ = layer("forward")
+    result = optimize(graph, machine(), assumptions=ALLOW, tp=4)
+    assert result.mapping.tile_count == 32 // 4
+    finer = result.mapping.model_copy(update={"tile_count": 32})
+    assert any("a tile at least 4" in said for said in evaluate(finer, graph, machine(), ALLOW).violations)
+    whole = optimize(graph, machine("line"), assumptions=ALLOW, tp=4)  # takes no split of the tokens
+    assert whole.mapping.tile_count == 32
+    with pytest.raises(PlanError, match=r"'Add_1' cannot be sharded by 'n' over 4 chips; it allows m, none"):
+        optimize(graph, machine(), assumptions=ALLOW.with_(tile_rows=2), tp=4, pin_sharding={"Add_1": "n"})
+
+
+def test_without_it_a_mapping_with_split_tokens_is_refused() -> None:
+    graph, _ = layer("forward")
+    mapping = optimize(graph, machine(), assumptions=ALLOW, tp=4).mapping
+    with pytest.raises(DocumentError, match="cannot be split by 'k>n' over 4 chips"):
+        evaluate(mapping, graph, machine(), ALLOW.with_(sequence_parallelism="none"))
+
+
+def test_neither_gradients_of_weights_nor_partial_sums_are_scattered() -> None:
+    shape = {"m": 8, "k": 8, "n": 16}
+    for fields in ({"op": "weight_update"}, {"op": "gemm", "accumulates_into": "host"}):
+        assert "k>n" not in ops.legal_schemes(Kernel(name="a", **shape, **fields), 4, ALLOW)
+    host = Kernel(name="host", op="gemm", **shape)
+    adds = Kernel(name="adds", op="gemm", **shape, accumulates_into="host")
+    graph = Graph(name="g", kernels=(host, adds), inputs=(), outputs=())
+    result = optimize(graph, machine(), assumptions=ALLOW, tp=4, pin_sharding={"host": "k>n", "adds": "k"})
+    assert result.score.collectives == {"reduce_scatter.forward": 1} and not result.score.violations
+
+
+def test_files_say_nothing_of_it_at_its_default() -> None:
+    """So that digests of what was written before stay what they are."""
+    assert "sequence_parallelism" not in Assumptions().to_data()
+    assert ALLOW.to_data()["sequence_parallelism"] == "allow"
+    assert Assumptions.from_data(ALLOW.to_data()) == ALLOW
