@@ -25,6 +25,7 @@ from dfopt.machines.compose import load_system
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 from dfopt.search import optimize
+from dfopt.search.verify import verify
 from dfopt.setting.conversions import shard_communications
 from dfopt.setting.instance import Setting
 from dfopt.setting.ledger import sharded_states
@@ -157,6 +158,33 @@ def test_gpt3_on_eight_rdus_under_the_pattern(mode: str, overlap: str, seconds: 
     assert result.level_gap == 0.0 and not result.score.violations
 
 
+@pytest.mark.parametrize(
+    ("machine_name", "tp", "seconds"),
+    [("h100-8", 2, 9.682), ("tpu-v4-64", 4, 5.323)],  # of the same search, over all plans
+)
+def test_llama_under_the_pattern(machine_name: str, tp: int, seconds: float) -> None:
+    """Kernel by kernel: 9.82 and 5.53 s without."""
+    tokens = ("Residual_In", "RMSNorm_1", "Add_1", "RMSNorm_2", "Add_2")
+    pins = dict.fromkeys(tokens, "n") | dict.fromkeys(("O_Proj", "Down_Proj"), "k>n")
+    pins |= dict.fromkeys(("Gate_Proj", "Up_Proj", "Act_Mul"), "m")
+    chosen, system = ALLOW.with_(overlap="auto"), load_system(machine_name)
+    result = optimize(load_graph("llama-3.1-70b"), system, assumptions=chosen, tp=tp, pin_sharding=pins)
+    assert result.step_time_s == pytest.approx(seconds, rel=1e-3)
+    assert result.score.collectives == {"all_gather.forward": 2, "reduce_scatter.forward": 2}
+
+
+@pytest.mark.parametrize("tile_rows", [None, 8])
+def test_the_tile_size_is_chosen_from_those_that_chips_can_share(tile_rows: int | None) -> None:
+    chosen = ALLOW.with_(compute_model="cycle", tile_rows=tile_rows)
+    pins = {name: z for name, z in FORWARD.items() if name in ("Add_1", "DropOut_2", "PROJ_GEMM")}
+    graph, system = load_graph("gpt2-small"), load_system("sn10-8-ring")
+    result = optimize(graph, system, assumptions=chosen, tp=8, pin_sharding=pins)
+    counts = {record.tile_count for record in result.plans}
+    assert result.mapping.tile_count <= 1024 // 8 and not result.score.violations
+    assert max(filter(None, counts), default=128) == 128 and (len(counts) > 1) == (tile_rows is None)
+    assert verify(result).ok
+
+
 # -- prices -----------------------------------------------------------------------------------
 
 
@@ -188,9 +216,9 @@ def test_one_gather_serves_all_readers(readers: tuple[Sharding, ...], kinds: lis
 
 
 @st.composite
-def fans(draw: st.DrawFn) -> tuple[World, dict[str, Sharding]]:
+def fans(draw: st.DrawFn, most: int = 5) -> tuple[World, dict[str, Sharding]]:
     """A tensor with many readers in both passes, on any network; under some prices an all-gather is the cheapest."""
-    passes = draw(st.lists(st.sampled_from(["forward", "backward", "backward"]), min_size=2, max_size=5))
+    passes = draw(st.lists(st.sampled_from(["forward", "backward", "backward"]), min_size=2, max_size=most))
     legal = st.sampled_from(["m", "k", "k>n"])
     graph, _ = fan(*(["m"] * len(passes)))
     kernels = (
@@ -254,8 +282,8 @@ def test_prices_of_sets_of_layouts_are_those_of_the_layer(case: object, data: st
         assert close(seconds[0], float(conversions.sum()))
 
 
-@share(0.5)
-@given(fans())
+@share(0.25)
+@given(fans(most=3))
 def test_the_sharding_of_a_fan_is_brute_force(case: tuple[World, dict[str, Sharding]]) -> None:
     check_against_brute_force(case[0])
 
