@@ -26,6 +26,7 @@ FLOORS = [
     ("milp",),
     ("sharding",),
     ("fusion",),
+    ("joint",),
     ("heat",),
     ("search",),
     ("studies",),

@@ -70,3 +70,11 @@ def down_sets(tables: StageTables, forward_backward: str, budget: int, deadline:
         found.append(member)
     everything = np.concatenate(found)[:, place]
     return Lattice(everything, everything.sum(axis=1).astype(np.int64))
+
+
+def one_by_one(order: Ints) -> Lattice:
+    """The down-sets that a topological order visits, where kernels run one after another anyway."""
+    member = np.zeros((len(order) + 1, len(order)), dtype=bool)
+    for size, kernel in enumerate(order.tolist()):
+        member[size + 1 :, kernel] = True
+    return Lattice(member, np.arange(len(order) + 1))

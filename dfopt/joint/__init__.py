@@ -1,0 +1,1 @@
+"""Sharding and fusion decided together: bounds that hold for every sharding, and the search that closes them."""

@@ -1,0 +1,126 @@
+"""What the schemes of a stage's kernels add to its relaxed price.
+
+Figures of a choice: compute seconds, DRAM bytes, network seconds, weighted seconds of gradients, SRAM bytes; bytes of
+output buffers and bytes that every further part of a weight reads again, for kernels whose weight may not fit whole.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.fusion.blocks import Chip, StageTables
+from dfopt.joint.couplings import Group, groups_of
+from dfopt.joint.menu import Menu
+from dfopt.setting.tables import Bools, Floats, Ints
+
+COMPUTE, DRAM, NETWORK, GRADIENT, SRAM, OUTPUTS, AGAIN = range(7)
+FIGURES = 7
+
+
+@dataclass(frozen=True, eq=False)
+class Choices:
+    """The schemes of a stage's kernels and what they add to the relaxed stage.
+
+    Attributes
+    ----------
+    figures_kz : tuple of float arrays, shape (schemes, figures)
+        What each scheme of a kernel adds to the least of all: compute seconds, DRAM bytes, network seconds (less the
+        relaxed ones, which hold conversions), weighted seconds of gradients, SRAM bytes; then nothing, and bytes that
+        are read again by each part of a weight.
+    stationary_kz : tuple of float arrays
+        Bytes that stay in SRAM.
+    order_k : int
+        Place of each kernel in a topological order.
+    groups : tuple of Group
+        Those that are not plain.
+    """
+
+    chip: Chip
+    figures_kz: tuple[Floats, ...]
+    stationary_kz: tuple[Floats, ...]
+    order_k: Ints
+    groups: tuple[Group, ...]
+    of_k: tuple[tuple[int, ...], ...]  # groups that touch a kernel
+    touches_g: tuple[Ints, ...]  # and the other way round
+    relevant_k: Bools  # kernels whose choice, or whose groups, may change the price of a block
+
+    @cached_property
+    def _most(self) -> tuple[Floats, Floats, Floats]:
+        """SRAM bytes that each kernel and each group may add to a relaxed price, and which kernels a group touches."""
+        touch_kg = np.zeros((len(self.order_k), len(self.groups)))
+        most_g = np.zeros(len(self.groups))
+        for g, group in enumerate(self.groups):
+            touch_kg[self.touches_g[g], g] = 1.0
+            deepest = max((depth for _, depth, _ in group.readers), default=0.0)
+            most_g[g] = (4.0 + deepest) * group.tile * group.full * float(np.ptp(group.share_c))
+        return np.array([figures[:, SRAM].max() for figures in self.figures_kz]), most_g, touch_kg
+
+    def most_sram(self, member: Bools) -> Floats:
+        """SRAM bytes that no choice of schemes in blocks adds more than to their relaxed prices."""
+        most_k, most_g, touch_kg = self._most
+        if not most_g.any() and not most_k.any():
+            return np.zeros(len(member))
+        block = (member & self.relevant_k).astype(float)
+        return np.asarray(block @ most_k + (block @ touch_kg > 0) @ most_g)
+
+
+def choices_of(
+    menu: Menu, allowed_o: Bools, members: Ints, tables: StageTables, per_gradient_byte: float
+) -> tuple[Choices, list[Ints]]:
+    """What schemes add to a relaxed stage, and the options that its kernels are left with.
+
+    Parameters
+    ----------
+    menu : Menu
+        Figures of all options.
+    allowed_o : bool array
+        Options that are left.
+    members : int array
+        Kernels of the stage.
+    tables : StageTables
+        The relaxed stage.
+    per_gradient_byte : float
+        Seconds of the stage that a byte of gradient is worth.
+    """
+    tiles, sharded = tables.sharded.tile_count, tables.sharded
+    every = groups_of(menu, allowed_o, members, tiles)
+    groups = tuple(group for group in every if not group.plain)
+    of_k = [tuple(g for g, group in enumerate(groups) if k in group.kernels()) for k in range(len(members))]
+    ends_o, ends_k = menu.own_ends(allowed_o, tiles)
+    least_k = np.zeros((len(menu.first_k), FIGURES))
+    figures_o = np.zeros((len(menu.tables.kernel_o), FIGURES))
+    for figure, of in (
+        (COMPUTE, np.zeros(len(figures_o)) if sharded.menus else menu.by_option("compute_k")),
+        (DRAM, menu.own_bytes_o),
+        (GRADIENT, per_gradient_byte * menu.by_option("gradient_k")),
+        (SRAM, menu.by_option("stationary_k")),
+    ):
+        figures_o[:, figure], least_k[:, figure] = of, menu.least(of, allowed_o)
+    for column, figure in enumerate((DRAM, SRAM, AGAIN)):
+        figures_o[:, figure] += ends_o[:, column]
+        least_k[:, figure] += ends_k[:, column]
+    figures_o[:, NETWORK] = menu.network_o
+    least_k[members, NETWORK] = sharded.net_k
+    for group in every:
+        if group.plain:  # in the relaxed price, whatever the schemes
+            least_k[members[group.src], NETWORK] -= group.sure
+    options = [np.flatnonzero((menu.tables.kernel_o == kernel) & allowed_o) for kernel in members.tolist()]
+    figures_kz = [figures_o[mine] - least_k[kernel] for kernel, mine in zip(members.tolist(), options, strict=True)]
+    relevant = [len(mine) > 1 or bool(of) for mine, of in zip(options, of_k, strict=True)]
+    stationary_o = menu.by_option("stationary_k")
+    level, names = menu.instance.graph.levels(), sharded.names
+    order = np.argsort(np.argsort([level[name] for name in names], kind="stable"), kind="stable")
+    choices = Choices(
+        chip=tables.chip,
+        figures_kz=tuple(figures_kz),
+        stationary_kz=tuple(stationary_o[mine] for mine in options),
+        order_k=order.astype(np.int64),
+        groups=groups,
+        of_k=tuple(of_k),
+        touches_g=tuple(np.array(sorted(group.kernels())) for group in groups),
+        relevant_k=np.array(relevant, dtype=bool),
+    )
+    return choices, options

@@ -1,0 +1,172 @@
+"""What ties the schemes of kernels in different blocks: a tensor lies in one layout, and its readers ask for some.
+
+Suffixes: c class of a source (schemes that leave its output in one layout and size), a set of layouts asked for, as
+bits. A *code* says what is known of a group: ``class * SETS + set``, with the number of classes as an unknown class.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.joint.menu import Menu
+from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.sharding.tables import LAYOUTS
+
+SETS = 1 << len(LAYOUTS)
+
+
+@dataclass(frozen=True, eq=False)
+class Group:
+    """A fan-out group within a stage: its source, who reads it, and what their schemes mean for each other.
+
+    Attributes
+    ----------
+    src : int
+        Kernel that makes it.
+    full : float
+        Bytes of the whole tensor.
+    tile : float
+        Share of it in one tile.
+    carried : bool
+        Whether it crosses the boundary of the layer: both ends move it to or from DRAM in any partition.
+    share_c, layout_c : float, int
+        Share that a chip holds, and layout, of each class.
+    class_z : int
+        Class of each scheme of the source.
+    readers : tuple of (kernel, depth, what each of its schemes asks for)
+        Those in the stage; a set of one layout, or of none.
+    beyond : tuple of int arrays
+        What each reader in another stage may ask for.
+    seconds_ca : float
+        Seconds of the conversions into a set of layouts.
+    toll_r : float, optional
+        Then blocks that read it pay the conversions, not the one that makes it: what each reader pays at least, which
+        the relaxed price holds.
+    """
+
+    src: int
+    full: float
+    tile: float
+    carried: bool
+    share_c: Floats
+    layout_c: Ints
+    class_z: Ints
+    readers: tuple[tuple[int, float, Ints], ...]
+    beyond: tuple[Ints, ...]
+    seconds_ca: Floats
+    toll_r: Floats | None = None
+
+    @property
+    def classes(self) -> int:
+        """Number of classes."""
+        return len(self.share_c)
+
+    @cached_property
+    def asked_ca(self) -> Ints:
+        """The part of a set that costs something for each class, and for a class that is not known for some."""
+        bits = np.array([[self.seconds_ca[c, 1 << q] > 0 for q in range(len(LAYOUTS))] for c in range(self.classes)])
+        costly = bits @ (1 << np.arange(len(LAYOUTS)))
+        costly = np.append(costly, np.bitwise_or.reduce(costly))
+        return np.asarray(costly[:, None] & np.arange(SETS)[None, :])
+
+    @cached_property
+    def free_ca(self) -> Ints:
+        """Layouts that further readers may ask for at no further cost, once a set is paid."""
+        found = np.zeros((self.classes, SETS), dtype=np.int64)
+        for q in range(len(LAYOUTS)):
+            more = self.seconds_ca[:, np.arange(SETS) | 1 << q] <= self.seconds_ca
+            found |= more.astype(np.int64) << q
+        return found
+
+    @cached_property
+    def plain(self) -> bool:
+        """Whether nothing about it depends on schemes: then the relaxed stage has its exact price."""
+        if self.classes > 1:
+            return False
+        wanted = [*(asks_z for _, _, asks_z in self.readers), *self.beyond]
+        return all(len(set(self.asked_ca[0, asks].tolist())) == 1 for asks in wanted)
+
+    @property
+    def sure(self) -> float:
+        """Seconds of its conversions where it is plain: the source pays them, and the relaxed price holds them."""
+        wanted = [asks for _, _, asks in self.readers] + list(self.beyond)
+        asked = np.bitwise_or.reduce([self.asked_ca[0, asks[0]] for asks in wanted])
+        return 0.0 if self.toll_r is not None else float(self.seconds_ca[0, asked])
+
+    def kernels(self) -> set[int]:
+        """Its source and its readers."""
+        return {self.src, *(kernel for kernel, _, _ in self.readers)}
+
+    def unions(self, inside: Bools) -> list[int]:
+        """Sets of layouts that the readers outside a block may ask for together."""
+        outside = [asks_z for kernel, _, asks_z in self.readers if not inside[kernel]]
+        found = {0}
+        for asks in (*outside, *self.beyond):
+            found = {have | one for have in found for one in asks.tolist()}
+        unknown = self.asked_ca[self.classes]
+        return sorted({int(unknown[one]) for one in found})
+
+    def read_outside(self, inside: Bools) -> bool:
+        """Whether a block leaves some reader of it to others."""
+        return bool(self.beyond) or not all(inside[kernel] for kernel, _, _ in self.readers)
+
+
+def groups_of(menu: Menu, allowed_o: Bools, members: Ints, tiles: int) -> list[Group]:
+    """The groups whose source lies in a stage, with kernels and schemes numbered as in it.
+
+    Parameters
+    ----------
+    menu : Menu
+        Figures of all options.
+    allowed_o : bool array
+        Options that are left.
+    members : int array
+        Kernels of the stage.
+    """
+    tables, graph = menu.tables, menu.instance.graph
+    place = {int(kernel): number for number, kernel in enumerate(members)}
+    depth_t, tile_k = menu.sharded[0].depth_t, menu.tile_k(tiles)
+    inner = len(graph.tensors)
+    every = (*graph.tensors, *graph.carried)
+    found = []
+    for g in range(int(tables.group_t.max(initial=-1)) + 1):
+        tensors = np.flatnonzero(tables.group_t == g)
+        src = int(tables.src_t[tensors[0]])
+        if src not in place:
+            continue
+        options = np.flatnonzero((tables.kernel_o == src) & allowed_o)
+        looks = list(
+            zip(tables.produced_o[options].tolist(), menu.by_option("output_k")[options].tolist(), strict=True)
+        )
+        classes = list(dict.fromkeys(looks))
+        layout_c = np.array([layout for layout, _ in classes], dtype=np.int64)
+        readers, beyond, again = [], [], []
+        for t in tensors.tolist():
+            dst, nothing = int(tables.dst_t[t]), bool(tables.again_t[t])
+            asks = 1 << tables.required_to[t, (tables.kernel_o == dst) & allowed_o]
+            if dst not in place:
+                beyond.append(asks * (not nothing))
+                continue
+            depth = float(depth_t[t]) if t < inner else 0.0
+            readers.append((place[dst], depth, asks * (not nothing)))
+            again += [(place[dst], 0.0, asks)] if nothing else []
+        group = Group(
+            src=place[src],
+            full=float(graph.bytes_of(every[tensors[0]])),
+            tile=float(tile_k[src]),
+            carried=bool(tensors[0] >= inner),
+            share_c=np.array([part for _, part in classes]),
+            layout_c=layout_c,
+            class_z=np.array([classes.index(look) for look in looks], dtype=np.int64),
+            readers=tuple(readers),
+            beyond=tuple(beyond),
+            seconds_ca=tables.conversion_tls[tensors[0]][layout_c],
+        )
+        found.append(group)
+        if again:
+            toll_r = np.array([group.seconds_ca[:, asks].min() for _, _, asks in again])
+            found.append(replace(group, full=0.0, carried=False, readers=tuple(again), beyond=(), toll_r=toll_r))
+    return found

@@ -1,0 +1,359 @@
+"""One stage of a mapping, its schemes and its fusion found together: what no choice of both beats, and the best one.
+
+Three bounds, each at least as high as the one before: the relaxed stage (every figure at its least), cells (each block
+with schemes of its own), labels (blocks that agree about tracked groups). A trial looks at all paths below a value:
+if there is none the value is proven; the path that it finds says which groups blocks have to agree about next.
+"""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dfopt.errors import Infeasible
+from dfopt.fusion.blocks import StageTables, part_of, price_blocks, price_each, restrict, singles, stage_tables
+from dfopt.fusion.clock import look
+from dfopt.fusion.downsets import Lattice
+from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.joint.cells import CellBook, Cells, base_of
+from dfopt.joint.choices import AGAIN, FIGURES, GRADIENT, OUTPUTS, SRAM, choices_of
+from dfopt.joint.labels import Labels, Rows
+from dfopt.joint.menu import Menu
+from dfopt.setting.tables import Bools, Floats, Ints
+
+_SAME = 1e-9
+_WIDTH, _WIDER, _WIDEST = 5e-4, 3.0, 3.0  # first trial: so much above what is proven; then three times as much
+_QUICK, _SLOWER = 0.25, 1.5  # after a trial of more seconds the next is only so much wider
+_LOT = 5_000  # blocks priced together
+_AHEAD = 20_000  # blocks among which the next are chosen
+_AT_ONCE = 256  # kinds of blocks whose cells are worked out before others are excluded by what they show
+
+
+@dataclass(eq=False)
+class LayerSearch:
+    """The best schemes and fusion of one stage, by deepening.
+
+    Parameters
+    ----------
+    menu : Menu
+        Figures of all options.
+    allowed_o : bool array
+        Options that are left.
+    members : int array
+        Kernels of the stage.
+    tables, limits : StageTables, IntraChipLimits
+        The relaxed stage, and its limits with the DRAM that is left where every kernel keeps the least.
+    lattice : Lattice
+        Its down-sets.
+    per_gradient_byte : float
+        Seconds of one evaluation that a byte of gradient is worth.
+
+    Attributes
+    ----------
+    low : float
+        Proven: no choice of schemes and fusion takes less, in seconds of one evaluation with weighted gradients beside
+        the least.
+    answer : (seconds, option of each kernel), optional
+        The best choice, once ``low`` reaches it.
+    """
+
+    menu: Menu
+    allowed_o: Bools
+    members: Ints
+    tables: StageTables
+    limits: IntraChipLimits
+    lattice: Lattice
+    per_gradient_byte: float = 0.0
+    low: float = 0.0
+    answer: tuple[float, dict[int, int]] | None = None
+    known: tuple[float, dict[int, int]] = (np.inf, {})
+    tracked: frozenset[int] = frozenset()
+    width: float = _WIDTH
+    memo: dict[tuple[bytes, bool, frozenset[int]], Cells] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        sharded = self.tables.sharded
+        self.choices, self.options = choices_of(
+            self.menu, self.allowed_o, self.members, self.tables, self.per_gradient_byte
+        )
+        self.book = CellBook(self.choices)
+        self.whole = replace(
+            self.tables,
+            parts_k=np.ones_like(self.tables.parts_k),
+            sram_k=sharded.stationary_k + sharded.fixed_buffer_k,
+            mem_k=sharded.mem_k,
+        )
+        singles = np.eye(self.tables.kernels, dtype=bool)
+        alone = price_blocks(self.whole, singles).sram_bytes
+        short = alone + self.choices.most_sram(singles) > self.tables.chip.sram * (1 + 1e-12)
+        self.tight_k = short & self.choices.relevant_k  # of the others the relaxed price is exact
+
+    def root(self, upper: float, deadline: float) -> None:
+        """Prove what the relaxed stage shows: ``low`` is its best path, or ``upper`` if no path is below."""
+        path = ShortestPath(self.tables, self.limits, self.lattice, upper).run(deadline)
+        none = upper if path.complete else min(path.bound, upper)
+        self.low = max(self.low, path.objective if path.partition_k is not None else none)
+
+    def trial(self, upper: float, deadline: float) -> None:
+        """Look at all paths a little above what is proven: afterwards ``low`` is higher, or the best is known.
+
+        Parameters
+        ----------
+        upper : float
+            Seconds above which nothing matters.
+        deadline : float
+            On the clock of `time.perf_counter`.
+
+        Raises
+        ------
+        OutOfTime
+            When it is past; what is proven so far stays.
+        """
+        # a stage with one path, or a wide trial without an answer: all there is at once
+        whole = not self.tables.chip.fused or self.width > _WIDEST
+        level = upper if whole else min(self.low * (1 + self.width), upper)
+        began = time.perf_counter()
+        self._below(level, upper, deadline)
+        self.width *= _WIDER if time.perf_counter() - began < _QUICK else _SLOWER
+
+    def _below(self, level: float, upper: float, deadline: float) -> None:
+        """Look at all paths below a value."""
+        room = min(level, self.known[0]) * (1 + _SAME)
+        search = ShortestPath(self.tables, self.limits, self.lattice, level)
+        if self.tables.chip.fused:
+            path = search.run(deadline)
+            look(deadline)
+            if path.partition_k is None:
+                self.low = level
+                return
+            before, after, seconds = search.blocks()
+        else:  # one path, whatever it takes
+            after = np.arange(1, self.tables.kernels + 1)
+            before = after - 1
+            prices = price_blocks(self.tables, self._member(before, after))
+            seconds = np.where(prices.legal, prices.time, np.inf)
+        keep = self._near(before, after, seconds, room)
+        before, after, seconds = before[keep], after[keep], seconds[keep]
+        while len(before):
+            rows, least = self._rows(before, after, seconds, room, deadline)
+            keep, rest = self._between(before, after, least, room)
+            labels = Labels(search, self.choices.groups, tuple(sorted(self.tracked)), before, after, rest, room)
+            labels.run(self._near_rows(rows, before, after, least, room))
+            if not labels.path:
+                break
+            schemes, clash = self._schemes(labels.path, before, after)
+            if not clash:
+                self.low, self.answer = labels.value, (labels.value, schemes)
+                return
+            real = self.exactly(schemes, min(upper, self.known[0]))  # above the room it is still a mapping
+            if real < self.known[0]:
+                self.known = real, schemes
+            if self.known[0] <= labels.value * (1 + _SAME):
+                break
+            room = min(room, self.known[0] * (1 + _SAME))
+            self.tracked |= clash
+            before, after, seconds = before[keep], after[keep], seconds[keep]
+        if self.known[1] and self.known[0] <= level * (1 + _SAME):  # no path below the best that is known
+            self.low, self.answer = self.known[0], self.known
+        else:
+            self.low = level
+
+    def exactly(self, schemes: dict[int, int], upper: float) -> float:
+        """Seconds of the best fusion under given schemes, or infinity if it is not below."""
+        fixed_o = self.allowed_o & ~np.isin(self.menu.tables.kernel_o, self.members)
+        fixed_o[[self.options[k][z] for k, z in schemes.items()]] = True
+        gradients = sum(float(self.choices.figures_kz[k][z, GRADIENT]) for k, z in schemes.items())
+        try:
+            stage = self.menu.stage(fixed_o, self.tables.sharded.tile_count)
+            tables = stage_tables(restrict(stage, self.members), self.tables.chip)
+        except Infeasible:
+            return np.inf
+        if not tables.chip.fused:
+            alone = price_each(tables, singles(tables))
+            return float(alone.time.sum()) + gradients if alone.legal.all() else np.inf
+        path = ShortestPath(tables, self.limits, self.lattice, max(upper - gradients, 0.0)).run()
+        return np.inf if path.partition_k is None else path.objective + gradients
+
+    # -- blocks and their cells
+
+    def _distances(self, before: Ints, after: Ints, seconds: Floats) -> tuple[Floats, Floats]:
+        """Least seconds from the empty down-set to each, and from each to the full one."""
+        count = len(self.lattice.size)
+        ahead, rest = np.full(count, np.inf), np.full(count, np.inf)
+        ahead[0], rest[-1] = 0.0, 0.0
+        order = np.argsort(before, kind="stable")
+        start = np.searchsorted(before[order], np.arange(count + 1))
+        for here in range(count):
+            out = order[start[here] : start[here + 1]]
+            if len(out) and np.isfinite(ahead[here]):
+                np.minimum.at(ahead, after[out], ahead[here] + seconds[out])
+        for here in range(count - 2, -1, -1):
+            out = order[start[here] : start[here + 1]]
+            if len(out):
+                rest[here] = (seconds[out] + rest[after[out]]).min()
+        return ahead, rest
+
+    def _near(self, before: Ints, after: Ints, seconds: Floats, room: float) -> Bools:
+        ahead, rest = self._distances(before, after, seconds)
+        return _within(ahead[before] + seconds + rest[after], room)
+
+    def _between(self, before: Ints, after: Ints, seconds: Floats, room: float) -> tuple[Bools, Floats]:
+        ahead, rest = self._distances(before, after, seconds)
+        return _within(ahead[before] + seconds + rest[after], room), rest
+
+    def _prices(self, member: Bools) -> tuple[Floats, Floats]:
+        """Relaxed terms and SRAM bytes of blocks."""
+        terms, sram = [], []
+        for start in range(0, len(member), _LOT):
+            lot = member[start : start + _LOT]
+            here = np.flatnonzero(lot.any(axis=0)).astype(np.int64)
+            prices = price_blocks(part_of(self.tables, here), lot[:, here])
+            terms.append(base_of(prices, self.tables.chip))
+            sram.append(prices.sram_bytes)
+        return np.concatenate(terms), np.concatenate(sram)
+
+    def _member(self, before: Ints, after: Ints) -> Bools:
+        return self.lattice.member[after] & ~self.lattice.member[before]
+
+    def _rows(
+        self, before: Ints, after: Ints, least: Floats, room: float, deadline: float
+    ) -> tuple[list[tuple[Cells, Ints, Floats]], Floats]:
+        """Cells, numbers and seconds (by interface) of blocks that share them, and the least seconds of every block.
+
+        The most promising blocks are looked at first: what is learnt of them excludes others.
+        """
+        member = self._member(before, after)
+        terms, sram = self._prices(member)
+        tight = (member.sum(axis=1) == 1) & member[:, self.tight_k].any(axis=1)
+        ample = ~tight & (sram + self.choices.most_sram(member) <= self.tables.chip.sram)
+        kind = _kinds(np.concatenate([member[:, self.choices.relevant_k], tight[:, None], ample[:, None]], axis=1))
+        found: list[tuple[Cells, Ints, Floats]] = []
+        least, open_ = least.copy(), np.ones(len(before), dtype=bool)
+        while True:
+            look(deadline)
+            ahead, rest = self._distances(before, after, least)
+            total = ahead[before] + least + rest[after]
+            near = np.flatnonzero(open_ & _within(total, room))
+            if not len(near):
+                return found, least
+            if len(near) > _AHEAD:
+                near = near[np.argpartition(total[near], _AHEAD)[:_AHEAD]]
+            near = near[np.argsort(total[near], kind="stable")]
+            kinds, first = np.unique(kind[near], return_index=True)
+            chosen = np.zeros(len(kind), dtype=bool)
+            chosen[kinds[np.argsort(first)[:_AT_ONCE]]] = True
+            mine = np.flatnonzero(open_ & _within(total, room) & chosen[kind])
+            mine = mine[np.argsort(kind[mine], kind="stable")]
+            open_[mine] = False
+            for blocks in np.split(mine, np.flatnonzero(np.diff(kind[mine])) + 1):
+                one = int(blocks[0])
+                base, used = (terms[blocks], sram[blocks]) if not tight[one] else self._whole(member[one])
+                cells = self._cells(member[one], bool(tight[one]), bool(ample[one]))
+                least[blocks] = np.inf
+                if len(cells.start_i):
+                    seconds = cells.least(base, used, self.tables.chip)
+                    seconds = np.broadcast_to(seconds, (len(blocks), seconds.shape[1]))  # a kernel alone: once for all
+                    least[blocks] = seconds.min(axis=1)
+                    found.append((cells, blocks, seconds))
+
+    def _cells(self, inside: Bools, tight: bool, ample: bool) -> Cells:
+        key = np.packbits(inside & self.choices.relevant_k).tobytes() + bytes([tight]), ample, self._touched(inside)
+        if key not in self.memo:
+            whole = self._figures(inside) if tight else None
+            self.memo[key] = self.book.cells(inside, key[2], ample=ample, whole=whole)
+        return self.memo[key]
+
+    def _touched(self, inside: Bools) -> frozenset[int]:
+        """Tracked groups that a block touches."""
+        here = np.flatnonzero(inside & self.choices.relevant_k).tolist()
+        return self.tracked & {g for k in here for g in self.choices.of_k[k]}
+
+    def _whole(self, inside: Bools) -> tuple[Floats, Floats]:
+        """Terms and SRAM bytes of a kernel alone with its weight in one part, at its relaxed price."""
+        prices = price_blocks(self.whole, inside[None, :])
+        return base_of(prices, self.tables.chip), prices.sram_bytes
+
+    def _figures(self, inside: Bools) -> Floats:
+        """What deciding about parts of a weight needs of a kernel alone, at its relaxed figures."""
+        sharded, tables, k = self.tables.sharded, self.whole, int(np.flatnonzero(inside)[0])
+        found = np.zeros(FIGURES)
+        found[SRAM] = self._whole(inside)[1][0]
+        made = tables.src_g == k
+        found[OUTPUTS] = 2.0 * tables.tile_g[made].sum()
+        read = np.unique(sharded.group_t[sharded.dst_t == k])
+        found[AGAIN] = sharded.between_k[k] + tables.bytes_g[read].sum()
+        if tables.chip.weight_tiling == "reread_all":
+            found[AGAIN] += tables.bytes_g[made].sum()
+        return found
+
+    def _near_rows(
+        self, rows: list[tuple[Cells, Ints, Floats]], before: Ints, after: Ints, least: Floats, room: float
+    ) -> list[Rows]:
+        """Blocks and interfaces that some path below the room may use."""
+        ahead, rest = self._distances(before, after, least)
+        found = []
+        for cells, blocks, seconds in rows:
+            around = ahead[before[blocks]] + rest[after[blocks]]
+            block, interface = np.nonzero((seconds + around[:, None] <= room) & np.isfinite(seconds))
+            if len(block):
+                found.append(Rows(cells, blocks[block], interface, seconds[block, interface]))
+        return found
+
+    # -- schemes of a path
+
+    def _schemes(
+        self, path: list[tuple[Cells, int, int]], before: Ints, after: Ints
+    ) -> tuple[dict[int, int], frozenset[int]]:
+        """The scheme that each block of a path takes for its kernels, and the groups that blocks do not agree about."""
+        chosen = dict.fromkeys(range(self.tables.kernels), 0)
+        blocks = np.array([block for _, block, _ in path])
+        member = self._member(before[blocks], after[blocks])
+        terms, sram = self._prices(member)
+        for number, (cells, _, interface) in enumerate(path):
+            price = terms[[number]], sram[[number]]
+            if member[number].sum() == 1 and self.tight_k[member[number]].any():
+                price = self._whole(member[number])
+            seconds = cells.seconds(*price, self.tables.chip)[0]
+            first, last = np.append(cells.start_i, len(seconds))[interface : interface + 2]
+            cell = int(first) + int(np.argmin(seconds[first:last]))
+            chosen |= {k: int(schemes[cell]) for k, schemes in cells.scheme_ck.items()}
+        clash = (g for inside in member for g in self._seen(inside) - self.tracked if self._clashes(g, inside, chosen))
+        return chosen, frozenset(clash)
+
+    def _seen(self, inside: Bools) -> set[int]:
+        return {g for k in np.flatnonzero(inside).tolist() for g in self.choices.of_k[k]}
+
+    def _clashes(self, g: int, inside: Bools, chosen: dict[int, int]) -> bool:
+        """Whether a block took something about a group that the schemes of all blocks do not keep."""
+        group = self.choices.groups[g]
+        cls = int(group.class_z[chosen[group.src]])
+        asks = [(int(asks_z[chosen[kernel]]), bool(inside[kernel])) for kernel, _, asks_z in group.readers]
+        asked = int(np.bitwise_or.reduce([one for one, here in asks if here] or [0]))
+        if group.toll_r is not None:
+            return not inside[group.src] and bool(group.seconds_ca[cls, asked] > group.seconds_ca[:, asked].min())
+        if not inside[group.src]:
+            return bool(group.share_c[cls] > group.share_c.min())
+        if not group.read_outside(inside):
+            return False
+        wanted = int(np.bitwise_or.reduce([one for one, _ in asks] or [0]))
+        promised = min(group.seconds_ca[cls, group.asked_ca[cls, asked | one]] for one in group.unions(inside))
+        return bool(group.seconds_ca[cls, group.asked_ca[cls, wanted]] > promised)
+
+
+def _within(total: Floats, room: float) -> Bools:
+    """Whether paths end below a value, which may have no end."""
+    return np.asarray(np.isfinite(total) & (total <= room))
+
+
+def _kinds(looks: Bools) -> Ints:
+    """A number for each row, the same for equal rows."""
+    bits = np.packbits(looks, axis=1)
+    words = np.ascontiguousarray(np.pad(bits, ((0, 0), (0, -bits.shape[1] % 8)))).view(np.uint64)
+    kind = np.zeros(len(looks), dtype=np.int64)
+    for word in words.T:
+        found = np.unique(word, return_inverse=True)[1].astype(np.int64)
+        kind = np.unique(kind * (int(found.max(initial=0)) + 1) + found, return_inverse=True)[1].astype(np.int64)
+    return kind

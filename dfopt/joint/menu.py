@@ -1,0 +1,283 @@
+"""The figures of every kernel under each of its sharding schemes, and the stage that no sharding beats.
+
+Suffixes: o option (a kernel with one of its schemes), k kernel, t tensor (carried ones included), g fan-out group,
+e end (bytes that a kernel moves to or from DRAM whatever its partition), l layout (RR, SR, RS).
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass, replace
+from functools import cached_property
+
+import numpy as np
+
+from dfopt.documents.mapping import Sharding
+from dfopt.physics import ops
+from dfopt.physics.network import amortized_gradient_seconds
+from dfopt.setting.instance import Instance
+from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph, boundary, shard, with_tiles
+from dfopt.sharding.tables import LAYOUTS, InterChipTables
+
+__all__ = ["Menu"]
+
+
+@dataclass(frozen=True, eq=False)
+class Menu:
+    """What the work of a chip costs before schemes are chosen.
+
+    Parameters
+    ----------
+    instance : Instance
+        Graph, plan and system.
+    tables : InterChipTables
+        Options, their communication, layouts and conversions.
+
+    Notes
+    -----
+    :meth:`stage` takes the least of every figure over the schemes that are left. Prices of blocks grow with each of
+    them, so no mapping under any of these schemes is faster than the best of that stage, and where nothing fits in it
+    nothing fits at all. With one scheme left for every kernel it is what :func:`dfopt.setting.tables.shard` makes.
+    """
+
+    instance: Instance
+    tables: InterChipTables
+
+    @cached_property
+    def first_k(self) -> Ints:
+        """First option of each kernel; those of one kernel lie together."""
+        return np.searchsorted(self.tables.kernel_o, np.arange(self.tables.kernels)).astype(np.int64)
+
+    @cached_property
+    def number_o(self) -> Ints:
+        """Number of each option among those of its kernel."""
+        return np.arange(len(self.tables.kernel_o)) - self.first_k[self.tables.kernel_o]
+
+    @cached_property
+    def rounds(self) -> tuple[tuple[Sharding, ...], ...]:
+        """Shardings in which every scheme of every kernel occurs: the first of each kernel, the second, and so on."""
+        counts = np.diff(np.append(self.first_k, len(self.tables.kernel_o)))
+        picked = (self.first_k + np.minimum(number, counts - 1) for number in range(int(counts.max())))
+        return tuple(tuple(self.tables.scheme_o[o] for o in options) for options in picked)
+
+    @cached_property
+    def sharded(self) -> tuple[ShardedGraph, ...]:
+        """The layer under each of :attr:`rounds`: what depends on a kernel's own scheme is taken from here."""
+        names = [kernel.name for kernel in self.instance.graph.kernels]
+        return tuple(shard(self.instance, dict(zip(names, schemes, strict=True))) for schemes in self.rounds)
+
+    @cached_property
+    def _known(self) -> dict[str, Floats]:
+        return {}
+
+    def by_option(self, name: str) -> Floats:
+        """A figure of kernels, for each of their options."""
+        if name not in self._known:
+            figures = np.stack([getattr(one, name) for one in self.sharded])
+            self._known[name] = np.asarray(figures[self.number_o, self.tables.kernel_o])
+        return self._known[name]
+
+    @cached_property
+    def ends(self) -> tuple[Ints, Ints, Bools, Floats]:
+        """Of every end: the kernel that moves it, that whose scheme decides, whether it is written; bytes by option."""
+        listed = [list(boundary(self.instance, schemes)) for schemes in self.rounds]
+        kernel_e = np.array([end.kernel for end in listed[0]], dtype=np.int64)
+        of_e = np.array([end.of for end in listed[0]], dtype=np.int64)
+        write_e = np.array([end.write for end in listed[0]], dtype=bool)
+        bytes_je = np.array([[end.bytes for end in ends] for ends in listed]).reshape(len(listed), -1)
+        return kernel_e, of_e, write_e, np.asarray(bytes_je[self.number_o])
+
+    @cached_property
+    def own_bytes_o(self) -> Floats:
+        """DRAM bytes of each option beside those of its ends."""
+        kernel_e, _, _, _ = self.ends
+        found = []
+        for one, schemes in zip(self.sharded, self.rounds, strict=True):
+            ends = [end.bytes for end in boundary(self.instance, schemes)]
+            found.append(one.mem_k - np.bincount(kernel_e, ends, len(one.names)))
+        return np.asarray(np.stack(found)[self.number_o, self.tables.kernel_o])
+
+    def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
+        """The least of a figure over the options that are left, by kernel."""
+        return np.asarray(np.minimum.reduceat(np.where(allowed_o, figure_o, np.inf), self.first_k))
+
+    def conversions(self, allowed_o: Bools) -> Floats:
+        """Seconds by group and produced layout that no choice of its readers avoids.
+
+        What readers whose schemes all need one layout have converted together, or with one of the others more.
+        """
+        tables = self.tables
+        found = np.zeros((int(tables.group_t.max(initial=-1)) + 1, len(LAYOUTS)))
+        for g in range(len(found)):
+            paid = np.flatnonzero((tables.group_t == g) & ~tables.again_t)
+            sure, others = 0, []
+            for t in paid.tolist():
+                asks = {1 << layout for layout in tables.required_to[t, allowed_o].tolist() if layout >= 0}
+                if len(asks) == 1:
+                    sure |= asks.pop()
+                else:
+                    others.append(sorted(asks))
+            if len(paid):
+                seconds_ls = tables.conversion_tls[paid[0]]
+                more = [seconds_ls[:, [sure | one for one in asks]].min(axis=1) for asks in others]
+                found[g] = np.max([seconds_ls[:, sure], *more], axis=0)
+        return found
+
+    def tolls(self, allowed_o: Bools) -> tuple[Floats, Bools]:
+        """What blocks that read a saved tensor pay at least, as steps that add up to the most of their readers."""
+        tables = self.tables
+        toll_x, payers_xk = [], []
+        for bill in np.unique(tables.group_t[tables.again_t]).tolist():
+            read = np.flatnonzero((tables.group_t == bill) & tables.again_t)
+            makes = np.unique(tables.produced_o[(tables.kernel_o == tables.src_t[read[0]]) & allowed_o])
+            least_k = np.zeros(tables.kernels)
+            for t in read.tolist():
+                asks = tables.required_to[t, allowed_o]
+                seconds = tables.conversion_tls[t][makes][:, 1 << asks[asks >= 0]].min()
+                least_k[tables.dst_t[t]] = max(least_k[tables.dst_t[t]], seconds)
+            steps = np.unique(np.append(least_k, 0.0))
+            for low, high in itertools.pairwise(steps):
+                toll_x.append(high - low)
+                payers_xk.append(least_k >= high)
+        return np.array(toll_x), np.array(payers_xk, dtype=bool).reshape(len(toll_x), tables.kernels)
+
+    @cached_property
+    def network_o(self) -> Floats:
+        """Seconds of communication of each option, without the conversions of its output."""
+        instance = self.instance
+        plan, assumptions = instance.plan, instance.assumptions
+        seconds_o = self.tables.network_o.copy()
+        if assumptions.gradients == "dfmodel" and plan.copies > 1:
+            for o, volume in enumerate(self.by_option("gradient_k")):
+                time = amortized_gradient_seconds(float(volume), plan.copy_dims, instance.system, assumptions)
+                seconds_o[o] += time / plan.microbatches
+        return seconds_o
+
+    def network_k(self, allowed_o: Bools) -> Floats:
+        """Seconds of communication of each kernel, with the conversions of its outputs, at least."""
+        tables = self.tables
+        seconds_o = self.network_o.copy()
+        src_g = np.zeros(int(tables.group_t.max(initial=-1)) + 1, dtype=np.int64)
+        src_g[tables.group_t] = tables.src_t
+        for src, cost_l in zip(src_g, self.conversions(allowed_o), strict=True):
+            mine = tables.kernel_o == src
+            seconds_o[mine] += cost_l[tables.produced_o[mine]]
+        return self.least(seconds_o, allowed_o)
+
+    def stage(self, allowed_o: Bools, tiles: int) -> ShardedGraph:
+        """The layer with the least of every figure over some of the options.
+
+        Parameters
+        ----------
+        allowed_o : bool array
+            Options that are left, at least one of every kernel.
+        tiles : int
+            Tiles that the streamed axis is cut into.
+        """
+        first, graph = self.sharded[0], self.instance.graph
+        output_k = self.least(self.by_option("output_k"), allowed_o)
+        mem_k, between_k = self.least(self.own_bytes_o, allowed_o), np.zeros(self.tables.kernels)
+        fixed_buffer_k = np.zeros(self.tables.kernels)
+        kernel_e, of_e, write_e, bytes_oe = self.ends
+        for e, end in enumerate(boundary(self.instance, self.rounds[0])):
+            mine = (self.tables.kernel_o == of_e[e]) & allowed_o
+            size = float(bytes_oe[mine, e].min())
+            mem_k[kernel_e[e]] += size
+            between_k[kernel_e[e]] += 0.0 if write_e[e] else size
+            fixed_buffer_k[kernel_e[e]] += 2 * size * end.tile_share(graph, tiles)
+        b_t = np.array([graph.bytes_of(t) for t in graph.tensors], dtype=float) * output_k[first.src_t]
+        tile_k = self.tile_k(tiles)
+        toll_x, payers_xk = self.tolls(allowed_o)
+        return replace(
+            first,
+            compute_k=self.least(self.by_option("compute_k"), allowed_o),
+            stationary_k=self.least(self.by_option("stationary_k"), allowed_o),
+            weight_k=self.least(self.by_option("weight_k"), allowed_o),
+            mem_k=mem_k,
+            fixed_buffer_k=fixed_buffer_k,
+            net_k=self.network_k(allowed_o),
+            b_t=b_t,
+            tile_t=b_t * tile_k[first.src_t],
+            menus=self._menus(allowed_o, tiles) if first.menus else (),
+            tile_count=tiles,
+            output_k=output_k,
+            gradient_k=self.least(self.by_option("gradient_k"), allowed_o),
+            between_k=between_k,
+            toll_x=toll_x,
+            sent_x=np.zeros_like(toll_x),
+            payers_xk=payers_xk,
+        )
+
+    def tile_k(self, tiles: int) -> Floats:
+        """Share of each kernel's output in one of so many tiles."""
+        return np.array([ops.tile_share(kernel, tiles) for kernel in self.instance.graph.kernels])
+
+    def shares_tiles(self) -> Bools:
+        """Options under which chips share the rows of every tile."""
+        kernels = self.instance.graph.kernels
+        pairs = zip(self.tables.kernel_o.tolist(), self.tables.scheme_o, strict=True)
+        return np.array([ops.splits_tiles(kernels[k], scheme) for k, scheme in pairs], dtype=bool)
+
+    def own_ends(self, allowed_o: Bools, tiles: int) -> tuple[Floats, Floats]:
+        """What inputs and outputs of the graph move: DRAM bytes, SRAM bytes of buffers, bytes that are read.
+
+        Returns
+        -------
+        (by option, least by kernel)
+            Both with three columns. The least is that of each end for itself, as in :meth:`stage`.
+        """
+        _, of_e, write_e, bytes_oe = self.ends
+        ends = list(boundary(self.instance, self.rounds[0]))
+        tile_e = np.array([end.tile_share(self.instance.graph, tiles) for end in ends])
+        inner = np.arange(len(ends)) >= 2 * len(self.instance.graph.carried)
+        mine_oe = np.where(inner & (of_e == self.tables.kernel_o[:, None]), bytes_oe, 0.0)
+        least_ke = np.minimum.reduceat(np.where(allowed_o[:, None], mine_oe, np.inf), self.first_k, axis=0)
+        weights_e = np.stack([np.ones(len(ends)), 2.0 * tile_e, ~write_e], axis=1).reshape(len(ends), 3)
+        return mine_oe @ weights_e, least_ke @ weights_e
+
+    @cached_property
+    def undominated_o(self) -> Bools:
+        """Options without those that another one of their kernel replaces at no cost, whatever the rest does.
+
+        Looked at are kernels whose output nobody reads, such as weight updates: one of their schemes is as good as
+        another if no figure is larger, and if it asks for each input as the other does, or for what is there anyway.
+        """
+        tables = self.tables
+        kept = np.ones(len(tables.kernel_o), dtype=bool)
+        if self.sharded[0].menus:  # two menus of compute tiles are rarely comparable
+            return kept
+        names = ("compute_k", "stationary_k", "weight_k", "mem_k", "output_k", "gradient_k", "between_k")
+        figures = np.stack([self.network_o, *(self.by_option(name) for name in names)], axis=1)
+        bound = {*tables.src_t.tolist(), *(k for pair in tables.partial_kk for k in pair)}
+        produced_kl = np.zeros((tables.kernels, len(LAYOUTS)), dtype=bool)
+        produced_kl[tables.kernel_o, tables.produced_o] = True
+        # [t, l]: whether a reader gets layout l for nothing, whatever the source does
+        free_tl = np.all(~produced_kl[tables.src_t][:, :, None] | (tables.conversion_tll <= 0), axis=1)
+        for k in set(range(tables.kernels)) - bound:
+            mine = np.flatnonzero(tables.kernel_o == k)
+            for o in mine.tolist():
+                for other in mine[kept[mine] & (mine != o)].tolist():
+                    read = np.flatnonzero(tables.dst_t == k)
+                    asks, instead = tables.required_to[read, o], tables.required_to[read, other]
+                    as_cheap = (asks == instead) | free_tl[read, instead]
+                    if as_cheap.all() and (figures[other] <= figures[o]).all():
+                        kept[o] = False
+                        break
+        return kept
+
+    def _menus(self, allowed_o: Bools, tiles: int) -> tuple[tuple[Ints, Floats], ...]:
+        """Compute tiles and seconds that some option that is left reaches, without those that another one beats."""
+        names = [kernel.name for kernel in self.instance.graph.kernels]
+        cut = [
+            with_tiles(one, self.instance, dict(zip(names, schemes, strict=True)), tiles)
+            for one, schemes in zip(self.sharded, self.rounds, strict=True)
+        ]
+        found = []
+        for k in range(self.tables.kernels):
+            mine = np.flatnonzero((self.tables.kernel_o == k) & allowed_o)
+            used, seconds = (np.concatenate([cut[self.number_o[o]].menus[k][i] for o in mine]) for i in (0, 1))
+            order = np.lexsort((seconds, used))
+            used, seconds = used[order], seconds[order]
+            better = seconds < np.minimum.accumulate(np.append(np.inf, seconds))[:-1]
+            found.append((used[better].astype(np.int64), seconds[better]))
+        return tuple(found)

@@ -1,0 +1,118 @@
+"""Schemes and fusion of one stage found together, against the best fusion of every sharding by itself."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+
+import numpy as np
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+from strategies import World, worlds
+
+from dfopt.errors import Infeasible
+from dfopt.fusion.blocks import StageTables, chip_of, restrict, stage_tables
+from dfopt.fusion.downsets import Lattice, down_sets, one_by_one
+from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.fusion.segments import topological_orders
+from dfopt.joint.layer import LayerSearch
+from dfopt.joint.menu import Menu
+from dfopt.setting.tables import shard, tile_counts, with_tiles
+from dfopt.sharding import interchip
+
+_MOST = 200  # shardings
+
+
+@dataclass(frozen=True)
+class Case:
+    """The first stage of a world: its figures by option, limits, and what a byte of gradient is worth."""
+
+    menu: Menu
+    tiles: int
+    limits: IntraChipLimits
+    members: np.ndarray
+    per_byte: float
+
+    def tables(self, options: tuple[int, ...]) -> StageTables:
+        instance = self.menu.instance
+        names = [kernel.name for kernel in instance.graph.kernels]
+        sharding = {name: self.menu.tables.scheme_o[o] for name, o in zip(names, options, strict=True)}
+        sharded = with_tiles(shard(instance, sharding), instance, sharding, self.tiles)
+        return stage_tables(restrict(sharded, self.members), chip_of(instance.system, instance.assumptions))
+
+    def lattice(self, tables: StageTables) -> Lattice:
+        if not tables.chip.fused:
+            return one_by_one(topological_orders(tables)[0])
+        lattice = down_sets(tables, self.limits.forward_backward, 5000)
+        assert lattice is not None
+        return lattice
+
+    def gradients(self, options: tuple[int, ...]) -> float:
+        bytes_o = self.menu.by_option("gradient_k")
+        return self.per_byte * sum(float(bytes_o[options[k]]) for k in self.members)
+
+    def one_by_one(self) -> float:
+        """The best over all shardings; infinite if none fits."""
+        kernels = range(self.menu.tables.kernels)
+        best, least = np.inf, np.inf
+        for options in itertools.product(*(np.flatnonzero(self.menu.tables.kernel_o == k) for k in kernels)):
+            least = min(least, self.gradients(options))
+            try:
+                tables = self.tables(options)
+            except Infeasible:
+                continue
+            path = ShortestPath(tables, self.limits, self.lattice(tables), np.inf).run()
+            if path.partition_k is not None:
+                best = min(best, path.objective + self.gradients(options))
+        return float(best - least) if np.isfinite(best) else np.inf
+
+
+@st.composite
+def cases(draw: st.DrawFn) -> Case:
+    world: World = draw(worlds(max_pp=1))
+    instance, assumptions, graph = world.instance, world.assumptions, world.graph
+    menu = Menu(instance, interchip.build(instance))
+    shardings = int(np.prod(np.bincount(menu.tables.kernel_o)))
+    assume(1 < shardings <= _MOST)
+    members = np.array([k for k, kernel in enumerate(graph.kernels) if graph.piece_of(kernel) == 0])
+    assume(len(members))
+    p_max, exactly = len(members), False
+    if assumptions.execution == "dataflow":
+        p_max = min(draw(st.sampled_from([p_max, p_max, 1, 2, 3])), p_max)
+        exactly = draw(st.integers(0, 4)) == 0
+    limits = IntraChipLimits(
+        p_max=p_max,
+        exactly=exactly,
+        forward_backward=assumptions.forward_backward if graph.trains else "shared",
+    )
+    tiles = draw(st.sampled_from(tile_counts(graph, assumptions)))
+    return Case(menu, tiles, limits, members, draw(st.sampled_from([0.0, 0.001, 0.01])) if graph.trains else 0.0)
+
+
+@given(cases(), st.sampled_from([1.0001, 2.0, np.inf]))
+def test_it_finds_the_best_of_all_shardings(case: Case, above: float) -> None:
+    best = case.one_by_one()
+    chip = chip_of(case.menu.instance.system, case.menu.instance.assumptions)
+    allowed_o = case.menu.undominated_o
+    try:
+        tables = stage_tables(restrict(case.menu.stage(allowed_o, case.tiles), case.members), chip)
+    except Infeasible:  # nothing fits whatever the schemes
+        assert np.isinf(best)
+        return
+    search = LayerSearch(case.menu, allowed_o, case.members, tables, case.limits, case.lattice(tables), case.per_byte)
+    upper = best * above
+    search.root(upper, np.inf)
+    while search.answer is None and search.low < upper * (1 - 1e-12):
+        search.trial(upper, np.inf)
+        note(f"{search.low} of {best}, {len(search.tracked)} groups tracked")
+        assert search.low <= best * (1 + 1e-9)
+    if tables.sharded.menus:  # compute tiles are shared out at their least: a bound, which branching closes
+        return
+    if np.isinf(best):
+        assert search.answer is None
+        return
+    assert search.answer is not None
+    value, schemes = search.answer
+    assert abs(value - best) <= 1e-9 * best
+    assert abs(search.exactly(schemes, np.inf) - best) <= 2e-9 * best

@@ -1,0 +1,88 @@
+"""The stage without a sharding: equal to a sharded one where nothing is left to choose, never dearer where there is."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+
+import numpy as np
+from hypothesis import given, reject
+from hypothesis import strategies as st
+from strategies import World, shardings, share, worlds
+
+from dfopt.errors import Infeasible
+from dfopt.fusion.blocks import chip_of, price_blocks, stage_tables
+from dfopt.joint.menu import Menu
+from dfopt.setting.tables import ShardedGraph, shard, tile_counts, with_tiles
+from dfopt.sharding import interchip
+
+
+def menu_of(world: World) -> Menu:
+    return Menu(world.instance, interchip.build(world.instance))
+
+
+def options_of(menu: Menu, sharding: dict[str, str]) -> np.ndarray:
+    names = [kernel.name for kernel in menu.instance.graph.kernels]
+    pairs = zip(menu.tables.kernel_o, menu.tables.scheme_o, strict=True)
+    return np.array([sharding[names[k]] == z for k, z in pairs])
+
+
+def same(one: ShardedGraph, two: ShardedGraph) -> None:
+    for one_or_two in (one, two):  # tolls are steps, which may be cut differently
+        assert len(one_or_two.toll_x) == len(one_or_two.payers_xk)
+    np.testing.assert_allclose(one.toll_x @ one.payers_xk, two.toll_x @ two.payers_xk, rtol=1e-12, atol=1e-15)
+    for field in fields(ShardedGraph):
+        if field.name.endswith(("_x", "_xk")):
+            continue
+        a, b = getattr(one, field.name), getattr(two, field.name)
+        if field.name == "menus":
+            assert len(a) == len(b)
+            for (tiles, seconds), (used, times) in zip(a, b, strict=True):
+                assert tiles.tolist() == used.tolist()
+                np.testing.assert_allclose(seconds, times, rtol=1e-12)
+        elif isinstance(a, np.ndarray) and a.dtype == float:
+            np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-15, err_msg=field.name)
+        else:
+            assert np.array_equal(a, b), field.name
+
+
+@st.composite
+def chosen(draw: st.DrawFn):
+    world = draw(worlds(max_pp=2))
+    sharding = draw(shardings(world.graph, world.plan, world.assumptions))
+    tiles = draw(st.sampled_from(tile_counts(world.graph, world.assumptions)))
+    return world, sharding, tiles
+
+
+@given(chosen())
+def test_with_nothing_left_to_choose_it_is_the_sharded_layer(case) -> None:
+    world, sharding, tiles = case
+    menu = menu_of(world)
+    exact = with_tiles(shard(world.instance, sharding), world.instance, sharding, tiles)
+    same(menu.stage(options_of(menu, sharding), tiles), exact)
+
+
+@share(8)
+@given(chosen(), st.data())
+def test_no_block_is_cheaper_under_any_sharding(case, data) -> None:
+    world, sharding, tiles = case
+    menu = menu_of(world)
+    allowed = options_of(menu, sharding)
+    for o in range(len(allowed)):
+        allowed[o] |= data.draw(st.booleans())
+    exact = with_tiles(shard(world.instance, sharding), world.instance, sharding, tiles)
+    chip = chip_of(world.system, world.assumptions)
+    try:
+        tables = stage_tables(exact, chip)
+    except Infeasible:
+        reject()
+    relaxed = stage_tables(menu.stage(allowed, tiles), chip)  # where the sharding fits it must
+    count = len(exact.names)
+    rows = data.draw(st.lists(st.integers(1, 2**count - 1), min_size=1, max_size=12))
+    member = np.array([[row >> k & 1 for k in range(count)] for row in rows], dtype=bool)
+    one, least = price_blocks(tables, member), price_blocks(relaxed, member)
+    legal = one.legal
+    assert (least.legal | ~legal).all()
+    # not the SRAM: a weight that is cut into fewer parts fills more of the chip, and still fits
+    for name in ("compute", "memory", "network", "time", "dram_bytes"):
+        a, b = getattr(one, name)[legal], getattr(least, name)[legal]
+        assert (b <= a * (1 + 1e-9) + 1e-12).all(), name
