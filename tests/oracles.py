@@ -57,14 +57,19 @@ def cycles_with(kernel: Kernel, sharding: Sharding, degree: int, rules: str, cou
     )
 
 
-def allocate(world: World, sharding: dict[str, Sharding], members: list[Kernel]) -> list[int] | None:
-    """Compute tiles of the kernels of one partition: the best of all allocations; None when there are too many."""
+def allocate(
+    world: World, sharding: dict[str, Sharding], members: list[Kernel], count: int | None = None
+) -> list[int] | None:
+    """Compute tiles of the kernels of one partition: the best of all allocations; None when there are too many.
+
+    ``count``: tiles that the streamed axis is cut into.
+    """
     chip, most = world.system.chip, world.system.chip.tiles
     if len(members) > most:
         return None
     if world.assumptions.compute_model != "cycle":
         return [1] * len(members)
-    count = pieces(world.graph, world.assumptions)
+    count = count or pieces(world.graph, world.assumptions)
     degree, rules = world.plan.tp, world.assumptions.sharding_rules
     cost = [
         [cycles_with(k, sharding[k.name], degree, rules, count, chip, t) for t in range(1, most + 1)] for k in members

@@ -43,8 +43,10 @@ class Assumptions(Document):
     compute_utilization: Ratio | None = Field(
         default=None, gt=0, le=1, description="share of peak under the fixed model; none = the chip's own"
     )
-    sharding_objective: Literal["seconds", "bytes"] = Field(
-        default="seconds", description="bytes: all collectives alike, then fewest conversions, then split kernels"
+    sharding_objective: Literal["seconds", "bytes", "joint"] = Field(
+        default="seconds",
+        description="seconds: least compute and communication, then the best fusion for that sharding; bytes: all"
+        " collectives alike, then fewest conversions, then split kernels; joint: sharding and fusion found together",
     )
     sharding_rules: Literal["exact", "dfmodel"] = Field(
         default="exact", description="which layouts a sharding needs and whether normalisations may be split"

@@ -113,6 +113,8 @@ def proof_of(
     space = "in every layer alike, network dims in every order that matters"
     if gap == 0.0:
         return f"of {len(records)} {what}: {listed}; no mapping under them is better ({many}, {space})"
+    if assumptions.sharding_objective == "joint":
+        return f"of {len(records)} {what}: {listed}; sharding and fusion are found together ({many}, {space})"
     return (
         f"of {len(records)} {what}: {listed}; per plan the sharding is optimal for the inter-chip problem and"
         f" the fusion for that sharding ({many}, {space})"

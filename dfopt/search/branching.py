@@ -13,9 +13,10 @@ import numpy as np
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
+from dfopt.fusion.downsets import Lattice
 from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options
-from dfopt.search.sharing import Memo, nothing_else_fits
+from dfopt.search.sharing import Memo, lattices_of, nothing_else_fits
 from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
@@ -41,6 +42,10 @@ class Search:
         self.unsolved: NoSolution | None = None
         self.memo: Memo = {}
         self.began = time.perf_counter()
+
+    def lattices(self) -> dict[int, Lattice | None]:
+        """The down-sets of every stage: no price changes them, so those of any work will do."""
+        return lattices_of(self.memo)
 
     @property
     def best(self) -> Solved | None:

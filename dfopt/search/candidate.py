@@ -6,12 +6,12 @@ import time
 from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, partial
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.documents.mapping import Mapping
+from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.result import SolveRecord
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion import intrachip
@@ -149,14 +149,11 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
     per_step_s = per_step_hops(instance)
     gradients_s = gradient_seconds(instance, sharded, stage_k)
     refusals: list[Infeasible] = []
-    schemes = [work.sharding[name] for name in sharded.names]
-    counts = tile_counts(graph, instance.assumptions, least_rows(instance, schemes))
+    counts = work.counts
     for tiles in counts:
         if refusals and time.perf_counter() > options.deadline:
             raise NoSolution(0.0, 0.0)
-        if tiles not in work.tiled:
-            work.tiled[tiles] = with_tiles(sharded, instance.shared, work.sharding, tiles)
-        tiled = work.tiled[tiles]
+        tiled = work.at(tiles)
         try:
             stages = tuple(_stages(instance, options, tiled, stage_k, work))
         except Infeasible as error:
@@ -172,7 +169,7 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
             per_step_s=per_step_s,
             gradients_s=gradients_s,
             record=work.record if work.plan == plan else _again(work),
-            tile_choice=len(counts) > 1,
+            tile_choice=len(tile_counts(graph, instance.assumptions)) > 1,
             only_sharding=work.only_sharding,
             interrupted=work.interrupted,
             metric=METRICS[options.request.objective.metric],
@@ -201,13 +198,29 @@ def _chip_work(instance: Instance, options: Options, memo: Memo) -> ChipWork:
             raise
         low = inter.objective * (1 - min(inter.solution.gap, 1.0))  # a solver may stop without any bound
         record = record_of("interchip", 0, "assignment", inter.solution, inter.objective, low, inter.unit)
-        sharded = shard(shared, inter.sharding)
         only = len(tables.kernel_o) == tables.kernels and tables.stages == 1
-        memo[shared] = ChipWork(plan, inter.sharding, inter.stage, record, sharded, only, inter.interrupted)
+        memo[shared] = given_work(instance, inter.sharding, inter.stage, record, only, inter.interrupted)
     known = memo[shared]
     if isinstance(known, Infeasible):
         raise known
     return known
+
+
+def given_work(
+    instance: Instance,
+    sharding: dict[str, Sharding],
+    stage: dict[str, int],
+    record: SolveRecord,
+    only_sharding: bool = False,
+    interrupted: bool = False,
+) -> ChipWork:
+    """What a chip does under a sharding."""
+    shared = instance.shared
+    sharded = shard(shared, sharding)
+    cut = partial(with_tiles, sharded, shared, sharding)
+    least = least_rows(instance, [sharding[name] for name in sharded.names])
+    counts = tuple(tile_counts(instance.graph, instance.assumptions, least))
+    return ChipWork(instance.plan, sharding, stage, record, sharded, cut, counts, only_sharding, interrupted)
 
 
 def prepare_mapping(setting: Setting, mapping: Mapping, options: Options) -> Prepared:
@@ -233,8 +246,7 @@ def prepare_mapping(setting: Setting, mapping: Mapping, options: Options) -> Pre
         seconds=0.0,
         note="as the mapping has it",
     )
-    sharded = shard(instance.shared, sharding)
-    work = ChipWork(mapping.plan, sharding, stage, record, sharded, only_sharding=False)
+    work = given_work(instance, sharding, stage, record)
     found = list(prepare(instance, options, {instance.shared: work}))
     for ready in found:
         if ready.sharded.tile_count == mapping.tile_count:

@@ -23,9 +23,9 @@ from dfopt.milp import check_solver
 from dfopt.physics.pipeline import resolve
 from dfopt.search.assembling import assemble
 from dfopt.search.branching import Search
+from dfopt.search.jointly import JointSearch
 from dfopt.search.options import Options, Progress
 from dfopt.search.sensitivity import sensitivities
-from dfopt.search.sharing import lattices_of
 from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
 from dfopt.setting.instance import Setting
@@ -106,6 +106,7 @@ def optimize(
     _check(setting, request)
     options = Options(request, began + request.time_limit * (_SEARCH if aware else 1.0), progress)
     searches, spaces, refused, found = [], [], [], list[Solved]()
+    kind = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
     for one in (graph, *variants):
         mine = replace(setting, graph=one)
         try:
@@ -113,14 +114,14 @@ def optimize(
         except PlanError as error:
             refused.append(error)
             continue
-        search = Search(mine, options, found)
+        search = kind(mine, options, found)
         search.records += [
             PlanRecord(plan=plan.plan, status="infeasible", bound=None, note=plan.reason) for plan in rejected
         ]
         search.run(legal)
         found, options = search.found, search.options
         searches.append(search)
-        spaces.append(search_space(mine, legal, lattices_of(search.memo)))
+        spaces.append(search_space(mine, legal, search.lattices()))
     if not searches:
         raise refused[0]
     if not found:

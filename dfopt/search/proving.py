@@ -16,13 +16,16 @@ from dfopt.documents.result import Result, SolveRecord
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.certificates import Certificate, certified
+from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, optimize_intrachip
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
+from dfopt.search.jointly import JointSearch
 from dfopt.search.options import Options
 from dfopt.search.sharing import Memo, StageWork, nothing_else_fits
 from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Setting
 
 PROOF = 1e-6  # relative: what judge and problems may differ by (architecture, law 5)
 
@@ -66,6 +69,26 @@ def plan_low(result: Result, plan: Plan, bounds: PlanBounds, memo: Memo, options
         only = nothing_else_fits(memo, instance)
         return Low(None if only else first, None, str(error.report), whole=only)
     return Low(level if only else first, level, why, whole=only)
+
+
+def joint_lows(
+    setting: Setting, legal: list[Plan], options: Options, value: float
+) -> tuple[dict[Plan, Low], dict[int, Lattice | None]]:
+    """Lower bounds on the values of plans whose schemes are chosen with the fusion: the search, told what to prove.
+
+    And the down-sets of every stage, as far as they were listed.
+    """
+    search = JointSearch(setting, options)
+    search.target = value * (1 - PROOF)
+    search.run(legal)
+    found: dict[Plan, Low] = {}
+    for record in search.records:
+        why = record.note or "a faster mapping may exist"
+        before = found.get(record.plan, Low(None, None, why, whole=True))
+        if record.bound is not None and (before.every is None or record.bound < before.every):
+            before = Low(record.bound, record.bound, why, whole=True)
+        found[record.plan] = before
+    return found, search.lattices()
 
 
 def _solves(result: Result, variant: Prepared, stage: int) -> list[SolveRecord]:

@@ -17,6 +17,7 @@ from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, IntraChipMapping
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive, objective
+from dfopt.joint.layer import LayerSearch
 from dfopt.milp import TracePoint, closed_form
 from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
@@ -39,6 +40,7 @@ class StageWork:
     found: IntraChipMapping | None = None
     found_bytes: float = np.inf
     low_s: float = 0.0  # proven: no fusion is faster, whatever DRAM is left
+    joint: dict[tuple[float, float], LayerSearch] = field(default_factory=dict)  # by seconds of gradients, DRAM left
 
 
 @dataclass
@@ -50,12 +52,20 @@ class ChipWork:
     stage: dict[str, int]
     record: SolveRecord
     sharded: ShardedGraph
+    cut: Callable[[int], ShardedGraph]  # the same in so many tiles
+    counts: tuple[int, ...]  # of tiles that are worth trying
     only_sharding: bool  # there is no other, nor another stage for a kernel
     interrupted: bool = False  # by Ctrl-C while the sharding was chosen
     tiled: dict[int, ShardedGraph] = field(default_factory=dict)
     stages: dict[tuple[int, int], StageWork] = field(default_factory=dict)  # (tile count, stage)
     lattices: dict[int, Lattice | None] = field(default_factory=dict)  # no price changes them
     refused: dict[tuple[int, int], Infeasible] = field(default_factory=dict)  # (tile count, stage) that does not fit
+
+    def at(self, tiles: int) -> ShardedGraph:
+        """The layer in so many tiles."""
+        if tiles not in self.tiled:
+            self.tiled[tiles] = self.cut(tiles)
+        return self.tiled[tiles]
 
 
 Memo = dict[Instance, ChipWork | Infeasible]

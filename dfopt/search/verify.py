@@ -22,7 +22,7 @@ from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.judge import evaluate
 from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
 from dfopt.search.options import Options
-from dfopt.search.proving import PROOF, Low, plan_low
+from dfopt.search.proving import PROOF, Low, joint_lows, plan_low
 from dfopt.search.sensitivity import more_of
 from dfopt.search.sharing import Memo, lattices_of
 from dfopt.search.solved import judged
@@ -144,6 +144,8 @@ def _words(gap: float, level_gap: float, heat: bool) -> str:
     rest = f"another sharding could be up to {100 * gap:.2g} % faster"
     if level_gap == 0.0:
         return f"verified optimal per level; {rest}"
+    if level_gap == gap:  # sharding and fusion were bounded together
+        return f"verified within {100 * gap:.2g} %{what}"
     return f"verified within {100 * level_gap:.2g} %{what} per level; {rest}"
 
 
@@ -261,9 +263,14 @@ class _Plans:
                     if record.status != "infeasible":
                         self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
             bounds, memo = PlanBounds(setting), Memo()
+            if result.assumptions.sharding_objective == "joint":
+                lows, lattices = joint_lows(setting, legal, self.options, value)
+            else:
+                lows = {plan: plan_low(result, plan, bounds, memo, self.options, value) for plan in legal}
+                lattices = lattices_of(memo)
             for plan in legal:
-                self._plan(setting, plan, plan_low(result, plan, bounds, memo, self.options, value))
-            spaces.append(search_space(setting, legal, lattices_of(memo)))
+                self._plan(setting, plan, lows[plan])
+            spaces.append(search_space(setting, legal, lattices))
         for plan, records in self.left.items():
             self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
         self._space(spaces)

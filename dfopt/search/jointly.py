@@ -1,0 +1,241 @@
+"""The search over plans, schemes and fusions together: one heap of nodes in the order of what is proven of them."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from dataclasses import dataclass, field
+from itertools import count
+from typing import Any
+
+import numpy as np
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import PlanRecord, SolveRecord
+from dfopt.errors import Infeasible, NoSolution
+from dfopt.fusion.clock import OutOfTime
+from dfopt.fusion.downsets import Lattice
+from dfopt.search.branching import Search
+from dfopt.search.candidate import prepare, with_starts
+from dfopt.search.nodes import Node, Nodes
+from dfopt.search.solved import Solved, finish
+from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Instance
+
+_SAME = 1e-12
+_CLOSE = 1e-9
+
+Unit = tuple[Plan, int | None]
+"""A plan and a tile count: what has a record of its own."""
+
+
+@dataclass
+class _Found:
+    """What is known of a unit: the least that is proven of what was given up, and its best mapping."""
+
+    low: float = np.inf
+    value: float = np.inf
+    solves: tuple[SolveRecord, ...] = ()
+    seconds: float = 0.0
+    note: str = ""
+
+
+@dataclass(order=True)
+class _Entry:
+    bound: float
+    number: int
+    what: Plan | Node = field(compare=False)
+
+
+class JointSearch(Search):
+    """Branch and bound over plans and, within them, over what is open of schemes.
+
+    With a ``target`` it looks for nothing itself: it proves of every plan that no mapping is below it, or as much as
+    it can.
+    """
+
+    target: float = np.inf
+
+    def lattices(self) -> dict[int, Lattice | None]:
+        """The down-sets of every stage."""
+        return self.nodes.lattices
+
+    def run(self, legal: list[Plan]) -> None:
+        """Go over the legal plans."""
+        self.plan_bounds = PlanBounds(self.setting)
+        self.nodes = Nodes(self.setting, self.options)
+        self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
+        self.units: dict[Unit, _Found] = {}
+        self.heap: list[_Entry] = []
+        self.number = count()
+        self.started: set[tuple[Instance, int]] = set()
+        for plan in sorted(legal, key=lambda p: (self.bounds[p], p.label)):
+            self._push(self.bounds[plan], plan)
+        while self.heap:
+            entry = heapq.heappop(self.heap)
+            unit = self._unit(entry.what)
+            if entry.bound >= self._cut(unit) * (1 - _SAME) or self._out_of_time(bool(self.found)):
+                self._give_up(unit, entry.bound)
+                continue
+            began = time.perf_counter()
+            try:
+                self._step(entry)
+            except KeyboardInterrupt:
+                self._stop()
+                self._give_up(unit, entry.bound)
+            except (OutOfTime, NoSolution):
+                self._give_up(unit, entry.bound)
+            if unit in self.units:
+                self.units[unit].seconds += time.perf_counter() - began
+        for unit, found in self.units.items():
+            self._told(unit, found)
+
+    def _push(self, bound: float, what: Plan | Node) -> None:
+        heapq.heappush(self.heap, _Entry(bound, next(self.number), what))
+
+    @staticmethod
+    def _unit(what: Plan | Node) -> Unit:
+        return (what, None) if isinstance(what, Plan) else (what.plan, what.ready.tile_count)
+
+    def _cut(self, unit: Unit) -> float:
+        """Value that a mapping of a unit must beat: its own best, if that is among the best, or the last of those."""
+        known = self.units.get(unit)
+        own = known.value if known is not None else np.inf
+        return min(self.target, own, self.incumbent)
+
+    def _give_up(self, unit: Unit, bound: float) -> None:
+        found = self.units.setdefault(unit, _Found())
+        found.low = min(found.low, bound)
+
+    def _step(self, entry: _Entry) -> None:
+        if isinstance(entry.what, Plan):
+            self._open(entry.what)
+            return
+        node, unit = entry.what, self._unit(entry.what)
+        if node.rooted and node.whole and np.isinf(self.target):
+            self._start(node)
+        cut = self._cut(unit)
+        before = node.bound
+        settled = self.nodes.improve(node, cut, self.options.deadline)
+        if not settled:
+            if np.isinf(self.target):
+                self._try(node, unit, cut)
+            if node.bound <= before and self.nodes.stuck(node):
+                self._give_up(unit, node.bound)
+            else:
+                self._push(node.bound, node)
+            return
+        if node.bound > self._least():
+            self._push(node.bound, node)
+            return
+        self._leaf(node, unit, cut)
+
+    def _least(self) -> float:
+        return self.heap[0].bound if self.heap else np.inf
+
+    def _open(self, plan: Plan) -> None:
+        instance = self.setting.under(plan)
+        try:
+            self.plan_bounds.check_dram(instance)
+            if not self.nodes.covers(plan):
+                self._by_levels(plan)
+                return
+            nodes = self.nodes.open(plan)
+        except Infeasible as error:  # whatever the schemes
+            self._infeasible(plan, None, error, "infeasible")
+            return
+        for node in nodes:
+            node.bound = max(node.bound, self.bounds[plan])
+            self._push(node.bound, node)
+
+    def _start(self, node: Node) -> None:
+        """A first mapping of a layer: the best fusion for the sharding that is best by itself."""
+        layer = node.ready.instance.shared, node.ready.sharded.tile_count
+        if layer in self.started:
+            return
+        self.started.add(layer)
+        self._first(node.plan, node.ready.sharded.tile_count)
+
+    def _first(self, plan: Plan, tiles: int | None) -> None:
+        try:
+            for one in prepare(self.setting.under(plan), self.options, self.memo):
+                if tiles in (None, one.sharded.tile_count):
+                    outcome = finish(with_starts(one, self.options.deadline), self.options, self.incumbent)
+                    if isinstance(outcome, Solved):
+                        self._keep((plan, one.tile_count), outcome)
+        except (Infeasible, NoSolution):
+            return
+
+    def _by_levels(self, plan: Plan) -> None:
+        """Kernels drawn once in several pipeline stages: their stages are chosen with the sharding, level by level."""
+        self._give_up((plan, None), self.bounds[plan])
+        if np.isinf(self.target):
+            self._first(plan, None)
+
+    def _try(self, node: Node, unit: Unit, cut: float) -> None:
+        """Fuse the best schemes that are known so far: a mapping, if not yet the best."""
+        options_k = self.nodes.options_of(node)
+        if options_k is None or tuple(options_k.tolist()) in node.tried:
+            return
+        node.tried.add(tuple(options_k.tolist()))
+        try:
+            outcome = self.nodes.exact(node, options_k, cut)
+        except (Infeasible, NoSolution):
+            return
+        if isinstance(outcome, Solved):
+            self._keep(unit, outcome)
+
+    def _leaf(self, node: Node, unit: Unit, cut: float) -> None:
+        """The schemes that the stages ask for, fused exactly: the node's best if they reach its bound."""
+        options_k = self.nodes.options_of(node)
+        assert options_k is not None
+        reached = np.inf
+        try:
+            outcome = self.nodes.exact(node, options_k, cut)
+            if isinstance(outcome, Solved):
+                reached = outcome.value
+                self._keep(unit, outcome)
+            elif self.nodes.fixed(node):  # nothing is left to choose, and it is beaten
+                self._give_up(unit, cut)
+                return
+        except Infeasible as error:
+            self.units.setdefault(unit, _Found()).note = str(error.report)
+            if self.nodes.fixed(node):
+                return
+        if reached <= node.bound * (1 + _CLOSE) or self.nodes.fixed(node):
+            self._give_up(unit, min(node.bound, reached) if not self.nodes.fixed(node) else reached)
+            return
+        for child in self.nodes.split(node, options_k):
+            self._push(max(child.bound, node.bound), child)
+
+    def _keep(self, unit: Unit, outcome: Solved) -> None:
+        found = self.units.setdefault(unit, _Found())
+        if outcome.interrupted:
+            self._stop()
+        if outcome.value >= found.value:
+            return
+        found.value, found.solves = outcome.value, outcome.records
+        others = [
+            one
+            for one in self.found
+            if (one.plan, one.mapping.tile_count) != (outcome.plan, outcome.mapping.tile_count)
+        ]
+        if outcome.value < self.incumbent or len(others) < len(self.found):
+            self.found = sorted([*others, outcome], key=lambda one: one.value)[: self.options.request.top]
+
+    def _told(self, unit: Unit, found: _Found) -> None:
+        """The record of a plan and tile count."""
+        plan, tiles = unit
+        fields: dict[str, Any] = {"solves": found.solves, "seconds": found.seconds}
+        if np.isfinite(found.value):
+            low = min(found.low, found.value)
+            fields |= {"status": "solved", "value": found.value, "gap": (found.value - low) / found.value}
+        elif np.isinf(found.low):
+            self.reasons.append(f"{plan.label}: {found.note}")
+            fields |= {"status": "infeasible", "note": found.note}
+        else:
+            beaten = found.low >= min(self.incumbent, self.target) * (1 - _SAME)
+            fields["status"] = "pruned_by_bound" if beaten else "limit"
+            fields["note"] = "" if beaten else "Ctrl-C" if self.stopped else "time limit"
+        bound = None if fields["status"] == "infeasible" else min(found.low, found.value)
+        self.records.append(PlanRecord(plan=plan, tile_count=tiles, bound=bound, level_bound=bound, **fields))

@@ -1,0 +1,331 @@
+"""What no mapping beats under a plan while schemes are still open: plans with some schemes left for every kernel."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+
+import numpy as np
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import SolveRecord
+from dfopt.errors import Infeasible
+from dfopt.fusion.downsets import Lattice, one_by_one
+from dfopt.fusion.intrachip import CutOff, optimize_intrachip
+from dfopt.fusion.segments import topological_orders
+from dfopt.joint.layer import LayerSearch
+from dfopt.joint.menu import Menu
+from dfopt.milp import Termination
+from dfopt.physics import ops
+from dfopt.physics.collectives import Collective
+from dfopt.physics.pipeline import step_time
+from dfopt.search.candidate import Prepared, Stage, given_work, prepare, with_starts
+from dfopt.search.options import Options
+from dfopt.search.sharing import ChipWork
+from dfopt.search.solved import Pruned, Solved, finish
+from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.tables import Bools, Ints, tile_counts
+from dfopt.sharding import interchip
+
+_NOTE = "found together with the fusion"
+_AFFINE = 1e-9
+
+
+@dataclass(eq=False)
+class Node:
+    """A plan and tile count with the schemes that are left, and what is proven of it.
+
+    ``ready``: the plan with every figure at its least; ``lows``: seconds that each stage takes at least.
+    """
+
+    ready: Prepared
+    allowed_o: Bools
+    whole: bool  # every legal scheme is left
+    lows: list[float]
+    bound: float
+    rooted: bool = False
+    tried: set[tuple[int, ...]] = field(default_factory=set)  # options that were fused exactly
+
+    def proven(self) -> None:
+        """Take what the stages are shown to take into the bound."""
+        nothing_fits = np.isinf(self.lows).any()
+        self.bound = np.inf if nothing_fits else max(self.bound, self.ready.value_of(self.lows))
+
+    @property
+    def plan(self) -> Plan:
+        """The plan."""
+        return self.ready.plan
+
+
+class Nodes:
+    """Opens, bounds and splits nodes of one setting; what plans share is worked out once."""
+
+    def __init__(self, setting: Setting, options: Options) -> None:
+        self.setting, self.options = setting, options
+        self.menus: dict[Instance, Menu] = {}
+        self.works: dict[tuple[Instance, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
+        self.given: dict[tuple[Instance, tuple[int, ...]], ChipWork] = {}
+        self.lattices: dict[int, Lattice | None] = {}
+        self.chains: dict[int, Lattice] = {}
+
+    def menu(self, instance: Instance) -> Menu:
+        """Figures of all options under a plan."""
+        shared = instance.shared
+        if shared not in self.menus:
+            self.menus[shared] = Menu(shared, interchip.build(shared, self.options.request.pin_sharding))
+        return self.menus[shared]
+
+    def covers(self, plan: Plan) -> bool:
+        """Whether the schemes are all that is open: of graphs drawn once also the stage of each kernel may be."""
+        return plan.stages == 1 or self.setting.graph.repeat > 1
+
+    def open(self, plan: Plan) -> list[Node]:
+        """A node for each tile count of a plan, with every scheme.
+
+        Raises
+        ------
+        Infeasible
+            If nothing fits whatever the schemes.
+        """
+        instance = self.setting.under(plan)
+        menu, shards = self.menu(instance), plan.shards
+        apart = tuple(tile_counts(instance.graph, instance.assumptions))
+        shared = tuple(tile_counts(instance.graph, instance.assumptions, shards if menu.shares_tiles().any() else 1))
+        found, refused = [], Infeasible("the pinned schemes leave partial sums that nothing adds up")
+        # tiles with a row for every chip, for all schemes; smaller ones only if chips share none
+        for counts, some in ((shared, menu.undominated_o), (apart, menu.undominated_o & ~menu.shares_tiles())):
+            left = tuple(count for count in counts if some is menu.undominated_o or count not in shared)
+            allowed = self._meeting(menu, some) if left else None
+            if allowed is None:
+                continue
+            try:
+                found += list(self._nodes(instance, allowed, left, 0.0, whole=True))
+            except Infeasible as error:
+                refused = error
+        if not found:
+            raise refused
+        return found
+
+    def _nodes(
+        self, instance: Instance, allowed_o: Bools, counts: tuple[int, ...], bound: float, *, whole: bool
+    ) -> Iterator[Node]:
+        shared, key = instance.shared, (allowed_o.tobytes(), counts)
+        if (shared, key) not in self.works:
+            menu = self.menu(instance)
+            relaxed = menu.stage(allowed_o, 1)
+            record = _record(Termination.LIMIT_WITH_SOLUTION)
+            work = ChipWork(
+                instance.plan,
+                {},
+                dict.fromkeys(relaxed.names, 0),
+                record,
+                relaxed,
+                lambda tiles: menu.stage(allowed_o, tiles),
+                counts,
+                only_sharding=False,
+                lattices=self.lattices,
+            )
+            self.works[shared, key] = work
+        for ready in prepare(instance, self.options, {shared: self.works[shared, key]}):
+            lows = [stage.floor for stage in ready.stages]
+            yield Node(ready, allowed_o, whole, lows, max(bound, ready.value_of(lows)))
+
+    def improve(self, node: Node, cut: float, deadline: float) -> bool:
+        """Prove more of a node, a step at a time; whether every stage has its best schemes.
+
+        Raises
+        ------
+        OutOfTime
+        """
+        ready, open_ = node.ready, []
+        for number, stage in enumerate(ready.stages):
+            if stage.tables is None:
+                continue
+            upper = ready.cutoff(number, cut, node.lows)
+            most = np.inf if upper is None else upper
+            search = self._search(node, number, stage)
+            if search is None:
+                self._generated(node, number, stage, most)
+                continue
+            if not search.low:
+                search.root(min(most, self._start(ready, number)), deadline)
+            node.lows[number] = max(node.lows[number], search.low)
+            if search.answer is None:
+                open_.append((search, number, most))
+        node.proven()
+        if not node.rooted or node.bound >= cut or not open_:
+            node.rooted = True
+            return node.bound < cut and not open_
+        search, number, most = max(open_, key=lambda one: one[0].low * ready.instance.pipeline[0].runs[0][1])
+        search.trial(most, deadline)
+        node.lows[number] = max(node.lows[number], search.low)
+        node.proven()
+        return False
+
+    def stuck(self, node: Node) -> bool:
+        """Whether some stage has too many down-sets for a search of schemes, and all that can be is proven of it."""
+        stages = enumerate(node.ready.stages)
+        return node.rooted and any(s.tables is not None and self._search(node, n, s) is None for n, s in stages)
+
+    def _start(self, ready: Prepared, number: int) -> float:
+        """Seconds that some fusion of the relaxed stage takes."""
+        return with_starts(ready, self.options.deadline).stages[number].best_known * (1 + 1e-9)
+
+    def _generated(self, node: Node, number: int, stage: Stage, most: float) -> None:
+        """Too many down-sets to list: what blocks generated on demand prove of the relaxed stage."""
+        assert stage.tables is not None and stage.limits is not None and stage.work is not None
+        if node.rooted:
+            return
+        limits = replace(stage.limits, dram_left=np.inf)
+        left = self.options.left() / 4
+        cutoff = most if np.isfinite(most) else None
+        try:
+            found = optimize_intrachip(stage.tables, limits, time_limit=left, cutoff=cutoff)
+            node.lows[number] = max(node.lows[number], found.bound)
+        except CutOff as proof:
+            node.lows[number] = max(node.lows[number], proof.seconds)
+
+    def _search(self, node: Node, number: int, stage: Stage) -> LayerSearch | None:
+        """The search of a stage's schemes and fusion; none where its down-sets are too many to list."""
+        assert stage.tables is not None and stage.limits is not None and stage.work is not None
+        lattice, limits = stage.lattice, stage.limits
+        if not stage.tables.chip.fused:  # one order, and no other partition for any kernel
+            limits = replace(limits, exactly=False, forward_backward="shared", pins=())
+            if number not in self.chains:
+                self.chains[number] = one_by_one(topological_orders(stage.tables)[0])
+            lattice = self.chains[number]
+        if lattice is None:
+            return None
+        per_byte = _per_gradient_byte(node.ready, self.menu(node.ready.instance), node.allowed_o)
+        left = np.inf if node.whole else stage.limits.dram_left
+        key = per_byte, left
+        if key not in stage.work.joint:
+            stage.work.joint[key] = LayerSearch(
+                self.menu(node.ready.instance),
+                node.allowed_o,
+                stage.members,
+                stage.tables,
+                replace(limits, dram_left=left),
+                lattice,
+                per_byte,
+            )
+        return stage.work.joint[key]
+
+    def options_of(self, node: Node) -> Ints | None:
+        """The option of every kernel that the best known of each stage has; none where nothing is known of a stage."""
+        menu = self.menu(node.ready.instance)
+        found = menu.first_k.copy()
+        for number, stage in enumerate(node.ready.stages):
+            if stage.tables is None:
+                continue
+            search = self._search(node, number, stage)
+            best = None if search is None else search.answer or search.known
+            if search is None or best is None or np.isinf(best[0]):
+                return None
+            for k, z in best[1].items():
+                found[stage.members[k]] = search.options[k][z]
+        return found
+
+    def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
+        """The best fusion of all stages under schemes of all kernels.
+
+        Raises
+        ------
+        Infeasible, NoSolution
+        """
+        instance, menu = node.ready.instance, self.menu(node.ready.instance)
+        key = instance.shared, tuple(options_k.tolist())
+        if not self._meets(menu, options_k):
+            raise Infeasible("partial sums that nothing adds up")
+        if key not in self.given:
+            names = [kernel.name for kernel in self.setting.graph.kernels]
+            sharding = {name: menu.tables.scheme_o[o] for name, o in zip(names, options_k.tolist(), strict=True)}
+            work = given_work(instance, sharding, dict.fromkeys(names, 0), _record(Termination.LIMIT_WITH_SOLUTION))
+            work.lattices = self.lattices
+            self.given[key] = work
+        known, tiles = self.given[key], node.ready.sharded.tile_count
+        for ready in prepare(instance, self.options, {instance.shared: known}):
+            # a sharding that shares no tiles has smaller ones of its own, which only save SRAM
+            if ready.sharded.tile_count == tiles or known.counts == (ready.sharded.tile_count,):
+                return finish(with_starts(ready, self.options.deadline), self.options, cut)
+        raise Infeasible("no tile count fits")
+
+    def split(self, node: Node, options_k: Ints) -> list[Node]:
+        """The node with one kernel's schemes told apart: that whose bytes, or else seconds, differ most."""
+        menu = self.menu(node.ready.instance)
+        free = [k for k in range(menu.tables.kernels) if (node.allowed_o & (menu.tables.kernel_o == k)).sum() > 1]
+        sums = {k for pair in menu.tables.partial_kk for k in pair} if not self._meets(menu, options_k) else set()
+        weight_o = menu.by_option("weight_k") + menu.by_option("gradient_k") + self._made(menu)
+
+        def spread(k: int) -> tuple[bool, float]:
+            mine = weight_o[node.allowed_o & (menu.tables.kernel_o == k)]
+            return k in sums, float(np.ptp(mine))
+
+        kernel = max(free, key=spread)
+        found: list[Node] = []
+        for option in np.flatnonzero(node.allowed_o & (menu.tables.kernel_o == kernel)):
+            allowed = node.allowed_o & ((menu.tables.kernel_o != kernel) | (np.arange(len(node.allowed_o)) == option))
+            kept = self._meeting(menu, allowed)
+            if kept is None:
+                continue
+            try:
+                counts = (node.ready.sharded.tile_count,)
+                found += list(self._nodes(node.ready.instance, kept, counts, node.bound, whole=False))
+            except Infeasible:  # whatever the other kernels do
+                continue
+        return found
+
+    def fixed(self, node: Node) -> bool:
+        """Whether one scheme is left for every kernel."""
+        return int(node.allowed_o.sum()) == self.menu(node.ready.instance).tables.kernels
+
+    @staticmethod
+    def _made(menu: Menu) -> np.ndarray:
+        graph = menu.instance.graph
+        full = np.array([graph.output_bytes(k) for k in range(menu.tables.kernels)])
+        return np.asarray(full[menu.tables.kernel_o] * menu.by_option("output_k"))
+
+    @staticmethod
+    def _meets(menu: Menu, options_k: Ints) -> bool:
+        """Whether partial sums meet a kernel that adds them up."""
+        scheme = [ops.split_axis(menu.tables.scheme_o[o]) for o in options_k.tolist()]
+        return all(scheme[into] == "k" or scheme[k] not in ("outer", "k") for k, into in menu.tables.partial_kk)
+
+    @staticmethod
+    def _meeting(menu: Menu, allowed_o: Bools) -> Bools | None:
+        """The options that are left once partial sums have to meet; none if a kernel is left without."""
+        tables, allowed = menu.tables, allowed_o.copy()
+        scheme = np.array([ops.split_axis(one) for one in tables.scheme_o])
+        leaves = np.isin(scheme, ["outer", "k"])
+        for _ in range(len(tables.partial_kk) + 1):
+            for k, into in tables.partial_kk:
+                mine, host = tables.kernel_o == k, tables.kernel_o == into
+                if not (allowed & mine & ~leaves).any():
+                    allowed &= ~host | (scheme == "k")
+                if not (allowed & host & (scheme == "k")).any():
+                    allowed &= ~mine | ~leaves
+        enough = np.bincount(tables.kernel_o, allowed, tables.kernels).all()
+        return allowed if enough else None
+
+
+def _record(termination: Termination) -> SolveRecord:
+    return SolveRecord(
+        problem="interchip", formulation="joint", termination=termination.value,
+        objective=None, bound=0.0, gap=None, seconds=0.0, note=_NOTE,
+    )  # fmt: skip
+
+
+def _per_gradient_byte(ready: Prepared, menu: Menu, allowed_o: Bools) -> float:
+    """Seconds of one evaluation of the only stage that a byte of gradient is worth; 0 unless their time is affine."""
+    instance, plan = ready.instance, ready.plan
+    if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact" or plan.copies == 1:
+        return 0.0
+    least = menu.least(menu.by_option("gradient_k"), allowed_o).sum()
+    most = -menu.least(-menu.by_option("gradient_k"), allowed_o).sum()
+    if not 0 < least < most:
+        return 0.0
+    volumes = (least, (least + most) / 2, most)
+    at = [instance.communication_s(Collective.ALL_REDUCE, float(volume), plan.copy_dims) for volume in volumes]
+    if abs(at[0] + at[2] - 2 * at[1]) > _AFFINE * at[2]:
+        return 0.0
+    return float((at[2] - at[0]) / (most - least)) / step_time(plan, instance.assumptions, 1.0).total

@@ -1,0 +1,451 @@
+"""Brute force for the joint problem: every plan, sharding, stage of a kernel, tile count and cut into partitions.
+
+The judge is the price list: a block of kernels costs the same in whatever mapping it occurs, under the schemes of its
+kernels and of those that they exchange tensors with, so it is priced once for these. A set of kernels is the bits of
+an int.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import math
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+from oracles import allocate, judged, stages_legal
+from strategies import World, sums_meet
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import PIECES, Graph, Kernel
+from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
+from dfopt.documents.score import Score
+from dfopt.documents.system import System
+from dfopt.errors import PlanError
+from dfopt.judge import case, ledger, network, timing, traffic
+from dfopt.physics import ops
+from dfopt.physics.metrics import METRICS, Constants
+from dfopt.physics.pipeline import resolve
+from dfopt.setting.plans import asked_plans
+
+_SAME = 1e-6  # the judge's tolerance of a limit
+_PRECISE = 1e-12
+
+
+class Joint(NamedTuple):
+    """A best mapping: kernel -> scheme, and kernel -> partition of its stage."""
+
+    value: float
+    plan: Plan
+    sharding: dict[str, Sharding]
+    partition: dict[str, int]
+    mapping: Mapping
+    score: Score
+
+
+def joint_optimum(
+    graph: Graph,
+    system: System,
+    assumptions: Assumptions,
+    request: Request | None = None,
+    plans: Sequence[Plan] | None = None,
+) -> Joint | None:
+    """The best of all mappings that a request allows, or None when none keeps every limit.
+
+    ``plans``: those to try, by default all that the request leaves free.
+    """
+    asked = Request() if request is None else request
+    chosen = resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
+    if plans is None:
+        plans, _ = asked_plans(graph, system, asked, chosen)
+    memo: Memo = {}
+    metric = METRICS[asked.objective.metric]
+    open_: list[tuple[float, int, Choice]] = []
+    for plan in plans:
+        for choice in choices(World(graph, system, plan, chosen), asked, memo):
+            # without hops and gradients, which only the judge adds
+            open_.append((metric.value(choice.seconds, Constants(plan, chosen)), len(open_), choice))
+    best: Joint | None = None
+    for low, _, choice in sorted(open_, key=lambda entry: entry[:2]):
+        if best is not None and low > best.value * (1 + _PRECISE):
+            break
+        found = choice.judged()
+        keeps = found is not None and all(
+            float(getattr(found.score, f"{limit.metric}_s")) <= limit.at_most * (1 + 1e-9)
+            for limit in asked.objective.limits
+        )
+        if found is not None and keeps and (best is None or found.value < best.value):
+            best = found
+    return best
+
+
+# -- one plan -----------------------------------------------------------------------------------
+
+Memo = dict[object, float]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """A sharding with stages and a tile count; ``seconds`` of its pipeline stages at least, by the best partitions."""
+
+    problem: Problem
+    schemes: tuple[Sharding, ...]
+    stage_k: tuple[int, ...]
+    count: int
+    seconds: tuple[float, ...]
+
+    def judged(self) -> Joint | None:
+        """The best mapping of this choice, unless it holds more than the DRAM has."""
+        problem, world = self.problem, self.problem.world
+        names = [kernel.name for kernel in world.graph.kernels]
+        partition = problem.partitions(self.schemes, self.stage_k, self.count)
+        if partition is None:
+            return None
+        mapping = problem.mapping(self.schemes, self.stage_k, partition, self.count)
+        score = judged(world, mapping)
+        assert not score.violations, score.violations
+        sharding = dict(zip(names, self.schemes, strict=True))
+        return Joint(score.step_time_s, world.plan, sharding, dict(zip(names, partition, strict=True)), mapping, score)
+
+
+def choices(world: World, asked: Request, memo: Memo) -> Iterator[Choice]:
+    """Every sharding, stages and tile count of a plan under which every stage has a partitioning that fits SRAM."""
+    graph, plan = world.graph, world.plan
+    problem = Problem(world, asked, memo)
+    names = [kernel.name for kernel in graph.kernels]
+    if graph.repeat > 1:
+        places = [tuple(PIECES.index(kernel.runs) for kernel in graph.kernels)]
+    else:
+        every = itertools.product(range(plan.stages), repeat=len(names))
+        places = [place for place in every if stages_legal(graph, dict(zip(names, place, strict=True)))]
+    for schemes in shardings(world, asked):
+        for count in tile_counts(world, schemes):
+            for place in places:
+                seconds = problem.seconds(schemes, place, count)
+                if all(map(math.isfinite, seconds)):
+                    yield Choice(problem, schemes, place, count, seconds)
+
+
+def shardings(world: World, asked: Request) -> Iterator[tuple[Sharding, ...]]:
+    """Legal schemes of all kernels, as pinned, whose partial sums meet."""
+    graph, plan = world.graph, world.plan
+    menus = [ops.legal_schemes(kernel, plan.shards, world.assumptions) for kernel in graph.kernels]
+    if plan.shards > 1:
+        for k, kernel in enumerate(graph.kernels):
+            pinned = asked.pin_sharding.get(kernel.name)
+            if pinned is not None and pinned not in menus[k]:
+                raise PlanError(f"{kernel.name} cannot be {pinned}")
+            menus[k] = menus[k] if pinned is None else (pinned,)
+    for schemes in itertools.product(*menus):
+        sharding = {kernel.name: z for kernel, z in zip(graph.kernels, schemes, strict=True)}
+        if sums_meet(graph, plan, world.assumptions, sharding):
+            yield schemes
+
+
+def tile_counts(world: World, schemes: Sequence[Sharding]) -> list[int]:
+    """Pieces that the shortest streamed axis may be cut into; chips that split it have a row each of every piece."""
+    rows, asked = ops.streamed_rows(world.graph), world.assumptions.tile_rows
+    shared = any(k.streamed == "n" and z in ("n", "k>n") for k, z in zip(world.graph.kernels, schemes, strict=True))
+    least = min(rows, max(asked or 1, world.plan.shards if shared else 1))
+    if asked is not None or world.assumptions.compute_model != "cycle":
+        return [math.ceil(rows / least)]
+    return sorted({math.ceil(rows / size) for size in range(least, rows + 1)})
+
+
+class Problem:
+    """One plan: prices of blocks by schemes, and the sequences of blocks that its stages may run as."""
+
+    def __init__(self, world: World, asked: Request, memo: Memo) -> None:
+        self.world, self.asked, self.memo = world, asked, memo
+        graph, chosen = world.graph, world.assumptions
+        self.index = graph.index()
+        ends = [(self.index[t.src], self.index[t.dst]) for t in graph.tensors]
+        self.edges = sorted(set(ends))
+        near = [1 << k for k in range(len(graph.kernels))]
+        for a, b in (*ends, *((self.index[t.src], self.index[t.dst]) for t in graph.carried)):
+            near[a] |= 1 << b
+            near[b] |= 1 << a
+        if chosen.sequence_parallelism == "allow":  # what one reader gathers may serve another
+            near = [mine | _or(near[k] for k in range(len(near)) if mine >> k & 1) for mine in near]
+        self.near = near
+        # what a block costs does not depend on the other axes, unless its kernels communicate along them
+        alone = not any(kernel.communications for kernel in graph.kernels) and chosen.gradients == "exact"
+        self.key = (world.plan.shards, world.plan.shard_dims) if alone else world.plan
+        self.price = network.price_list(self.case(*self.plainest()))
+
+    def plainest(self) -> tuple[Sequence[Sharding], Sequence[int], Sequence[int], int]:
+        """Some mapping, whatever it is worth."""
+        graph, plan = self.world.graph, self.world.plan
+        schemes = [ops.legal_schemes(kernel, plan.shards, self.world.assumptions)[0] for kernel in graph.kernels]
+        place = [PIECES.index(kernel.runs) if graph.repeat > 1 else 0 for kernel in graph.kernels]
+        return schemes, place, range(len(schemes)), 1
+
+    def mapping(
+        self, schemes: Sequence[Sharding], stage_k: Sequence[int], partition_k: Sequence[int], count: int
+    ) -> Mapping:
+        """The mapping of some choices, with the best compute tiles."""
+        world, graph = self.world, self.world.graph
+        sharding = {kernel.name: z for kernel, z in zip(graph.kernels, schemes, strict=True)}
+        places = list(zip(stage_k, partition_k, strict=True))
+        tiles: dict[str, int] = {}
+        for place in set(places):
+            members = [kernel for kernel, here in zip(graph.kernels, places, strict=True) if here == place]
+            given = self.allocated(tuple((kernel, sharding[kernel.name]) for kernel in members), count)
+            tiles.update(zip((kernel.name for kernel in members), given, strict=True))
+        kernels = tuple(
+            KernelMapping(name=kernel.name, sharding=z, stage=stage, partition=partition, tiles=tiles[kernel.name])
+            for kernel, z, (stage, partition) in zip(graph.kernels, schemes, places, strict=True)
+        )
+        return Mapping(graph=graph.name, system=world.system.name, plan=world.plan, kernels=kernels, tile_count=count)
+
+    @functools.cache  # noqa: B019
+    def allocated(self, members: tuple[tuple[Kernel, Sharding], ...], count: int) -> list[int]:
+        """Compute tiles of the kernels of a block."""
+        sharding = {kernel.name: z for kernel, z in members}
+        given = allocate(self.world, sharding, [kernel for kernel, _ in members], count)
+        assert given is not None
+        return given
+
+    def case(
+        self, schemes: Sequence[Sharding], stage_k: Sequence[int], partition_k: Sequence[int], count: int
+    ) -> case.Case:
+        """The judge's view of a mapping."""
+        world = self.world
+        mapping = self.mapping(schemes, stage_k, partition_k, count)
+        return case.build(mapping, world.graph, world.system, world.assumptions)
+
+    # -- time ---------------------------------------------------------------------------------
+    def seconds(self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int) -> tuple[float, ...]:
+        """Seconds of every pipeline stage with the fastest partitions that fit SRAM; infinite where none do."""
+        least = {
+            stage: float(self.times(stage, schemes, stage_k, count).min(initial=math.inf)) for stage in set(stage_k)
+        }
+        return tuple(
+            math.fsum(times * least.get(stage, 0.0) for stage, times in rank.runs.items()) for rank in self.ranks
+        )
+
+    @functools.cached_property
+    def ranks(self) -> tuple[case.Rank, ...]:
+        """The distinct pipeline stages of the plan."""
+        return self.case(*self.plainest()).ranks
+
+    def times(self, stage: int, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int) -> np.ndarray:
+        """Seconds of every sequence of blocks of a stage."""
+        sequences = self.sequences(bits_of(stage_k, stage), stage)
+        known = {mask: self.memo.get(self.key_of(mask, schemes, count)) for mask in sequences.blocks}
+        while missing := [mask for mask, seconds in known.items() if seconds is None]:
+            # the mapping that has the most of them prices all of its blocks
+            row = sequences.rows[int(np.isin(sequences.rows, missing).sum(axis=1).argmax())]
+            self.note_prices(row, schemes, stage_k, stage, count)
+            known.update({mask: self.memo.get(self.key_of(mask, schemes, count)) for mask in missing})
+        price = np.array([known[mask] for mask in sequences.blocks] + [0.0])
+        return np.asarray(price[sequences.number].sum(axis=1))
+
+    def key_of(self, mask: int, schemes: tuple[Sharding, ...], count: int) -> object:
+        """What the price of a block depends on."""
+        touched = _or(self.near[k] for k in range(len(schemes)) if mask >> k & 1)
+        return self.key, count, mask, tuple(z for k, z in enumerate(schemes) if touched >> k & 1)
+
+    def note_prices(
+        self, row: np.ndarray, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], stage: int, count: int
+    ) -> None:
+        """Remember what the blocks of a sequence cost, infinite where one does not fit."""
+        partition_k = list(range(len(schemes)))
+        for number, mask in enumerate(row.tolist()):
+            for k in range(len(schemes)):
+                if mask >> k & 1:
+                    partition_k[k] = number
+        looked = self.case(schemes, stage_k, partition_k, count)
+        tiling, paid = traffic.weight_parts(looked), network.tensor_parallel(looked)
+        sram = traffic.sram_need(looked, tiling)
+        moved = case.totals((one.place, one.bytes) for one in traffic.moves(looked, tiling))
+        room = looked.system.chip.sram.capacity * (1 + _SAME)
+        for part in timing._partitions(looked, paid, self.price, moved, sram):
+            members = looked.members[part.stage, part.partition]
+            apart = any(k in tiling.stuck or (k in tiling.parts and len(members) > 1) for k in members)
+            fits = part.sram_bytes <= room and not apart
+            mask = sum(1 << k for k in members)
+            self.memo[self.key_of(mask, schemes, count)] = part.time_s if fits else math.inf
+
+    # -- what may follow what -------------------------------------------------------------------
+    @functools.cached_property
+    def _sequences(self) -> dict[tuple[int, int], Sequences]:
+        return {}
+
+    def sequences(self, members: int, stage: int) -> Sequences:
+        """The sequences of blocks that the kernels of a stage may run as."""
+        key = members, min(stage, 1) if self.world.graph.has_pieces else 0
+        if key not in self._sequences:
+            self._sequences[key] = Sequences.of(list(self._listed(members, stage)))
+        return self._sequences[key]
+
+    def _listed(self, members: int, stage: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+        """(blocks, their partitions), nothing looked at but the rules."""
+        world, asked = self.world, self.asked
+        graph, chosen = world.graph, world.assumptions
+        forward = sum(1 << k for k, kernel in enumerate(graph.kernels) if kernel.phase == "forward") & members
+        before = [0] * len(graph.kernels)
+        for a, b in self.edges:
+            if members >> a & members >> b & 1:
+                before[b] |= 1 << a
+        kernels = [k for k in range(len(graph.kernels)) if members >> k & 1]
+        if chosen.execution == "kernel_by_kernel":
+            order: list[int] = []
+            while len(order) < len(kernels):  # as listed, forward kernels first
+                done = sum(1 << k for k in order)
+                ready = [k for k in kernels if not done >> k & 1 and not before[k] & ~done]
+                order.append(min(ready, key=lambda k: (not forward >> k & 1, k)))
+            yield tuple(1 << k for k in order), tuple(range(len(order)))
+            return
+        most = asked.p_max if asked.p_max is not None else len(kernels)
+        exactly = chosen.empty_partitions == "forbid"
+        if exactly and graph.has_pieces and stage > 0:
+            most = min(most, len(kernels))
+        rule = chosen.forward_backward if graph.trains and forward not in (0, members) else "shared"
+        pins = {self.index[name]: p for name, p in asked.pin_partition.items() if members >> self.index[name] & 1}
+        gaps = chosen.forward_backward == "halves" and graph.trains
+        for blocks in self._cuts(members, before, forward if rule == "separate" else members, most):
+            if exactly and len(blocks) < most:
+                continue
+            # which partition is empty matters only where the middle of them does
+            numbers = itertools.combinations(range(most), len(blocks)) if gaps else [tuple(range(len(blocks)))]
+            for partitions in numbers:
+                where = {k: p for p, mask in zip(partitions, blocks, strict=True) for k in kernels if mask >> k & 1}
+                if any(where[k] != p for k, p in pins.items()):
+                    continue
+                if rule == "halves" and not all(
+                    p < (most + 1) // 2 if forward >> k & 1 else p >= most // 2 for k, p in where.items()
+                ):
+                    continue
+                yield blocks, partitions
+                break
+
+    def _cuts(self, members: int, before: list[int], first: int, most: int) -> Iterator[tuple[int, ...]]:
+        """Sequences of at most so many blocks in which nothing runs before what it needs, nor beside or before `first`
+        what is not of it."""
+
+        def after(done: int, left: int) -> Iterator[tuple[int, ...]]:
+            rest = members & ~done
+            if not rest:
+                yield ()
+                return
+            pool = rest & first or rest
+            block = pool if left else 0
+            while block:  # every subset
+                small = block.bit_count() <= self.world.system.chip.tiles
+                if small and not any(before[k] & ~(done | block) for k in range(len(before)) if block >> k & 1):
+                    for later in after(done | block, left - 1):
+                        yield (block, *later)
+                block = (block - 1) & pool
+
+        return after(0, most)
+
+    # -- DRAM -----------------------------------------------------------------------------------
+    def partitions(self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int) -> tuple[int, ...] | None:
+        """The fastest partition of every kernel with which every pipeline stage keeps to its DRAM."""
+        left = self.left(schemes, stage_k, count)
+        partition_k = [0] * len(schemes)
+        for stage in set(stage_k):
+            sequences = self.sequences(bits_of(stage_k, stage), stage)
+            times = self.times(stage, schemes, stage_k, count)
+            if math.isfinite(left[stage]):
+                fits = self.waiting(sequences.rows, schemes, stage_k, stage) <= left[stage]
+                times = np.where(fits, times, math.inf)
+            best = int(times.argmin())
+            if not math.isfinite(times[best]):
+                return None
+            for mask, number in zip(sequences.rows[best].tolist(), sequences.partitions[best], strict=False):
+                for k in range(len(schemes)):
+                    if mask >> k & 1:
+                        partition_k[k] = number
+        return tuple(partition_k)
+
+    def left(self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int) -> dict[int, float]:
+        """Bytes of DRAM that every stage of the mapping has for tensors that wait between its partitions."""
+        capacity = self.world.system.chip.dram.capacity
+        found = dict.fromkeys(stage_k, math.inf)
+        if capacity is None:
+            return found
+        level = self.world.graph.levels()
+        order = sorted(range(len(schemes)), key=lambda k: (level[self.world.graph.kernels[k].name], k))
+        looked = self.case(schemes, stage_k, [order.index(k) for k in range(len(schemes))], count)
+        for rank in looked.ranks:
+            held = math.fsum(ledger.held(looked, rank).get("dram", {}).values())
+            waiting = []
+            for stage in rank.runs:
+                mine = bits_of(stage_k, stage)
+                row = np.array([[mine & 1 << k for k in order if mine >> k & 1]])
+                waiting.append(float(self.waiting(row, schemes, stage_k, stage).max(initial=0.0)) if mine else 0.0)
+            for stage in rank.runs:
+                if stage in found:
+                    room = capacity * (1 + _SAME) - (held - max(waiting))
+                    found[stage] = min(found[stage], room)
+        return found
+
+    def waiting(
+        self, rows: np.ndarray, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], stage: int
+    ) -> np.ndarray:
+        """Most bytes that wait in DRAM while the blocks of every sequence run, without what is saved for later."""
+        graph, chosen = self.world.graph, self.world.assumptions
+        members = bits_of(stage_k, stage)
+        forward = [kernel.phase == "forward" for kernel in graph.kernels]
+        fans: dict[object, list[int]] = {}
+        sizes: dict[object, tuple[int, float]] = {}
+        for number, tensor in enumerate(graph.tensors):
+            src, dst, size = self.index[tensor.src], self.index[tensor.dst], graph.bytes_of(tensor)
+            key = (src, size) if chosen.fanout == "shared" else number
+            fans.setdefault(key, []).append(dst)
+            sizes[key] = src, size
+        done = np.bitwise_or.accumulate(rows, axis=1)
+        past = np.concatenate([np.zeros((len(rows), 1), dtype=rows.dtype), done[:, :-1]], axis=1)
+        total = np.zeros(rows.shape)
+        for key, readers in fans.items():
+            src, size = sizes[key]
+            if graph.trains and chosen.gradients == "exact" and forward[src] and not all(forward[k] for k in readers):
+                continue
+            here = sum(1 << k for k in set(readers)) & members
+            outside = any(not members >> k & 1 for k in readers)
+            if not members >> src & 1 and not here:
+                continue
+            share = ops.output_share(graph.kernels[src], schemes[src], self.world.plan.shards, chosen.sharding_rules)
+            born = (done >> src & 1).astype(bool) if members >> src & 1 else np.ones(rows.shape, dtype=bool)
+            needed = np.ones(rows.shape, dtype=bool) if outside else (here & ~past) != 0
+            inside = (rows >> src & 1).astype(bool) & ((here & ~rows) == 0) & (not outside)
+            total += size * share * (born & needed & ~inside & (rows != 0))
+        return np.asarray(total.max(axis=1, initial=0.0))
+
+
+def _or(masks: Iterable[int]) -> int:
+    """All kernels of some sets."""
+    return functools.reduce(int.__or__, masks, 0)
+
+
+def bits_of(stage_k: Sequence[int], stage: int) -> int:
+    """The kernels of a stage."""
+    return sum(1 << k for k, here in enumerate(stage_k) if here == stage)
+
+
+@dataclass(frozen=True)
+class Sequences:
+    """Sequences of blocks, filled up with empty ones; ``number`` is the place of each in ``blocks``."""
+
+    rows: np.ndarray
+    partitions: list[tuple[int, ...]]
+    blocks: list[int]
+    number: np.ndarray
+
+    @classmethod
+    def of(cls, listed: list[tuple[tuple[int, ...], tuple[int, ...]]]) -> Sequences:
+        """From (blocks, partitions)."""
+        width = max((len(blocks) for blocks, _ in listed), default=0)
+        rows = np.zeros((len(listed), width), dtype=np.int64)
+        for row, (blocks, _) in zip(rows, listed, strict=True):
+            row[: len(blocks)] = blocks
+        blocks = sorted({mask for sequence, _ in listed for mask in sequence})
+        place = {mask: number for number, mask in enumerate(blocks)} | {0: len(blocks)}
+        number = np.array([[place[mask] for mask in row] for row in rows.tolist()], dtype=np.int64)
+        return cls(rows, [partitions for _, partitions in listed], blocks, number.reshape(rows.shape))

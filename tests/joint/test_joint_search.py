@@ -1,0 +1,48 @@
+"""Sharding, fusion and plan found together against brute force over all of them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from brute import joint_optimum
+from hypothesis import given, note
+from hypothesis import strategies as st
+from strategies import World, worlds
+
+import dfopt.search as optimizer
+from dfopt.documents.request import Request
+from dfopt.documents.result import Result
+from dfopt.errors import Infeasible
+from dfopt.physics import ops
+
+
+def together(world: World, **asked: Any) -> Result:
+    chosen = world.assumptions.model_copy(update={"sharding_objective": "joint"})
+    return optimizer.optimize(world.graph, world.system, assumptions=chosen, **asked)
+
+
+@given(worlds(most=5, least=2), st.data())
+def test_nothing_is_better_than_what_is_found(world: World, data: st.DataObject) -> None:
+    """Over all plans, with a number of partitions and pins; infeasible exactly when brute force finds nothing."""
+    chosen = world.assumptions
+    asked: dict[str, Any] = {}
+    if chosen.execution == "dataflow":
+        asked["p_max"] = data.draw(st.sampled_from([1, 2, 3] if chosen.empty_partitions == "forbid" else [None, 1, 3]))
+    if data.draw(st.integers(0, 3)) == 0 and world.plan.tp > 1:
+        kernel = data.draw(st.sampled_from(world.graph.kernels))
+        scheme = data.draw(st.sampled_from(ops.legal_schemes(kernel, world.plan.tp, chosen)))
+        asked |= {"pin_sharding": {kernel.name: scheme}, "tp_dims": world.plan.tp_dims}
+    if world.graph.repeat == 1:
+        asked["pp"] = 1
+    best = joint_optimum(world.graph, world.system, chosen, Request(**asked))
+    if best is None:
+        with pytest.raises(Infeasible):
+            together(world, **asked)
+        return
+    result = together(world, **asked)
+    note(f"{result.value} {result.status} against {best}")
+    assert result.value >= best.value * (1 - 1e-9)
+    assert result.bound <= best.value * (1 + 1e-9)
+    assert result.status == "optimal"
+    assert result.value <= best.value * (1 + 1e-9)
