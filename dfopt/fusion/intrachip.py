@@ -21,6 +21,7 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.generation import SAME, Generation
 from dfopt.fusion.lattice import PathResult, ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, keeps, legal, lower_bound, most_alive, objective
+from dfopt.fusion.pieces import piecewise
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.fusion.shortfalls import dram_report, no_partitioning
 from dfopt.milp import Solution, Termination, TracePoint, closed_form, solve, unanswered
@@ -154,7 +155,7 @@ def optimize_intrachip(
         return _as_it_is(task, Termination.OPTIMAL, form, "the greedy start meets the lower bound")
     if best is not None and time_limit is not None and time_limit <= _NO_TIME:
         return _as_it_is(task, Termination.LIMIT_WITH_SOLUTION, form, "no time left; the start is returned")
-    if form == "columns" and lattice is not None:
+    if form == "columns" and (lattice is not None or solver == "highs"):
         task, found = _by_path(task, lattice)
         if found is not None:
             return found
@@ -201,13 +202,16 @@ def _as_it_is(task: _Task, ended: Termination, form: str, message: str) -> Intra
     return IntraChipMapping(task.best, solution, form)
 
 
-def _by_path(task: _Task, lattice: Lattice) -> tuple[_Task, IntraChipMapping | None]:
-    """The shortest path through the lattice; without an answer, the task with what it has shown."""
+def _by_path(task: _Task, lattice: Lattice | None) -> tuple[_Task, IntraChipMapping | None]:
+    """The shortest path through the lattice, or piece by piece without one; else the task with what that has shown."""
     known = min(task.value, np.inf if task.cutoff is None else task.cutoff)
-    search = ShortestPath(task.tables, task.limits, lattice, known * (1.0 if task.solver == "highs" else _NEAR))
+    # half of the time at most: what is left goes to a form that returns something at any time
+    until = (task.began + task.deadline) / 2
     try:
-        # half of the time at most: what is left goes to a form that returns something at any time
-        path = search.run((task.began + task.deadline) / 2, task.progress)
+        if lattice is None:
+            return _by_pieces(task, piecewise(task.tables, task.limits, known, until, task.seed))
+        search = ShortestPath(task.tables, task.limits, lattice, known * (1.0 if task.solver == "highs" else _NEAR))
+        path = search.run(until, task.progress)
     except KeyboardInterrupt:
         if task.best is None:
             raise
@@ -224,6 +228,21 @@ def _by_path(task: _Task, lattice: Lattice) -> tuple[_Task, IntraChipMapping | N
         return replace(task, note=path.note), None
     note = f"{path.note}, cut short by the time limit"
     return replace(task, note=note, floor=max(task.floor, path.bound)), None
+
+
+def _by_pieces(task: _Task, found: PathResult | None) -> tuple[_Task, IntraChipMapping | None]:
+    """What pieces have shown, and the answer where they have found the best there is."""
+    if found is None:
+        return task, None
+    task = replace(task, floor=max(task.floor, found.bound), note=found.note)
+    if task.cutoff is not None and task.floor >= task.cutoff * (1 - SAME):
+        raise CutOff(task.cutoff, task.closed(task.cutoff, found.note), None)
+    if found.objective < task.value:
+        task = replace(task, best=found.partition_k, value=found.objective)
+    if not found.complete or task.best is None:
+        return task, None
+    solution = replace(task.closed(task.value, found.note), bound=min(task.floor, task.value))
+    return task, IntraChipMapping(task.best, solution, "columns")
 
 
 def _by_columns(task: _Task, search: ShortestPath, path: PathResult) -> IntraChipMapping:

@@ -20,6 +20,7 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, optimize_intrachip
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.fusion.pieces import piecewise
 from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
 from dfopt.search.jointly import JointSearch
 from dfopt.search.options import Options
@@ -183,6 +184,11 @@ def _certified_low(
     left = max(options.deadline - time.perf_counter(), 0.0)
     if any(solve.formulation == "assignment" for solve in solves):
         return _solved_low(mine, left, cutoff)
+    found = piecewise(mine.tables, replace(mine.limits, dram_left=np.inf), cutoff, options.deadline)
+    if found is not None:
+        mine.work.low_s = max(mine.work.low_s, min(found.bound, cutoff))
+    if mine.work.low_s >= cutoff * (1 - PROOF):
+        return cutoff, ""
     for prices in {(solve.kernel_prices, solve.partition_price) for solve in solves if solve.kernel_prices}:
         proven = certified(mine.tables, mine.limits, Certificate(np.array(prices[0]), prices[1]), left)
         mine.work.low_s = max(mine.work.low_s, proven)

@@ -15,15 +15,20 @@ from strategies import share
 import dfopt as df
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
+from dfopt.fusion import pieces
 from dfopt.search import candidate as prepared
 from dfopt.search.verify import Verification, verify
 
 
 @pytest.fixture(autouse=True, scope="module")
 def no_lattice() -> Iterator[None]:
-    """Five down-sets are few enough to list: nothing but a single kernel or two is searched exhaustively."""
+    """Five down-sets are few enough to list: nothing but a single kernel or two is searched exhaustively.
+
+    Every graph is too wide for its pieces to be listed.
+    """
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepared, "_DOWN_SETS", 5)
+        patch.setattr(pieces, "_LONG", 2.0)
         yield
 
 

@@ -1,0 +1,304 @@
+"""Exact fusion of long graphs: what is left of one falls apart, and kernels that share no tensor need not run together.
+
+A *piece* is a block whose kernels hang together by tensors. Any block may be cut into its pieces: they are legal, run
+in any order, and add up to its compute, traffic and network. Kernels that have not run form *rests* that hang together
+likewise; what they take at least is a sum over them. So a weight update that nothing waits for is a rest of its own,
+alike in every layer: where the lattice of two training layers has 514,156 down-sets, 234 rests can be left.
+
+Pieces of one block gain by balance alone: one waits for compute while another waits for DRAM. So the least sum of one
+*side* of pieces (memory seconds, say) bounds all partitionings, and the least sum of their times is that of one. Where
+they differ a MILP decides over steps that are shorter than that by their side, and every block of several pieces that
+may be in anything better: pieces whose time is above their side, then others while the time of the block still is.
+"""
+
+from __future__ import annotations
+
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from graphlib import CycleError, TopologicalSorter
+
+import numpy as np
+
+from dfopt.fusion.blocks import StageTables, part_of, price_each
+from dfopt.fusion.clock import OutOfTime, look
+from dfopt.fusion.lattice import PathResult
+from dfopt.fusion.partitioning import IntraChipLimits, objective
+from dfopt.fusion.segments import precedence, topological_orders
+from dfopt.milp import Model, Termination, solve
+from dfopt.setting.tables import Floats, Ints
+
+_LONG = 0.4  # share of the kernels that lie on one path, at least: other graphs are more wide than long
+_WIDE, _MOST = 100, 2000  # blocks looked at per kernel, for one rest and for all
+_MERGED = 50_000  # blocks of several pieces in the MILP
+_SURE = 1e-7  # relative: the MILP looks for what is better by more than this
+_NOTHING = 1e-12  # relative: rounding of a sum
+_SIDES = {  # the time of a block is the largest of these sums of its compute, memory and network
+    "perfect": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
+    "none": ((1.0, 1.0, 1.0),),
+    "compute_memory": ((1.0, 0.0, 1.0), (0.0, 1.0, 1.0)),
+}
+Step = tuple[int, int, tuple[int, ...]]  # of this rest this piece runs, and these rests are left
+
+
+class TooWide(Exception):
+    """A graph has too many blocks to list what may be left of it."""
+
+
+class Pieces:
+    """A stage of one pass: its best ``blocks`` so far, their seconds ``high``, and ``low`` that none beats.
+
+    Sets of kernels are bits of a number, in a topological ``order``.
+    """
+
+    def __init__(self, tables: StageTables, deadline: float) -> None:
+        self.tables, self.order, n = tables, topological_orders(tables)[0].tolist(), tables.kernels
+        place = np.argsort(self.order).tolist()
+        before, after = ([sum(1 << place[a] for a in ways[k]) for k in self.order] for ways in precedence(tables))
+        self.before, self.after, depth = before, after, list[int]()
+        for heads in before:
+            depth.append(1 + max((depth[a] for a in _bits(heads)), default=0))
+        if max(depth) < _LONG * n:
+            raise TooWide
+        touch = [0] * len(tables.bytes_g)  # who makes or reads a tensor, or pays the same toll
+        for ends in (tables.sharded.src_t, tables.sharded.dst_t):
+            for k, group in zip(ends.tolist(), tables.sharded.group_t.tolist(), strict=True):
+                touch[group] |= 1 << place[k] if k < n else 0
+        touch += [sum(1 << place[k] for k in np.flatnonzero(payers)) for payers in tables.sharded.payers_xk]
+        self.near = [_all(touch, sum(1 << g for g, of in enumerate(touch) if of >> k & 1)) | 1 << k for k in range(n)]
+        self.rests: dict[int, int] = {}  # with their numbers
+        self.roots = self._fall_apart((1 << n) - 1)
+        steps, masks = self._go_on(deadline)
+        fits = self._price(masks)
+        number, size = (np.cumsum(fits) - 1).tolist(), [rest.bit_count() for rest in self.rests]
+        self.steps: list[Step] = [(rest, number[p], left) for rest, p, left in steps if fits[p]]
+        self.steps.sort(key=lambda step: -size[step[0]])
+        self.masks = [mask for mask, one in zip(masks, fits, strict=True) if one]
+        self.time, found = self.sides.max(axis=0), [(*self._least(side), side) for side in self.sides]
+        self.low, self.value, _, self.side = max(found, key=lambda one: one[0])
+        (
+            self.high,
+            _,
+            chosen,
+        ) = self._least(self.time)
+        self.blocks = [self.masks[p] for p in chosen]
+
+    def _parts(self, mask: int) -> Iterator[int]:
+        """Parts of a set of kernels that hang together."""
+        while mask:
+            part, new = 0, mask & -mask
+            while new:
+                part |= new
+                new = _all(self.near, new) & mask & ~part
+            yield part
+            mask &= ~part
+
+    def _fall_apart(self, mask: int) -> tuple[int, ...]:
+        """Numbers of the rests that kernels form."""
+        return tuple(self.rests.setdefault(part, len(self.rests)) for part in self._parts(mask))
+
+    def _go_on(self, deadline: float) -> tuple[list[Step], list[int]]:
+        """All steps from all rests that can be reached, and the pieces in them."""
+        tables, n = self.tables, self.tables.kernels
+        tiled, held = (tables.parts_k[self.order] > 1).tolist(), tables.sharded.stationary_k[self.order].tolist()
+        whole: dict[int, bool] = {}
+        falls: dict[int, tuple[int, ...]] = {}
+        found: dict[int, int] = {}
+        steps, looked, at = list[Step](), 0, 0
+        while at < len(self.rests):
+            look(deadline)
+            rest, most = list(self.rests)[at], min(looked + _WIDE * n, _MOST * n)
+            before = [of & rest for of in self.before]
+            # every block comes up once: what may be added stands behind the last of its kernels in the order
+            stack = [(0, 0.0, sum(1 << k for k in _bits(rest) if not before[k]))]
+            while stack:
+                block, bytes_, ready = stack.pop()
+                for k in _bits(ready):
+                    larger, more = block | 1 << k, bytes_ + held[k]
+                    if block if tiled[k] else more > tables.chip.sram * (1 + 1e-9):
+                        continue
+                    looked += 1
+                    if not tiled[k]:
+                        fresh = sum(1 << b for b in _bits(self.after[k] & rest) if not before[b] & ~larger)
+                        stack.append((larger, more, ready >> k + 1 << k + 1 | fresh))
+                    if larger not in whole:
+                        whole[larger] = next(self._parts(larger)) == larger
+                    if whole[larger]:
+                        behind = rest & ~larger
+                        if behind not in falls:
+                            falls[behind] = self._fall_apart(behind)
+                        steps.append((at, found.setdefault(larger, len(found)), falls[behind]))
+                if looked > most:
+                    raise TooWide
+            at += 1
+        return steps, list(found)
+
+    def _price(self, masks: list[int]) -> list[bool]:
+        """Sides and SRAM of the pieces that are legal, and which are."""
+        prices = price_each(self.tables, [self._kernels(mask) for mask in masks])
+        terms = np.array([prices.compute, prices.memory, prices.network])
+        self.sides: Floats = (np.array(_SIDES[self.tables.chip.overlap]) @ terms)[:, prices.legal]
+        self.sram = prices.sram_bytes[prices.legal]
+        return list(prices.legal.tolist())
+
+    def _kernels(self, mask: int) -> Ints:
+        return np.array([self.order[k] for k in _bits(mask)], dtype=np.int64)
+
+    def _least(self, cost: Floats) -> tuple[float, list[float], list[int]]:
+        """Least sum of a cost of pieces, that of each rest, and the pieces."""
+        value, first, price = [np.inf] * len(self.rests), dict[int, Step](), cost.tolist()
+        for step in reversed(self.steps):
+            rest, p, left = step
+            total = price[p] + sum([value[r] for r in left])
+            if total < value[rest]:
+                value[rest], first[rest] = total, step
+        stack, found = list(self.roots), []
+        while stack:
+            _, p, left = first[stack.pop()]
+            found.append(p)
+            stack += left
+        return sum(value[root] for root in self.roots), value, found
+
+    def improve(self, below: float, deadline: float, seed: int) -> None:
+        """Raise ``low`` to ``below``, or find something better than that."""
+        value, side, most, unit = self.value, self.side.tolist(), below * (1 + 1e-9), below / 10
+        behind = {root: self.low - value[root] for root in self.roots}  # least of all that is not in a rest
+        extra: dict[int, float] = {}  # what a piece adds at least to the least: over the pieces of a way they add up
+        steps, goes, comes, uses, joins = list[Step](), *(defaultdict[int, list[int]](list) for _ in range(4))
+        for rest, p, left in self.steps:
+            least = side[p] + sum([value[r] for r in left])
+            if behind.get(rest, np.inf) + least > most:
+                continue
+            extra[p] = min(extra.get(p, np.inf), max(least - value[rest], 0.0))
+            goes[rest].append(len(steps))
+            uses[p].append(len(steps))
+            for r in left:
+                behind[r] = min(behind.get(r, np.inf), behind[rest] + least - value[r])
+                comes[r].append(len(steps))
+            steps.append((rest, p, left))
+        merged = self._merged(extra, most - self.low, deadline)
+        model = Model("pieces")
+        x, y = model.binary("step", (len(steps),)), model.binary("merged", (len(merged),))
+        for number, chosen in zip(y.tolist(), merged, strict=True):
+            for p in chosen:
+                joins[p].append(number)
+        for rest in {*goes, *comes}:
+            once = float(rest in self.roots)
+            model.rows(f"rest_{rest}", [(np.array([goes[rest]]), 1.0), (np.array([comes[rest]]), -1.0)], once, once)
+        for p in joins:
+            model.rows(f"joined_{p}", [(np.array([joins[p]]), 1.0), (np.array([uses[p]]), -1.0)], upper=0.0)
+        gain = [self.time[[*chosen]].sum() - self.sides[:, chosen].sum(axis=1).max() for chosen in merged]
+        model.minimize([(x, self.time[[p for _, p, _ in steps]] / unit), (y, -np.array(gain) / unit)])
+        left_s, cutoff = max(deadline - time.perf_counter(), 0.0), below * (1 - _SURE) / unit
+        solution = solve(model, time_limit=left_s, cutoff=cutoff, seed=seed, presolve=False).in_units(unit)
+        if solution.termination in (Termination.INTERRUPTED_NO_SOLUTION, Termination.INTERRUPTED_WITH_SOLUTION):
+            raise KeyboardInterrupt
+        self.low = max(self.low, min(solution.bound, below))
+        if solution.x is not None:
+            together = [merged[at] for at in np.flatnonzero(model.value("merged", solution.x) > 0.5)]
+            taken = {steps[at][1] for at in np.flatnonzero(model.value("step", solution.x) > 0.5)}
+            alone = [(p,) for p in taken.difference(*together)]
+            with suppress(CycleError):  # blocks may wait for each other: then the bound holds, the blocks do not
+                blocks = self._lined_up([sum(self.masks[p] for p in chosen) for chosen in [*together, *alone]])
+                if price_each(self.tables, [self._kernels(block) for block in blocks]).legal.all():
+                    self.blocks, self.high = blocks, solution.objective
+
+    def _merged(self, extra: dict[int, float], spare: float, deadline: float) -> list[tuple[int, ...]]:
+        """Pieces of every block of several that a better partitioning may hold."""
+        chip, nothing = self.tables.chip, _NOTHING * self.high
+        tiled = sum(1 << at for at, k in enumerate(self.order) if self.tables.parts_k[k] > 1 or not chip.fused)
+        above = self.time - self.side > nothing
+        usable = sorted((p for p in extra if not self.masks[p] & tiled), key=lambda p: not above[p])
+        waiting, away = int(above[usable].sum()), {p: self._away(self.masks[p]) for p in usable}
+        sides, side, sram = self.sides.T.tolist(), self.side.tolist(), self.sram.tolist()
+        found: list[tuple[int, ...]] = []
+        none: tuple[int, ...] = ()
+        stack = [(none, 0, 0, chip.sram * (1 + 1e-9), spare, [0.0] * len(self.sides), 0.0, 0)]
+        while stack:
+            look(deadline)
+            chosen, mask, blocked, room, rest, sums, base, start = stack.pop()
+            over = max(sums) - base
+            if len(chosen) > 1 and over <= rest:
+                found.append(chosen)
+                if len(found) > _MERGED:
+                    raise TooWide
+            for at in range(start, len(usable) if over > nothing else waiting):
+                p, larger = usable[at], mask | self.masks[usable[at]]
+                fits = sram[p] <= room and extra[p] <= rest and larger.bit_count() <= chip.tiles
+                if fits and not blocked & self.masks[p]:
+                    more = [a + b for a, b in zip(sums, sides[p], strict=True)]
+                    left = (room - sram[p], rest - extra[p], more, base + side[p], at + 1)
+                    stack.append(((*chosen, p), larger, blocked | away[p], *left))
+        return found
+
+    def _away(self, mask: int) -> int:
+        """Kernels that share a tensor with those of a piece, or run before or after: in no other piece of its block."""
+        found = _all(self.near, mask)
+        for ways in (self.before, self.after):
+            new = mask
+            while new := _all(ways, new):
+                found |= new
+        return found
+
+    def _lined_up(self, blocks: Sequence[int]) -> list[int]:
+        """Blocks behind those that they need. Raises CycleError when some wait for each other."""
+        owner = {k: block for block in blocks for k in _bits(block)}
+        needs = {block: {owner[k] for k in _bits(_all(self.before, block) & ~block)} for block in blocks}
+        return list(TopologicalSorter(needs).static_order())
+
+    def partitions(self) -> list[Ints]:
+        """Kernels of the best blocks, in the order in which these run."""
+        return [self._kernels(block) for block in self._lined_up(self.blocks)]
+
+
+def _bits(mask: int) -> Iterator[int]:
+    while mask:
+        yield (mask & -mask).bit_length() - 1
+        mask &= mask - 1
+
+
+def _all(sets: Sequence[int], mask: int) -> int:
+    """Union of the sets of some kernels."""
+    found = 0
+    for k in _bits(mask):
+        found |= sets[k]
+    return found
+
+
+def piecewise(
+    tables: StageTables, limits: IntraChipLimits, known: float, deadline: float = np.inf, seed: int = 0
+) -> PathResult | None:
+    """The best partitioning of a long graph, and seconds that none beats: at most ``known``, the best known so far.
+
+    None where partitions are counted, pinned or short of DRAM, where times of pieces do not add up (cycle model), for
+    graphs more wide than long, and when the deadline (of ``time.perf_counter``) comes before there is any.
+    """
+    forward, rule = tables.sharded.forward_k, limits.forward_backward
+    counted = limits.exactly or limits.p_max < tables.kernels or bool(limits.pins) or rule == "halves"
+    if counted or tables.sharded.menus or tables.bytes_g.sum() > limits.dram_left:
+        return None
+    ends = [np.append(kernels, False) for kernels in (~forward, forward)]
+    if rule == "separate" and (ends[0][tables.sharded.src_t] & ends[1][tables.sharded.dst_t]).any():
+        return None  # the backward pass cannot come after the forward pass
+    passes = [np.flatnonzero(forward), np.flatnonzero(~forward)] if rule == "separate" else [np.arange(len(forward))]
+    passes = [members for members in passes if len(members)]
+    try:
+        parts = [Pieces(part_of(tables, members), deadline) for members in passes]
+    except (TooWide, OutOfTime):
+        return None
+    for part in parts:
+        below = min(part.high, known - sum(other.low for other in parts if other is not part))
+        try:
+            if part.low < below * (1 - _SURE):
+                part.improve(below, deadline, seed)
+        except (TooWide, OutOfTime):
+            break
+    blocks = [members[block] for members, part in zip(passes, parts, strict=True) for block in part.partitions()]
+    partition_k = np.empty(len(forward), dtype=np.int64)
+    for number, block in enumerate(blocks):
+        partition_k[block] = number
+    value = objective(tables, partition_k)
+    bound = min(sum(part.low for part in parts), value)
+    note = f"{sum(len(part.masks) for part in parts)} pieces of {sum(len(part.rests) for part in parts)} rests"
+    return PathResult(bound >= min(value, known) * (1 - 2 * _SURE), partition_k, value, bound, note, ())
