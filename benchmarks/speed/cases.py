@@ -37,6 +37,11 @@ def machine(sram: str = "320 MiB") -> System:
     return System.model_validate(system)
 
 
+def _zoo() -> System:
+    """Eight SN10 on the 25 GB/s links of the zoo."""
+    return load_system("sn10-8-ring")
+
+
 def gpt(mode: str = "forward", layers: int = 1) -> Graph:
     """GPT-3 175B: one layer that stands for all, or so many drawn."""
     graph = load_graph("gpt3-175b", mode=mode)
@@ -212,6 +217,8 @@ CASES = [
     Case("gpt-forward", gpt, lambda: machine("100 MB")),
     Case("gpt-training", lambda: gpt("training"), machine),
     Case("gpt-training-cycle", lambda: gpt("training"), machine, {"compute_model": "cycle"}, p_max=41),
+    *(Case(f"gpt-training-{41 * n}", lambda n=n: gpt("training", n), machine) for n in (2, 4)),
+    *(Case(f"gpt-training-{41 * n}-zoo", lambda n=n: gpt("training", n), _zoo) for n in (2, 4)),
     *(Case(f"gpt-{n}-layers", lambda n=n: gpt(layers=n), lambda: machine("100 MB")) for n in LAYERS),
     Case("moe-8", lambda: moe(8), lambda: machine("100 MB")),
     Case("moe-64", lambda: moe(64), lambda: machine("100 MB")),

@@ -147,7 +147,7 @@ def table(rows: list[dict[str, Any]]) -> str:
             row["case"],
             f"{row['kernels']:,}",
             f"{row['down_sets']:,}" if "down_sets" in row else "> 20,000",
-            f"{row['blocks']:,}",
+            f"{row['blocks']:,}" if row["blocks"] else "",  # pieces are no blocks
             *(seconds(row, key) for key in ("tables", "enumerate", "price", "formulate", "judge")),
             f"{row['solve']:.2f}",
             f"{100 * row['gap']:.2g} %",
