@@ -57,6 +57,15 @@ def cycles_with(kernel: Kernel, sharding: Sharding, degree: int, rules: str, cou
     )
 
 
+def left_of(kernel: Kernel, face: int | None = None) -> float:
+    """Share of a matrix that a mask leaves, by default of the one that it lies on: so many whole elements."""
+    mask = kernel.masked or 0
+    if kernel.density is None or (kernel.op == "matmul" and face is not None and face != mask):
+        return 1.0
+    rows, columns = {0: (kernel.m, kernel.n), 1: (kernel.k, kernel.n), 2: (kernel.m, kernel.k)}[mask]
+    return max(round(kernel.density * rows * columns), 1) / (rows * columns)
+
+
 def allocate(
     world: World, sharding: dict[str, Sharding], members: list[Kernel], count: int | None = None
 ) -> list[int] | None:
@@ -71,8 +80,10 @@ def allocate(
         return [1] * len(members)
     count = count or pieces(world.graph, world.assumptions)
     degree, rules = world.plan.tp, world.assumptions.sharding_rules
+    # what a mask leaves out takes no time
     cost = [
-        [cycles_with(k, sharding[k.name], degree, rules, count, chip, t) for t in range(1, most + 1)] for k in members
+        [cycles_with(k, sharding[k.name], degree, rules, count, chip, t) * left_of(k) for t in range(1, most + 1)]
+        for k in members
     ]
     free = [range(1, most - len(members) + 2)] * len(members)
     fits = (tiles for tiles in itertools.product(*free) if sum(tiles) <= most)
@@ -127,12 +138,13 @@ def end_bytes(world: World, sharding: dict[str, Sharding]) -> dict[str, float]:
             axes["outer"] *= kernel.m
         shares = {axis: math.ceil(size / chips) / size for axis, size in axes.items()} | {"even": 1 / chips}
         part = shares.get(z.partition(">")[0], 1.0)
-        made = kernel.outer * kernel.m * kernel.n * graph.word_bytes
+        made = kernel.outer * kernel.m * kernel.n * graph.word_bytes * left_of(kernel, 0)
         if not (name in taken or kernel.op == "weight_update" or kernel.accumulates_into):
             found[name] = made * (1.0 if z == "k" else shares["n"] if z == "k>n" else part)
         heads = 1 if kernel.op == "gemm" else kernel.outer
         first, second = heads * kernel.k * kernel.n, heads * kernel.m * kernel.k
         sizes = {"gemm": [first], "elementwise": [kernel.outer * kernel.m * kernel.n]}.get(kernel.op, [first, second])
+        sizes = [size * left_of(kernel, face) for face, size in enumerate(sizes, start=1)]
         brought = {o for t, o in zip(graph.tensors, operands, strict=True) if t.dst == name}
         left = [o for o in range(1, len(sizes) + 1) if o not in brought]
         for t in graph.carried:

@@ -235,6 +235,8 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
             )
         )
         tensors += mine
+    if dice([False, True]):
+        kernels, tensors = _masked(dice, kernels, tensors)
     names = [k.name for k in kernels]
     carried = [Tensor(src=dice(names), dst=dice(names)) for _ in range(dice(range(3)))]
     return Graph(
@@ -247,6 +249,19 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
         tensors=dice.shuffled(tensors),
         carried=tuple(carried),
     )
+
+
+def _masked(dice: Dice, kernels: list[Kernel], tensors: list[Tensor]) -> tuple[list[Kernel], list[Tensor]]:
+    """Some kernels with a mask; of what they make tensors bring no more than is left."""
+    found = []
+    for kernel in kernels:
+        density = dice([None, 0.5, 0.3, 1.0]) if kernel.op in ("matmul", "elementwise") else None
+        masked = dice([None, 1, 2]) if density and kernel.op == "matmul" else None
+        found.append(Kernel(**{**dict(kernel), "density": density, "masked": masked}))
+    now = Graph(name="masked", word_bytes=WORD, kernels=tuple(found))
+    whole = Graph(name="whole", word_bytes=WORD, kernels=tuple(kernels))
+    sizes = [min(t.bytes or whole.output_bytes(t.src), now.output_bytes(t.src)) for t in tensors]
+    return found, [t.model_copy(update={"bytes": size}) for t, size in zip(tensors, sizes, strict=True)]
 
 
 def footprint(graph: Graph) -> float:

@@ -21,7 +21,7 @@ from dfopt.documents.axes import groups
 from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.on_axes import Group
-from dfopt.documents.wiring import reads, structure_issues, writes
+from dfopt.documents.wiring import needed, reads, structure_issues, writes
 from dfopt.errors import GraphError
 from dfopt.units import Bytes
 
@@ -72,6 +72,15 @@ class Kernel(Part):
         default=None, description="axis that is cut into tiles and streamed; default n, for weight_update k"
     )
     phase: Phase = "forward"
+    density: float | None = Field(
+        default=None,
+        gt=0,
+        le=1,
+        description="share of a matrix of a matmul or an elementwise kernel that a mask leaves: as whole elements",
+    )
+    masked: Literal[1, 2] | None = Field(
+        default=None, description="the operand of a matmul that density is of; none = its output"
+    )
     flop_per_element: int = Field(default=1, ge=1, le=10**6, description="of an elementwise kernel")
     normalizes: bool = Field(default=False, description="needs the whole m axis (layer norm, softmax): not split by m")
     accumulates_into: str | None = Field(
@@ -131,6 +140,11 @@ class Kernel(Part):
     def _fits_together(self) -> Self:
         if self.op == "elementwise" and self.k != 1:
             raise ValueError(f"an elementwise kernel has no contraction: found k = {self.k}, expected 1 or no k at all")
+        if self.density is not None and self.op not in ("matmul", "elementwise"):
+            message = f"found {self.density:g} of a {self.op} kernel: weights and their gradients are whole"
+            raise problem(message, "leave it out, or write op: matmul", "$.density")
+        if self.masked is not None and (self.density is None or self.op != "matmul"):
+            raise problem(f"found {self.masked}, but no matmul with a density", "leave it out", "$.masked")
         if "copies" in (self.resident_over or ()) and not self._fetches:
             message = "spread over copies, but no communication of the kernel fetches what another copy holds"
             remedy = "list one, such as an all_to_all over all, or leave copies out: then each holds it whole"
@@ -221,10 +235,10 @@ class Graph(Named):
         return self._index
 
     def output_bytes(self, name_or_position: str | int) -> float:
-        """Bytes of a kernel's whole output, before any sharding."""
+        """Bytes of a kernel's whole output, or of what a mask leaves of it, before any sharding."""
         position = name_or_position if isinstance(name_or_position, int) else self.index()[name_or_position]
         kernel = self.kernels[position]
-        return float(kernel.outer * kernel.m * kernel.n * self.word_bytes)
+        return float(kernel.outer * needed(kernel) * self.word_bytes)
 
     def bytes_of(self, tensor: Tensor) -> float:
         """Bytes of a tensor: as stated, else the whole output of its source."""

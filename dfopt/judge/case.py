@@ -277,7 +277,7 @@ def _ends(case: Case) -> Iterator[End]:
         layout = ops.required_layout(one.kernel, operand, z, rules, whole / word)
         chip = whole * ops.input_share(one.kernel, layout, z, shards, rules)
         features, tokens = ops.operand_shape(one.kernel, operand)
-        tile = chip * ops.input_tile_share(one.kernel, tiles)
+        tile = chip * ops.input_tile_share(one.kernel, tiles, operand)
         yield end(dst, chip, tile, False, tokens, features, layout == "SR" and z != "outer")
 
 

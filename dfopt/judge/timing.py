@@ -132,8 +132,8 @@ def _unequal_shares_s(case: Case, members: Sequence[Placed]) -> float:
     return math.fsum(math.fsum(flop) / (share * chip.peak_flops) for share, flop in by_share.items())
 
 
-def _cycles(case: Case, one: Placed) -> int:
-    """Cycles of a kernel's shard, all its tile steps, on the compute tiles that it was given."""
+def _cycles(case: Case, one: Placed) -> float:
+    """Cycles of a kernel's shard, all its tile steps, on the compute tiles that it was given; a mask is skipped."""
     kernel, chip, degree = one.kernel, case.system.chip, case.plan.shards
     assert chip.lanes is not None and chip.stages is not None  # `fit.check` saw to it
     rows, columns, inner = ops.shard_extents(kernel, one.sharding, degree, case.assume.sharding_rules)
@@ -152,7 +152,7 @@ def _cycles(case: Case, one: Placed) -> int:
         simd=kernel.op == "elementwise",
     )
     # More tiles than the chip has are a broken limit, not an error: the menu then ends at the chip's.
-    return steps * int(cycles[tiles <= one.tiles].min())
+    return steps * int(cycles[tiles <= one.tiles].min()) * ops.work_share(kernel)
 
 
 def _stages(

@@ -23,6 +23,7 @@ from typing import Literal
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.wiring import needed as needed
 from dfopt.documents.wiring import operand_shape as operand_shape
 from dfopt.documents.wiring import operands as operands
 from dfopt.physics.collectives import Collective
@@ -53,17 +54,28 @@ def flop(kernel: Kernel) -> float:
     """Floating-point operations of one evaluation of a kernel, unsharded.
 
     A matrix product counts ``2 * outer * m * k * n``; an elementwise kernel ``outer * m * n``
-    times its ``flop_per_element`` (DFModel counts one).
+    times its ``flop_per_element`` (DFModel counts one). Under a mask only what is needed counts.
 
     Examples
     --------
     >>> flop(Kernel(name="a", op="gemm", m=4, k=8, n=16))
     1024.0
+    >>> flop(Kernel(name="context", op="matmul", m=4, k=8, n=8, density=9 / 16, masked=1))
+    288.0
     """
+    if kernel.density is not None:
+        beside = {None: kernel.k, 1: kernel.m, 2: kernel.n}[kernel.masked]  # the axis that the masked matrix lacks
+        each = kernel.flop_per_element if kernel.op == "elementwise" else 2 * beside
+        return float(kernel.outer * needed(kernel, kernel.masked or 0) * each)
     elements = float(kernel.outer) * kernel.m * kernel.n
     if kernel.op == "elementwise":
         return elements * kernel.flop_per_element
     return 2.0 * elements * kernel.k
+
+
+def work_share(kernel: Kernel) -> float:
+    """Share of a kernel's work that a mask leaves; on every chip and tile that shares it alike."""
+    return 1.0 if kernel.density is None else flop(kernel) / flop(kernel.model_copy(update={"density": None}))
 
 
 def weight_elements(kernel: Kernel) -> float:
@@ -232,11 +244,11 @@ def _splits_alike(kernel: Kernel, scheme: Sharding, elements: float) -> bool:
     larger but no whole number of times, whose features each chip needs all of. A smaller one is taken for a part of
     what lies side by side.
     """
-    own = float(kernel.outer * kernel.m * kernel.n)
+    own, whole = (float(kernel.outer * one) for one in (needed(kernel), kernel.m * kernel.n))
     axis = {"m": kernel.m, "n": kernel.n, "outer": kernel.outer}.get(scheme, 1)
     if axis == 1 or elements == own:
         return True
-    if elements == own / axis:
+    if elements == whole / axis:
         return False
     return elements % kernel.n == 0 if scheme == "n" else elements < own or elements % own == 0
 
@@ -255,12 +267,21 @@ def streamed_rows(graph: Graph) -> int:
 def tile_share(kernel: Kernel, tile_count: int) -> float:
     """Share of a kernel's output in one of ``tile_count`` tiles: whole rows; all of it if it is not streamed.
 
+    Under a mask the longest rows are as long as without it.
+
     Examples
     --------
     >>> tile_share(Kernel(name="a", op="gemm", m=4, k=8, n=10), 4)
     0.3
     """
-    return -(-kernel.n // tile_count) / kernel.n if kernel.streamed == "n" else 1.0
+    return _of_needed(kernel, 0, -(-kernel.n // tile_count) / kernel.n) if kernel.streamed == "n" else 1.0
+
+
+def _of_needed(kernel: Kernel, operand: int, share: float) -> float:
+    """A share of a whole matrix as a share of what a mask leaves of it, at most all of that."""
+    left = needed(kernel, operand)
+    rows, columns = operand_shape(kernel, operand) if operand else (kernel.m, kernel.n)
+    return share if left == rows * columns else min(share * rows * columns / left, 1.0)
 
 
 def input_share(kernel: Kernel, layout: Layout, scheme: Sharding, degree: int, rules: Rules) -> float:
@@ -268,8 +289,8 @@ def input_share(kernel: Kernel, layout: Layout, scheme: Sharding, degree: int, r
     return 1.0 if layout == "RR" else split_share(kernel, scheme, degree, rules)
 
 
-def input_tile_share(kernel: Kernel, tile_count: int) -> float:
-    """Share of an input in one of ``tile_count`` tiles: a streamed kernel takes it in as it runs.
+def input_tile_share(kernel: Kernel, tile_count: int, operand: int = 1) -> float:
+    """Share of an operand in one of ``tile_count`` tiles: a streamed kernel takes it in as it runs.
 
     Examples
     --------
@@ -279,7 +300,7 @@ def input_tile_share(kernel: Kernel, tile_count: int) -> float:
     if kernel.streamed == "none":
         return 1.0
     length = kernel.n if kernel.streamed == "n" else kernel.k
-    return -(-length // tile_count) / length
+    return _of_needed(kernel, operand, -(-length // tile_count) / length)
 
 
 def conversion(produced: Layout, required: Layout) -> Collective | None:

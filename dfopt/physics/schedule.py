@@ -14,6 +14,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore, StageScore
 from dfopt.errors import PlanError
+from dfopt.physics.ops import work_share
 from dfopt.physics.pipeline import resolve
 
 __all__ = [
@@ -164,7 +165,7 @@ def forward_shares(result: Result) -> dict[tuple[int, int], float]:
     """How much of each partition's time belongs to the forward pass, by stage and partition.
 
     Nearly every partition is of one pass. Of one that mixes them, time is split by multiply-adds, for which
-    ``outer x m x n x k`` of each kernel is enough.
+    ``outer x m x n x k`` of each kernel is enough, less what it masks.
     """
     index, kernels = result.graph.index(), result.graph.kernels
     found = {}
@@ -172,7 +173,7 @@ def forward_shares(result: Result) -> dict[tuple[int, int], float]:
         work = {True: 0.0, False: 0.0}
         for name in part.kernels:
             one = kernels[index[name]]
-            work[one.phase == "forward"] += float(one.outer) * one.m * one.n * one.k
+            work[one.phase == "forward"] += float(one.outer) * one.m * one.n * one.k * work_share(one)
         whole = work[True] + work[False]
         found[part.stage, part.partition] = work[True] / whole if whole else 1.0
     return found

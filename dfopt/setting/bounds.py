@@ -165,4 +165,4 @@ def _least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, system: Syste
         if kernel.op == "elementwise"
         else rows * columns * depth / (chip.lanes * chip.stages)
     )
-    return cycles / (chip.tiles * chip.frequency)
+    return cycles * ops.work_share(kernel) / (chip.tiles * chip.frequency)

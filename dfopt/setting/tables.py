@@ -240,7 +240,7 @@ class Boundary(NamedTuple):
     def tile_share(self, graph: Graph, tiles: int) -> float:
         """Share of the bytes in one of so many tiles."""
         of = graph.kernels[self.of]
-        return ops.input_tile_share(of, tiles) if self.operand else ops.tile_share(of, tiles)
+        return ops.input_tile_share(of, tiles, self.operand) if self.operand else ops.tile_share(of, tiles)
 
 
 def boundary(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[Boundary]:
@@ -289,5 +289,5 @@ def _menus(instance: Instance, schemes: list[Sharding], tiles: int) -> tuple[tup
             depth = -(-depth // tiles)
         units = {"lanes": chip.lanes, "stages": chip.stages, "tiles": chip.tiles}
         used, cycles = cycle_menu(rows, columns, depth, **units, simd=kernel.op == "elementwise")
-        found.append((used, cycles.astype(np.float64) * (steps / chip.frequency)))
+        found.append((used, cycles.astype(np.float64) * (steps * ops.work_share(kernel) / chip.frequency)))
     return tuple(found)

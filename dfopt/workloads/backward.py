@@ -15,11 +15,10 @@ computed again. A gradient is wanted where it leads to parameters: a weight, a t
 
 What several kernels read has several gradients. An elementwise backward kernel adds those that it reads; in front of
 others, and where a gradient is larger than what it belongs to because that was read by several at once (a head of K
-by its group), a kernel adds them up. Of products for one sum, all but the first accumulate into the first, so that
-their partial sums over tensor-parallel chips need one collective.
+by its group), a kernel adds them up. Of products for one sum, all but the first accumulate into it: one collective.
 
-Every backward kernel sits in the pipeline stage of its forward kernel, whose saved activations or weight it needs.
-Where a backward pass departs from these rules, `Gradient` says so.
+Every backward kernel sits in the stage of its forward kernel, whose saved activations or weight it needs. Where a
+backward pass departs from these rules, `Gradient` says so.
 """
 
 from __future__ import annotations
@@ -32,7 +31,7 @@ from typing import Any, Literal
 import networkx as nx
 
 from dfopt.documents.graph import Graph, Input, Kernel, Tensor
-from dfopt.documents.wiring import operands
+from dfopt.documents.wiring import needed, operands
 from dfopt.errors import GraphError, Issue
 
 __all__ = ["Gradient", "backward_of"]
@@ -168,17 +167,17 @@ def _reverse(graph: Graph) -> list[str]:
 def _mirror(kernel: Kernel, name: str, **changes: Any) -> Kernel:
     """A backward kernel that stays with its forward one."""
     streamed = "none" if kernel.stream == "none" else None
-    back = {"name": name, "phase": "backward", "stage_with": kernel.name, "stream": streamed, **_NO_TABLE}
+    back = {"name": name, "phase": "backward", "stage_with": kernel.name, "stream": streamed, **_BARE}
     return Kernel(**{**dict(kernel), **back, **changes})
 
 
 def _elements(kernel: Kernel) -> int:
-    return kernel.outer * kernel.m * kernel.n
+    return kernel.outer * needed(kernel)
 
 
 # Fields of a kernel that moves nothing but its tensors.
 _ALONE: dict[str, Any] = {"communications": (), "dram_bytes": 0.0, "dram_bytes_per_chip": 0.0, "normalizes": False}
-_NO_TABLE: dict[str, Any] = {"resident_bytes": 0.0, "resident_over": None, "resident_optimizer_bytes": None}
+_BARE: dict[str, Any] = {"resident_bytes": 0.0, "resident_over": None, "resident_optimizer_bytes": None, "masked": None}
 _BACK: dict[str, Literal["forward", "backward"]] = {"forward": "backward", "backward": "forward"}
 _Operand = Literal[1, 2] | None
 
@@ -305,7 +304,8 @@ class _Pass:
         adds = kernel.op == "elementwise" and drawn == 1 and name not in self.sums
         if not fits or not (adds or len(parts) < 2):
             called, stage = self.sums.get(name, (f"{name}_bwd_sum", name))
-            sizes = {"op": "elementwise", "k": 1, "flop_per_element": max(1, round(total / own) - 1)}
+            sizes: dict[str, Any] = {"op": "elementwise", "k": 1, "flop_per_element": max(1, round(total / own) - 1)}
+            sizes["density"] = None if kernel.masked else kernel.density
             self.kernels[called] = _mirror(kernel, called, **_ALONE, **sizes, stage_with=stage)
             for one in parts:
                 self._read(one, called)
@@ -384,14 +384,16 @@ class _Pass:
                 turned = not (inputs and self.forward[inputs[0].tensor.src].m == m != k)
             sizes = {"m": k, "k": m} if number == 1 else {"m": k, "k": n, "n": m} if turned else {"k": n, "n": k}
             own: Literal[1, 2] = 1 if number == 1 or turned else 2
+            masked = {0: own, number: None}.get(kernel.masked or 0, 3 - own) if kernel.density else None
             others = [one.tensor for one in here if one.operand != number]
-            return sizes, own, [other.model_copy(update={"operand": 3 - own}) for other in others]
+            return {**sizes, "masked": masked}, own, [other.model_copy(update={"operand": 3 - own}) for other in others]
         fields: dict[str, Any] = {}
         if kernel.resident_bytes:
             fields["dram_bytes"] = 2 * kernel.dram_bytes  # rows are read and written
         for producer in (self.forward[one.tensor.src] for one in inputs):
             if _elements(producer) > _elements(kernel):
-                fields |= {"outer": producer.outer, "m": producer.m, "n": producer.n}
+                fields |= {name: getattr(producer, name) for name in ("outer", "m", "n")}
+                fields["density"] = None if producer.masked else producer.density
         alone = len(self.inputs[kernel.name]) == 1
         reads = gradient.reads if gradient.reads is not None else tuple(one.tensor.src for one in here if alone)
         read = {one.tensor.src: one.tensor.bytes for one in here}
