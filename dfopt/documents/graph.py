@@ -29,6 +29,10 @@ Op = Literal["gemm", "matmul", "elementwise", "weight_update"]
 Phase = Literal["forward", "backward", "update"]
 CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "point_to_point"]
 Runs = Literal["every_layer", "first", "last"]
+Role = Literal[
+    "scores", "softmax", "scores_dropout", "context", "gate", "up", "activation", "bias", "dropout", "residual",
+    "norm", "optimizer",
+]  # fmt: skip
 PIECES: tuple[Runs, ...] = ("every_layer", "first", "last")  # a kernel's place in it is the stage of its mapping
 Count = Field(ge=1, le=10**15)
 
@@ -72,6 +76,10 @@ class Kernel(Part):
         default=None, description="axis that is cut into tiles and streamed; default n, for weight_update k"
     )
     phase: Phase = "forward"
+    role: Role | None = Field(
+        default=None,
+        description="its part in a layer, for libraries that do several at once; backward kernels keep it",
+    )
     density: float | None = Field(
         default=None,
         gt=0,

@@ -10,8 +10,8 @@ one whole K/V head, as implementations do. A single K/V head (multi-query attent
 instead, and what collecting them on every chip costs is not counted.
 
 A graph that repeats one layer cannot draw what a model has once: embedding, final norm and logits. With all layers
-drawn, ``ends`` adds them; `parameter_count` always counts them. Neither drawn nor priced are biases, norms of Q and
-K, and the causal mask: scores are counted in full, as in ``transformer``.
+drawn, ``ends`` adds them; `parameter_count` always counts them. Neither drawn nor priced are biases and norms of Q
+and K. Scores are counted in full unless ``causal`` is set, as in ``transformer``.
 
 ``mode: training`` adds the backward pass and the weight updates, see :mod:`dfopt.workloads.backward`. With grouped
 queries the gradients of K and V come out per query head and are then added up over each group (``K_Sum_bwd``,
@@ -55,7 +55,7 @@ def build(p: DecoderParameters, **about: str) -> Graph:
     """
     graph = p.graph(_forward(p), **about)
     if p.mode == "training":
-        graph = _trained(graph)
+        graph = p.trained(_trained(graph))
     drawn = graph if p.drawn == 1 else unroll(graph, p.drawn)
     return with_ends(drawn, p) if p.ends else drawn
 
@@ -66,9 +66,9 @@ def _forward(p: DecoderParameters) -> Sketch:
     draw = sketch.draw
 
     def norm(which: str, source: str) -> str:
-        return draw(p.pointwise(f"{p.norm_name}_{which}", hidden, normalizes=True), source)
+        return draw(p.pointwise(f"{p.norm_name}_{which}", hidden, normalizes=True, role="norm"), source)
 
-    residual = draw(p.pointwise("Residual_In", hidden))
+    residual = draw(p.pointwise("Residual_In", hidden, role="residual"))
     normed = norm("1", residual)
     q = draw(p.linear("Q_Proj", head_dim, hidden, outer=p.heads), normed)
     k = draw(p.linear("K_Proj", head_dim, hidden, outer=p.groups), normed)
@@ -77,17 +77,18 @@ def _forward(p: DecoderParameters) -> Sketch:
         q, k = draw(p.by_head("Q_RoPE", p.heads), q), draw(p.by_head("K_RoPE", p.groups), k)
     # Stated, because a product that counts every query head would expect a K and a V of as many heads.
     shared = float(p.groups * head_dim * p.tokens * p.word_bytes) if p.group > 1 else None
-    scores = draw(p.attention("QK", m=seq, k=head_dim), Read(q, 1), Read(k, 2, shared))
-    weights = draw(p.scores("Softmax", normalizes=True), scores)
-    attended = draw(p.attention("AV", m=head_dim, k=seq), Read(v, 2, shared), Read(weights, 1))
+    scores = draw(p.attention("QK", m=seq, k=head_dim, role="scores"), Read(q, 1), Read(k, 2, shared))
+    weights = draw(p.scores("Softmax", "softmax", normalizes=True), scores)
+    attended = draw(p.attention("AV", m=head_dim, k=seq, role="context"), Read(v, 2, shared), Read(weights, 1))
     out = draw(p.linear("O_Proj", hidden, p.width), attended)
-    residual = draw(p.pointwise("Add_1", hidden), norm("1_Post", out) if p.post_norm else out, residual)
+    out = norm("1_Post", out) if p.post_norm else out
+    residual = draw(p.pointwise("Add_1", hidden, role="residual"), out, residual)
     normed = norm("2", residual)
-    gate = (draw(p.linear("Gate_Proj", p.ffn, hidden), normed),) if p.gated_mlp else ()
-    up = draw(p.linear("Up_Proj", p.ffn, hidden), normed)
-    inside = draw(p.pointwise("Act_Mul" if p.gated_mlp else "Act", p.ffn), *gate, up)
+    gate = (draw(p.linear("Gate_Proj", p.ffn, hidden, role="gate"), normed),) if p.gated_mlp else ()
+    up = draw(p.linear("Up_Proj", p.ffn, hidden, role="up"), normed)
+    inside = draw(p.pointwise("Act_Mul" if p.gated_mlp else "Act", p.ffn, role="activation"), *gate, up)
     out = draw(p.linear("Down_Proj", hidden, p.ffn), inside)
-    draw(p.pointwise("Add_2", hidden), norm("2_Post", out) if p.post_norm else out, residual)
+    draw(p.pointwise("Add_2", hidden, role="residual"), norm("2_Post", out) if p.post_norm else out, residual)
     return sketch
 
 

@@ -48,7 +48,8 @@ def with_ends(graph: Graph, p: DecoderParameters) -> Graph:
         dram_bytes=(2 if p.learned_positions else 1) * row_bytes,
         resident_bytes=float(rows * p.hidden * p.word_bytes),
     )
-    norm, logits = p.pointwise(f"{p.norm_name}_Final", p.hidden, normalizes=True), p.linear("Logits", p.vocab, p.hidden)
+    norm = p.pointwise(f"{p.norm_name}_Final", p.hidden, normalizes=True, role="norm")
+    logits = p.linear("Logits", p.vocab, p.hidden)
     path = ((embedding.name, joints[0]), (joints[1], norm.name), (norm.name, logits.name))
     tensors = [Tensor(src=src, dst=dst) for src, dst in path]
     ends, back = (embedding, norm, logits), list[Kernel]()

@@ -10,8 +10,9 @@ from typing import Any, Literal
 from pydantic import Field
 
 from dfopt.documents.base import Part, problem
-from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.graph import Graph, Kernel, Role, Tensor
 from dfopt.workloads.checks import check_batch
+from dfopt.workloads.recompute import recomputed
 from dfopt.workloads.sketch import Sketch
 
 __all__ = ["LayerParameters"]
@@ -25,7 +26,7 @@ class LayerParameters(Part):
     Examples
     --------
     >>> layer = LayerParameters(hidden=8, heads=2, head_dim=4, seq=16, microbatch=3)
-    >>> layer.tokens, layer.attention("MHA_GEMM_1", m=16, k=4).outer
+    >>> layer.tokens, layer.attention("MHA_GEMM_1", m=16, k=4, role="scores").outer
     (48, 6)
     """
 
@@ -41,6 +42,14 @@ class LayerParameters(Part):
     )
     mode: Literal["forward", "training"] = Field(default="forward", description="forward pass only, or a training step")
     word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
+    causal: bool = Field(
+        default=False, description="a token attends to itself and to those before it: other scores are not computed"
+    )
+    scores_kept: bool = Field(
+        default=True,
+        description="training: whether the backward pass reads the attention scores that the forward pass wrote, or"
+        " computes them again, as FlashAttention does",
+    )
 
     @property
     def tokens(self) -> int:
@@ -76,21 +85,33 @@ class LayerParameters(Part):
         """An elementwise kernel over ``m`` features of every token."""
         return Kernel(name=name, op="elementwise", m=m, n=self.tokens, **more)
 
-    def scores(self, name: str, *, normalizes: bool = False) -> Kernel:
+    @property
+    def density(self) -> float | None:
+        """Share of the attention scores that a causal mask leaves: of one row one, of the last all."""
+        return (self.seq + 1) / (2 * self.seq) if self.causal else None
+
+    def scores(self, name: str, role: Role, *, normalizes: bool = False) -> Kernel:
         """An elementwise kernel over the attention scores: keys along ``m``, queries along ``n``."""
-        return Kernel(name=name, op="elementwise", outer=self.attentions, m=self.seq, n=self.seq, normalizes=normalizes)
+        about = {"role": role, "normalizes": normalizes, "density": self.density}
+        return Kernel(name=name, op="elementwise", outer=self.attentions, m=self.seq, n=self.seq, **about)
 
     def by_head(self, name: str, heads: int) -> Kernel:
         """An elementwise kernel over ``heads`` heads of every token, which may be fewer than those of Q."""
         return Kernel(name=name, op="elementwise", outer=heads, m=self.head_dim, n=self.tokens)
 
-    def linear(self, name: str, m: int, k: int, *, outer: int = 1) -> Kernel:
+    def linear(self, name: str, m: int, k: int, *, outer: int = 1, role: Role | None = None) -> Kernel:
         """A weighted GEMM on every token; ``outer`` = heads if each head has a weight of its own."""
-        return Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens)
+        return Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens, role=role)
 
-    def attention(self, name: str, m: int, k: int) -> Kernel:
-        """A product of two activations within every head of every sample."""
-        return Kernel(name=name, op="matmul", outer=self.attentions, m=m, k=k, n=self.seq)
+    def attention(self, name: str, m: int, k: int, role: Role) -> Kernel:
+        """A product of two activations within every head of every sample: the scores, or what they weigh up."""
+        masked = 1 if self.causal and role == "context" else None
+        about = {"role": role, "density": self.density, "masked": masked}
+        return Kernel(name=name, op="matmul", outer=self.attentions, m=m, k=k, n=self.seq, **about)
+
+    def trained(self, graph: Graph) -> Graph:
+        """A training graph as it is, or one that computes the attention scores again."""
+        return graph if self.scores_kept else recomputed(graph, ("scores", "softmax", "scores_dropout"))
 
     def graph(self, layer: Sketch, **about: str) -> Graph:
         """The graph of one layer, whose last kernel's output is carried to the first kernel of the next."""

@@ -70,7 +70,7 @@ def build(p: TransformerParameters, **about: str) -> Graph:
     """
     graph = p.graph(_forward(p), **about)
     if p.mode == "training":
-        graph = _trained(graph, p)
+        graph = p.trained(_trained(graph, p))
     return graph if p.drawn == 1 else unroll(graph, p.drawn)
 
 
@@ -78,19 +78,21 @@ def _forward(p: TransformerParameters) -> Sketch:
     hidden, ffn = p.hidden, p.ffn_features
     sketch = Sketch()
     draw = sketch.draw
-    residual = draw(p.pointwise("Add_Prev_Layer", hidden))
-    normed = draw(p.pointwise("LayerNorm_1", hidden, normalizes=True), residual)
+    residual = draw(p.pointwise("Add_Prev_Layer", hidden, role="residual"))
+    normed = draw(p.pointwise("LayerNorm_1", hidden, normalizes=True, role="norm"), residual)
     q, k, v = (draw(p.linear(name, p.head_dim, hidden, outer=p.heads), normed) for name in ("Q", "K", "V"))
-    scores = draw(p.attention("MHA_GEMM_1", m=p.seq, k=p.head_dim), Read(q, 1), Read(k, 2))
-    softmax = draw(p.scores("SOFTMAX", normalizes=True), scores)
-    dropped = draw(p.scores("DropOut_1"), softmax)
-    attended = draw(p.attention("MHA_GEMM_2", m=p.head_dim, k=p.seq), Read(v, 2), Read(dropped, 1))
+    scores = draw(p.attention("MHA_GEMM_1", m=p.seq, k=p.head_dim, role="scores"), Read(q, 1), Read(k, 2))
+    softmax = draw(p.scores("SOFTMAX", "softmax", normalizes=True), scores)
+    dropped = draw(p.scores("DropOut_1", "scores_dropout"), softmax)
+    attended = draw(p.attention("MHA_GEMM_2", m=p.head_dim, k=p.seq, role="context"), Read(v, 2), Read(dropped, 1))
     projected = draw(p.linear("PROJ_GEMM", hidden, p.width), attended)
-    residual = draw(p.pointwise("Add_1", hidden), draw(p.pointwise("DropOut_2", hidden), projected), residual)
-    normed = draw(p.pointwise("LayerNorm_2", hidden, normalizes=True), residual)
-    inside = draw(p.pointwise("GeLU", ffn), draw(p.linear("FFN0", ffn, hidden), normed))
+    dropped = draw(p.pointwise("DropOut_2", hidden, role="dropout"), projected)
+    residual = draw(p.pointwise("Add_1", hidden, role="residual"), dropped, residual)
+    normed = draw(p.pointwise("LayerNorm_2", hidden, normalizes=True, role="norm"), residual)
+    inside = draw(p.pointwise("GeLU", ffn, role="activation"), draw(p.linear("FFN0", ffn, hidden, role="up"), normed))
     outside = draw(p.linear("FFN1", hidden, ffn), inside)
-    draw(p.pointwise("Add_2", hidden), draw(p.pointwise("DropOut_3", hidden), outside), residual)
+    dropped = draw(p.pointwise("DropOut_3", hidden, role="dropout"), outside)
+    draw(p.pointwise("Add_2", hidden, role="residual"), dropped, residual)
     return sketch
 
 

@@ -1,0 +1,45 @@
+"""What a backward pass computes again instead of keeping it: outputs of forward kernels, chosen by their roles."""
+
+from __future__ import annotations
+
+from collections.abc import Collection
+
+import networkx as nx
+
+from dfopt.documents.graph import Graph, Role
+
+__all__ = ["recomputed"]
+
+
+def recomputed(graph: Graph, roles: Collection[Role]) -> Graph:
+    """A training graph that keeps no output of forward kernels of some roles for its backward pass.
+
+    Those that the backward pass reads are drawn a second time, as ``NAME_again`` in the backward pass and in the
+    stage of the first, with what they need of the same roles. So memory falls, and FLOP rise by those kernels.
+
+    Examples
+    --------
+    >>> from dfopt.workloads import WORKLOADS
+    >>> sizes = {"hidden": 64, "heads": 8, "head_dim": 8, "ffn": 192, "vocab": 1000, "seq": 32, "layers": 4}
+    >>> kept = WORKLOADS["decoder"](**sizes, mode="training")
+    >>> again = recomputed(kept, ("scores", "softmax"))
+    >>> [kernel.name for kernel in again.kernels if kernel not in kept.kernels]
+    ['QK_again', 'Softmax_again']
+    """
+    kernels = {kernel.name: kernel for kernel in graph.kernels}
+    mine = {kernel.name for kernel in graph.kernels if kernel.phase == "forward" and kernel.role in roles}
+    feeds = graph.networkx().subgraph(mine)
+    read = {t.src for t in graph.tensors if t.src in mine and kernels[t.dst].phase != "forward"}
+    again = read.union(*(nx.ancestors(feeds, name) for name in read))
+
+    def copy(name: str) -> str:
+        return f"{name}_again" if name in again else name
+
+    about = ({"name": copy(name), "phase": "backward", "stage_with": name} for name in kernels if name in again)
+    drawn = [kernels[one["stage_with"]].model_copy(update=one) for one in about]
+    later = [t.model_copy(update={"src": copy(t.src), "dst": copy(t.dst)}) for t in graph.tensors if t.dst in again]
+    forward = [t for t in graph.tensors if kernels[t.dst].phase == "forward"]
+    back = [t.model_copy(update={"src": copy(t.src)}) for t in graph.tensors if kernels[t.dst].phase != "forward"]
+    place = sum(kernel.phase == "forward" for kernel in graph.kernels)
+    every = (*graph.kernels[:place], *drawn, *graph.kernels[place:])
+    return graph.model_copy(update={"kernels": every, "tensors": (*forward, *later, *back)})

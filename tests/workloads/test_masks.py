@@ -1,0 +1,87 @@
+"""Masks: what is needed of a matrix is counted in whole numbers, in the forward and in the backward pass."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.physics import ops
+from dfopt.workloads import WORKLOADS
+
+SIZES: dict[str, dict[str, Any]] = {
+    "decoder": {"hidden": 8, "heads": 4, "kv_heads": 2, "head_dim": 2, "ffn": 12, "vocab": 9},
+    "transformer": {"hidden": 8, "heads": 4, "head_dim": 2},
+}
+SCORES = {
+    "decoder": ("QK", "Softmax", "AV"),
+    "transformer": ("MHA_GEMM_1", "SOFTMAX", "MHA_GEMM_2"),
+}
+
+
+def layers(workload: str, seq: int, mode: str, **more: Any) -> list[Graph]:
+    return [WORKLOADS[workload](**SIZES[workload], seq=seq, mode=mode, causal=c, **more) for c in (False, True)]
+
+
+@pytest.mark.parametrize("workload", SIZES)
+@given(seq=st.integers(1, 5000), size=st.integers(1, 3))
+def test_a_causal_mask_leaves_the_lower_triangle(workload: str, seq: int, size: int) -> None:
+    whole, causal = layers(workload, seq, "forward", microbatch=size)
+    pairs, heads, features = seq * (seq + 1) // 2, 4 * size, 2
+    scores, softmax, context = (causal.kernels[causal.index()[name]] for name in SCORES[workload])
+    assert ops.flop(scores) == ops.flop(context) == 2 * heads * features * pairs
+    assert ops.flop(softmax) == heads * pairs
+    assert causal.output_bytes(scores.name) == causal.output_bytes(softmax.name) == 2 * heads * pairs
+    assert causal.output_bytes(context.name) == whole.output_bytes(context.name)
+    Graph.from_data(causal.to_data())  # shapes agree
+    masked = {k.name for k in causal.kernels if k.density is not None}
+    for one, other in zip(whole.kernels, causal.kernels, strict=True):
+        assert one.name in masked or one == other
+
+
+@pytest.mark.parametrize("workload", SIZES)
+@pytest.mark.parametrize("kept", [True, False])
+def test_gradients_of_what_is_masked_are(workload: str, kept: bool) -> None:
+    """Every backward product of attention has the FLOP of a forward one, and only gradients of scores are triangles."""
+    seq = 7
+    whole, causal = layers(workload, seq, "training", scores_kept=kept)
+    Graph.from_data(causal.to_data())
+    pairs = seq * (seq + 1) // 2
+    for one, other in zip(whole.kernels, causal.kernels, strict=True):
+        if other.role in ("scores", "softmax", "scores_dropout", "context"):
+            each = 4 * one.m * one.k * one.n  # heads
+            flop = each * 2 if one.op == "matmul" else each * one.flop_per_element
+            assert (ops.flop(one), ops.flop(other)) == (flop, flop * pairs / seq**2)
+            square = one.m == one.n == seq
+            share = pairs / seq**2 if square else 1.0
+            assert causal.output_bytes(other.name) == whole.output_bytes(one.name) * share
+        else:
+            assert one == other
+
+
+def test_tiles_of_a_mask_are_as_long_as_its_longest_rows() -> None:
+    scores = Kernel(name="s", op="matmul", m=8, k=4, n=8, density=9 / 16)
+    assert ops.tile_share(scores, 8) * ops.needed(scores) == 8
+    assert ops.tile_share(scores, 1) == 1.0
+    context = Kernel(name="c", op="matmul", m=4, k=8, n=8, density=9 / 16, masked=1)
+    assert ops.tile_share(context, 8) == 1 / 8
+    assert ops.input_tile_share(context, 8, 1) * 36 == 8 and ops.input_tile_share(context, 8, 2) == 1 / 8
+
+
+@pytest.mark.parametrize(
+    ("fields", "says"),
+    [
+        ({"op": "gemm", "density": 0.5}, "weights and their gradients are whole"),
+        ({"op": "matmul", "masked": 1}, "no matmul with a density"),
+        ({"op": "elementwise", "density": 0.5, "masked": 1}, "no matmul with a density"),
+        ({"op": "matmul", "density": 0.0}, "greater than 0"),
+        ({"op": "matmul", "role": "scorse"}, "'scores', 'softmax'"),
+    ],
+)
+def test_what_has_no_mask_is_said(fields: dict[str, Any], says: str) -> None:
+    with pytest.raises(ValidationError, match=says):
+        Kernel(name="k", m=4, n=4, **fields)
