@@ -7,6 +7,7 @@ import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+import networkx as nx
 import numpy as np
 from strategies import World, sums_meet
 
@@ -17,6 +18,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.system import Chip
 from dfopt.judge import evaluate
 from dfopt.physics import ops
+from dfopt.physics.library import SETS
 
 # -- mappings from bare choices ---------------------------------------------------------------
 
@@ -64,6 +66,17 @@ def left_of(kernel: Kernel, face: int | None = None) -> float:
         return 1.0
     rows, columns = {0: (kernel.m, kernel.n), 1: (kernel.k, kernel.n), 2: (kernel.m, kernel.k)}[mask]
     return max(round(kernel.density * rows * columns), 1) / (rows * columns)
+
+
+def at_once(world: World, members: list[Kernel]) -> bool:
+    """Whether the chip runs kernels as one: by the table of library sets, and a drawing of what joins them."""
+    if world.assumptions.execution == "dataflow" or len(members) == 1:
+        return True
+    names = {kernel.name for kernel in members}
+    joined = nx.Graph((t.src, t.dst) for t in world.graph.tensors if {t.src, t.dst} <= names)
+    joined.add_nodes_from(names)
+    one_set = any(all(k.phase == phase and k.role in roles for k in members) for phase, roles in SETS.values())
+    return world.assumptions.execution == "library" and one_set and nx.is_connected(joined)
 
 
 def allocate(

@@ -27,7 +27,7 @@ EXACT = 1e-6
 @st.composite
 def fusion_cases(draw, most: int = 5, **fixed):
     """One stage to fuse: a world with one distinct stage, a sharding, p_max."""
-    fixed = {"execution": "dataflow", "max_pp": 1, "dims": 1, "pieces": False, **fixed}
+    fixed = {"execution": ["dataflow", "dataflow", "library"], "max_pp": 1, "dims": 1, "pieces": False, **fixed}
     world = draw(worlds(most=most, **fixed))
     sharding = draw(shardings(world.graph, world.plan, world.assumptions))
     return world, sharding, draw(st.integers(1, 3))

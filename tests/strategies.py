@@ -35,7 +35,7 @@ SIZES = (1, 2, 3, 4, 6, 8)
 
 # Every field of Assumptions but `profile`. Not drawn: tile_rows None under the cycle model (the optimizer's choice).
 CHOICES: dict[str, list[Any]] = {
-    "execution": ["auto", "auto", "auto", "kernel_by_kernel"],
+    "execution": ["auto", "auto", "library", "kernel_by_kernel"],
     "overlap": ["auto", "perfect", "none", "compute_memory"],
     "compute_model": ["fixed", "cycle", "efficiency"],
     "compute_utilization": [None, 0.5, 1.0],
@@ -235,6 +235,7 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
             )
         )
         tensors += mine
+    kernels = [_with_role(dice, kernel) for kernel in kernels]
     if dice([False, True]):
         kernels, tensors = _masked(dice, kernels, tensors)
     names = [k.name for k in kernels]
@@ -249,6 +250,11 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
         tensors=dice.shuffled(tensors),
         carried=tuple(carried),
     )
+
+
+def _with_role(dice: Dice, kernel: Kernel) -> Kernel:
+    """A role that many others have too, so that some are neighbours."""
+    return kernel.model_copy(update={"role": dice([None, "norm", "residual", "scores", "softmax", "gate"])})
 
 
 def _masked(dice: Dice, kernels: list[Kernel], tensors: list[Tensor]) -> tuple[list[Kernel], list[Tensor]]:

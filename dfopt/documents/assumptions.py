@@ -27,13 +27,15 @@ class Assumptions(Document):
     LATER: ClassVar[frozenset[str]] = frozenset({"sequence_parallelism"})
 
     profile: str = "default"
-    execution: Literal["auto", "dataflow", "kernel_by_kernel"] = Field(
-        default="auto", description="auto: as the chip says; kernel_by_kernel gives every kernel its own partition"
+    execution: Literal["auto", "dataflow", "library", "kernel_by_kernel"] = Field(
+        default="auto",
+        description="which kernels may share a partition: all (dataflow), those that a kernel of a library does at once"
+        " (library, see dfopt.physics.library), none (kernel_by_kernel); auto: as the chip says",
     )
     overlap: Overlap = Field(
         default="auto",
         description="partition time: perfect = max(compute, memory, network); none = their sum; compute_memory ="
-        " max(compute, memory) + network; auto = perfect on dataflow chips, compute_memory on kernel_by_kernel chips",
+        " max(compute, memory) + network; auto = perfect on dataflow chips, compute_memory otherwise",
     )
     compute_model: Literal["fixed", "cycle", "efficiency"] = Field(
         default="fixed",

@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import numpy as np
 
+from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.classes import distinct
 from dfopt.fusion.clock import look
@@ -46,6 +47,8 @@ class Assignment:
             model.rows(f"pin_{k}_{partition}", [(self.A[k, partition : partition + 1][None, :], 1.0)], lower=1)
         if n > tables.chip.tiles:
             model.rows("kernels_per_partition", [(self.A.T, 1.0)], upper=tables.chip.tiles)
+        if tables.chip.library:
+            self._library()
         tiled = np.flatnonzero(tables.parts_k > 1)
         for k in tiled.tolist():  # its weight streams through the whole chip: nobody else in that partition
             look(deadline)
@@ -83,6 +86,16 @@ class Assignment:
             model.rows("used_kernel", [(A.ravel(), 1.0), (np.tile(used, n), -1.0)], upper=0)
             model.rows("used_first", [(used[1:], 1.0), (used[:-1], -1.0)], upper=0)
             model.rows("used_means_kernel", [(used, 1.0), (A.T, -1.0)], upper=0)
+
+    def _library(self) -> None:
+        """A partition is one kernel alone or a block that a kernel of the library does; by ``A`` these are 0 or 1."""
+        n, p = self.A.shape
+        blocks = [np.array([k]) for k in range(n)] + library.several(self.tables.sharded, self.deadline)
+        block = self.model.continuous("block", (len(blocks), p), 0.0, 1.0)
+        self.model.rows("one_block", [(block.T, 1.0)], upper=1)
+        for k in range(n):
+            mine = [number for number, kernels in enumerate(blocks) if k in kernels]
+            self.model.rows(f"whole_{k}", [(self.A[k][:, None], 1.0), (block[mine].T, -1.0)], 0, 0)
 
     def _dram(self) -> None:
         """Bytes alive while a partition runs: of every group born by then whose last consumer has not run before."""

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible
+from dfopt.fusion import library
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
 
 CROSSING_TILES = 2.0  # tiles buffered of a tensor on its way to or from DRAM: one moves while the other is worked on
@@ -27,7 +28,7 @@ _LOT = 64  # blocks that are given by their kernels and priced together
 
 @dataclass(frozen=True)
 class Chip:
-    """Limits and rates of one chip, in SI units, and the conventions that combine the three terms."""
+    """Limits and rates of one chip, how terms combine, and whether blocks are ``fused``, by a ``library`` only."""
 
     dram_bandwidth: float
     sram: float
@@ -35,6 +36,7 @@ class Chip:
     overlap: str
     weight_tiling: str
     fused: bool
+    library: bool
 
 
 @dataclass(frozen=True)
@@ -121,7 +123,8 @@ def chip_of(system: System, assumptions: Assumptions) -> Chip:
         tiles=system.chip.tiles,
         overlap=assumptions.overlap,
         weight_tiling=assumptions.weight_tiling,
-        fused=assumptions.execution == "dataflow",
+        fused=assumptions.execution != "kernel_by_kernel",
+        library=assumptions.execution == "library",
     )
 
 
@@ -204,7 +207,10 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     outputs = 2.0 * np.bincount(tables.src_g, weights=tables.tile_g, minlength=len(sharded.names) + 1)[:-1]
     cut = sharded.stationary_k + outputs
     buffers = alone.sram_bytes - cut
-    hopeless = short & ((sharded.stationary_k <= 0) | (buffers >= chip.sram) | (chip.weight_tiling == "forbid"))
+    cuttable = (sharded.stationary_k > 0) & (chip.weight_tiling != "forbid")
+    if chip.library:  # beside its neighbours a kernel needs less: then the others may fit
+        short &= cuttable
+    hopeless = short & (~cuttable | (buffers >= chip.sram))
     if hopeless.any():
         raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, buffers, hopeless))
     parts = np.ones(len(sharded.names), dtype=np.int64)
@@ -236,7 +242,7 @@ def _too_large(sharded: ShardedGraph, chip: Chip, need: Floats, buffers: Floats,
 def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     """Price blocks of kernels, given as a membership matrix of shape (blocks, kernels).
 
-    A block is legal when it fits SRAM and compute tiles, and holds a weight-tiled kernel only alone.
+    A block is legal when it fits SRAM and tiles, a weight-tiled kernel is alone in it, and the chip runs all at once.
     """
     sharded, chip = tables.sharded, tables.chip
     count, weight = member.sum(axis=1), member.astype(np.float64)
@@ -245,6 +251,8 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     dram = moved @ tables.bytes_g + weight @ tables.mem_k
     sram = kept + CROSSING_TILES * (moved @ tables.tile_g) + weight @ tables.sram_k
     legal = keeps_chip(chip, count, weight @ (tables.parts_k > 1), sram)
+    if chip.library:
+        legal &= library.allowed(sharded, member)
     if sharded.menus:
         needed = tables.tiles_kl
         latency, fits = least_latency(tables, lambda level: (member * needed[:, level].T).sum(axis=1), len(member))

@@ -10,7 +10,7 @@ import numpy as np
 from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.classes import interchangeable
 from dfopt.fusion.clock import OutOfTime
-from dfopt.fusion.one_block import TOLERANCE, OneBlock
+from dfopt.fusion.one_block import TOLERANCE, Listed, OneBlock, pricing
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.milp import Termination
 from dfopt.setting.tables import Floats
@@ -28,7 +28,7 @@ class Certificate:
     partition: float
 
 
-def slack(model: OneBlock) -> float:
+def slack(model: OneBlock | Listed) -> float:
     """Seconds that a bound may be too high because the MILP calls a block that is worth next to nothing none."""
     most = min(model.limits.p_max, model.tables.kernels)
     return TOLERANCE * model.unit_s * most
@@ -60,7 +60,7 @@ def _proven(tables: StageTables, limits: IntraChipLimits, certificate: Certifica
     tiled = tables.parts_k > 1  # blocks of their own, which the model of a block leaves out
     if (price_k[tiled] + certificate.partition > alone[tiled] * (1 + 1e-9)).any():
         return 0.0
-    model = OneBlock(tables, limits, classes, deadline)
+    model = pricing(tables, limits, classes, deadline)
     solution, _ = model.search(price_c, -certificate.partition, max(deadline - time.perf_counter(), 0.0))
     if solution.termination is not Termination.INFEASIBLE:
         return 0.0

@@ -57,6 +57,7 @@ def interchangeable(tables: StageTables, deadline: float = np.inf) -> Classes:
         sharded.stationary_k,
         *sharded.payers_xk,
         *(tables.tiles_kl.T if sharded.menus else ()),
+        *(sharded.sets_k.T if tables.chip.library else ()),
     ]
     colour_k = _numbered(np.array(figures, dtype=np.float64).T)
     src, dst, group = sharded.src_t, sharded.dst_t, sharded.group_t

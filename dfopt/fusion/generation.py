@@ -22,13 +22,14 @@ from typing import NamedTuple
 import numpy as np
 import scipy.sparse as sp
 
+from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, price_each, singles
 from dfopt.fusion.certificates import Certificate, slack
 from dfopt.fusion.classes import distinct, interchangeable
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.intervals import Band, price_intervals
 from dfopt.fusion.moves import Moves
-from dfopt.fusion.one_block import Found, OneBlock
+from dfopt.fusion.one_block import Found, Listed, OneBlock, pricing
 from dfopt.fusion.partitioning import IntraChipLimits, blocks_of, keeps, least_terms, lower_bound, objective
 from dfopt.fusion.rounding import lined_up, whole_blocks
 from dfopt.fusion.segments import best_segmentation, order_by_rank, precedence, topological_orders
@@ -116,6 +117,8 @@ class Generation:
         self.lp.add_columns([10.0 * float(alone.sum()) / self.unit], sp.csc_array(most[:, None]))
         self.columns.append(Column(self.classes.size_c.astype(np.float64), np.inf, None))
         self._add([np.array([k]) for k in self.classes.first_c])
+        if self.tables.chip.library:
+            self._add(library.several(self.tables.sharded, self.deadline))
         for order in self.orders:
             self._take_up(order)
         if self.best is not None:
@@ -251,7 +254,7 @@ class Generation:
         return Generated(self.best, solution, closed, certificate)
 
     def _loop(self, gap: float, progress: Callable[[TracePoint], None]) -> bool:
-        self.one_block: OneBlock | None = None
+        self.one_block: OneBlock | Listed | None = None
         self.moves = Moves(self.tables, self.limits, self.classes, self.orders[0])
         firm, rounded, proven_at = _FIRM, 0, 1.0
 
@@ -276,7 +279,7 @@ class Generation:
             if closed:
                 return True
             if self.one_block is None:
-                self.one_block = OneBlock(self.tables, self.limits, self.classes, self.deadline)
+                self.one_block = pricing(self.tables, self.limits, self.classes, self.deadline)
             inner_c = firm * self.center + (1 - firm) * price_c
             inner_row = firm * self.center_row + (1 - firm) * row
             solution, found = self.one_block.search(inner_c, -inner_row, max(left(), 0.0), self.seed)

@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.fusion import library
 from dfopt.fusion.blocks import CROSSING_TILES, StageTables, Terms3, combine, keeps_chip, least_latency
 from dfopt.fusion.clock import look
 from dfopt.setting.tables import Bools, Floats, Ints
@@ -104,7 +105,7 @@ def price_intervals(
     given up (:class:`OutOfTime`).
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
-    longest = min(longest, n, chip.tiles if chip.fused else 1)
+    longest = min(longest, n, chip.tiles if chip.fused else 1, library.largest(sharded) if chip.library else n)
     rectangles, separate = _rectangles(tables, order), forward_backward == "separate"
 
     def prefix(per_k: Floats | Ints | Bools) -> Floats:
@@ -124,6 +125,13 @@ def price_intervals(
         held = buffers + sram[j] - sram[i]
         legal = (length >= 1) & (length <= longest)
         legal &= keeps_chip(chip, length, tiled[j] - tiled[i], held, ahead[j] - ahead[i] if separate else None)
+        if chip.library:
+            shared = [within[j] - within[i] == length for within in map(prefix, sharded.sets_k.T)]
+            row, column = np.nonzero(legal & np.logical_or.reduce(shared) & (length > 1))
+            place = np.argsort(order) - first
+            member = (place >= row[:, None]) & (place <= column[:, None])
+            legal &= length == 1
+            legal[row, column] = library.allowed(sharded, member)
         work = compute[j] - compute[i]
         if sharded.menus:
             work = np.full(length.shape, np.inf)

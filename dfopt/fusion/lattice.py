@@ -17,6 +17,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, Terms3, combine, keeps_chip, part_of, price_blocks
 from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.downsets import Lattice
@@ -56,6 +57,7 @@ class ShortestPath:
         self.stationary = weight @ np.where(tables.parts_k > 1, 0.0, sharded.stationary_k)
         self.tiled = (weight @ (tables.parts_k > 1)).astype(np.int64)
         self.ahead = (weight @ sharded.forward_k).astype(np.int64)
+        self.longest = min(tables.chip.tiles, library.largest(sharded) if tables.chip.library else tables.kernels)
         total = Terms3(*(term[-1] for term in self.terms))
         self.rest = combine(Terms3(*(whole - term for whole, term in zip(total, self.terms, strict=True))), tables.chip)
         self.counted = (
@@ -121,7 +123,7 @@ class ShortestPath:
             return 0
         room = self.stationary[level].max() + self.tables.chip.sram * (1 + 1e-9)
         heavy = int(np.searchsorted(self.least, room, side="right"))
-        large = int(np.searchsorted(self.lattice.size, size + self.tables.chip.tiles, side="right"))
+        large = int(np.searchsorted(self.lattice.size, size + self.longest, side="right"))
         return min(heavy, large)
 
     def _extend(self, level: Ints, last: int, end: int) -> None:
@@ -154,6 +156,9 @@ class ShortestPath:
         if not len(i):
             return
         member = self.lattice.member[j] & ~self.lattice.member[i]
+        if self.tables.chip.library:  # most of the pairs are of no use
+            keep = library.in_one_set(self.tables.sharded.sets_k, member)
+            i, j, nearest, member = i[keep], j[keep], nearest[keep], member[keep]
         # blocks of one level lie close together in a long graph: the rest of it need not be looked at
         here = np.flatnonzero(member.any(axis=0)).astype(np.int64)
         prices = price_blocks(part_of(self.tables, here), member[:, here])

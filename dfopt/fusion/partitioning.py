@@ -29,13 +29,16 @@ def blocks_of(partition_k: Ints) -> list[Ints]:
 
 
 def always_cut(tables: StageTables, forward_backward: str) -> Bools:
-    """Tensors whose two kernels never share a partition: another stage, another pass, a weight in parts."""
+    """Tensors whose two kernels never share a partition: another stage or pass, a weight in parts, no common set."""
     sharded, n = tables.sharded, tables.kernels
     tiled = np.concatenate([tables.parts_k > 1, [True]])
     cut = tiled[sharded.src_t] | tiled[sharded.dst_t]
     if forward_backward == "separate":
         forward = np.concatenate([sharded.forward_k, [False]])
         cut |= forward[sharded.src_t] & ~forward[sharded.dst_t] & (sharded.dst_t < n)
+    if tables.chip.library:
+        sets_k = np.pad(sharded.sets_k, ((0, 1), (0, 0)))
+        cut |= ~(sets_k[sharded.src_t] & sets_k[sharded.dst_t]).any(axis=1)
     found: Bools = cut
     return found
 

@@ -43,7 +43,7 @@ Step = tuple[int, int, tuple[int, ...]]  # of this rest this piece runs, and the
 
 
 class TooWide(Exception):
-    """A graph has too many blocks to list what may be left of it."""
+    """A graph has too many blocks to list what may be left of it, or none that do it all."""
 
 
 class Pieces:
@@ -154,6 +154,8 @@ class Pieces:
             if total < value[rest]:
                 value[rest], first[rest] = total, step
         stack, found = list(self.roots), []
+        if np.isinf([value[root] for root in stack]).any():  # beside a library's kernels some may not fit alone
+            raise TooWide
         while stack:
             _, p, left = first[stack.pop()]
             found.append(p)
@@ -207,7 +209,8 @@ class Pieces:
     def _merged(self, extra: dict[int, float], spare: float, deadline: float) -> list[tuple[int, ...]]:
         """Pieces of every block of several that a better partitioning may hold."""
         chip, nothing = self.tables.chip, _NOTHING * self.high
-        tiled = sum(1 << at for at, k in enumerate(self.order) if self.tables.parts_k[k] > 1 or not chip.fused)
+        single = self.tables.parts_k[self.order] > 1 if chip.fused and not chip.library else np.ones(len(self.order))
+        tiled = sum(1 << at for at in np.flatnonzero(single).tolist())
         above = self.time - self.side > nothing
         usable = sorted((p for p in extra if not self.masks[p] & tiled), key=lambda p: not above[p])
         waiting, away = int(above[usable].sum()), {p: self._away(self.masks[p]) for p in usable}

@@ -35,6 +35,7 @@ def _no_order(tables: StageTables, limits: IntraChipLimits) -> str:
             f" needs a partition of its own; levers: p_max {len(alone) + 1} or more, a larger tensor-parallel degree"
         )
     rules = ["precedence", f"the forward/backward rule ({limits.forward_backward})"]
+    rules += ["what a library does at once"] if tables.chip.library else []
     levers = ["another p_max"]
     if limits.pins:
         rules, levers = ["the pins", *rules], ["fewer pins", *levers]

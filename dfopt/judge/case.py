@@ -228,6 +228,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     for position, (tensor, operand) in enumerate(zip(graph.tensors, operands, strict=True)):
         src, whole = index[tensor.src], graph.bytes_of(tensor)
         depth = level[tensor.dst] - level[tensor.src] + 1 if level else 2
+        depth = 0 if assume.execution == "library" else depth  # handed on in registers
         key = (src, whole) if assume.fanout == "shared" else position
         fans.setdefault(key, (src, whole, []))[2].append(Consumer(index[tensor.dst], operand, depth))
 

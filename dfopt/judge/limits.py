@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from dfopt.judge.case import Case, Place
 from dfopt.judge.traffic import WeightParts
 from dfopt.physics import ops
+from dfopt.physics.library import sets_of
 from dfopt.physics.states import Held, capacities
 
 # A solver keeps a row to about 1e-6; closer than that, two figures are the same (architecture, law 5).
@@ -90,6 +91,19 @@ def _tiles(case: Case) -> Iterator[str]:
             yield f"{_name(place)} uses {used} tiles, the chip has {case.system.chip.tiles}"
         if case.assume.execution == "kernel_by_kernel" and len(members) > 1:
             yield f"{_name(place)} holds {len(members)} kernels, execution kernel by kernel allows 1"
+        if case.assume.execution == "library" and len(members) > 1 and not _done_at_once(case, members):
+            yield f"{_name(place)} holds {len(members)} kernels that no kernel of a library does at once"
+
+
+def _done_at_once(case: Case, members: list[int]) -> bool:
+    """Whether a kernel of a library does these: they share one of its sets, and what one makes another reads."""
+    common = [all(inside) for inside in zip(*(sets_of(case.kernels[k].kernel) for k in members), strict=True)]
+    inside = [{fan.src, *fan.readers}.intersection(members) for fan in case.fans if fan.src in members]
+    left, found = set(members), {members[0]}
+    while found:
+        left -= found
+        found = {k for joined in inside if not joined <= left for k in joined} & left
+    return any(common) and not left
 
 
 def _order(case: Case) -> Iterator[str]:
@@ -133,7 +147,7 @@ def _passes(case: Case) -> Iterator[str]:
         if rule == "separate" and forward[stage] and other[stage]:
             yield from _separate(stage, forward[stage], other[stage])
         # The rule is about two passes, and kernel by kernel the authors' program does not apply it.
-        if rule == "halves" and forward[stage] and other[stage] and case.assume.execution == "dataflow":
+        if rule == "halves" and forward[stage] and other[stage] and case.assume.execution != "kernel_by_kernel":
             yield from _halves(stage, forward[stage], other[stage], count, forbid)
 
 

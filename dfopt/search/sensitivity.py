@@ -22,7 +22,7 @@ def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sen
         changed = more_of(system, resource, 1.1)
         budget = replace(
             options.asking(
-                p_max=best.p_max if assumptions.execution == "dataflow" else None,
+                p_max=None if assumptions.execution == "kernel_by_kernel" else best.p_max,
                 pin_sharding={k.name: k.sharding for k in best.mapping.kernels} if best.plan.shards > 1 else {},
                 top=1,
             ),

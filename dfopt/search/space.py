@@ -22,7 +22,8 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
 
     Under each plan every kernel takes any of its legal sharding schemes; kernels drawn once go to pipeline stages
     and, on a dataflow chip, the kernels of a stage are cut into partitions that run one after another, in any order
-    that keeps the data flow: those are the paths through the lattice of down-sets.
+    that keeps the data flow: those are the paths through the lattice of down-sets. With a library there are fewer,
+    which are not counted.
 
     Parameters
     ----------
@@ -43,7 +44,7 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
     kernels = len(graph.kernels)
     tiles = len(tile_counts(graph, assumptions))
     fused = assumptions.execution == "dataflow"
-    exact = True
+    exact = assumptions.execution != "library"
     fusions = 0.0
     for piece in sorted({graph.piece_of(kernel) for kernel in graph.kernels}) if fused else ():
         forward = np.array([k.phase == "forward" for k in graph.kernels if graph.piece_of(k) == piece])

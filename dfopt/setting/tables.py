@@ -19,6 +19,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
 from dfopt.physics.efficiency import efficiency_share
+from dfopt.physics.library import sets_of
 from dfopt.physics.network import amortized_gradient_seconds
 from dfopt.setting.conversions import fanout_groups, shard_communications, tolls
 from dfopt.setting.instance import Instance, Setting
@@ -71,6 +72,8 @@ class ShardedGraph:
     toll_x, sent_x, payers_xk : float, float, bool
         Tolls: seconds of communication, and bytes that a chip sends in them, of every partition that holds any of
         some kernels, once for all of those.
+    sets_k : bool, shape (kernels, sets)
+        The sets of a library's kernels that each is in, see :data:`dfopt.physics.library.SETS`.
     """
 
     names: tuple[str, ...]
@@ -96,6 +99,7 @@ class ShardedGraph:
     toll_x: Floats
     sent_x: Floats
     payers_xk: Bools
+    sets_k: Bools
 
 
 def least_rows(instance: Instance, schemes: Sequence[Sharding]) -> int:
@@ -163,6 +167,8 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     b_t = full_t * output_k[src_t]
     level, deep = graph.levels(), assumptions.skew_buffers == "depth"
     skew = [float(level[t.dst] - level[t.src] + 1) if deep else 2.0 for t in graph.tensors]
+    if assumptions.execution == "library":  # its kernels hand on in registers, a tile of their own size at a time
+        skew = [0.0] * len(skew)
     forward_k = np.array([k.phase == "forward" for k in kernels])
 
     mem_k = np.array([k.dram_bytes_per_chip + k.dram_bytes / degree for k in kernels], dtype=float)
@@ -199,6 +205,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         toll_x=toll_x,
         sent_x=sent_x,
         payers_xk=payers_xk,
+        sets_k=np.array([sets_of(kernel) for kernel in kernels]),
     )
     return with_tiles(untiled, instance, sharding, tile_counts(graph, assumptions, least_rows(instance, schemes))[0])
 

@@ -33,10 +33,13 @@ class Judged(NamedTuple):
 Answer = Result | Judged
 
 
-def _one_by_one(answer: Answer) -> bool:
-    """Whether the chip runs one kernel after another."""
+_ALONE: Final = "kernel_by_kernel"
+
+
+def _runs(answer: Answer, *ways: str) -> bool:
+    """Whether the chip runs kernels in one of some ways."""
     chip = answer.system.chip
-    return resolve(answer.assumptions, chip.execution, chip.compute_utilization).execution == "kernel_by_kernel"
+    return resolve(answer.assumptions, chip.execution, chip.compute_utilization).execution in ways
 
 
 def _follows(answer: Answer, first: str, then: str) -> bool:
@@ -47,10 +50,13 @@ def _follows(answer: Answer, first: str, then: str) -> bool:
 
 
 OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
-    (lambda one: _one_by_one(one) and _follows(one, "matmul", "elementwise"), "fused attention"),
-    (lambda one: _one_by_one(one) and _follows(one, "gemm", "elementwise"), "elementwise kernels fused into others"),
-    (_one_by_one, "kernel launches"),
-    (lambda one: not _one_by_one(one) and len(one.score.partitions) > 1, "switching between partitions"),
+    (lambda one: _runs(one, _ALONE) and _follows(one, "matmul", "elementwise"), "fused attention"),
+    (
+        lambda one: _runs(one, _ALONE) and _follows(one, "gemm", "elementwise"),
+        "elementwise kernels fused into others",
+    ),
+    (lambda one: _runs(one, _ALONE, "library"), "kernel launches"),
+    (lambda one: _runs(one, "dataflow") and len(one.score.partitions) > 1, "switching between partitions"),
     (lambda one: one.graph.trains, "recomputation of activations"),
     (lambda one: one.graph.trains and one.plan.copies > 1, "ZeRO, gradients reduced during the backward pass"),
     # peaks are stated for one word size, which is two bytes in the whole zoo

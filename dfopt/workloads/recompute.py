@@ -14,8 +14,7 @@ __all__ = ["recomputed"]
 def recomputed(graph: Graph, roles: Collection[Role]) -> Graph:
     """A training graph that keeps no output of forward kernels of some roles for its backward pass.
 
-    Those that the backward pass reads are drawn a second time, as ``NAME_again`` in the backward pass and in the
-    stage of the first, with what they need of the same roles. So memory falls, and FLOP rise by those kernels.
+    Those that it reads are drawn again, as ``NAME_again`` in the stage of the first, with what they need of such roles.
 
     Examples
     --------

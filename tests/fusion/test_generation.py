@@ -191,7 +191,9 @@ def check_point(tables: StageTables, limits: IntraChipLimits, block: np.ndarray)
 
 
 @share(0.5)
-@given(st.one_of(tight_stages(most=6), stages(most=3, copies=(2,))), st.data())
+@given(
+    st.one_of(tight_stages(most=6, execution="dataflow"), stages(most=3, copies=(2,), execution="dataflow")), st.data()
+)
 def test_every_block_is_a_point_of_the_model_at_no_more_than_its_time(stage, data: st.DataObject) -> None:
     tables, limits = stage
     block = np.zeros(tables.kernels, dtype=bool)

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from oracles import best_fusion, fusions, judged, mapping_of, pieces
+from oracles import at_once, best_fusion, fusions, judged, mapping_of, pieces
 from problem_cases import better, close, fused, fusion_cases, limits_of, partitions, renamed, stage_of, tables_of
 from strategies import World, share
 
@@ -125,7 +125,10 @@ def test_price_of_a_block_is_the_judges_partition(case, data: st.DataObject) -> 
         tiled = bool((tables.parts_k[member[row]] > 1).any())
         if not (tiled and count > 1):  # such a block is illegal whatever it needs
             assert close(prices.sram_bytes[row], part.sram_bytes)
-        assert bool(prices.legal[row]) == (fits and not (tiled and count > 1))
+        members = [kernel for kernel in world.graph.kernels if kernel.name in part.kernels]
+        assert bool(prices.legal[row]) == (fits and not (tiled and count > 1) and at_once(world, members))
+        said = f"partition {part.partition} of stage 0 holds {count} kernels that no kernel of a library does at once"
+        assert at_once(world, members) == (said not in score.violations)
 
 
 @share(0.5)

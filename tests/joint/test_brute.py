@@ -44,7 +44,7 @@ def test_every_mapping_judged_one_by_one_finds_the_same(world: World, p_max: int
 
 
 @share(0.3)
-@given(worlds(most=5, least=2), st.data())
+@given(worlds(most=5, least=2, execution=["auto", "auto", "auto", "kernel_by_kernel"]), st.data())
 def test_two_levels_are_never_better_and_as_good_where_they_prove_it(world: World, data: st.DataObject) -> None:
     """Over all plans, with pins; where only one sharding is legal they prove it always."""
     graph, chosen = world.graph, world.assumptions

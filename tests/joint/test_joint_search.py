@@ -22,7 +22,7 @@ def together(world: World, **asked: Any) -> Result:
     return optimizer.optimize(world.graph, world.system, assumptions=chosen, **asked)
 
 
-@given(worlds(most=5, least=2), st.data())
+@given(worlds(most=5, least=2, execution=["auto", "auto", "auto", "kernel_by_kernel"]), st.data())
 def test_nothing_is_better_than_what_is_found(world: World, data: st.DataObject) -> None:
     """Over all plans, with a number of partitions and pins; infeasible exactly when brute force finds nothing."""
     chosen = world.assumptions

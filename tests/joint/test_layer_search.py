@@ -70,7 +70,7 @@ class Case:
 
 @st.composite
 def cases(draw: st.DrawFn) -> Case:
-    world: World = draw(worlds(max_pp=1))
+    world: World = draw(worlds(max_pp=1, execution=["auto", "auto", "auto", "kernel_by_kernel"]))
     instance, assumptions, graph = world.instance, world.assumptions, world.graph
     menu = Menu(instance, interchip.build(instance))
     shardings = int(np.prod(np.bincount(menu.tables.kernel_o)))

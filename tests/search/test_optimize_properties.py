@@ -42,7 +42,7 @@ def solved(world: World, *, one_plan: bool = False, **more) -> Result | None:
 
 def p_max_for(world: World, data: st.DataObject) -> int | None:
     """Exactly p_max partitions must be given; at most may be left out."""
-    forbid = world.assumptions.empty_partitions == "forbid" and world.assumptions.execution == "dataflow"
+    forbid = world.assumptions.empty_partitions == "forbid" and world.assumptions.execution != "kernel_by_kernel"
     return data.draw(st.sampled_from([1, 2, 3] if forbid else [None, 1, 2, 3]))
 
 

@@ -39,7 +39,7 @@ def test_one_share_is_the_fixed_model(world: World, part: float) -> None:
     """To the last digit: the same mapping, the same score."""
     one_share = tuple(EfficiencyRow(unit=unit, share=part) for unit in ("matrix", "vector"))
     fixed = world.assumptions.with_(compute_model="fixed", compute_utilization=part)
-    p_max = 2 if world.assumptions.execution == "dataflow" else None
+    p_max = None if world.assumptions.execution == "kernel_by_kernel" else 2
 
     def solved(one: World):
         try:

@@ -1,0 +1,73 @@
+"""Blocks on a chip that runs a library's kernels: one kernel alone, or several that one of the library does at once.
+
+Those lie in one set (:mod:`dfopt.physics.library`), and tensors join them. Suffixes: k kernel, s set, b block.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import numpy as np
+
+from dfopt.fusion.clock import look
+from dfopt.setting.tables import Bools, Ints, ShardedGraph
+
+
+def largest(sharded: ShardedGraph) -> int:
+    """Kernels in the largest block that there may be."""
+    return int(sharded.sets_k.sum(axis=0).max(initial=1))
+
+
+def in_one_set(sets_k: Bools, member: Bools) -> Bools:
+    """Blocks, given as a membership matrix, whose kernels share a set, or that hold one at most."""
+    count = member.sum(axis=1)
+    inside_bs = member.astype(np.int64) @ sets_k
+    found: Bools = (count <= 1) | (inside_bs == count[:, None]).any(axis=1)
+    return found
+
+
+def allowed(sharded: ShardedGraph, member: Bools) -> Bools:
+    """Blocks, given as a membership matrix, that one kernel of the library does."""
+    found = in_one_set(sharded.sets_k, member)
+    more = np.flatnonzero(found & (member.sum(axis=1) > 1))
+    inside = np.pad(member[more].T, ((0, 1), (0, 0)))  # the last is the virtual kernel
+    reached = np.zeros_like(inside)
+    reached[np.argmax(inside, axis=0), np.arange(len(more))] = True
+    both, before = inside[sharded.src_t] & inside[sharded.dst_t], -1
+    while before != (before := int(reached.sum())):
+        for one, other in ((sharded.src_t, sharded.dst_t), (sharded.dst_t, sharded.src_t)):
+            np.logical_or.at(reached, other, both & reached[one])
+    found[more] = (reached == inside).all(axis=0)
+    return found
+
+
+def several(sharded: ShardedGraph, deadline: float = np.inf) -> list[Ints]:
+    """All convex blocks of more than one kernel; past the deadline (``time.perf_counter``) :class:`OutOfTime`.
+
+    Kernels are added one by one: a block that tensors join is one still without a first or a last of its kernels.
+    """
+    n = len(sharded.names)
+    reach, near = np.eye(n, dtype=bool), [set[int]() for _ in range(n)]
+    for a, b in zip(sharded.src_t.tolist(), sharded.dst_t.tolist(), strict=True):
+        if max(a, b) < n:
+            reach[a, b] = True
+            near[a].add(b)
+            near[b].add(a)
+    for k in range(n):
+        look(deadline)
+        reach |= reach[:, k : k + 1] & reach[k]
+
+    def grown(block: frozenset[int]) -> Iterator[frozenset[int]]:
+        for k in set[int]().union(*(near[one] for one in block)) - block:
+            larger = sorted(block | {k})
+            between = reach[larger].any(axis=0) & reach[:, larger].any(axis=1)
+            if between.sum() == len(larger) and sharded.sets_k[larger].all(axis=0).any():
+                yield frozenset(larger)
+
+    found: dict[frozenset[int], None] = {}
+    last = [frozenset([k]) for k in range(n) if near[k]]
+    while last:
+        look(deadline)
+        last = [larger for larger in dict.fromkeys(g for block in last for g in grown(block)) if larger not in found]
+        found |= dict.fromkeys(last)
+    return [np.array(sorted(block), dtype=np.int64) for block in found]
