@@ -16,10 +16,12 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dfopt.fusion.blocks import BlockPrices, Chip
+from dfopt.fusion.clock import OutOfTime
 from dfopt.joint.choices import AGAIN, COMPUTE, DRAM, FIGURES, GRADIENT, NETWORK, OUTPUTS, SRAM, Choices
 from dfopt.joint.couplings import SETS, Group
 from dfopt.setting.tables import Bools, Floats, Ints
 
+_MOST = 1_000_000  # partial choices of a block: more take minutes
 _MANY = 48  # rows: fewer are not worth thinning on the way
 # of each term the figures that add up in it
 _TERMS = {
@@ -107,6 +109,8 @@ class _Partial:
     def times(self, count: int) -> Ints:
         """Every row with each of some options; the number of the option in each row."""
         rows = len(self.figures)
+        if rows * count > _MOST:
+            raise OutOfTime
         self.take(np.repeat(np.arange(rows), count))
         return np.tile(np.arange(count), rows)
 

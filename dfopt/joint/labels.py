@@ -12,11 +12,13 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.joint.cells import Cells, outer_code
 from dfopt.joint.couplings import SETS, Group
 from dfopt.setting.tables import Bools, Floats, Ints
 
+_MOST = 20_000_000  # labels
 _COMPARED = 256  # labels of a down-set that the others are compared with
 
 
@@ -112,8 +114,14 @@ class Labels:
         self.value = np.inf
         self.path: list[tuple[Cells, int, int]] = []  # cells, block and interface
 
-    def run(self, rows: list[Rows]) -> None:
-        """Follow the rows from down-set to down-set."""
+    def run(self, rows: list[Rows], deadline: float = np.inf) -> None:
+        """Follow the rows from down-set to down-set.
+
+        Raises
+        ------
+        OutOfTime
+            At the deadline, or if there are more labels than memory is good for.
+        """
         sets = len(self.search.lattice.size)
         width = len(self.tracked) + 1  # the last column counts the blocks, where their number matters
         arrivals: list[list[_Arrival]] = [[] for _ in range(sets)]
@@ -121,6 +129,7 @@ class Labels:
         back: dict[int, _Back] = {}
         leaving = self._leaving(rows)
         for here in range(sets):
+            look(deadline if self.made < _MOST else 0.0)
             if here == 0:
                 kept[0] = np.zeros(1), np.zeros((1, width), dtype=np.int64)
             elif arrivals[here]:
@@ -163,6 +172,8 @@ class Labels:
     ) -> Iterator[tuple[int, _Arrival]]:
         """The labels that rows of one family make of those of a down-set, by the down-set that they lead to."""
         seconds, states, origin = labels
+        if len(seconds) * len(picked) > _MOST:
+            raise OutOfTime
         total = seconds[:, None] + row.seconds[picked][None, :]
         after = self.after[row.block[picked]]
         alive = total + self.rest[after][None, :] <= self.room

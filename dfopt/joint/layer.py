@@ -141,7 +141,7 @@ class LayerSearch:
             rows, least = self._rows(before, after, seconds, room, deadline)
             keep, rest = self._between(before, after, least, room)
             labels = Labels(search, self.choices.groups, tuple(sorted(self.tracked)), before, after, rest, room)
-            labels.run(self._near_rows(rows, before, after, least, room))
+            labels.run(self._near_rows(rows, before, after, least, room), deadline)
             if not labels.path:
                 break
             schemes, clash = self._schemes(labels.path, before, after)

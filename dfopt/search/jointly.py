@@ -17,7 +17,7 @@ from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
 from dfopt.search.branching import Search
 from dfopt.search.candidate import prepare, with_starts
-from dfopt.search.nodes import Node, Nodes
+from dfopt.search.nodes import Node, Nodes, covers
 from dfopt.search.solved import Solved, finish
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
@@ -62,6 +62,13 @@ class JointSearch(Search):
 
     def run(self, legal: list[Plan]) -> None:
         """Go over the legal plans."""
+        together = [plan for plan in legal if covers(self.setting, plan)]
+        self._together(together)
+        # kernels drawn once in several pipeline stages: their stages are chosen with the sharding, level by level
+        if apart := [plan for plan in legal if plan not in set(together)]:
+            super().run(apart)
+
+    def _together(self, legal: list[Plan]) -> None:
         self.plan_bounds = PlanBounds(self.setting)
         self.nodes = Nodes(self.setting, self.options)
         self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
@@ -83,8 +90,10 @@ class JointSearch(Search):
             except KeyboardInterrupt:
                 self._stop()
                 self._give_up(unit, entry.bound)
-            except (OutOfTime, NoSolution):
-                self._give_up(unit, entry.bound)
+            except (OutOfTime, NoSolution):  # or too much memory
+                if isinstance(entry.what, Node):
+                    self._by_levels(entry.what)
+                self._give_up(unit, max(entry.bound, entry.what.bound) if isinstance(entry.what, Node) else entry.bound)
             if unit in self.units:
                 self.units[unit].seconds += time.perf_counter() - began
         for unit, found in self.units.items():
@@ -115,12 +124,12 @@ class JointSearch(Search):
         if node.rooted and node.whole and np.isinf(self.target):
             self._start(node)
         cut = self._cut(unit)
-        before = node.bound
         settled = self.nodes.improve(node, cut, self.options.deadline)
         if not settled:
             if np.isinf(self.target):
                 self._try(node, unit, cut)
-            if node.bound <= before and self.nodes.stuck(node):
+            if node.exhausted:
+                self._by_levels(node)
                 self._give_up(unit, node.bound)
             else:
                 self._push(node.bound, node)
@@ -137,9 +146,6 @@ class JointSearch(Search):
         instance = self.setting.under(plan)
         try:
             self.plan_bounds.check_dram(instance)
-            if not self.nodes.covers(plan):
-                self._by_levels(plan)
-                return
             nodes = self.nodes.open(plan)
         except Infeasible as error:  # whatever the schemes
             self._infeasible(plan, None, error, "infeasible")
@@ -156,21 +162,20 @@ class JointSearch(Search):
         self.started.add(layer)
         self._first(node.plan, node.ready.sharded.tile_count)
 
-    def _first(self, plan: Plan, tiles: int | None) -> None:
+    def _first(self, plan: Plan, tiles: int) -> None:
         try:
             for one in prepare(self.setting.under(plan), self.options, self.memo):
-                if tiles in (None, one.sharded.tile_count):
+                if one.sharded.tile_count == tiles:
                     outcome = finish(with_starts(one, self.options.deadline), self.options, self.incumbent)
                     if isinstance(outcome, Solved):
                         self._keep((plan, one.tile_count), outcome)
         except (Infeasible, NoSolution):
             return
 
-    def _by_levels(self, plan: Plan) -> None:
-        """Kernels drawn once in several pipeline stages: their stages are chosen with the sharding, level by level."""
-        self._give_up((plan, None), self.bounds[plan])
-        if np.isinf(self.target):
-            self._first(plan, None)
+    def _by_levels(self, node: Node) -> None:
+        """A mapping of a node of which nothing more can be proven."""
+        if np.isinf(self.target) and node.bound < self._cut(self._unit(node)) and not self._out_of_time(True):
+            self._first(node.plan, node.ready.sharded.tile_count)
 
     def _try(self, node: Node, unit: Unit, cut: float) -> None:
         """Fuse the best schemes that are known so far: a mapping, if not yet the best."""

@@ -12,6 +12,7 @@ from dfopt.documents.result import SolveRecord
 from dfopt.errors import Infeasible
 from dfopt.fusion.downsets import Lattice, one_by_one
 from dfopt.fusion.intrachip import CutOff, optimize_intrachip
+from dfopt.fusion.partitioning import least_terms
 from dfopt.fusion.segments import topological_orders
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
@@ -44,6 +45,7 @@ class Node:
     lows: list[float]
     bound: float
     rooted: bool = False
+    exhausted: bool = False  # nothing more can be proven of it
     tried: set[tuple[int, ...]] = field(default_factory=set)  # options that were fused exactly
 
     def proven(self) -> None:
@@ -65,6 +67,7 @@ class Nodes:
         self.menus: dict[Instance, Menu] = {}
         self.works: dict[tuple[Instance, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
         self.given: dict[tuple[Instance, tuple[int, ...]], ChipWork] = {}
+        self.talk: dict[Instance, float] = {}
         self.lattices: dict[int, Lattice | None] = {}
         self.chains: dict[int, Lattice] = {}
 
@@ -74,10 +77,6 @@ class Nodes:
         if shared not in self.menus:
             self.menus[shared] = Menu(shared, interchip.build(shared, self.options.request.pin_sharding))
         return self.menus[shared]
-
-    def covers(self, plan: Plan) -> bool:
-        """Whether the schemes are all that is open: of graphs drawn once also the stage of each kernel may be."""
-        return plan.stages == 1 or self.setting.graph.repeat > 1
 
     def open(self, plan: Plan) -> list[Node]:
         """A node for each tile count of a plan, with every scheme.
@@ -145,7 +144,7 @@ class Nodes:
             most = np.inf if upper is None else upper
             search = self._search(node, number, stage)
             if search is None:
-                self._generated(node, number, stage, most)
+                self._without_lattice(node, number, stage, most)
                 continue
             if not search.low:
                 search.root(min(most, self._start(ready, number)), deadline)
@@ -155,35 +154,48 @@ class Nodes:
         node.proven()
         if not node.rooted or node.bound >= cut or not open_:
             node.rooted = True
-            return node.bound < cut and not open_
+            return node.bound < cut and not open_ and self.options_of(node) is not None
         search, number, most = max(open_, key=lambda one: one[0].low * ready.instance.pipeline[0].runs[0][1])
         search.trial(most, deadline)
         node.lows[number] = max(node.lows[number], search.low)
         node.proven()
         return False
 
-    def stuck(self, node: Node) -> bool:
-        """Whether some stage has too many down-sets for a search of schemes, and all that can be is proven of it."""
-        stages = enumerate(node.ready.stages)
-        return node.rooted and any(s.tables is not None and self._search(node, n, s) is None for n, s in stages)
-
     def _start(self, ready: Prepared, number: int) -> float:
         """Seconds that some fusion of the relaxed stage takes."""
         return with_starts(ready, self.options.deadline).stages[number].best_known * (1 + 1e-9)
 
-    def _generated(self, node: Node, number: int, stage: Stage, most: float) -> None:
-        """Too many down-sets to list: what blocks generated on demand prove of the relaxed stage."""
+    def _without_lattice(self, node: Node, number: int, stage: Stage, most: float) -> None:
+        """Too many down-sets to list: at first what the sharding alone proves, then blocks generated on demand."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
-        if node.rooted:
+        if not node.rooted:
+            node.lows[number] = max(node.lows[number], self._apart(node, stage))
             return
         limits = replace(stage.limits, dram_left=np.inf)
-        left = self.options.left() / 4
         cutoff = most if np.isfinite(most) else None
         try:
-            found = optimize_intrachip(stage.tables, limits, time_limit=left, cutoff=cutoff)
+            found = optimize_intrachip(stage.tables, limits, time_limit=self.options.left() / 4, cutoff=cutoff)
             node.lows[number] = max(node.lows[number], found.bound)
         except CutOff as proof:
             node.lows[number] = max(node.lows[number], proof.seconds)
+        node.exhausted = True
+
+    def _apart(self, node: Node, stage: Stage) -> float:
+        """Seconds that compute and communication of a stage take at least, whatever its partitions are."""
+        instance = node.ready.instance
+        if instance.mapped_stages > 1 or not node.whole:
+            return 0.0
+        assert stage.tables is not None and stage.limits is not None
+        overlap = instance.assumptions.overlap
+        if instance.shared not in self.talk:
+            alone = {"sharding_objective": "seconds", "stage_time": "max" if overlap == "perfect" else "sum"}
+            setting = replace(self.setting, assumptions=instance.assumptions.model_copy(update=alone))
+            found = interchip.optimize_interchip(
+                setting, self.menu(instance).tables, time_limit=self.options.left() / 10
+            )
+            self.talk[instance.shared] = found.objective * (1 - min(found.solution.gap, 1.0))
+        memory = float(least_terms(stage.tables, stage.limits).memory.sum()) if overlap == "none" else 0.0
+        return self.talk[instance.shared] + memory
 
     def _search(self, node: Node, number: int, stage: Stage) -> LayerSearch | None:
         """The search of a stage's schemes and fusion; none where its down-sets are too many to list."""
@@ -306,6 +318,11 @@ class Nodes:
                     allowed &= ~mine | ~leaves
         enough = np.bincount(tables.kernel_o, allowed, tables.kernels).all()
         return allowed if enough else None
+
+
+def covers(setting: Setting, plan: Plan) -> bool:
+    """Whether the schemes are all that is open: of graphs drawn once also the pipeline stage of each kernel may be."""
+    return plan.stages == 1 or setting.graph.repeat > 1
 
 
 def _record(termination: Termination) -> SolveRecord:

@@ -21,6 +21,7 @@ from dfopt.documents.result import OF_EARLIER, PlanRecord, Result, Space
 from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.judge import evaluate
 from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
+from dfopt.search.nodes import covers
 from dfopt.search.options import Options
 from dfopt.search.proving import PROOF, Low, joint_lows, plan_low
 from dfopt.search.sensitivity import more_of
@@ -263,11 +264,12 @@ class _Plans:
                     if record.status != "infeasible":
                         self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
             bounds, memo = PlanBounds(setting), Memo()
-            if result.assumptions.sharding_objective == "joint":
-                lows, lattices = joint_lows(setting, legal, self.options, value)
-            else:
-                lows = {plan: plan_low(result, plan, bounds, memo, self.options, value) for plan in legal}
-                lattices = lattices_of(memo)
+            joint = result.assumptions.sharding_objective == "joint"
+            together = [plan for plan in legal if joint and covers(setting, plan)]
+            lows, lattices = joint_lows(setting, together, self.options, value) if together else ({}, {})
+            for plan in set(legal) - set(together):
+                lows[plan] = plan_low(result, plan, bounds, memo, self.options, value)
+            lattices = lattices or lattices_of(memo)
             for plan in legal:
                 self._plan(setting, plan, lows[plan])
             spaces.append(search_space(setting, legal, lattices))
