@@ -212,6 +212,7 @@ class Menu:
         """Share of each kernel's output in one of so many tiles."""
         return np.array([ops.tile_share(kernel, tiles) for kernel in self.instance.graph.kernels])
 
+    @cached_property
     def shares_tiles(self) -> Bools:
         """Options under which chips share the rows of every tile."""
         kernels = self.instance.graph.kernels

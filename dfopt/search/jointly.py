@@ -62,10 +62,9 @@ class JointSearch(Search):
 
     def run(self, legal: list[Plan]) -> None:
         """Go over the legal plans."""
-        together = [plan for plan in legal if covers(self.setting, plan)]
-        self._together(together)
+        self._together([plan for plan in legal if covers(self.setting, plan)])
         # kernels drawn once in several pipeline stages: their stages are chosen with the sharding, level by level
-        if apart := [plan for plan in legal if plan not in set(together)]:
+        if apart := [plan for plan in legal if not covers(self.setting, plan)]:
             super().run(apart)
 
     def _together(self, legal: list[Plan]) -> None:

@@ -67,6 +67,7 @@ class Nodes:
         self.menus: dict[Instance, Menu] = {}
         self.works: dict[tuple[Instance, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
         self.given: dict[tuple[Instance, tuple[int, ...]], ChipWork] = {}
+        self.domains: dict[Instance, list[tuple[tuple[int, ...], Bools]]] = {}
         self.talk: dict[Instance, float] = {}
         self.lattices: dict[int, Lattice | None] = {}
         self.chains: dict[int, Lattice] = {}
@@ -87,23 +88,26 @@ class Nodes:
             If nothing fits whatever the schemes.
         """
         instance = self.setting.under(plan)
-        menu, shards = self.menu(instance), plan.shards
-        apart = tuple(tile_counts(instance.graph, instance.assumptions))
-        shared = tuple(tile_counts(instance.graph, instance.assumptions, shards if menu.shares_tiles().any() else 1))
         found, refused = [], Infeasible("the pinned schemes leave partial sums that nothing adds up")
-        # tiles with a row for every chip, for all schemes; smaller ones only if chips share none
-        for counts, some in ((shared, menu.undominated_o), (apart, menu.undominated_o & ~menu.shares_tiles())):
-            left = tuple(count for count in counts if some is menu.undominated_o or count not in shared)
-            allowed = self._meeting(menu, some) if left else None
-            if allowed is None:
-                continue
+        for counts, allowed_o in self._domains(instance):
             try:
-                found += list(self._nodes(instance, allowed, left, 0.0, whole=True))
+                found += list(self._nodes(instance, allowed_o, counts, 0.0, whole=True))
             except Infeasible as error:
                 refused = error
         if not found:
             raise refused
         return found
+
+    def _domains(self, instance: Instance) -> list[tuple[tuple[int, ...], Bools]]:
+        """Tile counts, and the schemes that may be taken with them: smaller tiles only if chips do not share them."""
+        if instance.shared not in self.domains:
+            menu, graph, assumptions = self.menu(instance), instance.graph, instance.assumptions
+            some, shares = menu.undominated_o, menu.shares_tiles
+            shared = tuple(tile_counts(graph, assumptions, instance.plan.shards if shares.any() else 1))
+            apart = tuple(count for count in tile_counts(graph, assumptions) if count not in shared)
+            both = ((shared, self._meeting(menu, some)), (apart, self._meeting(menu, some & ~shares)))
+            self.domains[instance.shared] = [(counts, left) for counts, left in both if counts and left is not None]
+        return self.domains[instance.shared]
 
     def _nodes(
         self, instance: Instance, allowed_o: Bools, counts: tuple[int, ...], bound: float, *, whole: bool
