@@ -80,7 +80,8 @@ class JointSearch(Search):
         while self.heap:
             entry = heapq.heappop(self.heap)
             unit = self._unit(entry.what)
-            if entry.bound >= self._cut(unit) * (1 - _SAME) or self._out_of_time(bool(self.found)):
+            near = max(self.options.request.gap, _SAME)  # as near to the best as is asked for
+            if entry.bound >= self._cut(unit) * (1 - near) or self._out_of_time(bool(self.found)):
                 self._give_up(unit, entry.bound)
                 continue
             began = time.perf_counter()
@@ -238,8 +239,10 @@ class JointSearch(Search):
             self.reasons.append(f"{plan.label}: {found.note}")
             fields |= {"status": "infeasible", "note": found.note}
         else:
-            beaten = found.low >= min(self.incumbent, self.target) * (1 - _SAME)
+            best = min(self.incumbent, self.target)
+            beaten, near = found.low >= best * (1 - _SAME), found.low >= best * (1 - self.options.request.gap)
             fields["status"] = "pruned_by_bound" if beaten else "limit"
-            fields["note"] = "" if beaten else "Ctrl-C" if self.stopped else "time limit"
+            why = "as near to the best as was asked for" if near else "Ctrl-C" if self.stopped else "time limit"
+            fields["note"] = "" if beaten else why
         bound = None if fields["status"] == "infeasible" else min(found.low, found.value)
         self.records.append(PlanRecord(plan=plan, tile_count=tiles, bound=bound, level_bound=bound, **fields))

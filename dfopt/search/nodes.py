@@ -150,6 +150,8 @@ class Nodes:
             if search is None:
                 self._without_lattice(node, number, stage, most)
                 continue
+            if node.rooted and search.low:  # what no stage with every figure at its least knows: layouts have to meet
+                search.low = max(search.low, min(self._apart(node, stage), most))
             if not search.low:
                 search.root(min(most, self._start(ready, number)), deadline)
             node.lows[number] = max(node.lows[number], search.low)
