@@ -5,6 +5,9 @@ only those stay that no other one beats in time and SRAM. What the rest of the s
 tracked groups that reach beyond the block (:mod:`dfopt.joint.couplings`); any other group that does is taken at its
 cheapest, as if the block could choose what happens outside.
 
+A kernel whose weight does not fit whole is alone. Where blocks hold tensors in SRAM those with it do not fit either; a
+library's kernels do not, so there every kernel that may be too large is looked at by itself.
+
 A time is the largest of some *terms*, each a sum over kernels and groups: which, the overlap assumption says.
 """
 
@@ -90,21 +93,26 @@ _Step = tuple[int, tuple[int, ...], tuple[tuple[int, bool, bytes], ...]]
 
 @dataclass
 class _Partial:
-    """Partial choices as rows: figures, codes of groups under way, codes for the outside, schemes."""
+    """Partial choices as rows: figures, codes of groups under way, codes for the outside, schemes.
+
+    ``alone``: SRAM bytes that kernels would need alone, of those that may be too large for it.
+    """
 
     figures: Floats
     codes: dict[int, Ints] = field(default_factory=dict)
     seen: dict[int, Ints] = field(default_factory=dict)
     schemes: dict[int, Ints] = field(default_factory=dict)
+    alone: dict[int, Floats] = field(default_factory=dict)
 
     def copy(self) -> _Partial:
-        return _Partial(self.figures, dict(self.codes), dict(self.seen), dict(self.schemes))
+        return _Partial(self.figures, dict(self.codes), dict(self.seen), dict(self.schemes), dict(self.alone))
 
     def take(self, rows: Ints) -> None:
         self.figures = self.figures[rows]
         for part in (self.codes, self.seen, self.schemes):
             for key in part:
                 part[key] = part[key][rows]
+        self.alone = {k: sram[rows] for k, sram in self.alone.items()}
 
     def times(self, count: int) -> Ints:
         """Every row with each of some options; the number of the option in each row."""
@@ -122,10 +130,13 @@ class CellBook:
     ----------
     choices : Choices
         The stage.
+    heavy : dict of float, optional
+        Kernels that some schemes make too large for the SRAM alone while a block with them may fit: what they need
+        alone at least.
     """
 
-    def __init__(self, choices: Choices) -> None:
-        self.choices = choices
+    def __init__(self, choices: Choices, heavy: dict[int, float] | None = None) -> None:
+        self.choices, self.heavy = choices, heavy or {}
         self._known: dict[tuple[object, ...], tuple[int, _Partial]] = {}
 
     def cells(
@@ -189,12 +200,18 @@ class CellBook:
         option = partial.times(len(figures))
         partial.figures = partial.figures + figures[option]
         partial.schemes[k] = option.astype(np.int8)
+        if k in self.heavy and not alone:
+            partial.alone[k] = self.heavy[k] + figures[option, SRAM]
         for g in choices.of_k[k]:
             if g in partial.codes:
                 _look(choices.groups[g], k, option, partial, g)
         for g, tracked, _ in closed:
             if g in partial.codes:
                 _close(choices.groups[g], g, inside, tracked, partial, choices.chip)
+        for one in list(partial.alone):
+            partial.take(np.flatnonzero(partial.alone[one] <= choices.chip.sram * (1 + 1e-12)))
+            if not partial.codes.keys() & choices.of_k[one]:  # that is all that it needs
+                del partial.alone[one]
         if ample:
             partial.figures[:, SRAM] = 0.0
         if not alone and len(partial.figures) >= _MANY:
@@ -229,7 +246,12 @@ def _close(group: Group, g: int, inside: Bools, tracked: bool, partial: _Partial
     elif not source:
         code = code % SETS
     cls, asked = code // SETS, code % SETS
-    _move(group, group.full * (group.share_c - group.share_c.min())[cls], inside, partial.figures, chip)
+    more = group.full * (group.share_c - group.share_c.min())[cls]
+    _move(group, more, inside, partial.figures, chip)
+    for k in partial.alone.keys() & group.kernels():
+        figures = np.zeros_like(partial.figures)
+        _move(group, more, np.arange(len(inside)) == k, figures, chip)
+        partial.alone[k] = partial.alone[k] + figures[:, SRAM]
     asked = group.asked_ca[cls, asked]
     if group.toll_r is not None:
         partial.figures[:, NETWORK] += group.seconds_ca[cls, asked] - _toll(group, inside)
@@ -283,8 +305,9 @@ def _in_parts(choices: Choices, k: int, partial: _Partial, whole: Floats) -> Non
     sram = whole[SRAM] + figures[:, SRAM]
     cut = stationary + whole[OUTPUTS] + figures[:, OUTPUTS]
     buffers = sram - cut
-    short = sram > chip.sram * (1 + 1e-12)
-    hopeless = short & ((stationary <= 0) | (buffers >= chip.sram) | (chip.weight_tiling == "forbid"))
+    cuttable = (stationary > 0) & (chip.weight_tiling != "forbid")
+    short = (sram > chip.sram * (1 + 1e-12)) & (cuttable | (not chip.library))
+    hopeless = short & (~cuttable | (buffers >= chip.sram))
     room = np.where(short & ~hopeless, chip.sram - buffers, 1.0)
     parts = np.where(short & ~hopeless, np.ceil(cut / room - 1e-12), 1.0)
     if chip.weight_tiling in ("reread", "reread_all"):
@@ -312,7 +335,8 @@ def _thin(partial: _Partial, chip: Chip) -> None:
     if len(partial.figures) < 2:
         return
     codes = _code_of(iter((*partial.codes.values(), *partial.seen.values())), len(partial.figures))
-    marks = np.concatenate([terms_of(partial.figures, chip), partial.figures[:, SRAM : SRAM + 1]], axis=1)
+    sram = np.stack([*partial.alone.values(), partial.figures[:, SRAM]], axis=1)
+    marks = np.concatenate([terms_of(partial.figures, chip), sram], axis=1)
     keep = np.arange(len(codes))
     for first in (None, *range(marks.shape[1])):
         sorting = marks[keep].sum(axis=1) if first is None else marks[keep, first]

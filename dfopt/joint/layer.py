@@ -79,7 +79,6 @@ class LayerSearch:
         self.choices, self.options = choices_of(
             self.menu, self.allowed_o, self.members, self.tables, self.per_gradient_byte
         )
-        self.book = CellBook(self.choices)
         self.whole = replace(
             self.tables,
             parts_k=np.ones_like(self.tables.parts_k),
@@ -90,6 +89,9 @@ class LayerSearch:
         alone = price_blocks(self.whole, singles).sram_bytes
         short = alone + self.choices.most_sram(singles) > self.tables.chip.sram * (1 + 1e-12)
         self.tight_k = short & self.choices.relevant_k  # of the others the relaxed price is exact
+        heavy = self.tight_k & (sharded.stationary_k > 0) & (self.tables.chip.weight_tiling != "forbid")
+        heavy &= self.tables.chip.library
+        self.book = CellBook(self.choices, {k: float(alone[k]) for k in np.flatnonzero(heavy).tolist()})
 
     def root(self, upper: float, deadline: float) -> None:
         """Prove what the relaxed stage shows: ``low`` is its best path, or ``upper`` if no path is below."""

@@ -190,7 +190,5 @@ def _check(setting: Setting, request: Request) -> None:
             "pins of partitions and p_max have no meaning kernel by kernel, where every kernel has a partition of its"
             " own; leave them out, or use a dataflow chip (--set execution=dataflow)"
         )
-    if assumptions.execution == "library" and assumptions.sharding_objective == "joint":
-        raise PlanError("execution: library needs two levels; use sharding_objective: seconds")
     if assumptions.empty_partitions == "forbid" and assumptions.execution != "kernel_by_kernel" and p_max is None:
         raise PlanError("empty_partitions: forbid means exactly p_max partitions; give p_max (--p-max)")

@@ -19,7 +19,7 @@ from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 from dfopt.documents.system import Chip, Dram, Sram, System
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import Infeasible
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.intrachip import IntraChipMapping, optimize_intrachip
 from dfopt.fusion.library import several
@@ -187,6 +187,9 @@ def test_how_many_mappings_there_are_is_not_counted() -> None:
     assert not space.exact and space.log10_fusions == 0.0
 
 
-def test_the_joint_search_says_that_it_has_no_library() -> None:
-    with pytest.raises(PlanError, match="use sharding_objective: seconds"):
-        optimize(WORKLOADS["decoder"](**LAYER), machine(), assumptions=LIBRARY.with_(sharding_objective="joint"))
+def test_the_joint_search_finds_what_two_levels_find_or_better() -> None:
+    graph, together = WORKLOADS["decoder"](**LAYER), LIBRARY.with_(sharding_objective="joint")
+    best = optimize(graph, machine(), assumptions=together)
+    assert best.status == "optimal"
+    assert best.value <= optimize(graph, machine(), assumptions=LIBRARY).value
+    assert {"QK", "Softmax", "AV"} in partitions(best)

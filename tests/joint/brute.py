@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from oracles import allocate, judged, stages_legal
+from oracles import allocate, at_once, judged, stages_legal
 from strategies import World, sums_meet
 
 from dfopt.documents.assumptions import Assumptions
@@ -336,13 +336,18 @@ class Problem:
             pool = rest & first or rest
             block = pool if left else 0
             while block:  # every subset
-                small = block.bit_count() <= self.world.system.chip.tiles
+                small = block.bit_count() <= self.world.system.chip.tiles and self.at_once(block)
                 if small and not any(before[k] & ~(done | block) for k in range(len(before)) if block >> k & 1):
                     for later in after(done | block, left - 1):
                         yield (block, *later)
                 block = (block - 1) & pool
 
         return after(0, most)
+
+    @functools.cache  # noqa: B019
+    def at_once(self, block: int) -> bool:
+        """Whether the chip runs these kernels as one."""
+        return at_once(self.world, [kernel for k, kernel in enumerate(self.world.graph.kernels) if block >> k & 1])
 
     # -- DRAM -----------------------------------------------------------------------------------
     def partitions(self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int) -> tuple[int, ...] | None:
