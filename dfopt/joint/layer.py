@@ -27,6 +27,7 @@ from dfopt.setting.tables import Bools, Floats, Ints
 _SAME = 1e-9
 _WIDTH, _WIDER, _WIDEST = 5e-4, 3.0, 3.0  # first trial: so much above what is proven; then three times as much
 _QUICK, _SLOWER = 0.25, 1.5  # after a trial of more seconds the next is only so much wider
+_AROUND = 1.1  # how much slower a first guess may be to be of interest
 _LOT = 5_000  # blocks priced together
 _AHEAD = 20_000  # blocks among which the next are chosen
 _AT_ONCE = 256  # kinds of blocks whose cells are worked out before others are excluded by what they show
@@ -98,6 +99,10 @@ class LayerSearch:
         path = ShortestPath(self.tables, self.limits, self.lattice, upper).run(deadline)
         none = upper if path.complete else min(path.bound, upper)
         self.low = max(self.low, path.objective if path.partition_k is not None else none)
+        if path.partition_k is not None and np.isfinite(self.low):
+            self._guess(
+                np.stack([path.partition_k == p for p in np.unique(path.partition_k)]), self.low, self.low * _AROUND
+            )
 
     def trial(self, upper: float, deadline: float) -> None:
         """Look at all paths a little above what is proven: afterwards ``low`` is higher, or the best is known.
@@ -137,16 +142,20 @@ class LayerSearch:
             before = after - 1
             prices = price_blocks(self.tables, self._member(before, after))
             seconds = np.where(prices.legal, prices.time, np.inf)
-        keep = self._near(before, after, seconds, room)
+        keep, _ = self._between(before, after, seconds, room)
         before, after, seconds = before[keep], after[keep], seconds[keep]
         while len(before):
-            rows, least = self._rows(before, after, seconds, room, deadline)
+            rows, least = self._rows(before, after, seconds, room, deadline, upper)
+            if self.answer is not None:
+                return
+            room = min(room, self.known[0] * (1 + _SAME))
             keep, rest = self._between(before, after, least, room)
             labels = Labels(search, self.choices.groups, tuple(sorted(self.tracked)), before, after, rest, room)
             labels.run(self._near_rows(rows, before, after, least, room), deadline)
             if not labels.path:
                 break
-            schemes, clash = self._schemes(labels.path, before, after)
+            blocks = np.array([block for _, block, _ in labels.path])
+            schemes, clash = self._schemes(labels.path, self._member(before[blocks], after[blocks]))
             if not clash:
                 self.low, self.answer = labels.value, (labels.value, schemes)
                 return
@@ -198,10 +207,6 @@ class LayerSearch:
                 rest[here] = (seconds[out] + rest[after[out]]).min()
         return ahead, rest
 
-    def _near(self, before: Ints, after: Ints, seconds: Floats, room: float) -> Bools:
-        ahead, rest = self._distances(before, after, seconds)
-        return _within(ahead[before] + seconds + rest[after], room)
-
     def _between(self, before: Ints, after: Ints, seconds: Floats, room: float) -> tuple[Bools, Floats]:
         ahead, rest = self._distances(before, after, seconds)
         return _within(ahead[before] + seconds + rest[after], room), rest
@@ -221,11 +226,13 @@ class LayerSearch:
         return self.lattice.member[after] & ~self.lattice.member[before]
 
     def _rows(
-        self, before: Ints, after: Ints, least: Floats, room: float, deadline: float
+        self, before: Ints, after: Ints, least: Floats, room: float, deadline: float, upper: float | None
     ) -> tuple[list[tuple[Cells, Ints, Floats]], Floats]:
         """Cells, numbers and seconds (by interface) of blocks that share them, and the least seconds of every block.
 
-        The most promising blocks are looked at first: what is learnt of them excludes others.
+        The most promising blocks are looked at first: what is learnt of them excludes others. As soon as the shortest
+        path is made of blocks that are known, its schemes are tried, unless there is no ``upper`` for their value:
+        they may be the best, or exclude more.
         """
         member = self._member(before, after)
         terms, sram = self._prices(member)
@@ -233,13 +240,19 @@ class LayerSearch:
         ample = ~tight & (sram + self.choices.most_sram(member) <= self.tables.chip.sram)
         kind = _kinds(np.concatenate([member[:, self.choices.relevant_k], tight[:, None], ample[:, None]], axis=1))
         found: list[tuple[Cells, Ints, Floats]] = []
-        least, open_ = least.copy(), np.ones(len(before), dtype=bool)
+        least, open_, path = least.copy(), np.ones(len(before), dtype=bool), np.zeros(0, dtype=np.int64)
         while True:
             look(deadline)
             ahead, rest = self._distances(before, after, least)
             total = ahead[before] + least + rest[after]
+            if upper is not None and ahead[-1] <= room:
+                path = self._shortest(before, after, least, rest, open_)
+                if not open_[path].any():
+                    self.low = max(self.low, float(ahead[-1]))
+                    self._guess(member[path], self.low, upper)
+                    upper, room = None, min(room, self.known[0] * (1 + _SAME))
             near = np.flatnonzero(open_ & _within(total, room))
-            if not len(near):
+            if not len(near) or self.answer is not None:
                 return found, least
             if len(near) > _AHEAD:
                 near = near[np.argpartition(total[near], _AHEAD)[:_AHEAD]]
@@ -247,6 +260,7 @@ class LayerSearch:
             kinds, first = np.unique(kind[near], return_index=True)
             chosen = np.zeros(len(kind), dtype=bool)
             chosen[kinds[np.argsort(first)[:_AT_ONCE]]] = True
+            chosen[kind[path]] |= upper is not None
             mine = np.flatnonzero(open_ & _within(total, room) & chosen[kind])
             mine = mine[np.argsort(kind[mine], kind="stable")]
             open_[mine] = False
@@ -260,6 +274,36 @@ class LayerSearch:
                     seconds = np.broadcast_to(seconds, (len(blocks), seconds.shape[1]))  # a kernel alone: once for all
                     least[blocks] = seconds.min(axis=1)
                     found.append((cells, blocks, seconds))
+
+    def _shortest(self, before: Ints, after: Ints, seconds: Floats, rest: Floats, open_: Bools) -> Ints:
+        """The blocks of a shortest path, rather those that are known."""
+        order = np.argsort(before, kind="stable")
+        start = np.searchsorted(before[order], np.arange(len(self.lattice.size) + 1))
+        path, here = [], 0
+        while here != len(self.lattice.size) - 1:
+            out = order[start[here] : start[here + 1]]
+            total = seconds[out] + rest[after[out]]
+            path.append(int(out[np.argmin(np.where(open_[out], total, total * (1 - _SAME)))]))
+            here = int(after[path[-1]])
+        return np.array(path)
+
+    def _guess(self, member: Bools, value: float, upper: float) -> None:
+        """Take the schemes that the blocks of a path, which no other one beats, would take by themselves."""
+        steps = []
+        terms, sram = self._prices(member)
+        for number, inside in enumerate(member):
+            tight = bool(inside.sum() == 1 and self.tight_k[inside].any())
+            base, used = self._whole(inside) if tight else (terms[[number]], sram[[number]])
+            cells = self._cells(inside, tight, False)
+            if not len(cells.start_i):
+                return
+            steps.append((cells, number, int(np.argmin(cells.least(base, used, self.tables.chip)[0]))))
+        schemes, _ = self._schemes(steps, member)
+        real = self.exactly(schemes, min(upper, self.known[0]))
+        if real < self.known[0]:
+            self.known = real, schemes
+        if self.known[0] <= value * (1 + _SAME):
+            self.low, self.answer = self.known[0], self.known
 
     def _cells(self, inside: Bools, tight: bool, ample: bool) -> Cells:
         key = np.packbits(inside & self.choices.relevant_k).tobytes() + bytes([tight]), ample, self._touched(inside)
@@ -306,13 +350,9 @@ class LayerSearch:
 
     # -- schemes of a path
 
-    def _schemes(
-        self, path: list[tuple[Cells, int, int]], before: Ints, after: Ints
-    ) -> tuple[dict[int, int], frozenset[int]]:
+    def _schemes(self, path: list[tuple[Cells, int, int]], member: Bools) -> tuple[dict[int, int], frozenset[int]]:
         """The scheme that each block of a path takes for its kernels, and the groups that blocks do not agree about."""
         chosen = dict.fromkeys(range(self.tables.kernels), 0)
-        blocks = np.array([block for _, block, _ in path])
-        member = self._member(before[blocks], after[blocks])
         terms, sram = self._prices(member)
         for number, (cells, _, interface) in enumerate(path):
             price = terms[[number]], sram[[number]]

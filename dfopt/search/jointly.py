@@ -124,7 +124,7 @@ class JointSearch(Search):
         if node.rooted and node.whole and np.isinf(self.target):
             self._start(node)
         cut = self._cut(unit)
-        settled = self.nodes.improve(node, cut, self.options.deadline)
+        settled = self.nodes.improve(node, cut * (1 - self.options.request.gap), self.options.deadline)
         if not settled:
             if np.isinf(self.target):
                 self._try(node, unit, cut)
