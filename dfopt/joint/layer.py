@@ -77,9 +77,8 @@ class LayerSearch:
 
     def __post_init__(self) -> None:
         sharded = self.tables.sharded
-        self.choices, self.options = choices_of(
-            self.menu, self.allowed_o, self.members, self.tables, self.per_gradient_byte
-        )
+        stage = self.menu, self.allowed_o, self.members, self.tables, self.per_gradient_byte
+        self.choices, self.options = choices_of(*stage)
         self.whole = replace(
             self.tables,
             parts_k=np.ones_like(self.tables.parts_k),
@@ -94,15 +93,17 @@ class LayerSearch:
         heavy &= self.tables.chip.library
         self.book = CellBook(self.choices, {k: float(alone[k]) for k in np.flatnonzero(heavy).tolist()})
 
-    def root(self, upper: float, deadline: float) -> None:
-        """Prove what the relaxed stage shows: ``low`` is its best path, or ``upper`` if no path is below."""
-        path = ShortestPath(self.tables, self.limits, self.lattice, upper).run(deadline)
-        none = upper if path.complete else min(path.bound, upper)
-        self.low = max(self.low, path.objective if path.partition_k is not None else none)
-        if path.partition_k is not None and np.isfinite(self.low):
-            self._guess(
-                np.stack([path.partition_k == p for p in np.unique(path.partition_k)]), self.low, self.low * _AROUND
-            )
+    def root(self, upper: float, start: Ints | None, floor: float, deadline: float) -> None:
+        """Prove what the relaxed stage shows: its best path, none below ``upper``, or a start that meets the floor."""
+        partition_k, low = start, floor
+        if start is None or upper > floor * (1 + _SAME):
+            path = ShortestPath(self.tables, self.limits, self.lattice, upper).run(deadline)
+            partition_k, low = path.partition_k, upper if path.complete else min(path.bound, upper)
+            if partition_k is not None:
+                low = path.objective
+        self.low = max(self.low, low)
+        if partition_k is not None:
+            self._guess(partition_k == np.unique(partition_k)[:, None], self.low, self.low * _AROUND)
 
     def trial(self, upper: float, deadline: float) -> None:
         """Look at all paths a little above what is proven: afterwards ``low`` is higher, or the best is known.
@@ -289,13 +290,11 @@ class LayerSearch:
 
     def _guess(self, member: Bools, value: float, upper: float) -> None:
         """Take the schemes that the blocks of a path, which no other one beats, would take by themselves."""
-        steps = []
-        terms, sram = self._prices(member)
+        steps, (terms, sram) = [], self._prices(member)
         for number, inside in enumerate(member):
             tight = bool(inside.sum() == 1 and self.tight_k[inside].any())
             base, used = self._whole(inside) if tight else (terms[[number]], sram[[number]])
-            cells = self._cells(inside, tight, False)
-            if not len(cells.start_i):
+            if not len((cells := self._cells(inside, tight, False)).start_i):
                 return
             steps.append((cells, number, int(np.argmin(cells.least(base, used, self.tables.chip)[0]))))
         schemes, _ = self._schemes(steps, member)

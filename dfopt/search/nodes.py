@@ -153,7 +153,8 @@ class Nodes:
             if node.rooted and search.low:  # what no stage with every figure at its least knows: layouts have to meet
                 search.low = max(search.low, min(self._apart(node, stage), most))
             if not search.low:
-                search.root(min(most, self._start(ready, number)), deadline)
+                started = with_starts(ready, self.options.deadline).stages[number]
+                search.root(min(most, started.best_known * (1 + 1e-9)), started.start, stage.floor, deadline)
             node.lows[number] = max(node.lows[number], search.low)
             if search.answer is None:
                 open_.append((search, number, most))
@@ -166,10 +167,6 @@ class Nodes:
         node.lows[number] = max(node.lows[number], search.low)
         node.proven()
         return False
-
-    def _start(self, ready: Prepared, number: int) -> float:
-        """Seconds that some fusion of the relaxed stage takes."""
-        return with_starts(ready, self.options.deadline).stages[number].best_known * (1 + 1e-9)
 
     def _without_lattice(self, node: Node, number: int, stage: Stage, most: float) -> None:
         """Too many down-sets to list: at first what the sharding alone proves, then blocks generated on demand."""

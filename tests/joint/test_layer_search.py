@@ -130,7 +130,7 @@ def find(case: Case, above: float) -> None:
         return
     search = LayerSearch(case.menu, allowed_o, case.members, tables, case.limits, case.lattice(tables), case.per_byte)
     upper = best * above
-    search.root(upper, np.inf)
+    search.root(upper, None, 0.0, np.inf)
     while search.answer is None and search.low < upper * (1 - 1e-12):
         search.trial(upper, np.inf)
         assert search.low <= best * (1 + 1e-9), f"{search.low} of {best}, {len(search.tracked)} groups tracked"
