@@ -4,14 +4,11 @@ Suffixes: k kernel, o option (a kernel with one of its sharding schemes), t tens
 included), g fan-out group, p pipeline stage, l layout (RR, SR, RS).
 
 ``y_op`` is binary: kernel of o runs under its scheme in stage p; the paper's ``s_kz`` and ``A_kp`` are its
-sums. The cost of a layout conversion depends on two choices; instead of a product or a big-M, one
-continuous ``w_tllp`` per (produced, required) layout carries the pair with its marginal rows, which is
-integral in practice (section 1 of our formulation note; DFModel, equations 5-7, for the costs).
+sums. What layouts cost is said by :mod:`dfopt.sharding.layouts` (DFModel, equations 5-7).
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -24,13 +21,12 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import Infeasible
 from dfopt.milp import Model, Solution, Termination, TracePoint, solve, unanswered
-from dfopt.physics.ops import split_axis
 from dfopt.setting.instance import Setting
+from dfopt.sharding.layouts import Terms, conversions, padded, partial_sums
 from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
 _INTERRUPTED = (Termination.INTERRUPTED_WITH_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION)
-Terms = list[tuple[Ints, Floats | float]]
 
 
 @dataclass(frozen=True)
@@ -49,15 +45,6 @@ class InterChipMapping:
         return self.solution.objective
 
 
-def _padded(lists: Sequence[Sequence[int] | Ints]) -> Ints:
-    """Ragged lists of columns as one array, filled with -1."""
-    width = max((len(entry) for entry in lists), default=0)
-    padded = np.full((len(lists), max(width, 1)), -1, dtype=np.int64)
-    for row, entry in enumerate(lists):
-        padded[row, : len(entry)] = entry
-    return padded
-
-
 class _Formulation:
     """The model with its columns, so that objective levels can be expressed as terms."""
 
@@ -66,75 +53,12 @@ class _Formulation:
         self.model = model = Model("interchip")
         options, stages = len(tables.kernel_o), tables.stages
         self.y_op = model.binary("y", (options, stages))
-        self.of_kernel = [np.flatnonzero(tables.kernel_o == k) for k in range(tables.kernels)]
-        model.rows("one_place", [(_padded([self.y_op[o].ravel().tolist() for o in self.of_kernel]), 1.0)], 1, 1)
-        self._partial_sums()
-        self.conversions = self._layout_pairs()
+        self.of_kernel = tables.of_kernel
+        model.rows("one_place", [(padded([self.y_op[o].ravel().tolist() for o in self.of_kernel]), 1.0)], 1, 1)
+        partial_sums(model, tables, self.y_op)
+        self.conversions = conversions(model, tables, self.y_op)
         self.hops = self._stages() if stages > 1 else []
         self.stage_terms(stage_time)
-
-    def _partial_sums(self) -> None:
-        tables, y = self.tables, self.y_op
-        for position, (k, into) in enumerate(tables.partial_kk):
-            split = [o for o in self.of_kernel[k] if split_axis(tables.scheme_o[o]) in ("outer", "k")]
-            host = [o for o in self.of_kernel[into] if split_axis(tables.scheme_o[o]) == "k"]
-            columns = y[split].reshape(1, -1), y[host].reshape(1, -1)
-            self.model.rows(f"partial_sums_{position}", [(columns[0], 1.0), (columns[1], -1.0)], upper=0)
-
-    def _layout_pairs(self) -> list[tuple[Ints, Floats, Floats]]:
-        """Pair variables of the conversions that could cost anything: (columns by stage, seconds, bytes)."""
-        tables, model, stages = self.tables, self.model, self.tables.stages
-        options_kw = _padded(self.of_kernel)
-        makers_tw, takers_tw = options_kw[tables.src_t], options_kw[tables.dst_t]
-        needed_tw = np.take_along_axis(tables.required_to, takers_tw, axis=1)
-        layouts = np.arange(3).reshape(1, 3, 1)
-        makes_tlw = (tables.produced_o[makers_tw][:, None] == layouts) & (makers_tw >= 0)[:, None]
-        takes_tlw = (needed_tw[:, None] == layouts) & (takers_tw >= 0)[:, None]
-        possible_tll = makes_tlw.any(axis=2)[:, :, None] & takes_tlw.any(axis=2)[:, None, :]
-        costly = np.flatnonzero((possible_tll & (tables.conversion_bytes_tll > 0)).any(axis=(1, 2)))
-        if not len(costly):
-            return []
-        w = model.continuous("w", (len(costly), 3, 3, stages), 0.0, 1.0)
-        y_tlwp = np.where(makes_tlw[costly][..., None], self.y_op[makers_tw[costly]][:, None], -1)
-        z_tlwp = np.where(takes_tlw[costly][..., None], self.y_op[takers_tw[costly]][:, None], -1)
-        # of whoever pays by stage, of the other end over all stages
-        for again in np.unique(tables.again_t[costly]).tolist():
-            some, name = tables.again_t[costly] == again, "_again" if again else ""
-            self._marginals(f"layout_produced{name}", w[some], y_tlwp[some], by_stage=not again)
-            self._marginals(f"layout_required{name}", w[some].transpose(0, 2, 1, 3), z_tlwp[some], by_stage=again)
-        return self._grouped(costly, w)
-
-    def _marginals(self, name: str, w_tllp: Ints, y_tlwp: Ints, by_stage: bool) -> None:
-        """Pairs with a layout at one end, as many as options of the kernel there that have it."""
-        if by_stage:
-            w_tllp, y_tlwp = w_tllp.transpose(0, 1, 3, 2), y_tlwp.transpose(0, 1, 3, 2)
-        rows = math.prod(w_tllp.shape[: 3 if by_stage else 2])
-        self.model.rows(name, [(w_tllp.reshape(rows, -1), 1.0), (y_tlwp.reshape(rows, -1), -1.0)], 0, 0)
-
-    def _grouped(self, costly: Ints, w: Ints) -> list[tuple[Ints, Floats, Floats]]:
-        """Charge a conversion once for all tensors of a bill; each layout, or an all-gather that serves all of them."""
-        tables, model, stages = self.tables, self.model, self.tables.stages
-        members: dict[int, list[int]] = {}
-        for position, t in enumerate(costly):
-            members.setdefault(int(tables.bill_t[t]), []).append(position)
-        found: list[tuple[Ints, Floats, Floats]] = []
-        for bill, positions in members.items():
-            t = int(costly[positions[0]])
-            cost, size = tables.conversion_tls[t][:, [1, 2, 4]].ravel(), tables.conversion_bytes_tll[t].ravel()
-            pairs = np.flatnonzero(size > 0)
-            if len(positions) == 1:
-                columns = w[positions[0]].reshape(9, stages)[pairs]
-            else:
-                columns = model.continuous(f"conversion_{bill}", (len(pairs), stages), 0.0, 1.0)
-                whole = np.searchsorted(pairs, pairs - pairs % 3)  # the all-gather from the same layout
-                serves = np.where(((pairs % 3 > 0) & tables.gathers)[:, None], columns[whole], -1)
-                for position in positions:
-                    mine = w[position].reshape(9, stages)[pairs].ravel()
-                    terms: Terms = [(columns.ravel(), 1.0), (mine, -1.0)]
-                    terms += [(serves.ravel(), 1.0)] if tables.gathers else []
-                    model.rows(f"once_{bill}_{position}", terms, lower=0)
-            found.append((columns, cost[pairs], size[pairs]))
-        return found
 
     def _stages(self) -> list[tuple[Ints, float, bool]]:
         """Order of stages and the hops between them: (columns by boundary, seconds, whether sent backwards)."""
@@ -182,7 +106,7 @@ class _Formulation:
         y, stages = self.y_op, self.tables.stages
         columns = self.model.continuous(name, (len(options), stages), 0.0, 1.0)
         earlier = np.hstack([np.full((len(options), 1), -1), columns[:, :-1]])
-        here = _padded([[int(c) for c in y[of, p]] for of in options for p in range(stages)])
+        here = padded([[int(c) for c in y[of, p]] for of in options for p in range(stages)])
         terms: Terms = [(columns.reshape(-1, 1), 1.0), (earlier.reshape(-1, 1), -1.0), (here, -1.0)]
         self.model.rows(f"{name}_sum", terms, 0, 0)
         return columns

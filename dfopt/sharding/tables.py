@@ -63,6 +63,11 @@ class InterChipTables:
         return int(self.kernel_o.max()) + 1
 
     @cached_property
+    def of_kernel(self) -> list[Ints]:
+        """Options of each kernel."""
+        return [np.flatnonzero(self.kernel_o == k) for k in range(self.kernels)]
+
+    @cached_property
     def conversion_tls(self) -> Floats:
         """Seconds to bring a tensor from a layout into all of a set of layouts: bit l of its number for layout l."""
         masks = np.arange(1 << len(LAYOUTS))
