@@ -19,7 +19,7 @@ from dfopt.fusion.clock import look
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound, unsaved
 from dfopt.fusion.rows import BlockRows, Terms
 from dfopt.milp import Model
-from dfopt.setting.tables import Floats, Ints
+from dfopt.setting.tables import Bools, Floats, Ints
 
 
 class Assignment:
@@ -37,7 +37,10 @@ class Assignment:
         n, p = tables.kernels, limits.p_max
         self.A = model.binary("A", (n, p))
         model.rows("one_partition", [(self.A, 1.0)], 1, 1)
-        self._order()
+        forward, sharded = tables.sharded.forward_k, tables.sharded
+        own = (sharded.src_t < n) & (sharded.dst_t < n)
+        order(model, self.A, np.unique(np.stack([sharded.src_t[own], sharded.dst_t[own]], axis=1), axis=0))
+        passes(model, self.A, forward, limits)
         cut_t, units = always_cut(tables, limits.forward_backward), (self.unit_s, self.unit_b)
         self.blocks = BlockRows(model, tables, distinct(tables), self.A, cut_t, units, deadline=deadline)
         if not np.isinf(limits.dram_left):
@@ -55,38 +58,6 @@ class Assignment:
             others = np.delete(self.A, k, axis=0).T
             model.rows(f"alone_{k}", [(others, 1.0), (self.A[k], float(n - 1))], upper=n - 1)
 
-    def _order(self) -> None:
-        model, sharded, limits, A = self.model, self.tables.sharded, self.limits, self.A
-        n, p = A.shape
-        own = (sharded.src_t < n) & (sharded.dst_t < n)
-        edges = np.unique(np.stack([sharded.src_t[own], sharded.dst_t[own]], axis=1), axis=0)
-        if len(edges) and p > 1:
-            width = np.arange(p - 1)[:, None] >= np.arange(p)[None, :]
-            early = np.where(width, A[edges[:, 0]][:, None, :], -1).reshape(-1, p)
-            late = np.where(width, A[edges[:, 1]][:, None, :], -1).reshape(-1, p)
-            model.rows("precedence", [(late, 1.0), (early, -1.0)], upper=0)
-        forward = sharded.forward_k
-        if limits.forward_backward == "halves" and not forward.all() and forward.any():
-            model.bound(A[forward, (p + 1) // 2 :], upper=0.0)
-            model.bound(A[~forward, : p // 2], upper=0.0)
-        elif limits.forward_backward == "separate" and not forward.all() and forward.any():
-            backward = model.binary("backward", (p,))
-            model.rows("backward_last", [(backward[:-1], 1.0), (backward[1:], -1.0)], upper=0)
-            for side, sign, upper in ((forward, 1.0, 1.0), (~forward, -1.0, 0.0)):
-                columns = A[side].ravel()
-                model.rows(
-                    f"separate_{int(sign)}",
-                    [(columns, 1.0), (np.tile(backward, int(side.sum())), sign)],
-                    upper=upper,
-                )
-        if limits.exactly:
-            model.rows("no_empty_partition", [(A.T, 1.0)], lower=1)
-        elif p > 1 and limits.forward_backward != "halves":  # empty partitions last: a symmetry that only costs time
-            used = model.binary("used", (p,))
-            model.rows("used_kernel", [(A.ravel(), 1.0), (np.tile(used, n), -1.0)], upper=0)
-            model.rows("used_first", [(used[1:], 1.0), (used[:-1], -1.0)], upper=0)
-            model.rows("used_means_kernel", [(used, 1.0), (A.T, -1.0)], upper=0)
-
     def _library(self) -> None:
         """A partition is one kernel alone or a block that a kernel of the library does; by ``A`` these are 0 or 1."""
         n, p = self.A.shape
@@ -99,31 +70,100 @@ class Assignment:
 
     def _dram(self) -> None:
         """Bytes alive while a partition runs: of every group born by then whose last consumer has not run before."""
-        tables, limits, A, left = self.tables, self.limits, self.A, self.limits.dram_left
+        tables, limits, left = self.tables, self.limits, self.limits.dram_left
         counted = unsaved(tables) if limits.saved_in_dram else np.ones(len(tables.sharded.src_t), dtype=bool)
         groups = np.unique(tables.sharded.group_t[counted])
         if tables.bytes_g[groups].sum() <= left:
             return
-        P = limits.p_max
-        L = self.model.continuous("L", (len(groups), P), 0.0, 1.0)
-        row_of = {g: row for row, g in enumerate(groups.tolist())}
-        until, before = np.tri(P, dtype=bool), np.tri(P, k=-1, dtype=bool)
-        for number, kind in enumerate(self.blocks.kinds):
-            look(self.deadline)
-            if kind.group not in row_of:
-                continue
-            terms: Terms = [(L[row_of[kind.group]], 1.0)]
-            if kind.src >= 0:
-                terms.append((np.where(until, A[kind.src], -1), -1.0))
-            if kind.dst >= 0:
-                terms.append((np.where(before, A[kind.dst], -1), 1.0))
-            if kind.inside is not None:
-                terms.append((kind.inside, 1.0 / kind.count))
-            # from outside: alive from the first partition
-            self.model.rows(f"alive_{number}", terms, lower=0.0 if kind.src >= 0 else 1.0)
+        L = alive(self.model, self.blocks, groups, np.arange(limits.p_max), deadline=self.deadline)
         unit = left if left > 0 else float(tables.bytes_g[groups].sum())  # nothing may be left at all
         self.model.rows("dram_capacity", [(L.T, (tables.bytes_g[groups] / unit)[None, :])], upper=left / unit)
 
     def start(self, partition_k: Ints) -> Floats:
         """A partial start from a partitioning: the solver completes the continuous columns."""
         return self.model.start({"A": partition_k[:, None] == np.arange(self.limits.p_max)})
+
+
+def order(model: Model, A: Ints, edges: Ints, name: str = "precedence") -> None:
+    """No kernel runs before one that it needs; edges of shape (tensors, 2), places in the order in which they run."""
+    p = A.shape[1]
+    if not len(edges) or p < 2:
+        return
+    width = np.arange(p - 1)[:, None] >= np.arange(p)[None, :]
+    early = np.where(width, A[edges[:, 0]][:, None, :], -1).reshape(-1, p)
+    late = np.where(width, A[edges[:, 1]][:, None, :], -1).reshape(-1, p)
+    model.rows(name, [(late, 1.0), (early, -1.0)], upper=0)
+
+
+def passes(
+    model: Model, A: Ints, forward: Bools, limits: IntraChipLimits, name: str = "", here: Ints | None = None
+) -> None:
+    """What may share a partition of a stage, and which partitions may be empty.
+
+    ``here``: two columns, 1 if the stage has kernels of the forward pass, and if it has others; without them it has
+    those that are given.
+    """
+    n, p = A.shape
+    both = here is not None or bool(forward.any() and not forward.all())
+    if limits.forward_backward == "halves" and both:
+        for side, places, other in ((forward, slice((p + 1) // 2, p), 1), (~forward, slice(0, p // 2), 0)):
+            columns = A[side, places].reshape(-1, 1)
+            if here is None:
+                model.bound(columns, upper=0.0)
+            else:
+                model.rows(
+                    f"halves_{other}{name}", [(columns, 1.0), (np.full_like(columns, here[other]), 1.0)], upper=1
+                )
+    elif limits.forward_backward == "separate" and both:
+        backward = model.binary(f"backward{name}", (p,))
+        model.rows(f"backward_last{name}", [(backward[:-1], 1.0), (backward[1:], -1.0)], upper=0)
+        for side, sign, upper in ((forward, 1.0, 1.0), (~forward, -1.0, 0.0)):
+            terms = [(A[side].ravel(), 1.0), (np.tile(backward, int(side.sum())), sign)]
+            model.rows(f"separate_{int(sign)}{name}", terms, upper=upper)
+    if limits.exactly:
+        for of in range(1 if here is None else 2):
+            some: Terms = [] if here is None else [(np.full((p, 1), here[of]), -1.0)]
+            model.rows(f"no_empty_partition{of or ''}{name}", [(A.T, 1.0), *some], lower=1 if here is None else 0)
+    elif p > 1 and limits.forward_backward != "halves":  # empty partitions last: a symmetry that only costs time
+        used = model.binary(f"used{name}", (p,))
+        model.rows(f"used_kernel{name}", [(A.ravel(), 1.0), (np.tile(used, n), -1.0)], upper=0)
+        model.rows(f"used_first{name}", [(used[1:], 1.0), (used[:-1], -1.0)], upper=0)
+        model.rows(f"used_means_kernel{name}", [(used, 1.0), (A.T, -1.0)], upper=0)
+
+
+def alive(
+    model: Model,
+    blocks: BlockRows,
+    groups: Ints,
+    places: Ints,
+    name: str = "",
+    elsewhere: bool = False,
+    deadline: float = np.inf,
+) -> Ints:
+    """Columns of the groups that wait in DRAM while each partition of a stage runs; shape (groups, partitions).
+
+    ``places``: blocks of the stage, in order; ``elsewhere``: whether kernels may be in other stages instead.
+    """
+    p = len(places)
+    L = model.continuous(f"L{name}", (len(groups), p), 0.0, 1.0)
+    row_of = {g: row for row, g in enumerate(groups.tolist())}
+    until, before = np.tri(p, dtype=bool), np.tri(p, k=-1, dtype=bool)
+    for number, kind in enumerate(blocks.kinds):
+        look(deadline)
+        if kind.group not in row_of:
+            continue
+        mine: Terms = [(L[row_of[kind.group]], 1.0)]
+        if kind.inside is not None:
+            mine.append((kind.inside[places], 1.0 / kind.count))
+        terms = list(mine)
+        if kind.src >= 0:
+            terms.append((np.where(until, blocks.A[kind.src, places], -1), -1.0))
+        if kind.dst >= 0:
+            terms.append((np.where(before, blocks.A[kind.dst, places], -1), 1.0))
+        # from outside: alive from the first partition
+        model.rows(f"alive_{number}{name}", terms, lower=0.0 if kind.src >= 0 else 1.0)
+        if elsewhere:
+            terms = [*mine, (np.where(until.T, blocks.A[kind.dst, places], -1), -1.0)]
+            terms.append((np.where(before.T, blocks.A[kind.src, places], -1), 1.0))
+            model.rows(f"awaited_{number}{name}", terms, lower=0.0)
+    return L

@@ -168,11 +168,11 @@ def part_of(tables: StageTables, members: Ints) -> StageTables:
         sram_k=tables.sram_k[members],
         mem_k=tables.mem_k[members],
         tiles_kl=tables.tiles_kl[members] if sharded.menus else tables.tiles_kl,
-        **_by_group(sharded),
+        **by_group(sharded),
     )
 
 
-def _by_group(sharded: ShardedGraph) -> dict[str, Any]:
+def by_group(sharded: ShardedGraph) -> dict[str, Any]:
     """What :class:`StageTables` holds of every fan-out group."""
     width_g = np.bincount(sharded.group_t).astype(np.int64)
     src_g, bytes_g, tile_g = np.zeros_like(width_g), np.zeros(len(width_g)), np.zeros(len(width_g))
@@ -198,7 +198,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         mem_k=sharded.mem_k,
         latency_l=latency_l,
         tiles_kl=tiles_kl,
-        **_by_group(sharded),
+        **by_group(sharded),
     )
     alone = price_each(tables, singles(tables))
     short = alone.sram_bytes > chip.sram * (1 + 1e-12)
@@ -207,14 +207,9 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
     outputs = 2.0 * np.bincount(tables.src_g, weights=tables.tile_g, minlength=len(sharded.names) + 1)[:-1]
     cut = sharded.stationary_k + outputs
     buffers = alone.sram_bytes - cut
-    cuttable = (sharded.stationary_k > 0) & (chip.weight_tiling != "forbid")
-    if chip.library:  # beside its neighbours a kernel needs less: then the others may fit
-        short &= cuttable
-    hopeless = short & (~cuttable | (buffers >= chip.sram))
-    if hopeless.any():
-        raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, buffers, hopeless))
-    parts = np.ones(len(sharded.names), dtype=np.int64)
-    parts[short] = np.ceil(cut[short] / (chip.sram - buffers[short]) - 1e-12).astype(np.int64)
+    parts = weight_parts(chip, sharded.stationary_k, np.asarray(outputs), buffers)
+    if not parts.all():
+        raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, buffers, parts == 0))
     mem_k = sharded.mem_k
     if chip.weight_tiling in ("reread", "reread_all"):
         # of the inputs two reads of one fan-out group count once
@@ -226,6 +221,18 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         mem_k = mem_k + (parts - 1) * again
     sram_k = sharded.fixed_buffer_k + cut / parts - outputs
     return replace(tables, parts_k=parts, sram_k=sram_k, mem_k=mem_k)
+
+
+def weight_parts(chip: Chip, stationary: Floats, outputs: Floats, buffers: Floats) -> Ints:
+    """Parts that kernels alone in a partition run in, 0 where none fits: stationary bytes and outputs are cut."""
+    cut = stationary + outputs
+    cuttable = (stationary > 0) & (chip.weight_tiling != "forbid")
+    short = buffers + cut > chip.sram * (1 + 1e-12)
+    if chip.library:  # beside its neighbours a kernel needs less: then the others may fit
+        short &= cuttable
+    hopeless = short & (~cuttable | (buffers >= chip.sram))
+    left = np.where(short & ~hopeless, chip.sram - buffers, np.inf)
+    return np.where(hopeless, 0, np.maximum(np.ceil(cut / left - 1e-12), 1)).astype(np.int64)
 
 
 def _too_large(sharded: ShardedGraph, chip: Chip, need: Floats, buffers: Floats, hopeless: Bools) -> str:

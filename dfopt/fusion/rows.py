@@ -166,8 +166,11 @@ class BlockRows:
             self.sram.append((column, CROSSING_TILES * tile))
         self.sram.append((deep, tile))
 
-    def times(self) -> Ints:
-        """Columns of the blocks' seconds, with the rows that hold them up; shape (blocks,)."""
+    def times(self, talk: Terms | None = None) -> Ints:
+        """Columns of the blocks' seconds, with the rows that hold them up; shape (blocks,).
+
+        ``talk``: units of communication by block beside those of the kernels.
+        """
         model, tables, first, shape = self.model, self.tables, self.classes.first_c, (self.blocks,)
         compute, memory, network = (model.continuous(name, shape, 0.0) for name in ("compute", "memory", "network"))
 
@@ -177,7 +180,7 @@ class BlockRows:
             terms: Terms = [(compute, 1.0), (self.A.T, -(tables.compute_k[first] / self.unit_s)[None, :])]
             model.rows("compute_time", terms, lower=0)
         model.rows("memory_time", [(memory, 1.0), *((c, -np.asarray(v)) for c, v in self.memory)], lower=0)
-        self._network(network)
+        self._network(network, talk or [])
         time = model.continuous("time", shape, 0.0)
         overlap = tables.chip.overlap
         if overlap == "none":
@@ -190,7 +193,7 @@ class BlockRows:
             model.rows("time_network", [(time, 1.0), (network, -1.0)], lower=0)
         return time
 
-    def _network(self, network: Ints) -> None:
+    def _network(self, network: Ints, talk: Terms) -> None:
         """Communication of the kernels, and the tolls of blocks that hold some of their payers."""
         sharded, classes, model = self.tables.sharded, self.classes, self.model
         terms: Terms = [(network, 1.0), (self.A.T, -(sharded.net_k[classes.first_c] / self.unit_s)[None, :])]
@@ -201,6 +204,7 @@ class BlockRows:
                 some = self.A[c], -1.0 / classes.size_c[c]
                 model.rows(f"toll_{x}_{c}", [(paid, 1.0), some], lower=0)
             terms.append((paid, -toll / self.unit_s))
+        terms += [(columns, -np.asarray(units)) for columns, units in talk]
         model.rows("network_time", terms, lower=0)
 
     def _menus(self, compute: Ints) -> None:
@@ -212,6 +216,8 @@ class BlockRows:
         for c, k in enumerate(classes.first_c.tolist()):
             look(self.deadline)
             tiles, seconds = tables.sharded.menus[k]
+            if not len(tiles):  # not a kernel, but what one adds under some circumstances
+                continue
             size, shape = float(classes.size_c[c]), (self.blocks, len(tiles))
             chosen = model.binary(f"option_{c}", shape)
             count = chosen if size == 1 else model.integer(f"count_{c}", shape, 0.0, size)
