@@ -28,7 +28,7 @@ PlanStatus = Literal[
 class SolveRecord(Part):
     """One solve: which problem, what the solver proved, how large it was. Times in seconds."""
 
-    problem: Literal["interchip", "intrachip"]
+    problem: Literal["interchip", "intrachip", "joint"]
     stage: int = 0
     formulation: str
     termination: str

@@ -297,7 +297,7 @@ def _stages(
             yield Stage(members, None, None, None, None, 0.0, 0.0, None)
             continue
         mine = parts[number]
-        limits = _limits(instance, mine.tables, left[number], options)
+        limits = limits_of(instance, mine.tables, left[number], options)
         if graph.has_pieces and number > 0 and limits.exactly:  # the number that was asked for is the layer's
             limits = replace(limits, p_max=min(limits.p_max, mine.tables.kernels))
         mine.low_s = mine.low_s or lower_bound(mine.tables, limits)
@@ -332,7 +332,7 @@ def _lattice(instance: Instance, stage: StageTables, options: Options) -> Lattic
     return down_sets(stage, rule, _DOWN_SETS, options.deadline)
 
 
-def _limits(instance: Instance, stage: StageTables, dram_left: float, options: Options) -> IntraChipLimits:
+def limits_of(instance: Instance, stage: StageTables, dram_left: float, options: Options) -> IntraChipLimits:
     graph, assumptions, asked = instance.graph, instance.assumptions, options.request
     p_max = asked.p_max
     if not stage.chip.fused:

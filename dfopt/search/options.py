@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -63,7 +63,7 @@ def reporter(options: Options, plan: Plan, problem: str) -> Callable[[TracePoint
 
 
 def record_of(
-    problem: str,
+    problem: Literal["interchip", "intrachip", "joint"],
     stage: int,
     formulation: str,
     solution: Solution,
@@ -78,7 +78,7 @@ def record_of(
         return float(value) if np.isfinite(value) else None
 
     return SolveRecord(
-        problem="interchip" if problem == "interchip" else "intrachip",
+        problem=problem,
         stage=stage,
         formulation=formulation,
         termination=solution.termination.value,

@@ -90,7 +90,7 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
             records.append(record)
             return Pruned(incumbent, tuple(records))
         keep = assumptions.forward_backward == "halves"  # there an empty partition in the middle has a meaning
-        partition_k[stage.members] = found.partition_k if keep else _compress(found.partition_k)
+        partition_k[stage.members] = found.partition_k if keep else compress(found.partition_k)
         times[number], lows[number] = found.objective, max(found.bound, stage.floor)
         records.append(
             record_of(
@@ -104,24 +104,43 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
                 found.certificate,
             )
         )
+    return scored(ready, partition_k, ready.value_of(times), ready.value_of(lows), tuple(records), p_used)
+
+
+def scored(
+    ready: Prepared,
+    partition_k: Ints,
+    expected: float | None,
+    bound: float,
+    records: tuple[SolveRecord, ...],
+    p_max: int,
+) -> Solved:
+    """The mapping that partitions make, as the judge scores it.
+
+    ``expected``: the value that was promised, to be held against the judge's.
+
+    Raises
+    ------
+    ScoreMismatch
+    """
     mapping = ready.mapping(partition_k)
     # Plans are ranked without heat; what the result holds is judged on its stack once the best is known.
-    score = evaluate(mapping, ready.graph, ready.system, assumptions, physical=False)
-    expected, value = ready.value_of(times), judged(score, ready.metric.name)
-    if abs(value - expected) > _AGREE * max(expected, 1e-30):
+    score = evaluate(mapping, ready.graph, ready.system, ready.assumptions, physical=False)
+    value = judged(score, ready.metric.name)
+    if expected is not None and abs(value - expected) > _AGREE * max(expected, 1e-30):
         raise ScoreMismatch(ready.metric.name, expected, value)
     if score.violations:
         raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))
     ended = {record.termination for record in records}
     return Solved(
         graph=ready.graph,
-        plan=plan,
+        plan=ready.plan,
         mapping=mapping,
         score=score,
         value=value,
-        bound=ready.value_of(lows),
-        records=tuple(records),
-        p_max=p_used,
+        bound=bound,
+        records=records,
+        p_max=p_max,
         interrupted=Termination.INTERRUPTED_WITH_SOLUTION.value in ended,
         limited=bool(ended & {Termination.LIMIT_WITH_SOLUTION.value, Termination.INTERRUPTED_WITH_SOLUTION.value}),
     )
@@ -132,6 +151,6 @@ def judged(score: Score, metric: str) -> float:
     return float({"step_time": score.step_time_s}[metric])
 
 
-def _compress(partition_k: Ints) -> Ints:
+def compress(partition_k: Ints) -> Ints:
     """Partitions renumbered without gaps."""
     return np.unique(partition_k, return_inverse=True)[1].astype(np.int64)

@@ -31,7 +31,7 @@ class ProgressLine:
         if self._quiet or now < 1.0 or now - self._last < (1.0 if terminal else 5.0):
             return
         self._last = now
-        in_seconds = str(report.problem).startswith("intrachip")  # the other problem may count bytes
+        in_seconds = not str(report.problem).startswith("interchip")  # that other problem may count bytes
         figures = _figures(report.incumbent, report.bound, in_seconds)
         line = f"{now:6.1f} s  {report.plan}  {report.problem}:  {figures}"
         if terminal:
