@@ -20,9 +20,7 @@ from dfopt.fusion import library
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
 
 CROSSING_TILES = 2.0  # tiles buffered of a tensor on its way to or from DRAM: one moves while the other is worked on
-_OF_KERNELS, _OF_TENSORS = (
-    [field.name for field in fields(ShardedGraph) if field.name.endswith(end)] for end in ("_k", "_t")
-)
+_OF_KERNELS, _OF_TENSORS = ([f.name for f in fields(ShardedGraph) if f.name.endswith(end)] for end in ("_k", "_t"))
 _LOT = 64  # blocks that are given by their kernels and priced together
 
 
@@ -201,12 +199,10 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         **by_group(sharded),
     )
     alone = price_each(tables, singles(tables))
-    short = alone.sram_bytes > chip.sram * (1 + 1e-12)
-    if not short.any():
+    if not (alone.sram_bytes > chip.sram * (1 + 1e-12)).any():
         return tables
     outputs = 2.0 * np.bincount(tables.src_g, weights=tables.tile_g, minlength=len(sharded.names) + 1)[:-1]
-    cut = sharded.stationary_k + outputs
-    buffers = alone.sram_bytes - cut
+    buffers = alone.sram_bytes - (cut := sharded.stationary_k + outputs)
     parts = weight_parts(chip, sharded.stationary_k, np.asarray(outputs), buffers)
     if not parts.all():
         raise Infeasible(_too_large(sharded, chip, alone.sram_bytes, buffers, parts == 0))
@@ -225,11 +221,9 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
 
 def weight_parts(chip: Chip, stationary: Floats, outputs: Floats, buffers: Floats) -> Ints:
     """Parts that kernels alone in a partition run in, 0 where none fits: stationary bytes and outputs are cut."""
-    cut = stationary + outputs
-    cuttable = (stationary > 0) & (chip.weight_tiling != "forbid")
-    short = buffers + cut > chip.sram * (1 + 1e-12)
-    if chip.library:  # beside its neighbours a kernel needs less: then the others may fit
-        short &= cuttable
+    cut, cuttable = stationary + outputs, (stationary > 0) & (chip.weight_tiling != "forbid")
+    # beside its neighbours a kernel of a library needs less: then those that cannot be cut may fit
+    short = (buffers + cut > chip.sram * (1 + 1e-12)) & (cuttable | (not chip.library))
     hopeless = short & (~cuttable | (buffers >= chip.sram))
     left = np.where(short & ~hopeless, chip.sram - buffers, np.inf)
     return np.where(hopeless, 0, np.maximum(np.ceil(cut / left - 1e-12), 1)).astype(np.int64)
@@ -237,12 +231,12 @@ def weight_parts(chip: Chip, stationary: Floats, outputs: Floats, buffers: Float
 
 def _too_large(sharded: ShardedGraph, chip: Chip, need: Floats, buffers: Floats, hopeless: Bools) -> str:
     worst = int(np.argmax(np.where(hopeless, need, 0.0)))
-    weight = sharded.stationary_k[worst] / 1e6
+    allowed = ", weight_tiling allowed" * (chip.weight_tiling == "forbid")
     return (
-        f"kernel {sharded.names[worst]!r} alone needs {need[worst] / 1e6:.4g} MB of SRAM"
-        f" (weights {weight:.4g} MB, buffers {buffers[worst] / 1e6:.4g} MB), the chip has {chip.sram / 1e6:.4g} MB:"
-        f" short by {(need[worst] - chip.sram) / 1e6:.4g} MB; levers: a larger tensor-parallel degree, a smaller"
-        " microbatch or tile_rows" + (", weight_tiling allowed" if chip.weight_tiling == "forbid" else "")
+        f"kernel {sharded.names[worst]!r} alone needs {need[worst] / 1e6:.4g} MB of SRAM (weights"
+        f" {sharded.stationary_k[worst] / 1e6:.4g} MB, buffers {buffers[worst] / 1e6:.4g} MB), the chip has"
+        f" {chip.sram / 1e6:.4g} MB: short by {(need[worst] - chip.sram) / 1e6:.4g} MB; levers: a larger"
+        " tensor-parallel degree, a smaller microbatch or tile_rows" + allowed
     )
 
 
@@ -275,8 +269,7 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
 
 def tolls(tables: StageTables, member: Bools) -> Bools:
     """Which tolls blocks pay, shape (blocks, tolls)."""
-    paid: Bools = member.astype(np.float32) @ tables.sharded.payers_xk.T.astype(np.float32) > 0
-    return paid
+    return np.asarray(member.astype(np.float32) @ tables.sharded.payers_xk.T.astype(np.float32) > 0)
 
 
 def crossings(tables: StageTables, member: Bools) -> tuple[Bools, Bools, Floats]:

@@ -87,6 +87,17 @@ class Menu:
         bytes_je = np.array([[end.bytes for end in ends] for ends in listed]).reshape(len(listed), -1)
         return kernel_e, of_e, write_e, np.asarray(bytes_je[self.number_o])
 
+    def buffer_e(self, tiles: int) -> Floats:
+        """Share of every end that is buffered in SRAM: two tiles."""
+        ends = boundary(self.instance, self.rounds[0])
+        return 2.0 * np.array([end.tile_share(self.instance.graph, tiles) for end in ends], dtype=float)
+
+    @cached_property
+    def full_t(self) -> Floats:
+        """Bytes of every tensor, whole."""
+        graph = self.instance.graph
+        return np.array([graph.bytes_of(tensor) for tensor in graph.tensors], dtype=float)
+
     @cached_property
     def own_bytes_o(self) -> Floats:
         """DRAM bytes of each option beside those of its ends."""
@@ -174,18 +185,18 @@ class Menu:
         tiles : int
             Tiles that the streamed axis is cut into.
         """
-        first, graph = self.sharded[0], self.instance.graph
+        first = self.sharded[0]
         output_k = self.least(self.by_option("output_k"), allowed_o)
         mem_k, between_k = self.least(self.own_bytes_o, allowed_o), np.zeros(self.tables.kernels)
         fixed_buffer_k = np.zeros(self.tables.kernels)
         kernel_e, of_e, write_e, bytes_oe = self.ends
-        for e, end in enumerate(boundary(self.instance, self.rounds[0])):
+        for e, buffer in enumerate(self.buffer_e(tiles).tolist()):
             mine = (self.tables.kernel_o == of_e[e]) & allowed_o
             size = float(bytes_oe[mine, e].min())
             mem_k[kernel_e[e]] += size
             between_k[kernel_e[e]] += 0.0 if write_e[e] else size
-            fixed_buffer_k[kernel_e[e]] += 2 * size * end.tile_share(graph, tiles)
-        b_t = np.array([graph.bytes_of(t) for t in graph.tensors], dtype=float) * output_k[first.src_t]
+            fixed_buffer_k[kernel_e[e]] += buffer * size
+        b_t = self.full_t * output_k[first.src_t]
         tile_k = self.tile_k(tiles)
         toll_x, payers_xk = self.tolls(allowed_o)
         return replace(
@@ -228,12 +239,10 @@ class Menu:
             Both with three columns. The least is that of each end for itself, as in :meth:`stage`.
         """
         _, of_e, write_e, bytes_oe = self.ends
-        ends = list(boundary(self.instance, self.rounds[0]))
-        tile_e = np.array([end.tile_share(self.instance.graph, tiles) for end in ends])
-        inner = np.arange(len(ends)) >= 2 * len(self.instance.graph.carried)
+        inner = np.arange(len(of_e)) >= 2 * len(self.instance.graph.carried)
         mine_oe = np.where(inner & (of_e == self.tables.kernel_o[:, None]), bytes_oe, 0.0)
         least_ke = np.minimum.reduceat(np.where(allowed_o[:, None], mine_oe, np.inf), self.first_k, axis=0)
-        weights_e = np.stack([np.ones(len(ends)), 2.0 * tile_e, ~write_e], axis=1).reshape(len(ends), 3)
+        weights_e = np.stack([np.ones(len(of_e)), self.buffer_e(tiles), ~write_e], axis=1).reshape(len(of_e), 3)
         return mine_oe @ weights_e, least_ke @ weights_e
 
     @cached_property
@@ -266,17 +275,21 @@ class Menu:
                         break
         return kept
 
-    def _menus(self, allowed_o: Bools, tiles: int) -> tuple[tuple[Ints, Floats], ...]:
-        """Compute tiles and seconds that some option that is left reaches, without those that another one beats."""
+    def menu_o(self, tiles: int) -> list[tuple[Ints, Floats]]:
+        """Compute tiles and seconds of every option, under the cycle model."""
         names = [kernel.name for kernel in self.instance.graph.kernels]
         cut = [
-            with_tiles(one, self.instance, dict(zip(names, schemes, strict=True)), tiles)
+            with_tiles(one, self.instance, dict(zip(names, schemes, strict=True)), tiles).menus
             for one, schemes in zip(self.sharded, self.rounds, strict=True)
         ]
-        found = []
+        return [cut[j][k] for j, k in zip(self.number_o, self.tables.kernel_o, strict=True)]
+
+    def _menus(self, allowed_o: Bools, tiles: int) -> tuple[tuple[Ints, Floats], ...]:
+        """Compute tiles and seconds that some option that is left reaches, without those that another one beats."""
+        menu_o, found = self.menu_o(tiles), []
         for k in range(self.tables.kernels):
             mine = np.flatnonzero((self.tables.kernel_o == k) & allowed_o)
-            used, seconds = (np.concatenate([cut[self.number_o[o]].menus[k][i] for o in mine]) for i in (0, 1))
+            used, seconds = (np.concatenate([menu_o[o][i] for o in mine]) for i in (0, 1))
             order = np.lexsort((seconds, used))
             used, seconds = used[order], seconds[order]
             better = seconds < np.minimum.accumulate(np.append(np.inf, seconds))[:-1]

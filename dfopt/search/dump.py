@@ -10,8 +10,10 @@ from dfopt.documents.result import Result
 from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.lattice import ShortestPath
+from dfopt.joint.menu import Menu
 from dfopt.milp import Model, write_model
 from dfopt.search.candidate import Prepared, Stage, default_p_max, prepare, with_starts
+from dfopt.search.matrices import assignment_of, solved_together
 from dfopt.search.options import Options
 from dfopt.setting.instance import Setting
 from dfopt.sharding import interchip
@@ -31,7 +33,7 @@ def dump_models(result: Result, path: str | Path) -> list[Path]:
     path : path-like
         Ends in ``.mps`` or ``.lp``. The inter-chip problem goes to ``NAME.interchip.SUFFIX``, a fusion of a further
         pipeline stage to ``NAME.stage1.SUFFIX`` and so on; of a repeated graph ``stage1`` is what runs before the
-        first layer, ``stage2`` what runs after the last.
+        first layer, ``stage2`` what runs after the last. Under ``sharding_objective: joint`` all is in one file.
 
     Returns
     -------
@@ -54,7 +56,7 @@ def dump_models(result: Result, path: str | Path) -> list[Path]:
     path = Path(path)
     written = []
     for name, model in models(result):
-        part = {"intrachip-0": ""}.get(name, "." + name.replace("intrachip-", "stage"))
+        part = {"intrachip-0": "", "joint": ""}.get(name, "." + name.replace("intrachip-", "stage"))
         file = path.with_name(f"{path.stem}{part}{path.suffix}")
         write_model(model, file)
         written.append(file)
@@ -62,7 +64,7 @@ def dump_models(result: Result, path: str | Path) -> list[Path]:
 
 
 def models(result: Result) -> Iterator[tuple[str, Model]]:
-    """Name and model of every MILP of the best plan: ``interchip``, ``intrachip-0`` and so on.
+    """Name and model of every MILP of the best plan: ``interchip``, ``intrachip-0`` and so on, or ``joint``.
 
     A fusion is written in the form in which it was solved; where blocks were generated on demand, as the
     paper's matrices, because there is no list of all blocks.
@@ -79,6 +81,12 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
     options = Options(asked).asking(formulation=form, gap=0.0, solver="highs", seed=0)
     instance = Setting(result.graph, result.system, result.assumptions).under(result.plan)
     tables = interchip.build(instance.shared, asked.pin_sharding)
+    joint = result.assumptions.sharding_objective == "joint" and result.assumptions.execution != "library"
+    if joint and solved_together(instance.setting, result.plan, asked):
+        used = 1 + max(kernel.partition for kernel in result.mapping.kernels)
+        matrices = assignment_of(instance, options, Menu(instance.shared, tables), result.mapping.tile_count, used)
+        yield "joint", matrices.model
+        return
     yield "interchip", interchip.formulate(tables, result.assumptions)
     for ready in prepare(instance, options):
         if ready.sharded.tile_count == result.mapping.tile_count:

@@ -16,9 +16,9 @@ from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
 from dfopt.search.branching import Search
-from dfopt.search.candidate import prepare, with_starts
+from dfopt.search.matrices import by_matrices, solved_together
 from dfopt.search.nodes import Node, Nodes, covers
-from dfopt.search.solved import Solved, finish
+from dfopt.search.solved import Solved, by_levels
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
 
@@ -58,16 +58,17 @@ class JointSearch(Search):
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every stage."""
-        return self.nodes.lattices
+        return self.nodes.lattices or super().lattices()
 
     def run(self, legal: list[Plan]) -> None:
         """Go over the legal plans."""
-        self._together([plan for plan in legal if covers(self.setting, plan)])
-        # kernels drawn once in several pipeline stages: their stages are chosen with the sharding, level by level
-        if apart := [plan for plan in legal if not covers(self.setting, plan)]:
+        together = [plan for plan in legal if solved_together(self.setting, plan, self.options.request)]
+        self.together(together)
+        if apart := [plan for plan in legal if plan not in together]:  # their stages are chosen with the sharding
             super().run(apart)
 
-    def _together(self, legal: list[Plan]) -> None:
+    def together(self, legal: list[Plan]) -> None:
+        """Those whose schemes and fusions are chosen together."""
         self.plan_bounds = PlanBounds(self.setting)
         self.nodes = Nodes(self.setting, self.options)
         self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
@@ -146,6 +147,9 @@ class JointSearch(Search):
         instance = self.setting.under(plan)
         try:
             self.plan_bounds.check_dram(instance)
+            if self.options.request.formulation == "assignment" or not covers(self.setting, plan):
+                self._by_matrices(instance)
+                return
             nodes = self.nodes.open(plan)
         except Infeasible as error:  # whatever the schemes
             self._infeasible(plan, None, error, "infeasible")
@@ -160,22 +164,29 @@ class JointSearch(Search):
         if layer in self.started:
             return
         self.started.add(layer)
-        self._first(node.plan, node.ready.sharded.tile_count)
+        self._first(node)
 
-    def _first(self, plan: Plan, tiles: int) -> None:
-        try:
-            for one in prepare(self.setting.under(plan), self.options, self.memo):
-                if one.sharded.tile_count == tiles:
-                    outcome = finish(with_starts(one, self.options.deadline), self.options, self.incumbent)
-                    if isinstance(outcome, Solved):
-                        self._keep((plan, one.tile_count), outcome)
-        except (Infeasible, NoSolution):
-            return
+    def _first(self, node: Node) -> None:
+        found = by_levels(node.ready.instance, self.options, self.memo, node.ready.sharded.tile_count, self.incumbent)
+        if found is not None:
+            self._keep(self._unit(node), found)
 
     def _by_levels(self, node: Node) -> None:
         """A mapping of a node of which nothing more can be proven."""
         if np.isinf(self.target) and node.bound < self._cut(self._unit(node)) and not self._out_of_time(True):
-            self._first(node.plan, node.ready.sharded.tile_count)
+            self._first(node)
+
+    def _by_matrices(self, instance: Instance) -> None:
+        """One MILP per tile count: as asked for, or where the stages of kernels that are drawn once are open too."""
+        plan = instance.plan
+
+        def cut() -> float:
+            return min(self.target, self.incumbent)
+
+        for tiles, outcome in by_matrices(instance, self.options, self.memo, cut, start=np.isinf(self.target)):
+            if isinstance(outcome, Solved):
+                self._keep((plan, tiles), outcome)
+            self._give_up((plan, tiles), max(self.bounds[plan], outcome.bound))
 
     def _try(self, node: Node, unit: Unit, cut: float) -> None:
         """Fuse the best schemes that are known so far: a mapping, if not yet the best."""

@@ -81,7 +81,7 @@ def joint_lows(
     """
     search = JointSearch(setting, options)
     search.target = value * (1 - PROOF)
-    search.run(legal)
+    search.together(legal)
     found: dict[Plan, Low] = {}
     for record in search.records:
         why = record.note or "a faster mapping may exist"

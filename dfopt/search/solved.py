@@ -12,13 +12,14 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import SolveRecord
 from dfopt.documents.score import Score
-from dfopt.errors import ScoreMismatch
+from dfopt.errors import Infeasible, NoSolution, ScoreMismatch
 from dfopt.fusion import intrachip
 from dfopt.judge import evaluate
 from dfopt.milp import Termination
-from dfopt.search.candidate import Prepared
+from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options, record_of, reporter
-from dfopt.search.sharing import fuse
+from dfopt.search.sharing import Memo, fuse
+from dfopt.setting.instance import Instance
 
 Ints = NDArray[np.int64]
 _AGREE = 1e-6
@@ -105,6 +106,18 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
             )
         )
     return scored(ready, partition_k, ready.value_of(times), ready.value_of(lows), tuple(records), p_used)
+
+
+def by_levels(instance: Instance, options: Options, memo: Memo, tiles: int, incumbent: float) -> Solved | None:
+    """The best fusion for the sharding that is best by itself, with so many tiles, if it is found and not beaten."""
+    try:
+        for ready in prepare(instance, options, memo):
+            if ready.sharded.tile_count == tiles:
+                found = finish(with_starts(ready, options.deadline), options, incumbent)
+                return found if isinstance(found, Solved) else None
+    except (Infeasible, NoSolution):
+        pass
+    return None
 
 
 def scored(

@@ -21,7 +21,7 @@ from dfopt.documents.result import OF_EARLIER, PlanRecord, Result, Space
 from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.judge import evaluate
 from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
-from dfopt.search.nodes import covers
+from dfopt.search.matrices import solved_together
 from dfopt.search.options import Options
 from dfopt.search.proving import PROOF, Low, joint_lows, plan_low
 from dfopt.search.sensitivity import more_of
@@ -244,8 +244,12 @@ class _Plans:
         self.problems: list[str] = []
         self.unchecked: list[str] = []
         self.bound = self.level_bound = value
+        self.least = value * (1 - 2 * PROOF)
         self.why = self.level_why = ""
         self.options = Options(result.request, deadline).asking(formulation="auto", gap=0.0, solver="highs", seed=0)
+        stated = result.assumptions.sharding_objective == "joint" and result.request.formulation == "assignment"
+        if stated and result.assumptions.execution == "dataflow":  # the proof says how many partitions there may be
+            self.options = self.options.asking(p_max=result.p_max)
         values = sorted(record.value for record in result.plans if record.value is not None)
         # what others had to beat to be kept
         self.kept = values[result.request.top - 1] if len(values) >= result.request.top else np.inf
@@ -265,7 +269,7 @@ class _Plans:
                         self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
             bounds, memo = PlanBounds(setting), Memo()
             joint = result.assumptions.sharding_objective == "joint"
-            together = [plan for plan in legal if joint and covers(setting, plan)]
+            together = [plan for plan in legal if joint and solved_together(setting, plan, result.request)]
             lows, lattices = joint_lows(setting, together, self.options, value) if together else ({}, {})
             for plan in set(legal) - set(together):
                 lows[plan] = plan_low(result, plan, bounds, memo, self.options, value)
@@ -306,6 +310,9 @@ class _Plans:
 
     def _record(self, number: int, record: PlanRecord, low: Low) -> None:
         nothing = record.status == "infeasible" and low.every is not None
+        if nothing and self.result.assumptions.sharding_objective == "joint" and (low.every or 0.0) >= self.least:
+            nothing = False  # told what to prove, the search gives a plan up before it sees whether anything fits
+            self._unproven("that nothing fits where plans are infeasible, but only that nothing is faster")
         if nothing or (record.status == "infeasible_per_level" and low.level is not None and record.tile_count is None):
             self._wrong(number, "status", record.status, "some mapping may fit")
         if (record.bound is None) != (record.status == "infeasible"):

@@ -1,0 +1,275 @@
+"""A plan as one MILP: schemes beside the matrices of :mod:`dfopt.fusion.assignment`.
+
+Suffixes: k kernel, o option (a kernel with one of its schemes), t tensor, g fan-out group with a share of its bytes,
+p partition (those of all stages of the mapping, one stage after another).
+
+``s_o`` (the paper's ``s_kz``) and ``A_kp`` are binary; the rest follows from them. :mod:`dfopt.joint.figures` says what
+partitions cost, :mod:`dfopt.sharding.layouts` what conversions do.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+
+from dfopt.documents.graph import Kernel
+from dfopt.documents.mapping import Sharding
+from dfopt.fusion.assignment import alive, order, passes
+from dfopt.fusion.blocks import chip_of
+from dfopt.fusion.partitioning import IntraChipLimits, unsaved
+from dfopt.fusion.rows import Terms
+from dfopt.fusion.segments import order_by_rank
+from dfopt.joint.figures import Figures
+from dfopt.joint.menu import Menu
+from dfopt.milp import Model
+from dfopt.physics.collectives import Collective
+from dfopt.physics.metrics import METRICS, Constants
+from dfopt.physics.network import affine
+from dfopt.physics.states import capacities
+from dfopt.setting.hops import per_step_hops
+from dfopt.setting.instance import Instance
+from dfopt.setting.ledger import held, states_of
+from dfopt.setting.stages import PipelineStage
+from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.sharding.layouts import conversions, padded, partial_sums
+
+
+class JointAssignment:
+    """The model of one plan and one tile count.
+
+    Parameters
+    ----------
+    instance : Instance
+        The plan.
+    menu : Menu
+        Options of its kernels.
+    allowed_o : bool array
+        Those that may be taken.
+    limits : sequence of IntraChipLimits
+        Of every stage of the mapping; pins by number of the kernel in the graph.
+    tiles : int
+        Tiles that the streamed axis is cut into.
+    metric : str
+        What is minimised.
+    deadline : float
+        Of ``time.perf_counter``; past it building is given up (:class:`dfopt.fusion.clock.OutOfTime`).
+    """
+
+    def __init__(
+        self,
+        instance: Instance,
+        menu: Menu,
+        allowed_o: Bools,
+        limits: Sequence[IntraChipLimits],
+        tiles: int,
+        metric: str = "step_time",
+        deadline: float = np.inf,
+    ) -> None:
+        self.instance, self.menu, self.limits = instance, menu, limits
+        graph, tables = instance.graph, menu.tables
+        self.chip = chip_of(instance.system, instance.assumptions)
+        self.stage_p = np.repeat(np.arange(len(limits)), [one.p_max for one in limits])
+        self.forward_k = menu.sharded[0].forward_k
+        # the stage of every kernel, unless that is a choice
+        self.stage_k = None if tables.stages > 1 else np.array([graph.piece_of(kernel) for kernel in graph.kernels])
+        self.model = model = Model("joint")
+        self.unit_s = self._unit()
+        self.A = model.binary("A", (tables.kernels, len(self.stage_p)))
+        self.s = model.binary("s", (len(tables.kernel_o),))
+        model.bound(self.s, upper=allowed_o.astype(float))
+        model.rows("one_partition", [(self.A, 1.0)], 1, 1)
+        model.rows("one_scheme", [(padded([self.s[options] for options in tables.of_kernel]), 1.0)], 1, 1)
+        partial_sums(model, tables, self.s[:, None])
+        self._places()
+        figures = Figures(model, menu, self.chip, tiles, self.A, self.s, deadline)
+        self.y_op = figures.y_op
+        self.blocks = figures.blocks(limits[0].forward_backward == "separate", (self.unit_s, self.chip.sram))
+        self.forward_t = figures.forward_t
+        talk: Terms = [(c.T, (s / self.unit_s)[None, :]) for c, s, _ in conversions(model, tables, self.y_op)]
+        self.time_p = self.blocks.times(talk)
+        for capacity in capacities(instance.system.chip).values():
+            self._dram(capacity)
+        self._objective(metric)
+
+    def _unit(self) -> float:
+        """A quarter of what the least of every figure takes: block times are a few of them."""
+        menu, every = self.menu, np.ones(len(self.menu.tables.kernel_o), dtype=bool)
+        least = menu.by_option("compute_k"), menu.own_bytes_o / self.chip.dram_bandwidth, menu.network_o
+        return max(1e-30, *(float(menu.least(figure, every).sum()) / 4 for figure in least))
+
+    # -- partitions ---------------------------------------------------------------------------
+    def _places(self) -> None:
+        """Where kernels may be: order, passes, pins, tiles."""
+        model, A, forward = self.model, self.A, self.forward_k
+        n = len(A)
+        src_t, dst_t = self.menu.sharded[0].src_t, self.menu.sharded[0].dst_t
+        edges = np.unique(np.stack([src_t, dst_t], axis=1), axis=0)
+        back = ~forward[edges[:, 0]] & ~forward[edges[:, 1]] & (self.stage_k is None)
+        order(model, A, edges[~back])
+        order(model, A[:, np.argsort(-self.stage_p, kind="stable")], edges[back], "precedence_back")
+        for position, (k, other) in enumerate(self.menu.tables.together_kk if self.stage_k is None else ()):
+            for stage in range(len(self.limits)):
+                mine, theirs = A[k, self.stage_p == stage], A[other, self.stage_p == stage]
+                model.rows(f"together_{position}_{stage}", [(mine[None, :], 1.0), (theirs[None, :], -1.0)], 0, 0)
+        if not self.chip.fused:
+            after = [np.unique(dst_t[src_t == k]).tolist() for k in range(n)]
+            before = [np.unique(src_t[dst_t == k]).tolist() for k in range(n)]
+            rank = order_by_rank(before, after, [(not forward[k], k) for k in range(n)])
+        for stage, limits in enumerate(self.limits):
+            mine = np.flatnonzero(self.stage_p == stage)
+            members = np.arange(n) if self.stage_k is None else np.flatnonzero(self.stage_k == stage)
+            if not len(members):
+                continue
+            model.bound(A[np.ix_(np.setdiff1d(np.arange(n), members), mine)], upper=0.0)
+            if not self.chip.fused:  # in the one order in which they run
+                line = rank[np.isin(rank, members)]
+                model.bound(A[line][:, mine][~np.eye(len(line), dtype=bool)], upper=0.0)
+                continue
+            here = self._here(stage, mine) if self.stage_k is None else None
+            passes(model, A[np.ix_(members, mine)], forward[members], limits, f"_{stage}", here)
+        for k, partition in {pin for limits in self.limits for pin in limits.pins}:
+            places = (np.flatnonzero(self.stage_p == stage) for stage in range(len(self.limits)))
+            pinned = [mine[partition] for mine in places if len(mine) > partition]
+            model.rows(f"pin_{k}_{partition}", [(A[k, pinned][None, :], 1.0)], lower=1)
+        if n > self.chip.tiles:
+            model.rows("kernels_per_partition", [(A.T, 1.0)], upper=self.chip.tiles)
+
+    def _here(self, stage: int, mine: Ints) -> Ints:
+        """Whether kernels of the forward pass are in a stage, and whether others are."""
+        here = self.model.continuous(f"here_{stage}", (2,), 0.0, 1.0)
+        for of, side in enumerate((self.forward_k, ~self.forward_k)):
+            if side.any():
+                columns = np.full((int(side.sum()), 1), here[of])
+                self.model.rows(f"here_{stage}_{of}", [(columns, 1.0), (self.A[np.ix_(side, mine)], -1.0)], lower=0)
+        return here
+
+    # -- the plan -----------------------------------------------------------------------------
+    def _dram(self, capacity: float) -> None:
+        """What chips of every pipeline stage hold, with what waits between partitions."""
+        instance, menu, model, tables = self.instance, self.menu, self.model, self.menu.tables
+        setting, graph, sharded = instance.setting, instance.graph, menu.sharded[0]
+        weight_o = menu.by_option("weight_k") * (self.forward_k[tables.kernel_o] | (not setting.only_forward))
+        saved_t = np.flatnonzero(sharded.saved_t)
+        saved_t = saved_t[np.unique(sharded.group_t[saved_t], return_index=True)[1]]
+        saved_k = np.bincount(sharded.src_t[saved_t], menu.full_t[saved_t], len(self.A))
+        saved_o = menu.by_option("output_k") * saved_k[tables.kernel_o]
+
+        def kept(stage: PipelineStage, number: int, kernels: Sequence[Kernel], weights: float, saved: float) -> float:
+            states = {number: states_of(setting, kernels, weights, saved)}
+            return sum(held(instance, stage, states).get("dram", {}).values())
+
+        blocks = self.blocks.tables
+        waits_t = unsaved(blocks) if self.limits[0].saved_in_dram else np.full(len(blocks.sharded.src_t), True)
+        groups = np.unique(blocks.sharded.group_t[waits_t])
+        waiting: dict[int, Ints] = {}
+        for stage in instance.pipeline:
+            held_op = np.zeros(self.y_op.shape)
+            for number, _ in stage.runs:
+                tables_k = np.array([kept(stage, number, [kernel], 0.0, 0.0) for kernel in graph.kernels])
+                held_o = kept(stage, number, (), 1.0, 0.0) * weight_o + kept(stage, number, (), 0.0, 1.0) * saved_o
+                held_op[:, self.stage_p == number] = (held_o + tables_k[tables.kernel_o])[:, None]
+            H = model.continuous(f"held_{stage.number}", (1,), 0.0, 1.0)
+            parts: Terms = [(H, 1.0), (self.y_op.reshape(1, -1), -held_op.reshape(1, -1) / capacity)]
+            model.rows(f"held_{stage.number}", parts, lower=0)
+            most = np.maximum.reduceat(held_op.max(axis=1), menu.first_k).sum() + blocks.bytes_g[groups].sum()
+            for number, _ in stage.runs if most > capacity else ():
+                places = np.flatnonzero(self.stage_p == number)
+                if number not in waiting:
+                    waiting[number] = alive(model, self.blocks, groups, places, f"_{number}", self.stage_k is None)
+                L = waiting[number].T
+                terms: Terms = [(L, blocks.bytes_g[groups][None, :] / capacity), (np.full(len(L), H[0]), 1.0)]
+                model.rows(f"dram_{stage.number}_{number}", terms, upper=1.0)
+
+    def _objective(self, metric: str) -> None:
+        """The slowest pipeline stage, and what a step takes beside."""
+        instance, model = self.instance, self.model
+        constants, value = Constants(instance.plan, instance.assumptions), METRICS[metric].value
+        most = max(times for stage in instance.pipeline for _, times in stage.runs)
+        scale = most * self.unit_s
+        self.unit = scale * (value([1.0], constants) - value([0.0], constants))
+        T, G = model.continuous("T", (1,)), model.continuous("G", (1,))
+        for stage, hop in zip(instance.pipeline, self._hops(), strict=True):
+            times_p = sum(times / most * (self.stage_p == number) for number, times in stage.runs)
+            hidden = instance.assumptions.overlap == "perfect"
+            sent: Terms = [(columns.reshape(1, -1), -np.reshape(seconds, (1, -1)) / scale) for columns, seconds in hop]
+            work: Terms = [(T, 1.0), (self.time_p[None, :], -np.asarray(times_p)[None, :])]
+            model.rows(f"stage_{stage.number}", work + ([] if hidden else sent), lower=0)
+            if hidden and sent:
+                model.rows(f"hop_{stage.number}", [(T, 1.0), *sent], lower=0)
+            model.rows(f"gradients_{stage.number}", [(G, 1.0), *self._gradients(stage)], lower=0)
+        model.minimize([(T, 1.0), (G, 1.0)], offset=per_step_hops(instance) / self.unit)
+
+    def _gradients(self, stage: PipelineStage) -> Terms:
+        """Less the units that a pipeline stage takes at the end of a step to add up gradients, as terms."""
+        instance, menu = self.instance, self.menu
+        volume_o = menu.by_option("gradient_k")
+        if instance.assumptions.gradients == "dfmodel" or instance.plan.copies == 1 or not volume_o.any():
+            return []
+        cost = affine(Collective.ALL_REDUCE, instance.plan.copy_dims, instance.system, instance.assumptions)
+        fixed = cost.fixed + instance.system.collective_overhead
+        sources = np.unique(menu.tables.kernel_o[volume_o > 0])
+        found: Terms = []
+        for number, times in stage.runs:
+            mine, name = self.stage_p == number, f"some_gradients_{stage.number}_{number}"
+            columns, per_o = self.y_op[:, mine], volume_o * (times * cost.per_byte / self.unit)
+            found.append((columns.reshape(1, -1), -np.repeat(per_o, columns.shape[1])[None, :]))
+            some = self.model.continuous(name, (1,), 0.0, 1.0)
+            if mine.any():
+                here: Terms = [(np.full(len(sources), some[0]), 1.0), (self.A[np.ix_(sources, mine)], -1.0)]
+                self.model.rows(name, here, lower=0)
+            found.append((some, -times * fixed / self.unit))
+        return found
+
+    def _hops(self) -> list[Terms]:
+        """Seconds that every pipeline stage sends to its neighbours, as terms."""
+        instance, menu, model = self.instance, self.menu, self.model
+        graph, plan = instance.graph, instance.plan
+        found: list[Terms] = [[] for _ in instance.pipeline]
+
+        def hop(volume: float) -> float:
+            return instance.communication_s(Collective.POINT_TO_POINT, volume, plan.stage_dims)
+
+        if plan.stages == 1:
+            return found
+        if self.stage_k is not None:
+            once = instance.assumptions.point_to_point == "per_step"
+            for tensor in () if once else graph.carried:
+                options = menu.tables.of_kernel[graph.index()[tensor.src]]
+                shares = menu.by_option("output_k")[options]
+                seconds = np.array([plan.interleave * hop(graph.bytes_of(tensor) * share) for share in shares])
+                for terms in found:
+                    terms.append((self.s[options], seconds))
+            return found
+        sharded, early = self.blocks.tables.sharded, np.arange(plan.stages - 1)[:, None] >= self.stage_p
+        sent: dict[tuple[int, bool], Ints] = {}
+        for t, (g, forward) in enumerate(
+            zip(sharded.group_t.tolist(), (self.forward_t[0] | self.forward_t[1]).tolist(), strict=True)
+        ):
+            back = not forward
+            if (g, back) not in sent:
+                sent[g, back] = model.continuous(f"sent_{g}_{back:d}", (plan.stages - 1,), 0.0, 1.0)
+                for cut, column in enumerate(sent[g, back]):
+                    found[cut + back].append((column[None], np.array([hop(float(sharded.b_t[t]))])))
+            made, seen = (np.where(early, self.blocks.A[end], -1) for end in (sharded.src_t[t], sharded.dst_t[t]))
+            sign = -1.0 if back else 1.0
+            model.rows(f"sent_{t}", [(sent[g, back], 1.0), (made, -sign), (seen, sign)], lower=0)
+        return found
+
+    # -- in and out ---------------------------------------------------------------------------
+    def start(self, sharding: dict[str, Sharding], stage_k: Ints, partition_k: Ints) -> Floats:
+        """A partial start from a mapping: the solver completes the continuous columns."""
+        tables, first = self.menu.tables, np.searchsorted(self.stage_p, np.arange(len(self.limits)))
+        names = [kernel.name for kernel in self.instance.graph.kernels]
+        taken = [sharding[names[k]] == z for k, z in zip(tables.kernel_o, tables.scheme_o, strict=True)]
+        place = (first[stage_k] + partition_k)[:, None] == np.arange(len(self.stage_p))
+        return self.model.start({"A": place, "s": taken})
+
+    def decode(self, x: Floats) -> tuple[dict[str, Sharding], Ints, Ints]:
+        """Scheme of every kernel by name, its stage and its partition."""
+        place_k = np.argmax(self.model.value("A", x), axis=1)
+        taken, tables = self.model.value("s", x), self.menu.tables
+        chosen = (tables.scheme_o[options[np.argmax(taken[options])]] for options in tables.of_kernel)
+        stage_k = self.stage_p[place_k]
+        sharding = dict(zip((kernel.name for kernel in self.instance.graph.kernels), chosen, strict=True))
+        return sharding, stage_k, place_k - np.searchsorted(self.stage_p, stage_k)

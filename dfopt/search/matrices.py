@@ -1,0 +1,171 @@
+"""Plans solved as one MILP each: schemes, stages and partitions together (:mod:`dfopt.joint.assignment`)."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+
+import numpy as np
+
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
+from dfopt.errors import Infeasible
+from dfopt.fusion.blocks import chip_of, restrict, stage_tables
+from dfopt.fusion.partitioning import IntraChipLimits
+from dfopt.joint.assignment import JointAssignment
+from dfopt.joint.menu import Menu
+from dfopt.milp import Termination, TracePoint, solve, unanswered
+from dfopt.search.candidate import limits_of, prepare_mapping
+from dfopt.search.nodes import covers
+from dfopt.search.options import Options, record_of, reporter
+from dfopt.search.sharing import Memo
+from dfopt.search.solved import Pruned, Solved, by_levels, compress, scored
+from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.tables import tile_counts
+from dfopt.sharding import interchip
+
+_NOTE = "shardings, stages and partitions as one MILP"
+_SHARE = 0.25  # of the time that is left, at most, for a mapping to start from
+_SMALL = 5000  # binaries: with more of these a MILP that nobody asked for would take all of the time
+
+
+def solved_together(setting: Setting, plan: Plan, request: Request) -> bool:
+    """Whether the schemes of a plan are chosen with its fusion: with its stages too only as a MILP that is small."""
+    small = len(setting.graph.kernels) ** 2 * plan.stages <= _SMALL
+    stated = setting.assumptions.execution != "library" and (small or request.formulation == "assignment")
+    return covers(setting, plan) or stated
+
+
+def by_matrices(
+    instance: Instance, options: Options, memo: Memo, incumbent: Callable[[], float], start: bool = True
+) -> Iterator[tuple[int | None, Solved | Pruned]]:
+    """Solve a plan for every tile count.
+
+    Parameters
+    ----------
+    instance, options : Instance, Options
+        The plan, and what is asked.
+    memo : dict
+        What is known of single levels, for the start.
+    incumbent : callable
+        Value that a mapping must beat to be of interest.
+    start : bool
+        Whether to look for a mapping to start from first.
+
+    Yields
+    ------
+    (int or None, Solved or Pruned)
+        Tiles, if there is a choice, and the best mapping with a bound on all of them, or that none beats the incumbent.
+
+    Raises
+    ------
+    Infeasible
+        No mapping keeps the limits, whatever the schemes.
+    NoSolution, OutOfTime
+        The time limit came first.
+    """
+    menu = Menu(instance.shared, interchip.build(instance.shared, options.request.pin_sharding))
+    graph, assumptions = instance.graph, instance.assumptions
+    # also tiles in each of which every chip has rows of its own
+    least = {1, instance.plan.shards} if menu.shares_tiles.any() else {1}
+    refusals: list[Infeasible] = []
+    counts = sorted({count for rows in least for count in tile_counts(graph, assumptions, rows)}, reverse=True)
+    for tiles in counts:
+        try:
+            # the best fusion for the sharding that is best by itself, if it is soon found
+            soon = replace(options, deadline=time.perf_counter() + _SHARE * options.left()).asking(formulation="auto")
+            first = by_levels(instance, soon, memo, tiles, np.inf) if start else None
+            found = _solved(instance, options, menu, tiles, first, incumbent())
+            yield tiles if len(counts) > 1 else None, found
+        except Infeasible as error:
+            refusals.append(error)
+    if len(refusals) == len(counts):
+        raise refusals[0]
+
+
+def assignment_of(instance: Instance, options: Options, menu: Menu, tiles: int, least: int = 1) -> JointAssignment:
+    """The MILP of a plan, with room for at least so many partitions.
+
+    Raises
+    ------
+    Infeasible
+        A kernel fits the chip under none of its schemes.
+    """
+    graph, chip = instance.graph, chip_of(instance.system, instance.assumptions)
+    tables, shards = menu.tables, instance.plan.shards
+    # with more tiles than these not every chip has rows of its own in each
+    allowed_o = ~menu.shares_tiles | (tiles <= max(tile_counts(graph, instance.assumptions, shards)))
+    if not np.logical_or.reduceat(allowed_o, menu.first_k).all():
+        raise Infeasible(f"a kernel that is pinned to be split by tokens allows fewer tiles than {tiles}")
+    relaxed = menu.stage(allowed_o, tiles)
+    free, limits = tables.stages > 1, []
+    place_k = np.array([graph.piece_of(kernel) for kernel in graph.kernels])
+    for number in range(instance.mapped_stages):
+        members = np.arange(len(place_k)) if free else np.flatnonzero(place_k == number)
+        if not len(members):
+            limits.append(IntraChipLimits(0))
+            continue
+        # what is most easily fused says how many partitions may be of use
+        mine = limits_of(instance, stage_tables(restrict(relaxed, members), chip), np.inf, options)
+        p_max = mine.p_max if options.request.p_max is not None else min(max(mine.p_max, least), len(members))
+        if graph.has_pieces and number > 0 and mine.exactly:  # the number that was asked for is the layer's
+            p_max = min(p_max, len(members))
+        pins = tuple((int(members[k]), p) for k, p in mine.pins)
+        limits.append(replace(mine, p_max=p_max, pins=pins))
+    metric = options.request.objective.metric
+    form = JointAssignment(instance, menu, allowed_o, limits, tiles, metric, options.deadline)
+    if tiles not in tile_counts(graph, instance.assumptions):  # tiles so large are for those who share them
+        form.model.rows("shared_tiles", [(form.s[menu.shares_tiles][None, :], 1.0)], lower=1)
+    return form
+
+
+def _solved(
+    instance: Instance, options: Options, menu: Menu, tiles: int, first: Solved | None, incumbent: float
+) -> Solved | Pruned:
+    asked, names = options.request, [kernel.name for kernel in instance.graph.kernels]
+    at = {} if first is None else {one.name: one for one in first.mapping.kernels}
+    used = 1 + max((one.partition for one in at.values()), default=0)
+    form = assignment_of(instance, options, menu, tiles, used)
+    unit, start = form.unit, None
+    if first is not None and first.value <= incumbent and used <= max(one.p_max for one in form.limits):
+        stage_k, partition_k = (np.array([getattr(at[n], of) for n in names]) for of in ("stage", "partition"))
+        start = form.start({name: one.sharding for name, one in at.items()}, stage_k, partition_k)
+    told = reporter(options, instance.plan, "joint")
+    solution = solve(
+        form.model,
+        gap=asked.gap,
+        time_limit=options.left(),
+        start=start,
+        cutoff=incumbent / unit if np.isfinite(incumbent) else None,
+        progress=told and (lambda p: told(TracePoint(p.seconds, p.objective * unit, p.bound * unit))),
+        seed=asked.seed,
+        solver=asked.solver,
+    ).in_units(unit)
+    bound = max(solution.bound, 0.0)
+    record = record_of("joint", 0, "assignment", solution, None, bound, _NOTE)
+    if solution.x is not None:
+        sharding, stage_k, partition_k = form.decode(solution.x)
+        rest = zip(sharding.items(), stage_k.tolist(), strict=True)
+        kernels = tuple(KernelMapping(name=name, sharding=z, stage=stage, partition=0) for (name, z), stage in rest)
+        drawn = {"graph": instance.graph.name, "system": instance.system.name, "plan": instance.plan}
+        ready = prepare_mapping(instance.setting, Mapping(kernels=kernels, tile_count=tiles, **drawn), options)
+        if instance.assumptions.forward_backward != "halves" or not form.chip.fused:
+            for stage in np.unique(stage_k):
+                partition_k[stage_k == stage] = compress(partition_k[stage_k == stage])
+        # of a solve that was stopped the columns of the times tell nothing: they may be larger than needed
+        expected = solution.objective if solution.termination is Termination.OPTIMAL else None
+        found = scored(ready, partition_k, expected, bound, (record,), max(one.p_max for one in form.limits))
+        record = record.model_copy(update={"objective": found.value})
+        return replace(found, bound=min(bound, found.value), records=(record,))
+    if solution.termination is not Termination.INFEASIBLE:
+        if first is None or first.value > incumbent:
+            raise unanswered(solution)
+        return replace(first, bound=min(bound, first.value), records=(record,), limited=True)
+    if np.isinf(incumbent):
+        raise Infeasible(
+            "no sharding and no partitioning of it keeps SRAM, DRAM, the number of partitions and the pins; levers:"
+            " another plan, more chips, weight_tiling allowed, fewer pins"
+        )
+    return Pruned(incumbent, (record.model_copy(update={"bound": incumbent}),), _NOTE)
