@@ -24,6 +24,7 @@ from dfopt.setting.instance import Instance
 
 _SAME = 1e-12
 _CLOSE = 1e-9
+_SHARE = 0.15  # of the time that is left, for one step of one plan
 
 Unit = tuple[Plan, int | None]
 """A plan and a tile count: what has a record of its own."""
@@ -74,11 +75,16 @@ class JointSearch(Search):
         self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
         self.units: dict[Unit, _Found] = {}
         self.heap: list[_Entry] = []
+        self.waiting: list[Node] = []  # whose next step takes long
         self.number = count()
         self.started: set[tuple[Instance, int]] = set()
         for plan in sorted(legal, key=lambda p: (self.bounds[p], p.label)):
             self._push(self.bounds[plan], plan)
-        while self.heap:
+        while self.heap or self.waiting:
+            if not self.heap:
+                for node in self.waiting:
+                    self._push(node.bound, node)
+                self.waiting = []
             entry = heapq.heappop(self.heap)
             unit = self._unit(entry.what)
             near = max(self.options.request.gap, _SAME)  # as near to the best as is asked for
@@ -92,13 +98,29 @@ class JointSearch(Search):
                 self._stop()
                 self._give_up(unit, entry.bound)
             except (OutOfTime, NoSolution):  # or too much memory
-                if isinstance(entry.what, Node):
-                    self._by_levels(entry.what)
-                self._give_up(unit, max(entry.bound, entry.what.bound) if isinstance(entry.what, Node) else entry.bound)
+                self._interrupted(entry, unit)
             if unit in self.units:
                 self.units[unit].seconds += time.perf_counter() - began
         for unit, found in self.units.items():
             self._told(unit, found)
+
+    def _interrupted(self, entry: _Entry, unit: Unit) -> None:
+        """A step that took more than its share of the time: once more when nothing else is left, or never."""
+        node = entry.what
+        if not isinstance(node, Node):
+            self._give_up(unit, entry.bound)
+            return
+        self._by_levels(node)
+        if node.patient or self._out_of_time(True):
+            self._give_up(unit, max(entry.bound, node.bound))
+            return
+        node.patient = True
+        self.waiting.append(node)
+
+    def _deadline(self, node: Node) -> float:
+        """When a step has to end: all other plans shall have their turn too."""
+        share = 1.0 if node.patient else _SHARE
+        return time.perf_counter() + share * (self.options.deadline - time.perf_counter())
 
     def _push(self, bound: float, what: Plan | Node) -> None:
         heapq.heappush(self.heap, _Entry(bound, next(self.number), what))
@@ -125,7 +147,7 @@ class JointSearch(Search):
         if node.rooted and node.whole and np.isinf(self.target):
             self._start(node)
         cut = self._cut(unit)
-        settled = self.nodes.improve(node, cut * (1 - self.options.request.gap), self.options.deadline)
+        settled = self.nodes.improve(node, cut * (1 - self.options.request.gap), self._deadline(node))
         if not settled:
             if np.isinf(self.target):
                 self._try(node, unit, cut)

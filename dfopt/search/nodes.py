@@ -46,6 +46,7 @@ class Node:
     bound: float
     rooted: bool = False
     exhausted: bool = False  # nothing more can be proven of it
+    patient: bool = False  # it waits until all others are done
     tried: set[tuple[int, ...]] = field(default_factory=set)  # options that were fused exactly
 
     def proven(self) -> None:
