@@ -6,7 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -29,14 +29,14 @@ class Search:
     """Branch and bound over plans: prepare all, then fuse them from the most promising on.
 
     It keeps the ``top`` best mappings of different plans (or tile counts), ``found``, best first; a plan is given up
-    only when it is worse than the last of them. ``found`` may start with those of another search. Two bounds are kept
-    of every plan: one of all its mappings, and one of those with the sharding that was chosen for it.
+    only when it is worse than the last of them. Searches of one workload in several sizes share the list ``found``. Two
+    bounds are kept of every plan: one of all its mappings, and one of those with the sharding that was chosen for it.
     """
 
-    def __init__(self, setting: Setting, options: Options, found: Sequence[Solved] = ()) -> None:
+    def __init__(self, setting: Setting, options: Options, found: list[Solved] | None = None) -> None:
         self.setting, self.options = setting, options
         self.records: list[PlanRecord] = []
-        self.found = list(found)
+        self.found = [] if found is None else found
         self.stopped = False  # by Ctrl-C
         self.reasons: list[str] = []
         self.unsolved: NoSolution | None = None
@@ -64,6 +64,15 @@ class Search:
         objective = self.options.request.objective
         own = [limit.at_most for limit in objective.limits if limit.metric == objective.metric]
         return min(own, default=np.inf) * (1 + 1e-9)
+
+    @classmethod
+    def run_all(cls, work: Sequence[tuple[Self, list[Plan]]]) -> None:
+        """Go over the legal plans of several searches, one after the other."""
+        for number, (search, legal) in enumerate(work):
+            search.run(legal)
+            if search.stopped:
+                for later, _ in work[number + 1 :]:
+                    later._stop()
 
     def run(self, legal: list[Plan]) -> None:
         """Go over the legal plans."""
@@ -219,7 +228,7 @@ class Search:
         )
         if value < self.incumbent:
             # a stable sort: of equally good ones the first found stays first
-            self.found = sorted([*self.found, outcome], key=lambda one: one.value)[: self.options.request.top]
+            self.found[:] = sorted([*self.found, outcome], key=lambda one: one.value)[: self.options.request.top]
 
     def failure(self) -> SolveError | KeyboardInterrupt:
         """Why there is no mapping at all."""

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import count
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -61,15 +62,37 @@ class JointSearch(Search):
         """The down-sets of every stage."""
         return self.nodes.lattices or super().lattices()
 
+    @classmethod
+    def run_all(cls, work: Sequence[tuple[Self, list[Plan]]]) -> None:
+        """Go over the legal plans of several searches: always a step of the one with the least bound."""
+        later: list[tuple[Self, list[Plan]]] = []
+        open_: list[tuple[tuple[bool, float], int, Iterator[tuple[bool, float]]]] = []
+        for number, (search, legal) in enumerate(work):
+            whole = [plan for plan in legal if solved_together(search.setting, plan, search.options.request)]
+            later.append((search, [plan for plan in legal if plan not in whole]))
+            open_.append(((False, 0.0), number, search._steps(whole)))
+        while open_:
+            _, number, steps = heapq.heappop(open_)
+            if (least := next(steps, None)) is not None:
+                heapq.heappush(open_, (least, number, steps))
+            if work[number][0].stopped:
+                for search, _ in work:
+                    search._stop()
+        for search, apart in later:
+            if apart:  # their stages are chosen with the sharding
+                Search.run(search, apart)
+
     def run(self, legal: list[Plan]) -> None:
         """Go over the legal plans."""
-        together = [plan for plan in legal if solved_together(self.setting, plan, self.options.request)]
-        self.together(together)
-        if apart := [plan for plan in legal if plan not in together]:  # their stages are chosen with the sharding
-            super().run(apart)
+        self.run_all([(self, legal)])
 
     def together(self, legal: list[Plan]) -> None:
         """Those whose schemes and fusions are chosen together."""
+        for _ in self._steps(legal):
+            pass
+
+    def _steps(self, legal: list[Plan]) -> Iterator[tuple[bool, float]]:
+        """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         self.plan_bounds = PlanBounds(self.setting)
         self.nodes = Nodes(self.setting, self.options)
         self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
@@ -80,29 +103,37 @@ class JointSearch(Search):
         self.started: set[tuple[Instance, int]] = set()
         for plan in sorted(legal, key=lambda p: (self.bounds[p], p.label)):
             self._push(self.bounds[plan], plan)
+        late = False
         while self.heap or self.waiting:
             if not self.heap:
+                late = True
                 for node in self.waiting:
                     self._push(node.bound, node)
                 self.waiting = []
-            entry = heapq.heappop(self.heap)
-            unit = self._unit(entry.what)
-            near = max(self.options.request.gap, _SAME)  # as near to the best as is asked for
-            if entry.bound >= self._cut(unit) * (1 - near) or self._out_of_time(bool(self.found)):
-                self._give_up(unit, entry.bound)
-                continue
-            began = time.perf_counter()
-            try:
-                self._step(entry)
-            except KeyboardInterrupt:
-                self._stop()
-                self._give_up(unit, entry.bound)
-            except (OutOfTime, NoSolution):  # or too much memory
-                self._interrupted(entry, unit)
-            if unit in self.units:
-                self.units[unit].seconds += time.perf_counter() - began
+            yield late, self._least()
+            self._next()
         for unit, found in self.units.items():
             self._told(unit, found)
+
+    def _next(self) -> None:
+        """Take a step with what has the least bound."""
+        entry = heapq.heappop(self.heap)
+        unit = self._unit(entry.what)
+        near = max(self.options.request.gap, _SAME)  # as near to the best as is asked for
+        beaten = entry.bound >= self._cut(unit) * (1 - near)
+        if beaten or self._out_of_time(bool(self.found)):
+            self._give_up(unit, entry.bound)
+            return
+        began = time.perf_counter()
+        try:
+            self._step(entry)
+        except KeyboardInterrupt:
+            self._stop()
+            self._give_up(unit, entry.bound)
+        except (OutOfTime, NoSolution):  # or too much memory
+            self._interrupted(entry, unit)
+        if unit in self.units:
+            self.units[unit].seconds += time.perf_counter() - began
 
     def _interrupted(self, entry: _Entry, unit: Unit) -> None:
         """A step that took more than its share of the time: once more when nothing else is left, or never."""
@@ -259,7 +290,7 @@ class JointSearch(Search):
             if (one.plan, one.mapping.tile_count) != (outcome.plan, outcome.mapping.tile_count)
         ]
         if outcome.value < self.incumbent or len(others) < len(self.found):
-            self.found = sorted([*others, outcome], key=lambda one: one.value)[: self.options.request.top]
+            self.found[:] = sorted([*others, outcome], key=lambda one: one.value)[: self.options.request.top]
 
     def _told(self, unit: Unit, found: _Found) -> None:
         """The record of a plan and tile count."""

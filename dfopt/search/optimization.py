@@ -11,6 +11,7 @@ from typing import Any
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.axes import spelled_out
 from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.result import PlanRecord, Result
 from dfopt.documents.stack import Stack
@@ -105,7 +106,8 @@ def optimize(
     _check_variants(graph, variants)
     _check(setting, request)
     options = Options(request, began + request.time_limit * (_SEARCH if aware else 1.0), progress)
-    searches, spaces, refused, found = [], [], [], list[Solved]()
+    refused, found = [], list[Solved]()
+    work: list[tuple[Search, list[Plan]]] = []
     kind = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
     for one in (graph, *variants):
         mine = replace(setting, graph=one)
@@ -118,15 +120,15 @@ def optimize(
         search.records += [
             PlanRecord(plan=plan.plan, status="infeasible", bound=None, note=plan.reason) for plan in rejected
         ]
-        search.run(legal)
-        found, options = search.found, search.options
-        searches.append(search)
-        spaces.append(search_space(mine, legal, search.lattices()))
-    if not searches:
+        work.append((search, legal))
+    if not work:
         raise refused[0]
+    kind.run_all(work)
+    searches = [search for search, _ in work]
+    spaces = [search_space(search.setting, legal, search.lattices()) for search, legal in work]
     if not found:
         raise searches[0].failure()
-    best = found[0]
+    best, options = found[0], searches[-1].options
     records = [record for search in searches for record in search.records]
     stopped = any(search.stopped for search in searches)
     drawn = replace(setting, graph=best.graph)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 import dfopt as df
+from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
@@ -41,6 +42,22 @@ def test_every_plan_of_every_size_is_recorded(drawn: list[Graph], result: Result
 def test_the_result_holds_what_it_says(result: Result) -> None:
     assert verify(result).verdict.startswith("verified optimal")
     assert Result.from_data(result.to_data(), "again") == result
+
+
+def test_sizes_in_one_search_are_the_best_of_all_whatever_the_order(drawn: list[Graph]) -> None:
+    """Sharding and fusion together: bounds of one size exclude plans of another, whichever is listed first."""
+    system, chosen = df.load_system("sn10-8-ring"), profile("default").with_(sharding_objective="joint")
+    few, many = (df.optimize(graph, system, assumptions=chosen) for graph in (drawn[0], drawn[-1]))
+    assert few.value > many.value
+    for first, other in ((drawn[0], drawn[-1]), (drawn[-1], drawn[0])):
+        found = df.optimize(first, system, variants=[other], assumptions=chosen)
+        assert (found.status, found.graph.microbatch) == ("optimal", SIZES[-1])
+        assert found.value == pytest.approx(many.value, rel=1e-9)
+        assert len(found.plans) == len(few.plans) + len(many.plans)
+        # of the size that is slower under every plan none was searched to its end
+        slower = {record.plan for record in few.plans}
+        assert all(record.status != "solved" or record.gap for record in found.plans if record.plan in slower)
+    assert verify(found).verdict == "verified optimal"
 
 
 def test_a_worse_claim_is_found_out(drawn: list[Graph]) -> None:
