@@ -40,6 +40,7 @@ class _Found:
     solves: tuple[SolveRecord, ...] = ()
     seconds: float = 0.0
     note: str = ""
+    late: bool = False  # something was given up because the time was
 
 
 @dataclass(order=True)
@@ -122,14 +123,14 @@ class JointSearch(Search):
         near = max(self.options.request.gap, _SAME)  # as near to the best as is asked for
         beaten = entry.bound >= self._cut(unit) * (1 - near)
         if beaten or self._out_of_time(bool(self.found)):
-            self._give_up(unit, entry.bound)
+            self._give_up(unit, entry.bound, late=not beaten)
             return
         began = time.perf_counter()
         try:
             self._step(entry)
         except KeyboardInterrupt:
             self._stop()
-            self._give_up(unit, entry.bound)
+            self._give_up(unit, entry.bound, late=True)
         except (OutOfTime, NoSolution):  # or too much memory
             self._interrupted(entry, unit)
         if unit in self.units:
@@ -139,11 +140,11 @@ class JointSearch(Search):
         """A step that took more than its share of the time: once more when nothing else is left, or never."""
         node = entry.what
         if not isinstance(node, Node):
-            self._give_up(unit, entry.bound)
+            self._give_up(unit, entry.bound, late=True)
             return
         self._by_levels(node)
         if node.patient or self._out_of_time(True):
-            self._give_up(unit, max(entry.bound, node.bound))
+            self._give_up(unit, max(entry.bound, node.bound), late=True)
             return
         node.patient = True
         self.waiting.append(node)
@@ -166,9 +167,10 @@ class JointSearch(Search):
         own = known.value if known is not None else np.inf
         return min(self.target, own, self.incumbent)
 
-    def _give_up(self, unit: Unit, bound: float) -> None:
+    def _give_up(self, unit: Unit, bound: float, *, late: bool = False) -> None:
         found = self.units.setdefault(unit, _Found())
         found.low = min(found.low, bound)
+        found.late |= late
 
     def _step(self, entry: _Entry) -> None:
         if isinstance(entry.what, Plan):
@@ -239,7 +241,8 @@ class JointSearch(Search):
         for tiles, outcome in by_matrices(instance, self.options, self.memo, cut, start=np.isinf(self.target)):
             if isinstance(outcome, Solved):
                 self._keep((plan, tiles), outcome)
-            self._give_up((plan, tiles), max(self.bounds[plan], outcome.bound))
+            late = outcome.limited if isinstance(outcome, Solved) else outcome.bound < cut()
+            self._give_up((plan, tiles), max(self.bounds[plan], outcome.bound), late=late)
 
     def _try(self, node: Node, unit: Unit, cut: float) -> None:
         """Fuse the best schemes that are known so far: a mapping, if not yet the best."""
@@ -298,7 +301,9 @@ class JointSearch(Search):
         fields: dict[str, Any] = {"solves": found.solves, "seconds": found.seconds}
         if np.isfinite(found.value):
             low = min(found.low, found.value)
-            fields |= {"status": "solved", "value": found.value, "gap": (found.value - low) / found.value}
+            late = found.late and low < found.value * (1 - max(self.options.request.gap, _CLOSE))
+            status = "limit" if late else "solved"
+            fields |= {"status": status, "value": found.value, "gap": (found.value - low) / found.value}
         elif np.isinf(found.low):
             self.reasons.append(f"{plan.label}: {found.note}")
             fields |= {"status": "infeasible", "note": found.note}

@@ -13,6 +13,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import chip_of, restrict, stage_tables
+from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.joint.assignment import JointAssignment
 from dfopt.joint.menu import Menu
@@ -26,8 +27,9 @@ from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.tables import tile_counts
 from dfopt.sharding import interchip
 
+_LATE = "the time limit came first"
 _NOTE = "shardings, stages and partitions as one MILP"
-_SHARE = 0.25  # of the time that is left, at most, for a mapping to start from
+_SHARE = 0.5  # of the time that is left, at most, for a mapping to start from, or without one for the MILP
 _SMALL = 5000  # binaries: with more of these a MILP that nobody asked for would take all of the time
 
 
@@ -57,14 +59,13 @@ def by_matrices(
     Yields
     ------
     (int or None, Solved or Pruned)
-        Tiles, if there is a choice, and the best mapping with a bound on all of them, or that none beats the incumbent.
+        Tiles, if there is a choice, and the best mapping with a bound on all of them, or the bound alone. Where the
+        MILP finds none in time, the mapping is the best fusion for the sharding that is best by itself.
 
     Raises
     ------
     Infeasible
         No mapping keeps the limits, whatever the schemes.
-    NoSolution, OutOfTime
-        The time limit came first.
     """
     menu = Menu(instance.shared, interchip.build(instance.shared, options.request.pin_sharding))
     graph, assumptions = instance.graph, instance.assumptions
@@ -72,12 +73,26 @@ def by_matrices(
     least = {1, instance.plan.shards} if menu.shares_tiles.any() else {1}
     refusals: list[Infeasible] = []
     counts = sorted({count for rows in least for count in tile_counts(graph, assumptions, rows)}, reverse=True)
+
+    def levels(share: float) -> Solved | None:
+        """The best fusion for the sharding that is best by itself, if it is found soon enough."""
+        soon = replace(options, deadline=time.perf_counter() + share * options.left()).asking(formulation="auto")
+        return by_levels(instance, soon, memo, tiles, np.inf)
+
     for tiles in counts:
         try:
-            # the best fusion for the sharding that is best by itself, if it is soon found
-            soon = replace(options, deadline=time.perf_counter() + _SHARE * options.left()).asking(formulation="auto")
-            first = by_levels(instance, soon, memo, tiles, np.inf) if start else None
-            found = _solved(instance, options, menu, tiles, first, incumbent())
+            first = levels(_SHARE) if start else None
+            left = options.left() * (_SHARE if start and first is None else 1.0)
+            within = replace(options, deadline=time.perf_counter() + left)
+            try:
+                found = _solved(instance, within, menu, tiles, first, incumbent())
+            except OutOfTime:
+                found = Pruned(0.0, (), _LATE)
+            if start and isinstance(found, Pruned) and found.bound < incumbent():
+                late = levels(1.0) if first is None else first
+                if late is not None:
+                    bound, records = min(found.bound, late.value), (*late.records, *found.records)
+                    found = replace(late, bound=bound, records=records, limited=True)
             yield tiles if len(counts) > 1 else None, found
         except Infeasible as error:
             refusals.append(error)
@@ -160,9 +175,9 @@ def _solved(
         record = record.model_copy(update={"objective": found.value})
         return replace(found, bound=min(bound, found.value), records=(record,))
     if solution.termination is not Termination.INFEASIBLE:
-        if first is None or first.value > incumbent:
+        if solution.termination is not Termination.LIMIT_NO_SOLUTION:
             raise unanswered(solution)
-        return replace(first, bound=min(bound, first.value), records=(record,), limited=True)
+        return Pruned(bound, (record,), _LATE)
     if np.isinf(incumbent):
         raise Infeasible(
             "no sharding and no partitioning of it keeps SRAM, DRAM, the number of partitions and the pins; levers:"

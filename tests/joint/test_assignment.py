@@ -21,7 +21,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.score import Score
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
-from dfopt.milp import solve
+from dfopt.milp import Solution, Termination, solve
 from dfopt.physics.pipeline import resolve
 from dfopt.search.dump import models
 from dfopt.search.matrices import by_matrices
@@ -260,6 +260,22 @@ def test_where_stages_are_a_choice_the_search_takes_it_unasked(case) -> None:
     found = verify(result)
     assert found.ok, found.problems
     assert found.verdict == "verified optimal"
+
+
+def test_where_the_matrices_find_nothing_in_time_the_two_levels_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nobody asked for the MILP: without an answer of it the mapping is that of two levels, and the gap is honest."""
+    graph = df.load_graph("gpt2-small").model_copy(update={"repeat": 1, "carried": ()})
+    late = Solution(Termination.LIMIT_NO_SOLUTION, math.inf, 0.0, math.inf, 0.0, 0, 1, 1, 1, (), None, "")
+    monkeypatch.setattr("dfopt.search.matrices.solve", lambda model, **asked: late)
+    asked = {"tp": 2, "pp": 2, "time_limit": 10}
+    apart, found = (
+        df.optimize(graph, "sn10-8-ring", assumptions=profile("default").with_(sharding_objective=of), **asked)
+        for of in ("seconds", "joint")
+    )
+    assert found.status == "limit_with_solution"
+    assert found.value == pytest.approx(apart.value, rel=1e-9)
+    assert 0 < found.bound < found.value
+    assert verify(found).ok
 
 
 def test_search_and_matrices_agree_on_every_plan() -> None:
