@@ -69,9 +69,11 @@ class JointSearch(Search):
         later: list[tuple[Self, list[Plan]]] = []
         open_: list[tuple[tuple[bool, float], int, Iterator[tuple[bool, float]]]] = []
         for number, (search, legal) in enumerate(work):
-            whole = [plan for plan in legal if solved_together(search.setting, plan, search.options.request)]
-            later.append((search, [plan for plan in legal if plan not in whole]))
-            open_.append(((False, 0.0), number, search._steps(whole)))
+            parts: tuple[list[Plan], list[Plan]] = ([], [])
+            for plan in legal:
+                parts[solved_together(search.setting, plan, search.options.request)].append(plan)
+            later.append((search, parts[False]))
+            open_.append(((False, 0.0), number, search._steps(parts[True])))
         while open_:
             _, number, steps = heapq.heappop(open_)
             if (least := next(steps, None)) is not None:
