@@ -23,14 +23,16 @@ Overlap = Literal["auto", "perfect", "none", "compute_memory"]
 class Assumptions(Document):
     """Every convention that changes a number."""
 
-    SCHEMA: ClassVar[str] = "dfopt/assumptions/1"
+    SCHEMA: ClassVar[str] = "dfopt/assumptions/2"
+    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/assumptions/1",)
     LATER: ClassVar[frozenset[str]] = frozenset({"sequence_parallelism"})
 
     profile: str = "default"
-    execution: Literal["auto", "dataflow", "library", "kernel_by_kernel"] = Field(
+    execution: Literal["auto", "chip", "dataflow", "library", "kernel_by_kernel"] = Field(
         default="auto",
         description="which kernels may share a partition: all (dataflow), those that a kernel of a library does at once"
-        " (library, see dfopt.physics.library), none (kernel_by_kernel); auto: as the chip says",
+        " (library, see dfopt.physics.library), none (kernel_by_kernel); chip: all or none, as the chip says; auto: the"
+        " same, but a library's where the chip runs kernel by kernel",
     )
     overlap: Overlap = Field(
         default="auto",
@@ -133,6 +135,12 @@ class Assumptions(Document):
         " the cycle model times depend on it)",
     )
 
+    @classmethod
+    def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Version 1 took what the chip says for granted where no execution is given, and knew of no library."""
+        execution = data.get("execution", "auto")
+        return {**data, "execution": "chip" if execution == "auto" else execution}
+
     def with_(self, **changes: Any) -> Assumptions:
         """A copy with some fields changed, validated again."""
         fields = {**self.model_dump(by_alias=False, exclude={"schema_"}), **changes}
@@ -147,6 +155,7 @@ class Assumptions(Document):
 
 _DFMODEL = Assumptions(
     profile="dfmodel",
+    execution="chip",
     overlap="perfect",
     compute_utilization=0.9,
     sharding_objective="bytes",

@@ -32,6 +32,7 @@ from pydantic import (
     ValidationError,
     field_validator,
     model_serializer,
+    model_validator,
 )
 from pydantic_core import CoreSchema, PydanticCustomError, core_schema
 
@@ -143,6 +144,19 @@ class Document(Part):
     EARLIER: ClassVar[tuple[str, ...]] = ()  # schemas of earlier versions that are still read
     schema_: str = Field(default="", alias="schema", validate_default=True, description="kind and version")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_earlier(cls, data: Any) -> Any:
+        """Data of an earlier version, in today's words; a document inside another one may be of such a version, too."""
+        if isinstance(data, dict) and data.get("schema") in cls.EARLIER:
+            return {**cls._converted(data), "schema": cls.SCHEMA}
+        return data
+
+    @classmethod
+    def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """What data of one of the versions in ``EARLIER`` say, in the fields of this one."""
+        return data
+
     @field_validator("schema_")
     @classmethod
     def _is_this_schema(cls, value: str) -> str:
@@ -166,7 +180,7 @@ class Document(Part):
             refuse(path, f"found {shown(data)}, expected a mapping", "give keys and values")
         issues = cls._schema_issues(data, path)
         try:
-            known = {**data, "schema": cls.SCHEMA}
+            known = {**data, "schema": cls.SCHEMA} if issues else dict(data)
             made = cls.model_validate(known, context=UNITS_REQUIRED, by_alias=True, by_name=False)
         except ValidationError as error:
             only_units = all(isinstance(d.get("ctx", {}).get("error"), UnitError) for d in error.errors())

@@ -174,8 +174,8 @@ class Result(Document):
     ``optimal_per_level`` says that ``level_gap`` is 0. In both cases the judge agrees with the value.
     """
 
-    SCHEMA: ClassVar[str] = "dfopt/result/2"
-    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/result/1",)
+    SCHEMA: ClassVar[str] = "dfopt/result/3"
+    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/result/1", "dfopt/result/2")
 
     status: Status
     value: float = Field(description="of the objective: seconds of a step")
@@ -210,16 +210,19 @@ class Result(Document):
     def from_data(cls, data: Mapping_[str, Any], path: str = "<data>") -> Self:
         """Validate parsed data; a whole result of an earlier version is sealed anew, an edited one is not."""
         made = super().from_data(data, path)
-        if isinstance(data, dict) and data.get("schema") in cls.EARLIER:
-            whole = digest_of({**data, "seal": ""}) == data.get("seal")
-            return made.sealed() if whole else made.model_copy(update={"seal": "of an edited file"})
-        return made
+        if not isinstance(data, dict) or data.get("schema") not in cls.EARLIER:
+            return made
+        if digest_of({**data, "seal": ""}) != data.get("seal"):
+            return made.model_copy(update={"seal": "of an edited file"})
+        if made.provenance.assumptions_digest == digest_of(data["assumptions"]):  # which today's words change
+            known = {"assumptions_digest": made.assumptions.digest()}
+            made = made.model_copy(update={"provenance": made.provenance.model_copy(update=known)})
+        return made.sealed()
 
-    @model_validator(mode="before")
     @classmethod
-    def _from_version_1(cls, data: Any) -> Any:
-        """Earlier results had one bound, that of the chosen shardings; nothing is known of all mappings."""
-        if not isinstance(data, dict) or "bound_s" not in data:
+    def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
+        """Version 1 had one bound, that of the chosen shardings; nothing is known of all mappings."""
+        if data["schema"] != "dfopt/result/1":
             return data
         kept = {key: value for key, value in data.items() if key not in ("bound_s", "step_time_s")}
         kept |= {"value": data.get("step_time_s"), "bound": 0.0, "gap": 1.0}

@@ -154,12 +154,14 @@ def resolve(assumptions: Assumptions, chip_execution: str, chip_utilization: flo
 
     Examples
     --------
-    >>> resolve(Assumptions(), "kernel_by_kernel", 0.8).overlap
-    'compute_memory'
+    >>> found = resolve(Assumptions(), "kernel_by_kernel", 0.8)
+    >>> found.execution, found.overlap
+    ('library', 'compute_memory')
     """
     changes: dict[str, object] = {}
-    if assumptions.execution == "auto":
-        changes["execution"] = chip_execution
+    if assumptions.execution in ("auto", "chip"):
+        library = assumptions.execution == "auto" and chip_execution == "kernel_by_kernel"
+        changes["execution"] = "library" if library else chip_execution
     execution = changes.get("execution", assumptions.execution)
     if assumptions.overlap == "auto":
         changes["overlap"] = "perfect" if execution == "dataflow" else "compute_memory"

@@ -123,7 +123,8 @@ def test_a_layer_runs_the_kernels_that_libraries_have() -> None:
     alone = optimize(graph, machine(), assumptions=Assumptions(execution="kernel_by_kernel"))
     library = optimize(graph, machine(), assumptions=LIBRARY)
     assert free.step_time_s < library.step_time_s < alone.step_time_s
-    assert alone.step_time_s == optimize(graph, machine()).step_time_s  # as the chip says
+    assert library.step_time_s == optimize(graph, machine()).step_time_s  # as auto says of such a chip
+    assert alone.step_time_s == optimize(graph, machine(), assumptions=Assumptions(execution="chip")).step_time_s
 
 
 def test_scores_take_no_sram_and_no_traffic_inside_attention() -> None:
@@ -142,7 +143,7 @@ def test_scores_take_no_sram_and_no_traffic_inside_attention() -> None:
 def test_scores_that_fit_no_sram_are_done_by_a_library() -> None:
     graph = WORKLOADS["decoder"](**LAYER, microbatch=256)
     with pytest.raises(Infeasible, match="'Softmax' alone needs"):
-        optimize(graph, machine(sram=5e5))
+        optimize(graph, machine(sram=5e5), assumptions=Assumptions(execution="kernel_by_kernel"))
     assert {"QK", "Softmax", "AV"} in partitions(optimize(graph, machine(sram=5e5), assumptions=LIBRARY))
     with pytest.raises(Infeasible, match="of SRAM"):
         optimize(graph, machine(sram=5e4), assumptions=LIBRARY)

@@ -166,7 +166,7 @@ def test_what_is_refused(result: Result) -> None:
 
 def test_a_chip_without_fusion_and_a_wide_graph_are_refused() -> None:
     one = Budget("one", lambda block: 1.0, at_most=9)
-    single = df.optimize(df.load_graph("gpt2-small"), df.load_system("h100-8"), tp=8)
+    single = df.optimize("gpt2-small", "h100-8", tp=8, assumptions=df.Assumptions(execution="kernel_by_kernel"))
     with pytest.raises(PlanError, match="kernel by kernel"):
         optimize_within(single, one)
     kernels = [Kernel(name=f"k{i}", op="elementwise", m=64, n=64) for i in range(18)]

@@ -1,7 +1,8 @@
-"""Results of version 1, whose one bound was that of a sharding, load with today's words and can be checked.
+"""Results of earlier versions load with today's words and can be checked.
 
-``tests/golden/result-version-1.json`` was written by dfopt on 2026-11-22 (commit 3371375) with
-``dfopt solve gpt2-small sn10-8-ring --tp 4``.
+``tests/golden/result-version-1.json``, whose one bound is that of a sharding, was written by dfopt on 2026-11-22
+(commit 3371375) with ``dfopt solve gpt2-small sn10-8-ring --tp 4``; ``result-version-2.json``, whose assumptions are
+of version 1, on the same day (commit f5dc7a1) with ``--no-sensitivity`` beside.
 """
 
 from __future__ import annotations
@@ -17,11 +18,11 @@ from dfopt.documents.result import Result
 from dfopt.errors import SchemaVersionError
 from dfopt.search.verify import verify
 
-OLD = Path(__file__).parents[1] / "golden" / "result-version-1.json"
+OLD, SECOND = (Path(__file__).parents[1] / "golden" / f"result-version-{version}.json" for version in (1, 2))
 
 
-def data() -> dict[str, Any]:
-    return json.loads(OLD.read_text())
+def data(version: Path = OLD) -> dict[str, Any]:
+    return json.loads(version.read_text())
 
 
 def test_its_words_become_those_of_a_level() -> None:
@@ -32,7 +33,7 @@ def test_its_words_become_those_of_a_level() -> None:
     assert (result.bound, result.gap) == (0.0, 1.0)  # nothing was said of other shardings
     assert [record.status for record in result.plans] == ["pruned_per_level", "solved"]
     assert [record.value for record in result.plans] == [one.get("step_time_s") for one in old["plans"]]
-    assert result.to_data()["schema"] == "dfopt/result/2"
+    assert result.to_data()["schema"] == "dfopt/result/3"
 
 
 def test_it_is_verified_and_says_what_was_not_checked() -> None:
@@ -42,14 +43,35 @@ def test_it_is_verified_and_says_what_was_not_checked() -> None:
     assert "$.proof: the words of an earlier version" in found.unchecked
 
 
-def test_an_edited_one_is_found_out(tmp_path: Path) -> None:
+def test_what_version_2_took_for_granted_stays_as_it_was() -> None:
+    result = Result.load(SECOND)
+    assert result.assumptions.execution == "dataflow"
+    assert result.provenance.assumptions_digest == result.assumptions.digest()
+    found = verify(result)
+    assert found.ok and found.verdict.startswith("verified optimal per level"), found.problems
+
+
+@pytest.mark.parametrize("change", [{"p_max": 3}, {"assumptions": {**data(SECOND)["assumptions"], "overlap": "none"}}])
+@pytest.mark.parametrize("version", [OLD, SECOND])
+def test_an_edited_one_is_found_out(tmp_path: Path, version: Path, change: dict[str, Any]) -> None:
     path = tmp_path / "edited.json"
-    path.write_text(json.dumps({**data(), "p_max": 3}))
+    path.write_text(json.dumps({**data(version), **change}))
     assert any(problem.startswith("$.seal") for problem in verify(Result.load(path)).problems)
+
+
+def test_assumptions_of_version_1_left_execution_to_the_chip(tmp_path: Path) -> None:
+    path = tmp_path / "a.yaml"
+    for written, read in (("auto", "chip"), ("library", "library")):
+        path.write_text(f"schema: dfopt/assumptions/1\nexecution: {written}\n")
+        assert df.Assumptions.load(path) == df.Assumptions(execution=read)
+    path.write_text("schema: dfopt/assumptions/1\n")
+    assert df.Assumptions.load(path).execution == "chip"
+    path.write_text("schema: dfopt/assumptions/2\n")
+    assert df.Assumptions.load(path) == df.Assumptions()
 
 
 def test_a_later_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "later.json"
-    path.write_text(json.dumps({**data(), "schema": "dfopt/result/3"}))
+    path.write_text(json.dumps({**data(), "schema": "dfopt/result/4"}))
     with pytest.raises(SchemaVersionError, match="upgrade dfopt"):
         Result.load(path)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cache
+from typing import Any
 
 import pytest
 
@@ -12,8 +13,8 @@ from dfopt.show.report import result_report
 
 
 @cache
-def solved(graph: str, system: str, dp: int) -> df.Result:
-    return df.optimize(graph, system, dp=dp)
+def solved(graph: str, system: str, dp: int, execution: Any = "auto") -> df.Result:
+    return df.optimize(graph, system, dp=dp, assumptions=df.Assumptions(execution=execution))
 
 
 @cache
@@ -26,8 +27,9 @@ def test_a_dataflow_chip_fuses_and_switches() -> None:
     assert left_out(solved("gpt3-175b", "sn10-8-ring", 1)) == "switching between partitions"
 
 
-def test_a_gpu_runs_kernels_one_by_one() -> None:
-    said = left_out(solved("gpt2-small", "h100-8", 1))
+def test_a_gpu_runs_kernels_of_a_library_unless_it_is_told_not_to() -> None:
+    assert left_out(solved("gpt2-small", "h100-8", 1)) == "kernel launches"
+    said = left_out(solved("gpt2-small", "h100-8", 1, "kernel_by_kernel"))
     assert said == "fused attention, elementwise kernels fused into others, kernel launches"
 
 
@@ -49,5 +51,6 @@ def test_the_page_says_it_too() -> None:
 
 
 def test_every_entry_applies_somewhere() -> None:
-    results = (solved("gpt3-175b", "sn10-8-ring", 1), training(8, 1))
+    alone = solved("gpt2-small", "h100-8", 1, "kernel_by_kernel")
+    results = (solved("gpt3-175b", "sn10-8-ring", 1), alone, training(8, 1))
     assert all(any(applies(one) for one in results) for applies, _ in OMISSIONS)
