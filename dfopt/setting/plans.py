@@ -83,7 +83,8 @@ def plans(
     orders = Orders(graph, system, assumptions or Assumptions())
     found: list[Plan] = []
     rejected: list[Rejected] = []
-    for degree, shared in shares([dim for dim in system.network if dim.size > 1], parts or pinned, pinned):
+    used = [dim for dim in system.network if dim.size > 1]
+    for degree, shared in shares(used, parts or pinned, pinned, named=bool(dims)):
         if any(degree[axis] != value for axis, value in degrees.items()):
             continue
         if any(set(shared[axis]) != set(names) for axis, names in dims.items()):

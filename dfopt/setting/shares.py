@@ -7,6 +7,7 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 
 import networkx as nx
+import numpy as np
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, Dims, groups
@@ -20,11 +21,12 @@ _ON_SHARDS = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALL_TO_AL
 
 
 def shares(
-    dims: Sequence[NetworkDim], parts: bool, neighbours: bool = False
+    dims: Sequence[NetworkDim], parts: bool, neighbours: bool = False, named: bool = False
 ) -> Iterator[tuple[dict[str, int], Shared]]:
     """Every way to share dims out: the degree of each axis, and the names of its dims or parts, in the order of `dims`.
 
     Inside a dim, neighbours go to the first axis, and the others follow; with `neighbours` they go to each in turn.
+    Of ways that differ only in which of some dims that are wired alike is which, one is given, unless dims are `named`.
 
     Examples
     --------
@@ -33,8 +35,23 @@ def shares(
     [(4, 1, 1), (1, 4, 1), (1, 1, 4)]
     >>> len(list(shares([x], parts=True)))
     6
+    >>> y = x.model_copy(update={"name": "y"})
+    >>> [tuple(shared.values()) for _, shared in shares([x, y], parts=False)][:3]
+    [(('x', 'y'), (), ()), (('x',), ('y',), ()), (('x',), (), ('y',))]
+    >>> len(list(shares([x, y], parts=False))), len(list(shares([x, y], parts=False, named=True)))
+    (6, 9)
     """
-    for choice in itertools.product(*(list(_of_one(dim.size, parts, len(AXES))) for dim in dims)):
+    alike: list[list[int]] = []
+    for number, dim in enumerate(dims):
+        same = [] if named else [of for of in alike if dims[of[0]].model_copy(update={"name": dim.name}) == dim]
+        same[0].append(number) if same else alike.append([number])
+    ways = [
+        itertools.combinations_with_replacement(_of_one(dims[of[0]].size, parts, len(AXES)), len(of)) for of in alike
+    ]
+    place_of = np.argsort(list(itertools.chain(*alike))).tolist()
+    for picked in itertools.product(*ways):
+        of_kind = list(itertools.chain(*picked))
+        choice = [of_kind[place] for place in place_of]
         degrees = {axis: math.prod(sizes[place] for sizes in choice) for place, axis in enumerate(AXES)}
         for names in itertools.product(*(_named(*one, neighbours) for one in zip(dims, choice, strict=True))):
             yield degrees, {axis: tuple(of[place] for of in names if place in of) for place, axis in enumerate(AXES)}

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 import math
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -10,6 +12,7 @@ from hypothesis import strategies as st
 from strategies import share
 
 from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System, split_part_name
 from dfopt.errors import PlanError
 from dfopt.setting.plans import plans
@@ -24,6 +27,18 @@ def machine(*sizes: int) -> System:
 def workload(repeat: int = 64, batch: int = 64, microbatch: int = 1, kernels: int = 1) -> Graph:
     made = tuple(Kernel(name=f"k{i}", op="gemm", m=4, k=4, n=4) for i in range(kernels))
     return Graph(name="g", repeat=repeat, batch=batch, microbatch=microbatch, kernels=made)
+
+
+def renamed(plan: Plan, system: System) -> set[tuple[frozenset[str], ...]]:
+    """What every axis of a plan has of the dims, under every exchange of the names of dims that are wired alike."""
+    names, found = [dim.name for dim in system.network], set()
+    size_of = {dim.name: dim.size for dim in system.network}
+    for other in itertools.permutations(names):
+        new = dict(zip(names, other, strict=True))
+        if all(size_of[a] == size_of[b] for a, b in new.items()):
+            of_axis = (plan.tp_dims, plan.pp_dims, plan.dp_dims)
+            found.add(tuple(frozenset(new[one[0]] + one[1:] for one in dims) for dims in of_axis))
+    return found
 
 
 @share(2)
@@ -44,7 +59,9 @@ def test_every_dim_carries_one_parallelism(
         return
     wide = [d for d in system.network if d.size > 1]
     every = found + [r.plan for r in rejected]
-    assert len(every) == len(set(every)) == 3 ** len(wide)
+    counts = Counter(dim.size for dim in wide)
+    assert len(every) == len(set(every)) == math.prod(math.comb(3 + alike - 1, alike) for alike in counts.values())
+    assert len({one for plan in every for one in renamed(plan, system)}) == 3 ** len(wide)
     for plan in every:
         assert plan.tp * plan.pp * plan.dp == system.chips == math.prod(sizes)
         carried = [*plan.tp_dims, *plan.pp_dims, *plan.dp_dims]
@@ -69,7 +86,9 @@ def test_parts_of_dims_make_up_the_whole(sizes: list[int]) -> None:
     found, rejected = plans(graph, system, parts=True)
     every = found + [r.plan for r in rejected]
     triples = [sum(1 for a in range(1, n + 1) for b in range(1, n + 1) if n % (a * b) == 0) for n in sizes]
-    assert len(every) == len(set(every)) == math.prod(triples)
+    counts = Counter(zip(sizes, triples, strict=True))
+    assert len(every) == len(set(every)) == math.prod(math.comb(n + c - 1, c) for (_, n), c in counts.items())
+    assert len({one for plan in every for one in renamed(plan, system)}) == math.prod(triples)
     for plan in every:
         assert plan.tp * plan.pp * plan.dp == math.prod(sizes)
         for dim in system.network:
@@ -113,6 +132,15 @@ def test_parts_asked_for_may_be_any_neighbours() -> None:
         "TP2(w[2@4]) PP4(w[4]) DP1", "TP2(w[2@4]) PP1 DP4(w[4])",
         "TP2(w[2@4]) PP2(w[2]) DP2(w[2@2])", "TP2(w[2@4]) PP2(w[2@2]) DP2(w[2])",
     }  # fmt: skip
+
+
+def test_dims_that_are_wired_alike_are_told_apart_when_they_are_asked_for() -> None:
+    system = machine(4, 4)
+    assert [plan.label for plan in plans(workload(), system, tp=4, pp=4)[0]] == ["TP4(w) PP4(x) DP1"]
+    assert [plan.label for plan in plans(workload(), system, pp=4, tp_dims=("x",))[0]] == ["TP4(x) PP4(w) DP1"]
+    slower = system.network[1].model_copy(update={"link_bandwidth": 5e8})
+    apart = system.model_copy(update={"network": (system.network[0], slower)})
+    assert len(plans(workload(), apart, tp=4, pp=4)[0]) == 2
 
 
 @pytest.mark.parametrize("kind", ["tp", "pp", "dp"])
