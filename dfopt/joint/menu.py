@@ -44,6 +44,14 @@ class Menu:
     tables: InterChipTables
 
     @cached_property
+    def look(self) -> tuple[object, ...]:
+        """All that the work of a chip depends on beside the setting: degrees, and seconds that the dims make of them."""
+        tables, plan = self.tables, self.instance.plan
+        seconds = (tables.network_o, self.network_o, tables.conversion_tll, tables.hop_tl)
+        degrees = tuple((share.axis.name, share.degree) for share in plan.axes)
+        return degrees, tables.scheme_o, *(part.tobytes() for part in seconds)
+
+    @cached_property
     def first_k(self) -> Ints:
         """First option of each kernel; those of one kernel lie together."""
         return np.searchsorted(self.tables.kernel_o, np.arange(self.tables.kernels)).astype(np.int64)

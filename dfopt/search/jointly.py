@@ -16,6 +16,7 @@ from dfopt.documents.result import PlanRecord, SolveRecord
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
+from dfopt.joint.menu import Menu
 from dfopt.search.branching import Search
 from dfopt.search.matrices import by_matrices, solved_together
 from dfopt.search.nodes import Node, Nodes, covers
@@ -103,7 +104,7 @@ class JointSearch(Search):
         self.heap: list[_Entry] = []
         self.waiting: list[Node] = []  # whose next step takes long
         self.number = count()
-        self.started: set[tuple[Instance, int]] = set()
+        self.started: set[tuple[Menu, int]] = set()
         for plan in sorted(legal, key=lambda p: (self.bounds[p], p.label)):
             self._push(self.bounds[plan], plan)
         late = False
@@ -217,7 +218,7 @@ class JointSearch(Search):
 
     def _start(self, node: Node) -> None:
         """A first mapping of a layer: the best fusion for the sharding that is best by itself."""
-        layer = node.ready.instance.shared, node.ready.sharded.tile_count
+        layer = self.nodes.menu(node.ready.instance), node.ready.sharded.tile_count
         if layer in self.started:
             return
         self.started.add(layer)

@@ -66,18 +66,20 @@ class Nodes:
     def __init__(self, setting: Setting, options: Options) -> None:
         self.setting, self.options = setting, options
         self.menus: dict[Instance, Menu] = {}
-        self.works: dict[tuple[Instance, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
-        self.given: dict[tuple[Instance, tuple[int, ...]], ChipWork] = {}
-        self.domains: dict[Instance, list[tuple[tuple[int, ...], Bools]]] = {}
-        self.talk: dict[Instance, float] = {}
+        self.alike: dict[tuple[object, ...], Menu] = {}
+        self.works: dict[tuple[Menu, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
+        self.given: dict[tuple[Menu, tuple[int, ...]], ChipWork] = {}
+        self.domains: dict[Menu, list[tuple[tuple[int, ...], Bools]]] = {}
+        self.talk: dict[Menu, float] = {}
         self.lattices: dict[int, Lattice | None] = {}
         self.chains: dict[int, Lattice] = {}
 
     def menu(self, instance: Instance) -> Menu:
-        """Figures of all options under a plan."""
+        """Figures of all options under a plan: one menu for all plans on whose dims they are the same."""
         shared = instance.shared
         if shared not in self.menus:
-            self.menus[shared] = Menu(shared, interchip.build(shared, self.options.request.pin_sharding))
+            menu = Menu(shared, interchip.build(shared, self.options.request.pin_sharding))
+            self.menus[shared] = self.alike.setdefault(menu.look, menu)
         return self.menus[shared]
 
     def open(self, plan: Plan) -> list[Node]:
@@ -101,21 +103,21 @@ class Nodes:
 
     def _domains(self, instance: Instance) -> list[tuple[tuple[int, ...], Bools]]:
         """Tile counts, and the schemes that may be taken with them: smaller tiles only if chips do not share them."""
-        if instance.shared not in self.domains:
-            menu, graph, assumptions = self.menu(instance), instance.graph, instance.assumptions
+        menu = self.menu(instance)
+        if menu not in self.domains:
+            graph, assumptions = instance.graph, instance.assumptions
             some, shares = menu.undominated_o, menu.shares_tiles
             shared = tuple(tile_counts(graph, assumptions, instance.plan.shards if shares.any() else 1))
             apart = tuple(count for count in tile_counts(graph, assumptions) if count not in shared)
             both = ((shared, self._meeting(menu, some)), (apart, self._meeting(menu, some & ~shares)))
-            self.domains[instance.shared] = [(counts, left) for counts, left in both if counts and left is not None]
-        return self.domains[instance.shared]
+            self.domains[menu] = [(counts, left) for counts, left in both if counts and left is not None]
+        return self.domains[menu]
 
     def _nodes(
         self, instance: Instance, allowed_o: Bools, counts: tuple[int, ...], bound: float, *, whole: bool
     ) -> Iterator[Node]:
-        shared, key = instance.shared, (allowed_o.tobytes(), counts)
-        if (shared, key) not in self.works:
-            menu = self.menu(instance)
+        menu, key = self.menu(instance), (allowed_o.tobytes(), counts)
+        if (menu, key) not in self.works:
             relaxed = menu.stage(allowed_o, 1)
             record = _record(Termination.LIMIT_WITH_SOLUTION)
             work = ChipWork(
@@ -129,8 +131,8 @@ class Nodes:
                 only_sharding=False,
                 lattices=self.lattices,
             )
-            self.works[shared, key] = work
-        for ready in prepare(instance, self.options, {shared: self.works[shared, key]}):
+            self.works[menu, key] = work
+        for ready in prepare(instance, self.options, {instance.shared: self.works[menu, key]}):
             lows = [stage.floor for stage in ready.stages]
             yield Node(ready, allowed_o, whole, lows, max(bound, ready.value_of(lows)))
 
@@ -191,15 +193,14 @@ class Nodes:
             return 0.0
         assert stage.tables is not None and stage.limits is not None
         overlap = instance.assumptions.overlap
-        if instance.shared not in self.talk:
+        menu = self.menu(instance)
+        if menu not in self.talk:
             alone = {"sharding_objective": "seconds", "stage_time": "max" if overlap == "perfect" else "sum"}
             setting = replace(self.setting, assumptions=instance.assumptions.model_copy(update=alone))
-            found = interchip.optimize_interchip(
-                setting, self.menu(instance).tables, time_limit=self.options.left() / 10
-            )
-            self.talk[instance.shared] = found.objective * (1 - min(found.solution.gap, 1.0))
+            found = interchip.optimize_interchip(setting, menu.tables, time_limit=self.options.left() / 10)
+            self.talk[menu] = found.objective * (1 - min(found.solution.gap, 1.0))
         memory = float(least_terms(stage.tables, stage.limits).memory.sum()) if overlap == "none" else 0.0
-        return self.talk[instance.shared] + memory
+        return self.talk[menu] + memory
 
     def _search(self, node: Node, number: int, stage: Stage) -> LayerSearch | None:
         """The search of a stage's schemes and fusion; none where its down-sets are too many to list."""
@@ -250,7 +251,7 @@ class Nodes:
         Infeasible, NoSolution
         """
         instance, menu = node.ready.instance, self.menu(node.ready.instance)
-        key = instance.shared, tuple(options_k.tolist())
+        key = menu, tuple(options_k.tolist())
         if not self._meets(menu, options_k):
             raise Infeasible("partial sums that nothing adds up")
         if key not in self.given:
