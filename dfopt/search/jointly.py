@@ -123,8 +123,7 @@ class JointSearch(Search):
         """Take a step with what has the least bound."""
         entry = heapq.heappop(self.heap)
         unit = self._unit(entry.what)
-        near = max(self.options.request.gap, _SAME)  # as near to the best as is asked for
-        beaten = entry.bound >= self._cut(unit) * (1 - near)
+        beaten = entry.bound >= self._goal(unit)
         if beaten or self._out_of_time(bool(self.found)):
             self._give_up(unit, entry.bound, late=not beaten)
             return
@@ -170,6 +169,10 @@ class JointSearch(Search):
         own = known.value if known is not None else np.inf
         return min(self.target, own, self.incumbent)
 
+    def _goal(self, unit: Unit) -> float:
+        """Bound at which a unit is done with: as near to the value to beat as is asked for."""
+        return self._cut(unit) * (1 - max(self.options.request.gap, _SAME))
+
     def _give_up(self, unit: Unit, bound: float, *, late: bool = False) -> None:
         found = self.units.setdefault(unit, _Found())
         found.low = min(found.low, bound)
@@ -183,7 +186,8 @@ class JointSearch(Search):
         if node.rooted and node.whole and np.isinf(self.target):
             self._start(node)
         cut = self._cut(unit)
-        settled = self.nodes.improve(node, cut * (1 - self.options.request.gap), self._deadline(node))
+        # seconds of a stage that make a value make one that is rounded differently
+        settled = self.nodes.improve(node, self._goal(unit) * (1 + _SAME), self._deadline(node))
         if not settled:
             if np.isinf(self.target):
                 self._try(node, unit, cut)
