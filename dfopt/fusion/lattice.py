@@ -42,6 +42,9 @@ class PathResult:
     trace: tuple[TracePoint, ...]
 
 
+_Lot = tuple[Ints, Ints, Floats, Bools]  # blocks: down-sets before and after, seconds, kernels
+
+
 class ShortestPath:
     """Exact search for the cheapest path through a lattice under the limits of a stage."""
 
@@ -76,13 +79,22 @@ class ShortestPath:
         self.least = np.minimum.accumulate(self.stationary[::-1])[::-1]
         self.pairs = 0
 
-    def run(self, deadline: float = np.inf, progress: Callable[[TracePoint], None] | None = None) -> PathResult:
-        """Search until the end or the deadline, reporting (seconds, best known, bound) on the way."""
+    def run(
+        self,
+        deadline: float = np.inf,
+        progress: Callable[[TracePoint], None] | None = None,
+        among: tuple[Ints, Ints] | None = None,
+    ) -> PathResult:
+        """Search until the end or the deadline, reporting (seconds, best known, bound) on the way.
+
+        With ``among`` only of blocks between these down-sets: the best path of those is then a path, not the best.
+        """
         began = time.perf_counter()
         lattice = self.lattice
         self.deadline = deadline
         bound, complete = 0.0, True
         trace: list[TracePoint] = []
+        given = None if among is None else self._given(*among)
         for size in range(self.tables.kernels):
             first, last = np.searchsorted(lattice.size, [size, size + 1])
             level = np.arange(first, last)
@@ -91,6 +103,9 @@ class ShortestPath:
                     self.dist[layer + 1, level] = np.minimum(self.dist[layer + 1, level], self.dist[layer, level])
             nearest = self.dist[:, level].min(axis=0)
             level = level[nearest + self.rest[level] <= self.upper]
+            if given is not None:
+                self._take_given(given, size)
+                continue
             end = self._reach(level, size)
             step = max(self.chunk // max(end - last, 1), 1)
             try:
@@ -152,9 +167,27 @@ class ShortestPath:
         """What the blocks between these down-sets cost at least."""
         return combine(Terms3(*(term[j] - term[i] for term in self.terms)), self.tables.chip)
 
+    def _given(self, i: Ints, j: Ints) -> list[_Lot]:
+        """The blocks between some down-sets, priced."""
+        lots = (slice(start, start + self.lot) for start in range(0, len(i), self.lot))
+        return [self._priced(i[part], j[part], np.zeros(len(i[part]))) for part in lots]
+
+    def _take_given(self, given: list[_Lot], size: int) -> None:
+        for i, j, seconds, member in given:
+            mine = self.lattice.size[i] == size
+            mine[mine] = self.dist[:, i[mine]].min(axis=0) + seconds[mine] + self.rest[j[mine]] <= self.upper
+            if mine.any():
+                self._take(i[mine], j[mine], seconds[mine], member[mine])
+
     def _price(self, i: Ints, j: Ints, nearest: Floats) -> None:
         if not len(i):
             return
+        i, j, seconds, member = self._priced(i, j, nearest)
+        if len(i):
+            self._take(i, j, seconds, member)
+
+    def _priced(self, i: Ints, j: Ints, nearest: Floats) -> _Lot:
+        """Of the blocks between some down-sets those that may be on a path that is good enough, with their prices."""
         member = self.lattice.member[j] & ~self.lattice.member[i]
         if self.tables.chip.library:  # most of the pairs are of no use
             keep = library.in_one_set(self.tables.sharded.sets_k, member)
@@ -166,10 +199,7 @@ class ShortestPath:
         if self.tables.bytes_g.sum() > self.limits.dram_left:  # else they fit even if all are alive at once
             past = self.lattice.member[i]
             keep &= alive_bytes(self.tables, self.limits, past, member) <= self.limits.dram_left
-        i, j, seconds, member = i[keep], j[keep], prices.time[keep], member[keep]
-        if not len(i):
-            return
-        self._take(i, j, seconds, member)
+        return i[keep], j[keep], prices.time[keep], member[keep]
 
     def _take(self, i: Ints, j: Ints, cost: Floats, member: Bools) -> None:
         """Keep blocks, and shorten the distances behind them."""

@@ -16,6 +16,7 @@ from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.joint.cells import Cells, outer_code
 from dfopt.joint.couplings import SETS, Group
+from dfopt.joint.paths import Blocks
 from dfopt.setting.tables import Bools, Floats, Ints
 
 _MOST = 20_000_000  # labels
@@ -96,13 +97,12 @@ class Labels:
         search: ShortestPath,
         groups: tuple[Group, ...],
         tracked: tuple[int, ...],
-        before: Ints,
-        after: Ints,
+        blocks: Blocks,
         rest: Floats,
         room: float,
     ) -> None:
         self.search, self.tracked, self.rest, self.room = search, tracked, rest, room
-        self.before, self.after = before, after
+        self.before, self.after = blocks.before, blocks.after
         self.meetings = [Meeting(groups[g]) for g in tracked]
         member = search.lattice.member
         of_group = [sorted(groups[g].kernels()) for g in tracked]

@@ -7,7 +7,6 @@ if there is none the value is proven; the path that it finds says which groups b
 
 from __future__ import annotations
 
-import time
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -22,15 +21,25 @@ from dfopt.joint.cells import CellBook, Cells, base_of
 from dfopt.joint.choices import AGAIN, FIGURES, GRADIENT, OUTPUTS, SRAM, choices_of
 from dfopt.joint.labels import Labels, Rows
 from dfopt.joint.menu import Menu
+from dfopt.joint.paths import SAME, Blocks, within
 from dfopt.setting.tables import Bools, Floats, Ints
 
-_SAME = 1e-9
 _WIDTH, _WIDER, _WIDEST = 5e-4, 3.0, 3.0  # first trial: so much above what is proven; then three times as much
-_QUICK, _SLOWER = 0.25, 1.5  # after a trial of more seconds the next is only so much wider
+_MANY_BLOCKS, _MANY_CELLS, _SLOWER = 50_000, 150, 1.5  # after a trial with more the next is only so much wider
 _AROUND = 1.1  # how much slower a first guess may be to be of interest
 _LOT = 5_000  # blocks priced together
 _AHEAD = 20_000  # blocks among which the next are chosen
 _AT_ONCE = 256  # kinds of blocks whose cells are worked out before others are excluded by what they show
+
+
+@dataclass(frozen=True, eq=False)
+class _Look:
+    """Blocks of the relaxed stage on paths below a ceiling, and their seconds."""
+
+    ceiling: float
+    search: ShortestPath
+    blocks: Blocks
+    seconds: Floats
 
 
 @dataclass(eq=False)
@@ -73,6 +82,7 @@ class LayerSearch:
     known: tuple[float, dict[int, int]] = (np.inf, {})
     tracked: frozenset[int] = frozenset()
     width: float = _WIDTH
+    seen: _Look | None = None
     memo: dict[tuple[bytes, bool, frozenset[int]], Cells] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
@@ -96,7 +106,7 @@ class LayerSearch:
     def root(self, upper: float, start: Ints | None, floor: float, deadline: float) -> None:
         """Prove what the relaxed stage shows: its best path, none below ``upper``, or a start that meets the floor."""
         partition_k, low = start, floor
-        if start is None or upper > floor * (1 + _SAME):
+        if start is None or upper > floor * (1 + SAME):
             path = ShortestPath(self.tables, self.limits, self.lattice, upper).run(deadline)
             partition_k, low = path.partition_k, upper if path.complete else min(path.bound, upper)
             if partition_k is not None:
@@ -123,58 +133,68 @@ class LayerSearch:
         # a stage with one path, or a wide trial without an answer: all there is at once
         whole = not self.tables.chip.fused or self.width > _WIDEST
         level = upper if whole else min(self.low * (1 + self.width), upper)
-        began = time.perf_counter()
-        self._below(level, upper, deadline)
-        self.width *= _WIDER if time.perf_counter() - began < _QUICK else _SLOWER
+        known = len(self.memo)
+        blocks = self._below(level, upper, deadline)
+        little = blocks / _MANY_BLOCKS + (len(self.memo) - known) / _MANY_CELLS < 1
+        self.width *= _WIDER if little else _SLOWER
 
-    def _below(self, level: float, upper: float, deadline: float) -> None:
-        """Look at all paths below a value."""
-        room = min(level, self.known[0]) * (1 + _SAME)
-        search = ShortestPath(self.tables, self.limits, self.lattice, level)
-        if self.tables.chip.fused:
-            path = search.run(deadline)
-            look(deadline)
-            if path.partition_k is None:
-                self.low = level
-                return
-            before, after, seconds = search.blocks()
-        else:  # one path, whatever it takes
-            after = np.arange(1, self.tables.kernels + 1)
-            before = after - 1
-            prices = price_blocks(self.tables, self._member(before, after))
-            seconds = np.where(prices.legal, prices.time, np.inf)
-        keep, _ = self._between(before, after, seconds, room)
-        before, after, seconds = before[keep], after[keep], seconds[keep]
-        while len(before):
-            rows, least = self._rows(before, after, seconds, room, deadline, upper)
+    def _look(self, level: float, upper: float, deadline: float) -> _Look:
+        """The blocks of all paths below a value in the relaxed stage."""
+        if self.seen is None or self.seen.ceiling < level:
+            ceiling = min(max(self.low * (1 + self.width * _WIDER), level), upper)
+            search = ShortestPath(self.tables, self.limits, self.lattice, ceiling)
+            if self.tables.chip.fused:
+                search.run(deadline)
+                look(deadline)
+                before, after, seconds = search.blocks()
+                order = np.argsort(before, kind="stable")
+                blocks, seconds = Blocks(self.lattice, before[order], after[order]), seconds[order]
+            else:  # one path, whatever it takes
+                after = np.arange(1, self.tables.kernels + 1)
+                blocks = Blocks(self.lattice, after - 1, after)
+                prices = price_blocks(self.tables, blocks.member)
+                seconds = np.where(prices.legal, prices.time, np.inf)
+            self.seen = _Look(ceiling, search, blocks, seconds)
+        return self.seen
+
+    def _below(self, level: float, upper: float, deadline: float) -> int:
+        """Look at all paths below a value; how many blocks these have."""
+        found = self._look(level, upper, deadline)
+        room = min(level, self.known[0]) * (1 + SAME)
+        keep, _ = found.blocks.within(found.seconds, room)
+        blocks, seconds = found.blocks.part(keep), found.seconds[keep]
+        count = len(blocks)
+        while len(blocks):
+            rows, least = self._rows(blocks, seconds, room, deadline, upper)
             if self.answer is not None:
-                return
-            room = min(room, self.known[0] * (1 + _SAME))
-            keep, rest = self._between(before, after, least, room)
-            labels = Labels(search, self.choices.groups, tuple(sorted(self.tracked)), before, after, rest, room)
-            labels.run(self._near_rows(rows, before, after, least, room), deadline)
+                return count
+            room = min(room, self.known[0] * (1 + SAME))
+            keep, rest = blocks.within(least, room)
+            labels = Labels(found.search, self.choices.groups, tuple(sorted(self.tracked)), blocks, rest, room)
+            labels.run(_near_rows(rows, blocks, least, room), deadline)
             if not labels.path:
                 break
-            blocks = np.array([block for _, block, _ in labels.path])
-            schemes, clash = self._schemes(labels.path, self._member(before[blocks], after[blocks]))
+            taken = np.array([block for _, block, _ in labels.path])
+            schemes, clash = self._schemes(labels.path, blocks.member[taken])
             if not clash:
                 self.low, self.answer = labels.value, (labels.value, schemes)
-                return
-            real = self.exactly(schemes, min(upper, self.known[0]))  # above the room it is still a mapping
+                return count
+            real = self.exactly(schemes, min(upper, self.known[0]), blocks)  # above the room it is still a mapping
             if real < self.known[0]:
                 self.known = real, schemes
-            if self.known[0] <= labels.value * (1 + _SAME):
+            if self.known[0] <= labels.value * (1 + SAME):
                 break
-            room = min(room, self.known[0] * (1 + _SAME))
+            room = min(room, self.known[0] * (1 + SAME))
             self.tracked |= clash
-            before, after, seconds = before[keep], after[keep], seconds[keep]
-        if self.known[1] and self.known[0] <= level * (1 + _SAME):  # no path below the best that is known
+            blocks, seconds = blocks.part(keep), seconds[keep]
+        if self.known[1] and self.known[0] <= level * (1 + SAME):  # no path below the best that is known
             self.low, self.answer = self.known[0], self.known
         else:
             self.low = level
+        return count
 
-    def exactly(self, schemes: dict[int, int], upper: float) -> float:
-        """Seconds of the best fusion under given schemes, or infinity if it is not below."""
+    def exactly(self, schemes: dict[int, int], upper: float, blocks: Blocks | None = None) -> float:
+        """Seconds of the best fusion (of some blocks) under given schemes, or infinity if it is not below."""
         fixed_o = self.allowed_o & ~np.isin(self.menu.tables.kernel_o, self.members)
         fixed_o[[self.options[k][z] for k, z in schemes.items()]] = True
         gradients = sum(float(self.choices.figures_kz[k][z, GRADIENT]) for k, z in schemes.items())
@@ -186,31 +206,11 @@ class LayerSearch:
         if not tables.chip.fused:
             alone = price_each(tables, singles(tables))
             return float(alone.time.sum()) + gradients if alone.legal.all() else np.inf
-        path = ShortestPath(tables, self.limits, self.lattice, max(upper - gradients, 0.0)).run()
+        among = None if blocks is None else (blocks.before, blocks.after)
+        path = ShortestPath(tables, self.limits, self.lattice, max(upper - gradients, 0.0)).run(among=among)
         return np.inf if path.partition_k is None else path.objective + gradients
 
     # -- blocks and their cells
-
-    def _distances(self, before: Ints, after: Ints, seconds: Floats) -> tuple[Floats, Floats]:
-        """Least seconds from the empty down-set to each, and from each to the full one."""
-        count = len(self.lattice.size)
-        ahead, rest = np.full(count, np.inf), np.full(count, np.inf)
-        ahead[0], rest[-1] = 0.0, 0.0
-        order = np.argsort(before, kind="stable")
-        start = np.searchsorted(before[order], np.arange(count + 1))
-        for here in range(count):
-            out = order[start[here] : start[here + 1]]
-            if len(out) and np.isfinite(ahead[here]):
-                np.minimum.at(ahead, after[out], ahead[here] + seconds[out])
-        for here in range(count - 2, -1, -1):
-            out = order[start[here] : start[here + 1]]
-            if len(out):
-                rest[here] = (seconds[out] + rest[after[out]]).min()
-        return ahead, rest
-
-    def _between(self, before: Ints, after: Ints, seconds: Floats, room: float) -> tuple[Bools, Floats]:
-        ahead, rest = self._distances(before, after, seconds)
-        return _within(ahead[before] + seconds + rest[after], room), rest
 
     def _prices(self, member: Bools) -> tuple[Floats, Floats]:
         """Relaxed terms and SRAM bytes of blocks."""
@@ -223,11 +223,8 @@ class LayerSearch:
             sram.append(prices.sram_bytes)
         return np.concatenate(terms), np.concatenate(sram)
 
-    def _member(self, before: Ints, after: Ints) -> Bools:
-        return self.lattice.member[after] & ~self.lattice.member[before]
-
     def _rows(
-        self, before: Ints, after: Ints, least: Floats, room: float, deadline: float, upper: float | None
+        self, blocks: Blocks, least: Floats, room: float, deadline: float, upper: float | None
     ) -> tuple[list[tuple[Cells, Ints, Floats]], Floats]:
         """Cells, numbers and seconds (by interface) of blocks that share them, and the least seconds of every block.
 
@@ -235,24 +232,24 @@ class LayerSearch:
         path is made of blocks that are known, its schemes are tried, unless there is no ``upper`` for their value:
         they may be the best, or exclude more.
         """
-        member = self._member(before, after)
+        member = blocks.member
         terms, sram = self._prices(member)
         tight = (member.sum(axis=1) == 1) & member[:, self.tight_k].any(axis=1)
         ample = ~tight & (sram + self.choices.most_sram(member) <= self.tables.chip.sram)
         kind = _kinds(np.concatenate([member[:, self.choices.relevant_k], tight[:, None], ample[:, None]], axis=1))
         found: list[tuple[Cells, Ints, Floats]] = []
-        least, open_, path = least.copy(), np.ones(len(before), dtype=bool), np.zeros(0, dtype=np.int64)
+        least, open_, path = least.copy(), np.ones(len(blocks), dtype=bool), np.zeros(0, dtype=np.int64)
         while True:
             look(deadline)
-            ahead, rest = self._distances(before, after, least)
-            total = ahead[before] + least + rest[after]
+            ahead, rest = blocks.distances(least)
+            total = blocks.through(least, ahead, rest)
             if upper is not None and ahead[-1] <= room:
-                path = self._shortest(before, after, least, rest, open_)
+                path = blocks.shortest(least, rest, ~open_)
                 if not open_[path].any():
                     self.low = max(self.low, float(ahead[-1]))
-                    self._guess(member[path], self.low, upper)
-                    upper, room = None, min(room, self.known[0] * (1 + _SAME))
-            near = np.flatnonzero(open_ & _within(total, room))
+                    self._guess(member[path], self.low, upper, blocks)
+                    upper, room = None, min(room, self.known[0] * (1 + SAME))
+            near = np.flatnonzero(open_ & within(total, room))
             if not len(near) or self.answer is not None:
                 return found, least
             if len(near) > _AHEAD:
@@ -262,33 +259,21 @@ class LayerSearch:
             chosen = np.zeros(len(kind), dtype=bool)
             chosen[kinds[np.argsort(first)[:_AT_ONCE]]] = True
             chosen[kind[path]] |= upper is not None
-            mine = np.flatnonzero(open_ & _within(total, room) & chosen[kind])
+            mine = np.flatnonzero(open_ & within(total, room) & chosen[kind])
             mine = mine[np.argsort(kind[mine], kind="stable")]
             open_[mine] = False
-            for blocks in np.split(mine, np.flatnonzero(np.diff(kind[mine])) + 1):
-                one = int(blocks[0])
-                base, used = (terms[blocks], sram[blocks]) if not tight[one] else self._whole(member[one])
+            for alike in np.split(mine, np.flatnonzero(np.diff(kind[mine])) + 1):
+                one = int(alike[0])
+                base, used = (terms[alike], sram[alike]) if not tight[one] else self._whole(member[one])
                 cells = self._cells(member[one], bool(tight[one]), bool(ample[one]))
-                least[blocks] = np.inf
+                least[alike] = np.inf
                 if len(cells.start_i):
                     seconds = cells.least(base, used, self.tables.chip)
-                    seconds = np.broadcast_to(seconds, (len(blocks), seconds.shape[1]))  # a kernel alone: once for all
-                    least[blocks] = seconds.min(axis=1)
-                    found.append((cells, blocks, seconds))
+                    seconds = np.broadcast_to(seconds, (len(alike), seconds.shape[1]))  # a kernel alone: once for all
+                    least[alike] = seconds.min(axis=1)
+                    found.append((cells, alike, seconds))
 
-    def _shortest(self, before: Ints, after: Ints, seconds: Floats, rest: Floats, open_: Bools) -> Ints:
-        """The blocks of a shortest path, rather those that are known."""
-        order = np.argsort(before, kind="stable")
-        start = np.searchsorted(before[order], np.arange(len(self.lattice.size) + 1))
-        path, here = [], 0
-        while here != len(self.lattice.size) - 1:
-            out = order[start[here] : start[here + 1]]
-            total = seconds[out] + rest[after[out]]
-            path.append(int(out[np.argmin(np.where(open_[out], total, total * (1 - _SAME)))]))
-            here = int(after[path[-1]])
-        return np.array(path)
-
-    def _guess(self, member: Bools, value: float, upper: float) -> None:
+    def _guess(self, member: Bools, value: float, upper: float, blocks: Blocks | None = None) -> None:
         """Take the schemes that the blocks of a path, which no other one beats, would take by themselves."""
         steps, (terms, sram) = [], self._prices(member)
         for number, inside in enumerate(member):
@@ -298,10 +283,10 @@ class LayerSearch:
                 return
             steps.append((cells, number, int(np.argmin(cells.least(base, used, self.tables.chip)[0]))))
         schemes, _ = self._schemes(steps, member)
-        real = self.exactly(schemes, min(upper, self.known[0]))
+        real = self.exactly(schemes, min(upper, self.known[0]), blocks)
         if real < self.known[0]:
             self.known = real, schemes
-        if self.known[0] <= value * (1 + _SAME):
+        if self.known[0] <= value * (1 + SAME):
             self.low, self.answer = self.known[0], self.known
 
     def _cells(self, inside: Bools, tight: bool, ample: bool) -> Cells:
@@ -332,19 +317,6 @@ class LayerSearch:
         found[AGAIN] = sharded.between_k[k] + tables.bytes_g[read].sum()
         if tables.chip.weight_tiling == "reread_all":
             found[AGAIN] += tables.bytes_g[made].sum()
-        return found
-
-    def _near_rows(
-        self, rows: list[tuple[Cells, Ints, Floats]], before: Ints, after: Ints, least: Floats, room: float
-    ) -> list[Rows]:
-        """Blocks and interfaces that some path below the room may use."""
-        ahead, rest = self._distances(before, after, least)
-        found = []
-        for cells, blocks, seconds in rows:
-            around = ahead[before[blocks]] + rest[after[blocks]]
-            block, interface = np.nonzero((seconds + around[:, None] <= room) & np.isfinite(seconds))
-            if len(block):
-                found.append(Rows(cells, blocks[block], interface, seconds[block, interface]))
         return found
 
     # -- schemes of a path
@@ -384,9 +356,16 @@ class LayerSearch:
         return bool(group.seconds_ca[cls, group.asked_ca[cls, wanted]] > promised)
 
 
-def _within(total: Floats, room: float) -> Bools:
-    """Whether paths end below a value, which may have no end."""
-    return np.asarray(np.isfinite(total) & (total <= room))
+def _near_rows(rows: list[tuple[Cells, Ints, Floats]], blocks: Blocks, least: Floats, room: float) -> list[Rows]:
+    """Blocks and interfaces that some path below the room may use."""
+    ahead, rest = blocks.distances(least)
+    found = []
+    for cells, mine, seconds in rows:
+        around = ahead[blocks.before[mine]] + rest[blocks.after[mine]]
+        block, interface = np.nonzero((seconds + around[:, None] <= room) & np.isfinite(seconds))
+        if len(block):
+            found.append(Rows(cells, mine[block], interface, seconds[block, interface]))
+    return found
 
 
 def _kinds(looks: Bools) -> Ints:

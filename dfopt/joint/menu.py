@@ -45,7 +45,7 @@ class Menu:
 
     @cached_property
     def look(self) -> tuple[object, ...]:
-        """All that the work of a chip depends on beside the setting: degrees, and seconds that the dims make of them."""
+        """What the work of a chip depends on beside the setting: degrees, and seconds on the dims."""
         tables, plan = self.tables, self.instance.plan
         seconds = (tables.network_o, self.network_o, tables.conversion_tll, tables.hop_tl)
         degrees = tuple((share.axis.name, share.degree) for share in plan.axes)
