@@ -241,7 +241,7 @@ CASES = [
     solve("pin beyond p_max", "--pin up=7 --p-max 2", USAGE, "'up'", "partition 7", "0 to 1"),
     solve("pin without fusion", "--pin up=1 --kernel-by-kernel", USAGE, "--pin", "--kernel-by-kernel", "leave one out"),
     solve("pin given twice", "--pin up=0 --pin up=1", USAGE, "--pin", "'up' is given twice"),
-    solve("no such scheme", "--shard up=z", USAGE, "--shard", "'z'", "outer, m, k, n, none"),
+    solve("no such scheme", "--shard up=z", USAGE, "--shard", "'z'", "outer, m, k, k>n, n, none"),
     solve("illegal scheme", "--tp 4 --shard norm=k", USAGE, "'norm'", "cannot be sharded by 'k'", "allows"),
     solve("unknown assumption", "--set overlp=none", BAD, "--set", "$.overlp", "did you mean 'overlap'"),
     solve("bad assumption", "--set overlap=some", BAD, "$.overlap", "found 'some'", "'perfect'"),
