@@ -24,6 +24,7 @@ from dfopt.search.candidate import Prepared, Stage, given_work, prepare, with_st
 from dfopt.search.options import Options
 from dfopt.search.sharing import ChipWork
 from dfopt.search.solved import Pruned, Solved, finish
+from dfopt.setting.bounds import least_cycles_s
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.tables import Bools, Ints, tile_counts
 from dfopt.sharding import interchip
@@ -197,7 +198,13 @@ class Nodes:
         if menu not in self.talk:
             alone = {"sharding_objective": "seconds", "stage_time": "max" if overlap == "perfect" else "sum"}
             setting = replace(self.setting, assumptions=instance.assumptions.model_copy(update=alone))
-            found = interchip.optimize_interchip(setting, menu.tables, time_limit=self.options.left() / 10)
+            tables = menu.tables
+            if instance.assumptions.compute_model == "cycle":  # a share of peak says nothing there
+                given = zip(tables.kernel_o.tolist(), tables.scheme_o, strict=True)
+                rules, kernels = instance.assumptions.sharding_rules, instance.graph.kernels
+                least = [least_cycles_s(kernels[k], z, instance.plan.shards, instance.system, rules) for k, z in given]
+                tables = replace(tables, compute_o=np.array(least))
+            found = interchip.optimize_interchip(setting, tables, time_limit=self.options.left() / 10)
             self.talk[menu] = found.objective * (1 - min(found.solution.gap, 1.0))
         memory = float(least_terms(stage.tables, stage.limits).memory.sum()) if overlap == "none" else 0.0
         return self.talk[menu] + memory

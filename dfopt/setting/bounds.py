@@ -118,7 +118,7 @@ class PlanBounds:
         for kernel in kernels:
             schemes = ops.legal_schemes(kernel, shards, assumptions)
             if assumptions.compute_model == "cycle":
-                compute.append(min(_least_cycles_s(kernel, z, shards, system, rules) for z in schemes))
+                compute.append(min(least_cycles_s(kernel, z, shards, system, rules) for z in schemes))
             else:
                 seconds = compute_seconds(self.setting, [kernel] * len(schemes), schemes, shards)
                 compute.append(float(seconds.min()))
@@ -154,7 +154,7 @@ def _end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rule
     return ops.input_share(kernel, layout, scheme, shards, rules)
 
 
-def _least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, system: System, rules: ops.Rules) -> float:
+def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, system: System, rules: ops.Rules) -> float:
     """Time of a kernel's largest shard under the cycle model, when it wastes no unit of any tile."""
     chip = system.chip
     assert chip.lanes and chip.stages and chip.frequency  # optimize() refuses the cycle model without them

@@ -11,10 +11,15 @@ from hypothesis import strategies as st
 from strategies import World, worlds
 
 import dfopt.search as optimizer
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible
 from dfopt.physics import ops
+from dfopt.physics.pipeline import resolve
 
 
 def together(world: World, **asked: Any) -> Result:
@@ -47,3 +52,18 @@ def test_nothing_is_better_than_what_is_found(world: World, data: st.DataObject)
     assert result.bound <= best.value * (1 + 1e-9)
     assert result.status == "optimal"
     assert result.value <= best.value * (1 + 1e-9)
+
+
+def test_a_share_of_peak_bounds_nothing_under_the_cycle_model() -> None:
+    """Its cycles are those of the arrays: what compute takes by a share of peak may be more than what it takes."""
+    kernels = (Kernel(name="a", op="matmul", m=2, k=4, n=5), Kernel(name="b", op="matmul", m=5, k=4, n=2))
+    chip = Chip(name="c", tiles=1, lanes=4, stages=1, frequency=10.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=1e9))
+    pair = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=50.0)
+    system = System(name="s", chip=chip, network=(pair,))
+    chosen = resolve(Assumptions(compute_model="cycle", compute_utilization=0.1, overlap="none"), "dataflow", 0.9)
+    world = World(Graph(name="g", kernels=kernels), system, Plan(tp=2, tp_dims=("x",)), chosen)
+    best = joint_optimum(world.graph, system, chosen, Request(tp=2))
+    result = together(world, tp=2)
+    assert best is not None
+    assert result.status == "optimal"
+    assert result.value == pytest.approx(best.value, rel=1e-9)
