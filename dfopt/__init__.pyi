@@ -47,9 +47,9 @@ from dfopt.search import Progress as Progress
 from dfopt.search import dump_models as dump_models
 from dfopt.search import optimize as optimize
 from dfopt.search.budgets import Budget as Budget
-from dfopt.search.budgets import optimize_within as optimize_within
 from dfopt.search.heat_aware import heat_answers as heat_answers
 from dfopt.search.verify import verify as verify
+from dfopt.search.within import optimize_within as optimize_within
 from dfopt.show import plots as plot  # noqa: F401
 from dfopt.studies.runs import Runs as Runs
 from dfopt.studies.sweep import sweep as sweep

@@ -1,34 +1,31 @@
 """Rows of one's own in the intra-chip MILP: limits on any figure that is a sum over the partitions of a chip.
 
 A path through the lattice of down-sets cannot keep a budget over the whole path, so here its blocks become a MILP
-(:class:`dfopt.fusion.columns.Columns`) with one row per budget.
+(:class:`dfopt.fusion.columns.Columns`) with one row per budget. Over many shardings at once, with every figure at its
+least, a row holds as far as its values are no more than under any of them.
 """
 
 from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
-from dfopt.documents.mapping import Mapping
-from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore, Score
-from dfopt.errors import Infeasible, PlanError, ScoreMismatch
-from dfopt.fusion.blocks import StageTables, price_blocks
+from dfopt.errors import Infeasible, NoSolution, PlanError, ScoreMismatch
+from dfopt.fusion.blocks import price_blocks
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.lattice import ShortestPath
-from dfopt.fusion.partitioning import IntraChipLimits, objective
-from dfopt.judge import evaluate
-from dfopt.milp import Termination, check_solver, solve, unanswered
-from dfopt.search.candidate import Prepared, Stage, prepare_mapping
+from dfopt.milp import Termination, solve, unanswered
+from dfopt.search.candidate import Stage
 from dfopt.search.options import Options
-from dfopt.setting.instance import Setting
-from dfopt.setting.tables import Floats
+from dfopt.setting.tables import Floats, Ints
 
-__all__ = ["Block", "Budget", "Within", "optimize_within"]
+__all__ = ["Block", "Budget", "Fitted", "fit", "totals_of"]
 
 _AGREE = 1e-6
 _ROUNDS = (1.1, 1.5, 3.0)  # times the unlimited optimum: blocks of slower mappings enter only if these are not enough
@@ -64,6 +61,9 @@ class Budget:
         block, need not be additive over kernels, and is asked once per block.
     at_least, at_most : float
         Ends of the range, both included.
+    grows : bool
+        Promise that the value of a block never falls where one of its figures grows, as that of energy or traffic: then
+        ``at_most`` bounds many shardings at once. It is taken at its word; a value of the kernels alone needs none.
 
     Raises
     ------
@@ -82,6 +82,7 @@ class Budget:
     value: Callable[[Block], float]
     at_least: float = -math.inf
     at_most: float = math.inf
+    grows: bool = False
 
     def __post_init__(self) -> None:
         ends = f"found at_least {self.at_least:g} and at_most {self.at_most:g}"
@@ -91,165 +92,146 @@ class Budget:
             raise PlanError(f"budget {self.name!r}: {ends}, expected at_least <= at_most")
 
 
+def _of(block: Block) -> dict[str, Any]:
+    """The fields of a block, without its noticing."""
+    found: dict[str, Any] = object.__getattribute__(block, "__dict__")
+    return found
+
+
+class _Watched(Block):
+    """A block that notes what of it is looked at beside its kernels."""
+
+    def __getattribute__(self, name: str) -> Any:
+        if name != "kernels":
+            _of(self)["looked"] = True
+        return super().__getattribute__(name)
+
+
 @dataclass(frozen=True)
-class Within:
-    """The fastest mapping within budgets.
+class _Row:
+    """A budget over the blocks of a MILP."""
+
+    name: str
+    value: Floats
+    at_least: float
+    at_most: float
+
+    @property
+    def unit(self) -> float:
+        """The largest value of a block: rows are scaled with it, so tolerances are relative to it."""
+        return max(float(np.abs(self.value).max(initial=0.0)), 1e-30)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """The best partitions of a stage within budgets.
 
     Attributes
     ----------
-    mapping, score : Mapping, Score
-        The mapping, and the judge's figures of it.
-    totals : dict
-        Sum of every budget's value over the judge's partitions.
-    gap : float
-        Proven relative distance of the stage's time to its bound; 0: optimal under plan, sharding and tile count.
+    partition_k : int array
+        Partition of every kernel of the stage.
+    seconds, low : float
+        What they take, for one evaluation, and what no others take less than.
+    units : tuple of float
+        What totals of the budgets are relative to.
     blocks : int
         Blocks in the MILP.
     """
 
-    mapping: Mapping
-    score: Score
-    totals: dict[str, float]
-    gap: float
+    partition_k: Ints
+    seconds: float
+    low: float
+    units: tuple[float, ...]
     blocks: int
 
 
-def optimize_within(
-    result: Result,
-    *budgets: Budget,
-    stage: int = 0,
-    gap: float = 0.0,
-    time_limit: float = 60.0,
-    solver: str = "highs",
-    seed: int = 0,
-) -> Within:
-    """Choose the partitions of a result anew, so that sums over them stay within budgets.
-
-    Plan, sharding, tile count and the other stages are those of the result. The answer is optimal among all
-    partitionings of that stage which keep the budgets, and the judge recomputes time and sums.
+def fit(
+    stage: Stage, budgets: Sequence[Budget], known: float, options: Options, most: float = np.inf, every: bool = False
+) -> Fitted | None:
+    """The best partitions of a stage that keep budgets; none if those take ``most`` seconds or more.
 
     Parameters
     ----------
-    result : Result
-        Of :func:`dfopt.optimize`, on a chip that fuses kernels.
-    *budgets : Budget
-        One row of the MILP each.
-    stage : int
-        Stage of the mapping; 0 is the layer of a repeated graph.
-    gap : float
-        Relative gap at which the solve may stop; 0 asks for a proof.
-    time_limit : float
-        Seconds for everything.
-    solver, seed
-        See :func:`dfopt.milp.solve`.
-
-    Returns
-    -------
-    Within
+    stage : Stage
+        With its lattice.
+    budgets : sequence of Budget
+        Rows.
+    known : float
+        Seconds near which the answer is looked for first.
+    options : Options
+        Gap, solver and deadline.
+    most : float
+        Seconds from which on nothing matters.
+    every : bool
+        Whether the stage stands for many shardings, each figure at its least: only rows that hold for all of them then
+        count, and without any nothing is solved or shown.
 
     Raises
     ------
-    PlanError
-        If there is no budget, two share a name, a value is no finite number, there is no such stage, or its blocks
-        cannot be listed.
     Infeasible
         If no partitioning keeps the budgets; with what can be reached.
-    NoSolution, SolverFailure, ScoreMismatch
+    PlanError, SolverFailure
         See :mod:`dfopt.errors`.
-
-    Examples
-    --------
-    >>> import dfopt as df
-    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
-    >>> alone = Budget("largest partition", lambda block: max(len(block.kernels) - 6, 0), at_most=0)
-    >>> found = optimize_within(result, alone)
-    >>> found.gap, max(len(part.kernels) for part in found.score.partitions) <= 6
-    (0.0, True)
-    >>> found.score.step_time_s >= result.step_time_s
-    True
     """
-    names = [budget.name for budget in budgets]
-    if not budgets or len(set(names)) < len(names):
-        raise PlanError(f"optimize_within: found budgets {names}, expected one or more with names of their own")
-    deadline = time.perf_counter() + time_limit
-    ready = _again(result, gap, deadline, check_solver(solver), seed)
-    chosen = _stage(ready, stage)
-    assert chosen.tables is not None and chosen.limits is not None
-    place = {kernel.name: kernel.partition for kernel in result.mapping.kernels}
-    partition_k = np.array([place[name] for name in ready.sharded.names], dtype=np.int64)
-    known = objective(chosen.tables, partition_k[chosen.members])
-    rounds = [factor * known for factor in _ROUNDS] + [math.inf]
+    rounds = [factor * known for factor in _ROUNDS if factor * known < most] + [most]
+    asked = options.request
     while True:
         upper = rounds.pop(0)
-        columns, values = _columns(chosen, upper, budgets, deadline)
+        columns, rows = _columns(stage, upper, budgets, options.deadline, every)
+        if not rows:
+            return Fitted(np.zeros(0, dtype=np.int64), known, 0.0, (), 0)
         if not rounds and math.isinf(upper):
-            _refuse(columns, budgets, values)
-        for budget, value in zip(budgets, values, strict=True):
-            columns.add(f"budget {budget.name}", value, budget.at_least, budget.at_most)
-        left = max(deadline - time.perf_counter(), 0.05)
-        solution = solve(columns.model, gap=gap, time_limit=left, seed=seed, solver=solver).in_units(columns.unit_s)
+            _refuse(columns, rows)
+        for row in rows:
+            columns.add(f"budget {row.name}", row.value, row.at_least, row.at_most)
+        solution = solve(
+            columns.model, gap=asked.gap, time_limit=options.left(), seed=asked.seed, solver=asked.solver
+        ).in_units(columns.unit_s)
         if solution.x is None and solution.termination is Termination.INFEASIBLE:
-            if math.isinf(upper):
-                listed = ", ".join(repr(name) for name in names)
-                raise Infeasible(
-                    f"no partitioning keeps the budgets {listed} together, nor with the limits of the chip; move one"
-                )
-            continue
+            if rounds:
+                continue
+            if math.isfinite(upper):
+                return None
+            listed = ", ".join(repr(row.name) for row in rows)
+            raise Infeasible(
+                f"no partitioning keeps the budgets {listed} together, nor with the limits of the chip; move one"
+            )
         if solution.x is None:
             raise unanswered(solution)
         found_s = solution.objective
-        if found_s <= upper or time.perf_counter() >= deadline:
+        if found_s > upper and upper >= most:
+            return None
+        if found_s <= upper or time.perf_counter() >= options.deadline:
             break
-        rounds = [found_s * (1 + 1e-9)]  # blocks of all mappings that are no slower: the next answer is the last
+        rounds = [min(found_s * (1 + 1e-9), most)]  # blocks of all that is no slower: the next answer is the last
     part = columns.decode(solution.x)
-    if chosen.limits.forward_backward != "halves":  # there an empty partition in the middle has a meaning
+    assert stage.limits is not None
+    if stage.limits.forward_backward != "halves":  # there an empty partition in the middle has a meaning
         part = np.unique(part, return_inverse=True)[1].astype(np.int64)
-    partition_k[chosen.members] = part
-    mapping = ready.mapping(partition_k)
-    score = evaluate(mapping, result.graph, result.system, result.assumptions)
-    totals = _checked(score, stage, budgets, [_unit(value) for value in values], found_s)
-    low_s = min(solution.bound, upper, found_s)
-    distance = (found_s - low_s) / found_s if found_s > 0 else 0.0
-    return Within(mapping, score, totals, distance if distance > _AGREE else 0.0, len(columns.seconds))
+    low = min(solution.bound, upper, found_s)
+    return Fitted(part, found_s, low, tuple(row.unit for row in rows), len(columns.seconds))
 
 
-def _again(result: Result, gap: float, deadline: float, solver: str, seed: int) -> Prepared:
-    """The plan of a result, priced as its mapping has it."""
-    options = Options(result.request, deadline).asking(
-        gap=gap, solver=solver, seed=seed, formulation="auto", pin_sharding={}
-    )
-    return prepare_mapping(Setting(result.graph, result.system, result.assumptions), result.mapping, options)
-
-
-def _stage(ready: Prepared, number: int) -> Stage:
-    held = [n for n, stage in enumerate(ready.stages) if stage.tables is not None]
-    if number not in held:
-        raise PlanError(f"optimize_within: found stage {number}, expected one of {', '.join(map(str, held))}")
-    stage = ready.stages[number]
-    if stage.tables is not None and not stage.tables.chip.fused:
-        raise PlanError(
-            "optimize_within: the chip runs kernel by kernel, so there are no partitions to choose; use a dataflow"
-            " chip (assumption execution: dataflow)"
-        )
-    if stage.lattice is None:
-        raise PlanError(
-            f"optimize_within: stage {number} has too many down-sets to list its blocks; expected at most 20000:"
-            " draw fewer layers (repeat) or fewer parallel branches"
-        )
-    return stage
-
-
-def _columns(stage: Stage, upper: float, budgets: tuple[Budget, ...], deadline: float) -> tuple[Columns, list[Floats]]:
-    """The MILP over the blocks of mappings up to ``upper`` seconds, without rows, and the values of every block."""
-    tables, limits = _parts(stage)
-    assert stage.lattice is not None
-    search = ShortestPath(tables, limits, stage.lattice, upper)
+def _columns(
+    stage: Stage, upper: float, budgets: Sequence[Budget], deadline: float, every: bool
+) -> tuple[Columns, list[_Row]]:
+    """The MILP over the blocks of mappings up to ``upper`` seconds, without rows, and the rows."""
+    assert stage.tables is not None and stage.limits is not None and stage.lattice is not None
+    began = time.perf_counter()
+    search = ShortestPath(stage.tables, stage.limits, stage.lattice, upper)
     if not search.run(deadline).complete:
-        raise PlanError("optimize_within: the time limit came while blocks were priced; expected more time")
+        raise NoSolution(0.0, time.perf_counter() - began)
     columns = Columns(search)
-    blocks = _blocks(tables, columns)
-    values = []
+    member, names = columns.member, np.array(stage.tables.sharded.names, dtype=object)
+    prices = price_blocks(stage.tables, member)
+    figures = np.stack(
+        [prices.compute, prices.memory, prices.network, prices.time, prices.dram_bytes, prices.sram_bytes], axis=1
+    )
+    blocks = [_Watched(tuple(names[row]), *line) for row, line in zip(member, figures.tolist(), strict=True)]
+    rows = []
     for budget in budgets:
+        for block in blocks:
+            _of(block)["looked"] = False
         value = np.array([budget.value(block) for block in blocks], dtype=np.float64)
         if not np.isfinite(value).all():
             at = int(np.argmin(np.isfinite(value)))
@@ -257,46 +239,29 @@ def _columns(stage: Stage, upper: float, budgets: tuple[Budget, ...], deadline: 
                 f"budget {budget.name!r}: found {value[at]} for the block {', '.join(blocks[at].kernels)}, expected a"
                 " finite number"
             )
-        values.append(value)
-    return columns, values
+        least, most = budget.at_least, budget.at_most
+        if every and any(_of(block)["looked"] for block in blocks):  # it may be anything under some sharding
+            least, most = -math.inf, most if budget.grows else math.inf
+        if math.isfinite(least) or math.isfinite(most):
+            rows.append(_Row(budget.name, value, least, most))
+    return columns, rows
 
 
-def _unit(value: Floats) -> float:
-    """The largest value of a block: rows are scaled with it, so tolerances are relative to it."""
-    return max(float(np.abs(value).max(initial=0.0)), 1e-30)
-
-
-def _parts(stage: Stage) -> tuple[StageTables, IntraChipLimits]:
-    assert stage.tables is not None and stage.limits is not None
-    return stage.tables, stage.limits
-
-
-def _blocks(tables: StageTables, columns: Columns) -> list[Block]:
-    """What a budget sees of every block."""
-    member = columns.member
-    prices = price_blocks(tables, member)
-    names = np.array(tables.sharded.names, dtype=object)
-    figures = np.stack(
-        [prices.compute, prices.memory, prices.network, prices.time, prices.dram_bytes, prices.sram_bytes], axis=1
-    )
-    return [Block(tuple(names[row]), *line) for row, line in zip(member, figures.tolist(), strict=True)]
-
-
-def _refuse(columns: Columns, budgets: tuple[Budget, ...], values: list[Floats]) -> None:
-    """Raise `Infeasible` for budgets that no mapping keeps even alone, with how far mappings can go.
+def _refuse(columns: Columns, rows: Sequence[_Row]) -> None:
+    """Raise `Infeasible` for rows that no mapping keeps even alone, with how far mappings can go.
 
     The least sum over a path is a shortest path; where partitions are counted, it is a bound on that.
     """
     said = []
-    for budget, value in zip(budgets, values, strict=True):
+    for row in rows:
         for sign, limit, word, end in (
-            (1.0, budget.at_most, "at_most", "least"),
-            (-1.0, budget.at_least, "at_least", "most"),
+            (1.0, row.at_most, "at_most", "least"),
+            (-1.0, row.at_least, "at_least", "most"),
         ):
-            reached = sign * _least_sum(columns, sign * value)
-            if math.isfinite(limit) and sign * (reached - limit) > _AGREE * _unit(value):
+            reached = sign * _least_sum(columns, sign * row.value)
+            if math.isfinite(limit) and sign * (reached - limit) > _AGREE * row.unit:
                 said.append(
-                    f"budget {budget.name!r}: found {word} {limit:.6g}, but the {end} that any partitioning reaches is"
+                    f"budget {row.name!r}: found {word} {limit:.6g}, but the {end} that any partitioning reaches is"
                     f" {reached:.6g}"
                 )
     if said:
@@ -316,8 +281,8 @@ def _least_sum(columns: Columns, value: Floats) -> float:
     return float(least[-1])
 
 
-def _checked(
-    score: Score, stage: int, budgets: tuple[Budget, ...], units: list[float], expected_s: float
+def totals_of(
+    score: Score, stage: int, budgets: Sequence[Budget], units: Sequence[float], expected_s: float
 ) -> dict[str, float]:
     """The totals as the judge has them.
 

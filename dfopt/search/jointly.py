@@ -20,9 +20,10 @@ from dfopt.joint.menu import Menu
 from dfopt.search.branching import Search
 from dfopt.search.matrices import by_matrices, solved_together
 from dfopt.search.nodes import Node, Nodes, covers
-from dfopt.search.solved import Solved, by_levels
+from dfopt.search.solved import Pruned, Solved, by_levels
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
+from dfopt.setting.tables import Ints
 
 _SAME = 1e-12
 _CLOSE = 1e-9
@@ -59,6 +60,7 @@ class JointSearch(Search):
     """
 
     target: float = np.inf
+    every: bool = False  # also schemes that another one replaces at no cost in time
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every stage."""
@@ -98,7 +100,7 @@ class JointSearch(Search):
     def _steps(self, legal: list[Plan]) -> Iterator[tuple[bool, float]]:
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         self.plan_bounds = PlanBounds(self.setting)
-        self.nodes = Nodes(self.setting, self.options)
+        self.nodes = Nodes(self.setting, self.options, self.every)
         self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
         self.units: dict[Unit, _Found] = {}
         self.heap: list[_Entry] = []
@@ -258,31 +260,42 @@ class JointSearch(Search):
             return
         node.tried.add(tuple(options_k.tolist()))
         try:
-            outcome = self.nodes.exact(node, options_k, cut)
+            outcome = self.exact(node, options_k, cut)
         except (Infeasible, NoSolution):
             return
         if isinstance(outcome, Solved):
             self._keep(unit, outcome)
 
+    def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
+        """The best mapping under schemes of all kernels.
+
+        Raises
+        ------
+        Infeasible, NoSolution
+        """
+        return self.nodes.exact(node, options_k, cut)
+
     def _leaf(self, node: Node, unit: Unit, cut: float) -> None:
         """The schemes that the stages ask for, fused exactly: the node's best if they reach its bound."""
-        options_k = self.nodes.options_of(node)
+        options_k, fixed = self.nodes.options_of(node), self.nodes.fixed(node)
         assert options_k is not None
         reached = np.inf
         try:
-            outcome = self.nodes.exact(node, options_k, cut)
+            outcome = self.exact(node, options_k, cut)
             if isinstance(outcome, Solved):
                 reached = outcome.value
                 self._keep(unit, outcome)
-            elif self.nodes.fixed(node):  # nothing is left to choose, and it is beaten
-                self._give_up(unit, cut)
+            if fixed:  # nothing is left to choose
+                late = isinstance(outcome, Solved) and outcome.limited
+                low = outcome.bound if isinstance(outcome, Solved) else cut
+                self._give_up(unit, max(node.bound, low), late=late)
                 return
         except Infeasible as error:
             self.units.setdefault(unit, _Found()).note = str(error.report)
-            if self.nodes.fixed(node):
+            if fixed:
                 return
-        if reached <= node.bound * (1 + _CLOSE) or self.nodes.fixed(node):
-            self._give_up(unit, min(node.bound, reached) if not self.nodes.fixed(node) else reached)
+        if reached <= node.bound * (1 + _CLOSE):
+            self._give_up(unit, min(node.bound, reached))
             return
         for child in self.nodes.split(node, options_k):
             self._push(max(child.bound, node.bound), child)

@@ -62,10 +62,13 @@ class Node:
 
 
 class Nodes:
-    """Opens, bounds and splits nodes of one setting; what plans share is worked out once."""
+    """Opens, bounds and splits nodes of one setting; what plans share is worked out once.
 
-    def __init__(self, setting: Setting, options: Options) -> None:
-        self.setting, self.options = setting, options
+    ``every``: also schemes that another one replaces at no cost in time, where more than time matters.
+    """
+
+    def __init__(self, setting: Setting, options: Options, every: bool = False) -> None:
+        self.setting, self.options, self.every = setting, options, every
         self.menus: dict[Instance, Menu] = {}
         self.alike: dict[tuple[object, ...], Menu] = {}
         self.works: dict[tuple[Menu, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
@@ -106,8 +109,8 @@ class Nodes:
         """Tile counts, and the schemes that may be taken with them: smaller tiles only if chips do not share them."""
         menu = self.menu(instance)
         if menu not in self.domains:
-            graph, assumptions = instance.graph, instance.assumptions
-            some, shares = menu.undominated_o, menu.shares_tiles
+            graph, assumptions, shares = instance.graph, instance.assumptions, menu.shares_tiles
+            some = np.ones_like(shares) if self.every else menu.undominated_o
             shared = tuple(tile_counts(graph, assumptions, instance.plan.shards if shares.any() else 1))
             apart = tuple(count for count in tile_counts(graph, assumptions) if count not in shared)
             both = ((shared, self._meeting(menu, some)), (apart, self._meeting(menu, some & ~shares)))

@@ -12,11 +12,16 @@ from oracles import fusions
 from strategies import World, share, worlds
 
 import dfopt as df
+from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import Infeasible, NoSolution, PlanError
-from dfopt.search.budgets import Block, Budget, optimize_within
+from dfopt.search.budgets import Block, Budget
+from dfopt.search.within import optimize_within
+
+APART = profile("default").with_(sharding_objective="seconds", execution="dataflow")
+ALONE = APART.with_(execution="kernel_by_kernel")
 
 
 def drawn_value(seed: int, kernels: tuple[str, ...]) -> float:
@@ -31,11 +36,9 @@ def seen(part: PartitionScore) -> Block:
 
 
 def solved(world: World) -> Result:
-    plan = world.plan
-    return df.optimize(
-        world.graph, world.system, assumptions=world.assumptions, tp_dims=plan.tp_dims, pp_dims=plan.pp_dims,
-        dp_dims=plan.dp_dims,
-    )  # fmt: skip
+    plan, apart = world.plan, world.assumptions.with_(sharding_objective="seconds")
+    dims = {"tp_dims": plan.tp_dims, "pp_dims": plan.pp_dims, "dp_dims": plan.dp_dims}
+    return df.optimize(world.graph, world.system, assumptions=apart, **dims)
 
 
 @share(0.5)
@@ -79,7 +82,8 @@ def test_the_best_mapping_within_budgets(world: World, seed: int, data: st.DataO
         patch.setattr("dfopt.search.budgets._ROUNDS", data.draw(st.sampled_from([(1.0,), (1.1, 1.5, 3.0)])))
         found = optimize_within(result, budget)
     assert sum(part.time_s for part in found.score.partitions) == pytest.approx(min(fits), rel=1e-6)
-    assert low <= found.totals["drawn"] <= high and found.gap == 0.0
+    assert low <= found.totals["drawn"] <= high and (found.status, found.gap) == ("optimal_per_level", 0.0)
+    assert found.note == "sharding_objective: seconds keeps the sharding of the result"
     assert found.totals["drawn"] == sum(drawn_value(seed, part.kernels) for part in found.score.partitions)
     judged = df.evaluate(found.mapping, world.graph, world.system, result.assumptions)
     assert judged.feasible and judged.step_time_s == found.score.step_time_s
@@ -91,7 +95,7 @@ def test_a_slow_block_may_be_better_than_many_fast_ones() -> None:
     kernels = [Kernel(name=f"k{i}", op="elementwise", m=1000, n=4000, dram_bytes=1e8 * (i == 0)) for i in range(7)]
     tensors = tuple(Tensor(src=f"k{i}", dst=f"k{i + 1}", bytes=1e6 * cuts[f"k{i}"][0]) for i in range(6))
     graph = Graph(name="chain", inputs=(), outputs=(), batch=8, kernels=tuple(kernels), tensors=tensors)
-    whole = df.optimize(graph, df.load_system("sn10-8-ring"), tp=1, pp=1)
+    whole = df.optimize(graph, df.load_system("sn10-8-ring"), tp=1, pp=1, assumptions=APART)
 
     def worth(block: Block) -> float:
         return sum(cuts[t.src][1] for t in tensors if t.src in block.kernels and t.dst not in block.kernels)
@@ -103,7 +107,7 @@ def test_a_slow_block_may_be_better_than_many_fast_ones() -> None:
 
 @pytest.fixture(scope="module")
 def result() -> Result:
-    return df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    return df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8, assumptions=APART)
 
 
 def test_a_budget_on_dram_traffic(result: Result) -> None:
@@ -135,7 +139,9 @@ def test_the_message_says_what_can_be_reached(result: Result) -> None:
 
 def test_pieces_have_stages_of_their_own() -> None:
     """A budget on the layer leaves the logits alone, and the other way round."""
-    whole = df.optimize(df.load_graph("llama-3.2-1b", ends=True), df.load_system("sn10-8-ring"), tp=8)
+    whole = df.optimize(
+        df.load_graph("llama-3.2-1b", ends=True), df.load_system("sn10-8-ring"), tp=8, assumptions=APART
+    )
     of = {part.stage for part in whole.score.partitions}
     assert len(of) > 1
     stage = max(of)
@@ -166,7 +172,7 @@ def test_what_is_refused(result: Result) -> None:
 
 def test_a_chip_without_fusion_and_a_wide_graph_are_refused() -> None:
     one = Budget("one", lambda block: 1.0, at_most=9)
-    single = df.optimize("gpt2-small", "h100-8", tp=8, assumptions=df.Assumptions(execution="kernel_by_kernel"))
+    single = df.optimize(df.load_graph("gpt2-small"), df.load_system("h100-8"), tp=8, assumptions=ALONE)
     with pytest.raises(PlanError, match="kernel by kernel"):
         optimize_within(single, one)
     kernels = [Kernel(name=f"k{i}", op="elementwise", m=64, n=64) for i in range(18)]
@@ -174,6 +180,6 @@ def test_a_chip_without_fusion_and_a_wide_graph_are_refused() -> None:
     graph = Graph(
         name="wide", batch=8, kernels=(*kernels, end), tensors=tuple(Tensor(src=k.name, dst="sum") for k in kernels)
     )
-    wide = df.optimize(graph, df.load_system("sn10-8-ring"), tp=1, pp=1, dp=8, time_limit=10)
+    wide = df.optimize(graph, df.load_system("sn10-8-ring"), tp=1, pp=1, dp=8, time_limit=10, assumptions=APART)
     with pytest.raises(PlanError, match="too many down-sets"):
         optimize_within(wide, one)

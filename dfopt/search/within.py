@@ -1,0 +1,255 @@
+"""The fastest mapping under the plan of a result that keeps budgets: sums over the partitions of one of its stages.
+
+Where the result was found with sharding and fusion together, both are free here too. What no mapping beats without
+budgets bounds the shardings that are left, beside the budgets over the stage with every figure at its least
+(:class:`dfopt.search.budgets.Budget`); one sharding after the other is solved with its rows, and excludes others.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+
+from dfopt.documents.mapping import Mapping
+from dfopt.documents.result import Result
+from dfopt.documents.score import Score
+from dfopt.errors import Infeasible, NoSolution, PlanError
+from dfopt.fusion.partitioning import objective
+from dfopt.judge import evaluate
+from dfopt.milp import check_solver
+from dfopt.search.assembling import proven_gap
+from dfopt.search.budgets import Budget, Fitted, fit, totals_of
+from dfopt.search.candidate import Stage, prepare_mapping
+from dfopt.search.jointly import JointSearch, Unit
+from dfopt.search.nodes import Node, covers
+from dfopt.search.options import Options
+from dfopt.search.solved import Pruned, Solved, scored
+from dfopt.setting.instance import Setting
+from dfopt.setting.tables import Ints
+
+__all__ = ["Within", "optimize_within"]
+
+
+@dataclass(frozen=True)
+class Within:
+    """The fastest mapping within budgets.
+
+    Attributes
+    ----------
+    mapping, score : Mapping, Score
+        The mapping, and the judge's figures of it.
+    totals : dict
+        Sum of every budget's value over the judge's partitions.
+    status : str
+        ``optimal``: no sharding and no partitioning under the plan is faster; ``optimal_per_level``: no partitioning of
+        the stage under the sharding and the tile count of the result; else how the search ended.
+    gap : float
+        Proven relative distance of the step to its bound, over what ``status`` speaks of.
+    blocks : int
+        Blocks in the MILP that found it.
+    note : str
+        Why the sharding was not free, if it was not.
+    """
+
+    mapping: Mapping
+    score: Score
+    totals: dict[str, float]
+    status: Literal["optimal", "optimal_per_level", "gap_reached", "limit_with_solution"]
+    gap: float
+    blocks: int
+    note: str = ""
+
+
+def optimize_within(
+    result: Result,
+    *budgets: Budget,
+    stage: int = 0,
+    gap: float = 0.0,
+    time_limit: float = 60.0,
+    solver: str = "highs",
+    seed: int = 0,
+) -> Within:
+    """Choose the partitions of a result anew, and the sharding with them, so that sums over them stay within budgets.
+
+    The plan is that of the result. Sharding and tile count are chosen anew where ``sharding_objective: joint`` chose
+    them, and otherwise kept. The judge recomputes time and sums.
+
+    Parameters
+    ----------
+    result : Result
+        Of :func:`dfopt.optimize`, on a chip that fuses kernels.
+    *budgets : Budget
+        One row of the MILP each.
+    stage : int
+        Stage of the mapping; 0 is the layer of a repeated graph.
+    gap : float
+        Relative gap at which the search may stop; 0 asks for a proof.
+    time_limit : float
+        Seconds for everything.
+    solver, seed
+        See :func:`dfopt.milp.solve`.
+
+    Returns
+    -------
+    Within
+
+    Raises
+    ------
+    PlanError
+        If there is no budget, two share a name, a value is no finite number, there is no such stage, or its blocks
+        cannot be listed.
+    Infeasible
+        If no partitioning keeps the budgets; with what can be reached.
+    NoSolution, SolverFailure, ScoreMismatch
+        See :mod:`dfopt.errors`.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8)
+    >>> alone = df.Budget("largest partition", lambda block: max(len(block.kernels) - 6, 0), at_most=0)
+    >>> found = optimize_within(result, alone)
+    >>> found.gap, max(len(part.kernels) for part in found.score.partitions) <= 6
+    (0.0, True)
+    >>> found.score.step_time_s >= result.step_time_s
+    True
+    """
+    names = [budget.name for budget in budgets]
+    if not budgets or len(set(names)) < len(names):
+        raise PlanError(f"optimize_within: found budgets {names}, expected one or more with names of their own")
+    asked = {"gap": gap, "solver": check_solver(solver), "seed": seed, "formulation": "auto", "top": 1}
+    options = Options(result.request, time.perf_counter() + time_limit).asking(**asked)
+    setting = Setting(result.graph, result.system, result.assumptions)
+    search = _BudgetSearch(setting, options, budgets, stage)
+    refused: Infeasible | None = None
+    try:
+        own = search.within(result.mapping, np.inf)
+        assert isinstance(own, Solved)
+        search.found.append(own)
+    except Infeasible as error:
+        refused = error
+    note = ""
+    if result.assumptions.sharding_objective != "joint":
+        note = f"sharding_objective: {result.assumptions.sharding_objective} keeps the sharding of the result"
+    elif not covers(setting, result.plan):
+        note = "kernels drawn once on several pipeline stages keep their stages and their sharding"
+    if note:
+        if refused is not None:
+            raise refused
+        low = own.bound
+    else:
+        search.together([result.plan])
+        records = search.records
+        if not search.found:
+            if all(record.status == "infeasible" for record in records):
+                why = "" if refused is None else f"{refused.report}; "
+                raise Infeasible(f"{why}no other sharding keeps them either") from refused
+            raise NoSolution(min(one.bound for one in records if one.bound is not None), time_limit)
+        low = min((record.bound for record in records if record.bound is not None), default=np.inf)
+    best = search.found[0]
+    distance = proven_gap(best.value, min(low, best.value))
+    status: Literal["optimal", "optimal_per_level", "gap_reached", "limit_with_solution"]
+    status = "optimal_per_level" if note else "optimal"
+    if distance:
+        status = "gap_reached" if distance <= gap else "limit_with_solution"
+    score = evaluate(best.mapping, result.graph, result.system, result.assumptions)
+    fitted = search.fitted[best.mapping.digest()]
+    totals = totals_of(score, stage, budgets, fitted.units, fitted.seconds)
+    return Within(best.mapping, score, totals, status, distance, fitted.blocks, note)
+
+
+class _BudgetSearch(JointSearch):
+    """The joint search with rows: every sharding that is tried is fused within the budgets."""
+
+    every = True
+
+    def __init__(self, setting: Setting, options: Options, budgets: Sequence[Budget], number: int) -> None:
+        super().__init__(setting, options)
+        self.budgets, self.stage = budgets, number
+        self.fitted: dict[str, Fitted] = {}  # by digest of the mapping
+        self.bounded: set[Node] = set()  # with the rows over the stage with every figure at its least
+
+    def within(self, mapping: Mapping, cut: float) -> Solved | Pruned:
+        """A mapping with the partitions of the stage chosen anew.
+
+        Raises
+        ------
+        Infeasible, PlanError, NoSolution
+        """
+        ready = prepare_mapping(self.setting, mapping, self.options.asking(pin_sharding={}))
+        stage = _checked(ready.stages, self.stage)
+        place = {kernel.name: kernel.partition for kernel in mapping.kernels}
+        partition_k: Ints = np.array([place[name] for name in ready.sharded.names], dtype=np.int64)
+        times = [0.0 if one.tables is None else objective(one.tables, partition_k[one.members]) for one in ready.stages]
+        upper = ready.cutoff(self.stage, cut, times)
+        most = np.inf if upper is None else upper
+        fitted = fit(stage, self.budgets, times[self.stage], self.options, most) if most > 0 else None
+        if fitted is None:
+            return Pruned(cut, ())
+        partition_k[stage.members] = fitted.partition_k
+        lows = [*times]
+        times[self.stage], lows[self.stage] = fitted.seconds, fitted.low
+        found = scored(ready, partition_k, ready.value_of(times), ready.value_of(lows), (), len(partition_k))
+        self.fitted[found.mapping.digest()] = fitted
+        return found
+
+    def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
+        """The best fusion under schemes of all kernels within the budgets."""
+        free = super().exact(node, options_k, cut)
+        return self.within(free.mapping, cut) if isinstance(free, Solved) else free
+
+    def _first(self, node: Node) -> None:
+        """Nothing: what two levels find may break a budget."""
+
+    def _leaf(self, node: Node, unit: Unit, cut: float) -> None:
+        if node not in self.bounded:
+            self.bounded.add(node)
+            self._bound(node, cut)
+            self._push(node.bound, node)
+            return
+        super()._leaf(node, unit, cut)
+
+    def _bound(self, node: Node, cut: float) -> None:
+        """Take into the bound what the rows say of all shardings at once."""
+        ready, stage = node.ready, node.ready.stages[self.stage]
+        if stage.lattice is None:
+            return
+        upper = ready.cutoff(self.stage, cut, node.lows)
+        most = np.inf if upper is None else upper
+        try:
+            fitted = fit(stage, self.budgets, node.lows[self.stage], self.options, most, every=True)
+            low = most if fitted is None else fitted.low
+        except Infeasible:
+            low = np.inf
+        except NoSolution as error:
+            low = error.bound
+        node.lows[self.stage] = max(node.lows[self.stage], low)
+        node.proven()
+
+
+def _checked(stages: Sequence[Stage], number: int) -> Stage:
+    """A stage whose blocks can be listed.
+
+    Raises
+    ------
+    PlanError
+    """
+    held = [n for n, stage in enumerate(stages) if stage.tables is not None]
+    if number not in held:
+        raise PlanError(f"optimize_within: found stage {number}, expected one of {', '.join(map(str, held))}")
+    stage = stages[number]
+    if stage.tables is not None and not stage.tables.chip.fused:
+        raise PlanError(
+            "optimize_within: the chip runs kernel by kernel, so there are no partitions to choose; use a dataflow"
+            " chip (assumption execution: dataflow)"
+        )
+    if stage.lattice is None:
+        raise PlanError(
+            f"optimize_within: stage {number} has too many down-sets to list its blocks; expected at most 20000:"
+            " draw fewer layers (repeat) or fewer parallel branches"
+        )
+    return stage

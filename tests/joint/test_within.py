@@ -1,0 +1,113 @@
+"""Budgets over partitions with the sharding free: against all shardings and all partitionings of each, one by one."""
+
+from __future__ import annotations
+
+import math
+import zlib
+
+import pytest
+from brute import shardings
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracles import fusions
+from strategies import World, share, worlds
+
+import dfopt as df
+from dfopt.documents.assumptions import profile
+from dfopt.documents.request import Request
+from dfopt.documents.score import PartitionScore
+from dfopt.errors import Infeasible
+from dfopt.physics import ops
+from dfopt.search.budgets import Block, Budget
+from dfopt.search.within import optimize_within
+
+
+def drawn_value(seed: int, seen: tuple[str, ...]) -> float:
+    """An arbitrary whole number of what is seen of a block, the same each time."""
+    return float(zlib.crc32(f"{seed} {sorted(seen)}".encode()) % 8)
+
+
+def block_of(part: PartitionScore) -> Block:
+    return Block(
+        part.kernels, part.compute_s, part.memory_s, part.network_s, part.time_s, part.dram_bytes, part.sram_bytes
+    )
+
+
+VALUES = {
+    "kernels": (lambda block: drawn_value(3, block.kernels), False),
+    "grows": (lambda block: block.dram_bytes + 100 * block.time_s + 10 * block.compute_s, True),
+    "figures": (lambda block: drawn_value(5, (*block.kernels, f"{block.dram_bytes:.6g} {block.network_s:.6g}")), False),
+}
+
+
+WORLDS = worlds(most=4, least=2, max_pp=1, dims=1, execution="dataflow", overlap=["none", "perfect"])
+
+
+@share(0.1)
+@given(WORLDS, st.data())
+def test_the_best_sharding_and_partitions_within_budgets(world: World, data: st.DataObject) -> None:
+    check(world, data)
+
+
+@pytest.mark.nightly
+@share(0.2)
+@given(WORLDS, st.data())
+def test_the_best_sharding_and_partitions_within_budgets_nightly(world: World, data: st.DataObject) -> None:
+    check(world, data)
+
+
+def check(world: World, data: st.DataObject) -> None:
+    """All shardings and all partitionings of each, whatever a value looks at; infeasible exactly when none keeps it."""
+    assume(world.plan.tp > 1 and (world.assumptions.forward_backward != "halves" or not world.graph.trains))
+    most = data.draw(st.sampled_from([2, 3])) if world.assumptions.empty_partitions == "forbid" else None
+    stage = {kernel.name: world.graph.piece_of(kernel) for kernel in world.graph.kernels}
+    menus = [ops.legal_schemes(kernel, world.plan.tp, world.assumptions) for kernel in world.graph.kernels]
+    assume(math.prod(map(len, menus)) <= 30 and (most or 0) <= list(stage.values()).count(0) > 0)
+    name, (value, grows) = data.draw(st.sampled_from(sorted(VALUES.items())))
+    every = []
+    for schemes in shardings(world, Request()):
+        sharding = {kernel.name: z for kernel, z in zip(world.graph.kernels, schemes, strict=True)}
+        for one in fusions(world, sharding, stage, most or len(stage)):
+            total = sum(value(block_of(part)) for part in one.score.partitions if part.stage == 0)
+            every.append((one.score.step_time_s, total))
+    assume(every)
+    side = data.draw(st.sampled_from(sorted(total for _, total in every)))
+    side *= 1.0 if name != "grows" else data.draw(st.sampled_from([1.0, 1.01]))
+    low, high = (-math.inf, side) if grows else data.draw(st.sampled_from([(-math.inf, side), (side, math.inf)]))
+    fits = [seconds for seconds, total in every if low <= total <= high * (1 + 1e-9)]
+    chosen = world.assumptions.with_(sharding_objective="joint")
+    try:
+        result = df.optimize(
+            world.graph, world.system, assumptions=chosen, p_max=most, tp_dims=world.plan.tp_dims,
+            pp_dims=(), dp_dims=world.plan.dp_dims,
+        )  # fmt: skip
+    except Infeasible:
+        assert not every
+        return
+    budget = Budget("drawn", value, low, high, grows=grows)
+    if not fits:
+        with pytest.raises(Infeasible):
+            optimize_within(result, budget)
+        return
+    found = optimize_within(result, budget)
+    assert found.score.step_time_s == pytest.approx(min(fits), rel=1e-6)
+    assert (found.status, found.gap, found.note) == ("optimal", 0.0, "")
+    assert found.score.feasible
+
+
+TOGETHER = profile("default").with_(sharding_objective="joint", execution="dataflow")
+
+
+def test_nothing_under_any_sharding_is_refused_at_once() -> None:
+    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, assumptions=TOGETHER)
+    many = Budget("partitions", lambda block: 1.0, at_least=99)
+    with pytest.raises(Infeasible, match=r"most that any partitioning reaches is 18; .*no other sharding keeps them"):
+        optimize_within(result, many)
+
+
+def test_where_stages_are_a_choice_the_sharding_stays() -> None:
+    graph = df.load_graph("gpt2-small").model_copy(update={"repeat": 1, "carried": ()})
+    result = df.optimize(graph, "sn10-8-ring", tp=1, pp=2, dp=4, assumptions=TOGETHER, time_limit=1)
+    found = optimize_within(result, Budget("partitions", lambda block: 1.0, at_least=2), stage=1)
+    assert found.status == "optimal_per_level"
+    assert found.note == "kernels drawn once on several pipeline stages keep their stages and their sharding"
