@@ -115,15 +115,15 @@ class LayerSearch:
         if partition_k is not None:
             self._guess(partition_k == np.unique(partition_k)[:, None], self.low, self.low * _AROUND)
 
-    def trial(self, upper: float, deadline: float) -> None:
+    def trial(self, upper: float, deadline: float, *, at_once: bool = False) -> None:
         """Look at all paths a little above what is proven: afterwards ``low`` is higher, or the best is known.
 
         Parameters
         ----------
-        upper : float
-            Seconds above which nothing matters.
-        deadline : float
-            On the clock of `time.perf_counter`.
+        upper, deadline : float
+            Seconds above which nothing matters; on the clock of `time.perf_counter`.
+        at_once : bool
+            Whether to look at all paths below ``upper``, if that has an end.
 
         Raises
         ------
@@ -131,7 +131,7 @@ class LayerSearch:
             When it is past; what is proven so far stays.
         """
         # a stage with one path, or a wide trial without an answer: all there is at once
-        whole = not self.tables.chip.fused or self.width > _WIDEST
+        whole = not self.tables.chip.fused or self.width > _WIDEST or (at_once and np.isfinite(upper))
         level = upper if whole else min(self.low * (1 + self.width), upper)
         known = len(self.memo)
         blocks = self._below(level, upper, deadline)

@@ -53,14 +53,10 @@ class _Entry:
 
 
 class JointSearch(Search):
-    """Branch and bound over plans and, within them, over what is open of schemes.
+    """Branch and bound over plans and, within them, over what is open of schemes."""
 
-    With a ``target`` it looks for nothing itself: it proves of every plan that no mapping is below it, or as much as
-    it can.
-    """
-
-    target: float = np.inf
     every: bool = False  # also schemes that another one replaces at no cost in time
+    at_once: bool = False  # what has to be proven is known: no deepening from below
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every stage."""
@@ -100,7 +96,7 @@ class JointSearch(Search):
     def _steps(self, legal: list[Plan]) -> Iterator[tuple[bool, float]]:
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         self.plan_bounds = PlanBounds(self.setting)
-        self.nodes = Nodes(self.setting, self.options, self.every)
+        self.nodes = Nodes(self.setting, self.options, self.every, self.at_once)
         self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
         self.units: dict[Unit, _Found] = {}
         self.heap: list[_Entry] = []
@@ -169,7 +165,15 @@ class JointSearch(Search):
         """Value that a mapping of a unit must beat: its own best, if that is among the best, or the last of those."""
         known = self.units.get(unit)
         own = known.value if known is not None else np.inf
-        return min(self.target, own, self.incumbent)
+        return min(own, self._to_beat(unit))
+
+    def _to_beat(self, unit: Unit) -> float:
+        """Value from which on nothing of a unit is of interest."""
+        return self.incumbent
+
+    def _looks(self, unit: Unit) -> bool:
+        """Whether a mapping of a unit is looked for, or only bounds."""
+        return True
 
     def _goal(self, unit: Unit) -> float:
         """Bound at which a unit is done with: as near to the value to beat as is asked for."""
@@ -185,13 +189,18 @@ class JointSearch(Search):
             self._open(entry.what)
             return
         node, unit = entry.what, self._unit(entry.what)
-        if node.rooted and node.whole and np.isinf(self.target):
+        if node.rooted and node.whole and self._looks(unit):
             self._start(node)
         cut = self._cut(unit)
-        # seconds of a stage that make a value make one that is rounded differently
-        settled = self.nodes.improve(node, self._goal(unit) * (1 + _SAME), self._deadline(node))
+        try:
+            # seconds of a stage that make a value make one that is rounded differently
+            settled = self.nodes.improve(node, self._goal(unit) * (1 + _SAME), self._deadline(node))
+        except Infeasible as error:  # in any number of blocks, whatever the schemes
+            self._give_up(unit, np.inf)
+            self.units[unit].note = str(error.report)
+            return
         if not settled:
-            if np.isinf(self.target):
+            if self._looks(unit):
                 self._try(node, unit, cut)
             if node.exhausted:
                 self._by_levels(node)
@@ -231,13 +240,15 @@ class JointSearch(Search):
         self._first(node)
 
     def _first(self, node: Node) -> None:
-        found = by_levels(node.ready.instance, self.options, self.memo, node.ready.sharded.tile_count, self.incumbent)
+        unit, tiles = self._unit(node), node.ready.sharded.tile_count
+        found = by_levels(node.ready.instance, self.options, self.memo, tiles, self._to_beat(unit))
         if found is not None:
-            self._keep(self._unit(node), found)
+            self._keep(unit, found)
 
     def _by_levels(self, node: Node) -> None:
         """A mapping of a node of which nothing more can be proven."""
-        if np.isinf(self.target) and node.bound < self._cut(self._unit(node)) and not self._out_of_time(True):
+        unit = self._unit(node)
+        if self._looks(unit) and node.bound < self._cut(unit) and not self._out_of_time(True):
             self._first(node)
 
     def _by_matrices(self, instance: Instance) -> None:
@@ -245,9 +256,9 @@ class JointSearch(Search):
         plan = instance.plan
 
         def cut() -> float:
-            return min(self.target, self.incumbent)
+            return self._to_beat((plan, None))
 
-        for tiles, outcome in by_matrices(instance, self.options, self.memo, cut, start=np.isinf(self.target)):
+        for tiles, outcome in by_matrices(instance, self.options, self.memo, cut, start=self._looks((plan, None))):
             if isinstance(outcome, Solved):
                 self._keep((plan, tiles), outcome)
             late = outcome.limited if isinstance(outcome, Solved) else outcome.bound < cut()
@@ -328,7 +339,7 @@ class JointSearch(Search):
             self.reasons.append(f"{plan.label}: {found.note}")
             fields |= {"status": "infeasible", "note": found.note}
         else:
-            best = min(self.incumbent, self.target)
+            best = self._to_beat(unit)
             beaten, near = found.low >= best * (1 - _SAME), found.low >= best * (1 - self.options.request.gap)
             fields["status"] = "pruned_by_bound" if beaten else "limit"
             why = "as near to the best as was asked for" if near else "Ctrl-C" if self.stopped else "time limit"

@@ -64,11 +64,12 @@ class Node:
 class Nodes:
     """Opens, bounds and splits nodes of one setting; what plans share is worked out once.
 
-    ``every``: also schemes that another one replaces at no cost in time, where more than time matters.
+    ``every``: also schemes that another one replaces at no cost in time, where more than time matters;
+    ``at_once``: what has to be proven is known, so trials look at all paths below it from the start.
     """
 
-    def __init__(self, setting: Setting, options: Options, every: bool = False) -> None:
-        self.setting, self.options, self.every = setting, options, every
+    def __init__(self, setting: Setting, options: Options, every: bool = False, at_once: bool = False) -> None:
+        self.setting, self.options, self.every, self.at_once = setting, options, every, at_once
         self.menus: dict[Instance, Menu] = {}
         self.alike: dict[tuple[object, ...], Menu] = {}
         self.works: dict[tuple[Menu, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
@@ -170,7 +171,7 @@ class Nodes:
             node.rooted = True
             return node.bound < cut and not open_ and self.options_of(node) is not None
         search, number, most = max(open_, key=lambda one: one[0].low * ready.instance.pipeline[0].runs[0][1])
-        search.trial(most, deadline)
+        search.trial(most, deadline, at_once=self.at_once and not node.patient)
         node.lows[number] = max(node.lows[number], search.low)
         node.proven()
         return False

@@ -7,6 +7,7 @@ were generated on demand, are shown to be valid by one MILP.
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -22,12 +23,15 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.pieces import piecewise
 from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
-from dfopt.search.jointly import JointSearch
+from dfopt.search.jointly import JointSearch, Unit
 from dfopt.search.options import Options
 from dfopt.search.sharing import Memo, StageWork, nothing_else_fits
+from dfopt.search.solved import Solved, finish
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 
+Sizes = frozenset[int | None]
+NONE: Sizes = frozenset()
 PROOF = 1e-6  # relative: what judge and problems may differ by (architecture, law 5)
 
 
@@ -35,60 +39,122 @@ PROOF = 1e-6  # relative: what judge and problems may differ by (architecture, l
 class Low:
     """What could be shown of a plan: no mapping, and none with its sharding, has a lower value; none: none fits.
 
-    ``whole``: there is only one sharding, so both are the same.
+    ``whole``: there is only one sharding, or it is chosen with the fusion, so both are the same. ``fits``: tile counts
+    (none where that is no choice) of which some mapping is known, ``open_`` others of which it was not decided.
     """
 
     every: float | None
     level: float | None
     why: str
     whole: bool = False
+    fits: Sizes = NONE
+    open_: Sizes = NONE
 
 
-def plan_low(result: Result, plan: Plan, bounds: PlanBounds, memo: Memo, options: Options, value: float) -> Low:
-    """Lower bounds on the value of one plan, at least the claimed value if the plan cannot beat it."""
+def plan_low(
+    result: Result, plan: Plan, bounds: PlanBounds, memo: Memo, options: Options, value: float, empty: Sizes = NONE
+) -> Low:
+    """Lower bounds on the value of one plan, at least the claimed value if the plan cannot beat it.
+
+    ``empty``: tile counts that no mapping is said to fit under (none: whatever the tile count).
+    """
     instance = bounds.setting.under(plan)
     first = bounds.seconds(instance)
     try:
         bounds.check_dram(instance)
     except Infeasible as error:
         return Low(None, None, str(error.report), whole=True)
-    if first >= value:
+    if first >= value and not empty:
         return Low(first, first, "")
+    late = Low(first, first, "no time left", open_=frozenset({None}))
     if time.perf_counter() > options.deadline:
-        return Low(first, first, "no time left")
-    level, why = np.inf, ""
-    only = False
+        return late
+    level, why, only, fits = np.inf, "", False, set()
     try:
         for variant in prepare(instance, options, memo):
             only = variant.only_sharding
-            low, reason = _variant_low(result, variant, options, value)
+            if empty & {None, variant.tile_count}:
+                try:
+                    finish(with_starts(variant, options.deadline), options, np.inf)
+                except Infeasible as error:
+                    why = why or str(error.report)
+                    continue
+                fits.add(variant.tile_count)
+            low, reason = (first, "") if first >= value else _variant_low(result, variant, options, value)
             if max(low, first) < level:
                 level, why = max(low, first), reason
     except NoSolution:
-        return Low(first, first, "no time left")
+        return late
     except Infeasible as error:
-        only = nothing_else_fits(memo, instance)
-        return Low(None if only else first, None, str(error.report), whole=only)
-    return Low(level if only else first, level, why, whole=only)
+        only, why = nothing_else_fits(memo, instance), str(error.report)
+    shown = level if np.isfinite(level) else None
+    return Low(shown if only else first, shown, why, whole=only, fits=frozenset(fits))
+
+
+class JointProof(JointSearch):
+    """The joint search, told what to prove: it goes no further, and looks for no mapping but to refute "none fits".
+
+    Parameters
+    ----------
+    setting, options : Setting, Options
+        The problem.
+    claims : dict
+        Value that no mapping of a plan and tile count is said to beat, infinite where none is said to fit.
+    value : float
+        That of the answer: what is to be shown of everything else.
+    """
+
+    at_once = True
+
+    def __init__(self, setting: Setting, options: Options, claims: Mapping[Unit, float], value: float) -> None:
+        super().__init__(setting, options)
+        self.claims, self.value = dict(claims), value
+
+    def together(self, legal: list[Plan]) -> None:
+        """Prove what is claimed of these plans, as far as it can be."""
+        self.of_plan: dict[Plan, list[Unit]] = {}
+        for unit in self.claims:
+            self.of_plan.setdefault(unit[0], []).append(unit)
+        super().together(legal)
+
+    def _to_beat(self, unit: Unit) -> float:
+        plan, tiles = unit
+        known = self.of_plan.get(plan, [])
+        mine = known if tiles is None else [one for one in known if one[1] in (tiles, None)]
+        return max((self.claims[one] for one in mine), default=self.value)
+
+    def _out_of_time(self, something: bool) -> bool:
+        return super()._out_of_time(True)  # nothing is returned that would be worth waiting for
+
+    def _looks(self, unit: Unit) -> bool:
+        return bool(np.isinf(self._to_beat(unit)))
+
+    def _keep(self, unit: Unit, outcome: Solved) -> None:
+        super()._keep(unit, outcome)
+        for one in self.of_plan.get(unit[0], []):  # something fits: from here on the value is all there is to show
+            if one[1] in (unit[1], None):
+                self.claims[one] = min(self.claims[one], self.value)
 
 
 def joint_lows(
-    setting: Setting, legal: list[Plan], options: Options, value: float
+    setting: Setting, legal: list[Plan], options: Options, claims: Mapping[Unit, float], value: float
 ) -> tuple[dict[Plan, Low], dict[int, Lattice | None]]:
-    """Lower bounds on the values of plans whose schemes are chosen with the fusion: the search, told what to prove.
+    """What can be shown of plans whose schemes are chosen with the fusion, see :class:`JointProof`.
 
     And the down-sets of every stage, as far as they were listed.
     """
-    search = JointSearch(setting, options)
-    search.target = value * (1 - PROOF)
+    search = JointProof(setting, options, claims, value)
     search.together(legal)
     found: dict[Plan, Low] = {}
     for record in search.records:
         why = record.note or "a faster mapping may exist"
-        before = found.get(record.plan, Low(None, None, why, whole=True))
-        if record.bound is not None and (before.every is None or record.bound < before.every):
-            before = Low(record.bound, record.bound, why, whole=True)
-        found[record.plan] = before
+        low = found.get(record.plan, Low(None, None, why, whole=True))
+        if record.bound is not None:
+            least = record.bound if low.every is None else min(record.bound, low.every)
+            low = replace(low, every=least, level=least, why=why if least == record.bound else low.why)
+            sort = "fits" if record.value is not None else "open_"
+            low = replace(low, **{sort: getattr(low, sort) | {record.tile_count}})
+        found[record.plan] = low
     return found, search.lattices()
 
 

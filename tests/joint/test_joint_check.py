@@ -8,70 +8,416 @@ from functools import cache
 from typing import Any
 
 import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from strategies import World, share, worlds
 
 import dfopt as df
+import dfopt.search as optimizer
 from dfopt.documents.assumptions import profile
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
-from dfopt.search.verify import verify
+from dfopt.documents.system import System
+from dfopt.errors import DfoptError
+from dfopt.judge import evaluate
+from dfopt.search import candidate
+from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
+from dfopt.search.verify import Verification, verdict, verify
 
 Data = dict[str, Any]
-JOINT = profile("default").model_copy(update={"sharding_objective": "joint"})
+PLAIN = {"sharding_objective": "joint", "sequence_parallelism": "none"}
 
 
 @cache
-def honest(objective: str = "joint") -> str:
-    """All plans of a layer whose best sharding the two levels miss by 0.4 %."""
-    chosen = JOINT.model_copy(update={"sharding_objective": objective})
-    return json.dumps(df.optimize("gpt3-175b", "sn10-8-ring", assumptions=chosen).to_data())
+def mlp(tokens: int) -> Graph:
+    """The MLP of a layer of GPT-3: seven kernels, so that many forgeries are soon checked."""
+    whole = df.load_graph("gpt3-175b", seq=tokens).to_data()
+    names = [kernel["name"] for kernel in whole["kernels"]]
+    mine = names[names.index("Add_1") :]
+    tensors = [one for one in whole["tensors"] if {one["src"], one["dst"]} <= set(mine)]
+    some = [one for one in whole["kernels"] if one["name"] in mine]
+    ends = [{"src": "Add_2", "dst": "Add_1"}]
+    return Graph.from_data(whole | {"kernels": some, "tensors": tensors, "carried": ends})
 
 
-def sealed(data: Data) -> Result:
-    return Result.from_data(data).sealed()
+@cache
+def machine(name: str) -> System:
+    """One of the zoo, with less SRAM and faster links and DRAM."""
+    data = df.load_system(name).to_data()
+    data["chip"]["sram"]["capacity"], data["chip"]["dram"]["bandwidth"] = "320 MiB", "800 GB/s"
+    data["network"][0]["link_bandwidth"] = "100 GB/s"
+    return System.from_data(data)
+
+
+@cache
+def stored(name: str) -> str:
+    tokens, system, assumed, asked = CASES[name]
+    chosen = profile("default").with_(**PLAIN | assumed)
+    return json.dumps(df.optimize(mlp(tokens), machine(system), assumptions=chosen, **asked).to_data())
+
+
+def case(name: str) -> Data:
+    data: Data = json.loads(stored(name))
+    return data
+
+
+RING, CYCLE = "sn10-8-ring", {"compute_model": "cycle"}
+FAST = {"overlap": "none", "sequence_parallelism": "allow"}
+CASES: dict[str, tuple[int, str, Data, Data]] = {
+    # ten plans: the best, seven that are pruned, and two under which nothing fits into three partitions
+    "three": (2048, RING, {}, {"p_max": 3}),
+    "two levels": (2048, RING, {"sharding_objective": "seconds"}, {"p_max": 3}),
+    "another plan": (2048, RING, {}, {"p_max": 3, "tp": 8}),
+    "one": (2048, RING, {}, {"p_max": 1}),
+    "pinned": (2048, RING, {}, {"p_max": 3, "pin_sharding": {"FFN0": "k"}}),
+    "sequence": (2048, RING, FAST, {"tp": 8}),
+    "no sequence": (2048, RING, {"overlap": "none"}, {"tp": 8}),
+    "library": (2048, "h100-8", {"execution": "library"}, {"pp": 1}),
+    "one by one": (2048, "h100-8", {"execution": "kernel_by_kernel"}, {"pp": 1}),
+    "tiles": (6, RING, CYCLE, {"tp": 2, "pp": 1}),
+}
 
 
 def record(data: Data, *statuses: str) -> Data:
     return next(one for one in data["plans"] if one["status"] in statuses)
 
 
-def relabelled(data: Data) -> None:
-    """The answer of two levels as if they had been searched together."""
-    data |= json.loads(honest("seconds"))
-    data["assumptions"]["sharding_objective"] = "joint"
-    data["provenance"]["assumptions_digest"] = JOINT.digest()
+def winner(data: Data) -> Data:
+    return next(one for one in data["plans"] if one["plan"] == data["plan"] and one.get("value") is not None)
+
+
+def consistent(data: Data) -> None:
+    """Every figure that follows from others, as a careful forger leaves it."""
+    made = Result.from_data(data)
+    bound, level = proven(made.value, made.plans)
+    gaps = proven_gap(made.value, bound), proven_gap(made.value, level)
+    graphs = (made.graph, *made.variants)
+    data |= {"bound": bound, "level_bound": level, "gap": gaps[0], "level_gap": gaps[1]}
+    data["status"] = status_of(*gaps, made.request.gap, made.plans)
+    data["proof"] = proof_of(graphs, made.plans, made.assumptions, made.p_max, gaps[0])
+    data["provenance"]["assumptions_digest"] = made.assumptions.digest()
+
+
+def nowhere(one: Data) -> None:
+    """A record that says that nothing fits."""
+    one.update(status="infeasible", bound=None, level_bound=None, note="nothing fits", solves=[])
+    one.pop("value", None)
+    one.pop("gap", None)
+
+
+def instead(data: Data, other: Data) -> None:
+    """Another answer in place of this one, whose plans are all said to be no better."""
+    names = ("mapping", "score", "matrices", "plan", "value", "utilization")
+    data |= {name: other[name] for name in names}
     for one in data["plans"]:
-        whole = {"pruned_per_level": "pruned_by_bound", "infeasible_per_level": "infeasible"}
-        one["status"] = whole.get(one["status"], one["status"])
-        one["bound"] = one["level_bound"] = max(one["level_bound"], data["value"])
-    data |= {"bound": data["value"], "gap": 0.0, "level_gap": 0.0, "level_bound": data["value"], "status": "optimal"}
+        if one["bound"] is not None:
+            one["bound"] = one["level_bound"] = max(one["bound"], data["value"])
+            one["status"] = "pruned_by_bound"
+            one.pop("value", None)
+            one.pop("gap", None)
+    mine = next(one for one in data["plans"] if one["plan"] == data["plan"])
+    mine |= {"status": "solved", "value": data["value"], "gap": 0.0, "bound": data["value"]}
+    mine["level_bound"] = data["value"]
 
 
-def infeasible(data: Data) -> None:
-    """A plan that fits, said not to."""
-    record(data, "pruned_by_bound").update(status="infeasible", bound=None, level_bound=None, note="does not fit")
+def remapped(data: Data, **changes: Any) -> None:
+    """The mapping with something else of some kernels, judged again, and everything drawn from it."""
+    made = Result.from_data(data)
+    kernels = [one | changes.get(one["name"], {}) for one in data["mapping"]["kernels"]]
+    mapping = Mapping.from_data(data["mapping"] | {"kernels": kernels})
+    score = evaluate(mapping, made.graph, made.system, made.assumptions)
+    instead(
+        data,
+        {
+            "mapping": mapping.to_data(),
+            "score": score.to_data(),
+            "matrices": [one.model_dump(mode="json") for one in matrices(made.graph, mapping)],
+            "plan": data["plan"],
+            "value": score.step_time_s,
+            "utilization": score.utilization,
+        },
+    )
 
 
-def slower(data: Data) -> None:
-    """Everything that is proven, with a value that is one per mille higher."""
-    data["value"] *= 1.001
+# -- answers that another one beats, said to be the best ------------------------------------------
 
 
-def left_out(data: Data) -> None:
-    data["plans"].remove(record(data, "pruned_by_bound"))
+def of(other: str) -> Callable[[Data], None]:
+    """The answer of another search as if it were that of this one."""
+
+    def change(data: Data) -> None:
+        assert case(other)["value"] > data["value"] * (1 + 1e-5), "no worse than the best"
+        instead(data, case(other))
+        consistent(data)
+
+    return change
 
 
-FORGERIES: dict[str, Callable[[Data], None]] = {f.__name__: f for f in (relabelled, infeasible, slower, left_out)}
+def better_plan(change: Callable[[Data], None]) -> Callable[[Data], None]:
+    """The best of another plan as the answer, and something untrue of the plan that is better."""
+
+    def both(data: Data) -> None:
+        best = data["plan"]
+        instead(data, case("another plan"))
+        one = next(one for one in data["plans"] if one["plan"] == best)
+        change(one)
+        data["plans"] = [one for one in data["plans"] if one]
+        consistent(data)
+
+    return both
 
 
-def test_the_honest_one_is_verified() -> None:
-    result = sealed(json.loads(honest()))
-    assert result.status == "optimal" and result.value < 763 < df.Result.from_data(json.loads(honest("seconds"))).value
-    found = verify(result)
-    assert found.ok, found.problems
-    assert found.verdict == "verified optimal"
+def one_is_enough(data: Data) -> None:
+    """The best of one partition said of any number of them."""
+    data["request"]["p_max"], data["p_max"] = None, len(data["graph"]["kernels"])
+    for one in data["plans"]:
+        if one["status"] == "infeasible":
+            one.update(status="pruned_by_bound", bound=data["value"], level_bound=data["value"])
+    consistent(data)
+
+
+# -- single fields ---------------------------------------------------------------------------------
+
+
+def edit(**changes: Any) -> Callable[[Data], None]:
+    """Changes of the whole; a number is a factor of what stands there."""
+
+    def change(data: Data) -> None:
+        for name, to in changes.items():
+            data[name] = data[name] * to if isinstance(to, float) else to
+
+    return change
+
+
+def of_record(which: str, whole: bool = False, /, **changes: Any) -> Callable[[Data], None]:
+    """Changes of the first record with a status; a number is a factor. ``whole``: with all that follows."""
+
+    def change(data: Data) -> None:
+        one = record(data, which)
+        for name, to in changes.items():
+            one[name] = one[name] * to if isinstance(to, float) else to
+        if whole:
+            consistent(data)
+
+    return change
+
+
+def kernels(**changes: Any) -> Callable[[Data], None]:
+    def change(data: Data) -> None:
+        for one in data["mapping"]["kernels"]:
+            one |= changes.get(one["name"], {})
+
+    return change
+
+
+def judged_again(**changes: Any) -> Callable[[Data], None]:
+    def change(data: Data) -> None:
+        before = data["value"]
+        remapped(data, **changes)
+        assert data["value"] > before * (1 + 1e-6), "no worse than it was"
+        consistent(data)
+
+    return change
+
+
+def others_are_infeasible(data: Data) -> None:
+    for one in data["plans"]:
+        if one["plan"] != data["plan"]:
+            nowhere(one)
+    consistent(data)
+
+
+def another_is_infeasible(data: Data) -> None:
+    """A plan, or tile size, that fits and is no better than the answer."""
+    nowhere(next(one for one in data["plans"] if one["bound"] is not None and one is not winner(data)))
+    consistent(data)
+
+
+def drop(*statuses: str) -> Callable[[Data], None]:
+    def change(data: Data) -> None:
+        data["plans"].remove(record(data, *statuses))
+        consistent(data)
+
+    return change
+
+
+def elsewhere(name: str) -> Callable[[Data], None]:
+    """A kernel in the partition of the one that follows it."""
+
+    def change(data: Data) -> None:
+        at = {one["name"]: one for one in data["mapping"]["kernels"]}
+        at[name]["partition"] += 1
+
+    return change
+
+
+FORGERIES: dict[str, tuple[str, Callable[[Data], None]]] = {
+    "two levels, relabelled optimal": ("three", of("two levels")),
+    "the best of another plan": ("three", of("another plan")),
+    "the best of one partition": ("three", of("one")),
+    "the best of one partition of any number": ("one", one_is_enough),
+    "the best with a pinned scheme": ("three", of("pinned")),
+    "a better plan is infeasible": ("three", better_plan(nowhere)),
+    "a better plan is left out": ("three", better_plan(lambda one: one.clear())),
+    "a better plan is pruned by twice its bound": (
+        "three",
+        better_plan(lambda one: one.update(bound=one["bound"] * 2, level_bound=one["bound"] * 2)),
+    ),
+    "the best without sequence splits": ("sequence", of("no sequence")),
+    "the best kernel by kernel": ("library", of("one by one")),
+    "a kernel sharded otherwise, judged again": ("three", judged_again(FFN0={"sharding": "k"})),
+    "another plan is infeasible": ("three", another_is_infeasible),
+    "another tile size is infeasible": ("tiles", another_is_infeasible),
+    "all other plans are infeasible": ("three", others_are_infeasible),
+    "an infeasible plan is left out": ("three", drop("infeasible")),
+    "a pruned plan is left out": ("three", drop("pruned_by_bound")),
+    "an infeasible plan is per level": (
+        "three",
+        of_record("infeasible", True, status="infeasible_per_level", bound=1),
+    ),
+    "a pruned plan is per level": ("three", of_record("pruned_by_bound", True, status="pruned_per_level")),
+    "a pruned plan was solved": ("three", of_record("pruned_by_bound", True, status="solved")),
+    "a bound that excludes nothing": ("three", of_record("pruned_by_bound", True, bound=0.5, level_bound=0.5)),
+    "a bound where nothing fits": ("three", of_record("infeasible", True, bound=1, level_bound=1)),
+    "no bound where something fits": ("three", of_record("pruned_by_bound", bound=None)),
+    "the winner was slower": ("three", of_record("solved", True, value=1.1)),
+    "the winner was faster": ("three", of_record("solved", True, value=0.9)),
+    "the winner's gap": ("three", lambda data: winner(data).update(gap=0.01)),
+    "tiles that nobody can cut": ("tiles", of_record("solved", True, tile_count=7)),
+    "a mapping of other tiles": ("tiles", lambda data: data["mapping"].update(tile_count=4)),
+    "a kernel in the next partition": ("three", elsewhere("LayerNorm_2")),
+    "a scheme": ("three", kernels(FFN0={"sharding": "k"})),
+    "a sequence split undone": ("sequence", kernels(FFN1={"sharding": "k"})),
+    "a kernel out of its library set": ("library", elsewhere("FFN0")),
+    "more tiles of a kernel": ("tiles", kernels(FFN0={"tiles": 1000})),
+    "a slower value": ("three", edit(value=1.001)),
+    "a faster value": ("three", edit(value=0.999)),
+    "a higher bound": ("three", edit(bound=1.001)),
+    "a lower bound": ("three", edit(bound=0.999)),
+    "a lower bound per level": ("three", edit(level_bound=0.999)),
+    "a gap": ("three", lambda data: data.update(gap=0.01)),
+    "reached a gap": ("three", edit(status="gap_reached")),
+    "optimal per level": ("three", edit(status="optimal_per_level")),
+    "stopped by the limit": ("three", edit(status="limit_with_solution")),
+    "more partitions than asked for": ("three", edit(p_max=5)),
+    "another sentence": ("three", edit(proof="of all plans: no mapping under them is better")),
+    "another objective of the shardings": (
+        "three",
+        lambda data: (data["assumptions"].update(sharding_objective="seconds"), consistent(data)),
+    ),
+}
+
+
+def forged(name: str) -> Verification:
+    of_case, change = FORGERIES[name]
+    data = case(of_case)
+    change(data)
+    assert data != case(of_case), "nothing was forged"
+    return verify(Result.from_data(data).sealed())
 
 
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forgery_is_caught(name: str) -> None:
-    data = json.loads(honest())
-    FORGERIES[name](data)
-    assert not verify(sealed(data)).ok
+    found = forged(name)
+    assert not found.ok, found.verdict
+
+
+@pytest.mark.parametrize(
+    "name", ["two levels, relabelled optimal", "the best without sequence splits", "the best kernel by kernel"]
+)
+def test_what_another_search_missed_is_what_refutes_it(name: str) -> None:
+    """Not some figure that the forger forgot: everything follows from what is claimed of the plans."""
+    problems = forged(name).problems
+    assert problems and all("bound" in one or "gap" in one for one in problems), problems
+
+
+def unsolved(data: Data) -> None:
+    """Nothing of how it was found."""
+    for one in data["plans"]:
+        one["solves"], one["seconds"], one["note"] = [], 0.0, ""
+
+
+def weaker(data: Data) -> None:
+    """Less is claimed than is true: a bound below that of the file."""
+    for one in data["plans"]:
+        if one["bound"] is not None and one["plan"] == data["plan"]:
+            one["bound"] = one["level_bound"] = 0.99 * data["value"]
+            one["gap"] = 1 - 0.99
+    data["request"]["gap"] = 0.02
+    consistent(data)
+
+
+HARMLESS: dict[str, tuple[str, Callable[[Data], None], str]] = {
+    "the honest one": ("three", lambda data: None, "verified optimal"),
+    "nothing of how it was found": ("three", unsolved, "verified optimal"),
+    "nothing of how sequence splits were found": ("sequence", unsolved, "verified optimal"),
+    "tile sizes": ("tiles", lambda data: None, "verified optimal"),
+    "library sets": ("library", unsolved, "verified optimal"),
+    "less than is true": ("three", weaker, "verified optimal"),
+}
+
+
+@pytest.mark.parametrize("name", HARMLESS)
+def test_what_is_true_is_verified(name: str) -> None:
+    """Whatever is missing of the way there: nothing that is stored is needed."""
+    of_case, change, words = HARMLESS[name]
+    data = case(of_case)
+    change(data)
+    found = verify(Result.from_data(data).sealed())
+    assert found.ok, found.problems
+    assert found.verdict == words
+    assert not any("nothing fits" in one for one in found.unchecked)
+
+
+def test_it_says_what_was_checked() -> None:
+    said = verdict(Result.from_data(case("three")), "three.json").splitlines()
+    assert said[0] == "verified optimal"
+    assert said[1] == (
+        "  checked: 10 plans were listed and bounded again: in the space that $.proof states no plan, sharding or"
+        " fusion is below 494.808 s by more than 0.0001 %; 2 of them fit under no sharding"
+    )
+
+
+def test_infeasible_is_not_said_of_what_was_not_decided() -> None:
+    """Without time the plans that are said not to fit are listed as not checked."""
+    data = case("three")
+    found = verify(Result.from_data(data), time_limit=0.0)
+    assert not found.ok and any("that nothing fits under 2 plans" in one for one in found.unchecked), found
+
+
+@share(0.25)
+@given(worlds(most=5, least=2), st.sampled_from(["joint", "joint", "seconds"]), st.sampled_from([None, 1, 2]))
+def test_any_answer_is_verified_and_what_fits_is_not_infeasible(world: World, how: str, most: int | None) -> None:
+    """Also where few partitions or little DRAM leave plans that do not fit."""
+    asked: Data = {} if world.assumptions.execution == "kernel_by_kernel" else {"p_max": most}
+    assume(asked.get("p_max", 1) or world.assumptions.empty_partitions == "allow")
+    chosen = world.assumptions.model_copy(update={"sharding_objective": how})
+    try:
+        result = optimizer.optimize(world.graph, world.system, assumptions=chosen, **asked)
+    except DfoptError:
+        assume(False)
+    found = verify(result)
+    assert found.ok, found.problems
+    assert found.gap == pytest.approx(result.gap, abs=2e-6)
+    assert not any("nothing fits" in one for one in found.unchecked)
+    data = json.loads(json.dumps(result.to_data()))
+    fitting = [one for one in data["plans"] if one.get("value") is not None and one is not winner(data)]
+    if not fitting:
+        return
+    nowhere(fitting[-1])
+    consistent(data)
+    assert not verify(Result.from_data(data).sealed()).ok
+
+
+def test_a_plan_whose_blocks_are_not_listed_may_be_infeasible(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the others are searched all the same."""
+    monkeypatch.setattr(candidate, "_DOWN_SETS", 2)
+    tokens, system, assumed, asked = CASES["one"]
+    chosen = profile("default").with_(**PLAIN | assumed)
+    result = df.optimize(mlp(tokens), machine(system), assumptions=chosen, **asked)
+    best = case("one")
+    assert result.bound <= best["value"] * (1 + 1e-9) and best["value"] <= result.value * (1 + 1e-9)
+    assert "infeasible" in {record.status for record in result.plans}
+    found = verify(result)
+    assert found.ok and not any("nothing fits" in one for one in found.unchecked), found

@@ -1,0 +1,191 @@
+"""The plans of a result, listed and bounded again, and what the result says of each held against that."""
+
+from __future__ import annotations
+
+import itertools
+from collections import Counter
+from typing import Any
+
+import numpy as np
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import PlanRecord, Result, Space
+from dfopt.errors import PlanError
+from dfopt.search.matrices import solved_together
+from dfopt.search.options import Options
+from dfopt.search.proving import PROOF, Low, joint_lows, plan_low
+from dfopt.search.sharing import Memo, lattices_of
+from dfopt.search.space import search_space, together
+from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Setting
+from dfopt.setting.plans import asked_plans
+from dfopt.setting.tables import tile_counts
+
+SAME = 1e-9  # relative: the judge repeats itself to the last digits
+
+
+def differences(path: str, mine: Any, theirs: Any) -> list[str]:
+    """Where two dumped documents differ beyond rounding."""
+    if isinstance(mine, dict) and isinstance(theirs, dict):
+        keys = [*mine, *(key for key in theirs if key not in mine)]
+        return [d for key in keys for d in differences(f"{path}.{key}", mine.get(key), theirs.get(key))]
+    if isinstance(mine, list) and isinstance(theirs, list) and len(mine) == len(theirs):
+        return [d for i, (a, b) in enumerate(zip(mine, theirs, strict=True)) for d in differences(f"{path}[{i}]", a, b)]
+    numbers = isinstance(mine, int | float) and isinstance(theirs, int | float)
+    same = abs(mine - theirs) <= SAME * max(abs(mine), abs(theirs)) if numbers else mine == theirs
+    return [] if same else [f"{path}: the file says {theirs!r}, recomputed {mine!r}"]
+
+
+class Plans:
+    """The plans of a result, listed and bounded again, and its records held against that."""
+
+    def __init__(self, result: Result, value: float, deadline: float) -> None:
+        self.result, self.value = result, value
+        self.joint = result.assumptions.sharding_objective == "joint"
+        self.problems: list[str] = []
+        self.unchecked: list[str] = []
+        self.undecided: list[str] = []  # plans of which it was not shown that nothing fits
+        self.bound = self.level_bound = value
+        self.least = value * (1 - 2 * PROOF)
+        self.why = self.level_why = ""
+        self.options = Options(result.request, deadline).asking(formulation="auto", gap=0.0, solver="highs", seed=0)
+        stated = self.joint and result.request.formulation == "assignment"
+        if stated and result.assumptions.execution == "dataflow":  # the proof says how many partitions there may be
+            self.options = self.options.asking(p_max=result.p_max)
+        values = sorted(record.value for record in result.plans if record.value is not None)
+        # what others had to beat to be kept
+        self.kept = values[result.request.top - 1] if len(values) >= result.request.top else np.inf
+        self.left: dict[Plan, list[tuple[int, PlanRecord]]] = {}
+        for number, record in enumerate(result.plans):
+            self.left.setdefault(record.plan, []).append((number, record))
+        spaces = []
+        for graph in (result.graph, *result.variants):
+            setting = Setting(graph, result.system, result.assumptions)
+            try:
+                legal, rejected = asked_plans(graph, result.system, result.request, result.assumptions)
+            except PlanError:  # a microbatch that no plan can use
+                continue
+            for one in rejected:
+                for number, record in self._take(one.plan):
+                    if record.status != "infeasible":
+                        self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
+            bounds, memo = PlanBounds(setting), Memo()
+            together = [plan for plan in legal if self.joint and solved_together(setting, plan, result.request)]
+            claims = {(record.plan, record.tile_count): self._claim(record) for record in result.plans}
+            lows, lattices = joint_lows(setting, together, self.options, claims, value) if together else ({}, {})
+            for plan in set(legal) - set(together):
+                empty = {r.tile_count for _, r in self.left.get(plan, ()) if r.status.startswith("infeasible")}
+                lows[plan] = plan_low(result, plan, bounds, memo, self.options, value, frozenset(empty))
+            lattices = lattices or lattices_of(memo)
+            for plan in legal:
+                self._plan(setting, plan, lows[plan])
+            spaces.append(search_space(setting, legal, lattices))
+        for plan, records in self.left.items():
+            self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
+        if self.undecided:
+            some = ", ".join(self.undecided[:3]) + ", ..." * (len(self.undecided) > 3)
+            self._unproven(f"that nothing fits under {len(self.undecided)} plans ({some}), only that nothing is faster")
+        self._space(spaces)
+        self._winner()
+
+    def _wrong(self, number: int, name: str, claimed: object, found: object) -> None:
+        self.problems.append(f"$.plans[{number}].{name}: the file says {claimed!r}, recomputed {found!r}")
+
+    def _claim(self, record: PlanRecord) -> float:
+        """What a record says that no mapping beats, as far as that matters; infinite if it says that none fits."""
+        if record.status == "infeasible":
+            return np.inf
+        return min(self.value if record.bound is None else record.bound, self.value) * (1 - PROOF)
+
+    def _take(self, plan: Plan) -> list[tuple[int, PlanRecord]]:
+        records = self.left.pop(plan, [])
+        if not records:
+            self.problems.append(f"$.plans: no record of {plan.label}")
+        return records
+
+    def _plan(self, setting: Setting, plan: Plan, low: Low) -> None:
+        """Hold the records of a plan against what could be shown of it."""
+        records = self._take(plan)
+        every = low.every if low.every is not None else self.value
+        level = low.level if low.level is not None else self.value
+        if every < self.bound:
+            self.bound, self.why = every, f"{plan.label}: {low.why or 'another sharding is not excluded'}"
+        if level < self.level_bound:
+            self.level_bound, self.level_why = level, f"{plan.label}: {low.why}"
+        counts = (tile_counts(setting.graph, setting.assumptions, least) for least in (1, plan.shards))
+        allowed = {None, *itertools.chain(*counts)}
+        seen = Counter(record.tile_count for _, record in records)
+        if any(count > 1 for count in seen.values()) or not set(seen) <= allowed:
+            self.problems.append(f"$.plans: {plan.label} has records of tile counts {sorted(map(str, seen))}")
+        for number, record in records:
+            self._record(number, record, low)
+
+    def _record(self, number: int, record: PlanRecord, low: Low) -> None:
+        if record.status.endswith("_per_level") and low.whole and self.joint:
+            self._wrong(number, "status", record.status, "what holds for all shardings")
+        elif record.status.startswith("infeasible"):
+            self._nothing_fits(number, record, low)
+        if (record.bound is None) != (record.status == "infeasible"):
+            self._wrong(number, "bound", record.bound, f"none only where nothing fits, this one is {record.status}")
+        # beyond the claimed value nothing needs to be shown
+        for name, claimed, found in (
+            ("bound", record.bound, low.every),
+            ("level_bound", record.level_bound, low.level),
+        ):
+            if claimed is not None and found is not None and min(claimed, self.value) > found * (1 + 2 * PROOF):
+                self._wrong(number, name, claimed, f"only {found!r} could be shown")
+            if claimed is not None and claimed > self.value * (1 + PROOF) and name == "level_bound":
+                self._unproven("level_bound above the value of the result")
+        beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound}.get(record.status)
+        if beaten is not None and beaten < self.kept * (1 - PROOF):
+            self._wrong(number, "status", record.status, f"a bound of {beaten!r} excludes nothing")
+        if record.status == "solved" and record.value is None:
+            self._wrong(number, "value", None, "a value of every plan that was solved")
+        if record.value is not None:
+            if record.value < self.value * (1 - PROOF) and self.result.heat is None:  # heat only slows
+                self._wrong(number, "value", record.value, f"nothing is better than {self.value!r}")
+            gap = None if record.level_bound is None else (record.value - record.level_bound) / record.value
+            if gap is None or record.gap is None or abs(record.gap - gap) > SAME:
+                self._wrong(number, "gap", record.gap, gap)
+
+    def _nothing_fits(self, number: int, record: PlanRecord, low: Low) -> None:
+        """Hold "infeasible" against a plan of which not all was shown to be."""
+        if (low.every if record.status == "infeasible" else low.level) is None:
+            return
+        mine = (low.fits | low.open_) & {None, record.tile_count} if record.tile_count else low.fits | low.open_
+        if mine & low.fits:
+            self._wrong(number, "status", record.status, "some mapping fits")
+        elif mine:  # where that may matter the gap is not that of the file
+            self.undecided.append(record.plan.label)
+        elif record.status == "infeasible" and not low.whole:
+            self._wrong(number, "status", record.status, "another sharding may fit")
+
+    def _unproven(self, what: str) -> None:
+        text = f"$.plans: {what}"
+        if text not in self.unchecked:
+            self.unchecked.append(text)
+
+    def _winner(self) -> None:
+        """The record of the plan that won, with its value and what it used."""
+        result = self.result
+        mine = [r for r in result.plans if r.plan == result.plan and r.value is not None]
+        if not any(abs((r.value or 0.0) - result.value) <= PROOF * result.value for r in mine) and result.heat is None:
+            self.problems.append(f"$.plans: no record of {result.plan.label} has the value of the result")
+        most = max((len(graph.kernels) for graph in (result.graph, *result.variants)), default=1)
+        asked = result.request.p_max
+        used = max(kernel.partition for kernel in result.mapping.kernels) + 1
+        if not used <= result.p_max <= (asked if asked is not None else most):
+            self.problems.append(
+                f"$.p_max: the file says {result.p_max}, the mapping uses {used}, at most {asked or most} were allowed"
+            )
+
+    def _space(self, spaces: list[Space]) -> None:
+        if self.result.space is None or not spaces:
+            return
+        found = together(spaces)
+        mine, claimed = found.model_dump(), self.result.space.model_dump()
+        exact = found.exact and self.result.space.exact
+        names = mine if exact else ("plans", "log10_shardings", "log10_stages", "tile_counts")
+        self.problems += [d for name in names for d in differences(f"$.space.{name}", mine[name], claimed[name])]
+        if not exact:
+            self._unproven("$.space.log10_fusions and log10_total, which are not counted exactly")
