@@ -10,6 +10,7 @@ import dfopt as df
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 
+ALONE = df.Assumptions(execution="kernel_by_kernel")
 # name -> graph, its parameters, system, options of the solve
 CASES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "fused": ("gpt3-175b", {}, "sn10-8-ring", {"tp": 8}),
@@ -17,7 +18,7 @@ CASES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "chunks": ("gpt2-small", {"mode": "training", "batch": 32}, "sn10-8-ring", {"tp": 2, "pp": 4, "interleave": 3}),
     "ends": ("llama-3.1-8b", {"ends": True}, "h100-8", {"tp": 2, "pp": 4}),
     "many": ("dlrm-v2-mlperf", {}, "h100-8", {"pp": 1}),
-    "one-by-one": ("llama-3.2-1b", {"mode": "training"}, "h100-8", {"tp": 8}),
+    "one-by-one": ("llama-3.2-1b", {"mode": "training"}, "h100-8", {"tp": 8, "assumptions": ALONE}),
 }
 
 

@@ -25,7 +25,6 @@ class Assumptions(Document):
 
     SCHEMA: ClassVar[str] = "dfopt/assumptions/2"
     EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/assumptions/1",)
-    LATER: ClassVar[frozenset[str]] = frozenset({"sequence_parallelism"})
 
     profile: str = "default"
     execution: Literal["auto", "chip", "dataflow", "library", "kernel_by_kernel"] = Field(
@@ -56,7 +55,7 @@ class Assumptions(Document):
         default="exact", description="which layouts a sharding needs and whether normalisations may be split"
     )
     sequence_parallelism: Literal["none", "allow"] = Field(
-        default="none",
+        default="allow",
         description="allow: elementwise kernels may be split along the tokens (n), split contractions reduce-scattered"
         " along them (k>n); one all-gather serves all readers, and what the backward pass needs is gathered again",
     )
@@ -137,9 +136,9 @@ class Assumptions(Document):
 
     @classmethod
     def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Version 1 took what the chip says for granted where no execution is given, and knew of no library."""
+        """Version 1 took what the chip says for granted where no execution is given, and split no tokens."""
         execution = data.get("execution", "auto")
-        return {**data, "execution": "chip" if execution == "auto" else execution}
+        return {"sequence_parallelism": "none", **data, "execution": "chip" if execution == "auto" else execution}
 
     def with_(self, **changes: Any) -> Assumptions:
         """A copy with some fields changed, validated again."""
@@ -160,6 +159,7 @@ _DFMODEL = Assumptions(
     compute_utilization=0.9,
     sharding_objective="bytes",
     sharding_rules="dfmodel",
+    sequence_parallelism="none",
     collective_model="dfmodel",
     all_reduce_passes=2,
     weights_from_dram=False,

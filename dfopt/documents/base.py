@@ -98,7 +98,6 @@ class Part(BaseModel):
         frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True,
         allow_inf_nan=False, protected_namespaces=(),
     )  # fmt: skip
-    LATER: ClassVar[frozenset[str]] = frozenset()  # fields that digests of earlier files must not know of
 
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
@@ -125,11 +124,11 @@ class Part(BaseModel):
 
     @model_serializer(mode="wrap")
     def _lean(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
-        """In files, leave out what is None by default, and `LATER` fields at theirs: such keys say nothing."""
+        """In files, leave out what is None by default: such keys say nothing."""
         data: dict[str, Any] = handler(self)
         if info.mode == "json":
             for name, field in type(self).__pydantic_fields__.items():
-                if (field.default is None or name in self.LATER) and getattr(self, name) == field.default:
+                if field.default is None and getattr(self, name) is None:
                     data.pop(field.serialization_alias or name, None)
         return data
 

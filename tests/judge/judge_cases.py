@@ -11,6 +11,8 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 
 PLAIN = Assumptions(
+    execution="chip",
+    sequence_parallelism="none",
     collective_model="dfmodel",  # ring all-gather (n-1)/(n b) V: easy to do by hand
     overlap="perfect",
     compute_utilization=0.5,

@@ -465,6 +465,9 @@ def test_a_fan_pays_every_layout_that_it_needs() -> None:
     score = evaluate(mapping, graph, machine(ring("x", 2)), PLAIN)
     assert score.collectives == {"all_gather.forward": 1, "all_to_all.forward": 1}
     assert score.partitions[0].network_s == pytest.approx(200 / 20 + 200 / 80)
+    score = evaluate(mapping, graph, machine(ring("x", 2)), PLAIN.with_(sequence_parallelism="allow"))
+    assert score.collectives == {"all_gather.forward": 1}, "v cuts its part out of what u gathered"
+    assert score.partitions[0].network_s == pytest.approx(200 / 20)
 
 
 def test_stages_send_what_a_chip_holds() -> None:

@@ -45,7 +45,7 @@ def test_it_is_verified_and_says_what_was_not_checked() -> None:
 
 def test_what_version_2_took_for_granted_stays_as_it_was() -> None:
     result = Result.load(SECOND)
-    assert result.assumptions.execution == "dataflow"
+    assert (result.assumptions.execution, result.assumptions.sequence_parallelism) == ("dataflow", "none")
     assert result.provenance.assumptions_digest == result.assumptions.digest()
     found = verify(result)
     assert found.ok and found.verdict.startswith("verified optimal per level"), found.problems
@@ -59,13 +59,15 @@ def test_an_edited_one_is_found_out(tmp_path: Path, version: Path, change: dict[
     assert any(problem.startswith("$.seal") for problem in verify(Result.load(path)).problems)
 
 
-def test_assumptions_of_version_1_left_execution_to_the_chip(tmp_path: Path) -> None:
+def test_assumptions_of_version_1_left_execution_to_the_chip_and_split_no_tokens(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     for written, read in (("auto", "chip"), ("library", "library")):
         path.write_text(f"schema: dfopt/assumptions/1\nexecution: {written}\n")
-        assert df.Assumptions.load(path) == df.Assumptions(execution=read)
+        assert df.Assumptions.load(path) == df.Assumptions(execution=read, sequence_parallelism="none")
     path.write_text("schema: dfopt/assumptions/1\n")
     assert df.Assumptions.load(path).execution == "chip"
+    path.write_text("schema: dfopt/assumptions/1\nsequence_parallelism: allow\n")
+    assert df.Assumptions.load(path).sequence_parallelism == "allow"
     path.write_text("schema: dfopt/assumptions/2\n")
     assert df.Assumptions.load(path) == df.Assumptions()
 
