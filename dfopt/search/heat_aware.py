@@ -6,12 +6,14 @@ import time
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
+import numpy as np
+
 from dfopt.documents.heat import HeatProof, HeatReport
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible, Issue, PlanError, SystemSpecError
+from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.heat.answers import ThreeAnswers
 from dfopt.heat.period import Effort
 from dfopt.heat.settle import physical
@@ -19,9 +21,12 @@ from dfopt.judge import evaluate
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.search.candidate import prepare_mapping
+from dfopt.search.jointly import JointSearch, Unit
+from dfopt.search.nodes import Node, covers
 from dfopt.search.options import Options
-from dfopt.search.solved import Solved
+from dfopt.search.solved import Pruned, Solved
 from dfopt.setting.instance import Setting
+from dfopt.setting.tables import Ints
 
 HEAT_GAP = 1e-4  # relative: closer than the leakage is known, levels of many partitions are hard to prove
 
@@ -127,7 +132,7 @@ def made_aware(
     -------
     Solved, HeatProof, str
         The fastest of the answers: a plan and its sharding with other partitions, clocks and pauses; what was shown,
-        as figures and as a sentence.
+        as figures and as a sentence. Where ``sharding_objective: joint`` chose the sharding it is free here too.
 
     Raises
     ------
@@ -136,13 +141,14 @@ def made_aware(
     Infeasible
         If no mapping keeps the limits.
     """
-    made = _Made([], 0, [])
     plans = [best, *others]
+    open_, kept = _open(plans, setting)
+    made = _Made([], 0, [], kept)
     for number, one in enumerate(plans):
         if made.answers and _at_least(one, setting.system) >= made.fastest.step_s:
             made.skipped += 1
             continue
-        left = max(options.deadline - time.perf_counter(), 0.0) / (len(plans) - number)
+        left = max(options.deadline - time.perf_counter(), 0.0) / (len(plans) - number + bool(open_))
         mine = replace(options, deadline=time.perf_counter() + left).asking(gap=max(options.request.gap, HEAT_GAP))
         try:
             made.answers.append(_aware(one, Setting(one.graph, setting.system, setting.assumptions), mine))
@@ -150,8 +156,61 @@ def made_aware(
             made.refused.append(error)
     if not made.answers:
         raise made.refused[0]
+    if open_:
+        _search(made, open_, setting, options)
     found = made.fastest
     return found.solved, found.proof, made.note(setting.system, len(plans))
+
+
+def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]:
+    """Those whose sharding may be chosen anew, and why that of others is kept."""
+    if setting.assumptions.sharding_objective != "joint":
+        return [], "each with its sharding"
+    if _at_least(replace(plans[0], bound=1.0), setting.system) < 1.0:
+        return [], "each with its sharding, because the system's memory is slower than the stack's and bounds no other"
+    open_ = [one for one in plans if covers(replace(setting, graph=one.graph), one.plan)]
+    if len(open_) < len(plans):
+        return open_, "with the sharding that they have where kernels drawn once are on several pipeline stages"
+    return open_, ""
+
+
+def _search(made: _Made, plans: Sequence[Solved], setting: Setting, options: Options) -> None:
+    """Look for faster mappings under other shardings of some plans, and bound them all."""
+    options = options.asking(gap=max(options.request.gap, HEAT_GAP), top=1)
+    found = [replace(one.solved, value=one.step_s) for one in [made.fastest]]
+    searches = {one.graph: _HeatSearch(replace(setting, graph=one.graph), options, found) for one in plans}
+    _HeatSearch.run_all([(by, [one.plan for one in plans if one.graph is graph]) for graph, by in searches.items()])
+    made.answers += [one for search in searches.values() for one in search.answers]
+    bounds = [record.bound for search in searches.values() for record in search.records if record.bound is not None]
+    made.shardings, made.bound_s = sum(len(search.answers) for search in searches.values()), min(bounds, default=np.inf)
+
+
+class _HeatSearch(JointSearch):
+    """The joint search on a stack: without heat nothing is slower, so what it proves there holds for every sharding."""
+
+    every = True  # time is not all that matters
+
+    def __init__(self, setting: Setting, options: Options, found: list[Solved] | None = None) -> None:
+        super().__init__(setting, options, found)
+        self.answers: list[_Aware] = []
+
+    def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
+        """The best fusion under schemes of all kernels, re-optimised under the limits on heat."""
+        free = super().exact(node, options_k, cut)
+        if isinstance(free, Pruned):
+            return free
+        try:
+            made = _aware(free, self.setting, self.options)
+        except PlanError as error:  # its blocks cannot be listed: nothing is shown
+            raise NoSolution(node.bound, 0.0, str(error)) from error
+        self.answers.append(made)
+        return replace(made.solved, value=made.step_s, bound=made.bound_s)
+
+    def _first(self, node: Node) -> None:
+        """Nothing: what two levels find may be too hot."""
+
+    def _try(self, node: Node, unit: Unit, cut: float) -> None:
+        """Nothing before it is the best without heat: an answer takes seconds."""
 
 
 @dataclass(frozen=True)
@@ -167,11 +226,17 @@ class _Aware:
 
 @dataclass
 class _Made:
-    """What came of the plans: answers, those that could not be faster, and why others have none."""
+    """What came of the plans: answers, those that could not be faster, and why others have none.
+
+    ``kept``: why which shardings were kept; ``bound_s``: seconds that no sharding beats of the plans where it was free.
+    """
 
     answers: list[_Aware]
     skipped: int
     refused: list[Infeasible | PlanError]
+    kept: str
+    shardings: int = 0
+    bound_s: float = np.inf
 
     @property
     def fastest(self) -> _Aware:
@@ -181,11 +246,13 @@ class _Made:
         """What was done, and over which set the answer is the best."""
         assert system.stack is not None
         found = self.fastest
-        gap = max(0.0, 1 - min(one.bound_s for one in self.answers) / found.step_s)
-        which, over = "the best plan", "that plan and sharding allow"
+        gap = max(0.0, 1 - min(self.bound_s, *(one.bound_s for one in self.answers)) / found.step_s)
+        which, over = "the best plan", "that plan and sharding allow" if self.kept else "that plan allows"
         if plans > 1:
-            which = f"{len(self.answers)} of the {plans} fastest plans"
-            over = "these plans allow, each with its sharding"
+            which = f"{len(self.answers) - self.shardings} of the {plans} fastest plans"
+            over = f"these plans allow, {self.kept}" if self.kept else "these plans allow"
+        if not self.kept:
+            which += f" and {self.shardings} shardings more"
         note = (
             f"; then partitions, levels and pauses of {which} were chosen anew under the limits on heat of the stack"
             f" {system.stack.name}: {found.step_s:.6g} s per step there, within {100 * gap:.2g} % of what {over},"

@@ -103,6 +103,7 @@ class JointSearch(Search):
         self.waiting: list[Node] = []  # whose next step takes long
         self.number = count()
         self.started: set[tuple[Menu, int]] = set()
+        self.known: dict[tuple[Plan, int, tuple[int, ...]], Solved | Infeasible] = {}  # by schemes that were fused
         for plan in sorted(legal, key=lambda p: (self.bounds[p], p.label)):
             self._push(self.bounds[plan], plan)
         late = False
@@ -271,7 +272,7 @@ class JointSearch(Search):
             return
         node.tried.add(tuple(options_k.tolist()))
         try:
-            outcome = self.exact(node, options_k, cut)
+            outcome = self._once(node, options_k, cut)
         except (Infeasible, NoSolution):
             return
         if isinstance(outcome, Solved):
@@ -286,13 +287,29 @@ class JointSearch(Search):
         """
         return self.nodes.exact(node, options_k, cut)
 
+    def _once(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
+        """The same, from another node that asked for these schemes."""
+        key = node.plan, node.ready.sharded.tile_count, tuple(options_k.tolist())
+        if key not in self.known:
+            try:
+                outcome: Solved | Pruned | Infeasible = self.exact(node, options_k, cut)
+            except Infeasible as error:
+                outcome = error
+            if isinstance(outcome, Pruned):  # another cut may not
+                return outcome
+            self.known[key] = outcome
+        found = self.known[key]
+        if isinstance(found, Infeasible):
+            raise found
+        return found
+
     def _leaf(self, node: Node, unit: Unit, cut: float) -> None:
         """The schemes that the stages ask for, fused exactly: the node's best if they reach its bound."""
         options_k, fixed = self.nodes.options_of(node), self.nodes.fixed(node)
         assert options_k is not None
         reached = np.inf
         try:
-            outcome = self.exact(node, options_k, cut)
+            outcome = self._once(node, options_k, cut)
             if isinstance(outcome, Solved):
                 reached = outcome.value
                 self._keep(unit, outcome)

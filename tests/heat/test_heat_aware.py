@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, reject
+from hypothesis import assume, given, reject, settings
 from hypothesis import strategies as st
 from stack_cases import HOT, T0, dies, memory, stack
-from strategies import World, options_of, share, worlds
+from strategies import World, options_of, share, sums_meet, worlds
 
 import dfopt as df
 from dfopt.documents.assumptions import Assumptions
@@ -33,9 +33,11 @@ from dfopt.heat.limits import Operating
 from dfopt.heat.problem import HeatChoice
 from dfopt.heat.settle import TOO_HOT_K, cool, physical
 from dfopt.machines.stacks import with_stack
+from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 from dfopt.search.branching import Search
-from dfopt.search.heat_aware import heat_answers, made_aware, three_answers
+from dfopt.search.heat_aware import HEAT_GAP, heat_answers, made_aware, three_answers
+from dfopt.search.jointly import JointSearch
 from dfopt.search.verify import verify
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -330,6 +332,50 @@ def test_of_several_plans_the_fastest_answer_is_kept(world: World, on: Stack) ->
     for one in search.found[1:]:
         slower = one.score.step_time_s >= physical(best.score).step_time_s * (1 + NEAR)
         assert not slower or "no faster even without heat" in note or "no answer for" in note
+
+
+@settings(max_examples=2)
+@given(worlds(most=2, dims=1, max_pp=1, pieces=False, execution="dataflow"))
+def test_with_the_sharding_free_no_sharding_is_faster(world: World) -> None:
+    hot = HtcPackage(mode="htc", htc_w_per_m2k=1e4)
+    check_all_shardings(world, stack(dies=dies(1), package=hot, limits=Limits(logic=T0 + 45, power=40.0)))
+
+
+@pytest.mark.nightly
+@share(0.03)
+@given(worlds(most=3, dims=1, max_pp=1, pieces=False, execution="dataflow"), stacks())
+def test_with_the_sharding_free_no_sharding_is_faster_nightly(world: World, on: Stack) -> None:
+    check_all_shardings(world, on)
+
+
+def check_all_shardings(world: World, on: Stack) -> None:
+    """As if every sharding were pinned and re-optimised alone."""
+    graph, plan, system = world.graph, world.plan, with_stack(world.system, on)
+    menus = [ops.legal_schemes(kernel, plan.tp, world.assumptions) for kernel in graph.kernels]
+    assume(plan.tp > 1 and 1 < np.prod([len(menu) for menu in menus]) <= 12)
+
+    def aware(kind: type[Search], objective: str, **asked: Any) -> tuple[float, str]:
+        setting = Setting(graph, system, world.assumptions.with_(sharding_objective=objective))
+        search = kind(setting, options_of(p_max=2 if world.assumptions.empty_partitions == "forbid" else None, **asked))
+        search.run([plan])
+        if not search.found:
+            return np.inf, ""
+        try:
+            best, _, note = made_aware(search.found[0], setting, search.options)
+        except (Infeasible, PlanError):
+            return np.inf, ""
+        assert cool(best.score)
+        return physical(best.score).step_time_s, note
+
+    alone = []
+    for schemes in itertools.product(*menus):
+        sharding = {kernel.name: z for kernel, z in zip(graph.kernels, schemes, strict=True)}
+        if sums_meet(graph, plan, world.assumptions, sharding):
+            alone.append(aware(Search, "seconds", pin_sharding=sharding)[0])
+    assume(np.isfinite(alone).any())
+    found, note = aware(JointSearch, "joint")
+    assert found <= min(alone) * (1 + 2 * HEAT_GAP)
+    assert f"{found:.6g} s per step" in note and "shardings more were chosen anew" in note
 
 
 HOT_STACK = {"package.r_convec_k_per_w": 0.25, "cells": 8}  # a coarse grid: as hot, a quarter of the rows
