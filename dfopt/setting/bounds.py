@@ -14,6 +14,7 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.physics.states import capacities
+from dfopt.setting.conversions import fanout_groups
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, states_of
 from dfopt.setting.stages import PipelineStage
@@ -49,6 +50,7 @@ class PlanBounds:
         self._pieces = [[k for k in graph.kernels if graph.piece_of(k) == piece] for piece in range(pieces)]
         self._piece_k = np.array([graph.piece_of(kernel) for kernel in graph.kernels])
         self._talks = any(kernel.communications for kernel in graph.kernels)
+        self._saved = _saved_by_kernel(setting)
 
     def seconds(self, instance: Instance) -> float:
         """Seconds per step that no mapping under a plan beats."""
@@ -66,7 +68,7 @@ class PlanBounds:
             gradients = [instance.communication_s(Collective.ALL_REDUCE, each, plan.copy_dims) for each in volumes]
         if drawn > 1:  # kernels drawn once are not spread evenly: some stage runs the longest of them whole
             once = [max(average, self._longest(least, own_k)) for average, least in zip(once, pieces, strict=True)]
-        stages = self._stages(instance)
+        stages = self.stages(instance)
         return step_time(
             plan,
             assumptions,
@@ -80,7 +82,7 @@ class PlanBounds:
         return max(partition_time(*times, self.setting.assumptions.overlap) for times in terms)
 
     def check_dram(self, instance: Instance) -> None:
-        """Refuse a plan whose stages hold more than the DRAM even when every weight is split as far as can be.
+        """Refuse a plan whose stages hold more than the DRAM even when all that they keep is split as far as can be.
 
         Raises
         ------
@@ -89,15 +91,19 @@ class PlanBounds:
         """
         if not capacities(instance.system.chip):
             return
-        drawn = self._drawn_stages(instance)
-        states = dict(enumerate(least.states for least in self._of_degree(instance.plan.shards)))
-        if drawn > 1:
-            states = {piece: [replace(one, bytes=one.bytes / drawn) for one in each] for piece, each in states.items()}
-        for stage in self._stages(instance):
+        states = self.least_states(instance)
+        for stage in self.stages(instance):
             name = stage.name if instance.graph.has_pieces else "the heaviest stage"
-            left(instance, held(instance, stage, states), name)
+            left(instance, held(instance, stage, states), f"{name} needs at least")
 
-    def _stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
+    def least_states(self, instance: Instance) -> dict[int, Sequence[State]]:
+        """What the kernels of each stage of the mapping keep at least, each state by itself, for :meth:`stages`."""
+        drawn, pieces = self._drawn_stages(instance), self._of_degree(instance.plan.shards)
+        return {
+            piece: [replace(one, bytes=one.bytes / drawn) for one in least.states] for piece, least in enumerate(pieces)
+        }
+
+    def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages; of kernels drawn once the heaviest, with its average share of all of them."""
         return instance.pipeline[:1] if instance.graph.repeat == 1 else instance.pipeline
 
@@ -113,7 +119,7 @@ class PlanBounds:
     def _worked_out(self, shards: int, kernels: list[Kernel]) -> _Least:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, word = assumptions.sharding_rules, self.setting.graph.word_bytes
-        weights = gradient = 0.0
+        weights = gradient = saved = 0.0
         compute, traffic = [], []
         for kernel in kernels:
             schemes = ops.legal_schemes(kernel, shards, assumptions)
@@ -133,9 +139,10 @@ class PlanBounds:
             traffic.append(moved + (2.0 * update if assumptions.gradients == "exact" else 0.0))
             weights += weight if kernel.phase == "forward" or not self.setting.only_forward else 0.0
             gradient += update
+            saved += self._saved[kernel.name] * made_share
         compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.dram.bandwidth
         whole = float(compute_k.sum()), float(memory_k.sum())
-        return _Least(*whole, gradient, states_of(self.setting, kernels, weights), compute_k, memory_k)
+        return _Least(*whole, gradient, states_of(self.setting, kernels, weights, saved), compute_k, memory_k)
 
 
 def _ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
@@ -143,6 +150,17 @@ def _ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
     found: dict[str, list[tuple[int, float]]] = {}
     for position, operand, size in [*graph.reads(), *((position, 0, size) for position, size in graph.writes())]:
         found.setdefault(graph.kernels[position].name, []).append((operand, size))
+    return found
+
+
+def _saved_by_kernel(setting: Setting) -> dict[str, float]:
+    """Bytes of a kernel's output that the backward pass needs, whole, by its name."""
+    graph, groups = setting.graph, fanout_groups(setting.graph, setting.assumptions)
+    forward = {kernel.name: kernel.phase == "forward" for kernel in graph.kernels}
+    saved = {int(g): t for g, t in zip(groups, graph.tensors, strict=True) if forward[t.src] and not forward[t.dst]}
+    found = dict.fromkeys(forward, 0.0)
+    for tensor in saved.values():
+        found[tensor.src] += graph.bytes_of(tensor)
     return found
 
 

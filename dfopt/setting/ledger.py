@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -61,15 +61,23 @@ def states_of(setting: Setting, kernels: Sequence[Kernel], weights: float, saved
 def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Held:
     """What one chip of a pipeline stage holds of the states of mapped stages, beside what waits between partitions."""
     books: Held = defaultdict(lambda: defaultdict(float))
+    for state, size in kept(instance, stage, states):
+        books[state.tier][state.name] += size
+    return books
+
+
+def kept(
+    instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]
+) -> Iterator[tuple[State, float]]:
+    """The states of mapped stages that a pipeline stage runs, with the bytes that one of its chips holds of each."""
     for number, times in stage.runs:
         for state in states.get(number, ()):
             count = times * (_in_flight(instance, stage, number) if state.lifetime == "microbatch" else 1.0)
             degree = math.prod(getattr(instance.plan, name) for name in state.split_over)
-            books[state.tier][state.name] += count * state.bytes / degree
-    return books
+            yield state, count * state.bytes / degree
 
 
-def left(instance: Instance, books: Held, who: str) -> dict[str, float]:
+def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
     """Bytes left of every memory that has a limit.
 
     Raises
@@ -85,7 +93,7 @@ def left(instance: Instance, books: Held, who: str) -> dict[str, float]:
             listed = ", ".join(f"{label} {parts[name] / 1e9:.4g} GB" for name, label in LABELS.items() if name in parts)
             levers = {kind.lever: None for kind in KINDS if kind.lever and kind.name in parts}
             raise Infeasible(
-                f"{who} needs {sum(parts.values()) / 1e9:.4g} GB of {tier.upper()} per chip ({listed}), the chip has"
+                f"{who_needs} {sum(parts.values()) / 1e9:.4g} GB of {tier.upper()} per chip ({listed}), the chip has"
                 f" {capacity / 1e9:.4g} GB: short by {-found[tier] / 1e9:.4g} GB; levers:"
                 f" {', '.join(['more tensor or pipeline parallelism', 'more chips', *levers])}"
             )
@@ -117,7 +125,7 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
     if not capacities(instance.system.chip):
         return found
     for stage in instance.pipeline:
-        rest = left(instance, held(instance, stage, states), stage.name).get("dram", math.inf)
+        rest = left(instance, held(instance, stage, states), f"{stage.name} needs").get("dram", math.inf)
         found |= {number: min(found[number], rest) for number, _ in stage.runs if number in found}
     return found
 
