@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
 import numpy as np
@@ -111,23 +112,38 @@ def test_training_gathers_what_it_saved_again_in_every_partition() -> None:
     assert score.collectives["all_gather.update"] == 3
 
 
-@pytest.mark.parametrize("sequence", [False, True])
-def test_saved_activations_are_those_of_the_paper(sequence: bool) -> None:
-    """Korthikanti et al. 2022, equations 2 and 4: s b h (10 + 24/t + 5as/(ht)), and s b h (34 + 5as/h) / t.
-
-    Of GPT-3 with every tensor that the backward pass reads, and dropout masks of a byte per element; the training graph
-    of the zoo leaves elementwise backward kernels without saved inputs, as DFModel draws them.
-    """
-    forward, system, t = load_graph("gpt3-175b"), machine(size=8), 8
+def every_saved_tensor() -> Graph:
+    """GPT-3 with all that the backward pass of the paper reads, and dropout masks of a byte per element."""
     dropped = ("DropOut_1", "DropOut_2", "DropOut_3")
-    graph = backward_of(forward, {name: Gradient(reads=(name,)) for name in ("SOFTMAX", *dropped)})
+    graph = backward_of(load_graph("gpt3-175b"), {name: Gradient(reads=(name,)) for name in ("SOFTMAX", *dropped)})
     masks = tuple(
         one.model_copy(update={"bytes": graph.bytes_of(one) / 2})
         if one.src in dropped and one.dst == f"{one.src}_bwd"
         else one
         for one in graph.tensors
     )
-    graph = graph.model_copy(update={"tensors": masks})
+    return graph.model_copy(update={"tensors": masks})
+
+
+@pytest.mark.parametrize("sequence", [False, True])
+@pytest.mark.parametrize(
+    ("drawn", "whole", "split", "scores"),
+    [
+        # both norms' inputs and outputs, two masks | heads, their context, GeLU | softmax, mask, what dropout leaves
+        (every_saved_tensor, 4 * 2 + 2 * 1, 3 * 2 + 2 + 2 * 8, 2 + 1 + 2),
+        # as DFModel draws it, elementwise kernels of the backward pass read nothing that was saved: no norm's input, no
+        # mask, neither softmax nor the input of GeLU
+        (lambda: load_graph("gpt3-175b", mode="training"), 2 * 2, 3 * 2 + 2 + 8, 2),
+    ],
+)
+def test_saved_activations_are_those_of_the_paper(
+    drawn: Callable[[], Graph], whole: int, split: int, scores: int, sequence: bool
+) -> None:
+    """Korthikanti et al. 2022, equations 2 and 4: s b h (10 + 24/t + 5as/(ht)), and s b h (34 + 5as/h) / t.
+
+    ``whole``, ``split``, ``scores``: bytes per token and feature on every chip, on all together, and per score.
+    """
+    graph, system, t = drawn(), machine(size=8), 8
     chosen = resolve(Assumptions(sequence_parallelism="allow" if sequence else "none"), "dataflow", 0.9)
     schemes: dict[str, Sharding] = {"PROJ_GEMM": "k", "FFN1": "k", "GeLU": "m"}
     for kernel in graph.kernels:
@@ -139,8 +155,9 @@ def test_saved_activations_are_those_of_the_paper(sequence: bool) -> None:
     plan = Plan(tp=t, tp_dims=("x",), microbatches=graph.batch, layers_per_stage=graph.repeat)
     instance = Setting(graph, system, chosen).under(plan)
     (saved,) = (s.bytes for s in sharded_states(instance.setting, shard(instance, schemes)) if s.name == "activations")
-    tokens, hidden, attention = 2048, 12288, 5 * 96 * 2048 / 12288
-    per_value = (34 + attention) / t if sequence else 10 + (24 + attention) / t
+    tokens, hidden, heads = 2048, 12288, 96
+    attention = scores * heads * tokens / hidden
+    per_value = (whole + split + attention) / t if sequence else whole + (split + attention) / t
     assert saved == pytest.approx(tokens * hidden * per_value, rel=1e-12)
 
 
