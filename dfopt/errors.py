@@ -11,7 +11,7 @@
       SystemSpecError(path, issues)       a network dim no plan can use                             exit 3
       PlanError                           degrees that do not multiply to the chips                 exit 2
       SolveError                                                                                    exit 6
-        Infeasible(report)                  proven: no mapping fits, and why                        exit 4
+        Infeasible(report, least)           proven: no mapping fits, and why                        exit 4
         NoSolution(bound, seconds)          a limit came before the first mapping                   exit 5
         SolverFailure                       the solver broke                                        exit 6
       ScoreMismatch(term, milp, judge)    MILP and judge disagree: a bug in dfopt                   exit 6
@@ -212,16 +212,20 @@ class SolveError(DfoptError):
 
 
 class Infeasible(SolveError):
-    """Proven: nothing satisfies the limits. ``report`` says which is short, by how much, and the levers."""
+    """Proven: nothing satisfies the limits. ``report`` says which is short, by how much, and the levers.
+
+    ``least``: where a memory is too small for every plan, what the best of them holds at least; a
+    :class:`dfopt.search.shortage.LeastHeld`, or nothing.
+    """
 
     exit_code: ClassVar[int] = 4
 
-    def __init__(self, report: object) -> None:
-        self.report = report
-        super().__init__(report)
+    def __init__(self, report: object, least: object = None) -> None:
+        self.report, self.least = report, least
+        super().__init__(report, least)
 
     def __str__(self) -> str:
-        return f"infeasible: {self.report}"
+        return f"infeasible: {self.report}" + (f"\n{self.least}" if self.least is not None else "")
 
 
 class NoSolution(SolveError):

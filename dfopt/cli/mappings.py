@@ -134,7 +134,7 @@ def solve(
                 heat=arguments.choice("--heat", heat, ("ignore", "aware")),
             )
         except Infeasible as error:
-            raise error if as_json else Infeasible(brief(str(error.report))) from None
+            raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
         finally:
             line.close()
         try:

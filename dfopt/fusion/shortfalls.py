@@ -13,10 +13,10 @@ from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.milp import Solution, Termination, explain_infeasible, unanswered
 
 
-def dram_report(need: float, left: float) -> str:
+def dram_report(need: float, left: float, at_least: str = "") -> str:
     """Sentence for activations that do not fit DRAM."""
     return (
-        f"activations alive between partitions need {need / 1e9:.4g} GB of DRAM per chip,"
+        f"activations alive between partitions need {at_least}{need / 1e9:.4g} GB of DRAM per chip,"
         f" {max(left, 0) / 1e9:.4g} GB are left beside weights and optimizer: short by {(need - left) / 1e9:.4g} GB;"
         " levers: more tensor or pipeline parallelism, a smaller microbatch, more DRAM"
     )

@@ -209,7 +209,7 @@ class _HeatSearch(JointSearch):
     def _first(self, node: Node) -> None:
         """Nothing: what two levels find may be too hot."""
 
-    def _try(self, node: Node, unit: Unit, cut: float) -> None:
+    def _try(self, node: Node, unit: Unit, cut: float, options_k: Ints | None) -> None:
         """Nothing before it is the best without heat: an answer takes seconds."""
 
 

@@ -13,13 +13,14 @@ import numpy as np
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord, SolveRecord
-from dfopt.errors import Infeasible, NoSolution
+from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
 from dfopt.joint.menu import Menu
 from dfopt.search.branching import Search
 from dfopt.search.matrices import by_matrices, solved_together
 from dfopt.search.nodes import Node, Nodes, covers
+from dfopt.search.shortage import least_held
 from dfopt.search.solved import Pruned, Solved, by_levels
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
@@ -57,6 +58,14 @@ class JointSearch(Search):
 
     every: bool = False  # also schemes that another one replaces at no cost in time
     at_once: bool = False  # what has to be proven is known: no deepening from below
+    legal: Sequence[Plan] = ()
+
+    def failure(self) -> SolveError | KeyboardInterrupt:
+        """Why there is no mapping at all; of a memory that is too small, how much the best plan needs at least."""
+        error = super().failure()
+        if isinstance(error, Infeasible) and not any(record.bound is not None for record in self.records):
+            return Infeasible(error.report, least_held(self.setting, self.legal, self.options))
+        return error
 
     def lattices(self) -> dict[int, Lattice | None]:
         """The down-sets of every stage."""
@@ -68,7 +77,7 @@ class JointSearch(Search):
         later: list[tuple[Self, list[Plan]]] = []
         open_: list[tuple[tuple[bool, float], int, Iterator[tuple[bool, float]]]] = []
         for number, (search, legal) in enumerate(work):
-            parts: tuple[list[Plan], list[Plan]] = ([], [])
+            search.legal, parts = legal, (list[Plan](), list[Plan]())
             for plan in legal:
                 parts[solved_together(search.setting, plan, search.options.request)].append(plan)
             later.append((search, parts[False]))
@@ -202,7 +211,7 @@ class JointSearch(Search):
             return
         if not settled:
             if self._looks(unit):
-                self._try(node, unit, cut)
+                self._try(node, unit, cut, self.nodes.options_of(node))
             if node.exhausted:
                 self._by_levels(node)
                 self._give_up(unit, node.bound)
@@ -233,12 +242,13 @@ class JointSearch(Search):
             self._push(node.bound, node)
 
     def _start(self, node: Node) -> None:
-        """A first mapping of a layer: the best fusion for the sharding that is best by itself."""
+        """A first mapping of a layer: the best fusion for the sharding that is best by itself, or that holds least."""
         layer = self.nodes.menu(node.ready.instance), node.ready.sharded.tile_count
-        if layer in self.started:
-            return
-        self.started.add(layer)
-        self._first(node)
+        if layer not in self.started:
+            self.started.add(layer)
+            self._first(node)
+        if not self.found:
+            self._try(node, self._unit(node), np.inf, self.nodes.lean(node))
 
     def _first(self, node: Node) -> None:
         unit, tiles = self._unit(node), node.ready.sharded.tile_count
@@ -265,9 +275,8 @@ class JointSearch(Search):
             late = outcome.limited if isinstance(outcome, Solved) else outcome.bound < cut()
             self._give_up((plan, tiles), max(self.bounds[plan], outcome.bound), late=late)
 
-    def _try(self, node: Node, unit: Unit, cut: float) -> None:
-        """Fuse the best schemes that are known so far: a mapping, if not yet the best."""
-        options_k = self.nodes.options_of(node)
+    def _try(self, node: Node, unit: Unit, cut: float, options_k: Ints | None) -> None:
+        """Fuse such schemes, if there are any and they were not tried yet: a mapping, if not yet the best."""
         if options_k is None or tuple(options_k.tolist()) in node.tried:
             return
         node.tried.add(tuple(options_k.tolist()))

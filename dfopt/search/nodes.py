@@ -10,10 +10,9 @@ import numpy as np
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import SolveRecord
 from dfopt.errors import Infeasible
-from dfopt.fusion.downsets import Lattice, one_by_one
+from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, optimize_intrachip
 from dfopt.fusion.partitioning import least_terms
-from dfopt.fusion.segments import topological_orders
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
@@ -24,9 +23,10 @@ from dfopt.search.candidate import Prepared, Stage, given_work, prepare, with_st
 from dfopt.search.options import Options
 from dfopt.search.sharing import ChipWork
 from dfopt.search.solved import Pruned, Solved, finish
+from dfopt.search.waiting import Chains, paths, too_much
 from dfopt.setting.bounds import least_cycles_s
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.tables import Bools, Ints, tile_counts
+from dfopt.setting.tables import Bools, Floats, Ints, tile_counts
 from dfopt.sharding import interchip
 
 _NOTE = "found together with the fusion"
@@ -77,7 +77,7 @@ class Nodes:
         self.domains: dict[Menu, list[tuple[tuple[int, ...], Bools]]] = {}
         self.talk: dict[Menu, float] = {}
         self.lattices: dict[int, Lattice | None] = {}
-        self.chains: dict[int, Lattice] = {}
+        self.chains: Chains = {}
 
     def menu(self, instance: Instance) -> Menu:
         """Figures of all options under a plan: one menu for all plans on whose dims they are the same."""
@@ -96,14 +96,15 @@ class Nodes:
             If nothing fits whatever the schemes.
         """
         instance = self.setting.under(plan)
-        found, refused = [], Infeasible("the pinned schemes leave partial sums that nothing adds up")
+        found: list[Node] = []
+        refused: Infeasible | None = None
         for counts, allowed_o in self._domains(instance):
             try:
                 found += list(self._nodes(instance, allowed_o, counts, 0.0, whole=True))
             except Infeasible as error:
-                refused = error
+                refused = refused or error  # of the first, which leaves most schemes
         if not found:
-            raise refused
+            raise refused or Infeasible("the pinned schemes leave partial sums that nothing adds up")
         return found
 
     def _domains(self, instance: Instance) -> list[tuple[tuple[int, ...], Bools]]:
@@ -137,9 +138,15 @@ class Nodes:
                 lattices=self.lattices,
             )
             self.works[menu, key] = work
+        refused = opened = None
         for ready in prepare(instance, self.options, {instance.shared: self.works[menu, key]}):
             lows = [stage.floor for stage in ready.stages]
-            yield Node(ready, allowed_o, whole, lows, max(bound, ready.value_of(lows)))
+            if short := too_much(ready, self.chains, self.options):
+                refused = refused or Infeasible(short)
+                continue
+            yield (opened := Node(ready, allowed_o, whole, lows, max(bound, ready.value_of(lows))))
+        if refused is not None and opened is None:
+            raise refused
 
     def improve(self, node: Node, cut: float, deadline: float) -> bool:
         """Prove more of a node, a step at a time; whether every stage has its best schemes.
@@ -216,12 +223,7 @@ class Nodes:
     def _search(self, node: Node, number: int, stage: Stage) -> LayerSearch | None:
         """The search of a stage's schemes and fusion; none where its down-sets are too many to list."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
-        lattice, limits = stage.lattice, stage.limits
-        if not stage.tables.chip.fused:  # one order, and no other partition for any kernel
-            limits = replace(limits, exactly=False, forward_backward="shared", pins=())
-            if number not in self.chains:
-                self.chains[number] = one_by_one(topological_orders(stage.tables)[0])
-            lattice = self.chains[number]
+        limits, lattice = paths(number, stage, self.chains)
         if lattice is None:
             return None
         per_byte = _per_gradient_byte(node.ready, self.menu(node.ready.instance), node.allowed_o)
@@ -283,10 +285,10 @@ class Nodes:
         menu = self.menu(node.ready.instance)
         free = [k for k in range(menu.tables.kernels) if (node.allowed_o & (menu.tables.kernel_o == k)).sum() > 1]
         sums = {k for pair in menu.tables.partial_kk for k in pair} if not self._meets(menu, options_k) else set()
-        weight_o = menu.by_option("weight_k") + menu.by_option("gradient_k") + self._made(menu)
+        bytes_o = self._bytes(menu)
 
         def spread(k: int) -> tuple[bool, float]:
-            mine = weight_o[node.allowed_o & (menu.tables.kernel_o == k)]
+            mine = bytes_o[node.allowed_o & (menu.tables.kernel_o == k)]
             return k in sums, float(np.ptp(mine))
 
         kernel = max(free, key=spread)
@@ -307,11 +309,19 @@ class Nodes:
         """Whether one scheme is left for every kernel."""
         return int(node.allowed_o.sum()) == self.menu(node.ready.instance).tables.kernels
 
+    def lean(self, node: Node) -> Ints:
+        """The option of every kernel with which it holds and makes least."""
+        menu = self.menu(node.ready.instance)
+        bytes_o = np.where(node.allowed_o, self._bytes(menu), np.inf)
+        return np.array([of[np.argmin(bytes_o[of])] for of in menu.tables.of_kernel])
+
     @staticmethod
-    def _made(menu: Menu) -> np.ndarray:
+    def _bytes(menu: Menu) -> Floats:
+        """Of each option: weight, its gradient and output on a chip."""
         graph = menu.instance.graph
         full = np.array([graph.output_bytes(k) for k in range(menu.tables.kernels)])
-        return np.asarray(full[menu.tables.kernel_o] * menu.by_option("output_k"))
+        made_o = full[menu.tables.kernel_o] * menu.by_option("output_k")
+        return np.asarray(menu.by_option("weight_k") + menu.by_option("gradient_k") + made_o)
 
     @staticmethod
     def _meets(menu: Menu, options_k: Ints) -> bool:

@@ -40,6 +40,7 @@ class StageWork:
     found: IntraChipMapping | None = None
     found_bytes: float = np.inf
     low_s: float = 0.0  # proven: no fusion is faster, whatever DRAM is left
+    waiting: float | None = None  # bytes that wait at once between the partitions of any fusion, if that is known
     joint: dict[tuple[float, float], LayerSearch] = field(default_factory=dict)  # by seconds of gradients, DRAM left
 
 

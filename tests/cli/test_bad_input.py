@@ -266,6 +266,7 @@ CASES = [
     # --- what cannot run
     solve("SRAM too small", "--tp 4", INFEASIBLE, "SRAM", "short by", "levers", chip__sram__capacity="100 B"),
     solve("DRAM too small", "", INFEASIBLE, "short by", "levers", chip__dram__capacity="2 kB"),
+    solve("least DRAM", "--set sharding_objective=joint", INFEASIBLE, "least DRAM: ", chip__dram__capacity="2 kB"),
     solve(
         "p_max too small",
         "--tp 4 --p-max 1",

@@ -83,6 +83,15 @@ def joint_optimum(
     return best
 
 
+def least_capacity(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> float:
+    """Fewest bytes of DRAM with which some mapping that a request allows fits every chip; infinite where none does."""
+    chosen = resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
+    plans, _ = asked_plans(graph, system, asked, chosen)
+    memo: Memo = {}
+    every = (choice for plan in plans for choice in choices(World(graph, system, plan, chosen), asked, memo))
+    return min((choice.least_bytes() for choice in every), default=math.inf)
+
+
 # -- one plan -----------------------------------------------------------------------------------
 
 Memo = dict[object, float]
@@ -110,6 +119,18 @@ class Choice:
         assert not score.violations, score.violations
         sharding = dict(zip(names, self.schemes, strict=True))
         return Joint(score.step_time_s, world.plan, sharding, dict(zip(names, partition, strict=True)), mapping, score)
+
+    def least_bytes(self) -> float:
+        """What the fullest chip holds when as little as possible waits between partitions."""
+        problem, found = self.problem, dict[int, float]()
+        for stage in set(self.stage_k):
+            sequences = problem.sequences(bits_of(self.stage_k, stage), stage)
+            fits = np.isfinite(problem.times(stage, self.schemes, self.stage_k, self.count))
+            found[stage] = float(problem.waiting(sequences.rows[fits], self.schemes, self.stage_k, stage).min())
+        return max(
+            size + max(found.get(stage, 0.0) for stage in rank.runs)
+            for rank, size in problem.kept(self.schemes, self.stage_k, self.count)
+        )
 
 
 def choices(world: World, asked: Request, memo: Memo) -> Iterator[Choice]:
@@ -373,8 +394,15 @@ class Problem:
         """Bytes of DRAM that every stage of the mapping has for tensors that wait between its partitions."""
         capacity = self.world.system.chip.dram.capacity
         found = dict.fromkeys(stage_k, math.inf)
-        if capacity is None:
-            return found
+        for rank, size in self.kept(schemes, stage_k, count) if capacity is not None else ():
+            room = capacity * (1 + _SAME) - size
+            found |= {stage: min(found[stage], room) for stage in rank.runs if stage in found}
+        return found
+
+    def kept(
+        self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int
+    ) -> Iterator[tuple[case.Rank, float]]:
+        """Bytes that a chip of every pipeline stage holds beside what waits between partitions."""
         level = self.world.graph.levels()
         order = sorted(range(len(schemes)), key=lambda k: (level[self.world.graph.kernels[k].name], k))
         looked = self.case(schemes, stage_k, [order.index(k) for k in range(len(schemes))], count)
@@ -385,11 +413,7 @@ class Problem:
                 mine = bits_of(stage_k, stage)
                 row = np.array([[mine & 1 << k for k in order if mine >> k & 1]])
                 waiting.append(float(self.waiting(row, schemes, stage_k, stage).max(initial=0.0)) if mine else 0.0)
-            for stage in rank.runs:
-                if stage in found:
-                    room = capacity * (1 + _SAME) - (held - max(waiting))
-                    found[stage] = min(found[stage], room)
-        return found
+            yield rank, held - max(waiting)
 
     def waiting(
         self, rows: np.ndarray, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], stage: int

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import math
+from dataclasses import replace
 from typing import Any
 
 import pytest
-from brute import joint_optimum
-from hypothesis import given, note
+from brute import joint_optimum, least_capacity
+from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from strategies import World, worlds
+from strategies import World, share, worlds
 
 import dfopt.search as optimizer
 from dfopt.documents.assumptions import Assumptions
@@ -27,9 +29,14 @@ def together(world: World, **asked: Any) -> Result:
     return optimizer.optimize(world.graph, world.system, assumptions=chosen, **asked)
 
 
-@given(worlds(most=5, least=2), st.data())
-def test_nothing_is_better_than_what_is_found(world: World, data: st.DataObject) -> None:
-    """Over all plans, with a number of partitions and pins; infeasible exactly when brute force finds nothing."""
+def with_dram(system: System, capacity: float | None) -> System:
+    """A machine whose chips have so many bytes of DRAM."""
+    dram = system.chip.dram.model_copy(update={"capacity": capacity})
+    return system.model_copy(update={"chip": system.chip.model_copy(update={"dram": dram})})
+
+
+def asked_of(world: World, data: st.DataObject) -> dict[str, Any]:
+    """A number of partitions and pins."""
     chosen = world.assumptions
     asked: dict[str, Any] = {}
     if chosen.execution != "kernel_by_kernel":
@@ -41,6 +48,13 @@ def test_nothing_is_better_than_what_is_found(world: World, data: st.DataObject)
         asked |= {"pin_sharding": {kernel.name: scheme}, "tp_dims": world.plan.tp_dims}
     if world.graph.repeat == 1:
         asked["pp"] = 1
+    return asked
+
+
+@given(worlds(most=5, least=2), st.data())
+def test_nothing_is_better_than_what_is_found(world: World, data: st.DataObject) -> None:
+    """Over all plans, with a number of partitions and pins; infeasible exactly when brute force finds nothing."""
+    chosen, asked = world.assumptions, asked_of(world, data)
     best = joint_optimum(world.graph, world.system, chosen, Request(**asked))
     if best is None:
         with pytest.raises(Infeasible):
@@ -67,3 +81,22 @@ def test_a_share_of_peak_bounds_nothing_under_the_cycle_model() -> None:
     assert best is not None
     assert result.status == "optimal"
     assert result.value == pytest.approx(best.value, rel=1e-9)
+
+
+@share(0.4)
+@given(worlds(most=4, least=2), st.data(), st.booleans())
+def test_the_least_capacity_that_works_is_that_of_brute_force(world: World, data: st.DataObject, more: bool) -> None:
+    """A little more DRAM than some mapping needs is enough, a little less is not, and says what every mapping needs."""
+    asked = asked_of(world, data)
+    unlimited = with_dram(world.system, None)
+    least = least_capacity(world.graph, unlimited, world.assumptions, Request(**asked))
+    assume(0 < least < math.inf)
+    world = replace(world, system=with_dram(world.system, least * (1.0001 if more else 0.9999)))
+    if more:
+        assert max(stage.dram_bytes for stage in together(world, **asked).score.stages) <= least * 1.0001
+        return
+    with pytest.raises(Infeasible) as refused:
+        together(world, **asked)
+    named = refused.value.least
+    assert named is None or named.bytes > least * 0.9999
+    assert named is None or named.others or named.bytes <= least * (1 + 1e-9)

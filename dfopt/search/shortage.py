@@ -1,0 +1,157 @@
+"""The least that chips have to hold when no plan fits, by state, and what would make it less."""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import math
+import time
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass, replace
+from itertools import count
+
+from dfopt.documents.plan import Plan
+from dfopt.errors import Infeasible, NoSolution
+from dfopt.fusion.clock import OutOfTime
+from dfopt.physics.states import KINDS, LABELS, capacities
+from dfopt.search.nodes import Nodes, covers
+from dfopt.search.options import Options
+from dfopt.search.waiting import least_waiting
+from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.ledger import State, kept
+from dfopt.setting.stages import PipelineStage
+
+_PART = 0.5  # of the time that is left
+_WAITING = "activations between partitions"
+_WAITS = next(kind for kind in KINDS if kind.of == "waiting")
+
+
+@dataclass(frozen=True)
+class LeastHeld:
+    """What a chip of the plan that needs least of a memory has to hold there at least, under every mapping.
+
+    Every state is the least over all shardings, and what waits between partitions also over all partitions. No mapping
+    holds less than the sum. The best one may hold more, where no sharding has the least of each.
+    """
+
+    plan: Plan
+    stage: str  # the fullest pipeline stage
+    tier: str
+    capacity: float
+    states: Mapping[str, float]  # bytes by state, as people call it
+    alike: Mapping[str, float]  # of those, what each of the plan's copies holds whole
+    again: float  # of those, what the forward pass saves for the backward pass
+    others: int = 0  # plans that may lack less, which only several limits together rule out
+
+    @property
+    def bytes(self) -> float:
+        """All of them."""
+        return sum(self.states.values())
+
+    def __str__(self) -> str:
+        short = self.bytes - self.capacity
+        said = [
+            f"least {self.tier.upper()}: {self.plan.label} holds at least {_gb(self.bytes)} per chip in"
+            f" {self.stage}, whatever its sharding and partitions ({_listed(self.states)}); the chip has"
+            f" {_gb(self.capacity)}: short by {_gb(short)}"
+        ]
+        if self.others:
+            said.append(f"({self.others} other plans may hold less: only several limits together rule them out)")
+        copies, less = self.plan.copies, []
+        if copies > 1 and self.alike:
+            saved = sum(self.alike.values()) * (1 - 1 / copies)
+            less.append((saved, f"sharded states ({copies} copies each hold whole: {_listed(self.alike)})"))
+        if self.again:
+            less.append((self.again, "recomputation of saved activations"))
+        if less:
+            said += ["what would help, and dfopt does not model yet:"]
+            said += [f"  {what}: at most {_gb(saved)} less{', not enough' * (saved < short)}" for saved, what in less]
+            if len(less) > 1 and sum(saved for saved, _ in less) < short:
+                said += ["  not even all of these together are enough"]
+        return "\n".join(said)
+
+
+def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> LeastHeld | None:
+    """Of plans none of which fits, what the one that lacks least of a memory holds; none if none is shown to lack any.
+
+    Plans are looked at in the order of what is known of them: at first what every sharding keeps, then also what every
+    fusion leaves to wait.
+    """
+    chip = setting.system.chip
+    dram = chip.dram.model_copy(update={"capacity": None})
+    system = setting.system.model_copy(update={"chip": chip.model_copy(update={"dram": dram})})
+    free = replace(setting, system=system)  # where nothing is too small, all can be counted
+    nodes, bounds, limits = Nodes(free, options), PlanBounds(free), capacities(chip)
+    until = time.perf_counter() + _PART * options.left()
+    number, others = count(), 0
+    heap: list[tuple[float, int, LeastHeld, bool]] = []
+
+    def push(held: LeastHeld, known: bool) -> None:
+        heapq.heappush(heap, (held.bytes - held.capacity, next(number), held, known))
+
+    for plan in plans if limits else ():
+        instance = free.under(plan)
+        push(_fullest(instance, bounds.stages(instance), bounds.least_states(instance), {}, limits), False)
+    while heap:
+        short, _, held, known = heapq.heappop(heap)
+        if not known and covers(setting, held.plan) and time.perf_counter() < until:
+            with suppress(OutOfTime, NoSolution):
+                try:
+                    held = _looked_into(nodes, held.plan, options, limits)
+                except Infeasible:  # whatever the memory
+                    others += 1
+                    continue
+            push(held, True)
+        elif short > 0:
+            return replace(held, others=others)
+        else:
+            others += 1
+    return None
+
+
+def _looked_into(nodes: Nodes, plan: Plan, options: Options, limits: Mapping[str, float]) -> LeastHeld:
+    """What a plan holds at least, with what waits between partitions."""
+    instance, found = nodes.setting.under(plan), list[LeastHeld]()
+    for node in nodes.open(plan):
+        stages = {number: stage for number, stage in enumerate(node.ready.stages) if stage.work is not None}
+        states = {number: stage.work.states for number, stage in stages.items() if stage.work is not None}
+        waiting = {number: least_waiting(number, stage, nodes.chains, options) for number, stage in stages.items()}
+        found.append(_fullest(instance, instance.pipeline, states, waiting, limits))
+    return min(found, key=lambda held: held.bytes - held.capacity)
+
+
+def _fullest(
+    instance: Instance,
+    stages: Sequence[PipelineStage],
+    states: Mapping[int, Sequence[State]],
+    waiting: Mapping[int, float],
+    limits: Mapping[str, float],
+) -> LeastHeld:
+    """The books of the pipeline stage and memory that lack most."""
+    found = []
+    for stage, (tier, capacity) in itertools.product(stages, limits.items()):
+        sums, alike, again = defaultdict[str, float](float), defaultdict[str, float](float), 0.0
+        for state, size in kept(instance, stage, states):
+            if state.tier != tier:
+                continue
+            sums[LABELS[state.name]] += size
+            if state.lifetime == "microbatch":
+                again += size
+            elif "copies" not in state.split_over:
+                alike[LABELS[state.name]] += size
+        waits = max(waiting.get(number, 0.0) for number, _ in stage.runs) if tier == _WAITS.tier else 0.0
+        if 0 < waits < math.inf:
+            sums[_WAITING] += waits
+        found.append(LeastHeld(instance.plan, stage.name, tier, capacity, dict(sums), dict(alike), again))
+    return max(found, key=lambda held: held.bytes - held.capacity)
+
+
+def _gb(size: float) -> str:
+    return f"{size / 1e9:.4g} GB"
+
+
+def _listed(states: Mapping[str, float]) -> str:
+    return ", ".join(f"{label} {_gb(size)}" for label, size in states.items())

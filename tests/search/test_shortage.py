@@ -1,0 +1,135 @@
+"""What the answer says when a memory is too small for every plan."""
+
+from __future__ import annotations
+
+import pickle
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from strategies import options_of
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Communication, Graph, Kernel
+from dfopt.documents.request import Request
+from dfopt.documents.result import Result
+from dfopt.documents.system import System
+from dfopt.errors import Infeasible
+from dfopt.machines.compose import compose
+from dfopt.physics.pipeline import resolve
+from dfopt.search import optimize
+from dfopt.search.nodes import Nodes
+from dfopt.search.shortage import LeastHeld
+from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Setting
+from dfopt.setting.ledger import sharded_states
+from dfopt.setting.plans import asked_plans
+from dfopt.setting.tables import shard
+from dfopt.workloads import load_graph
+
+JOINT = Assumptions(sharding_objective="joint", sequence_parallelism="allow", execution="kernel_by_kernel")
+
+
+def h100s(nodes: int, gigabytes: float | None = None) -> System:
+    network = {"topology": "dgx_2", "sizes": [8, nodes], "links": ["nvlink-4-450", "infiniband-ndr"]}
+    dram = {} if gigabytes is None else {"chip.dram.capacity": f"{gigabytes} GB"}
+    return compose(chip="h100-sxm", network=network, overrides=dram)
+
+
+def machine(*sizes: int, dram: float) -> System:
+    network = [
+        {"name": name, "topology": "ring", "size": size, "link_bandwidth": 100.0}
+        for name, size in zip("xyz", sizes, strict=False)
+    ]
+    memories = {"sram": {"capacity": 1e9}, "dram": {"bandwidth": 1e2, "capacity": dram}}
+    chip = {"name": "c", "tiles": 8, "peak": 1e3, **memories}
+    return System.model_validate({"name": "m", "chip": chip, "network": network})
+
+
+def refused(graph: str, system: System, batch: int = 32, **asked: Any) -> Infeasible:
+    drawn = load_graph(graph, mode="training", batch=batch, causal=True, scores_kept=False)
+    with pytest.raises(Infeasible) as error:
+        optimize(drawn, system, assumptions=JOINT, **asked)
+    return error.value
+
+
+def test_405b_on_16384_chips_lacks_recomputation_or_sharded_states() -> None:
+    """The degrees of arXiv 2407.21783, table 4, where states are sharded over the copies."""
+    dims = {"tp_dims": ("node",), "pp_dims": ("cluster[16]",), "dp_dims": ("cluster[128@16]",)}
+    error = refused("llama-3.1-405b", h100s(2048), batch=2048, tp=8, pp=16, dp=128, **dims)
+    least = error.least
+    assert isinstance(least, LeastHeld) and pickle.loads(pickle.dumps(error)).least == least
+    hidden, narrow, ffn, tokens, word = 16384, 1024, 53248, 8192, 2
+    parameters = 8 * (2 * hidden * hidden + 2 * hidden * narrow + 3 * hidden * ffn) / 8  # 8 layers on 8 chips
+    # of each of 16 microbatches a layer keeps what both norms read and give, queries, keys, values, context, gate, up
+    # and the product of those two
+    features = 6 * hidden + 2 * narrow + 3 * ffn
+    assert least.states["weights"] == least.states["gradients"] == parameters * word
+    assert least.states["optimizer state"] == 12 * parameters
+    assert least.again == least.states["saved activations"] == 16 * 8 * tokens * features * word / 8
+    assert least.alike == {name: least.states[name] for name in ("weights", "gradients", "optimizer state")}
+    assert least.bytes > least.capacity == 80 * 2**30
+    assert "122.7 GB per chip" in str(error)  # as README has it
+    assert "short by" in str(error) and "not enough" not in str(error)
+    assert "  sharded states (128 copies each hold whole: weights 6.375 GB, gradients 6.375 GB" in str(error)
+    assert "  recomputation of saved activations: at most" in str(error)
+
+
+def test_what_helps_is_told_from_what_does_not() -> None:
+    """Without copies there is none to share states with, without a backward pass nothing is saved for it."""
+    error = refused("llama-3.2-1b", h100s(2, 0.9), tp=16)
+    assert isinstance(error.least, LeastHeld) and error.least.plan.copies == 1 and not error.least.others
+    assert str(error).splitlines()[-2:] == [
+        "what would help, and dfopt does not model yet:",
+        f"  recomputation of saved activations: at most {error.least.again / 1e9:.4g} GB less, not enough",
+    ]
+    error = refused("llama-3.2-1b", h100s(2, 0.1), tp=8, dp=2)
+    assert error.least is not None and error.least.plan.dp == 2  # type: ignore[attr-defined]
+    assert str(error).splitlines()[-1] == "  not even all of these together are enough"
+    assert str(error).count(", not enough") == 2
+
+
+@pytest.mark.parametrize("execution", ["kernel_by_kernel", "library"])
+def test_what_is_named_is_enough_where_no_other_memory_is_short(execution: str) -> None:
+    chosen, graph = JOINT.with_(execution=execution), load_graph("llama-3.2-1b")
+
+    def on(gigabytes: float) -> Result:
+        return optimize(graph, h100s(1, gigabytes), assumptions=chosen, tp=8, time_limit=5)
+
+    with pytest.raises(Infeasible) as refusal:
+        on(0.01)
+    least = refusal.value.least
+    assert isinstance(least, LeastHeld) and "what would help" not in str(refusal.value)
+    assert set(least.states) == {"weights", "activations between partitions"}
+    assert on(least.bytes * 1.000001 / 1e9).score.stages[0].dram_bytes == pytest.approx(least.bytes)
+    with pytest.raises(Infeasible, match=r"activations alive between partitions need at least .* short by"):
+        on(least.bytes * 0.999999 / 1e9)
+
+
+def test_the_fullest_stage_and_what_copies_share() -> None:
+    """A table of 480 B on all 6 chips of a stage, of which copies fetch rows, and 2 layers of 200 B on 2 chips."""
+    rows = Communication(kind="all_to_all", bytes=8, over="all")
+    table = Kernel(name="embed", op="elementwise", m=4, n=4, runs="first", resident_bytes=480, communications=(rows,))
+    layer = Kernel(name="layer", op="gemm", m=10, k=10, n=10)
+    graph = Graph(name="g", repeat=4, batch=6, kernels=(table, layer))
+    with pytest.raises(Infeasible) as refusal:
+        optimize(graph, machine(2, 2, 3, dram=250.0), assumptions=JOINT, tp=2, pp=2, dp=3, tp_dims=("x",))
+    least = refusal.value.least
+    assert isinstance(least, LeastHeld) and least.stage == "the first stage (2 layers)"
+    assert (least.states["weights"], least.states["tables and matrices"]) == (200.0, 80.0)
+    assert least.alike == {"weights": 200.0}
+
+
+@pytest.mark.parametrize("name", ["gpt3-175b", "llama-3.2-1b"])
+def test_the_leanest_schemes_hold_what_every_sharding_holds_at_least(name: str) -> None:
+    """Where DRAM is short the search starts from them."""
+    graph, system = load_graph(name, mode="training"), h100s(1)
+    setting = Setting(graph, system, resolve(JOINT, "kernel_by_kernel", 0.8))
+    (plan,), _ = asked_plans(graph, system, Request(tp=8), setting.assumptions)
+    nodes = Nodes(replace(setting, system=h100s(1, 1e6)), options_of())
+    node = nodes.open(plan)[0]
+    options = nodes.menu(node.ready.instance).tables.scheme_o
+    schemes = {kernel.name: options[o] for kernel, o in zip(graph.kernels, nodes.lean(node), strict=True)}
+    lean = sharded_states(setting, shard(node.ready.instance, schemes))
+    least = PlanBounds(setting).least_states(node.ready.instance)[0]
+    assert [(one.name, one.bytes) for one in lean] == [(one.name, one.bytes) for one in least]
