@@ -30,7 +30,7 @@ from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.intervals import Band, price_intervals
 from dfopt.fusion.moves import Moves
 from dfopt.fusion.one_block import Found, Listed, OneBlock, pricing
-from dfopt.fusion.partitioning import IntraChipLimits, blocks_of, keeps, least_terms, lower_bound, objective
+from dfopt.fusion.partitioning import IntraChipLimits, blocks_of, keeps, least_terms, lower_bound, objective, sides
 from dfopt.fusion.rounding import lined_up, whole_blocks
 from dfopt.fusion.segments import best_segmentation, order_by_rank, precedence, topological_orders
 from dfopt.milp import Solution, Termination, TracePoint, closed_form
@@ -126,15 +126,15 @@ class Generation:
 
     def _first_prices(self) -> None:
         """Prices that no block beats, whose sum is the additive bound."""
-        terms = least_terms(self.tables, self.limits)
-        sums = [float(term.sum()) for term in terms]
-        overlap = self.tables.chip.overlap
+        terms, side_k = least_terms(self.tables, self.limits), sides(self.tables, self.limits.forward_backward)
+        sums = np.array([np.bincount(side_k, term) for term in terms])
+        overlap, every = self.tables.chip.overlap, np.arange(len(side_k))
         if overlap == "perfect":
-            price_k = terms[int(np.argmax(sums))]
+            price_k = np.array(terms)[np.argmax(sums, axis=0)[side_k], every]
         elif overlap == "none":
             price_k = terms[0] + terms[1] + terms[2]
         else:
-            price_k = terms[int(np.argmax(sums[:2]))] + terms[2]
+            price_k = np.array(terms)[np.argmax(sums[:2], axis=0)[side_k], every] + terms[2]
         size = self.classes.size_c
         self.center = np.bincount(self.classes.class_k, weights=price_k, minlength=len(size)) / size
         self.center_row = 0.0

@@ -22,7 +22,7 @@ from dfopt.fusion import library
 from dfopt.fusion.blocks import StageTables, Terms3, combine, keeps_chip, part_of, price_blocks
 from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.downsets import Lattice
-from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms
+from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms, rest_bound
 from dfopt.milp import TracePoint
 from dfopt.setting.tables import Bools, Floats, Ints
 
@@ -63,8 +63,7 @@ class ShortestPath:
         self.tiled = (weight @ (tables.parts_k > 1)).astype(np.int64)
         self.ahead = (weight @ sharded.forward_k).astype(np.int64)
         self.longest = min(tables.chip.tiles, library.largest(sharded) if tables.chip.library else tables.kernels)
-        total = Terms3(*(term[-1] for term in self.terms))
-        self.rest = combine(Terms3(*(whole - term for whole, term in zip(total, self.terms, strict=True))), tables.chip)
+        self.rest = rest_bound(tables, limits, lattice.member)
         self.counted = (
             limits.exactly
             or limits.p_max < tables.kernels

@@ -28,11 +28,16 @@ def blocks_of(partition_k: Ints) -> list[Ints]:
     return np.split(order, np.flatnonzero(np.diff(partition_k[order])) + 1)
 
 
+def runs_alone(tables: StageTables) -> Bools:
+    """Kernels that share a partition with no other one."""
+    return (tables.parts_k > 1) | (not tables.chip.fused)
+
+
 def always_cut(tables: StageTables, forward_backward: str) -> Bools:
     """Tensors whose two kernels never share a partition: another stage or pass, a weight in parts, no common set."""
     sharded, n = tables.sharded, tables.kernels
-    tiled = np.concatenate([tables.parts_k > 1, [True]])
-    cut = tiled[sharded.src_t] | tiled[sharded.dst_t]
+    alone = np.append(runs_alone(tables), True)
+    cut = alone[sharded.src_t] | alone[sharded.dst_t]
     if forward_backward == "separate":
         forward = np.concatenate([sharded.forward_k, [False]])
         cut |= forward[sharded.src_t] & ~forward[sharded.dst_t] & (sharded.dst_t < n)
@@ -41,6 +46,17 @@ def always_cut(tables: StageTables, forward_backward: str) -> Bools:
         cut |= ~(sets_k[sharded.src_t] & sets_k[sharded.dst_t]).any(axis=1)
     found: Bools = cut
     return found
+
+
+def always_moved(tables: StageTables, limits: IntraChipLimits) -> tuple[Ints, Ints]:
+    """DRAM traffic that no partitioning avoids, one store and one read of what is always cut: kernels and tensors."""
+    sharded, n = tables.sharded, tables.kernels
+    cut = np.flatnonzero(always_cut(tables, limits.forward_backward))
+    group, src, dst = sharded.group_t[cut], sharded.src_t[cut], sharded.dst_t[cut]
+    # a kernel that runs alone reads for itself; of the others one reader is certain
+    reader = np.where(np.append(runs_alone(tables), False)[dst], dst, n)
+    stored, read = (np.unique(key, return_index=True)[1] for key in (group, group * (n + 1) + reader))
+    return np.append(src[stored], dst[read]), cut[np.append(stored, read)]
 
 
 def least_terms(tables: StageTables, limits: IntraChipLimits) -> Terms3:
@@ -55,22 +71,48 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> Terms3:
         work = np.array([float((tiles * seconds).min()) / chip.tiles for tiles, seconds in sharded.menus])
     else:
         work = tables.compute_k
-    cut = np.flatnonzero(always_cut(tables, limits.forward_backward))
-    group, src, dst = sharded.group_t[cut], sharded.src_t[cut], sharded.dst_t[cut]
-    # a kernel that runs alone reads for itself; of the others one reader is certain
-    reader = np.where(np.append(tables.parts_k > 1, False)[dst], dst, n)
-    stored, read = (np.unique(key, return_index=True)[1] for key in (group, group * (n + 1) + reader))
+    payer, tensor = always_moved(tables, limits)
     # the last is the virtual kernel: what it stores or reads is another stage's traffic
-    moved = np.bincount(np.append(src[stored], dst[read]), sharded.b_t[cut][np.append(stored, read)], n + 1)[:-1]
+    moved = np.bincount(payer, sharded.b_t[tensor], n + 1)[:-1]
     talk = sharded.net_k
     if len(sharded.toll_x):
         talk = talk + np.bincount(sharded.payers_xk.argmax(axis=1), sharded.toll_x, n)
     return Terms3(work, (tables.mem_k + moved) / chip.dram_bandwidth, talk)
 
 
+def sides(tables: StageTables, forward_backward: str) -> Ints:
+    """A number for each kernel: kernels with different ones never share a partition, whatever else does."""
+    sharded, n = tables.sharded, tables.kernels
+    alone = runs_alone(tables)
+    together = ~alone[:, None] & ~alone
+    if forward_backward == "separate":
+        together &= sharded.forward_k[:, None] == sharded.forward_k
+    if tables.chip.library:
+        together &= sharded.sets_k.astype(np.int64) @ sharded.sets_k.T > 0
+    side_k, before = np.arange(n), np.full(n, -1)
+    together |= np.eye(n, dtype=bool)
+    while (side_k != before).any():  # the least number that chains of kernels lead to
+        before, side_k = side_k, np.where(together, side_k, n).min(axis=1)
+    return side_k
+
+
+def rest_bound(tables: StageTables, limits: IntraChipLimits, member: Bools) -> Floats:
+    """Seconds that the kernels outside of sets take at least: the sum over sides, see :func:`sides`.
+
+    Within a side the terms of kernels add up before they overlap, so that no partitioning is better.
+    """
+    terms, side_k = least_terms(tables, limits), sides(tables, limits.forward_backward)
+    found = np.zeros(len(member))
+    for side in np.unique(side_k):
+        mine = np.flatnonzero(side_k == side)
+        outside = (~member[:, mine]).astype(float)
+        found += combine(Terms3(*(outside @ term[mine] for term in terms)), tables.chip)
+    return found
+
+
 def lower_bound(tables: StageTables, limits: IntraChipLimits) -> float:
-    """Seconds that no partitioning beats, see :func:`least_terms`."""
-    return float(combine(Terms3(*(term.sum(keepdims=True) for term in least_terms(tables, limits))), tables.chip)[0])
+    """Seconds that no partitioning beats, see :func:`rest_bound`."""
+    return float(rest_bound(tables, limits, np.zeros((1, tables.kernels), dtype=bool))[0])
 
 
 def objective(tables: StageTables, partition_k: Ints) -> float:
