@@ -86,7 +86,7 @@ class JointAssignment:
         self.y_op = figures.y_op
         self.blocks = figures.blocks(limits[0].forward_backward == "separate", (self.unit_s, self.chip.sram))
         self.forward_t = figures.forward_t
-        talk: Terms = [(c.T, (s / self.unit_s)[None, :]) for c, s, _ in conversions(model, tables, self.y_op)]
+        talk: Terms = [(c.T, (s / self.unit_s)[None, :]) for c, s, *_ in conversions(model, tables, self.y_op)]
         self.time_p = self.blocks.times(talk)
         for capacity in capacities(instance.system.chip).values():
             self._dram(capacity)

@@ -120,6 +120,10 @@ class Menu:
         """The least of a figure over the options that are left, by kernel."""
         return np.asarray(np.minimum.reduceat(np.where(allowed_o, figure_o, np.inf), self.first_k))
 
+    def beyond(self, figure_o: Floats, allowed_o: Bools) -> Floats:
+        """What each option has of a figure beside the least of its kernel."""
+        return figure_o - self.least(figure_o, allowed_o)[self.tables.kernel_o]
+
     def conversions(self, allowed_o: Bools) -> Floats:
         """Seconds by group and produced layout that no choice of its readers avoids.
 

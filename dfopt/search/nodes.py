@@ -12,7 +12,7 @@ from dfopt.documents.result import SolveRecord
 from dfopt.errors import Infeasible
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, optimize_intrachip
-from dfopt.fusion.partitioning import least_terms
+from dfopt.joint.apart import Apart, optimize_apart
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
@@ -24,13 +24,12 @@ from dfopt.search.options import Options
 from dfopt.search.sharing import ChipWork
 from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.search.waiting import Chains, paths, too_much
-from dfopt.setting.bounds import least_cycles_s
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.tables import Bools, Floats, Ints, tile_counts
 from dfopt.sharding import interchip
 
 _NOTE = "found together with the fusion"
-_AFFINE = 1e-9
+_AFFINE = _SAME = 1e-9
 
 
 @dataclass(eq=False)
@@ -75,7 +74,6 @@ class Nodes:
         self.works: dict[tuple[Menu, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
         self.given: dict[tuple[Menu, tuple[int, ...]], ChipWork] = {}
         self.domains: dict[Menu, list[tuple[tuple[int, ...], Bools]]] = {}
-        self.talk: dict[Menu, float] = {}
         self.lattices: dict[int, Lattice | None] = {}
         self.chains: Chains = {}
 
@@ -155,7 +153,7 @@ class Nodes:
         ------
         OutOfTime
         """
-        ready, open_ = node.ready, []
+        ready, open_, listed = node.ready, [], True
         for number, stage in enumerate(ready.stages):
             if stage.tables is None:
                 continue
@@ -164,9 +162,10 @@ class Nodes:
             search = self._search(node, number, stage)
             if search is None:
                 self._without_lattice(node, number, stage, most)
+                listed = False
                 continue
             if node.rooted and search.low:  # what no stage with every figure at its least knows: layouts have to meet
-                search.low = max(search.low, min(self._apart(node, stage), most))
+                self._meet(search, node, stage, most)
             if not search.low:
                 started = with_starts(ready, self.options.deadline).stages[number]
                 search.root(min(most, started.best_known * (1 + 1e-9)), started.start, stage.floor, deadline)
@@ -176,18 +175,33 @@ class Nodes:
         node.proven()
         if not node.rooted or node.bound >= cut or not open_:
             node.rooted = True
-            return node.bound < cut and not open_ and self.options_of(node) is not None
+            return listed and node.bound < cut and not open_ and self.options_of(node) is not None
         search, number, most = max(open_, key=lambda one: one[0].low * ready.instance.pipeline[0].runs[0][1])
         search.trial(most, deadline, at_once=self.at_once and not node.patient)
         node.lows[number] = max(node.lows[number], search.low)
         node.proven()
         return False
 
+    def _meet(self, search: LayerSearch, node: Node, stage: Stage, most: float) -> None:
+        """Take up what each resource by itself shows of a stage, and its schemes."""
+        apart = self._apart(node, stage)
+        if search.low >= apart.seconds and search.known[1]:
+            return
+        search.low = max(search.low, min(apart.seconds, most))
+        if apart.option_k is not None and search.answer is None:
+            mine = apart.option_k[stage.members].tolist()
+            schemes = {k: int(np.searchsorted(search.options[k], option)) for k, option in enumerate(mine)}
+            real = search.exactly(schemes, min(most, search.known[0]))
+            if real < search.known[0]:
+                search.known = real, schemes
+            if search.known[0] <= search.low * (1 + _SAME):
+                search.low, search.answer = search.known[0], search.known
+
     def _without_lattice(self, node: Node, number: int, stage: Stage, most: float) -> None:
         """Too many down-sets to list: at first what the sharding alone proves, then blocks generated on demand."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         if not node.rooted:
-            node.lows[number] = max(node.lows[number], self._apart(node, stage))
+            node.lows[number] = max(node.lows[number], self._apart(node, stage).seconds)
             return
         limits = replace(stage.limits, dram_left=np.inf)
         cutoff = most if np.isfinite(most) else None
@@ -198,27 +212,15 @@ class Nodes:
             node.lows[number] = max(node.lows[number], proof.seconds)
         node.exhausted = True
 
-    def _apart(self, node: Node, stage: Stage) -> float:
-        """Seconds that compute and communication of a stage take at least, whatever its partitions are."""
-        instance = node.ready.instance
-        if instance.mapped_stages > 1 or not node.whole:
-            return 0.0
-        assert stage.tables is not None and stage.limits is not None
-        overlap = instance.assumptions.overlap
-        menu = self.menu(instance)
-        if menu not in self.talk:
-            alone = {"sharding_objective": "seconds", "stage_time": "max" if overlap == "perfect" else "sum"}
-            setting = replace(self.setting, assumptions=instance.assumptions.model_copy(update=alone))
-            tables = menu.tables
-            if instance.assumptions.compute_model == "cycle":  # a share of peak says nothing there
-                given = zip(tables.kernel_o.tolist(), tables.scheme_o, strict=True)
-                rules, kernels = instance.assumptions.sharding_rules, instance.graph.kernels
-                least = [least_cycles_s(kernels[k], z, instance.plan.shards, instance.system, rules) for k, z in given]
-                tables = replace(tables, compute_o=np.array(least))
-            found = interchip.optimize_interchip(setting, tables, time_limit=self.options.left() / 10)
-            self.talk[menu] = found.objective * (1 - min(found.solution.gap, 1.0))
-        memory = float(least_terms(stage.tables, stage.limits).memory.sum()) if overlap == "none" else 0.0
-        return self.talk[menu] + memory
+    def _apart(self, node: Node, stage: Stage) -> Apart:
+        """What a stage takes at least by each resource for itself, whatever its partitions are."""
+        assert stage.tables is not None and stage.limits is not None and stage.work is not None
+        menu, known = self.menu(node.ready.instance), stage.work.apart
+        per_byte = _per_gradient_byte(node.ready, menu, node.allowed_o)
+        if per_byte not in known:
+            given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, per_byte
+            known[per_byte] = optimize_apart(*given, time_limit=self.options.left() / 10)
+        return known[per_byte]
 
     def _search(self, node: Node, number: int, stage: Stage) -> LayerSearch | None:
         """The search of a stage's schemes and fusion; none where its down-sets are too many to list."""
@@ -250,6 +252,9 @@ class Nodes:
                 continue
             search = self._search(node, number, stage)
             best = None if search is None else search.answer or search.known
+            if search is None and (options_k := self._apart(node, stage).option_k) is not None:
+                found[stage.members] = options_k[stage.members]
+                continue
             if search is None or best is None or np.isinf(best[0]):
                 return None
             for k, z in best[1].items():

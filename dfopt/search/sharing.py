@@ -17,6 +17,7 @@ from dfopt.fusion.blocks import StageTables
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, IntraChipMapping
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive, objective
+from dfopt.joint.apart import Apart
 from dfopt.joint.layer import LayerSearch
 from dfopt.milp import TracePoint, closed_form
 from dfopt.search.options import Options
@@ -41,6 +42,7 @@ class StageWork:
     found_bytes: float = np.inf
     low_s: float = 0.0  # proven: no fusion is faster, whatever DRAM is left
     waiting: float | None = None  # bytes that wait at once between the partitions of any fusion, if that is known
+    apart: dict[float, Apart] = field(default_factory=dict)  # each resource by itself, by seconds of gradients
     joint: dict[tuple[float, float], LayerSearch] = field(default_factory=dict)  # by seconds of gradients, DRAM left
 
 

@@ -119,7 +119,7 @@ class _Formulation:
     def network(self, p: int) -> Terms:
         """Collectives and layout conversions of stage p."""
         own: Terms = [(self.y_op[:, p], self.tables.network_o / self.unit_s)]
-        return own + [(columns[:, p], seconds / self.unit_s) for columns, seconds, _ in self.conversions]
+        return own + [(columns[:, p], seconds / self.unit_s) for columns, seconds, _, _ in self.conversions]
 
     def point_to_point(self, p: int) -> Terms:
         """Time that stage p spends on sending to its neighbours."""
@@ -138,7 +138,7 @@ class _Formulation:
     def bytes(self, unit: float, conversions_only: bool = False) -> Terms:
         """Bytes moved, in multiples of ``unit``."""
         found: Terms = []
-        for columns, _, size in self.conversions:
+        for columns, _, size, _ in self.conversions:
             found.append((columns.ravel(), np.repeat(size / unit, self.tables.stages)))
         if not conversions_only:
             found.append((self.y_op.ravel(), np.repeat(self.tables.bytes_o / unit, self.tables.stages)))

@@ -40,8 +40,8 @@ def partial_sums(model: Model, tables: InterChipTables, y_op: Ints) -> None:
         model.rows(f"partial_sums_{position}", [(columns[0], 1.0), (columns[1], -1.0)], upper=0)
 
 
-def conversions(model: Model, tables: InterChipTables, y_op: Ints) -> list[tuple[Ints, Floats, Floats]]:
-    """Conversions that could cost anything, charged where they are done: (columns by place, seconds, bytes)."""
+def conversions(model: Model, tables: InterChipTables, y_op: Ints) -> list[tuple[Ints, Floats, Floats, int]]:
+    """Conversions that could cost anything, charged where they are done: (columns by place, seconds, bytes, bill)."""
     places = y_op.shape[1]
     options_kw = padded(tables.of_kernel)
     makers_tw, takers_tw = options_kw[tables.src_t], options_kw[tables.dst_t]
@@ -72,13 +72,13 @@ def _marginals(model: Model, name: str, w_tllp: Ints, y_tlwp: Ints, by_place: bo
     model.rows(name, [(w_tllp.reshape(rows, -1), 1.0), (y_tlwp.reshape(rows, -1), -1.0)], 0, 0)
 
 
-def _grouped(model: Model, tables: InterChipTables, costly: Ints, w: Ints) -> list[tuple[Ints, Floats, Floats]]:
+def _grouped(model: Model, tables: InterChipTables, costly: Ints, w: Ints) -> list[tuple[Ints, Floats, Floats, int]]:
     """Charge a conversion once for all tensors of a bill; each layout, or an all-gather that serves all of them."""
     places = w.shape[-1]
     members: dict[int, list[int]] = {}
     for position, t in enumerate(costly):
         members.setdefault(int(tables.bill_t[t]), []).append(position)
-    found: list[tuple[Ints, Floats, Floats]] = []
+    found: list[tuple[Ints, Floats, Floats, int]] = []
     for bill, positions in members.items():
         t = int(costly[positions[0]])
         cost, size = tables.conversion_tls[t][:, [1, 2, 4]].ravel(), tables.conversion_bytes_tll[t].ravel()
@@ -94,5 +94,5 @@ def _grouped(model: Model, tables: InterChipTables, costly: Ints, w: Ints) -> li
                 terms: Terms = [(columns.ravel(), 1.0), (mine, -1.0)]
                 terms += [(serves.ravel(), 1.0)] if tables.gathers else []
                 model.rows(f"once_{bill}_{position}", terms, lower=0)
-        found.append((columns, cost[pairs], size[pairs]))
+        found.append((columns, cost[pairs], size[pairs], bill))
     return found

@@ -13,13 +13,14 @@ from hypothesis import strategies as st
 from strategies import World, share, worlds
 
 import dfopt.search as optimizer
+import dfopt.search.candidate as prepared
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.errors import Infeasible
+from dfopt.errors import Infeasible, NoSolution
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 
@@ -100,3 +101,23 @@ def test_the_least_capacity_that_works_is_that_of_brute_force(world: World, data
     named = refused.value.least
     assert named is None or named.bytes > least * 0.9999
     assert named is None or named.others or named.bytes <= least * (1 + 1e-9)
+
+
+@share(0.6)
+@given(worlds(most=5, least=2))
+def test_without_a_lattice_the_bound_holds_too(world: World) -> None:
+    """Each resource by itself, then blocks generated on demand: what is proven may stay below what is found."""
+    asked: dict[str, Any] = {"pp": 1} if world.graph.repeat == 1 else {}
+    if world.assumptions.empty_partitions == "forbid" and world.assumptions.execution != "kernel_by_kernel":
+        asked["p_max"] = 2
+    best = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(prepared, "_DOWN_SETS", 1)
+        if best is None:
+            with pytest.raises((Infeasible, NoSolution)):
+                together(world, **asked)
+            return
+        result = together(world, **asked)
+    note(f"{result.bound} to {result.value} against {best}")
+    assert result.bound <= best.value * (1 + 1e-9)
+    assert result.value >= best.value * (1 - 1e-9)

@@ -21,6 +21,7 @@ from dfopt.fusion.downsets import Lattice, down_sets, one_by_one
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.segments import topological_orders
+from dfopt.joint.apart import optimize_apart
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
 from dfopt.physics.pipeline import resolve
@@ -129,6 +130,12 @@ def find(case: Case, above: float) -> None:
         assert np.isinf(best)
         return
     search = LayerSearch(case.menu, allowed_o, case.members, tables, case.limits, case.lattice(tables), case.per_byte)
+    if not case.menu.tables.partial_kk:  # those that have to meet are a row there, and branched on here
+        apart = optimize_apart(case.menu, allowed_o, case.members, tables, case.limits, case.per_byte)
+        assert apart.seconds <= best * (1 + 1e-9)
+        assert apart.option_k is not None and case.menu.tables.kernel_o[apart.option_k].tolist() == sorted(
+            set(case.menu.tables.kernel_o)
+        )
     upper = best * above
     search.root(upper, None, 0.0, np.inf)
     while search.answer is None and search.low < upper * (1 - 1e-12):
