@@ -22,7 +22,7 @@ SAME = 1e-6
 PAIRS = [
     f"{graph}:{system}{plan},sequence_parallelism={tokens}"
     for graph in ("gpt3-175b", "llama-3.1-8b")
-    for system in ("sn10-8-ring:execution=dataflow", "h100-8:execution=kernel_by_kernel")
+    for system in ("sn10-8-ring:execution=dataflow", "h100-8:execution=library")
     for tokens in ("none", "allow")
     for plan in ("", ",tp=8")
 ]

@@ -19,7 +19,7 @@ from dfopt.fusion.clock import look
 from dfopt.fusion.partitioning import IntraChipLimits, always_cut, lower_bound, unsaved
 from dfopt.fusion.rows import BlockRows, Terms
 from dfopt.milp import Model
-from dfopt.setting.tables import Bools, Floats, Ints
+from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
 
 
 class Assignment:
@@ -51,22 +51,12 @@ class Assignment:
         if n > tables.chip.tiles:
             model.rows("kernels_per_partition", [(self.A.T, 1.0)], upper=tables.chip.tiles)
         if tables.chip.library:
-            self._library()
+            at_once(model, self.A, tables.sharded, deadline)
         tiled = np.flatnonzero(tables.parts_k > 1)
         for k in tiled.tolist():  # its weight streams through the whole chip: nobody else in that partition
             look(deadline)
             others = np.delete(self.A, k, axis=0).T
             model.rows(f"alone_{k}", [(others, 1.0), (self.A[k], float(n - 1))], upper=n - 1)
-
-    def _library(self) -> None:
-        """A partition is one kernel alone or a block that a kernel of the library does; by ``A`` these are 0 or 1."""
-        n, p = self.A.shape
-        blocks = [np.array([k]) for k in range(n)] + library.several(self.tables.sharded, self.deadline)
-        block = self.model.continuous("block", (len(blocks), p), 0.0, 1.0)
-        self.model.rows("one_block", [(block.T, 1.0)], upper=1)
-        for k in range(n):
-            mine = [number for number, kernels in enumerate(blocks) if k in kernels]
-            self.model.rows(f"whole_{k}", [(self.A[k][:, None], 1.0), (block[mine].T, -1.0)], 0, 0)
 
     def _dram(self) -> None:
         """Bytes alive while a partition runs: of every group born by then whose last consumer has not run before."""
@@ -93,6 +83,17 @@ def order(model: Model, A: Ints, edges: Ints, name: str = "precedence") -> None:
     early = np.where(width, A[edges[:, 0]][:, None, :], -1).reshape(-1, p)
     late = np.where(width, A[edges[:, 1]][:, None, :], -1).reshape(-1, p)
     model.rows(name, [(late, 1.0), (early, -1.0)], upper=0)
+
+
+def at_once(model: Model, A: Ints, sharded: ShardedGraph, deadline: float) -> None:
+    """A partition is one kernel alone or a block that a kernel of the library does; by ``A`` these are 0 or 1."""
+    n, p = A.shape
+    blocks = [np.array([k]) for k in range(n)] + library.several(sharded, deadline)
+    block = model.continuous("block", (len(blocks), p), 0.0, 1.0)
+    model.rows("one_block", [(block.T, 1.0)], upper=1)
+    for k in range(n):
+        mine = [number for number, kernels in enumerate(blocks) if k in kernels]
+        model.rows(f"whole_{k}", [(A[k][:, None], 1.0), (block[mine].T, -1.0)], 0, 0)
 
 
 def passes(

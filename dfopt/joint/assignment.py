@@ -15,7 +15,7 @@ import numpy as np
 
 from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.fusion.assignment import alive, order, passes
+from dfopt.fusion.assignment import alive, at_once, order, passes
 from dfopt.fusion.blocks import chip_of
 from dfopt.fusion.partitioning import IntraChipLimits, unsaved
 from dfopt.fusion.rows import Terms
@@ -66,7 +66,7 @@ class JointAssignment:
         metric: str = "step_time",
         deadline: float = np.inf,
     ) -> None:
-        self.instance, self.menu, self.limits = instance, menu, limits
+        self.instance, self.menu, self.limits, self.deadline = instance, menu, limits, deadline
         graph, tables = instance.graph, menu.tables
         self.chip = chip_of(instance.system, instance.assumptions)
         self.stage_p = np.repeat(np.arange(len(limits)), [one.p_max for one in limits])
@@ -134,6 +134,8 @@ class JointAssignment:
             model.rows(f"pin_{k}_{partition}", [(A[k, pinned][None, :], 1.0)], lower=1)
         if n > self.chip.tiles:
             model.rows("kernels_per_partition", [(A.T, 1.0)], upper=self.chip.tiles)
+        if self.chip.library:
+            at_once(model, A, self.menu.sharded[0], self.deadline)
 
     def _here(self, stage: int, mine: Ints) -> Ints:
         """Whether kernels of the forward pass are in a stage, and whether others are."""

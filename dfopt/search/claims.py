@@ -50,7 +50,9 @@ class Plans:
         self.why = self.level_why = ""
         self.options = Options(result.request, deadline).asking(formulation="auto", gap=0.0, solver="highs", seed=0)
         stated = self.joint and result.request.formulation == "assignment"
-        if stated and result.assumptions.execution == "dataflow":  # the proof says how many partitions there may be
+        if (
+            stated and result.assumptions.execution != "kernel_by_kernel"
+        ):  # the proof says how many partitions there may be
             self.options = self.options.asking(p_max=result.p_max)
         values = sorted(record.value for record in result.plans if record.value is not None)
         # what others had to beat to be kept

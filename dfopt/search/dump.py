@@ -77,14 +77,14 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
         for solve in record.solves
         if solve.problem == "intrachip"
     }
-    form = "assignment" if "assignment" in forms.values() else "auto"
+    form = "assignment" if "assignment" in (asked.formulation, *forms.values()) else "auto"
     options = Options(asked).asking(formulation=form, gap=0.0, solver="highs", seed=0)
     instance = Setting(result.graph, result.system, result.assumptions).under(result.plan)
     tables = interchip.build(instance.shared, asked.pin_sharding)
-    joint = result.assumptions.sharding_objective == "joint" and result.assumptions.execution != "library"
+    joint = result.assumptions.sharding_objective == "joint"
     if joint and solved_together(instance.setting, result.plan, asked):
-        used = 1 + max(kernel.partition for kernel in result.mapping.kernels)
-        matrices = assignment_of(instance, options, Menu(instance.shared, tables), result.mapping.tile_count, used)
+        menu, tiles = Menu(instance.shared, tables), result.mapping.tile_count
+        matrices = assignment_of(instance, options, menu, tiles, result.p_max)
         yield "joint", matrices.model
         return
     yield "interchip", interchip.formulate(tables, result.assumptions)

@@ -36,8 +36,7 @@ _SMALL = 5000  # binaries: with more of these a MILP that nobody asked for would
 def solved_together(setting: Setting, plan: Plan, request: Request) -> bool:
     """Whether the schemes of a plan are chosen with its fusion: with its stages too only as a MILP that is small."""
     small = len(setting.graph.kernels) ** 2 * plan.stages <= _SMALL
-    stated = setting.assumptions.execution != "library" and (small or request.formulation == "assignment")
-    return covers(setting, plan) or stated
+    return covers(setting, plan) or small or request.formulation == "assignment"
 
 
 def by_matrices(

@@ -192,8 +192,5 @@ def _check(setting: Setting, request: Request) -> None:
             "pins of partitions and p_max have no meaning kernel by kernel, where every kernel has a partition of its"
             " own; leave them out, or use a dataflow chip (--set execution=dataflow)"
         )
-    stated = request.formulation == "assignment" and assumptions.sharding_objective == "joint"
-    if stated and assumptions.execution == "library":
-        raise PlanError("execution: library has no matrices for sharding_objective: joint; leave formulation at auto")
     if assumptions.empty_partitions == "forbid" and assumptions.execution != "kernel_by_kernel" and p_max is None:
         raise PlanError("empty_partitions: forbid means exactly p_max partitions; give p_max (--p-max)")
