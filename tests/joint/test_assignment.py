@@ -51,7 +51,7 @@ def asked_worlds(draw: st.DrawFn, **fixed) -> tuple[World, dict[str, object]]:
 @st.composite
 def tight_worlds(draw: st.DrawFn, **fixed) -> tuple[World, dict[str, object]]:
     """Worlds whose best mapping without limits is a little too large for the SRAM or the DRAM."""
-    world, asked = draw(asked_worlds(roomy=True, execution="dataflow", **fixed))
+    world, asked = draw(asked_worlds(**{"roomy": True, "execution": ["dataflow", "dataflow", "library"]} | fixed))
     free = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked), [world.plan])
     assume(free is not None)
     return squeezed(world, free.score, draw(st.sampled_from(["sram", "dram"])), draw(st.sampled_from(SQUEEZE))), asked
@@ -125,7 +125,7 @@ def test_another_solver_is_brute_force_nightly(case) -> None:
 
 
 def agree(world: World, asked: dict[str, object], solver: str = "highs") -> None:
-    """The search and the matrices, which share prices of single kernels only: values to 1e-6, and neither bound wrong."""
+    """The search and the matrices, which share prices of kernels only: values to 1e-6, and neither bound wrong."""
     assume(world.plan.stages == 1 or world.graph.repeat > 1)
     together = world.assumptions.with_(sharding_objective="joint")
     search = JointSearch(Setting(world.graph, world.system, together), options_of(**asked))
