@@ -60,6 +60,8 @@ class PlanRecord(Part):
     problem; under another one a better mapping may exist. Values are in the unit of the objective.
     """
 
+    LATER: ClassVar[frozenset[str]] = frozenset({"agreed"})
+
     plan: Plan
     tile_count: int | None = Field(default=None, description="tiles of the streamed axis, where that is a choice")
     status: PlanStatus
@@ -70,6 +72,11 @@ class PlanRecord(Part):
     seconds: float = 0.0
     solves: tuple[SolveRecord, ...] = ()
     note: str = ""
+    agreed: tuple[str, ...] = Field(
+        default=(),
+        description="kernels about whose outputs partitions had to agree before the bound was proven: a hint for the"
+        " check, from which nothing follows",
+    )
 
     @model_validator(mode="before")
     @classmethod

@@ -60,6 +60,8 @@ class LayerSearch:
         Its down-sets.
     per_gradient_byte : float
         Seconds of one evaluation that a byte of gradient is worth.
+    about : set of str
+        Kernels about whose outputs blocks have to agree from the start.
 
     Attributes
     ----------
@@ -77,6 +79,7 @@ class LayerSearch:
     limits: IntraChipLimits
     lattice: Lattice
     per_gradient_byte: float = 0.0
+    about: frozenset[str] = frozenset()
     low: float = 0.0
     answer: tuple[float, dict[int, int]] | None = None
     known: tuple[float, dict[int, int]] = (np.inf, {})
@@ -89,6 +92,8 @@ class LayerSearch:
         sharded = self.tables.sharded
         stage = self.menu, self.allowed_o, self.members, self.tables, self.per_gradient_byte
         self.choices, self.options = choices_of(*stage)
+        made_by = enumerate(sharded.names[group.src] for group in self.choices.groups)
+        self.tracked |= {g for g, name in made_by if name in self.about}
         self.whole = replace(
             self.tables,
             parts_k=np.ones_like(self.tables.parts_k),
@@ -102,6 +107,11 @@ class LayerSearch:
         heavy = self.tight_k & (sharded.stationary_k > 0) & (self.tables.chip.weight_tiling != "forbid")
         heavy &= self.tables.chip.library
         self.book = CellBook(self.choices, {k: float(alone[k]) for k in np.flatnonzero(heavy).tolist()})
+
+    @property
+    def agreed(self) -> set[str]:
+        """Kernels about whose outputs blocks have to agree."""
+        return {self.tables.sharded.names[self.choices.groups[g].src] for g in self.tracked}
 
     def root(self, upper: float, start: Ints | None, floor: float, deadline: float) -> None:
         """Prove what the relaxed stage shows: its best path, none below ``upper``, or a start that meets the floor."""

@@ -74,7 +74,9 @@ class Plans:
             bounds, memo = PlanBounds(setting), Memo()
             together = [plan for plan in legal if self.joint and solved_together(setting, plan, result.request)]
             claims = {(record.plan, record.tile_count): self._claim(record) for record in result.plans}
-            lows, lattices = joint_lows(setting, together, self.options, claims, value) if together else ({}, {})
+            hints = {record.plan: frozenset(record.agreed) for record in result.plans}
+            given = self.options, claims, value, hints
+            lows, lattices = joint_lows(setting, together, *given) if together else ({}, {})
             for plan in set(legal) - set(together):
                 empty = {r.tile_count for _, r in self.left.get(plan, ()) if r.status.startswith("infeasible")}
                 lows[plan] = plan_low(result, plan, bounds, memo, self.options, value, frozenset(empty))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any, Self
@@ -44,6 +44,7 @@ class _Found:
     seconds: float = 0.0
     note: str = ""
     late: bool = False  # something was given up because the time was
+    agreed: frozenset[str] = frozenset()  # kernels about whose outputs blocks had to agree
 
 
 @dataclass(order=True)
@@ -58,6 +59,7 @@ class JointSearch(Search):
 
     every: bool = False  # also schemes that another one replaces at no cost in time
     at_once: bool = False  # what has to be proven is known: no deepening from below
+    hints: Mapping[Plan, frozenset[str]] | None = None  # what blocks had to agree about in another search
     legal: Sequence[Plan] = ()
 
     def failure(self) -> SolveError | KeyboardInterrupt:
@@ -106,6 +108,7 @@ class JointSearch(Search):
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         self.plan_bounds = PlanBounds(self.setting)
         self.nodes = Nodes(self.setting, self.options, self.every, self.at_once)
+        self.nodes.hints = self.hints or {}
         self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
         self.units: dict[Unit, _Found] = {}
         self.heap: list[_Entry] = []
@@ -209,6 +212,8 @@ class JointSearch(Search):
             self._give_up(unit, np.inf)
             self.units[unit].note = str(error.report)
             return
+        if node.agreed:
+            self.units.setdefault(unit, _Found()).agreed |= node.agreed
         if not settled:
             if self._looks(unit):
                 self._try(node, unit, cut, self.nodes.options_of(node))
@@ -355,7 +360,11 @@ class JointSearch(Search):
     def _told(self, unit: Unit, found: _Found) -> None:
         """The record of a plan and tile count."""
         plan, tiles = unit
-        fields: dict[str, Any] = {"solves": found.solves, "seconds": found.seconds}
+        fields: dict[str, Any] = {
+            "solves": found.solves,
+            "seconds": found.seconds,
+            "agreed": tuple(sorted(found.agreed)),
+        }
         if np.isfinite(found.value):
             low = min(found.low, found.value)
             late = found.late and low < found.value * (1 - max(self.options.request.gap, _CLOSE))

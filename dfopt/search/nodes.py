@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 
 import numpy as np
@@ -48,6 +48,7 @@ class Node:
     exhausted: bool = False  # nothing more can be proven of it
     patient: bool = False  # it waits until all others are done
     tried: set[tuple[int, ...]] = field(default_factory=set)  # options that were fused exactly
+    agreed: set[str] = field(default_factory=set)  # kernels about whose outputs blocks had to agree
 
     def proven(self) -> None:
         """Take what the stages are shown to take into the bound."""
@@ -74,6 +75,7 @@ class Nodes:
         self.works: dict[tuple[Menu, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
         self.given: dict[tuple[Menu, tuple[int, ...]], ChipWork] = {}
         self.domains: dict[Menu, list[tuple[tuple[int, ...], Bools]]] = {}
+        self.hints: Mapping[Plan, frozenset[str]] = {}  # what blocks had to agree about before
         self.lattices: dict[int, Lattice | None] = {}
         self.chains: Chains = {}
 
@@ -177,7 +179,8 @@ class Nodes:
             node.rooted = True
             return listed and node.bound < cut and not open_ and self.options_of(node) is not None
         search, number, most = max(open_, key=lambda one: one[0].low * ready.instance.pipeline[0].runs[0][1])
-        search.trial(most, deadline, at_once=self.at_once and not node.patient)
+        search.trial(most, deadline, at_once=self.at_once)
+        node.agreed |= search.agreed
         node.lows[number] = max(node.lows[number], search.low)
         node.proven()
         return False
@@ -240,6 +243,7 @@ class Nodes:
                 replace(limits, dram_left=left),
                 lattice,
                 per_byte,
+                self.hints.get(node.plan, frozenset()),
             )
         return stage.work.joint[key]
 

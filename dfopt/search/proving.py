@@ -102,13 +102,23 @@ class JointProof(JointSearch):
         Value that no mapping of a plan and tile count is said to beat, infinite where none is said to fit.
     value : float
         That of the answer: what is to be shown of everything else.
+    hints : dict
+        Kernels about whose outputs blocks are made to agree from the start: those that matter save time, others cost
+        some, and either way what is proven is true.
     """
 
     at_once = True
 
-    def __init__(self, setting: Setting, options: Options, claims: Mapping[Unit, float], value: float) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        options: Options,
+        claims: Mapping[Unit, float],
+        value: float,
+        hints: Mapping[Plan, frozenset[str]],
+    ) -> None:
         super().__init__(setting, options)
-        self.claims, self.value = dict(claims), value
+        self.claims, self.value, self.hints = dict(claims), value, hints
 
     def together(self, legal: list[Plan]) -> None:
         """Prove what is claimed of these plans, as far as it can be."""
@@ -137,13 +147,18 @@ class JointProof(JointSearch):
 
 
 def joint_lows(
-    setting: Setting, legal: list[Plan], options: Options, claims: Mapping[Unit, float], value: float
+    setting: Setting,
+    legal: list[Plan],
+    options: Options,
+    claims: Mapping[Unit, float],
+    value: float,
+    hints: Mapping[Plan, frozenset[str]],
 ) -> tuple[dict[Plan, Low], dict[int, Lattice | None]]:
     """What can be shown of plans whose schemes are chosen with the fusion, see :class:`JointProof`.
 
     And the down-sets of every stage, as far as they were listed.
     """
-    search = JointProof(setting, options, claims, value)
+    search = JointProof(setting, options, claims, value, hints)
     search.together(legal)
     found: dict[Plan, Low] = {}
     for record in search.records:

@@ -62,15 +62,15 @@ def case(name: str) -> Data:
     return data
 
 
-RING, CYCLE = "sn10-8-ring", {"compute_model": "cycle"}
+RING, CYCLE, WHOLE = "sn10-8-ring", {"compute_model": "cycle"}, {"weight_tiling": "forbid"}
 FAST = {"overlap": "none", "sequence_parallelism": "allow"}
 CASES: dict[str, tuple[int, str, Data, Data]] = {
-    # ten plans: the best, seven that are pruned, and two under which nothing fits into three partitions
-    "three": (2048, RING, {}, {"p_max": 3}),
-    "two levels": (2048, RING, {"sharding_objective": "seconds"}, {"p_max": 3}),
-    "another plan": (2048, RING, {}, {"p_max": 3, "tp": 8}),
-    "one": (2048, RING, {}, {"p_max": 1}),
-    "pinned": (2048, RING, {}, {"p_max": 3, "pin_sharding": {"FFN0": "k"}}),
+    # ten plans: the best, seven that are pruned, and two under which a weight does not fit
+    "three": (2048, RING, WHOLE, {"p_max": 3}),
+    "two levels": (2048, RING, {**WHOLE, "sharding_objective": "seconds"}, {"p_max": 3}),
+    "another plan": (2048, RING, WHOLE, {"p_max": 3, "tp": 8}),
+    "one": (2048, RING, WHOLE, {"p_max": 1}),
+    "pinned": (2048, RING, WHOLE, {"p_max": 3, "pin_sharding": {"FFN0": "k"}}),
     "sequence": (2048, RING, FAST, {"tp": 8}),
     "no sequence": (2048, RING, {"overlap": "none"}, {"tp": 8}),
     "library": (2048, "h100-8", {"execution": "library"}, {"pp": 1}),
@@ -336,6 +336,19 @@ def unsolved(data: Data) -> None:
     """Nothing of how it was found."""
     for one in data["plans"]:
         one["solves"], one["seconds"], one["note"] = [], 0.0, ""
+        one.pop("agreed", None)
+
+
+def another_hint(data: Data) -> None:
+    """Partitions that have to agree about one tensor less."""
+    one = next(one for one in data["plans"] if one.get("agreed"))
+    one["agreed"] = one["agreed"][1:]
+
+
+def every_hint(data: Data) -> None:
+    """Partitions that have to agree about everything, also what there is not."""
+    for one in data["plans"]:
+        one["agreed"] = ["nothing", *(kernel["name"] for kernel in data["graph"]["kernels"])]
 
 
 def weaker(data: Data) -> None:
@@ -352,6 +365,8 @@ HARMLESS: dict[str, tuple[str, Callable[[Data], None], str]] = {
     "the honest one": ("three", lambda data: None, "verified optimal"),
     "nothing of how it was found": ("three", unsolved, "verified optimal"),
     "nothing of how sequence splits were found": ("sequence", unsolved, "verified optimal"),
+    "a tracked tensor less": ("library", another_hint, "verified optimal"),
+    "every tensor tracked": ("sequence", every_hint, "verified optimal"),
     "tile sizes": ("tiles", lambda data: None, "verified optimal"),
     "library sets": ("library", unsolved, "verified optimal"),
     "less than is true": ("three", weaker, "verified optimal"),
