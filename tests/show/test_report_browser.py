@@ -24,6 +24,7 @@ from plot_cases import result
 from selenium import webdriver
 from selenium.webdriver.chrome.service import Service
 from selenium.webdriver.common.keys import Keys
+from selenium.webdriver.support.ui import WebDriverWait
 
 import dfopt as df
 from dfopt.show.report import remarks, result_report, sweep_report
@@ -81,6 +82,8 @@ def show(browser: Any, path: Path, width: int = 1200, scheme: str = "light", med
     feature = {"name": "prefers-color-scheme", "value": scheme}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"media": media, "features": [feature]})
     browser.get(path.as_uri())
+    there = "return document.readyState === 'complete' && location.href === arguments[0]"  # late on a busy machine
+    WebDriverWait(browser, 60).until(lambda page: page.execute_script(there, path.as_uri()))
 
 
 @pytest.mark.parametrize("name", PAGES)
