@@ -155,6 +155,8 @@ class JointSearch(Search):
         if not isinstance(node, Node):
             self._give_up(unit, entry.bound, late=True)
             return
+        if self._looks(unit):
+            self._try(node, unit, self._cut(unit), self.nodes.options_of(node))
         self._by_levels(node)
         if node.patient or self._out_of_time(True):
             self._give_up(unit, max(entry.bound, node.bound), late=True)

@@ -12,6 +12,7 @@ from dfopt.documents.result import SolveRecord
 from dfopt.errors import Infeasible
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, optimize_intrachip
+from dfopt.joint.additive import least_of_both
 from dfopt.joint.apart import Apart, optimize_apart
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
@@ -167,7 +168,8 @@ class Nodes:
                 listed = False
                 continue
             if node.rooted and search.low:  # what no stage with every figure at its least knows: layouts have to meet
-                self._meet(search, node, stage, most)
+                self._meet(search, self._apart(node, stage), stage, most)
+                self._meet(search, self._both(node, stage, deadline), stage, most)
             if not search.low:
                 started = with_starts(ready, self.options.deadline).stages[number]
                 search.root(min(most, started.best_known * (1 + 1e-9)), started.start, stage.floor, deadline)
@@ -185,9 +187,9 @@ class Nodes:
         node.proven()
         return False
 
-    def _meet(self, search: LayerSearch, node: Node, stage: Stage, most: float) -> None:
-        """Take up what each resource by itself shows of a stage, and its schemes."""
-        apart = self._apart(node, stage)
+    @staticmethod
+    def _meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:
+        """Take up what is shown of a stage where layouts have to meet, and its schemes."""
         if search.low >= apart.seconds and search.known[1]:
             return
         search.low = max(search.low, min(apart.seconds, most))
@@ -199,6 +201,17 @@ class Nodes:
                 search.known = real, schemes
             if search.known[0] <= search.low * (1 + _SAME):
                 search.low, search.answer = search.known[0], search.known
+
+    def _both(self, node: Node, stage: Stage, deadline: float) -> Apart:
+        """Seconds of a stage at least where communication adds to what its partitions take."""
+        assert stage.tables is not None and stage.limits is not None and stage.work is not None
+        work, instance = stage.work, node.ready.instance
+        if not node.whole or instance.mapped_stages > 1 or stage.lattice is None:
+            return Apart(0.0, None)
+        if work.both is None:
+            given = self.menu(instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
+            work.both = least_of_both(*given, self.options.left() / 10, deadline)
+        return work.both
 
     def _without_lattice(self, node: Node, number: int, stage: Stage, most: float) -> None:
         """Too many down-sets to list: at first what the sharding alone proves, then blocks generated on demand."""

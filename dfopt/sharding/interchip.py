@@ -22,6 +22,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.errors import Infeasible
 from dfopt.milp import Model, Solution, Termination, TracePoint, solve, unanswered
 from dfopt.setting.instance import Setting
+from dfopt.setting.tables import Bools
 from dfopt.sharding.layouts import Terms, conversions, padded, partial_sums
 from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
 
@@ -226,6 +227,38 @@ def optimize_interchip(
     assert first is not None and chosen is not None and chosen.x is not None
     sharding, stage = _decode(setting.graph, tables, formulation, chosen.x)
     return InterChipMapping(sharding, stage, first.in_units(scale), name, interrupted)
+
+
+def least_seconds(
+    tables: InterChipTables, allowed_o: Bools, time_limit: float | None = None
+) -> tuple[float, Ints | None]:
+    """Seconds that compute and communication of one stage take together at least, and the options that do.
+
+    Parameters
+    ----------
+    tables : InterChipTables
+        Options, and what they cost.
+    allowed_o : bool array
+        Those that are left.
+    time_limit : float, optional
+        Seconds.
+
+    Raises
+    ------
+    Infeasible
+        If pinned shardings contradict each other.
+    """
+    sizes = tables.compute_o.sum(), tables.network_o.sum(), tables.conversion_tll.max(initial=0.0)
+    unit_s = max(*(float(one) for one in sizes), 1e-30)
+    formulation = _Formulation(tables, "sum", unit_s)
+    formulation.model.bound(formulation.y_op[:, 0], upper=allowed_o.astype(float))
+    formulation.model.minimize([(columns, c) for columns, c in formulation.slowest if columns.size])
+    solution = solve(formulation.model, time_limit=time_limit)
+    if solution.termination == Termination.INFEASIBLE:
+        _raise(solution, unit_s)
+    seconds = max(solution.bound, 0.0) * unit_s if np.isfinite(solution.bound) else 0.0
+    taken = None if solution.x is None else solution.x[formulation.y_op[:, 0]] > 0.5
+    return seconds, None if taken is None else np.array([mine[taken[mine]][0] for mine in tables.of_kernel])
 
 
 def _told(progress: Callable[[TracePoint], None], first: Solution | None, scale: float, point: TracePoint) -> None:

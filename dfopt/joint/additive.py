@@ -1,0 +1,124 @@
+"""What a stage takes at least where the layouts of its tensors have to meet, but not those of its partitions.
+
+The relaxed stage takes the least of every figure: the cheap end of a conversion on one side and on the other. The
+inter-chip MILP makes both ends meet, but knows no partitions. Where communication adds to the time, each bounds what
+the other leaves out:
+
+    T  >=  MILP(communication)  +  path(the rest, every figure at its least)
+    T  >=  MILP(communication + S / B)  +  path(the rest - S / B)
+
+with S the bytes of tensors that cross from the forward to the backward pass, at least once each way, wherever no
+partition has kernels of both, and B the DRAM bandwidth. With ``overlap: none`` compute is a part of the MILP too. Where
+compute and memory overlap, a block of the second path takes max(C, M) - S / B >= max(C - S_most / B, M - S / B) beside
+its communication. :mod:`dfopt.joint.apart` needs no down-sets and knows what hides behind what; this knows partitions.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+
+from dfopt.fusion.blocks import StageTables, by_group
+from dfopt.fusion.downsets import Lattice
+from dfopt.fusion.intrachip import greedy
+from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.partitioning import IntraChipLimits, objective
+from dfopt.joint.apart import Apart
+from dfopt.joint.menu import Menu
+from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
+from dfopt.sharding.interchip import least_seconds
+
+
+def least_of_both(
+    menu: Menu,
+    allowed_o: Bools,
+    stage: StageTables,
+    limits: IntraChipLimits,
+    lattice: Lattice,
+    time_limit: float,
+    deadline: float,
+) -> Apart:
+    """Seconds of one evaluation of the only stage of a plan, at least, whatever its schemes and partitions are.
+
+    Parameters
+    ----------
+    menu : Menu
+        Figures of all options.
+    allowed_o : bool array
+        Options that are left.
+    stage, limits, lattice : StageTables, IntraChipLimits, Lattice
+        The relaxed stage, and its down-sets.
+    time_limit : float
+        Seconds, for each MILP.
+    deadline : float
+        On the clock of `time.perf_counter`.
+
+    Returns
+    -------
+    Apart
+        Seconds, 0 where communication may hide behind the rest, and schemes that are good by the same measure.
+
+    Raises
+    ------
+    OutOfTime
+    """
+    tables, sharded, overlap = menu.tables, stage.sharded, stage.chip.overlap
+    if overlap == "perfect" or not stage.chip.fused:
+        return Apart(0.0, None)
+    joined = overlap == "none" and menu.instance.assumptions.compute_model != "cycle"
+    if not joined:  # what depends on tiles, or overlaps with memory, stays in the path
+        tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
+
+    def talk(more_o: Floats | float) -> tuple[float, Ints | None]:
+        return least_seconds(replace(tables, network_o=tables.network_o + more_o), allowed_o, time_limit)
+
+    def path(rest: ShardedGraph) -> float:
+        priced, free = replace(stage, sharded=rest, **by_group(rest)), replace(limits, dram_left=np.inf)
+        start = greedy(priced, free, deadline)
+        upper = np.inf if start is None else objective(priced, start)
+        return ShortestPath(priced, free, lattice, upper).run(deadline).bound
+
+    silent = replace(
+        sharded,
+        net_k=np.zeros_like(sharded.net_k),
+        toll_x=np.zeros_like(sharded.toll_x),
+        compute_k=np.zeros_like(sharded.compute_k) if joined else sharded.compute_k,
+    )
+    _, option_k = talk(tables.held_o / stage.chip.dram_bandwidth)  # with all that schemes move: a start
+    found = Apart(talk(0.0)[0] + path(silent), option_k)
+    if sharded.menus or limits.forward_backward == "shared":
+        return found
+    saved_t = _saved(stage)
+    bytes_o, most_k = _crossing(menu, saved_t)
+    most_s = 0.0 if joined else most_k / stage.chip.dram_bandwidth
+    rest = replace(silent, b_t=np.where(saved_t, 0.0, silent.b_t), compute_k=silent.compute_k - most_s)
+    more_s = talk(bytes_o / stage.chip.dram_bandwidth)[0] + path(rest)
+    return Apart(max(found.seconds, more_s), option_k)
+
+
+def _saved(stage: StageTables) -> Bools:
+    """Tensors of fan-out groups that go from the forward to the backward pass, by tensor."""
+    sharded = stage.sharded
+    inside = (sharded.src_t < stage.kernels) & (sharded.dst_t < stage.kernels)
+    forward_k = np.append(sharded.forward_k, False)
+    crosses = inside & forward_k[sharded.src_t] & ~forward_k[sharded.dst_t]
+    return np.isin(sharded.group_t, sharded.group_t[crosses])
+
+
+def _crossing(menu: Menu, saved_t: Bools) -> tuple[Floats, Floats]:
+    """Bytes that saved tensors move at least, by option of their source; and at most, by kernel.
+
+    Each is written in the block of its source and read in that of its first reader in the backward pass.
+    """
+    tables, first = menu.tables, menu.sharded[0]
+    bytes_o, most_k = np.zeros(len(tables.kernel_o)), np.zeros(tables.kernels)
+    share_o = menu.by_option("output_k")
+    for g in np.unique(first.group_t[saved_t]).tolist():
+        members = np.flatnonzero(first.group_t == g)
+        made = tables.kernel_o == first.src_t[members[0]]
+        bytes_o[made] += 2.0 * menu.full_t[members[0]] * share_o[made]
+        most = menu.full_t[members[0]] * share_o[made].max()
+        reader = next(k for k in first.dst_t[members].tolist() if not first.forward_k[k])
+        most_k[[first.src_t[members[0]], reader]] += most
+    return bytes_o, most_k

@@ -1,0 +1,41 @@
+"""Bounds that look at layouts and at partitions apart against brute force over both."""
+
+from __future__ import annotations
+
+import numpy as np
+from brute import joint_optimum
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import World, worlds
+
+from dfopt.documents.request import Request
+from dfopt.errors import Infeasible
+from dfopt.joint.additive import least_of_both
+from dfopt.search.nodes import Nodes, covers
+from dfopt.search.options import Options
+from dfopt.setting.instance import Setting
+
+
+@given(worlds(most=5, least=2), st.sampled_from(["none", "compute_memory"]), st.sampled_from(["separate", "shared"]))
+def test_no_mapping_takes_less(world: World, overlap: str, rule: str) -> None:
+    chosen = world.assumptions.model_copy(update={"overlap": overlap, "forward_backward": rule})
+    setting = Setting(world.graph, world.system, chosen)
+    if not covers(setting, world.plan):
+        return
+    nodes = Nodes(setting, Options(Request()))
+    try:
+        opened = nodes.open(world.plan)
+    except Infeasible:
+        return
+    best = joint_optimum(world.graph, world.system, chosen, Request(), [world.plan])
+    if best is None or opened[0].ready.instance.mapped_stages > 1:
+        return
+    lows = []
+    for node in opened:
+        stage = node.ready.stages[0]
+        if stage.tables is None or stage.limits is None or stage.lattice is None:
+            return
+        given = nodes.menu(node.ready.instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
+        low = least_of_both(*given, time_limit=60, deadline=np.inf)
+        lows.append(node.ready.value_of([low.seconds]))
+    assert min(lows) <= best.value * (1 + 1e-9)
