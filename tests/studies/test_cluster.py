@@ -12,6 +12,7 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterator
+from contextlib import suppress
 from itertools import count
 from pathlib import Path
 from types import SimpleNamespace
@@ -30,7 +31,7 @@ from dask_cluster import LoopbackCluster, cluster_in, free_port
 from distributed.scheduler import KilledWorker
 
 from dfopt.studies import remote
-from dfopt.studies.cluster import Cluster, _Session
+from dfopt.studies.cluster import Cluster, _between_calls, _Session
 from dfopt.studies.identity import identity
 from dfopt.studies.remote import solve_on_worker
 
@@ -263,6 +264,48 @@ def test_a_batch_of_slow_cells_gives_back_what_it_cannot_start_in_time(monkeypat
     answer = solve_on_worker(pickle.dumps(batch), identity())
     assert [record["cell"] for record in answer["records"]] == ["a", "b"]
     assert remote._pool == [slow]  # for the next batch
+
+
+@pytest.fixture
+def interrupt() -> Iterator[None]:
+    """A process that Ctrl-C interrupts, as one in a terminal, whatever started the tests."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
+@pytest.mark.usefixtures("interrupt")
+def test_a_first_ctrl_c_waits_for_the_call_that_it_comes_in_and_a_second_does_not() -> None:
+    with suppress(OSError), _between_calls() as pressed:
+        session = _Session(NoCluster(set(), random.Random(0)), [{"cell": 0}], print, pressed)
+        signal.raise_signal(signal.SIGINT)
+        assert pressed.is_set()
+        with pytest.raises(KeyboardInterrupt):
+            signal.raise_signal(signal.SIGINT)
+        with pytest.raises(KeyboardInterrupt):
+            session.run()
+        raise OSError
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler
+
+
+@pytest.mark.usefixtures("interrupt")
+@pytest.mark.parametrize("where", ["ignored", "thread"])
+def test_where_ctrl_c_is_heard_elsewhere_nothing_changes(where: str) -> None:
+    mine = signal.SIG_IGN if where == "ignored" else signal.default_int_handler
+    signal.signal(signal.SIGINT, mine)
+    heard: list[object] = []
+
+    def session() -> None:
+        with _between_calls() as pressed:
+            heard.extend([signal.getsignal(signal.SIGINT), pressed.is_set()])
+
+    if where == "ignored":
+        session()
+    else:
+        thread = threading.Thread(target=session)
+        thread.start()
+        thread.join()
+    assert heard == [mine, False] and signal.getsignal(signal.SIGINT) is mine
 
 
 def test_where_there_is_no_cluster(tmp_path: Path) -> None:
