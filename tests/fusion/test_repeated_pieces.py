@@ -129,14 +129,15 @@ def unbalanced(draw) -> tuple[StageTables, IntraChipLimits]:
 
 
 @share(0.6)
-@given(unbalanced())
-def test_pieces_share_blocks_where_that_pays(stage) -> None:
+@given(unbalanced(), st.sampled_from([np.inf, 1 + 1e-6]))
+def test_pieces_share_blocks_where_that_pays(stage, above: float) -> None:
     tables, limits = stage
     partition_k, seconds = partitionings(tables, limits)
+    known = seconds.min() * above if seconds.min() > 0 else np.inf
     with EVERY:
-        graph, found = Pieces(tables, np.inf), piecewise(tables, limits, np.inf)
+        graph, found = Pieces(tables, np.inf), piecewise(tables, limits, known)
     assert found is not None
-    check(tables, limits, np.inf, seconds.min(), found)
+    check(tables, limits, known, seconds.min(), found)
     # the bound without a MILP is the least of one side over all partitionings, that of the side for which it is most
     blocks = all_blocks(tables, "shared")
     prices = price_blocks(tables, blocks.member)
@@ -179,6 +180,23 @@ def test_blocks_of_several_pieces_are_found() -> None:
     with patch.object(Pieces, "_merged", lambda *given: []):
         alone = piecewise(tables, limits, np.inf)
     assert alone is not None and alone.objective > best * 1.01
+
+
+def test_what_a_piece_costs_more_is_counted_once_and_no_more() -> None:
+    """The first of two kernels leaves the second, which costs a store and a read, to run beside one that computes.
+
+    What is known before leaves just so much room.
+    """
+    tables = gemms([64] * 3, [(0, 1)], 2.5 * 64 * 64 * 2)
+    sharded = replace(tables.sharded, compute_k=np.array([0.0, 0.0, 20.0]), net_k=np.zeros(3))
+    tables = replace(tables, sharded=sharded, mem_k=np.array([2000.0, 50.0, 0.0]))
+    limits = IntraChipLimits(p_max=3, forward_backward="shared")
+    best = partitionings(tables, limits)[1].min()
+    with EVERY:
+        fewest, found = Pieces(tables, np.inf), piecewise(tables, limits, best * (1 + 1e-6))
+    store = 64 * 4 * 2 / 100.0
+    assert close(fewest.low, 20.5, 1e-9) and close(best, 20.5 + 2 * store, 1e-9)
+    assert found is not None and found.complete and close(found.objective, best, 1e-9)
 
 
 def test_blocks_that_wait_for_each_other_are_no_answer() -> None:
