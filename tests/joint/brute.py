@@ -83,13 +83,13 @@ def joint_optimum(
     return best
 
 
-def least_capacity(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> float:
-    """Fewest bytes of DRAM with which some mapping that a request allows fits every chip; infinite where none does."""
+def least_capacities(graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> dict[Plan, float]:
+    """Fewest bytes of DRAM with which some mapping under each plan fits every chip; infinite where none does."""
     chosen = resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
     plans, _ = asked_plans(graph, system, asked, chosen)
     memo: Memo = {}
-    every = (choice for plan in plans for choice in choices(World(graph, system, plan, chosen), asked, memo))
-    return min((choice.least_bytes() for choice in every), default=math.inf)
+    every = {plan: choices(World(graph, system, plan, chosen), asked, memo) for plan in plans}
+    return {plan: min((one.least_bytes() for one in found), default=math.inf) for plan, found in every.items()}
 
 
 # -- one plan -----------------------------------------------------------------------------------
