@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -154,10 +154,10 @@ def made_aware(
             made.answers.append(_aware(one, Setting(one.graph, setting.system, setting.assumptions), mine))
         except (Infeasible, PlanError) as error:
             made.refused.append(error)
-    if not made.answers:
-        raise made.refused[0]
     if open_:
         _search(made, open_, setting, options)
+    if not made.answers:
+        raise made.refused[0]
     found = made.fastest
     return found.solved, found.proof, made.note(setting.system, len(plans))
 
@@ -176,34 +176,40 @@ def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]
 
 def _search(made: _Made, plans: Sequence[Solved], setting: Setting, options: Options) -> None:
     """Look for faster mappings under other shardings of some plans, and bound them all."""
-    options = options.asking(gap=max(options.request.gap, HEAT_GAP), top=1)
-    found = [replace(one.solved, value=one.step_s) for one in [made.fastest]]
-    searches = {one.graph: _HeatSearch(replace(setting, graph=one.graph), options, found) for one in plans}
-    _HeatSearch.run_all([(by, [one.plan for one in plans if one.graph is graph]) for graph, by in searches.items()])
-    made.answers += [one for search in searches.values() for one in search.answers]
-    bounds = [record.bound for search in searches.values() for record in search.records if record.bound is not None]
-    made.shardings, made.bound_s = sum(len(search.answers) for search in searches.values()), min(bounds, default=np.inf)
+    options, own = options.asking(gap=max(options.request.gap, HEAT_GAP), top=1), list(made.answers)
+    found = [replace(made.fastest.solved, value=made.fastest.step_s)] if own else []
+    searches = [_HeatSearch(replace(setting, graph=graph), options, found) for graph in {p.graph: None for p in plans}]
+    for search in searches:
+        search.answers = {_sharding(one.solved): one for one in own if one.solved.graph == search.setting.graph}
+    _HeatSearch.run_all([(by, list({p.plan: None for p in plans if p.graph == by.setting.graph})) for by in searches])
+    made.answers = [one for search in searches for one in search.answers.values()]
+    made.shardings = len(made.answers) - len(own)
+    bounds = [record.bound for search in searches for record in search.records if record.bound is not None]
+    made.bound_s = min(bounds, default=np.inf)
+
+
+def _sharding(one: Solved) -> Hashable:
+    """What tells answers apart: plan, tile count and schemes."""
+    return one.plan, one.mapping.tile_count, tuple(kernel.sharding for kernel in one.mapping.kernels)
 
 
 class _HeatSearch(JointSearch):
     """The joint search on a stack: without heat nothing is slower, so what it proves there holds for every sharding."""
 
     every = True  # time is not all that matters
-
-    def __init__(self, setting: Setting, options: Options, found: list[Solved] | None = None) -> None:
-        super().__init__(setting, options, found)
-        self.answers: list[_Aware] = []
+    answers: dict[Hashable, _Aware]
 
     def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
         """The best fusion under schemes of all kernels, re-optimised under the limits on heat."""
         free = super().exact(node, options_k, cut)
         if isinstance(free, Pruned):
             return free
-        try:
-            made = _aware(free, self.setting, self.options)
-        except PlanError as error:  # its blocks cannot be listed: nothing is shown
-            raise NoSolution(node.bound, 0.0, str(error)) from error
-        self.answers.append(made)
+        if _sharding(free) not in self.answers:
+            try:
+                self.answers[_sharding(free)] = _aware(free, self.setting, self.options)
+            except PlanError as error:  # its blocks cannot be listed: nothing is shown
+                raise NoSolution(node.bound, 0.0, str(error)) from error
+        made = self.answers[_sharding(free)]
         return replace(made.solved, value=made.step_s, bound=made.bound_s)
 
     def _first(self, node: Node) -> None:

@@ -40,7 +40,9 @@ VALUES = {
 }
 
 
-WORLDS = worlds(most=4, least=2, max_pp=1, dims=1, execution="dataflow", overlap=["none", "perfect"])
+WORLDS = worlds(
+    most=4, least=2, max_pp=1, dims=1, execution=["dataflow", "dataflow", "library"], overlap=["none", "perfect"]
+)
 
 
 @share(0.1)
