@@ -10,12 +10,11 @@ from __future__ import annotations
 import time
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Literal
 
 import numpy as np
 
 from dfopt.documents.mapping import Mapping
-from dfopt.documents.result import Result
+from dfopt.documents.result import Result, Status
 from dfopt.documents.score import Score
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion.partitioning import objective
@@ -58,7 +57,7 @@ class Within:
     mapping: Mapping
     score: Score
     totals: dict[str, float]
-    status: Literal["optimal", "optimal_per_level", "gap_reached", "limit_with_solution"]
+    status: Status
     gap: float
     blocks: int
     note: str = ""
@@ -118,42 +117,36 @@ def optimize_within(
     >>> found.score.step_time_s >= result.step_time_s
     True
     """
-    names = [budget.name for budget in budgets]
+    names, chosen = [budget.name for budget in budgets], result.assumptions
     if not budgets or len(set(names)) < len(names):
         raise PlanError(f"optimize_within: found budgets {names}, expected one or more with names of their own")
     asked = {"gap": gap, "solver": check_solver(solver), "seed": seed, "formulation": "auto", "top": 1}
     options = Options(result.request, time.perf_counter() + time_limit).asking(**asked)
-    setting = Setting(result.graph, result.system, result.assumptions)
+    setting, note = Setting(result.graph, result.system, chosen), ""
+    if chosen.sharding_objective != "joint":
+        note = f"sharding_objective: {chosen.sharding_objective} keeps the sharding of the result"
+    elif not covers(setting, result.plan):
+        note = "kernels drawn once on several pipeline stages keep their stages and their sharding"
     search = _BudgetSearch(setting, options, budgets, stage)
-    refused: Infeasible | None = None
+    refused, lows = "", list[float]()
     try:
         own = search.within(result.mapping, np.inf)
         assert isinstance(own, Solved)
-        search.found.append(own)
+        search.found, lows = [own], [own.bound] if note else []
     except Infeasible as error:
-        refused = error
-    note = ""
-    if result.assumptions.sharding_objective != "joint":
-        note = f"sharding_objective: {result.assumptions.sharding_objective} keeps the sharding of the result"
-    elif not covers(setting, result.plan):
-        note = "kernels drawn once on several pipeline stages keep their stages and their sharding"
-    if note:
-        if refused is not None:
-            raise refused
-        low = own.bound
-    else:
+        if note:
+            raise
+        refused = f"{error.report}; "
+    if not note:
         search.together([result.plan])
-        records = search.records
-        if not search.found:
-            if all(record.status == "infeasible" for record in records):
-                why = "" if refused is None else f"{refused.report}; "
-                raise Infeasible(f"{why}no other sharding keeps them either") from refused
-            raise NoSolution(min(one.bound for one in records if one.bound is not None), time_limit)
-        low = min((record.bound for record in records if record.bound is not None), default=np.inf)
+        lows = [record.bound for record in search.records if record.bound is not None]
+    if not search.found and not lows:
+        raise Infeasible(f"{refused}no other sharding keeps them either")
+    if not search.found:
+        raise NoSolution(min(lows), time_limit)
     best = search.found[0]
-    distance = proven_gap(best.value, min(low, best.value))
-    status: Literal["optimal", "optimal_per_level", "gap_reached", "limit_with_solution"]
-    status = "optimal_per_level" if note else "optimal"
+    distance = proven_gap(best.value, min([*lows, best.value]))
+    status: Status = "optimal_per_level" if note else "optimal"
     if distance:
         status = "gap_reached" if distance <= gap else "limit_with_solution"
     score = evaluate(best.mapping, result.graph, result.system, result.assumptions)
