@@ -9,9 +9,11 @@ from collections.abc import Sequence
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.request import Request
 from dfopt.documents.result import Alternative, Matrices, PlanRecord, Provenance, Result, Sensitivity, Space, Status
 from dfopt.documents.system import System
 from dfopt.milp import solver_version
+from dfopt.search.matrices import solved_together
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
 
@@ -98,7 +100,12 @@ def status_of(gap: float, level_gap: float, asked: float, records: Sequence[Plan
 
 
 def proof_of(
-    graphs: Sequence[Graph], records: Sequence[PlanRecord], assumptions: Assumptions, p_max: int, gap: float
+    graphs: Sequence[Graph],
+    records: Sequence[PlanRecord],
+    assumptions: Assumptions,
+    p_max: int,
+    gap: float,
+    request: Request,
 ) -> str:
     """One sentence on what was done with every plan, and what was taken for granted."""
     counts = [(sum(r.status == kind for r in records), word) for kind, word in _WORDS.items()]
@@ -114,7 +121,10 @@ def proof_of(
     if gap == 0.0:
         return f"of {len(records)} {what}: {listed}; no mapping under them is better ({many}, {space})"
     if assumptions.sharding_objective == "joint":
-        return f"of {len(records)} {what}: {listed}; sharding and fusion are found together ({many}, {space})"
+        kept = sum(not solved_together(graphs[0], record.plan, request) for record in records)
+        why = f"; under {kept} the sharding came first: with the pipeline stages of many kernels a MILP is too large"
+        found = f"sharding and fusion are found together{why if kept else ''}"
+        return f"of {len(records)} {what}: {listed}; {found} ({many}, {space})"
     return (
         f"of {len(records)} {what}: {listed}; per plan the sharding is optimal for the inter-chip problem and"
         f" the fusion for that sharding ({many}, {space})"
@@ -153,7 +163,7 @@ def assemble(
         utilization=best.score.utilization,
         plan=best.plan,
         seconds=time.perf_counter() - began,
-        proof=proof_of((graph, *variants), records, assumptions, best.p_max, gap),
+        proof=proof_of((graph, *variants), records, assumptions, best.p_max, gap, asked),
         mapping=best.mapping,
         score=best.score,
         alternatives=tuple(

@@ -72,7 +72,7 @@ class Plans:
                     if record.status != "infeasible":
                         self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
             bounds, memo = PlanBounds(setting), Memo()
-            together = [plan for plan in legal if self.joint and solved_together(setting, plan, result.request)]
+            together = [plan for plan in legal if self.joint and solved_together(graph, plan, result.request)]
             claims = {(record.plan, record.tile_count): self._claim(record) for record in result.plans}
             hints = {record.plan: frozenset(record.agreed) for record in result.plans}
             given = self.options, claims, value, hints

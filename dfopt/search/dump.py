@@ -82,7 +82,7 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
     instance = Setting(result.graph, result.system, result.assumptions).under(result.plan)
     tables = interchip.build(instance.shared, asked.pin_sharding)
     joint = result.assumptions.sharding_objective == "joint"
-    if joint and solved_together(instance.setting, result.plan, asked):
+    if joint and solved_together(result.graph, result.plan, asked):
         menu, tiles = Menu(instance.shared, tables), result.mapping.tile_count
         matrices = assignment_of(instance, options, menu, tiles, result.p_max)
         yield "joint", matrices.model

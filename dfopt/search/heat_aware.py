@@ -168,7 +168,7 @@ def _open(plans: Sequence[Solved], setting: Setting) -> tuple[list[Solved], str]
         return [], "each with its sharding"
     if _at_least(replace(plans[0], bound=1.0), setting.system) < 1.0:
         return [], "each with its sharding, because the system's memory is slower than the stack's and bounds no other"
-    open_ = [one for one in plans if covers(replace(setting, graph=one.graph), one.plan)]
+    open_ = [one for one in plans if covers(one.graph, one.plan)]
     if len(open_) < len(plans):
         return open_, "with the sharding that they have where kernels drawn once are on several pipeline stages"
     return open_, ""

@@ -81,7 +81,7 @@ class JointSearch(Search):
         for number, (search, legal) in enumerate(work):
             search.legal, parts = legal, (list[Plan](), list[Plan]())
             for plan in legal:
-                parts[solved_together(search.setting, plan, search.options.request)].append(plan)
+                parts[solved_together(search.setting.graph, plan, search.options.request)].append(plan)
             later.append((search, parts[False]))
             open_.append(((False, 0.0), number, search._steps(parts[True])))
         while open_:
@@ -237,7 +237,7 @@ class JointSearch(Search):
         instance = self.setting.under(plan)
         try:
             self.plan_bounds.check_dram(instance)
-            if self.options.request.formulation == "assignment" or not covers(self.setting, plan):
+            if self.options.request.formulation == "assignment" or not covers(self.setting.graph, plan):
                 self._by_matrices(instance)
                 return
             nodes = self.nodes.open(plan)

@@ -8,6 +8,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
@@ -23,7 +24,7 @@ from dfopt.search.nodes import covers
 from dfopt.search.options import Options, record_of, reporter
 from dfopt.search.sharing import Memo
 from dfopt.search.solved import Pruned, Solved, by_levels, compress, scored
-from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.instance import Instance
 from dfopt.setting.tables import tile_counts
 from dfopt.sharding import interchip
 
@@ -33,10 +34,10 @@ _SHARE = 0.5  # of the time that is left, at most, for a mapping to start from, 
 _SMALL = 5000  # binaries: with more of these a MILP that nobody asked for would take all of the time
 
 
-def solved_together(setting: Setting, plan: Plan, request: Request) -> bool:
+def solved_together(graph: Graph, plan: Plan, request: Request) -> bool:
     """Whether the schemes of a plan are chosen with its fusion: with its stages too only as a MILP that is small."""
-    small = len(setting.graph.kernels) ** 2 * plan.stages <= _SMALL
-    return covers(setting, plan) or small or request.formulation == "assignment"
+    small = len(graph.kernels) ** 2 * plan.stages <= _SMALL
+    return covers(graph, plan) or small or request.formulation == "assignment"
 
 
 def by_matrices(

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 
 import numpy as np
 
+from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import SolveRecord
 from dfopt.errors import Infeasible
@@ -368,9 +369,9 @@ class Nodes:
         return allowed if enough else None
 
 
-def covers(setting: Setting, plan: Plan) -> bool:
+def covers(graph: Graph, plan: Plan) -> bool:
     """Whether the schemes are all that is open: of graphs drawn once also the pipeline stage of each kernel may be."""
-    return plan.stages == 1 or setting.graph.repeat > 1
+    return plan.stages == 1 or graph.repeat > 1
 
 
 def _record(termination: Termination) -> SolveRecord:

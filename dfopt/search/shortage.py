@@ -97,7 +97,7 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
         push(_fullest(instance, bounds.stages(instance), bounds.least_states(instance), {}, limits), False)
     while heap:
         short, _, held, known = heapq.heappop(heap)
-        if not known and covers(setting, held.plan) and time.perf_counter() < until:
+        if not known and covers(setting.graph, held.plan) and time.perf_counter() < until:
             with suppress(OutOfTime, NoSolution):
                 try:
                     held = _looked_into(nodes, held.plan, options, limits)

@@ -103,7 +103,8 @@ def verify(result: Result, time_limit: float = 60.0) -> Verification:
     ):
         if claimed < found - PROOF:
             problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
-    sentence = proof_of((result.graph, *result.variants), result.plans, result.assumptions, result.p_max, result.gap)
+    graphs, chosen = (result.graph, *result.variants), result.assumptions
+    sentence = proof_of(graphs, result.plans, chosen, result.p_max, result.gap, result.request)
     said_before = result.proof.startswith(OF_EARLIER)
     if not said_before and result.proof != sentence and not (result.heat and result.proof.startswith(sentence)):
         problems.append(f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}")

@@ -125,7 +125,7 @@ def optimize_within(
     setting, note = Setting(result.graph, result.system, chosen), ""
     if chosen.sharding_objective != "joint":
         note = f"sharding_objective: {chosen.sharding_objective} keeps the sharding of the result"
-    elif not covers(setting, result.plan):
+    elif not covers(result.graph, result.plan):
         note = "kernels drawn once on several pipeline stages keep their stages and their sharding"
     search = _BudgetSearch(setting, options, budgets, stage)
     refused, lows = "", list[float]()

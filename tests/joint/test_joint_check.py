@@ -95,7 +95,7 @@ def consistent(data: Data) -> None:
     graphs = (made.graph, *made.variants)
     data |= {"bound": bound, "level_bound": level, "gap": gaps[0], "level_gap": gaps[1]}
     data["status"] = status_of(*gaps, made.request.gap, made.plans)
-    data["proof"] = proof_of(graphs, made.plans, made.assumptions, made.p_max, gaps[0])
+    data["proof"] = proof_of(graphs, made.plans, made.assumptions, made.p_max, gaps[0], made.request)
     data["provenance"]["assumptions_digest"] = made.assumptions.digest()
 
 

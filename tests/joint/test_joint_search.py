@@ -12,6 +12,7 @@ from hypothesis import assume, given, note
 from hypothesis import strategies as st
 from strategies import World, share, worlds
 
+import dfopt as df
 import dfopt.search as optimizer
 import dfopt.search.candidate as prepared
 from dfopt.documents.assumptions import Assumptions
@@ -126,3 +127,12 @@ def test_without_a_lattice_the_bound_holds_too(world: World) -> None:
     note(f"{result.bound} to {result.value} against {best}")
     assert result.bound <= best.value * (1 + 1e-9)
     assert result.value >= best.value * (1 - 1e-9)
+
+
+def test_a_large_graph_on_stages_says_that_its_sharding_came_first() -> None:
+    """Kernels drawn once on four stages: too large a MILP, so the two levels answer and the proof line says so."""
+    graph = df.load_graph("gpt2-small", mode="training").model_copy(update={"repeat": 1, "carried": ()})
+    chosen = df.Assumptions(sharding_objective="joint")
+    result = df.optimize(graph, "sn10-8-ring", tp=2, pp=4, time_limit=2, assumptions=chosen)
+    assert result.status != "optimal"
+    assert "under 1 the sharding came first" in result.proof
