@@ -338,6 +338,7 @@ class JointSearch(Search):
             self.units.setdefault(unit, _Found()).note = str(error.report)
             if fixed:
                 return
+            node.tight = True
         if reached <= node.bound * (1 + _CLOSE):
             self._give_up(unit, min(node.bound, reached))
             return

@@ -18,13 +18,13 @@ from dfopt.joint.apart import Apart, optimize_apart
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
-from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.pipeline import step_time
 from dfopt.search.candidate import Prepared, Stage, given_work, prepare, with_starts
 from dfopt.search.options import Options
 from dfopt.search.sharing import ChipWork
 from dfopt.search.solved import Pruned, Solved, finish
+from dfopt.search.sums import meeting, meets
 from dfopt.search.waiting import Chains, paths, too_much
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.tables import Bools, Floats, Ints, tile_counts
@@ -48,6 +48,7 @@ class Node:
     bound: float
     rooted: bool = False
     exhausted: bool = False  # nothing more can be proven of it
+    tight: bool = False  # what it would be best with does not fit
     patient: bool = False  # it waits until all others are done
     tried: set[tuple[int, ...]] = field(default_factory=set)  # options that were fused exactly
     agreed: set[str] = field(default_factory=set)  # kernels about whose outputs blocks had to agree
@@ -117,7 +118,7 @@ class Nodes:
             some = np.ones_like(shares) if self.every else menu.undominated_o
             shared = tuple(tile_counts(graph, assumptions, instance.plan.shards if shares.any() else 1))
             apart = tuple(count for count in tile_counts(graph, assumptions) if count not in shared)
-            both = ((shared, self._meeting(menu, some)), (apart, self._meeting(menu, some & ~shares)))
+            both = ((shared, meeting(menu, some)), (apart, meeting(menu, some & ~shares)))
             self.domains[menu] = [(counts, left) for counts, left in both if counts and left is not None]
         return self.domains[menu]
 
@@ -246,7 +247,7 @@ class Nodes:
         if lattice is None:
             return None
         per_byte = _per_gradient_byte(node.ready, self.menu(node.ready.instance), node.allowed_o)
-        left = np.inf if node.whole else stage.limits.dram_left
+        left = stage.limits.dram_left if node.tight else np.inf
         key = per_byte, left
         if key not in stage.work.joint:
             stage.work.joint[key] = LayerSearch(
@@ -288,7 +289,7 @@ class Nodes:
         """
         instance, menu = node.ready.instance, self.menu(node.ready.instance)
         key = menu, tuple(options_k.tolist())
-        if not self._meets(menu, options_k):
+        if not meets(menu, options_k):
             raise Infeasible("partial sums that nothing adds up")
         if key not in self.given:
             names = [kernel.name for kernel in self.setting.graph.kernels]
@@ -304,26 +305,32 @@ class Nodes:
         raise Infeasible("no tile count fits")
 
     def split(self, node: Node, options_k: Ints) -> list[Node]:
-        """The node with one kernel's schemes told apart: that whose bytes, or else seconds, differ most."""
+        """The node with one kernel's schemes told apart: that which sends too much on, else whose bytes differ most."""
         menu = self.menu(node.ready.instance)
         free = [k for k in range(menu.tables.kernels) if (node.allowed_o & (menu.tables.kernel_o == k)).sum() > 1]
-        sums = {k for pair in menu.tables.partial_kk for k in pair} if not self._meets(menu, options_k) else set()
-        bytes_o = self._bytes(menu)
+        sums = {k for pair in menu.tables.partial_kk for k in pair} if not meets(menu, options_k) else set()
+        bytes_o, sent_k = self._bytes(menu), np.zeros(menu.tables.kernels)
+        if not node.tight and node.plan.stages > 1:  # to the next stage, beside the least
+            graph, share_o = self.setting.graph, menu.beyond(menu.by_option("output_k"), node.allowed_o)
+            for tensor in graph.carried:
+                k = graph.index()[tensor.src]
+                sent_k[k] += graph.bytes_of(tensor) * share_o[options_k[k]]
 
-        def spread(k: int) -> tuple[bool, float]:
+        def spread(k: int) -> tuple[bool, float, float]:
             mine = bytes_o[node.allowed_o & (menu.tables.kernel_o == k)]
-            return k in sums, float(np.ptp(mine))
+            return k in sums, float(sent_k[k]), float(np.ptp(mine))
 
         kernel = max(free, key=spread)
         found: list[Node] = []
         for option in np.flatnonzero(node.allowed_o & (menu.tables.kernel_o == kernel)):
             allowed = node.allowed_o & ((menu.tables.kernel_o != kernel) | (np.arange(len(node.allowed_o)) == option))
-            kept = self._meeting(menu, allowed)
+            kept = meeting(menu, allowed)
             if kept is None:
                 continue
             try:
                 counts = (node.ready.sharded.tile_count,)
-                found += list(self._nodes(node.ready.instance, kept, counts, node.bound, whole=False))
+                made = self._nodes(node.ready.instance, kept, counts, node.bound, whole=False)
+                found += [replace(one, tight=node.tight) for one in made]
             except Infeasible:  # whatever the other kernels do
                 continue
         return found
@@ -345,28 +352,6 @@ class Nodes:
         full = np.array([graph.output_bytes(k) for k in range(menu.tables.kernels)])
         made_o = full[menu.tables.kernel_o] * menu.by_option("output_k")
         return np.asarray(menu.by_option("weight_k") + menu.by_option("gradient_k") + made_o)
-
-    @staticmethod
-    def _meets(menu: Menu, options_k: Ints) -> bool:
-        """Whether partial sums meet a kernel that adds them up."""
-        scheme = [ops.split_axis(menu.tables.scheme_o[o]) for o in options_k.tolist()]
-        return all(scheme[into] == "k" or scheme[k] not in ("outer", "k") for k, into in menu.tables.partial_kk)
-
-    @staticmethod
-    def _meeting(menu: Menu, allowed_o: Bools) -> Bools | None:
-        """The options that are left once partial sums have to meet; none if a kernel is left without."""
-        tables, allowed = menu.tables, allowed_o.copy()
-        scheme = np.array([ops.split_axis(one) for one in tables.scheme_o])
-        leaves = np.isin(scheme, ["outer", "k"])
-        for _ in range(len(tables.partial_kk) + 1):
-            for k, into in tables.partial_kk:
-                mine, host = tables.kernel_o == k, tables.kernel_o == into
-                if not (allowed & mine & ~leaves).any():
-                    allowed &= ~host | (scheme == "k")
-                if not (allowed & host & (scheme == "k")).any():
-                    allowed &= ~mine | ~leaves
-        enough = np.bincount(tables.kernel_o, allowed, tables.kernels).all()
-        return allowed if enough else None
 
 
 def covers(graph: Graph, plan: Plan) -> bool:
