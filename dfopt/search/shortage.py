@@ -35,6 +35,16 @@ class LeastHeld:
 
     Every state is the least over all shardings, and what waits between partitions also over all partitions. No mapping
     holds less than the sum. The best one may hold more, where no sharding has the least of each.
+
+    Examples
+    --------
+    >>> held = {"weights": 60e9, "saved activations": 30e9}
+    >>> print(LeastHeld(Plan(dp=4), "stage 0", "dram", 80e9, held, {"weights": 60e9}, 30e9))
+    least DRAM: TP1 PP1 DP4 holds at least 90 GB per chip in stage 0, whatever its sharding and partitions
+    (weights 60 GB, saved activations 30 GB); the chip has 80 GB: short by 10 GB
+    what would help, and dfopt does not model yet:
+      sharded states (4 copies each hold whole: weights 60 GB): at most 45 GB less
+      recomputation of saved activations: at most 30 GB less
     """
 
     plan: Plan
@@ -44,7 +54,7 @@ class LeastHeld:
     states: Mapping[str, float]  # bytes by state, as people call it
     alike: Mapping[str, float]  # of those, what each of the plan's copies holds whole
     again: float  # of those, what the forward pass saves for the backward pass
-    others: int = 0  # plans that may lack less, which only several limits together rule out
+    others: int = 0  # plans that may lack less, which other limits rule out, or several together
 
     @property
     def bytes(self) -> float:
@@ -59,7 +69,7 @@ class LeastHeld:
             f" {_gb(self.capacity)}: short by {_gb(short)}"
         ]
         if self.others:
-            said.append(f"({self.others} other plans may hold less: only several limits together rule them out)")
+            said.append(f"({self.others} other plans may hold less: other limits, or several together, rule them out)")
         copies, less = self.plan.copies, []
         if copies > 1 and self.alike:
             saved = sum(self.alike.values()) * (1 - 1 / copies)
@@ -119,7 +129,10 @@ def _looked_into(nodes: Nodes, plan: Plan, options: Options, limits: Mapping[str
         stages = {number: stage for number, stage in enumerate(node.ready.stages) if stage.work is not None}
         states = {number: stage.work.states for number, stage in stages.items() if stage.work is not None}
         waiting = {number: least_waiting(number, stage, nodes.chains, options) for number, stage in stages.items()}
-        found.append(_fullest(instance, instance.pipeline, states, waiting, limits))
+        if math.inf not in waiting.values():
+            found.append(_fullest(instance, instance.pipeline, states, waiting, limits))
+    if not found:
+        raise Infeasible("no partitions, whatever waits between them")
     return min(found, key=lambda held: held.bytes - held.capacity)
 
 
@@ -143,8 +156,8 @@ def _fullest(
             elif "copies" not in state.split_over:
                 alike[LABELS[state.name]] += size
         waits = max(waiting.get(number, 0.0) for number, _ in stage.runs) if tier == _WAITS.tier else 0.0
-        if 0 < waits < math.inf:
-            sums[_WAITING] += waits
+        if waits:
+            sums[_WAITING] = waits
         found.append(LeastHeld(instance.plan, stage.name, tier, capacity, dict(sums), dict(alike), again))
     return max(found, key=lambda held: held.bytes - held.capacity)
 
