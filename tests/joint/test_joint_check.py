@@ -70,6 +70,7 @@ CASES: dict[str, tuple[int, str, Data, Data]] = {
     "two levels": (2048, RING, {**WHOLE, "sharding_objective": "seconds"}, {"p_max": 3}),
     "another plan": (2048, RING, WHOLE, {"p_max": 3, "tp": 8}),
     "one": (2048, RING, WHOLE, {"p_max": 1}),
+    "one, two levels": (2048, RING, {**WHOLE, "sharding_objective": "seconds"}, {"p_max": 1}),
     "pinned": (2048, RING, WHOLE, {"p_max": 3, "pin_sharding": {"FFN0": "k"}}),
     "sequence": (2048, RING, FAST, {"tp": 8}),
     "no sequence": (2048, RING, {"overlap": "none"}, {"tp": 8}),
@@ -385,6 +386,16 @@ def test_what_is_true_is_verified(name: str) -> None:
     assert not any("nothing fits" in one for one in found.unchecked)
 
 
+def test_two_levels_say_infeasible_of_what_a_bound_would_exclude_too() -> None:
+    """Such a plan was looked at before the answer was known."""
+    data = case("one, two levels")
+    late = [one for one in data["plans"] if one["status"] == "infeasible_per_level" and one["bound"] > data["value"]]
+    assert late
+    found = verify(Result.from_data(data))
+    assert found.ok, found.problems
+    assert not any("nothing fits" in one for one in found.unchecked)
+
+
 def test_it_says_what_was_checked() -> None:
     said = verdict(Result.from_data(case("three")), "three.json").splitlines()
     assert said[0] == "verified optimal"
@@ -399,6 +410,14 @@ def test_infeasible_is_not_said_of_what_was_not_decided() -> None:
     data = case("three")
     found = verify(Result.from_data(data), time_limit=0.0)
     assert not found.ok and any("that nothing fits under 2 plans" in one for one in found.unchecked), found
+
+
+def test_a_plan_that_was_not_decided_is_in_the_gap() -> None:
+    """What might be better under it counts, whatever the file says."""
+    data = case("three")
+    better_plan(nowhere)(data)
+    found = verify(Result.from_data(data).sealed(), time_limit=0.0)
+    assert any(one.startswith("$.gap: the file claims 0, only") for one in found.problems), found.problems
 
 
 @share(0.25)
