@@ -76,7 +76,7 @@ CASES: dict[str, tuple[int, str, Data, Data]] = {
     "no sequence": (2048, RING, {"overlap": "none"}, {"tp": 8}),
     "library": (2048, "h100-8", {"execution": "library"}, {"pp": 1}),
     "one by one": (2048, "h100-8", {"execution": "kernel_by_kernel"}, {"pp": 1}),
-    "tiles": (6, RING, CYCLE, {"tp": 2, "pp": 1}),
+    "tiles": (4, RING, CYCLE, {"tp": 2, "pp": 1}),
 }
 
 
@@ -286,7 +286,7 @@ FORGERIES: dict[str, tuple[str, Callable[[Data], None]]] = {
     "the winner was faster": ("three", of_record("solved", True, value=0.9)),
     "the winner's gap": ("three", lambda data: winner(data).update(gap=0.01)),
     "tiles that nobody can cut": ("tiles", of_record("solved", True, tile_count=7)),
-    "a mapping of other tiles": ("tiles", lambda data: data["mapping"].update(tile_count=4)),
+    "a mapping of other tiles": ("tiles", lambda data: data["mapping"].update(tile_count=2)),
     "a kernel in the next partition": ("three", elsewhere("LayerNorm_2")),
     "a scheme": ("three", kernels(FFN0={"sharding": "k"})),
     "a sequence split undone": ("sequence", kernels(FFN1={"sharding": "k"})),
@@ -420,8 +420,8 @@ def test_a_plan_that_was_not_decided_is_in_the_gap() -> None:
     assert any(one.startswith("$.gap: the file claims 0, only") for one in found.problems), found.problems
 
 
-@share(0.25)
-@given(worlds(most=5, least=2), st.sampled_from(["joint", "joint", "seconds"]), st.sampled_from([None, 1, 2]))
+@share(0.1)
+@given(worlds(most=4, least=2), st.sampled_from(["joint", "joint", "seconds"]), st.sampled_from([None, 1, 2]))
 def test_any_answer_is_verified_and_what_fits_is_not_infeasible(world: World, how: str, most: int | None) -> None:
     """Also where few partitions or little DRAM leave plans that do not fit."""
     asked: Data = {} if world.assumptions.execution == "kernel_by_kernel" else {"p_max": most}
