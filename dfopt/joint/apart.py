@@ -33,7 +33,7 @@ _OVERLAPS = {
 
 @dataclass(frozen=True)
 class Apart:
-    """Seconds that no mapping of a stage beats, and the option of every kernel of the graph that comes to it."""
+    """Seconds that no mapping of a stage beats, and the option of every kernel that comes to it, if of interest."""
 
     seconds: float
     option_k: Ints | None
@@ -46,6 +46,7 @@ def optimize_apart(
     stage: StageTables,
     limits: IntraChipLimits,
     per_gradient_byte: float = 0.0,
+    upper: float = np.inf,
     time_limit: float | None = None,
 ) -> Apart:
     """Choose schemes for the least sum over passes of what takes longest in each.
@@ -62,6 +63,8 @@ def optimize_apart(
         The relaxed stage, every figure at its least over those options.
     per_gradient_byte : float
         Seconds of one evaluation that a byte of gradient beside the least is worth; they count too.
+    upper : float
+        Seconds from which on no schemes are of interest.
     time_limit : float, optional
         Seconds.
     """
@@ -96,6 +99,8 @@ def optimize_apart(
     if found.x is None:
         return Apart(0.0, None)
     seconds = max(found.objective * (1 - min(found.gap, 1.0)), 0.0) * unit_s
+    if seconds >= upper:
+        return Apart(seconds, None)
     # among schemes as good by this measure, those with the least work: a better start
     kept: Terms = [(columns[None, :], np.asarray(coefs)) for columns, coefs in slowest]
     model.rows("keep", kept, upper=found.objective * (1 + _SAME) + _SAME)

@@ -219,7 +219,7 @@ class Nodes:
         """Too many down-sets to list: at first what the sharding alone proves, then blocks generated on demand."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         if not node.rooted:
-            node.lows[number] = max(node.lows[number], self._apart(node, stage).seconds)
+            node.lows[number] = max(node.lows[number], self._apart(node, stage, most).seconds)
             return
         limits = replace(stage.limits, dram_left=np.inf)
         cutoff = most if np.isfinite(most) else None
@@ -230,13 +230,13 @@ class Nodes:
             node.lows[number] = max(node.lows[number], proof.seconds)
         node.exhausted = True
 
-    def _apart(self, node: Node, stage: Stage) -> Apart:
+    def _apart(self, node: Node, stage: Stage, upper: float = np.inf) -> Apart:
         """What a stage takes at least by each resource for itself, whatever its partitions are."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         menu, known = self.menu(node.ready.instance), stage.work.apart
         per_byte = _per_gradient_byte(node.ready, menu, node.allowed_o)
         if per_byte not in known:
-            given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, per_byte
+            given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, per_byte, upper
             known[per_byte] = optimize_apart(*given, time_limit=self.options.left() / 10)
         return known[per_byte]
 
