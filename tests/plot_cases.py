@@ -10,7 +10,7 @@ import dfopt as df
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
 
-ALONE = df.Assumptions(execution="kernel_by_kernel")
+ALONE = df.Assumptions(execution="kernel_by_kernel", sharding_objective="seconds")
 # name -> graph, its parameters, system, options of the solve
 CASES: dict[str, tuple[str, dict[str, Any], str, dict[str, Any]]] = {
     "fused": ("gpt3-175b", {}, "sn10-8-ring", {"tp": 8}),

@@ -30,6 +30,7 @@ from dfopt.setting.plans import asked_plans
 
 T = TypeVar("T")
 
+LEVELS = Assumptions(sharding_objective="seconds")  # for what is about a sharding, and then its fusion
 WORD = 2
 SIZES = (1, 2, 3, 4, 6, 8)
 

@@ -46,10 +46,11 @@ class Assumptions(Document):
     compute_utilization: Ratio | None = Field(
         default=None, gt=0, le=1, description="share of peak under the fixed model; none = the chip's own"
     )
-    sharding_objective: Literal["seconds", "bytes", "joint"] = Field(
-        default="seconds",
-        description="seconds: least compute and communication, then the best fusion for that sharding; bytes: all"
-        " collectives alike, then fewest conversions, then split kernels; joint: sharding and fusion found together",
+    sharding_objective: Literal["joint", "seconds", "bytes"] = Field(
+        default="joint",
+        description="joint: sharding and fusion found together; seconds: a sharding of least compute and"
+        " communication, then the best fusion for it; bytes: the same with all collectives alike, then fewest"
+        " conversions, then split kernels",
     )
     sharding_rules: Literal["exact", "dfmodel"] = Field(
         default="exact", description="which layouts a sharding needs and whether normalisations may be split"
@@ -136,9 +137,10 @@ class Assumptions(Document):
 
     @classmethod
     def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Version 1 took what the chip says for granted where no execution is given, and split no tokens."""
+        """Version 1 left execution to the chip, had two levels and split no tokens, where it says nothing else."""
         execution = data.get("execution", "auto")
-        return {"sequence_parallelism": "none", **data, "execution": "chip" if execution == "auto" else execution}
+        usual = {"sharding_objective": "seconds", "sequence_parallelism": "none"}
+        return {**usual, **data, "execution": "chip" if execution == "auto" else execution}
 
     def with_(self, **changes: Any) -> Assumptions:
         """A copy with some fields changed, validated again."""

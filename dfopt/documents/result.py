@@ -229,12 +229,12 @@ class Result(Document):
     @classmethod
     def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
         """Version 1 had one bound, that of the chosen shardings; nothing is known of all mappings."""
+        data = {**data, "proof": OF_EARLIER + str(data.get("proof"))}
         if data["schema"] != "dfopt/result/1":
             return data
         kept = {key: value for key, value in data.items() if key not in ("bound_s", "step_time_s")}
         kept |= {"value": data.get("step_time_s"), "bound": 0.0, "gap": 1.0}
         kept |= {"level_bound": data["bound_s"], "level_gap": data.get("gap")}
-        kept["proof"] = OF_EARLIER + str(data.get("proof"))
         return {**kept, "status": {"optimal": "optimal_per_level"}.get(data.get("status", ""), data.get("status"))}
 
     def sealed(self) -> Self:
@@ -305,7 +305,7 @@ class Result(Document):
 
 
 OF_EARLIER = "as an earlier version said: "
-"""Before the sentence of proof of a result that it wrote: its words were of shardings, not of all mappings."""
+"""Before the sentence of proof of a result that it wrote: its words were others."""
 STATUS_WORDS: dict[str, str] = HEAT_WORDS | {
     "optimal": "optimal: no mapping in the space is better",
     "optimal_per_level": "optimal per level",
@@ -318,5 +318,7 @@ def status_words(result: Result) -> str:
     words = STATUS_WORDS[result.status]
     if result.status == "optimal":
         return words
+    if result.assumptions.sharding_objective == "joint" and result.gap == result.level_gap:
+        return f"{words}; no mapping in the space is more than {100 * result.gap:.3g} % faster"
     level = f", gap {100 * result.level_gap:.3g} %" if result.status != "optimal_per_level" else ""
     return f"{words}{level}; another sharding could be up to {100 * result.gap:.3g} % faster"

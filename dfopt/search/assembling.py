@@ -117,18 +117,16 @@ def proof_of(
     many = f"{'exactly' if assumptions.empty_partitions == 'forbid' else 'at most'} {p_max} partitions"
     if p_max >= max(len(one.kernels) for one in graphs):
         many = "any number of partitions"
-    space = "in every layer alike, network dims in every order that matters"
     if gap == 0.0:
-        return f"of {len(records)} {what}: {listed}; no mapping under them is better ({many}, {space})"
-    if assumptions.sharding_objective == "joint":
+        proof = "no plan, sharding and fusion together is better"
+    elif assumptions.sharding_objective == "joint":
         kept = sum(not solved_together(graphs[0], record.plan, request) for record in records)
         why = f"; under {kept} the sharding came first: with the pipeline stages of many kernels a MILP is too large"
-        found = f"sharding and fusion are found together{why if kept else ''}"
-        return f"of {len(records)} {what}: {listed}; {found} ({many}, {space})"
-    return (
-        f"of {len(records)} {what}: {listed}; per plan the sharding is optimal for the inter-chip problem and"
-        f" the fusion for that sharding ({many}, {space})"
-    )
+        proof = f"sharding and fusion are found together{why if kept else ''}"
+    else:
+        proof = "per plan the sharding is optimal for the inter-chip problem and the fusion for that sharding"
+    fixed = "all layers alike, and in a shared dim tensor before pipeline before data parallelism"
+    return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed})"
 
 
 def assemble(

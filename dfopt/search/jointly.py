@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import count
 from typing import Any, Self
 
@@ -115,6 +115,7 @@ class JointSearch(Search):
         self.waiting: list[Node] = []  # whose next step takes long
         self.number = count()
         self.started: set[tuple[Menu, int]] = set()
+        self.levels_at = time.perf_counter() + _SHARE * self.options.left()
         self.known: dict[tuple[Plan, int, tuple[int, ...]], Solved | Infeasible] = {}  # by schemes that were fused
         for plan in sorted(legal, key=lambda p: (self.bounds[p], p.label)):
             self._push(self.bounds[plan], plan)
@@ -130,8 +131,21 @@ class JointSearch(Search):
         for unit, found in self.units.items():
             self._told(unit, found)
 
+    def _levels(self) -> None:
+        """The best of two levels over all plans, as a start where schemes and fusions together take long."""
+        self.levels_at, now = np.inf, time.perf_counter()
+        levels = Search(self.setting, replace(self.options, deadline=now + _SHARE * self.options.left()))
+        levels.memo = self.memo
+        levels.run([plan for plan in self.bounds if self._looks((plan, None))])
+        units = {(record.plan, record.value): record.tile_count for record in levels.records}
+        for one in levels.found:
+            self._keep((one.plan, units[one.plan, one.value]), one)
+        self.stopped |= levels.stopped
+
     def _next(self) -> None:
         """Take a step with what has the least bound."""
+        if time.perf_counter() > self.levels_at:
+            self._levels()
         entry = heapq.heappop(self.heap)
         unit = self._unit(entry.what)
         beaten = entry.bound >= self._goal(unit)

@@ -133,7 +133,7 @@ def test_check_reads_a_pipe_once(tmp_path: Path) -> None:
 def test_solve_in_words() -> None:
     answer = call("solve", "gpt2-small", "sn10-8-ring")
     assert (answer.code, answer.err) == (0, "")
-    for piece in ("step time", "utilization", "optimal per level", "bottleneck", "With 10 % more of"):
+    for piece in ("step time", "utilization", "optimal: no mapping in the space is better", "bottleneck", "With 10 %"):
         assert piece in answer.out
 
 

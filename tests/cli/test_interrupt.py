@@ -22,7 +22,7 @@ def long(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
     """Words of a solve that takes many times longer than these tests wait."""
     folder = tmp_path_factory.mktemp("wide")
     graph, system = write(folder, "graph.yaml", wide_graph(40, 8)), write(folder, "system.yaml", SMALL_SRAM)
-    return ("solve", str(graph), str(system), "--set", "overlap=none", "--json")
+    return ("solve", str(graph), str(system), "--set", "overlap=none", "--set", "sharding_objective=seconds", "--json")
 
 
 @contextmanager

@@ -11,7 +11,7 @@ from hypothesis import given, note
 from hypothesis import strategies as st
 from oracles import best_fusion, judged, mapping_of
 from problem_cases import close, fused, fusion_cases, limits_of, stage_of, tables_of
-from strategies import share
+from strategies import LEVELS, share
 
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
@@ -183,8 +183,8 @@ def test_bounds_on_the_way_rise_to_the_optimum_and_never_pass_it() -> None:
 @pytest.mark.parametrize("mode", ["forward", "training"])
 def test_forms_agree_on_the_zoo(mode: str) -> None:
     graph, system = load_graph("gpt3-175b", mode=mode), load_system("sn10-8-ring")
-    path = optimize(graph, system, tp=8, formulation="columns")
-    milp = optimize(graph, system, tp=8, formulation="assignment")
+    path = optimize(graph, system, tp=8, formulation="columns", assumptions=LEVELS)
+    milp = optimize(graph, system, tp=8, formulation="assignment", assumptions=LEVELS)
     assert path.level_gap == milp.level_gap == 0.0
     assert path.step_time_s == pytest.approx(milp.step_time_s, rel=1e-6)
     assert [s.formulation for s in path.plans[0].solves if s.problem == "intrachip"] == ["columns"]

@@ -6,6 +6,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from problem_cases import close, fusion_cases, limits_of, tables_of
+from strategies import LEVELS
 
 from dfopt.errors import Infeasible, PlanError
 from dfopt.fusion import intrachip
@@ -61,8 +62,8 @@ def test_three_solvers_agree_on_hundreds_of_models(case) -> None:
 @pytest.mark.parametrize("formulation", ["columns", "assignment"])
 def test_a_layer_through_the_second_door(formulation: str) -> None:
     graph, system = load_graph("gpt2-small"), load_system("sn10-8-torus")
-    first = optimize(graph, system, tp=8)
-    second = optimize(graph, system, tp=8, solver="pulp:CBC", formulation=formulation)
+    first = optimize(graph, system, tp=8, assumptions=LEVELS)
+    second = optimize(graph, system, tp=8, solver="pulp:CBC", formulation=formulation, assumptions=LEVELS)
     assert second.level_gap == 0.0
     assert close(first.step_time_s, second.step_time_s)
     assert second.provenance.solver == "pulp:PULP_CBC_CMD"
@@ -79,7 +80,8 @@ def test_an_unknown_solver_is_named_before_any_work() -> None:
 def test_dumped_models_have_the_optimum_of_the_result(tmp_path, formulation: str) -> None:
     import highspy
 
-    result = optimize(load_graph("gpt3-175b"), load_system("sn10-8-ring"), tp=8, p_max=4, formulation=formulation)
+    asked = {"tp": 8, "p_max": 4, "formulation": formulation, "assumptions": LEVELS}
+    result = optimize("gpt3-175b", "sn10-8-ring", **asked)
     layer = result.score.layer_time_s
     files = dump_models(result, tmp_path / "model.mps")
     assert [f.name for f in files] == ["model.interchip.mps", "model.mps"]

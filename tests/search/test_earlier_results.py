@@ -49,6 +49,7 @@ def test_what_version_2_took_for_granted_stays_as_it_was() -> None:
     assert result.provenance.assumptions_digest == result.assumptions.digest()
     found = verify(result)
     assert found.ok and found.verdict.startswith("verified optimal per level"), found.problems
+    assert "$.proof: the words of an earlier version" in found.unchecked
 
 
 @pytest.mark.parametrize("change", [{"p_max": 3}, {"assumptions": {**data(SECOND)["assumptions"], "overlap": "none"}}])
@@ -59,15 +60,18 @@ def test_an_edited_one_is_found_out(tmp_path: Path, version: Path, change: dict[
     assert any(problem.startswith("$.seal") for problem in verify(Result.load(path)).problems)
 
 
-def test_assumptions_of_version_1_left_execution_to_the_chip_and_split_no_tokens(tmp_path: Path) -> None:
+def test_assumptions_of_version_1_mean_what_they_meant(tmp_path: Path) -> None:
     path = tmp_path / "a.yaml"
     for written, read in (("auto", "chip"), ("library", "library")):
         path.write_text(f"schema: dfopt/assumptions/1\nexecution: {written}\n")
-        assert df.Assumptions.load(path) == df.Assumptions(execution=read, sequence_parallelism="none")
+        assert df.Assumptions.load(path) == df.Assumptions(
+            execution=read, sharding_objective="seconds", sequence_parallelism="none"
+        )
     path.write_text("schema: dfopt/assumptions/1\n")
     assert df.Assumptions.load(path).execution == "chip"
-    path.write_text("schema: dfopt/assumptions/1\nsequence_parallelism: allow\n")
-    assert df.Assumptions.load(path).sequence_parallelism == "allow"
+    path.write_text("schema: dfopt/assumptions/1\nsequence_parallelism: allow\nsharding_objective: joint\n")
+    read = df.Assumptions.load(path)
+    assert (read.sequence_parallelism, read.sharding_objective) == ("allow", "joint")
     path.write_text("schema: dfopt/assumptions/2\n")
     assert df.Assumptions.load(path) == df.Assumptions()
 

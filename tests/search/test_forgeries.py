@@ -19,7 +19,8 @@ Data = dict[str, Any]
 @cache
 def honest() -> str:
     """Many plans, of which some are solved, pruned both ways and infeasible; alternatives and sensitivities."""
-    result = df.optimize("gpt3-175b", "sn10-8-torus", top=2, sensitivity=True)
+    levels = df.Assumptions(sharding_objective="seconds", sequence_parallelism="none")
+    result = df.optimize("gpt3-175b", "sn10-8-torus", top=2, sensitivity=True, assumptions=levels)
     return json.dumps(result.to_data())
 
 

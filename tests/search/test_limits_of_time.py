@@ -19,6 +19,8 @@ from dfopt.fusion import intrachip
 from dfopt.milp import Solution, Termination, worker
 from dfopt.sharding import interchip
 
+LEVELS = Assumptions(sharding_objective="seconds", overlap="none")
+
 
 def hard(count: int = 40, seed: int = 1) -> Graph:
     """A wide random DAG: its fusion takes far longer than the tests wait."""
@@ -36,7 +38,7 @@ def chip(*dims: NetworkDim) -> System:
 
 @pytest.fixture(scope="module")
 def cut_short() -> Result:
-    return optimizer.optimize(hard(), chip(), assumptions=Assumptions(overlap="none"), p_max=20, time_limit=0.4)
+    return optimizer.optimize(hard(), chip(), assumptions=LEVELS, p_max=20, time_limit=0.4)
 
 
 def test_a_limit_returns_the_best_found_with_its_gap(cut_short: Result) -> None:
@@ -51,20 +53,18 @@ def test_a_limit_returns_the_best_found_with_its_gap(cut_short: Result) -> None:
 
 
 def test_more_time_never_gives_a_worse_answer(cut_short: Result) -> None:
-    longer = optimizer.optimize(hard(), chip(), assumptions=Assumptions(overlap="none"), p_max=20, time_limit=2.0)
+    longer = optimizer.optimize(hard(), chip(), assumptions=LEVELS, p_max=20, time_limit=2.0)
     assert longer.step_time_s <= cut_short.step_time_s * (1 + 1e-9)
     assert longer.step_time_s >= cut_short.level_bound * (1 - 1e-9)
 
 
 def test_it_comes_back_in_time() -> None:
-    result = optimizer.optimize(hard(), chip(), assumptions=Assumptions(overlap="none"), p_max=20, time_limit=0.1)
+    result = optimizer.optimize(hard(), chip(), assumptions=LEVELS, p_max=20, time_limit=0.1)
     assert result.seconds < 5
 
 
 def test_a_gap_that_was_asked_for_is_not_called_optimal() -> None:
-    result = optimizer.optimize(
-        hard(14), chip(), assumptions=Assumptions(overlap="none"), p_max=6, gap=0.5, time_limit=20
-    )
+    result = optimizer.optimize(hard(14), chip(), assumptions=LEVELS, p_max=6, gap=0.5, time_limit=20)
     assert result.gap <= 0.5 + 1e-9
     assert (result.status == "optimal") == (result.gap == 0.0)
     assert result.status in ("optimal", "gap_reached")
@@ -96,14 +96,14 @@ def test_a_sharding_that_was_not_found_in_time_is_not_called_infeasible(how, mon
     monkeypatch.setattr(interchip, "solve", lambda *a, **k: ended(real(*a, **k), how))
     wanted = NoSolution if how is Termination.LIMIT_NO_SOLUTION else SolverFailure
     with pytest.raises(wanted):
-        optimizer.optimize(TWO, chip(RING), tp=2)
+        optimizer.optimize(TWO, chip(RING), tp=2, assumptions=LEVELS.with_(overlap="auto"))
 
 
 @pytest.mark.parametrize("how", [Termination.LIMIT_NO_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION])
 def test_a_fusion_that_the_solver_did_not_even_begin_returns_its_start(how, monkeypatch) -> None:
     """Completing a start takes the solver time too; when there is none, the start is still an answer."""
     monkeypatch.setattr(intrachip, "solve", lambda *a, **k: ended(intrachip.closed_form(1.0, 0.0, ""), how))
-    result = optimizer.optimize(hard(), chip(), assumptions=Assumptions(overlap="none"), formulation="assignment")
+    result = optimizer.optimize(hard(), chip(), assumptions=LEVELS, formulation="assignment")
     assert result.status in ("limit_with_solution", "interrupted_with_solution")
     assert 0 < result.gap <= 1
 
@@ -112,7 +112,7 @@ def test_a_sharding_cut_short_is_not_called_optimal(monkeypatch) -> None:
     """`optimal` says that the sharding of every plan is optimal for the inter-chip problem."""
     real = interchip.solve
     monkeypatch.setattr(interchip, "solve", lambda *a, **k: ended(real(*a, **k), Termination.LIMIT_WITH_SOLUTION))
-    result = optimizer.optimize(TWO, chip(RING), tp=2)
+    result = optimizer.optimize(TWO, chip(RING), tp=2, assumptions=LEVELS.with_(overlap="auto"))
     assert result.status == "limit_with_solution"
 
 
@@ -138,9 +138,7 @@ def test_ctrl_c_during_any_solve_stops_the_search(formulation, monkeypatch) -> N
         calls.clear()
         monkeypatch.setattr(worker, "_wait", pressed_at(number))
         with suppress(KeyboardInterrupt):  # nothing was known yet
-            optimizer.optimize(
-                graph, chip(RING), assumptions=Assumptions(overlap="none"), formulation=formulation, sensitivity=False
-            )
+            optimizer.optimize(graph, chip(RING), assumptions=LEVELS, formulation=formulation, sensitivity=False)
         return number <= len(calls)
 
     number = 1

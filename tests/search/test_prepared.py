@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given, reject
 from hypothesis import strategies as st
-from strategies import World, options_of, shardings, share, worlds
+from strategies import LEVELS, World, options_of, shardings, share, worlds
 
 import dfopt as df
 from dfopt.documents.mapping import KernelMapping, Mapping
@@ -73,7 +73,7 @@ def test_a_sharding_without_a_bound_is_recorded(monkeypatch: pytest.MonkeyPatch)
         return replace(found, solution=replace(found.solution, **stopped))
 
     monkeypatch.setattr(prepared.interchip, "optimize_interchip", boundless)
-    result = df.optimize(df.load_graph("gpt2-small"), df.load_system("sn10-8-ring"), tp=8, sensitivity=False)
+    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, sensitivity=False, assumptions=LEVELS)
     record = result.plans[0].solves[0]
     assert record.problem == "interchip" and record.bound == 0.0 and record.gap is None
     assert result.status != "optimal"
@@ -89,7 +89,7 @@ def test_progress_and_trace_of_a_sharding_are_in_its_unit(monkeypatch: pytest.Mo
         return found
 
     monkeypatch.setattr(prepared.interchip, "solve", talks)
-    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, sensitivity=False, progress=told.append)
+    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, sensitivity=False, assumptions=LEVELS, progress=told.append)
     record = result.plans[0].solves[0]
     assert record.trace[-1][1] == record.objective
     points = [one.incumbent for one in told if one.problem == "interchip"]

@@ -77,7 +77,7 @@ def chain(kernels: int, repeat: int = 1) -> Graph:
 def chained(execution: str) -> Setting:
     """Four GEMMs, twice, on any chip: a space is counted before a limit is looked at."""
     chip = Chip(name="c", tiles=8, peak=1e6, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100.0))
-    assumptions = resolve(Assumptions(execution="chip"), execution, 0.9)
+    assumptions = resolve(Assumptions(execution="chip", sequence_parallelism="none"), execution, 0.9)
     return Setting(chain(4, repeat=2), System(name="s", chip=chip), assumptions)
 
 

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import pytest
+from strategies import LEVELS
 
 import dfopt as df
-from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
@@ -21,11 +21,11 @@ def drawn() -> list[Graph]:
 
 @pytest.fixture(scope="module")
 def result(drawn: list[Graph]) -> Result:
-    return df.optimize(drawn[0], df.load_system("sn10-8-ring"), variants=drawn[1:])
+    return df.optimize(drawn[0], df.load_system("sn10-8-ring"), variants=drawn[1:], assumptions=LEVELS)
 
 
 def test_the_best_of_all_is_returned(drawn: list[Graph], result: Result) -> None:
-    alone = [df.optimize(graph, df.load_system("sn10-8-ring")).step_time_s for graph in drawn]
+    alone = [df.optimize(graph, df.load_system("sn10-8-ring"), assumptions=LEVELS).step_time_s for graph in drawn]
     assert result.step_time_s == pytest.approx(min(alone), rel=1e-9)
     assert result.level_gap == 0.0
     assert result.graph.microbatch == SIZES[alone.index(min(alone))]
@@ -33,7 +33,7 @@ def test_the_best_of_all_is_returned(drawn: list[Graph], result: Result) -> None
 
 
 def test_every_plan_of_every_size_is_recorded(drawn: list[Graph], result: Result) -> None:
-    alone = [df.optimize(graph, df.load_system("sn10-8-ring")) for graph in drawn]
+    alone = [df.optimize(graph, df.load_system("sn10-8-ring"), assumptions=LEVELS) for graph in drawn]
     assert len(result.plans) == sum(len(one.plans) for one in alone)
     assert result.space is not None
     assert result.space.plans == sum(one.space.plans for one in alone if one.space)
@@ -46,7 +46,7 @@ def test_the_result_holds_what_it_says(result: Result) -> None:
 
 def test_sizes_in_one_search_are_the_best_of_all_whatever_the_order(drawn: list[Graph]) -> None:
     """Sharding and fusion together: bounds of one size exclude plans of another, whichever is listed first."""
-    system, chosen = df.load_system("sn10-8-ring"), profile("default").with_(sharding_objective="joint")
+    system, chosen = df.load_system("sn10-8-ring"), df.Assumptions(sequence_parallelism="none")
     few, many = (df.optimize(graph, system, assumptions=chosen) for graph in (drawn[0], drawn[-1]))
     assert few.value > many.value
     for first, other in ((drawn[0], drawn[-1]), (drawn[-1], drawn[0])):
@@ -63,7 +63,7 @@ def test_sizes_in_one_search_are_the_best_of_all_whatever_the_order(drawn: list[
 def test_a_worse_claim_is_found_out(drawn: list[Graph]) -> None:
     """A result of the slowest size alone, relabelled as if the others had been searched, is refuted."""
     system = df.load_system("sn10-8-ring")
-    alone = [df.optimize(graph, system) for graph in drawn]
+    alone = [df.optimize(graph, system, assumptions=LEVELS) for graph in drawn]
     worst = max(alone, key=lambda one: one.step_time_s)
     others = tuple(graph for graph in drawn if graph is not worst.graph)
     claimed = worst.model_copy(update={"variants": others})

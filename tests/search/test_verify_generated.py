@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import share
+from strategies import LEVELS, share
 
 import dfopt as df
 from dfopt.documents.result import Result
@@ -42,7 +42,7 @@ def with_sram(name: str, sram: str | None) -> System:
 
 
 def solved(system: str = "sn10-8-ring", sram: str | None = None, **options: Any) -> Result:
-    options = {"tp": 8, "formulation": "columns", **options}
+    options = {"tp": 8, "formulation": "columns", "assumptions": LEVELS, **options}
     found = df.optimize(df.load_graph("gpt3-175b"), with_sram(system, sram), **options)
     return Result.from_data(json.loads(json.dumps(found.to_data())))
 

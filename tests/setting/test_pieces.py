@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import World, share, worlds
+from strategies import LEVELS, World, share, worlds
 
 import dfopt as df
 from dfopt.documents.graph import Graph, Kernel
@@ -142,7 +142,7 @@ def test_a_heavy_head_gets_fewer_layers() -> None:
 def test_both_ends_get_fewer_layers_than_the_middle() -> None:
     """14 layers on 4 stages, ends as long as a layer: 3, 4, 4, 3 make every stage as long as 4 layers."""
     ends = simd("embed", 1000, "first"), simd("head", 1000, "last")
-    result = optimize(workload(*ends, repeat=14), machine(4), pp=4)
+    result = optimize(workload(*ends, repeat=14), machine(4), pp=4, assumptions=LEVELS)
     assert result.plan.stage_layers == (3, 4, 3)
     assert result.step_time_s == pytest.approx(4.0 * 103)
     assert result.score.utilization == pytest.approx(16 * 100 / (4 * 4.0 * 103))
@@ -199,7 +199,7 @@ def test_weights_of_layers_move_away_from_a_full_stage() -> None:
 
 def test_the_report_shows_pieces_and_layers() -> None:
     ends = simd("embed", 1000, "first"), simd("head", 1000, "last")
-    result = optimize(workload(*ends, repeat=14), machine(4), pp=4)
+    result = optimize(workload(*ends, repeat=14), machine(4), pp=4, assumptions=LEVELS)
     text = report(result_report(result))
     assert "layers: 3 in the first stage, 4 in each between, 3 in the last" in " ".join(text.split())
     assert "L3+4..4+3" in text

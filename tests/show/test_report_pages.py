@@ -55,7 +55,7 @@ def test_the_headline_says_what_was_found() -> None:
     one = result("fused")
     said = facts(check(report("fused")))
     assert said["proof"] == one.proof
-    assert said["status"].startswith("optimal per level")
+    assert said["status"] == "optimal: no mapping in the space is better"
     assert said["plan"].startswith(one.plan.label)
     assert said["digest of the graph"] == one.provenance.graph_digest
     assert said["seal of the result"] == "intact"

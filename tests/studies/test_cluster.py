@@ -110,7 +110,7 @@ def test_a_worker_that_is_killed_costs_nothing(cluster: LoopbackCluster, alone: 
     runs = sweep(whole, cluster=cluster.address, store=store)
     killer.join()
     assert len(cluster.workers) == 1
-    assert runs.counts() == {"optimal_per_level": 18} and not runs.interrupted
+    assert runs.counts() == {"optimal": 18} and not runs.interrupted
     assert len(counted(store)) == 18 and set(counted(store).values()) == {1}
     assert figures(runs.frame()).equals(alone)
 
@@ -125,10 +125,10 @@ def test_a_scheduler_that_is_gone_ends_the_sweep_and_the_same_command_resumes(
     assert runs.interrupted
     assert any(f"the scheduler at {cluster.address} is lost" in note for note in runs.notes)
     done = runs.counts()
-    assert done["optimal_per_level"] >= 3 and done["optimal_per_level"] + done["pending"] == 24
+    assert done["optimal"] >= 3 and done["optimal"] + done["pending"] == 24
     cluster.heal(1)
     again = sweep(whole, store=store, cluster=cluster.address)
-    assert again.counts() == {"optimal_per_level": 24}
+    assert again.counts() == {"optimal": 24}
     assert set(counted(store).values()) == {1}
 
 
@@ -159,7 +159,7 @@ def test_a_client_that_is_killed_goes_on_where_it_stopped(
     before = store.read_bytes()
     assert 2 <= before.count(b"\n") < 20
     runs = sweep(path, store=store, cluster=cluster.address)
-    assert runs.counts() == {"optimal_per_level": 20}
+    assert runs.counts() == {"optimal": 20}
     assert store.read_bytes().startswith(before)
     assert set(counted(store).values()) == {1}
 
@@ -356,10 +356,10 @@ def test_long_with_everything_killed_at_random(tmp_path: Path, seed: int) -> Non
         try:
             for _ in range(6):  # two of them lose the scheduler
                 runs = sweep(tmp_path / "study.yaml", store=store, cluster=mine.address, retry=True)
-                if runs.counts() == {"optimal_per_level": 120}:
+                if runs.counts() == {"optimal": 120}:
                     break
         finally:
             over.set()
             thread.join()
-    assert runs.counts() == {"optimal_per_level": 120} and not runs.interrupted
+    assert runs.counts() == {"optimal": 120} and not runs.interrupted
     assert figures(collect(whole, store).frame()).equals(figures(sweep(whole, jobs=2).frame()))

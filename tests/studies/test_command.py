@@ -36,7 +36,7 @@ def words(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
 def test_a_report_with_claims_and_heat_maps(words: Any, tmp_path: Path) -> None:
     code, out = words("--heat-map", "utilization:system", "--heat-map", "step_time_s", "--csv", "frame.csv")
     assert code == 0
-    assert "Runs(small: 2 cells, 2 optimal_per_level)" in out
+    assert "Runs(small: 2 cells, 2 optimal)" in out
     lines = {line.split("  ")[0]: line for line in out.splitlines()}
     assert (
         " yes " in lines["network binds"] and "Fig. 0" in lines["network binds"] and " 0.9 " in lines["network binds"]
@@ -59,7 +59,7 @@ def test_a_dry_run_lists_the_cells(words: Any, tmp_path: Path) -> None:
     words("--shard", "1/2")
     part = json.loads(words("--shard", "1/2", "--dry-run", "--json")[1])["cells"]
     both = json.loads(words("--store", "mine.runs.1-of-2.jsonl", "--dry-run", "--json")[1])["cells"]
-    assert [cell["status"] for cell in part] == ["optimal_per_level"] and len(both) == 2 and part[0] in both
+    assert [cell["status"] for cell in part] == ["optimal"] and len(both) == 2 and part[0] in both
     code, out = words("--store", "no.jsonl", "--dry-run")  # a store that was named and is not there
     assert code == 3 and "cannot be read" in out
 
@@ -81,7 +81,7 @@ def test_check_asks_for_every_claim(words: Any) -> None:
 def test_json(words: Any) -> None:
     data = json.loads(words("--json")[1])
     assert data["study"] == "small"
-    assert [cell["status"] for cell in data["cells"]] == ["optimal_per_level", "optimal_per_level"]
+    assert [cell["status"] for cell in data["cells"]] == ["optimal", "optimal"]
     assert data["cells"][0]["tp"] == 8 and data["cells"][0]["price_usd"] is None
     assert [claim["holds"] for claim in data["claims"]] == [True, False, None]
     assert data["claims"][0]["expected"] == ">= 0.5"

@@ -70,8 +70,8 @@ def test_failed_cells_are_solved_again_only_when_asked(tmp_path: Path) -> None:
     kept = sweep(whole, jobs=1, store=store)
     assert kept.frame().loc[0, ["status", "note"]].tolist()[0] == "failed"
     assert "no memory" in kept.frame().loc[0, "note"]
-    assert sweep(whole, jobs=1, store=store, retry=True).counts() == {"optimal_per_level": 1}
-    assert collect(whole, store).counts() == {"optimal_per_level": 1}
+    assert sweep(whole, jobs=1, store=store, retry=True).counts() == {"optimal": 1}
+    assert collect(whole, store).counts() == {"optimal": 1}
 
 
 def test_equal_cells_are_solved_once() -> None:
@@ -129,7 +129,7 @@ def test_a_script_needs_no_guard(tmp_path: Path) -> None:
     script = tmp_path / "script.py"
     script.write_text(f"import dfopt\nprint(dfopt.sweep({str(file(tmp_path))!r}, jobs=2))\n")
     done = subprocess.run([sys.executable, str(script)], capture_output=True, text=True, timeout=120)
-    assert done.stdout == "Runs(small: 2 cells, 2 optimal_per_level)\n", done.stderr
+    assert done.stdout == "Runs(small: 2 cells, 2 optimal)\n", done.stderr
 
 
 def file(folder: Path, **changes: Any) -> Path:
@@ -199,7 +199,7 @@ def test_a_killed_sweep_goes_on_where_it_stopped(tmp_path: Path) -> None:
     runs = sweep(
         path, jobs=2, store=store, progress=lambda done, of, record: record and solved.append(str(record["cell"]))
     )
-    assert runs.counts() == {"optimal_per_level": 16}
+    assert runs.counts() == {"optimal": 16}
     first = [json.loads(line)["cell"] for line in done.splitlines()]
     assert len(first) == count and not set(first) & set(solved)
     assert len(solved) == 16 - count
@@ -217,7 +217,7 @@ def test_ctrl_c_ends_a_sweep_soon_and_keeps_what_is_done(tmp_path: Path) -> None
     assert "Traceback" not in err
     assert f"the same command goes on from {store}" in err
     kept = collect(path, store).counts()
-    assert kept["optimal_per_level"] + kept["pending"] == 16 and kept["optimal_per_level"] >= 2
+    assert kept["optimal"] + kept["pending"] == 16 and kept["optimal"] >= 2
     assert f"{kept['pending']} pending" in out
     if Path("/proc").exists():
         assert all(gone(pid) for pid in workers)
