@@ -5,7 +5,7 @@
 ['a100-8', 'b200-8']
 >>> result = df.optimize("gpt2-small", "sn10-8-ring")  # zoo names, paths of files, or documents
 >>> result.status, round(result.utilization, 3)
-('optimal_per_level', 0.668)
+('optimal', 0.668)
 
 Six functions do nearly everything; ``help(dfopt.optimize)`` and so on tell the rest:
 

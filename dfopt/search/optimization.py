@@ -83,8 +83,8 @@ def optimize(
     --------
     >>> import dfopt as df
     >>> result = df.optimize("gpt2-small", "sn10-8-ring", tp=8)
-    >>> result.status, result.level_gap
-    ('optimal_per_level', 0.0)
+    >>> result.status, result.gap
+    ('optimal', 0.0)
     """
     began = time.perf_counter()
     graph, system = as_graph(graph), as_system(system)

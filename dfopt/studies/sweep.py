@@ -91,7 +91,7 @@ def sweep(
     ...     jobs=1,
     ... )
     >>> runs
-    Runs(one: 1 cell, 1 optimal_per_level)
+    Runs(one: 1 cell, 1 optimal)
     >>> runs.frame()[["graph", "tp", "bound_by"]].iloc[0].to_dict()
     {'graph': 'gpt2-small', 'tp': 8, 'bound_by': 'network'}
     """
