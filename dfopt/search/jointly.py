@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from itertools import count
 from typing import Any, Self
 
@@ -19,7 +19,8 @@ from dfopt.fusion.downsets import Lattice
 from dfopt.joint.menu import Menu
 from dfopt.search.branching import Search
 from dfopt.search.matrices import by_matrices, solved_together
-from dfopt.search.nodes import Node, Nodes, covers
+from dfopt.search.node import Entry, Node
+from dfopt.search.nodes import Nodes, covers
 from dfopt.search.shortage import least_held
 from dfopt.search.solved import Pruned, Solved, by_levels
 from dfopt.setting.bounds import PlanBounds
@@ -28,7 +29,8 @@ from dfopt.setting.tables import Ints
 
 _SAME = 1e-12
 _CLOSE = 1e-9
-_SHARE = 0.15  # of the time that is left, for one step of one plan
+_SHARE = 0.15  # of the time that is left, at most, for one step of one plan while others wait
+_STEPS = 1.0, 8.0, np.inf  # seconds for a step, the first time and when it is taken up again
 
 Unit = tuple[Plan, int | None]
 """A plan and a tile count: what has a record of its own."""
@@ -45,13 +47,6 @@ class _Found:
     note: str = ""
     late: bool = False  # something was given up because the time was
     agreed: frozenset[str] = frozenset()  # kernels about whose outputs blocks had to agree
-
-
-@dataclass(order=True)
-class _Entry:
-    bound: float
-    number: int
-    what: Plan | Node = field(compare=False)
 
 
 class JointSearch(Search):
@@ -111,7 +106,7 @@ class JointSearch(Search):
         self.nodes.hints = self.hints or {}
         self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
         self.units: dict[Unit, _Found] = {}
-        self.heap: list[_Entry] = []
+        self.heap: list[Entry] = []
         self.waiting: list[Node] = []  # whose next step takes long
         self.number = count()
         self.started: set[tuple[Menu, int]] = set()
@@ -163,8 +158,8 @@ class JointSearch(Search):
         if unit in self.units:
             self.units[unit].seconds += time.perf_counter() - began
 
-    def _interrupted(self, entry: _Entry, unit: Unit) -> None:
-        """A step that took more than its share of the time: once more when nothing else is left, or never."""
+    def _interrupted(self, entry: Entry, unit: Unit) -> None:
+        """A step that took more than its share of the time: again when nothing else is left, or never."""
         node = entry.what
         if not isinstance(node, Node):
             self._give_up(unit, entry.bound, late=True)
@@ -172,19 +167,21 @@ class JointSearch(Search):
         if self._looks(unit):
             self._try(node, unit, self._cut(unit), self.nodes.options_of(node))
         self._by_levels(node)
-        if node.patient or self._out_of_time(True):
+        if node.patience == len(_STEPS) or self._out_of_time(True):
             self._give_up(unit, max(entry.bound, node.bound), late=True)
             return
-        node.patient = True
+        node.patience += 1
         self.waiting.append(node)
 
     def _deadline(self, node: Node) -> float:
         """When a step has to end: all other plans shall have their turn too."""
-        share = 1.0 if node.patient else _SHARE
-        return time.perf_counter() + share * (self.options.deadline - time.perf_counter())
+        now = time.perf_counter()
+        if node.patience == len(_STEPS):
+            return self.options.deadline
+        return now + min(_STEPS[node.patience], _SHARE * (self.options.deadline - now))
 
     def _push(self, bound: float, what: Plan | Node) -> None:
-        heapq.heappush(self.heap, _Entry(bound, next(self.number), what))
+        heapq.heappush(self.heap, Entry(bound, next(self.number), what))
 
     @staticmethod
     def _unit(what: Plan | Node) -> Unit:
@@ -213,7 +210,7 @@ class JointSearch(Search):
         found.low = min(found.low, bound)
         found.late |= late
 
-    def _step(self, entry: _Entry) -> None:
+    def _step(self, entry: Entry) -> None:
         if isinstance(entry.what, Plan):
             self._open(entry.what)
             return

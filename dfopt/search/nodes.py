@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 
 import numpy as np
 
@@ -13,16 +13,14 @@ from dfopt.documents.result import SolveRecord
 from dfopt.errors import Infeasible
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import CutOff, optimize_intrachip
-from dfopt.joint.additive import least_of_both
-from dfopt.joint.apart import Apart, optimize_apart
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
-from dfopt.physics.collectives import Collective
-from dfopt.physics.pipeline import step_time
-from dfopt.search.candidate import Prepared, Stage, given_work, prepare, with_starts
+from dfopt.search.candidate import Stage, given_work, prepare, with_starts
+from dfopt.search.node import Node
 from dfopt.search.options import Options
 from dfopt.search.sharing import ChipWork
+from dfopt.search.shown import Shown, meet, per_gradient_byte
 from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.search.sums import meeting, meets
 from dfopt.search.waiting import Chains, paths, too_much
@@ -31,37 +29,6 @@ from dfopt.setting.tables import Bools, Floats, Ints, tile_counts
 from dfopt.sharding import interchip
 
 _NOTE = "found together with the fusion"
-_AFFINE = _SAME = 1e-9
-
-
-@dataclass(eq=False)
-class Node:
-    """A plan and tile count with the schemes that are left, and what is proven of it.
-
-    ``ready``: the plan with every figure at its least; ``lows``: seconds that each stage takes at least.
-    """
-
-    ready: Prepared
-    allowed_o: Bools
-    whole: bool  # every legal scheme is left
-    lows: list[float]
-    bound: float
-    rooted: bool = False
-    exhausted: bool = False  # nothing more can be proven of it
-    tight: bool = False  # what it would be best with does not fit
-    patient: bool = False  # it waits until all others are done
-    tried: set[tuple[int, ...]] = field(default_factory=set)  # options that were fused exactly
-    agreed: set[str] = field(default_factory=set)  # kernels about whose outputs blocks had to agree
-
-    def proven(self) -> None:
-        """Take what the stages are shown to take into the bound."""
-        nothing_fits = np.isinf(self.lows).any()
-        self.bound = np.inf if nothing_fits else max(self.bound, self.ready.value_of(self.lows))
-
-    @property
-    def plan(self) -> Plan:
-        """The plan."""
-        return self.ready.plan
 
 
 class Nodes:
@@ -79,6 +46,7 @@ class Nodes:
         self.given: dict[tuple[Menu, tuple[int, ...]], ChipWork] = {}
         self.domains: dict[Menu, list[tuple[tuple[int, ...], Bools]]] = {}
         self.hints: Mapping[Plan, frozenset[str]] = {}  # what blocks had to agree about before
+        self.shown = Shown(options, self.menu)
         self.lattices: dict[int, Lattice | None] = {}
         self.chains: Chains = {}
 
@@ -159,6 +127,11 @@ class Nodes:
         OutOfTime
         """
         ready, open_, listed = node.ready, [], True
+        if not node.heard:
+            node.heard = True
+            node.lows[0] = max(node.lows[0], self.shown.talk(node))
+            node.proven()
+            return False
         for number, stage in enumerate(ready.stages):
             if stage.tables is None:
                 continue
@@ -169,9 +142,9 @@ class Nodes:
                 self._without_lattice(node, number, stage, most)
                 listed = False
                 continue
-            if node.rooted and search.low:  # what no stage with every figure at its least knows: layouts have to meet
-                self._meet(search, self._apart(node, stage), stage, most)
-                self._meet(search, self._both(node, stage, deadline), stage, most)
+            if node.rooted and not node.met:  # what no stage with every figure at its least knows: layouts have to meet
+                meet(search, self.shown.apart(node, stage), stage, most)
+                meet(search, self.shown.both(node, stage, deadline), stage, most)
             if not search.low:
                 started = with_starts(ready, self.options.deadline).stages[number]
                 search.root(min(most, started.best_known * (1 + 1e-9)), started.start, stage.floor, deadline)
@@ -182,6 +155,9 @@ class Nodes:
         if not node.rooted or node.bound >= cut or not open_:
             node.rooted = True
             return listed and node.bound < cut and not open_ and self.options_of(node) is not None
+        if not node.met:  # that may be enough for others to come first
+            node.met = True
+            return False
         search, number, most = max(open_, key=lambda one: one[0].low * ready.instance.pipeline[0].runs[0][1])
         search.trial(most, deadline, at_once=self.at_once)
         node.agreed |= search.agreed
@@ -189,37 +165,11 @@ class Nodes:
         node.proven()
         return False
 
-    @staticmethod
-    def _meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:
-        """Take up what is shown of a stage where layouts have to meet, and its schemes."""
-        if search.low >= apart.seconds and search.known[1]:
-            return
-        search.low = max(search.low, min(apart.seconds, most))
-        if apart.option_k is not None and search.answer is None:
-            mine = apart.option_k[stage.members].tolist()
-            schemes = {k: int(np.searchsorted(search.options[k], option)) for k, option in enumerate(mine)}
-            real = search.exactly(schemes, min(most, search.known[0]))
-            if real < search.known[0]:
-                search.known = real, schemes
-            if search.known[0] <= search.low * (1 + _SAME):
-                search.low, search.answer = search.known[0], search.known
-
-    def _both(self, node: Node, stage: Stage, deadline: float) -> Apart:
-        """Seconds of a stage at least where communication adds to what its partitions take."""
-        assert stage.tables is not None and stage.limits is not None and stage.work is not None
-        work, instance = stage.work, node.ready.instance
-        if not node.whole or instance.mapped_stages > 1 or stage.lattice is None:
-            return Apart(0.0, None)
-        if work.both is None:
-            given = self.menu(instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
-            work.both = least_of_both(*given, self.options.left() / 10, deadline)
-        return work.both
-
     def _without_lattice(self, node: Node, number: int, stage: Stage, most: float) -> None:
         """Too many down-sets to list: at first what the sharding alone proves, then blocks generated on demand."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         if not node.rooted:
-            node.lows[number] = max(node.lows[number], self._apart(node, stage, most).seconds)
+            node.lows[number] = max(node.lows[number], self.shown.apart(node, stage, most).seconds)
             return
         limits = replace(stage.limits, dram_left=np.inf)
         cutoff = most if np.isfinite(most) else None
@@ -230,23 +180,13 @@ class Nodes:
             node.lows[number] = max(node.lows[number], proof.seconds)
         node.exhausted = True
 
-    def _apart(self, node: Node, stage: Stage, upper: float = np.inf) -> Apart:
-        """What a stage takes at least by each resource for itself, whatever its partitions are."""
-        assert stage.tables is not None and stage.limits is not None and stage.work is not None
-        menu, known = self.menu(node.ready.instance), stage.work.apart
-        per_byte = _per_gradient_byte(node.ready, menu, node.allowed_o)
-        if per_byte not in known:
-            given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, per_byte, upper
-            known[per_byte] = optimize_apart(*given, time_limit=self.options.left() / 10)
-        return known[per_byte]
-
     def _search(self, node: Node, number: int, stage: Stage) -> LayerSearch | None:
         """The search of a stage's schemes and fusion; none where its down-sets are too many to list."""
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         limits, lattice = paths(number, stage, self.chains)
         if lattice is None:
             return None
-        per_byte = _per_gradient_byte(node.ready, self.menu(node.ready.instance), node.allowed_o)
+        per_byte = per_gradient_byte(node.ready, self.menu(node.ready.instance), node.allowed_o)
         left = stage.limits.dram_left if node.tight else np.inf
         key = per_byte, left
         if key not in stage.work.joint:
@@ -271,7 +211,7 @@ class Nodes:
                 continue
             search = self._search(node, number, stage)
             best = None if search is None else search.answer or search.known
-            if search is None and (options_k := self._apart(node, stage).option_k) is not None:
+            if search is None and (options_k := self.shown.apart(node, stage).option_k) is not None:
                 found[stage.members] = options_k[stage.members]
                 continue
             if search is None or best is None or np.isinf(best[0]):
@@ -364,19 +304,3 @@ def _record(termination: Termination) -> SolveRecord:
         problem="interchip", formulation="joint", termination=termination.value,
         objective=None, bound=0.0, gap=None, seconds=0.0, note=_NOTE,
     )  # fmt: skip
-
-
-def _per_gradient_byte(ready: Prepared, menu: Menu, allowed_o: Bools) -> float:
-    """Seconds of one evaluation of the only stage that a byte of gradient is worth; 0 unless their time is affine."""
-    instance, plan = ready.instance, ready.plan
-    if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact" or plan.copies == 1:
-        return 0.0
-    least = menu.least(menu.by_option("gradient_k"), allowed_o).sum()
-    most = -menu.least(-menu.by_option("gradient_k"), allowed_o).sum()
-    if not 0 < least < most:
-        return 0.0
-    volumes = (least, (least + most) / 2, most)
-    at = [instance.communication_s(Collective.ALL_REDUCE, float(volume), plan.copy_dims) for volume in volumes]
-    if abs(at[0] + at[2] - 2 * at[1]) > _AFFINE * at[2]:
-        return 0.0
-    return float((at[2] - at[0]) / (most - least)) / step_time(plan, instance.assumptions, 1.0).total

@@ -24,7 +24,8 @@ from dfopt.search.assembling import proven_gap
 from dfopt.search.budgets import Budget, Fitted, fit, totals_of
 from dfopt.search.candidate import Stage, prepare_mapping
 from dfopt.search.jointly import JointSearch, Unit
-from dfopt.search.nodes import Node, covers
+from dfopt.search.node import Node
+from dfopt.search.nodes import covers
 from dfopt.search.options import Options
 from dfopt.search.solved import Pruned, Solved, scored
 from dfopt.setting.instance import Setting

@@ -230,9 +230,9 @@ def optimize_interchip(
 
 
 def least_seconds(
-    tables: InterChipTables, allowed_o: Bools, time_limit: float | None = None
+    tables: InterChipTables, allowed_o: Bools, time_limit: float | None = None, stage_time: str = "sum"
 ) -> tuple[float, Ints | None]:
-    """Seconds that compute and communication of one stage take together at least, and the options that do.
+    """Seconds that compute and communication of one stage take at least, and the options that do.
 
     Parameters
     ----------
@@ -242,6 +242,8 @@ def least_seconds(
         Those that are left.
     time_limit : float, optional
         Seconds.
+    stage_time : str
+        ``sum`` of both, or ``max``.
 
     Raises
     ------
@@ -250,7 +252,7 @@ def least_seconds(
     """
     sizes = tables.compute_o.sum(), tables.network_o.sum(), tables.conversion_tll.max(initial=0.0)
     unit_s = max(*(float(one) for one in sizes), 1e-30)
-    formulation = _Formulation(tables, "sum", unit_s)
+    formulation = _Formulation(tables, stage_time, unit_s)
     formulation.model.bound(formulation.y_op[:, 0], upper=allowed_o.astype(float))
     formulation.model.minimize([(columns, c) for columns, c in formulation.slowest if columns.size])
     solution = solve(formulation.model, time_limit=time_limit)

@@ -20,7 +20,7 @@ from dfopt.setting.instance import Setting
 def test_no_mapping_takes_less(world: World, overlap: str, rule: str) -> None:
     chosen = world.assumptions.model_copy(update={"overlap": overlap, "forward_backward": rule})
     setting = Setting(world.graph, world.system, chosen)
-    if not covers(setting, world.plan):
+    if not covers(world.graph, world.plan):
         return
     nodes = Nodes(setting, Options(Request()))
     try:

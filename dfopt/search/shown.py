@@ -1,0 +1,105 @@
+"""What is shown of a node before its blocks are looked at: by communication, by each resource, by what adds up."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+
+import numpy as np
+
+from dfopt.joint.additive import least_of_both
+from dfopt.joint.apart import Apart, optimize_apart
+from dfopt.joint.layer import LayerSearch
+from dfopt.joint.menu import Menu
+from dfopt.physics.collectives import Collective
+from dfopt.physics.pipeline import step_time
+from dfopt.search.candidate import Prepared, Stage
+from dfopt.search.node import Node
+from dfopt.search.options import Options
+from dfopt.setting.instance import Instance
+from dfopt.setting.tables import Bools
+from dfopt.sharding import interchip
+
+_AFFINE = _SAME = 1e-9
+_PART = 0.1  # of the time that is left, for one MILP
+
+
+class Shown:
+    """Bounds of the stages of nodes; what plans share is worked out once.
+
+    Parameters
+    ----------
+    options : Options
+        The request under way.
+    menu : callable
+        Figures of all options under a plan.
+    """
+
+    def __init__(self, options: Options, menu: Callable[[Instance], Menu]) -> None:
+        self.options, self.menu = options, menu
+        self.known: dict[Menu, float] = {}
+
+    def talk(self, node: Node) -> float:
+        """Seconds of the only stage at least by compute and communication, whatever its tiles and partitions."""
+        instance, menu = node.ready.instance, self.menu(node.ready.instance)
+        if not node.whole or instance.mapped_stages > 1:
+            return 0.0
+        if menu not in self.known:
+            tables, way = menu.tables, "max" if instance.assumptions.overlap == "perfect" else "sum"
+            if instance.assumptions.compute_model == "cycle":  # a share of peak says nothing there
+                tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
+            left = self.options.left() * _PART
+            self.known[menu], _ = interchip.least_seconds(tables, node.allowed_o, left, way)
+        return self.known[menu]
+
+    def both(self, node: Node, stage: Stage, deadline: float) -> Apart:
+        """Seconds of a stage at least where communication adds to what its partitions take."""
+        assert stage.tables is not None and stage.limits is not None and stage.work is not None
+        work, instance = stage.work, node.ready.instance
+        if not node.whole or instance.mapped_stages > 1 or stage.lattice is None:
+            return Apart(0.0, None)
+        if work.both is None:
+            given = self.menu(instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
+            work.both = least_of_both(*given, self.options.left() * _PART, deadline)
+        return work.both
+
+    def apart(self, node: Node, stage: Stage, upper: float = np.inf) -> Apart:
+        """What a stage takes at least by each resource for itself, whatever its partitions are."""
+        assert stage.tables is not None and stage.limits is not None and stage.work is not None
+        menu, known = self.menu(node.ready.instance), stage.work.apart
+        per_byte = per_gradient_byte(node.ready, menu, node.allowed_o)
+        if per_byte not in known:
+            given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, per_byte, upper
+            known[per_byte] = optimize_apart(*given, time_limit=self.options.left() * _PART)
+        return known[per_byte]
+
+
+def meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:
+    """Take up what is shown of a stage where layouts have to meet, and its schemes."""
+    if search.low >= apart.seconds and search.known[1]:
+        return
+    search.low = max(search.low, min(apart.seconds, most))
+    if apart.option_k is not None and search.answer is None:
+        mine = apart.option_k[stage.members].tolist()
+        schemes = {k: int(np.searchsorted(search.options[k], option)) for k, option in enumerate(mine)}
+        real = search.exactly(schemes, min(most, search.known[0]))
+        if real < search.known[0]:
+            search.known = real, schemes
+        if search.known[0] <= search.low * (1 + _SAME):
+            search.low, search.answer = search.known[0], search.known
+
+
+def per_gradient_byte(ready: Prepared, menu: Menu, allowed_o: Bools) -> float:
+    """Seconds of one evaluation of the only stage that a byte of gradient is worth; 0 unless their time is affine."""
+    instance, plan = ready.instance, ready.plan
+    if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact" or plan.copies == 1:
+        return 0.0
+    least = menu.least(menu.by_option("gradient_k"), allowed_o).sum()
+    most = -menu.least(-menu.by_option("gradient_k"), allowed_o).sum()
+    if not 0 < least < most:
+        return 0.0
+    volumes = (least, (least + most) / 2, most)
+    at = [instance.communication_s(Collective.ALL_REDUCE, float(volume), plan.copy_dims) for volume in volumes]
+    if abs(at[0] + at[2] - 2 * at[1]) > _AFFINE * at[2]:
+        return 0.0
+    return float((at[2] - at[0]) / (most - least)) / step_time(plan, instance.assumptions, 1.0).total
