@@ -198,6 +198,7 @@ class _HeatSearch(JointSearch):
     """The joint search on a stack: without heat nothing is slower, so what it proves there holds for every sharding."""
 
     every = True  # time is not all that matters
+    levels = False  # may be too hot
     answers: dict[Hashable, _Aware]
 
     def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
@@ -212,9 +213,6 @@ class _HeatSearch(JointSearch):
                 raise NoSolution(node.bound, 0.0, str(error)) from error
         made = self.answers[_sharding(free)]
         return replace(made.solved, value=made.step_s, bound=made.bound_s)
-
-    def _first(self, node: Node) -> None:
-        """Nothing: what two levels find may be too hot."""
 
     def _try(self, node: Node, unit: Unit, cut: float, options_k: Ints | None) -> None:
         """Nothing before it is the best without heat: an answer takes seconds."""

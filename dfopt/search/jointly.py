@@ -30,6 +30,7 @@ from dfopt.setting.tables import Ints
 _SAME = 1e-12
 _CLOSE = 1e-9
 _SHARE = 0.15  # of the time that is left, at most, for one step of one plan while others wait
+_LEVELS = 0.15  # of the time, after which two levels make a start over all plans
 _STEPS = 1.0, 8.0, np.inf  # seconds for a step, the first time and when it is taken up again
 
 Unit = tuple[Plan, int | None]
@@ -53,6 +54,7 @@ class JointSearch(Search):
     """Branch and bound over plans and, within them, over what is open of schemes."""
 
     every: bool = False  # also schemes that another one replaces at no cost in time
+    levels: bool = True  # what two levels find may be an answer
     at_once: bool = False  # what has to be proven is known: no deepening from below
     hints: Mapping[Plan, frozenset[str]] | None = None  # what blocks had to agree about in another search
     legal: Sequence[Plan] = ()
@@ -110,7 +112,7 @@ class JointSearch(Search):
         self.waiting: list[Node] = []  # whose next step takes long
         self.number = count()
         self.started: set[tuple[Menu, int]] = set()
-        self.levels_at = time.perf_counter() + _SHARE * self.options.left()
+        self.levels_at = time.perf_counter() + _LEVELS * self.options.left()
         self.known: dict[tuple[Plan, int, tuple[int, ...]], Solved | Infeasible] = {}  # by schemes that were fused
         for plan in sorted(legal, key=lambda p: (self.bounds[p], p.label)):
             self._push(self.bounds[plan], plan)
@@ -139,7 +141,7 @@ class JointSearch(Search):
 
     def _next(self) -> None:
         """Take a step with what has the least bound."""
-        if time.perf_counter() > self.levels_at:
+        if self.levels and time.perf_counter() > self.levels_at:
             self._levels()
         entry = heapq.heappop(self.heap)
         unit = self._unit(entry.what)
@@ -262,7 +264,7 @@ class JointSearch(Search):
     def _start(self, node: Node) -> None:
         """A first mapping of a layer: the best fusion for the sharding that is best by itself, or that holds least."""
         layer = self.nodes.menu(node.ready.instance), node.ready.sharded.tile_count
-        if layer not in self.started:
+        if self.levels and layer not in self.started:
             self.started.add(layer)
             self._first(node)
         if not self.found:
@@ -277,7 +279,7 @@ class JointSearch(Search):
     def _by_levels(self, node: Node) -> None:
         """A mapping of a node of which nothing more can be proven."""
         unit = self._unit(node)
-        if self._looks(unit) and node.bound < self._cut(unit) and not self._out_of_time(True):
+        if self.levels and self._looks(unit) and node.bound < self._cut(unit) and not self._out_of_time(True):
             self._first(node)
 
     def _by_matrices(self, instance: Instance) -> None:

@@ -160,6 +160,7 @@ class _BudgetSearch(JointSearch):
     """The joint search with rows: every sharding that is tried is fused within the budgets."""
 
     every = True
+    levels = False  # may break a budget
 
     def __init__(self, setting: Setting, options: Options, budgets: Sequence[Budget], number: int) -> None:
         super().__init__(setting, options)
@@ -195,9 +196,6 @@ class _BudgetSearch(JointSearch):
         """The best fusion under schemes of all kernels within the budgets."""
         free = super().exact(node, options_k, cut)
         return self.within(free.mapping, cut) if isinstance(free, Solved) else free
-
-    def _first(self, node: Node) -> None:
-        """Nothing: what two levels find may break a budget."""
 
     def _leaf(self, node: Node, unit: Unit, cut: float) -> None:
         if node not in self.bounded:

@@ -110,6 +110,15 @@ def test_nothing_under_any_sharding_is_refused_at_once() -> None:
         optimize_within(result, many)
 
 
+def test_a_start_of_two_levels_is_none_within_budgets(monkeypatch: pytest.MonkeyPatch) -> None:
+    """It would be as fast as what breaks the budget, and have the answer's place."""
+    result = df.optimize("gpt2-small", "sn10-8-ring", tp=8, assumptions=TOGETHER)
+    monkeypatch.setattr("dfopt.search.jointly._LEVELS", 0.0)
+    more = len(result.score.partitions) + 1
+    found = optimize_within(result, Budget("partitions", lambda block: 1.0, at_least=more), time_limit=20, gap=0.5)
+    assert len(found.score.partitions) >= more
+
+
 def test_where_stages_are_a_choice_the_sharding_stays() -> None:
     graph = df.load_graph("gpt2-small").model_copy(update={"repeat": 1, "carried": ()})
     result = df.optimize(graph, "sn10-8-ring", tp=1, pp=2, dp=4, assumptions=TOGETHER, time_limit=1)
