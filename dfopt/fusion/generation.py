@@ -285,7 +285,7 @@ class Generation:
             solution, found = self.one_block.search(inner_c, -inner_row, max(left(), 0.0), self.seed)
             self.pricings += 1
             self.nodes += solution.nodes
-            if solution.termination in (Termination.INTERRUPTED_NO_SOLUTION, Termination.INTERRUPTED_WITH_SOLUTION):
+            if solution.interrupted:
                 raise KeyboardInterrupt
             if solution.termination is Termination.INFEASIBLE:
                 proven = self._value(inner_c, inner_row) - slack(self.one_block)

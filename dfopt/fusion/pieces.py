@@ -26,7 +26,7 @@ from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.lattice import PathResult
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.fusion.segments import precedence, topological_orders
-from dfopt.milp import Model, Termination, solve
+from dfopt.milp import Model, solve
 from dfopt.setting.tables import Floats, Ints
 
 _LONG = 0.4  # share of the kernels that lie on one path, at least: other graphs are more wide than long
@@ -194,7 +194,7 @@ class Pieces:
         model.minimize([(x, self.time[[p for _, p, _ in steps]] / unit), (y, -np.array(gain) / unit)])
         left_s, cutoff = max(deadline - time.perf_counter(), 0.0), below * (1 - _SURE) / unit
         solution = solve(model, time_limit=left_s, cutoff=cutoff, seed=seed, presolve=False).in_units(unit)
-        if solution.termination in (Termination.INTERRUPTED_NO_SOLUTION, Termination.INTERRUPTED_WITH_SOLUTION):
+        if solution.interrupted:
             raise KeyboardInterrupt
         self.low = max(self.low, min(solution.bound, below))
         if solution.x is not None:

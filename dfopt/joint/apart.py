@@ -96,6 +96,8 @@ def optimize_apart(
     slowest: Terms = [(T, 1.0), (y[mine], gradients)]
     model.minimize(slowest)
     found = solve(model, time_limit=time_limit)
+    if found.interrupted:
+        raise KeyboardInterrupt
     if found.x is None:
         return Apart(0.0, None)
     seconds = max(found.objective * (1 - min(found.gap, 1.0)), 0.0) * unit_s
@@ -106,6 +108,8 @@ def optimize_apart(
     model.rows("keep", kept, upper=found.objective * (1 + _SAME) + _SAME)
     model.minimize(total)
     again = solve(model, time_limit=time_limit, start=found.x, gap=_ENOUGH)
+    if again.interrupted:
+        raise KeyboardInterrupt
     taken = (found.x if again.x is None else again.x)[y] > 0.5
     return Apart(seconds, np.array([options[taken[options]][0] for options in tables.of_kernel]))
 

@@ -76,6 +76,11 @@ class Solution:
         """Whether the answer is as good as was asked for, with proof."""
         return self.termination in (Termination.OPTIMAL, Termination.GAP_REACHED)
 
+    @property
+    def interrupted(self) -> bool:
+        """Whether Ctrl-C ended it, with an answer or without."""
+        return self.termination in (Termination.INTERRUPTED_WITH_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION)
+
     def in_units(self, unit: float) -> Solution:
         """Return the same with objective, bound and trace multiplied by ``unit``."""
         trace = tuple(TracePoint(p.seconds, p.objective * unit, p.bound * unit) for p in self.trace)

@@ -21,8 +21,8 @@ from dfopt.judge import evaluate
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.search.candidate import prepare_mapping
-from dfopt.search.jointly import JointSearch, Unit
-from dfopt.search.node import Node
+from dfopt.search.jointly import JointSearch
+from dfopt.search.node import Node, Unit
 from dfopt.search.nodes import covers
 from dfopt.search.options import Options
 from dfopt.search.solved import Pruned, Solved

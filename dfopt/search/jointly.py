@@ -5,21 +5,21 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from itertools import count
 from typing import Any, Self
 
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import PlanRecord, SolveRecord
+from dfopt.documents.result import PlanRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
 from dfopt.joint.menu import Menu
 from dfopt.search.branching import Search
 from dfopt.search.matrices import by_matrices, solved_together
-from dfopt.search.node import Entry, Node
+from dfopt.search.node import Entry, Found, Node, Unit
 from dfopt.search.nodes import Nodes, covers
 from dfopt.search.shortage import least_held
 from dfopt.search.solved import Pruned, Solved, by_levels
@@ -32,22 +32,6 @@ _CLOSE = 1e-9
 _SHARE = 0.15  # of the time that is left, at most, for one step of one plan while others wait
 _LEVELS = 0.15  # of the time, after which two levels make a start over all plans
 _STEPS = 1.0, 8.0, np.inf  # seconds for a step, the first time and when it is taken up again
-
-Unit = tuple[Plan, int | None]
-"""A plan and a tile count: what has a record of its own."""
-
-
-@dataclass
-class _Found:
-    """What is known of a unit: the least that is proven of what was given up, and its best mapping."""
-
-    low: float = np.inf
-    value: float = np.inf
-    solves: tuple[SolveRecord, ...] = ()
-    seconds: float = 0.0
-    note: str = ""
-    late: bool = False  # something was given up because the time was
-    agreed: frozenset[str] = frozenset()  # kernels about whose outputs blocks had to agree
 
 
 class JointSearch(Search):
@@ -107,7 +91,7 @@ class JointSearch(Search):
         self.nodes = Nodes(self.setting, self.options, self.every, self.at_once)
         self.nodes.hints = self.hints or {}
         self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
-        self.units: dict[Unit, _Found] = {}
+        self.units: dict[Unit, Found] = {}
         self.heap: list[Entry] = []
         self.waiting: list[Node] = []  # whose next step takes long
         self.number = count()
@@ -137,12 +121,11 @@ class JointSearch(Search):
         units = {(record.plan, record.value): record.tile_count for record in levels.records}
         for one in levels.found:
             self._keep((one.plan, units[one.plan, one.value]), one)
-        self.stopped |= levels.stopped
+        if levels.stopped:
+            raise KeyboardInterrupt
 
     def _next(self) -> None:
         """Take a step with what has the least bound."""
-        if self.levels and time.perf_counter() > self.levels_at:
-            self._levels()
         entry = heapq.heappop(self.heap)
         unit = self._unit(entry.what)
         beaten = entry.bound >= self._goal(unit)
@@ -151,12 +134,15 @@ class JointSearch(Search):
             return
         began = time.perf_counter()
         try:
-            self._step(entry)
+            try:
+                if self.levels and time.perf_counter() > self.levels_at:
+                    self._levels()
+                self._step(entry)
+            except (OutOfTime, NoSolution):  # or too much memory
+                self._interrupted(entry, unit)
         except KeyboardInterrupt:
             self._stop()
             self._give_up(unit, entry.bound, late=True)
-        except (OutOfTime, NoSolution):  # or too much memory
-            self._interrupted(entry, unit)
         if unit in self.units:
             self.units[unit].seconds += time.perf_counter() - began
 
@@ -208,7 +194,7 @@ class JointSearch(Search):
         return self._cut(unit) * (1 - max(self.options.request.gap, _SAME))
 
     def _give_up(self, unit: Unit, bound: float, *, late: bool = False) -> None:
-        found = self.units.setdefault(unit, _Found())
+        found = self.units.setdefault(unit, Found())
         found.low = min(found.low, bound)
         found.late |= late
 
@@ -219,6 +205,8 @@ class JointSearch(Search):
         node, unit = entry.what, self._unit(entry.what)
         if node.rooted and node.whole and self._looks(unit):
             self._start(node)
+            if self.stopped:
+                raise KeyboardInterrupt
         cut = self._cut(unit)
         try:
             # seconds of a stage that make a value make one that is rounded differently
@@ -228,7 +216,7 @@ class JointSearch(Search):
             self.units[unit].note = str(error.report)
             return
         if node.agreed:
-            self.units.setdefault(unit, _Found()).agreed |= node.agreed
+            self.units.setdefault(unit, Found()).agreed |= node.agreed
         if not settled:
             if self._looks(unit):
                 self._try(node, unit, cut, self.nodes.options_of(node))
@@ -294,6 +282,8 @@ class JointSearch(Search):
                 self._keep((plan, tiles), outcome)
             late = outcome.limited if isinstance(outcome, Solved) else outcome.bound < cut()
             self._give_up((plan, tiles), max(self.bounds[plan], outcome.bound), late=late)
+            if self.stopped:
+                raise KeyboardInterrupt
 
     def _try(self, node: Node, unit: Unit, cut: float, options_k: Ints | None) -> None:
         """Fuse such schemes, if there are any and they were not tried yet: a mapping, if not yet the best."""
@@ -348,18 +338,20 @@ class JointSearch(Search):
                 self._give_up(unit, max(node.bound, low), late=late)
                 return
         except Infeasible as error:
-            self.units.setdefault(unit, _Found()).note = str(error.report)
+            self.units.setdefault(unit, Found()).note = str(error.report)
             if fixed:
                 return
             node.tight = True
         if reached <= node.bound * (1 + _CLOSE):
             self._give_up(unit, min(node.bound, reached))
             return
+        if self.stopped:
+            raise KeyboardInterrupt
         for child in self.nodes.split(node, options_k):
             self._push(max(child.bound, node.bound), child)
 
     def _keep(self, unit: Unit, outcome: Solved) -> None:
-        found = self.units.setdefault(unit, _Found())
+        found = self.units.setdefault(unit, Found())
         if outcome.interrupted:
             self._stop()
         if outcome.value >= found.value:
@@ -373,7 +365,7 @@ class JointSearch(Search):
         if outcome.value < self.incumbent or len(others) < len(self.found):
             self.found[:] = sorted([*others, outcome], key=lambda one: one.value)[: self.options.request.top]
 
-    def _told(self, unit: Unit, found: _Found) -> None:
+    def _told(self, unit: Unit, found: Found) -> None:
         """The record of a plan and tile count."""
         plan, tiles = unit
         fields: dict[str, Any] = {

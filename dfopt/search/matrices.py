@@ -85,9 +85,15 @@ def by_matrices(
             left = options.left() * (_SHARE if start and first is None else 1.0)
             within = replace(options, deadline=time.perf_counter() + left)
             try:
+                if first is not None and first.interrupted:
+                    raise KeyboardInterrupt
                 found = _solved(instance, within, menu, tiles, first, incumbent())
             except OutOfTime:
                 found = Pruned(0.0, (), _LATE)
+            except KeyboardInterrupt:
+                if first is None:
+                    raise
+                first, found = replace(first, interrupted=True), Pruned(0.0, (), _LATE)
             if start and isinstance(found, Pruned) and found.bound < incumbent():
                 late = levels(1.0) if first is None else first
                 if late is not None:

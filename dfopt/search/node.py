@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 import numpy as np
 
 from dfopt.documents.plan import Plan
+from dfopt.documents.result import SolveRecord
 from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Bools
 
@@ -50,3 +51,20 @@ class Entry:
     bound: float
     number: int  # the earlier of two that are equal
     what: Plan | Node = field(compare=False)
+
+
+Unit = tuple[Plan, int | None]
+"""A plan and a tile count: what has a record of its own."""
+
+
+@dataclass
+class Found:
+    """What is known of a unit: the least that is proven of what was given up, and its best mapping."""
+
+    low: float = np.inf
+    value: float = np.inf
+    solves: tuple[SolveRecord, ...] = ()
+    seconds: float = 0.0
+    note: str = ""
+    late: bool = False  # something was given up because the time was
+    agreed: frozenset[str] = frozenset()  # kernels about whose outputs blocks had to agree

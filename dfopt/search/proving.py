@@ -23,7 +23,8 @@ from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.fusion.pieces import piecewise
 from dfopt.search.candidate import Prepared, Stage, prepare, with_starts
-from dfopt.search.jointly import JointSearch, Unit
+from dfopt.search.jointly import JointSearch
+from dfopt.search.node import Unit
 from dfopt.search.options import Options
 from dfopt.search.sharing import Memo, StageWork, nothing_else_fits
 from dfopt.search.solved import Solved, finish

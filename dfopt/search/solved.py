@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+import time
+from dataclasses import dataclass, replace
 
 import numpy as np
 from numpy.typing import NDArray
@@ -23,6 +24,7 @@ from dfopt.setting.instance import Instance
 
 Ints = NDArray[np.int64]
 _AGREE = 1e-6
+_GRACE_S = 1.0  # for a start, after Ctrl-C
 
 
 @dataclass(frozen=True)
@@ -110,13 +112,22 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
 
 def by_levels(instance: Instance, options: Options, memo: Memo, tiles: int, incumbent: float) -> Solved | None:
     """The best fusion for the sharding that is best by itself, with so many tiles, if it is found and not beaten."""
+    interrupted = False
     try:
         for ready in prepare(instance, options, memo):
+            interrupted = ready.interrupted
             if ready.sharded.tile_count == tiles:
-                found = finish(with_starts(ready, options.deadline), options, incumbent)
-                return found if isinstance(found, Solved) else None
+                until = options.deadline
+                if interrupted:  # by Ctrl-C: a start of its fusion is all that is looked for
+                    until, options = min(until, time.perf_counter() + _GRACE_S), replace(options, deadline=0.0)
+                found = finish(with_starts(ready, until), options, incumbent)
+                if isinstance(found, Solved):
+                    return replace(found, interrupted=found.interrupted or interrupted)
+                break
     except (Infeasible, NoSolution):
         pass
+    if interrupted:
+        raise KeyboardInterrupt
     return None
 
 

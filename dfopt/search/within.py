@@ -23,8 +23,8 @@ from dfopt.milp import check_solver
 from dfopt.search.assembling import proven_gap
 from dfopt.search.budgets import Budget, Fitted, fit, totals_of
 from dfopt.search.candidate import Stage, prepare_mapping
-from dfopt.search.jointly import JointSearch, Unit
-from dfopt.search.node import Node
+from dfopt.search.jointly import JointSearch
+from dfopt.search.node import Node, Unit
 from dfopt.search.nodes import covers
 from dfopt.search.options import Options
 from dfopt.search.solved import Pruned, Solved, scored

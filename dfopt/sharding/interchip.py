@@ -27,7 +27,6 @@ from dfopt.sharding.layouts import Terms, conversions, padded, partial_sums
 from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
-_INTERRUPTED = (Termination.INTERRUPTED_WITH_SOLUTION, Termination.INTERRUPTED_NO_SOLUTION)
 
 
 @dataclass(frozen=True)
@@ -209,7 +208,7 @@ def optimize_interchip(
         start = chosen.x if chosen is not None else None
         told = None if progress is None else partial(_told, progress, first, scale)
         solution = solve(model, gap=gap, time_limit=time_limit, start=start, progress=told, solver=solver)
-        interrupted = solution.termination in _INTERRUPTED
+        interrupted = solution.interrupted
         if solution.x is None:
             if chosen is not None:
                 break
@@ -256,6 +255,8 @@ def least_seconds(
     formulation.model.bound(formulation.y_op[:, 0], upper=allowed_o.astype(float))
     formulation.model.minimize([(columns, c) for columns, c in formulation.slowest if columns.size])
     solution = solve(formulation.model, time_limit=time_limit)
+    if solution.interrupted:
+        raise KeyboardInterrupt
     if solution.termination == Termination.INFEASIBLE:
         _raise(solution, unit_s)
     seconds = max(solution.bound, 0.0) * unit_s if np.isfinite(solution.bound) else 0.0

@@ -116,14 +116,17 @@ def test_a_sharding_cut_short_is_not_called_optimal(monkeypatch) -> None:
     assert result.status == "limit_with_solution"
 
 
+@pytest.mark.parametrize("objective", ["seconds", "joint"])
 @pytest.mark.parametrize("formulation", ["columns", "assignment"])
-def test_ctrl_c_during_any_solve_stops_the_search(formulation, monkeypatch) -> None:
-    """Whichever solve hears it, of sharding, of its ties or of fusion: none begins with time left after it."""
+def test_ctrl_c_during_any_solve_stops_the_search(formulation, objective, monkeypatch) -> None:
+    """Whichever solve hears it, of sharding, of its ties, of fusion or of both: none begins with time left after it."""
+    assumptions = LEVELS.with_(sharding_objective=objective)
     real = worker._wait
     wide = (8, 16, 4, 32, 8, 16, 8)
     row = tuple(Kernel(name=f"k{i}", op="gemm", m=wide[i + 1], k=wide[i], n=8) for i in range(6))
     graph = Graph(name="row", kernels=row, tensors=tuple(Tensor(src=f"k{i}", dst=f"k{i + 1}") for i in range(5)))
     calls: list[float] = []
+    answered: list[bool] = []
 
     def pressed_at(number: int) -> Callable[..., str]:
         def wait(thread: worker.Worker, deadline: float, look: Callable[[bool], None]) -> str:
@@ -137,12 +140,18 @@ def test_ctrl_c_during_any_solve_stops_the_search(formulation, monkeypatch) -> N
     def solved(number: int) -> bool:
         calls.clear()
         monkeypatch.setattr(worker, "_wait", pressed_at(number))
+        known = None
         with suppress(KeyboardInterrupt):  # nothing was known yet
-            optimizer.optimize(graph, chip(RING), assumptions=LEVELS, formulation=formulation, sensitivity=False)
-        return number <= len(calls)
+            known = optimizer.optimize(
+                graph, chip(RING), assumptions=assumptions, formulation=formulation, sensitivity=False
+            )
+        pressed = number <= len(calls)
+        assert not pressed or known is None or known.level_gap == 0 or known.status == "interrupted_with_solution"
+        answered.append(pressed and known is not None)
+        return pressed
 
     number = 1
     while solved(number):
         assert all(left < 1.5 for left in calls[number:]), number
         number += 1
-    assert number > 4
+    assert number > 4 and any(answered)
