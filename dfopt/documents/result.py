@@ -306,6 +306,8 @@ class Result(Document):
 
 OF_EARLIER = "as an earlier version said: "
 """Before the sentence of proof of a result that it wrote: its words were others."""
+TOO_WIDE = "too many down-sets to list, nothing more can be proven"
+"""The note of a plan whose schemes are chosen with a fusion that was bounded without them."""
 STATUS_WORDS: dict[str, str] = HEAT_WORDS | {
     "optimal": "optimal: no mapping in the space is better",
     "optimal_per_level": "optimal per level",
@@ -318,6 +320,9 @@ def status_words(result: Result) -> str:
     words = STATUS_WORDS[result.status]
     if result.status == "optimal":
         return words
+    open_ = {record.note for record in result.plans if record.status in ("limit", "not_reached")}
+    if result.status == "limit_with_solution" and open_ == {TOO_WIDE}:
+        words = TOO_WIDE
     if result.assumptions.sharding_objective == "joint" and result.gap == result.level_gap:
         return f"{words}; no mapping in the space is more than {100 * result.gap:.3g} % faster"
     level = f", gap {100 * result.level_gap:.3g} %" if result.status != "optimal_per_level" else ""

@@ -10,7 +10,17 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.request import Request
-from dfopt.documents.result import Alternative, Matrices, PlanRecord, Provenance, Result, Sensitivity, Space, Status
+from dfopt.documents.result import (
+    TOO_WIDE,
+    Alternative,
+    Matrices,
+    PlanRecord,
+    Provenance,
+    Result,
+    Sensitivity,
+    Space,
+    Status,
+)
 from dfopt.documents.system import System
 from dfopt.milp import solver_version
 from dfopt.search.matrices import solved_together
@@ -18,6 +28,7 @@ from dfopt.search.options import Options
 from dfopt.search.solved import Solved
 
 _PROVEN = 1e-6  # relative: what MILP solvers call equal, and what judge and problems may differ by
+_ROUNDED = 1e-9  # relative: a gap that was asked for is reached to its last digits
 
 
 def proven_gap(value: float, bound: float) -> float:
@@ -75,6 +86,7 @@ _WORDS = {
     "infeasible_per_level": "infeasible under its sharding",
     "limit": "stopped by the limit",
     "not_reached": "not reached",
+    TOO_WIDE: "open with too many down-sets to list",
 }
 
 
@@ -91,12 +103,11 @@ def status_of(gap: float, level_gap: float, asked: float, records: Sequence[Plan
         return "optimal"
     if level_gap == 0.0:
         return "optimal_per_level"
-    if level_gap <= asked:  # as asked for, whatever ended the search
+    if level_gap <= asked * (1 + _ROUNDED):  # as asked for, whatever ended the search
         return "gap_reached"
     if any(record.note == "Ctrl-C" for record in records):
         return "interrupted_with_solution"
-    open_plans = any(record.status in ("limit", "not_reached") for record in records)
-    return "limit_with_solution" if open_plans else "gap_reached"
+    return "limit_with_solution"
 
 
 def proof_of(
@@ -108,7 +119,8 @@ def proof_of(
     request: Request,
 ) -> str:
     """One sentence on what was done with every plan, and what was taken for granted."""
-    counts = [(sum(r.status == kind for r in records), word) for kind, word in _WORDS.items()]
+    kinds = [TOO_WIDE if record.note == TOO_WIDE else record.status for record in records]
+    counts = [(kinds.count(kind), word) for kind, word in _WORDS.items()]
     listed = ", ".join(f"{count} {word}" for count, word in counts if count)
     sizes = len({record.tile_count for record in records})
     what = "plan" if len(records) == 1 else "plans" if sizes == 1 else "plans and tile counts"

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import PlanRecord
+from dfopt.documents.result import TOO_WIDE, PlanRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
@@ -223,6 +223,7 @@ class JointSearch(Search):
             if node.exhausted:
                 self._by_levels(node)
                 self._give_up(unit, node.bound)
+                self.units[unit].wide |= node.bound < self._goal(unit)
             else:
                 self._push(node.bound, node)
             return
@@ -375,9 +376,11 @@ class JointSearch(Search):
         }
         if np.isfinite(found.value):
             low = min(found.low, found.value)
-            late = found.late and low < found.value * (1 - max(self.options.request.gap, _CLOSE))
-            status = "limit" if late else "solved"
+            short = low < found.value * (1 - max(self.options.request.gap, _CLOSE))
+            wide = found.wide and not found.late and low < self._goal(unit)
+            status = "limit" if short and (found.late or wide) else "solved"
             fields |= {"status": status, "value": found.value, "gap": (found.value - low) / found.value}
+            fields["note"] = TOO_WIDE if short and wide else ""
         elif np.isinf(found.low):
             self.reasons.append(f"{plan.label}: {found.note}")
             fields |= {"status": "infeasible", "note": found.note}
@@ -385,7 +388,7 @@ class JointSearch(Search):
             best = self._to_beat(unit)
             beaten, near = found.low >= best * (1 - _SAME), found.low >= best * (1 - self.options.request.gap)
             fields["status"] = "pruned_by_bound" if beaten else "limit"
-            why = "as near to the best as was asked for" if near else "Ctrl-C" if self.stopped else "time limit"
-            fields["note"] = "" if beaten else why
+            why = "Ctrl-C" if self.stopped else "time limit" if found.late else TOO_WIDE
+            fields["note"] = "" if beaten else "as near to the best as was asked for" if near else why
         bound = None if fields["status"] == "infeasible" else min(found.low, found.value)
         self.records.append(PlanRecord(plan=plan, tile_count=tiles, bound=bound, level_bound=bound, **fields))

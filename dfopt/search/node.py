@@ -67,4 +67,5 @@ class Found:
     seconds: float = 0.0
     note: str = ""
     late: bool = False  # something was given up because the time was
+    wide: bool = False  # something was given up because its down-sets are too many
     agreed: frozenset[str] = frozenset()  # kernels about whose outputs blocks had to agree

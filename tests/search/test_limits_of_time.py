@@ -12,11 +12,13 @@ import pytest
 import dfopt.search as optimizer
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.result import Result
+from dfopt.documents.result import TOO_WIDE, Result, status_words
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import NoSolution, SolverFailure
 from dfopt.fusion import intrachip
 from dfopt.milp import Solution, Termination, worker
+from dfopt.search import candidate
+from dfopt.search.verify import verify
 from dfopt.sharding import interchip
 
 LEVELS = Assumptions(sharding_objective="seconds", overlap="none")
@@ -68,6 +70,24 @@ def test_a_gap_that_was_asked_for_is_not_called_optimal() -> None:
     assert result.gap <= 0.5 + 1e-9
     assert (result.status == "optimal") == (result.gap == 0.0)
     assert result.status in ("optimal", "gap_reached")
+
+
+JOINT = LEVELS.with_(sharding_objective="joint")
+
+
+@pytest.mark.parametrize("asked", [0.0, 0.9])
+def test_too_many_down_sets_are_not_called_the_gap_that_was_asked_for(asked, monkeypatch) -> None:
+    """Where nothing more can be proven with time left, the words say so, and a check says the same."""
+    monkeypatch.setattr(candidate, "_DOWN_SETS", 10)
+    result = optimizer.optimize(hard(16), chip(RING), tp=2, assumptions=JOINT, gap=asked, sensitivity=False)
+    assert result.seconds < 40 and 0 < result.gap < 0.9
+    assert result.status == ("gap_reached" if asked else "limit_with_solution")
+    if not asked:
+        assert {record.note for record in result.plans if record.status == "limit"} == {TOO_WIDE}
+        assert f"{TOO_WIDE}; no mapping in the space is more than" in status_words(result)
+        assert "1 open with too many down-sets to list" in result.proof
+        checked = verify(result)
+        assert checked.ok and checked.gap == pytest.approx(result.gap, rel=0.1), checked
 
 
 TWO = Graph(

@@ -19,7 +19,7 @@ __all__ = ["search_section", "sensitivity_section"]
 _MOST: Final = 200  # plans, solves or stages
 _STATUS: Final = {
     "solved": "solved", "pruned_by_bound": "pruned by its bound", "pruned_per_level": "pruned under its sharding",
-    "infeasible": "infeasible", "infeasible_per_level": "infeasible under its sharding", "limit": "time limit",
+    "infeasible": "infeasible", "infeasible_per_level": "infeasible under its sharding", "limit": "stopped",
     "not_reached": "not reached",
 }  # fmt: skip
 
