@@ -12,6 +12,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord, Result, Space
 from dfopt.errors import PlanError
 from dfopt.search.matrices import solved_together
+from dfopt.search.nodes import all_down_sets
 from dfopt.search.options import Options
 from dfopt.search.proving import PROOF, Low, joint_lows, plan_low
 from dfopt.search.sharing import Memo, lattices_of
@@ -81,6 +82,9 @@ class Plans:
                 empty = {r.tile_count for _, r in self.left.get(plan, ()) if r.status.startswith("infeasible")}
                 lows[plan] = plan_low(result, plan, bounds, memo, self.options, value, frozenset(empty))
             lattices = lattices or lattices_of(memo)
+            pieces = {graph.piece_of(kernel) for kernel in graph.kernels}
+            if result.space is not None and result.space.exact and not pieces <= set(lattices):  # plans' bounds did
+                lattices = all_down_sets(setting, legal, self.options)
             for plan in legal:
                 self._plan(setting, plan, lows[plan])
             spaces.append(search_space(setting, legal, lattices))

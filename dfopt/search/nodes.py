@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import replace
 
 import numpy as np
@@ -292,6 +294,18 @@ class Nodes:
         full = np.array([graph.output_bytes(k) for k in range(menu.tables.kernels)])
         made_o = full[menu.tables.kernel_o] * menu.by_option("output_k")
         return np.asarray(menu.by_option("weight_k") + menu.by_option("gradient_k") + made_o)
+
+
+def all_down_sets(setting: Setting, plans: Sequence[Plan], options: Options) -> dict[int, Lattice | None]:
+    """The down-sets of every piece of a layer, listed under the first of some plans under which each is priced."""
+    nodes, wanted = Nodes(setting, options), {setting.graph.piece_of(kernel) for kernel in setting.graph.kernels}
+    for plan in plans:
+        if wanted <= set(nodes.lattices) or time.perf_counter() > options.deadline:
+            break
+        if covers(setting.graph, plan):
+            with suppress(Infeasible):  # they are listed before memory is looked at
+                nodes.open(plan)
+    return nodes.lattices
 
 
 def covers(graph: Graph, plan: Plan) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable
 from functools import cache
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -17,9 +17,9 @@ Data = dict[str, Any]
 
 
 @cache
-def honest() -> str:
+def honest(objective: Literal["seconds", "joint"] = "seconds") -> str:
     """Many plans, of which some are solved, pruned both ways and infeasible; alternatives and sensitivities."""
-    levels = df.Assumptions(sharding_objective="seconds", sequence_parallelism="none")
+    levels = df.Assumptions(sharding_objective=objective, sequence_parallelism="none")
     result = df.optimize("gpt3-175b", "sn10-8-torus", top=2, sensitivity=True, assumptions=levels)
     return json.dumps(result.to_data())
 
@@ -127,6 +127,14 @@ FORGERIES: dict[str, Callable[[Data], None]] = {
 }
 
 
+SPACE = {
+    "a bigger space": "plans",
+    "more shardings": "log10_shardings",
+    "more fusions": "log10_fusions",
+    "more in all": "log10_total",
+}
+
+
 @pytest.mark.parametrize("name", FORGERIES)
 def test_a_forgery_is_caught(name: str) -> None:
     data = json.loads(honest())
@@ -134,6 +142,17 @@ def test_a_forgery_is_caught(name: str) -> None:
     assert data != json.loads(honest()), "nothing was forged"
     found = verify(Result.from_data(data).sealed())
     assert not found.ok, found.verdict
+
+
+@pytest.mark.parametrize("name", SPACE)
+def test_the_space_is_counted_again_where_bounds_on_plans_prove_all(name: str) -> None:
+    """Then nothing of the check itself asks for the down-sets of a layer, but their number is a claim."""
+    data = json.loads(honest("joint"))
+    found = verify(Result.from_data(data))
+    assert found.ok and not any("$.space" in listed for listed in found.unchecked)
+    FORGERIES[name](data)
+    found = verify(Result.from_data(data).sealed())
+    assert [problem.split(":")[0] for problem in found.problems] == [f"$.space.{SPACE[name]}"]
 
 
 LISTED: dict[str, tuple[Callable[[Data], None], str]] = {
