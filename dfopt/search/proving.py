@@ -161,6 +161,8 @@ def joint_lows(
     """
     search = JointProof(setting, options, claims, value, hints)
     search.together(legal)
+    if search.stopped:  # nobody waits for what is not shown yet
+        raise KeyboardInterrupt
     found: dict[Plan, Low] = {}
     for record in search.records:
         why = record.note or "a faster mapping may exist"

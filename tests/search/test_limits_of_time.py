@@ -17,7 +17,7 @@ from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import NoSolution, SolverFailure
 from dfopt.fusion import intrachip
 from dfopt.milp import Solution, Termination, worker
-from dfopt.search import candidate
+from dfopt.search import candidate, nodes
 from dfopt.search.verify import verify
 from dfopt.sharding import interchip
 
@@ -88,6 +88,18 @@ def test_too_many_down_sets_are_not_called_the_gap_that_was_asked_for(asked, mon
         assert "1 open with too many down-sets to list" in result.proof
         checked = verify(result)
         assert checked.ok and checked.gap == pytest.approx(result.gap, rel=0.1), checked
+
+
+def test_ctrl_c_during_a_check_finds_nothing_wrong(monkeypatch) -> None:
+    """What was not shown because nobody waited for it is no false claim."""
+    result = optimizer.optimize(hard(14), chip(RING), tp=2, assumptions=JOINT, sensitivity=False)
+
+    def pressed(*given: object) -> bool:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(nodes.Nodes, "improve", pressed)
+    with pytest.raises(KeyboardInterrupt):
+        verify(result)
 
 
 TWO = Graph(
