@@ -22,7 +22,7 @@ from dfopt.search.matrices import by_matrices, solved_together
 from dfopt.search.node import Entry, Found, Node, Unit
 from dfopt.search.nodes import Nodes, covers
 from dfopt.search.shortage import least_held
-from dfopt.search.solved import Pruned, Solved, by_levels
+from dfopt.search.solved import Pruned, Solved, by_levels, refusal
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Ints
@@ -382,8 +382,9 @@ class JointSearch(Search):
             fields |= {"status": status, "value": found.value, "gap": (found.value - low) / found.value}
             fields["note"] = TOO_WIDE if short and wide else ""
         elif np.isinf(found.low):
-            self.reasons.append(f"{plan.label}: {found.note}")
-            fields |= {"status": "infeasible", "note": found.note}
+            note = found.note or refusal(self.setting.under(plan), self.options, self.memo)
+            self.reasons.append(f"{plan.label}: {note}")
+            fields |= {"status": "infeasible", "note": note}
         else:
             best = self._to_beat(unit)
             beaten, near = found.low >= best * (1 - _SAME), found.low >= best * (1 - self.options.request.gap)

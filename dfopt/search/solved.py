@@ -131,6 +131,18 @@ def by_levels(instance: Instance, options: Options, memo: Memo, tiles: int, incu
     return None
 
 
+def refusal(instance: Instance, options: Options, memo: Memo) -> str:
+    """Why nothing fits under the sharding that is best by itself: of a plan under which nothing fits with any."""
+    try:
+        for ready in prepare(instance, options, memo):
+            finish(with_starts(ready, options.deadline), options, np.inf)
+    except Infeasible as error:
+        return str(error.report)
+    except NoSolution:
+        pass
+    return "no sharding and partitioning keeps all limits together"
+
+
 def scored(
     ready: Prepared,
     partition_k: Ints,

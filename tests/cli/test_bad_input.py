@@ -277,7 +277,7 @@ CASES = [
         chip__sram__capacity="100 MB",
         chip__dram__capacity="1 TB",
     ),
-    solve("consumer pinned before producer", "--pin up=1 --pin down=0", INFEASIBLE, "pins", "levers"),
+    solve("consumer pinned before producer", "--pp 1 --pin up=1 --pin down=0", INFEASIBLE, "pins", "levers"),
     # --- mappings
     mapping(
         "kernel without a place", BAD, "$.kernels", "'down'", "add an entry", kernels=ONE_CHIP_MAPPING["kernels"][:2]

@@ -38,6 +38,7 @@ def _write(figure: Figure, target: Any, pad: float, **options: Any) -> None:
         try:
             if pixels:
                 figure.set_dpi(options["dpi"])
+            laid_out(figure)  # a layout starts from the last one: from the second on it is the same
             box = figure.get_tightbbox(laid_out(figure)).padded(pad)
             figure.set_layout_engine(None)
             figure.savefig(target, bbox_inches=box, **options)
