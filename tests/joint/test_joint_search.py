@@ -53,6 +53,7 @@ def asked_of(world: World, data: st.DataObject) -> dict[str, Any]:
     return asked
 
 
+@share(5)  # 300 in CI
 @given(worlds(most=5, least=2), st.data())
 def test_nothing_is_better_than_what_is_found(world: World, data: st.DataObject) -> None:
     """Over all plans, with a number of partitions and pins; infeasible exactly when brute force finds nothing."""

@@ -61,7 +61,7 @@ def test_with_nothing_left_to_choose_it_is_the_sharded_layer(case) -> None:
     same(menu.stage(options_of(menu, sharding), tiles), exact)
 
 
-@share(8)
+@share(3)
 @given(chosen(), st.data())
 def test_no_block_is_cheaper_under_any_sharding(case, data) -> None:
     world, sharding, tiles = case

@@ -356,7 +356,8 @@ def test_systems_of_the_zoo_with_a_stack_are_solved(name: str) -> None:
     system = load_system(name)
     assert system.stack is not None
     assert system.chip.dram.bandwidth == system.stack.dram.peak
-    result = dfopt.optimize(dfopt.load_graph("gpt2-small", layers=1, batch=8), system, time_limit=20)
+    graph, levels = dfopt.load_graph("gpt2-small", layers=1, batch=8), dfopt.Assumptions(sharding_objective="seconds")
+    result = dfopt.optimize(graph, system, assumptions=levels, time_limit=20)
     assert result.system == system and result.level_gap == 0.0
     again = type(result).from_data(result.to_data())
     assert again.system.stack == system.stack

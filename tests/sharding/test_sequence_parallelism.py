@@ -192,7 +192,8 @@ def test_llama_under_the_pattern(machine_name: str, tp: int, seconds: float) -> 
 
 @pytest.mark.parametrize("tile_rows", [None, 8])
 def test_the_tile_size_is_chosen_from_those_that_chips_can_share(tile_rows: int | None) -> None:
-    chosen = ALLOW.with_(compute_model="cycle", tile_rows=tile_rows)
+    levels = "joint" if tile_rows else "seconds"
+    chosen = ALLOW.with_(compute_model="cycle", tile_rows=tile_rows, sharding_objective=levels)
     pins = {name: z for name, z in FORWARD.items() if name in ("Add_1", "DropOut_2", "PROJ_GEMM")}
     graph, system = load_graph("gpt2-small"), load_system("sn10-8-ring")
     result = optimize(graph, system, assumptions=chosen, tp=8, pin_sharding=pins)

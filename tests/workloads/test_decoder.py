@@ -21,6 +21,9 @@ from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters, parameter_count
 
+# the sharding that is best by itself, with whole tokens
+MEGATRON = Assumptions(sharding_objective="seconds", sequence_parallelism="none")
+
 build = WORKLOADS["decoder"]
 
 SMALL: dict[str, Any] = {
@@ -315,7 +318,7 @@ def test_every_model_counts_what_is_published(name: str) -> None:
 )
 def test_a_model_solves(name: str, change: dict[str, Any]) -> None:
     graph, system = load_graph(name, **change), load_system("sn10-8-ring")
-    result = optimize(graph, system, tp=8)
+    result = optimize(graph, system, tp=8, assumptions=MEGATRON)
     again = evaluate(result.mapping, graph, system, result.assumptions)
     assert again.step_time_s == pytest.approx(result.score.step_time_s, rel=1e-6)
     work = graph.repeat * graph.batch * sum(flop(kernel) for kernel in graph.kernels)

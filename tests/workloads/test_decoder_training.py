@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
@@ -17,6 +18,9 @@ from dfopt.physics.ops import flop, operands, weight_elements
 from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters, parameter_count
+
+# the sharding that is best by itself, with whole tokens
+MEGATRON = Assumptions(sharding_objective="seconds", sequence_parallelism="none")
 
 build = WORKLOADS["decoder"]
 
@@ -313,7 +317,7 @@ def test_a_training_step_solves(
     name: str, change: dict[str, Any], plan: dict[str, int], collectives: dict[str, int] | None
 ) -> None:
     graph, system = load_graph(name, mode="training", **change), load_system("sn10-8-ring")
-    result = optimize(graph, system, **plan)
+    result = optimize(graph, system, assumptions=MEGATRON, **plan)
     again = evaluate(result.mapping, graph, system, result.assumptions)
     assert again.step_time_s == pytest.approx(result.score.step_time_s, rel=1e-6)
     work = graph.repeat * graph.batch / graph.microbatch * sum(flop(kernel) for kernel in graph.kernels)
