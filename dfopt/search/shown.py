@@ -37,20 +37,21 @@ class Shown:
 
     def __init__(self, options: Options, menu: Callable[[Instance], Menu]) -> None:
         self.options, self.menu = options, menu
-        self.known: dict[Menu, float] = {}
+        self.known: dict[tuple[Menu, bytes], float] = {}
 
     def talk(self, node: Node) -> float:
         """Seconds of the only stage at least by compute and communication, whatever its tiles and partitions."""
         instance, menu = node.ready.instance, self.menu(node.ready.instance)
         if not node.whole or instance.mapped_stages > 1:
             return 0.0
-        if menu not in self.known:
+        key = menu, node.allowed_o.tobytes()
+        if key not in self.known:
             tables, way = menu.tables, "max" if instance.assumptions.overlap == "perfect" else "sum"
             if instance.assumptions.compute_model == "cycle":  # a share of peak says nothing there
                 tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
             left = self.options.left() * _PART
-            self.known[menu], _ = interchip.least_seconds(tables, node.allowed_o, left, way)
-        return self.known[menu]
+            self.known[key], _ = interchip.least_seconds(tables, node.allowed_o, left, way)
+        return self.known[key]
 
     def both(self, node: Node, stage: Stage, deadline: float) -> Apart:
         """Seconds of a stage at least where communication adds to what its partitions take."""

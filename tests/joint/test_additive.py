@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 from brute import joint_optimum
 from hypothesis import given
 from hypothesis import strategies as st
 from strategies import World, worlds
 
+from dfopt.documents.assumptions import profile
+from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
 from dfopt.joint.additive import least_of_both
+from dfopt.machines.compose import load_system
+from dfopt.physics.pipeline import resolve
 from dfopt.search.nodes import Nodes, covers
 from dfopt.search.options import Options
 from dfopt.setting.instance import Setting
+from dfopt.workloads import load_graph
 
 
 @given(worlds(most=5, least=2), st.sampled_from(["none", "compute_memory"]), st.sampled_from(["separate", "shared"]))
@@ -39,3 +46,18 @@ def test_no_mapping_takes_less(world: World, overlap: str, rule: str) -> None:
         low = least_of_both(*given, time_limit=60, deadline=np.inf)
         lows.append(node.ready.value_of([low.seconds]))
     assert min(lows) <= best.value * (1 + 1e-9)
+
+
+def test_what_communication_shows_is_of_the_schemes_that_are_left() -> None:
+    """Fewer are left with tiles that chips cannot share; it does not matter whichever is asked for first."""
+    chosen = resolve(profile("default"), "dataflow", 0.9)
+    setting = Setting(load_graph("gpt2-small"), load_system("sn10-8-ring"), chosen)
+    nodes, others = Nodes(setting, Options(Request())), Nodes(setting, Options(Request()))
+    node = nodes.open(Plan(tp=8, tp_dims=("ring",)))[0]
+    tables = nodes.menu(node.ready.instance).tables
+    whole_o = np.array([scheme == "none" for scheme in tables.scheme_o])  # every chip does all of a kernel
+    may_k = np.bincount(tables.kernel_o, whole_o) > 0
+    few = replace(node, allowed_o=node.allowed_o & (whole_o | ~may_k[tables.kernel_o]))
+    most, least = others.shown.talk(few), nodes.shown.talk(node)
+    assert least < most
+    assert (others.shown.talk(node), nodes.shown.talk(few)) == (least, most)
