@@ -232,7 +232,17 @@ class Graph(Named):
         return self
 
     # -- what everyone asks of a graph ------------------------------------------------------
-    reads, writes = reads, writes  # methods: what comes from DRAM and what goes there
+    @cached_property
+    def _ends(self) -> tuple[list[tuple[int, int, float]], list[tuple[int, float]]]:
+        return reads(self), writes(self)
+
+    def reads(self) -> list[tuple[int, int, float]]:
+        """What comes from DRAM: position of a kernel, operand and bytes; not to be changed."""
+        return self._ends[0]
+
+    def writes(self) -> list[tuple[int, float]]:
+        """What goes to DRAM: position of a kernel and bytes; not to be changed."""
+        return self._ends[1]
 
     @cached_property
     def _index(self) -> dict[str, int]:
@@ -258,13 +268,17 @@ class Graph(Named):
         drawn.add_nodes_from(kernel.name for kernel in self.kernels)
         return drawn
 
-    def levels(self) -> dict[str, int]:
-        """Longest-path level of every kernel, sources at 0."""
+    @cached_property
+    def _levels(self) -> dict[str, int]:
         drawn = self.networkx()
         level: dict[str, int] = {}
         for name in nx.topological_sort(drawn):
             level[name] = max((level[before] + 1 for before in drawn.predecessors(name)), default=0)
         return level
+
+    def levels(self) -> dict[str, int]:
+        """Longest-path level of every kernel, sources at 0; not to be changed."""
+        return self._levels
 
     @cached_property
     def has_pieces(self) -> bool:

@@ -316,7 +316,7 @@ def _in_parts(choices: Choices, k: int, partial: _Partial, whole: Floats) -> Non
     partial.take(np.flatnonzero(~hopeless))
 
 
-def _code_of(parts: Iterator[Ints], rows: int) -> Ints:
+def code_of(parts: Iterator[Ints], rows: int) -> Ints:
     """One number for each combination of codes."""
     found = np.zeros(rows, dtype=np.int64)
     for code in parts:
@@ -334,7 +334,7 @@ def _thin(partial: _Partial, chip: Chip) -> None:
     """
     if len(partial.figures) < 2:
         return
-    codes = _code_of(iter((*partial.codes.values(), *partial.seen.values())), len(partial.figures))
+    codes = code_of(iter((*partial.codes.values(), *partial.seen.values())), len(partial.figures))
     sram = np.stack([*partial.alone.values(), partial.figures[:, SRAM]], axis=1)
     marks = np.concatenate([terms_of(partial.figures, chip), sram], axis=1)
     keep = np.arange(len(codes))
@@ -356,7 +356,7 @@ def _sorted(partial: _Partial, choices: Choices) -> Cells:
     """Rows by what the outside sees of them."""
     groups = tuple(partial.seen)
     rows = len(partial.figures)
-    code = _code_of(iter(partial.seen.values()), rows)
+    code = code_of(iter(partial.seen.values()), rows)
     order = np.argsort(code, kind="stable")
     partial.take(order)
     start = np.flatnonzero(np.append(True, np.diff(code[order]) != 0)) if rows else np.zeros(0, dtype=np.int64)

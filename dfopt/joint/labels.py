@@ -9,12 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 import numpy as np
 
 from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.lattice import ShortestPath
-from dfopt.joint.cells import Cells, outer_code
+from dfopt.joint.cells import Cells, code_of, outer_code
 from dfopt.joint.couplings import SETS, Group
 from dfopt.joint.paths import Blocks
 from dfopt.setting.tables import Bools, Floats, Ints
@@ -34,6 +35,28 @@ class Rows:
 
 
 _Back = tuple[Ints, Ints, Ints, Ints]  # of each label: down-set before, family, label there, row in the family
+
+
+@dataclass(frozen=True, eq=False)
+class _Family:
+    """Rows whose cells show the same groups to the outside, sorted by the down-set that they leave.
+
+    Attributes
+    ----------
+    columns : list of int
+        Places of the groups in a state.
+    codes : int
+        Their codes in every row.
+    number, place : int
+        The `Rows` that every row is from, and its place there.
+    """
+
+    columns: list[int]
+    block: Ints
+    seconds: Floats
+    codes: Ints
+    number: Ints
+    place: Ints
 
 
 @dataclass(frozen=True, eq=False)
@@ -127,7 +150,8 @@ class Labels:
         arrivals: list[list[_Arrival]] = [[] for _ in range(sets)]
         kept: list[tuple[Floats, Ints]] = [(np.zeros(0), np.zeros((0, width), dtype=np.int64))] * sets
         back: dict[int, _Back] = {}
-        leaving = self._leaving(rows)
+        families = self._families(rows)
+        leaving = self._leaving(families)
         for here in range(sets):
             look(deadline if self.made < _MOST else 0.0)
             if here == 0:
@@ -138,10 +162,10 @@ class Labels:
             if not len(kept[here][0]):
                 continue
             labels = self._numbered(*kept[here])
-            for number, picked in leaving.get(here, ()):
-                for target, entry in self._follow(here, labels, rows[number], picked, number):
+            for number, first, end in leaving.get(here, ()):
+                for target, entry in self._follow(here, labels, families[number], first, end, number):
                     arrivals[target].append(entry)
-        self._finish(kept[-1], back, rows)
+        self._finish(kept[-1], back, families, rows)
 
     def _numbered(self, seconds: Floats, states: Ints) -> tuple[Floats, Ints, Ints]:
         """Labels with their numbers; where partitions may stay empty, with every higher count too."""
@@ -156,41 +180,60 @@ class Labels:
             states[:, -1] += np.repeat(np.arange(len(more)), [len(part) for part in more])
         return seconds[numbers], states, numbers
 
-    def _leaving(self, rows: list[Rows]) -> dict[int, list[tuple[int, Ints]]]:
-        """By down-set, the rows that leave it: number of the family, rows within."""
-        found: dict[int, list[tuple[int, Ints]]] = {}
+    def _families(self, rows: list[Rows]) -> list[_Family]:
+        """Rows that show the same groups put together: each step takes all of them at once."""
+        alike: dict[tuple[int, ...], list[int]] = {}
         for number, row in enumerate(rows):
-            start = self.before[row.block]
-            order = np.argsort(start, kind="stable")
-            cuts = np.flatnonzero(np.diff(start[order])) + 1
-            for part in np.split(order, cuts) if len(order) else ():
-                found.setdefault(int(start[part[0]]), []).append((number, part))
+            alike.setdefault(row.cells.groups, []).append(number)
+        column = {g: place for place, g in enumerate(self.tracked)}
+        found = []
+        for groups, numbers in alike.items():
+            mine = [rows[number] for number in numbers]
+            block = np.concatenate([row.block for row in mine])
+            order = np.argsort(self.before[block], kind="stable")
+            lengths = [len(row.block) for row in mine]
+            one = _Family(
+                columns=[column[g] for g in groups],
+                block=block[order],
+                seconds=np.concatenate([row.seconds for row in mine])[order],
+                codes=np.concatenate([row.cells.codes_ig[row.interface] for row in mine])[order],
+                number=np.repeat(numbers, lengths)[order],
+                place=np.concatenate([np.arange(length) for length in lengths])[order],
+            )
+            found.append(one)
+        return found
+
+    def _leaving(self, families: list[_Family]) -> dict[int, list[tuple[int, int, int]]]:
+        """By down-set, the rows that leave it: number of the family, first row and end."""
+        found: dict[int, list[tuple[int, int, int]]] = {}
+        for number, family in enumerate(families):
+            start = self.before[family.block]
+            cuts = [0, *(np.flatnonzero(np.diff(start)) + 1).tolist(), len(start)]
+            for first, end in pairwise(cuts):
+                found.setdefault(int(start[first]), []).append((number, first, end))
         return found
 
     def _follow(
-        self, here: int, labels: tuple[Floats, Ints, Ints], row: Rows, picked: Ints, number: int
+        self, here: int, labels: tuple[Floats, Ints, Ints], family: _Family, first: int, end: int, number: int
     ) -> Iterator[tuple[int, _Arrival]]:
         """The labels that rows of one family make of those of a down-set, by the down-set that they lead to."""
         seconds, states, origin = labels
-        if len(seconds) * len(picked) > _MOST:
+        if len(seconds) * (end - first) > _MOST:
             raise OutOfTime
-        total = seconds[:, None] + row.seconds[picked][None, :]
-        after = self.after[row.block[picked]]
-        alive = total + self.rest[after][None, :] <= self.room
+        total = seconds[:, None] + family.seconds[first:end]
+        after = self.after[family.block[first:end]]
+        alive = total + self.rest[after] <= self.room
         if self.search.counted:
             alive &= self._may_be(here, states[:, -1], after)
-        codes = row.cells.codes_ig[row.interface[picked]]
-        column = {g: place for place, g in enumerate(self.tracked)}
-        for place, g in enumerate(row.cells.groups):
-            meeting = self.meetings[column[g]]
-            alive &= meeting.next_xy[states[:, column[g]][:, None], codes[:, place][None, :]] >= 0
+        codes = family.codes[first:end]
+        for place, column in enumerate(family.columns):
+            alive &= self.meetings[column].next_xy[states[:, column][:, None], codes[:, place]] >= 0
         label, which = np.nonzero(alive)
         if not len(label):
             return
         new = states[label]
-        for place, g in enumerate(row.cells.groups):
-            meeting = self.meetings[column[g]]
-            new[:, column[g]] = meeting.next_xy[new[:, column[g]], codes[which, place]]
+        for place, column in enumerate(family.columns):
+            new[:, column] = self.meetings[column].next_xy[new[:, column], codes[which, place]]
         target = after[which]
         new[:, :-1] *= self.open[target]
         new[:, -1] += self.search.counted
@@ -198,7 +241,7 @@ class Labels:
         order = np.argsort(target, kind="stable")
         cuts = np.flatnonzero(np.diff(target[order])) + 1
         for part in np.split(order, cuts):
-            came = _Arrival(total[part], new[part], origin[label[part]], picked[which[part]], here, number)
+            came = _Arrival(total[part], new[part], origin[label[part]], first + which[part], here, number)
             yield int(target[part[0]]), came
 
     def _may_be(self, here: int, count: Ints, after: Ints) -> Bools:
@@ -217,7 +260,7 @@ class Labels:
         )
         source = np.repeat(np.arange(len(arrivals)), [len(came.seconds) for came in arrivals])
         order = np.argsort(total, kind="stable")
-        _, first = np.unique(states[order], axis=0, return_index=True)
+        _, first = np.unique(code_of(iter(states[order].T), len(order)), return_index=True)
         picked = order[np.sort(first)]
         keep: list[int] = []
         ahead = np.zeros((0, states.shape[1]), dtype=np.int64)
@@ -243,7 +286,9 @@ class Labels:
             good &= meeting.better_xy[ahead[:, place], state[place]]
         return bool(good.any())
 
-    def _finish(self, last: tuple[Floats, Ints], back: dict[int, _Back], rows: list[Rows]) -> None:
+    def _finish(
+        self, last: tuple[Floats, Ints], back: dict[int, _Back], families: list[_Family], rows: list[Rows]
+    ) -> None:
         """Walk back from the best label of the full down-set."""
         seconds, states = last
         if self.search.limits.exactly:
@@ -257,7 +302,8 @@ class Labels:
         here = len(self.search.lattice.size) - 1
         while here != 0:
             before, number, parent, row = (int(of[label]) for of in back[here])
-            family = rows[number]
-            self.path.append((family.cells, int(family.block[row]), int(family.interface[row])))
+            family = families[number]
+            source = rows[family.number[row]]
+            self.path.append((source.cells, int(family.block[row]), int(source.interface[family.place[row]])))
             here, label = before, parent
         self.path.reverse()
