@@ -55,6 +55,7 @@ def show(
 @app.command()
 def check(
     files: Annotated[list[str], argument("FILE...", "documents of any kind, or zoo names")],
+    time_limit: Annotated[float, option("seconds for proving the bounds of a result again", min=0.1)] = 60.0,
     as_json: JsonFlag = False,
 ) -> None:
     """Check documents; of a result, verify its claims."""
@@ -71,7 +72,7 @@ def check(
                 if isinstance(document, Result):
                     from dfopt.search.verify import verdict  # takes the problems and the judge
 
-                    said = verdict(document, name)
+                    said = verdict(document, name, time_limit)
                 rows.append({"file": name, "ok": True, "schema": document.SCHEMA, "verdict": said})
                 if not as_json:
                     typer.echo(f"{name}: {said} ({document.SCHEMA})")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import time
 from collections import Counter
 from typing import Any
 
@@ -37,15 +38,23 @@ def differences(path: str, mine: Any, theirs: Any) -> list[str]:
     return [] if same else [f"{path}: the file says {theirs!r}, recomputed {mine!r}"]
 
 
+def _some(labels: list[str]) -> str:
+    """How many plans, and the first few."""
+    different = list(dict.fromkeys(labels))
+    few = ", ".join(different[:3]) + ", ..." * (len(different) > 3)
+    return f"{len(different)} plan{'s' * (len(different) > 1)} ({few})"
+
+
 class Plans:
     """The plans of a result, listed and bounded again, and its records held against that."""
 
     def __init__(self, result: Result, value: float, deadline: float) -> None:
-        self.result, self.value = result, value
+        self.result, self.value, self.deadline = result, value, deadline
         self.joint = result.assumptions.sharding_objective == "joint"
         self.problems: list[str] = []
         self.unchecked: list[str] = []
         self.undecided: list[str] = []  # plans of which it was not shown that nothing fits
+        self.short: list[str] = []  # and those whose bounds there was no time for
         self.bound = self.level_bound = value
         self.least = value * (1 - 2 * PROOF)
         self.why = self.level_why = ""
@@ -91,10 +100,16 @@ class Plans:
         for plan, records in self.left.items():
             self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
         if self.undecided:
-            some = ", ".join(self.undecided[:3]) + ", ..." * (len(self.undecided) > 3)
-            self._unproven(f"that nothing fits under {len(self.undecided)} plans ({some}), only that nothing is faster")
+            self._unproven(f"that nothing fits under {_some(self.undecided)}, only that nothing is faster")
+        if self.short:
+            self._unproven(f"bounds of {_some(self.short)}, which there was no time to show")
         self._space(spaces)
         self._winner()
+
+    @property
+    def late(self) -> bool:
+        """Whether the time was too short: then what could not be shown may be true."""
+        return time.perf_counter() >= self.deadline
 
     def _wrong(self, number: int, name: str, claimed: object, found: object) -> None:
         self.problems.append(f"$.plans[{number}].{name}: the file says {claimed!r}, recomputed {found!r}")
@@ -141,7 +156,10 @@ class Plans:
             ("level_bound", record.level_bound, low.level),
         ):
             if claimed is not None and found is not None and min(claimed, self.value) > found * (1 + 2 * PROOF):
-                self._wrong(number, name, claimed, f"only {found!r} could be shown")
+                if self.late:
+                    self.short.append(record.plan.label)
+                else:
+                    self._wrong(number, name, claimed, f"only {found!r} could be shown")
             if claimed is not None and claimed > self.value * (1 + PROOF) and name == "level_bound":
                 self._unproven("level_bound above the value of the result")
         beaten = {"pruned_by_bound": record.bound, "pruned_per_level": record.level_bound}.get(record.status)
