@@ -1,0 +1,222 @@
+"""What one evaluation of a language model works on: tokens that are new, tokens that are cached, and who sees whom.
+
+A `Phase` is a tuple of `Segment` parts. Prefill, decode, speculative verification, chunked prefill beside decode,
+encoding and training differ in nothing else, so whoever builds or prices a model asks segments and never for a name.
+All counts are exact integers.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import Part, problem
+
+__all__ = ["Phase", "Segment", "decode", "encode", "mixed", "prefill", "train", "verify"]
+
+
+class Segment(Part):
+    """Sequences of one shape: ``new`` tokens of each are processed behind ``cached`` ones.
+
+    Examples
+    --------
+    Four prompts of which 96 tokens are cached, and 32 are not:
+
+    >>> hit = Segment(sequences=4, new=32, cached=96, logits="last")
+    >>> hit.tokens, hit.held, hit.wanted, hit.pairs()
+    (128, 512, 4, 3600)
+    """
+
+    sequences: int = Field(ge=1, le=10**9, description="sequences, or samples")
+    new: int = Field(ge=1, le=10**9, description="tokens of each that are processed")
+    cached: int = Field(default=0, ge=0, le=10**9, description="tokens of each before them, whose keys are there")
+    sees: Literal["causal", "full"] | tuple[int, ...] = Field(
+        default="causal",
+        description="keys that a new token attends to: causal, those before it and its own; full, those of all tokens;"
+        " or a tree, as the depth of every new token: the cached ones, its ancestors' and its own",
+    )
+    logits: Literal["last", "all", "none"] = Field(default="all", description="new tokens whose logits are wanted")
+
+    @model_validator(mode="after")
+    def _is_a_tree(self) -> Self:
+        if isinstance(self.sees, str):
+            return self
+        if len(self.sees) != self.new:
+            message = f"found {len(self.sees)} depths for {self.new} new tokens"
+            raise problem(message, "give every new token a depth", "$.sees")
+        below = set(self.sees)
+        for depth in sorted(below):
+            if depth < 0 or (depth > 0 and depth - 1 not in below):
+                message = f"found a depth of {depth}, but none of {depth - 1}"
+                raise problem(message, "count depths from 0, the tokens that follow the cached ones", "$.sees")
+        return self
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are processed."""
+        return self.sequences * self.new
+
+    @property
+    def keys(self) -> int:
+        """Tokens of one sequence, cached and new."""
+        return self.cached + self.new
+
+    @property
+    def held(self) -> int:
+        """Tokens that are cached afterwards, over all sequences."""
+        return self.sequences * self.keys
+
+    @property
+    def wanted(self) -> int:
+        """Tokens whose logits are computed."""
+        return self.sequences * {"last": 1, "all": self.new, "none": 0}[self.logits]
+
+    def pairs(self, window: int | None = None, chunk: int | None = None) -> int:
+        """Pairs of a new token and a key that it attends to, in one sequence.
+
+        Parameters
+        ----------
+        window : int, optional
+            Keys that a token of a local layer attends to at most, its own among them.
+        chunk : int, optional
+            Tokens of a chunk; a token attends to no other chunk than its own.
+
+        Raises
+        ------
+        ValueError
+            For a window or chunk of a segment that is no causal one.
+
+        Examples
+        --------
+        >>> Segment(sequences=1, new=4, cached=2).pairs(), Segment(sequences=1, new=4, cached=2).pairs(window=4)
+        (18, 15)
+        >>> Segment(sequences=1, new=4, cached=2).pairs(chunk=4)
+        10
+        >>> Segment(sequences=2, new=3, cached=5, sees=(0, 1, 1)).pairs()
+        20
+        """
+        q, c = self.new, self.cached
+        if (window is not None or chunk is not None) and self.sees != "causal":
+            raise ValueError(f"found a segment that sees {self.sees}: only causal ones have windows and chunks")
+        if chunk is not None:
+            return _in_chunks(c + q, chunk) - _in_chunks(c, chunk)
+        if window is not None:
+            return _up_to(c + q, window) - _up_to(c, window)
+        if self.sees == "full":
+            return q * (c + q)
+        own = q * (q + 1) // 2 if isinstance(self.sees, str) else sum(self.sees) + q
+        return q * c + own
+
+
+class Phase(Part):
+    """One evaluation of a model: its segments, and whether a backward pass follows.
+
+    Examples
+    --------
+    >>> step = mixed(prefill(1, 512), decode(63, 4096))
+    >>> step.tokens, step.wanted, step.sequences
+    (575, 64, 64)
+    """
+
+    segments: tuple[Segment, ...] = Field(min_length=1, max_length=1000)
+    backward: bool = Field(default=False, description="whether a backward pass and an update of the weights follow")
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are processed."""
+        return sum(one.tokens for one in self.segments)
+
+    @property
+    def wanted(self) -> int:
+        """Tokens whose logits are computed."""
+        return sum(one.wanted for one in self.segments)
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of all segments."""
+        return sum(one.sequences for one in self.segments)
+
+
+def prefill(batch: int, prompt: int, hit: int = 0) -> Phase:
+    """Prompts of which ``hit`` tokens are cached already; the last logits of each are wanted.
+
+    Examples
+    --------
+    >>> prefill(2, 1024, hit=1023).segments == (Segment(sequences=2, new=1, cached=1023, logits="last"),)
+    True
+    """
+    if not 0 <= hit < prompt:
+        message = f"found {hit} cached tokens of a prompt of {prompt}: at least one is left to process"
+        raise problem(message, f"at most {prompt - 1}", "$.hit")
+    return Phase(segments=(Segment(sequences=batch, new=prompt - hit, cached=hit, logits="last"),))
+
+
+def decode(batch: int, context: int) -> Phase:
+    """One token for each of some sequences, behind ``context`` cached ones.
+
+    Examples
+    --------
+    >>> decode(16, 4096).segments[0].pairs()
+    4097
+    """
+    return verify(batch, context)
+
+
+def verify(batch: int, context: int, window: int = 0, tree: tuple[int, ...] | None = None) -> Phase:
+    """Draft tokens behind ``context`` cached ones: a window of them behind the last token, or a tree by its depths.
+
+    Examples
+    --------
+    >>> verify(4, 1000, window=3).tokens, verify(4, 1000, tree=(0, 1, 1, 2)).tokens
+    (16, 16)
+    """
+    new, sees = (window + 1, "causal") if tree is None else (len(tree), tree)
+    return Phase(segments=(Segment(sequences=batch, new=new, cached=context, sees=sees),))
+
+
+def mixed(*phases: Phase) -> Phase:
+    """Segments of several phases in one evaluation, such as a chunk of a prompt beside decode.
+
+    Examples
+    --------
+    >>> mixed(decode(8, 100)) == decode(8, 100)
+    True
+    """
+    if any(one.backward for one in phases):
+        raise ValueError("found a backward pass: training shares no evaluation with another phase")
+    return Phase(segments=tuple(segment for one in phases for segment in one.segments))
+
+
+def encode(batch: int, length: int) -> Phase:
+    """Every token sees every other one; no logits.
+
+    Examples
+    --------
+    >>> encode(1, 4).segments[0].pairs()
+    16
+    """
+    return Phase(segments=(Segment(sequences=batch, new=length, sees="full", logits="none"),))
+
+
+def train(batch: int, length: int) -> Phase:
+    """Forward and backward pass over whole samples, with logits of every token.
+
+    Examples
+    --------
+    >>> train(2, 128).backward
+    True
+    """
+    return Phase(segments=(Segment(sequences=batch, new=length),), backward=True)
+
+
+def _up_to(tokens: int, window: int) -> int:
+    """Keys that so many first tokens of a sequence see through a window."""
+    full = min(tokens, window)
+    return full * (full + 1) // 2 + (tokens - full) * window
+
+
+def _in_chunks(tokens: int, chunk: int) -> int:
+    """Keys that so many first tokens see in their own chunks."""
+    whole, rest = divmod(tokens, chunk)
+    return whole * chunk * (chunk + 1) // 2 + rest * (rest + 1) // 2
