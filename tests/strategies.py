@@ -112,28 +112,32 @@ def _consumer(dice: Dice, op: str, number: int, made: list[Kernel]) -> tuple[dic
     """Shapes of a kernel of some op and tensors from earlier kernels that agree with them."""
     name = f"k{number}"
     if not made or dice(range(6)) == 0:  # a source of its own
-        return {"m": dice(SIZES), "n": dice(SIZES), "outer": dice([1, 1, 1, 2, 3])}, []
+        samples = {"samples": dice([1, 1, 2])} if op in ("matmul", "elementwise") else {}
+        return {"m": dice(SIZES), "n": dice(SIZES), "outer": dice([1, 1, 1, 2, 3]), **samples}, []
     first = dice(made[-3:])
-    elements = first.outer * first.m * first.n
+    elements = first.matrices * first.m * first.n
     bytes_ = float(dice([elements * WORD] * 3 + [elements])) if op != "gemm" else None
     stated = bytes_ if bytes_ != elements * WORD else dice([None, bytes_])
     tensors = [Tensor(src=first.name, dst=name, bytes=stated, operand=1)]
     if op == "elementwise":
-        shape = {"outer": first.outer, "m": first.m, "n": first.n}
+        shape = {"outer": first.outer, "samples": first.samples, "m": first.m, "n": first.n}
         for other in dice.some(made, 2):
             # bytes stated, because sizes need not agree
-            tensors.append(Tensor(src=other.name, dst=name, bytes=float(other.outer * other.m * other.n * WORD)))
+            tensors.append(Tensor(src=other.name, dst=name, bytes=float(other.matrices * other.m * other.n * WORD)))
         return shape, tensors
     if op == "gemm":
+        tokens = first.n * first.samples
         if dice([False, True]):
-            return {"outer": first.outer, "m": dice(SIZES), "k": first.m, "n": first.n}, tensors
-        shape = {"outer": dice([1, 1, 2]), "m": dice(SIZES), "k": first.outer * first.m, "n": first.n}
+            return {"outer": first.outer, "m": dice(SIZES), "k": first.m, "n": tokens}, tensors
+        shape = {"outer": dice([1, 1, 2]), "m": dice(SIZES), "k": first.outer * first.m, "n": tokens}
         return shape, tensors
     shape = {"outer": first.outer, "m": dice(SIZES), "k": first.m, "n": first.n}
-    fits = [k for k in made if k.outer * k.m * k.n % (shape["outer"] * shape["k"]) == 0]
+    shape |= {"samples": first.samples} if op == "matmul" else {"n": first.n * first.samples}
+    here = shape["outer"] * shape.get("samples", 1)
+    fits = [k for k in made if k.matrices * k.m * k.n % (here * shape["k"]) == 0]
     if fits and dice(range(4)):
         second = dice(fits)
-        shape["m"] = second.outer * second.m * second.n // (shape["outer"] * shape["k"])
+        shape["m"] = second.matrices * second.m * second.n // (here * shape["k"])
         tensors.append(Tensor(src=second.name, dst=name, operand=2))
     return shape, tensors
 

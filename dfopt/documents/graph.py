@@ -6,7 +6,8 @@ Both end as the same :class:`Graph`.
 
 Axes follow the convention of the paper we build on (DFModel, section IV): the output of a
 kernel is an ``outer`` batch of ``m x n`` matrices, ``m`` the feature axis, ``n`` the token
-axis, and ``k`` the contraction of a matrix product.
+axis, and ``k`` the contraction of a matrix product. What is apart for every sample, such as attention, has one
+such batch for each of its ``samples``.
 """
 
 from __future__ import annotations
@@ -69,6 +70,13 @@ class Kernel(Part):
     name: str = Field(min_length=1, max_length=200)
     op: Op
     outer: int = Field(default=1, ge=1, le=10**15, description="independent matrices, such as attention heads")
+    samples: int = Field(
+        default=1,
+        ge=1,
+        le=10**9,
+        description="of a matmul or an elementwise kernel: so many times as many, one for every sample; heads are split"
+        " over chips (outer), samples are not",
+    )
     m: int = Count
     k: int = Field(default=1, ge=1, le=10**15, description="contraction of a matrix product")
     n: int = Count
@@ -131,6 +139,11 @@ class Kernel(Part):
     )
 
     @property
+    def matrices(self) -> int:
+        """Independent matrices: ``outer`` of every sample."""
+        return self.outer * self.samples
+
+    @property
     def streamed(self) -> str:
         """The axis that is cut into tiles: ``n``, ``k`` or ``none``."""
         return self.stream or ("k" if self.op == "weight_update" else "n")
@@ -148,6 +161,9 @@ class Kernel(Part):
     def _fits_together(self) -> Self:
         if self.op == "elementwise" and self.k != 1:
             raise ValueError(f"an elementwise kernel has no contraction: found k = {self.k}, expected 1 or no k at all")
+        if self.samples > 1 and self.op not in ("matmul", "elementwise"):
+            message = f"found {self.samples} of a {self.op} kernel, whose matrix is that of all samples"
+            raise problem(message, "leave it out: n holds the tokens of all samples", "$.samples")
         if self.density is not None and self.op not in ("matmul", "elementwise"):
             message = f"found {self.density:g} of a {self.op} kernel: weights and their gradients are whole"
             raise problem(message, "leave it out, or write op: matmul", "$.density")
@@ -256,7 +272,7 @@ class Graph(Named):
         """Bytes of a kernel's whole output, or of what a mask leaves of it, before any sharding."""
         position = name_or_position if isinstance(name_or_position, int) else self.index()[name_or_position]
         kernel = self.kernels[position]
-        return float(kernel.outer * needed(kernel) * self.word_bytes)
+        return float(kernel.matrices * needed(kernel) * self.word_bytes)
 
     def bytes_of(self, tensor: Tensor) -> float:
         """Bytes of a tensor: as stated, else the whole output of its source."""

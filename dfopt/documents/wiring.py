@@ -36,7 +36,7 @@ def _by_size(graph: Graph, tensor: Tensor) -> int:
     kernel = graph.kernels[graph.index()[tensor.dst]]
     if kernel.op in ("gemm", "elementwise"):
         return 1
-    first, second = (float(kernel.outer * needed(kernel, operand)) for operand in (1, 2))
+    first, second = (float(kernel.matrices * needed(kernel, operand)) for operand in (1, 2))
     elements = graph.bytes_of(tensor) / graph.word_bytes
     return 0 if first == second else 1 if abs(elements - first) <= abs(elements - second) else 2
 
@@ -102,7 +102,7 @@ def writes(graph: Graph) -> list[tuple[int, float]]:
 def _operand_bytes(graph: Graph, position: int, operand: int) -> float:
     """Of one operand; heads of a GEMM share theirs."""
     kernel = graph.kernels[position]
-    return float((1 if kernel.op == "gemm" else kernel.outer) * needed(kernel, operand) * graph.word_bytes)
+    return float((1 if kernel.op == "gemm" else kernel.matrices) * needed(kernel, operand) * graph.word_bytes)
 
 
 def operand_shape(kernel: Kernel, operand: int) -> tuple[int, int]:
@@ -243,13 +243,13 @@ def _operand_issues(graph: Graph, known: dict[str, int]) -> Iterator[Issue]:
 
 def _misfit(elements: float, kernel: Kernel) -> str:
     """What a kernel expects, if an input of so many elements is none of its operands."""
-    rows, shared, batched = kernel.outer * kernel.m, kernel.k * kernel.n, kernel.outer * needed(kernel, 1)
+    rows, shared, batched = kernel.matrices * kernel.m, kernel.k * kernel.n, kernel.matrices * needed(kernel, 1)
     if kernel.op == "elementwise":
         if all(elements % unit and unit % elements for unit in (batched, kernel.n, rows)):
             each = f"no whole number for each token or each feature of elementwise kernel {kernel.name!r}"
             return f"{each} of {rows} x {kernel.n}"
         return ""
-    shapes = sorted({shared, batched} if kernel.op == "gemm" else {batched, kernel.outer * needed(kernel, 2)})
+    shapes = sorted({shared, batched} if kernel.op == "gemm" else {batched, kernel.matrices * needed(kernel, 2)})
     if any(abs(elements - size) <= 0.5 for size in shapes):
         return ""
     return f"{kernel.op} kernel {kernel.name!r} expects {' or '.join(map(str, shapes))}"

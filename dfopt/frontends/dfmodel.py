@@ -108,7 +108,7 @@ def _converted(data: Data, name: str) -> ImportedCase:
 
 def _flop(kernels: Iterable[Kernel]) -> float:
     """FLOP of one evaluation of matrix products."""
-    return sum(2.0 * k.outer * k.m * k.k * k.n for k in kernels)
+    return sum(2.0 * k.matrices * k.m * k.k * k.n for k in kernels)
 
 
 def _refuse(system: Data, execution: Data, block: str) -> None:

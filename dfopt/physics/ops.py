@@ -53,8 +53,9 @@ _ALL_SPLIT: dict[Sharding, Layout] = {"outer": "SR", "m": "SR", "n": "SR", "k": 
 def flop(kernel: Kernel) -> float:
     """Floating-point operations of one evaluation of a kernel, unsharded.
 
-    A matrix product counts ``2 * outer * m * k * n``; an elementwise kernel ``outer * m * n``
-    times its ``flop_per_element`` (DFModel counts one). Under a mask only what is needed counts.
+    A matrix product counts ``2 * outer * m * k * n``, an elementwise kernel ``outer * m * n``
+    times its ``flop_per_element`` (DFModel counts one), for each of its ``samples``. Under a mask only what is needed
+    counts.
 
     Examples
     --------
@@ -66,8 +67,8 @@ def flop(kernel: Kernel) -> float:
     if kernel.density is not None:
         beside = {None: kernel.k, 1: kernel.m, 2: kernel.n}[kernel.masked]  # the axis that the masked matrix lacks
         each = kernel.flop_per_element if kernel.op == "elementwise" else 2 * beside
-        return float(kernel.outer * needed(kernel, kernel.masked or 0) * each)
-    elements = float(kernel.outer) * kernel.m * kernel.n
+        return float(kernel.matrices * needed(kernel, kernel.masked or 0) * each)
+    elements = float(kernel.matrices) * kernel.m * kernel.n
     if kernel.op == "elementwise":
         return elements * kernel.flop_per_element
     return 2.0 * elements * kernel.k
@@ -173,21 +174,21 @@ def split_share(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> 
         return 1.0 / degree
     axis = {"outer": kernel.outer, "m": kernel.m, "k": kernel.k, "n": kernel.n}[split_axis(scheme)]
     if scheme == "outer" and rules == "dfmodel":
-        axis = kernel.outer * kernel.m
+        axis = kernel.matrices * kernel.m
     return -(-axis // degree) / axis
 
 
 def shard_extents(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -> tuple[int, int, int]:
-    """Extents of the largest shard for the cycle model: rows (``outer * m``), columns ``n``, contraction ``k``.
+    """Extents of the largest shard for the cycle model: rows (``outer * m`` of all samples), columns and contraction.
 
     Examples
     --------
     >>> shard_extents(Kernel(name="a", op="matmul", outer=40, m=2, k=8, n=16), "outer", 16, "exact")
     (6, 16, 8)
     """
-    rows, columns, depth = kernel.outer * kernel.m, kernel.n, kernel.k
+    rows, columns, depth = kernel.matrices * kernel.m, kernel.n, kernel.k
     if scheme == "outer" and rules == "exact":  # a head is whole
-        rows = -(-kernel.outer // degree) * kernel.m
+        rows = -(-kernel.outer // degree) * kernel.samples * kernel.m
     elif scheme in ("outer", "m"):
         rows = -(-rows // degree)
     elif scheme == "n":
@@ -244,7 +245,7 @@ def _splits_alike(kernel: Kernel, scheme: Sharding, elements: float) -> bool:
     larger but no whole number of times, whose features each chip needs all of. A smaller one is taken for a part of
     what lies side by side.
     """
-    own, whole = (float(kernel.outer * one) for one in (needed(kernel), kernel.m * kernel.n))
+    own, whole = (float(kernel.matrices * one) for one in (needed(kernel), kernel.m * kernel.n))
     axis = {"m": kernel.m, "n": kernel.n, "outer": kernel.outer}.get(scheme, 1)
     if axis == 1 or elements == own:
         return True

@@ -173,7 +173,7 @@ def forward_shares(result: Result) -> dict[tuple[int, int], float]:
         work = {True: 0.0, False: 0.0}
         for name in part.kernels:
             one = kernels[index[name]]
-            work[one.phase == "forward"] += float(one.outer) * one.m * one.n * one.k * work_share(one)
+            work[one.phase == "forward"] += float(one.matrices) * one.m * one.n * one.k * work_share(one)
         whole = work[True] + work[False]
         found[part.stage, part.partition] = work[True] / whole if whole else 1.0
     return found

@@ -187,7 +187,7 @@ def _held(instance: Instance, kernel_o: Ints, scheme_o: Sequence[Sharding]) -> F
     for k, z in zip(kernel_o, scheme_o, strict=True):
         kernel = graph.kernels[k]
         weights = ops.weight_elements(kernel) * ops.weight_share(kernel, z, degree, rules)
-        made = kernel.outer * ops.needed(kernel) + ops.gradient_elements(kernel)
+        made = kernel.matrices * ops.needed(kernel) + ops.gradient_elements(kernel)
         found.append(graph.word_bytes * (weights + made * ops.output_share(kernel, z, degree, rules)))
     return np.array(found)
 

@@ -172,7 +172,7 @@ def _mirror(kernel: Kernel, name: str, **changes: Any) -> Kernel:
 
 
 def _elements(kernel: Kernel) -> int:
-    return kernel.outer * needed(kernel)
+    return kernel.matrices * needed(kernel)
 
 
 # Fields of a kernel that moves nothing but its tensors.
@@ -392,7 +392,7 @@ class _Pass:
             fields["dram_bytes"] = 2 * kernel.dram_bytes  # rows are read and written
         for producer in (self.forward[one.tensor.src] for one in inputs):
             if _elements(producer) > _elements(kernel):
-                fields |= {name: getattr(producer, name) for name in ("outer", "m", "n")}
+                fields |= {name: getattr(producer, name) for name in ("outer", "samples", "m", "n")}
                 fields["density"] = None if producer.masked else producer.density
         alone = len(self.inputs[kernel.name]) == 1
         reads = gradient.reads if gradient.reads is not None else tuple(one.tensor.src for one in here if alone)

@@ -26,8 +26,9 @@ class LayerParameters(Part):
     Examples
     --------
     >>> layer = LayerParameters(hidden=8, heads=2, head_dim=4, seq=16, microbatch=3)
-    >>> layer.tokens, layer.attention("MHA_GEMM_1", m=16, k=4, role="scores").outer
-    (48, 6)
+    >>> scores = layer.attention("QK", m=16, k=4, role="scores")
+    >>> layer.tokens, scores.outer, scores.samples
+    (48, 2, 3)
     """
 
     hidden: int = Field(ge=1, le=10**7, description="features of the residual stream")
@@ -62,14 +63,9 @@ class LayerParameters(Part):
         return self.heads * self.head_dim
 
     @property
-    def attentions(self) -> int:
-        """Independent attention matrices.
-
-        Tokens attend within their own sample, so each head of each sample is a matrix of its own. A
-        tensor-parallel split by ``outer`` then splits heads x samples, which is as good as a split by heads:
-        neither communicates.
-        """
-        return self.heads * self.microbatch
+    def attentions(self) -> dict[str, int]:
+        """Independent attention matrices: of each head, for every sample, as tokens attend within their own."""
+        return {"outer": self.heads, "samples": self.microbatch}
 
     def check_counts(self) -> None:
         """Refuse a step of less than a microbatch, and drawn layers that the layers are no multiple of."""
@@ -93,7 +89,7 @@ class LayerParameters(Part):
     def scores(self, name: str, role: Role, *, normalizes: bool = False) -> Kernel:
         """An elementwise kernel over the attention scores: keys along ``m``, queries along ``n``."""
         about = {"role": role, "normalizes": normalizes, "density": self.density}
-        return Kernel(name=name, op="elementwise", outer=self.attentions, m=self.seq, n=self.seq, **about)
+        return Kernel(name=name, op="elementwise", **self.attentions, m=self.seq, n=self.seq, **about)
 
     def by_head(self, name: str, heads: int) -> Kernel:
         """An elementwise kernel over ``heads`` heads of every token, which may be fewer than those of Q."""
@@ -107,7 +103,7 @@ class LayerParameters(Part):
         """A product of two activations within every head of every sample: the scores, or what they weigh up."""
         masked = 1 if self.causal and role == "context" else None
         about = {"role": role, "density": self.density, "masked": masked}
-        return Kernel(name=name, op="matmul", outer=self.attentions, m=m, k=k, n=self.seq, **about)
+        return Kernel(name=name, op="matmul", **self.attentions, m=m, k=k, n=self.seq, **about)
 
     def trained(self, graph: Graph) -> Graph:
         """A training graph as it is, or one that computes the attention scores again."""

@@ -42,6 +42,11 @@ class TransformerParameters(LayerParameters):
         """Features inside the MLP."""
         return 4 * self.hidden if self.ffn is None else self.ffn
 
+    @property
+    def attentions(self) -> dict[str, int]:
+        """Independent attention matrices: DFModel's program splits heads of all samples as one axis."""
+        return {"outer": self.heads * self.microbatch}
+
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         self.check_counts()

@@ -285,10 +285,13 @@ def cases() -> dict[str, tuple[str, dict[str, Any]]]:
 
 
 def rows(graph: Graph) -> list[list[Any]]:
-    """Kernels, tensors and carried tensors in order, with every field that training gives them."""
+    """Kernels, tensors and carried tensors in order, with every field that training gives them.
+
+    Attention once had heads and samples on one axis: matrices are counted, whatever they are of.
+    """
     kernels = [
         [
-            k.name, k.op, k.phase, k.outer, k.m, k.k, k.n, k.stream, k.flop_per_element, k.normalizes,
+            k.name, k.op, k.phase, k.matrices, k.m, k.k, k.n, k.stream, k.flop_per_element, k.normalizes,
             k.accumulates_into, k.stage_with, k.distributed, [[c.kind, c.bytes, c.over] for c in k.communications],
             k.dram_bytes, k.resident_bytes, k.runs,
         ]

@@ -16,7 +16,7 @@ from dfopt.documents.zoo import find, zoo
 from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
-from dfopt.physics.ops import flop, legal_schemes, operands, split_share, weight_elements, weight_share
+from dfopt.physics.ops import flop, legal_schemes, operands, shard_extents, split_share, weight_elements, weight_share
 from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters, parameter_count
@@ -63,7 +63,7 @@ def test_counts(change: dict[str, Any], kernels: int, tensors: int) -> None:
 
 def test_every_kernel() -> None:
     graph = build(**SMALL, microbatch=3)
-    found = [(k.name, k.op, k.outer, k.m, k.k, k.n) for k in graph.kernels]
+    found = [(k.name, k.op, k.matrices, k.m, k.k, k.n) for k in graph.kernels]
     assert found == [
         ("Residual_In", "elementwise", 1, 24, 1, 21),
         ("RMSNorm_1", "elementwise", 1, 24, 1, 21),
@@ -130,7 +130,17 @@ def test_a_plain_layer_costs_what_the_transformer_costs_without_dropout() -> Non
     ours = build(**sizes, **GPT, vocab=100)
     theirs = WORKLOADS["transformer"](**sizes)
     kept = [k for k in theirs.kernels if not k.name.startswith("DropOut")]
-    assert [(k.op, k.outer, k.m, k.k, k.n) for k in ours.kernels] == [(k.op, k.outer, k.m, k.k, k.n) for k in kept]
+    assert [(k.op, k.matrices, k.m, k.k, k.n) for k in ours.kernels] == [
+        (k.op, k.matrices, k.m, k.k, k.n) for k in kept
+    ]
+
+
+def test_samples_are_no_heads() -> None:
+    """Chips share the heads of attention: with more chips than heads some stand idle, whatever the samples."""
+    scores = by_name(build(**SMALL | {"microbatch": 4}))["QK"]
+    assert (scores.outer, scores.samples, scores.matrices) == (6, 4, 24)
+    assert [split_share(scores, "outer", chips, "exact") for chips in (2, 4, 6, 12)] == [1 / 2, 1 / 3, 1 / 6, 1 / 6]
+    assert [shard_extents(scores, "outer", chips, "exact")[0] for chips in (4, 12)] == [2 * 4 * 7, 4 * 7]
 
 
 # --- grouped-query attention --------------------------------------------------------------------------------

@@ -99,7 +99,7 @@ def test_gradients_are_as_large_as_what_they_are_of(p: dict[str, Any]) -> None:
     kernels = by_name(graph)
 
     def elements(name: str) -> int:
-        return kernels[name].outer * kernels[name].m * kernels[name].n
+        return kernels[name].matrices * kernels[name].m * kernels[name].n
 
     grouped = p["kv_heads"] < p["heads"]
     pairs = {
