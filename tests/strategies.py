@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import groups
-from dfopt.documents.graph import CollectiveKind, Communication, Graph, Kernel, Tensor
+from dfopt.documents.graph import CollectiveKind, Communication, Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
@@ -240,7 +240,7 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
             )
         )
         tensors += mine
-    kernels = [_with_role(dice, kernel) for kernel in kernels]
+    kernels = [_with_state(dice, _with_role(dice, kernel)) for kernel in kernels]
     if dice([False, True]):
         kernels, tensors = _masked(dice, kernels, tensors)
     names = [k.name for k in kernels]
@@ -255,6 +255,24 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
         tensors=dice.shuffled(tensors),
         carried=tuple(carried),
     )
+
+
+def _with_state(dice: Dice, kernel: Kernel) -> Kernel:
+    """Something that a forward kernel keeps for every sequence, of heads that its matrices share."""
+    if kernel.phase != "forward" or dice(range(6)):
+        return kernel
+    state = SequenceState(
+        name="state",
+        sequences=dice([1, 2]),
+        heads=dice([heads for heads in range(1, kernel.outer + 1) if kernel.outer % heads == 0]),
+        bytes_per_token=dice([0, 3]),
+        bytes_per_sequence=dice([0, 12]),
+        tokens=dice([1, 5]),
+        reads=dice([0, 4]),
+        writes=dice([0, 1]),
+        page=dice([1, 4]),
+    )
+    return kernel.model_copy(update={"states": (state,)})
 
 
 def _with_role(dice: Dice, kernel: Kernel) -> Kernel:

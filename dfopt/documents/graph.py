@@ -59,6 +59,52 @@ class Communication(Part):
     over: Group = next(iter(groups()))
 
 
+class SequenceState(Part):
+    """What a kernel keeps in DRAM for every sequence from step to step: keys, values, latents, recurrent states.
+
+    Sequences of all microbatches have theirs at the same time. ``heads`` says what divides it: a chip holds those that
+    its share of the kernel's ``outer`` belongs to, and all of a state of one head.
+
+    Examples
+    --------
+    Keys of 8 heads for 16 sequences, behind whose 4096 tokens one more is put:
+
+    >>> keys = SequenceState(
+    ...     name="keys", sequences=16, heads=8, bytes_per_token=2048, tokens=4097, reads=4096, writes=1
+    ... )
+    >>> keys.held_bytes, keys.read_bytes, keys.written_bytes
+    (134250496, 134217728, 32768)
+    """
+
+    name: str = Field(min_length=1, max_length=200)
+    sequences: int = Field(ge=1, le=10**9, description="in one evaluation")
+    heads: int = Field(default=1, ge=1, le=10**5, description="heads that it is of, a divisor of the kernel's outer")
+    bytes_per_token: int = Field(default=0, ge=0, le=10**12, description="of all heads, for each token that is held")
+    bytes_per_sequence: int = Field(
+        default=0, ge=0, le=10**15, description="of all heads, whatever the tokens; read and written in each evaluation"
+    )
+    tokens: int = Field(default=0, ge=0, le=10**9, description="of a sequence that are held in the end")
+    reads: int = Field(default=0, ge=0, le=10**9, description="tokens of a sequence that an evaluation reads")
+    writes: int = Field(default=0, ge=0, le=10**9, description="tokens of a sequence that an evaluation adds")
+    page: int = Field(default=1, ge=1, le=10**6, description="tokens that are given DRAM together")
+
+    @property
+    def held_bytes(self) -> int:
+        """Bytes of whole pages, over all heads."""
+        tokens = -(-self.tokens // self.page) * self.page
+        return self.sequences * (tokens * self.bytes_per_token + self.bytes_per_sequence)
+
+    @property
+    def read_bytes(self) -> int:
+        """Bytes that an evaluation reads, over all heads."""
+        return self.sequences * (self.reads * self.bytes_per_token + self.bytes_per_sequence)
+
+    @property
+    def written_bytes(self) -> int:
+        """Bytes that an evaluation writes, over all heads."""
+        return self.sequences * (self.writes * self.bytes_per_token + self.bytes_per_sequence)
+
+
 class Kernel(Part):
     """One operation of the graph.
 
@@ -132,6 +178,9 @@ class Kernel(Part):
         description="DRAM that the optimizer holds for it when training, spread as it is: 4 B per row under row-wise"
         " Adagrad; none = as much for a parameter as for one of the weights",
     )
+    states: tuple[SequenceState, ...] = Field(
+        default=(), max_length=16, description="what it keeps for every sequence from step to step, such as keys"
+    )
     runs: Runs = Field(
         default="every_layer",
         description="of a graph with repeat > 1: in every repeat, or once per microbatch before the first repeat (an"
@@ -169,6 +218,13 @@ class Kernel(Part):
             raise problem(message, "leave it out, or write op: matmul", "$.density")
         if self.masked is not None and (self.density is None or self.op != "matmul"):
             raise problem(f"found {self.masked}, but no matmul with a density", "leave it out", "$.masked")
+        for place, state in enumerate(self.states):
+            if self.outer % state.heads:
+                message = f"found {state.heads}, expected a divisor of outer, {self.outer} of {self.name!r}"
+                raise problem(message, "heads of a state are shared by groups of them", f"$.states[{place}].heads")
+            if self.phase != "forward":
+                message = f"found one of {self.name!r}, which is no kernel of a forward pass"
+                raise problem(message, "nothing is kept for the next step by what trains", f"$.states[{place}]")
         if "copies" in (self.resident_over or ()) and not self._fetches:
             message = "spread over copies, but no communication of the kernel fetches what another copy holds"
             remedy = "list one, such as an all_to_all over all, or leave copies out: then each holds it whole"

@@ -17,6 +17,7 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_bytes
 from dfopt.physics.network import bytes_sent
+from dfopt.physics.states import cache_traffic, own_traffic
 from dfopt.setting.conversions import shard_communications
 from dfopt.setting.hops import over_hops
 from dfopt.setting.tables import Floats, boundary
@@ -105,8 +106,10 @@ def spending(ready: PricedPlan) -> Spending:
         own[k] += lookups(
             kernel.dram_bytes / plan.shards, float(kernel.m * graph.word_bytes), kernel.phase == "forward"
         )
+        read, written = cache_traffic(kernel, schemes[k], plan.shards)
+        own[k] += [Flow(read, read, write=False), Flow(written, written, write=True)]
         own[k] += [Flow(accumulator, accumulator, write) for write in (False, True)]
-    beside_k = np.array([kernel.dram_bytes_per_chip + kernel.dram_bytes / plan.shards for kernel in kernels])
+    beside_k = np.array([own_traffic(k, z, plan.shards) for k, z in zip(kernels, schemes, strict=True)])
     return Spending(
         flop_k=flop_k,
         sram_k=wrote_k + noc_k + sharded.weight_k + 2 * accumulator_k + beside_k,

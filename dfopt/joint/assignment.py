@@ -157,8 +157,8 @@ class JointAssignment:
         saved_k = np.bincount(sharded.src_t[saved_t], menu.full_t[saved_t], len(self.A))
         saved_o = menu.by_option("output_k") * saved_k[tables.kernel_o]
 
-        def kept(stage: PipelineStage, number: int, kernels: Sequence[Kernel], weights: float, saved: float) -> float:
-            states = {number: states_of(setting, kernels, weights, saved)}
+        def kept(stage: PipelineStage, number: int, kernels: Sequence[Kernel] = (), *amounts: float) -> float:
+            states = {number: states_of(setting, kernels, *(amounts or (0.0,)))}
             return sum(held(instance, stage, states).get("dram", {}).values())
 
         blocks = self.blocks.tables
@@ -168,8 +168,9 @@ class JointAssignment:
         for stage in instance.pipeline:
             held_op = np.zeros(self.y_op.shape)
             for number, _ in stage.runs:
-                tables_k = np.array([kept(stage, number, [kernel], 0.0, 0.0) for kernel in graph.kernels])
-                held_o = kept(stage, number, (), 1.0, 0.0) * weight_o + kept(stage, number, (), 0.0, 1.0) * saved_o
+                tables_k = np.array([kept(stage, number, [kernel]) for kernel in graph.kernels])
+                units = [kept(stage, number, (), *unit) for unit in np.eye(3).tolist()]
+                held_o = np.stack([weight_o, saved_o, menu.by_option("cached_k")], axis=1) @ units
                 held_op[:, self.stage_p == number] = (held_o + tables_k[tables.kernel_o])[:, None]
             H = model.continuous(f"held_{stage.number}", (1,), 0.0, 1.0)
             parts: Terms = [(H, 1.0), (self.y_op.reshape(1, -1), -held_op.reshape(1, -1) / capacity)]

@@ -216,6 +216,7 @@ class Menu:
             compute_k=self.least(self.by_option("compute_k"), allowed_o),
             stationary_k=self.least(self.by_option("stationary_k"), allowed_o),
             weight_k=self.least(self.by_option("weight_k"), allowed_o),
+            cached_k=self.least(self.by_option("cached_k"), allowed_o),
             mem_k=mem_k,
             fixed_buffer_k=fixed_buffer_k,
             net_k=self.network_k(allowed_o),
@@ -268,7 +269,7 @@ class Menu:
         kept = np.ones(len(tables.kernel_o), dtype=bool)
         if self.sharded[0].menus:  # two menus of compute tiles are rarely comparable
             return kept
-        names = ("compute_k", "stationary_k", "weight_k", "mem_k", "output_k", "gradient_k", "between_k")
+        names = ("compute_k", "stationary_k", "weight_k", "cached_k", "mem_k", "output_k", "gradient_k", "between_k")
         figures = np.stack([self.network_o, *(self.by_option(name) for name in names)], axis=1)
         bound = {*tables.src_t.tolist(), *(k for pair in tables.partial_kk for k in pair)}
         produced_kl = np.zeros((tables.kernels, len(LAYOUTS)), dtype=bool)

@@ -13,6 +13,7 @@ from collections.abc import Sequence
 
 from dfopt.judge import network
 from dfopt.judge.case import Case, Place, totals
+from dfopt.physics.states import own_traffic
 from dfopt.technology.power import Block
 from dfopt.technology.streams import Commands
 
@@ -39,7 +40,7 @@ def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Comma
         sram = []
         for number, taken in zip(numbers, inputs, strict=True):
             one = case.kernels[number]
-            own = one.kernel.dram_bytes_per_chip + one.kernel.dram_bytes / case.plan.shards
+            own = own_traffic(one.kernel, one.sharding, case.plan.shards)
             sram.append(math.fsum((*wrote[number], taken, one.weight, 2 * one.accumulator, own)))
         here = commands[place]
         found.append(

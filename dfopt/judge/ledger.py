@@ -8,7 +8,7 @@ from collections import defaultdict
 from dfopt.documents.graph import PIECES
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.physics import pipeline
-from dfopt.physics.states import KINDS, Amount, Held
+from dfopt.physics.states import KINDS, Amount, Held, cached_bytes
 
 
 def held(case: Case, rank: Rank) -> Held:
@@ -26,6 +26,8 @@ def held(case: Case, rank: Rank) -> Held:
             made = {stage: times * made[stage] for stage, times in rank.runs.items()}
         if kind.lifetime == "microbatch":
             made = {stage: part * _in_flight(case, rank, stage) for stage, part in made.items()}
+        elif kind.lifetime == "sequences":
+            made = {stage: part * case.plan.microbatches for stage, part in made.items()}
         found[kind.tier, kind.name] += made.values()
     books: Held = {}
     for (tier, name), parts in found.items():
@@ -47,6 +49,7 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
     found["weights"] = [one.weight for one in here if one.forward or not once]
     found["saved"] = [fan.chip for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]
     found["waiting"] = [_waiting(case, stage)]
+    found["cached"] = [cached_bytes(one.kernel, one.sharding, case.plan.shards) for one in here]
     for one in here:
         kernel, whole = one.kernel, one.kernel.resident_bytes
         if not whole:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 from dfopt.judge.case import Case, End, Fan, Place, Placed, totals
+from dfopt.physics.states import cache_traffic
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ def weight_parts(case: Case) -> WeightParts:
     return WeightParts(parts, alone, stuck)
 
 
-What = Literal["tensor", "weight", "own data", "lookups", "gradient"]
+What = Literal["tensor", "weight", "own data", "lookups", "cache", "gradient"]
 
 
 class Moved(NamedTuple):
@@ -88,6 +89,11 @@ def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
             yield Moved(one.place, "own data", kernel.dram_bytes_per_chip, one)
         if kernel.dram_bytes:
             yield Moved(one.place, "lookups", kernel.dram_bytes / case.plan.shards, one)
+        read, written = cache_traffic(kernel, one.sharding, case.plan.shards)
+        if read:
+            yield Moved(one.place, "cache", read, one)
+        if written:
+            yield Moved(one.place, "cache", written, one, write=True)
         if one.accumulator:
             yield Moved(one.place, "gradient", 2 * one.accumulator, one)  # read and written once
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:

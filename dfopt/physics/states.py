@@ -8,9 +8,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Final, Literal
 
+from dfopt.documents.graph import Kernel
+from dfopt.documents.mapping import Sharding
 from dfopt.documents.system import Chip
 
-Amount = Literal["weights", "saved", "waiting", "tables", "table gradients", "table optimizer"]
+Amount = Literal["weights", "saved", "waiting", "cached", "tables", "table gradients", "table optimizer"]
 Held = dict[str, dict[str, float]]
 """Bytes that one chip holds, by tier and name of the state."""
 
@@ -27,7 +29,8 @@ class Kind:
         For messages: what people call it, and what makes it smaller.
     lifetime
         ``step``: one for every layer of a stage. ``microbatch``: also one for every microbatch that waits for its
-        backward pass. ``partition``: the most of one layer, or of what runs once.
+        backward pass. ``sequences``: also one for every microbatch of a step. ``partition``: the most of one layer, or
+        of what runs once.
     per_parameter
         The assumption that says how many bytes a parameter has of it; if left out, as many as it is made of.
     trained
@@ -40,7 +43,7 @@ class Kind:
     of: Amount
     label: str
     lever: str = ""
-    lifetime: Literal["step", "microbatch", "partition"] = "step"
+    lifetime: Literal["step", "microbatch", "sequences", "partition"] = "step"
     per_parameter: str | None = None
     trained: bool = False
     tier: str = "dram"
@@ -56,6 +59,7 @@ KINDS: Final = (
     ),
     Kind("activations", "saved", "saved activations", lifetime="microbatch", trained=True),
     Kind("activations", "waiting", "saved activations", lifetime="partition"),
+    Kind("caches", "cached", "caches of sequences", "a smaller batch or context", lifetime="sequences"),
     Kind("tables", "tables", "tables and matrices"),
     Kind("gradients", "table gradients", "gradients", _FORWARD),
     Kind("optimizer", "table optimizer", "optimizer state", _SMALLER, trained=True),
@@ -67,3 +71,44 @@ LABELS: Final = {kind.name: kind.label for kind in KINDS}
 def capacities(chip: Chip) -> dict[str, float]:
     """Bytes of every memory of a chip that has a limit, by tier."""
     return {} if chip.dram.capacity is None else {"dram": chip.dram.capacity}
+
+
+def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:
+    """Share of the heads of a state on the chip that has most of them.
+
+    Chips take matrices of ``outer`` in a row; ``outer / heads`` of them belong to one head. Split in any other way than
+    by ``outer``, every chip holds all heads.
+
+    Examples
+    --------
+    Of 32 query heads on 16 chips two have the same one of 8 K/V heads; on 3 chips some have 11, of 4 K/V heads.
+
+    >>> head_share(32, 8, "outer", 4), head_share(32, 8, "outer", 16), head_share(32, 8, "outer", 3)
+    (0.25, 0.125, 0.5)
+    """
+    if scheme == "even":
+        return 1.0 / degree
+    if scheme != "outer" or degree == 1:
+        return 1.0
+    each, group = -(-outer // degree), outer // heads
+    chips = range(-(-outer // each))
+    most = max((min((chip + 1) * each, outer) - 1) // group - chip * each // group + 1 for chip in chips)
+    return most / heads
+
+
+def cached_bytes(kernel: Kernel, scheme: Sharding, degree: int) -> float:
+    """Bytes that one of ``degree`` chips holds for the sequences of one evaluation."""
+    return sum(one.held_bytes * head_share(kernel.outer, one.heads, scheme, degree) for one in kernel.states)
+
+
+def cache_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float, float]:
+    """Bytes of its states that one of ``degree`` chips reads from DRAM in an evaluation, and writes there."""
+    shares = [head_share(kernel.outer, one.heads, scheme, degree) for one in kernel.states]
+    read = sum(one.read_bytes * share for one, share in zip(kernel.states, shares, strict=True))
+    written = sum(one.written_bytes * share for one, share in zip(kernel.states, shares, strict=True))
+    return read, written
+
+
+def own_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> float:
+    """Bytes that one of ``degree`` chips moves to and from DRAM because the kernel says so: data, lookups, states."""
+    return kernel.dram_bytes_per_chip + kernel.dram_bytes / degree + sum(cache_traffic(kernel, scheme, degree))

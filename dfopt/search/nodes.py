@@ -289,11 +289,13 @@ class Nodes:
 
     @staticmethod
     def _bytes(menu: Menu) -> Floats:
-        """Of each option: weight, its gradient and output on a chip."""
+        """Of each option: weight, its gradient, caches and output on a chip."""
         graph = menu.instance.graph
         full = np.array([graph.output_bytes(k) for k in range(menu.tables.kernels)])
         made_o = full[menu.tables.kernel_o] * menu.by_option("output_k")
-        return np.asarray(menu.by_option("weight_k") + menu.by_option("gradient_k") + made_o)
+        return np.asarray(
+            menu.by_option("weight_k") + menu.by_option("gradient_k") + menu.by_option("cached_k") + made_o
+        )
 
 
 def all_down_sets(setting: Setting, plans: Sequence[Plan], options: Options) -> dict[int, Lattice | None]:

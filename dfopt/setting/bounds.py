@@ -13,7 +13,7 @@ from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.pipeline import partition_time, step_time
-from dfopt.physics.states import capacities
+from dfopt.physics.states import cached_bytes, capacities, own_traffic
 from dfopt.setting.conversions import fanout_groups
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, states_of
@@ -119,7 +119,7 @@ class PlanBounds:
     def _worked_out(self, shards: int, kernels: list[Kernel]) -> _Least:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, word = assumptions.sharding_rules, self.setting.graph.word_bytes
-        weights = gradient = saved = 0.0
+        weights = gradient = saved = cached = 0.0
         compute, traffic = [], []
         for kernel in kernels:
             schemes = ops.legal_schemes(kernel, shards, assumptions)
@@ -132,17 +132,18 @@ class PlanBounds:
             made_share = min(ops.output_share(kernel, z, shards, rules) for z in schemes)
             weight = ops.weight_elements(kernel) * word * held_share
             update = ops.gradient_elements(kernel) * word * made_share
-            moved = kernel.dram_bytes_per_chip + kernel.dram_bytes / shards
+            moved = min(own_traffic(kernel, z, shards) for z in schemes)
             moved += weight if assumptions.weights_from_dram else 0.0
             for operand, size in self._ends.get(kernel.name, ()):  # operand 0 is the output
                 moved += size * min(_end_share(kernel, operand, z, shards, rules, size / word) for z in schemes)
             traffic.append(moved + (2.0 * update if assumptions.gradients == "exact" else 0.0))
             weights += weight if kernel.phase == "forward" or not self.setting.only_forward else 0.0
             gradient += update
+            cached += min(cached_bytes(kernel, z, shards) for z in schemes)
             saved += self._saved[kernel.name] * made_share
         compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.dram.bandwidth
         whole = float(compute_k.sum()), float(memory_k.sum())
-        return _Least(*whole, gradient, states_of(self.setting, kernels, weights, saved), compute_k, memory_k)
+        return _Least(*whole, gradient, states_of(self.setting, kernels, weights, saved, cached), compute_k, memory_k)
 
 
 def _ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:

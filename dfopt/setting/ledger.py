@@ -33,11 +33,13 @@ class State:
     tier: str
 
 
-def states_of(setting: Setting, kernels: Sequence[Kernel], weights: float, saved: float = 0.0) -> tuple[State, ...]:
-    """What some kernels keep: their tables, and so many bytes of weights and of saved tensors on one chip."""
+def states_of(
+    setting: Setting, kernels: Sequence[Kernel], weights: float, saved: float = 0.0, cached: float = 0.0
+) -> tuple[State, ...]:
+    """What some kernels keep: their tables, and so many bytes of weights, saved tensors and caches on one chip."""
     graph, assumptions = setting.graph, setting.assumptions
     amounts: dict[tuple[Amount, tuple[str, ...]], float] = defaultdict(float)
-    amounts["weights", ()], amounts["saved", ()] = weights, saved
+    amounts["weights", ()], amounts["saved", ()], amounts["cached", ()] = weights, saved, cached
     for kernel in kernels:
         if kernel.resident_bytes and kernel.phase == "forward":
             amounts["tables", kernel.spread_over] += kernel.resident_bytes
@@ -72,7 +74,11 @@ def kept(
     """The states of mapped stages that a pipeline stage runs, with the bytes that one of its chips holds of each."""
     for number, times in stage.runs:
         for state in states.get(number, ()):
-            count = times * (_in_flight(instance, stage, number) if state.lifetime == "microbatch" else 1.0)
+            count = float(times)
+            if state.lifetime == "microbatch":
+                count *= _in_flight(instance, stage, number)
+            elif state.lifetime == "sequences":
+                count *= instance.plan.microbatches
             degree = math.prod(getattr(instance.plan, name) for name in state.split_over)
             yield state, count * state.bytes / degree
 
@@ -146,4 +152,5 @@ def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
     _, first = np.unique(stage.group_t[own], return_index=True)
     saved = float(stage.b_t[own][first].sum())
     index = graph.index()
-    return states_of(setting, [graph.kernels[index[name]] for name in stage.names], weights, saved)
+    kernels = [graph.kernels[index[name]] for name in stage.names]
+    return states_of(setting, kernels, weights, saved, float(stage.cached_k.sum()))

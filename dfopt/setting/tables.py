@@ -21,6 +21,7 @@ from dfopt.physics.chip import cycle_menu
 from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.library import sets_of
 from dfopt.physics.network import amortized_gradient_seconds
+from dfopt.physics.states import cached_bytes, own_traffic
 from dfopt.setting.conversions import fanout_groups, shard_communications, tolls
 from dfopt.setting.instance import Instance, Setting
 
@@ -45,6 +46,8 @@ class ShardedGraph:
         Bytes that stay in SRAM while the kernel's partition runs: weights, gradient accumulators.
     weight_k : float
         Bytes of weights.
+    cached_k : float
+        Bytes that are kept for the sequences of one evaluation.
     mem_k : float
         DRAM bytes whatever the partition: weight reads, gradients, carried tensors, inputs and outputs, KV caches.
     fixed_buffer_k : float
@@ -81,6 +84,7 @@ class ShardedGraph:
     compute_k: Floats
     stationary_k: Floats
     weight_k: Floats
+    cached_k: Floats
     mem_k: Floats
     fixed_buffer_k: Floats
     net_k: Floats
@@ -171,7 +175,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         skew = [0.0] * len(skew)
     forward_k = np.array([k.phase == "forward" for k in kernels])
 
-    mem_k = np.array([k.dram_bytes_per_chip + k.dram_bytes / degree for k in kernels], dtype=float)
+    mem_k = np.array([own_traffic(k, z, degree) for k, z in pairs], dtype=float)
     if assumptions.weights_from_dram:
         mem_k = mem_k + weight_k
     if exact_gradients:
@@ -187,6 +191,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         compute_k=compute_seconds(instance.setting, kernels, schemes, degree),
         stationary_k=weight_k + (gradient_k if exact_gradients else 0.0),
         weight_k=weight_k,
+        cached_k=np.array([cached_bytes(k, z, degree) for k, z in pairs], dtype=float),
         mem_k=mem_k,
         fixed_buffer_k=np.zeros(len(kernels)),
         net_k=_network_seconds(instance, schemes, gradient_k),

@@ -8,6 +8,7 @@ from functools import lru_cache
 from dfopt.documents.graph import PIECES, Graph, Kernel
 from dfopt.physics import ops
 from dfopt.physics.pipeline import layers_per_stage
+from dfopt.physics.states import cached_bytes, own_traffic
 
 Layers = tuple[int, int, int]  # of the first stage, of each one in the middle, and of the last
 
@@ -56,8 +57,9 @@ def worth(graph: Graph, own: list[Kernel], layer: list[Kernel]) -> float:
         for measure in (
             ops.flop,
             ops.weight_elements,
-            lambda kernel: kernel.dram_bytes + kernel.dram_bytes_per_chip,
+            lambda kernel: own_traffic(kernel, "none", 1),
             lambda kernel: kernel.resident_bytes,
+            lambda kernel: cached_bytes(kernel, "none", 1),
             lambda kernel: graph.output_bytes(kernel.name),
         )
     )

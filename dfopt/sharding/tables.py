@@ -17,6 +17,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
+from dfopt.physics.states import cached_bytes
 from dfopt.setting.conversions import gathered_again
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import compute_seconds
@@ -188,7 +189,8 @@ def _held(instance: Instance, kernel_o: Ints, scheme_o: Sequence[Sharding]) -> F
         kernel = graph.kernels[k]
         weights = ops.weight_elements(kernel) * ops.weight_share(kernel, z, degree, rules)
         made = kernel.matrices * ops.needed(kernel) + ops.gradient_elements(kernel)
-        found.append(graph.word_bytes * (weights + made * ops.output_share(kernel, z, degree, rules)))
+        kept = cached_bytes(kernel, z, degree)
+        found.append(graph.word_bytes * (weights + made * ops.output_share(kernel, z, degree, rules)) + kept)
     return np.array(found)
 
 

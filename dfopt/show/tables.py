@@ -181,8 +181,12 @@ def _sensitivity(result: Result) -> Grid:
 
 
 def counted(score: Score) -> str:
-    """What rates and energies are told for: a token, or a sample where it is of one token, as of an FFT or a DLRM."""
-    return "sample" if score.tokens_per_s == score.samples_per_s else "token"
+    """What rates and energies are told for: a token, or a sample where it is of one token, as of an FFT or a DLRM.
+
+    Of a decode step, which keeps keys and values, it is a token although every sequence has one.
+    """
+    serves = any("caches" in tier for stage in score.stages for tier in stage.states.values())
+    return "token" if serves or score.tokens_per_s != score.samples_per_s else "sample"
 
 
 def score_report(score: Score, missing: str = "") -> RenderableType:

@@ -1,0 +1,73 @@
+"""What kernels keep for sequences: bytes by hand, how chips share them, and what a memory is too small for."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from judge_cases import PLAIN, closed, machine, place, ring
+from pydantic import ValidationError
+
+from dfopt.documents.graph import Kernel, SequenceState
+from dfopt.documents.plan import Plan
+from dfopt.errors import Infeasible
+from dfopt.judge import evaluate
+from dfopt.physics.states import cached_bytes, head_share
+from dfopt.search import optimize
+
+# 2 sequences, 10 tokens in pages of 4: 12 of them, 6 B each; 8 are read and one is written. 4 B besides
+KEYS = SequenceState(
+    name="keys", sequences=2, heads=2, bytes_per_token=6, bytes_per_sequence=4, tokens=10, reads=8, writes=1, page=4
+)
+SCORES = Kernel(name="scores", op="matmul", outer=4, samples=2, m=10, k=3, n=1, states=(KEYS,))
+GRAPH = closed(name="g", repeat=3, microbatch=2, batch=10, kernels=(SCORES,))
+ONE = Plan(microbatches=5, layers_per_stage=3)
+TP2 = Plan(tp=2, tp_dims=("x",), microbatches=5, layers_per_stage=3)
+TP4 = TP2.model_copy(update={"tp": 4})
+
+
+@pytest.mark.parametrize(
+    ("plan", "chips", "share"),
+    [(ONE, None, 1.0), (TP2, 2, 0.5), (TP4, 4, 0.5)],  # of two heads, a chip has one at least
+)
+def test_a_chip_reads_writes_and_holds_its_heads(plan: Plan, chips: int | None, share: float) -> None:
+    system = machine(ring("x", chips)) if chips else machine()
+    score = evaluate(place(GRAPH, {"scores": ("outer" if chips else "none", 0)}, plan), GRAPH, system, PLAIN)
+    read, written, held = 2 * (8 * 6 + 4), 2 * (1 * 6 + 4), 2 * (12 * 6 + 4)
+    assert (KEYS.read_bytes, KEYS.written_bytes, KEYS.held_bytes) == (read, written, held)
+    assert score.partitions[0].dram_bytes == (read + written) * share
+    assert score.stages[0].states["dram"]["caches"] == 3 * 5 * held * share  # of all layers and microbatches
+
+
+def test_what_is_too_little_for_them_names_them() -> None:
+    most = 3 * 5 * KEYS.held_bytes
+    assert optimize(GRAPH, machine(dram_capacity=most), assumptions=PLAIN).status == "optimal"
+    with pytest.raises(Infeasible, match="caches of sequences"):
+        optimize(GRAPH, machine(dram_capacity=most - 1), assumptions=PLAIN)
+
+
+@given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 40))
+def test_the_heads_of_a_chip_are_those_of_a_loop(heads: int, group: int, chips: int) -> None:
+    """Chips take query heads in a row; each needs the K/V heads that these belong to."""
+    outer = heads * group
+    each = -(-outer // chips)
+    mine = [{q // group for q in range(chip * each, min((chip + 1) * each, outer))} for chip in range(chips)]
+    assert head_share(outer, heads, "outer", chips) == max(map(len, mine)) / heads
+
+
+@given(st.sampled_from(["none", "m", "k", "n"]), st.integers(1, 9))
+def test_what_is_split_otherwise_is_held_whole(scheme: str, chips: int) -> None:
+    assert cached_bytes(SCORES, scheme, chips) == KEYS.held_bytes  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"states": (KEYS.model_copy(update={"heads": 3}),)}, "found 3, expected a divisor of outer, 4 of 'scores'"),
+        ({"phase": "backward"}, "which is no kernel of a forward pass"),
+        ({"op": "gemm"}, "whose matrix is that of all samples"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes: dict[str, object], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        Kernel(**{**dict(SCORES), **changes})
