@@ -57,11 +57,11 @@ def build(p: DecoderParameters, **about: str) -> Graph:
     if p.mode == "training":
         graph = p.trained(_trained(graph))
     drawn = graph if p.drawn == 1 else unroll(graph, p.drawn)
-    return with_ends(drawn, p) if p.ends else drawn
+    return with_ends(drawn, p) if p.drawn_ends else drawn
 
 
 def _forward(p: DecoderParameters) -> Sketch:
-    hidden, head_dim, seq = p.hidden, p.head_dim, p.seq
+    hidden, head_dim, keys = p.hidden, p.head_dim, p.segment.keys
     sketch = Sketch()
     draw = sketch.draw
 
@@ -75,11 +75,13 @@ def _forward(p: DecoderParameters) -> Sketch:
     v = draw(p.linear("V_Proj", head_dim, hidden, outer=p.groups), normed)
     if p.rotary:
         q, k = draw(p.by_head("Q_RoPE", p.heads), q), draw(p.by_head("K_RoPE", p.groups), k)
-    # Stated, because a product that counts every query head would expect a K and a V of as many heads.
-    shared = float(p.groups * head_dim * p.tokens * p.word_bytes) if p.group > 1 else None
-    scores = draw(p.attention("QK", m=seq, k=head_dim, role="scores"), Read(q, 1), Read(k, 2, shared))
+    # Stated, because a product that counts every query head would expect a K and a V of as many heads, and of all keys.
+    shared = float(p.groups * head_dim * p.tokens * p.word_bytes) if p.group > 1 or p.segment.cached else None
+    product = p.attention("QK", m=keys, k=head_dim, role="scores", states=p.cache("keys"))
+    scores = draw(product, Read(q, 1), Read(k, 2, shared))
     weights = draw(p.scores("Softmax", "softmax", normalizes=True), scores)
-    attended = draw(p.attention("AV", m=head_dim, k=seq, role="context"), Read(v, 2, shared), Read(weights, 1))
+    product = p.attention("AV", m=head_dim, k=keys, role="context", states=p.cache("values"))
+    attended = draw(product, Read(v, 2, shared), Read(weights, 1))
     out = draw(p.linear("O_Proj", hidden, p.width), attended)
     out = norm("1_Post", out) if p.post_norm else out
     residual = draw(p.pointwise("Add_1", hidden, role="residual"), out, residual)

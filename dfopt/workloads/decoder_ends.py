@@ -1,8 +1,8 @@
 """What a decoder has once: the embedding in front of its layers, the final norm and the logits behind them.
 
 The embedding reads one row per token; its table is resident in DRAM. Logits are a product with a ``vocab x hidden``
-matrix for every token. A table that is tied to that matrix is held once, as the matrix, also where a pipeline would
-need a second copy in its first stage.
+matrix for every token, or in serving for those whose logits are wanted. A table that is tied to that matrix is held
+once, as the matrix, also where a pipeline would need a second copy in its first stage.
 
 Where all layers are drawn, the ends are kernels like all others. Where one drawn part stands for several, they run
 before the first and after the last layer only (``Kernel.runs``); what passes between them and the layers then goes
@@ -49,9 +49,11 @@ def with_ends(graph: Graph, p: DecoderParameters) -> Graph:
         resident_bytes=float(rows * p.hidden * p.word_bytes),
     )
     norm = p.pointwise(f"{p.norm_name}_Final", p.hidden, normalizes=True, role="norm")
-    logits = p.linear("Logits", p.vocab, p.hidden)
+    logits = p.linear("Logits", p.vocab, p.hidden).model_copy(update={"n": p.wanted})
     path = ((embedding.name, joints[0]), (joints[1], norm.name), (norm.name, logits.name))
     tensors = [Tensor(src=src, dst=dst) for src, dst in path]
+    if p.wanted < p.tokens:
+        tensors[-1] = tensors[-1].model_copy(update={"bytes": float(p.wanted * p.hidden * p.word_bytes)})
     ends, back = (embedding, norm, logits), list[Kernel]()
     if graph.trains:
         back, more = _backward(p, ends, joints, tensors)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from collections.abc import Callable
+from typing import Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import problem
+from dfopt.documents.graph import SequenceState
+from dfopt.documents.phase import Phase, Segment, decode, prefill
 from dfopt.workloads.layer import LayerParameters
 
 __all__ = ["DecoderParameters", "parameter_count"]
@@ -46,12 +49,65 @@ class DecoderParameters(LayerParameters):
     published_parameters: int | None = Field(
         default=None, ge=1, le=10**15, description="as published, to compare the parameter count with"
     )
-    ends: bool = Field(
-        default=False, description="draw embedding, final norm and logits too; they load the first and last stage"
+    ends: bool | None = Field(
+        default=None,
+        description="draw embedding, final norm and logits too; they load the first and last stage. none = in serving,"
+        " that is with a phase",
     )
     window: int | None = Field(
         default=None, ge=1, le=10**8, description="tokens that local layers attend to; seq must fit, none if left out"
     )
+
+    phase: Literal["prefill", "decode"] | Phase | None = Field(
+        default=None,
+        description="serving: prefill (seq is the prompt), decode (one token behind context), or the segments of one"
+        " evaluation; keys and values are then kept in DRAM. none = a whole sample that nothing is kept of",
+    )
+    context: int | None = Field(
+        default=None, ge=0, le=10**8, description="decode: cached tokens of every sequence; seq if left out"
+    )
+    hit: int = Field(default=0, ge=0, le=10**8, description="prefill: tokens of the prompt that are cached already")
+    page: int = Field(default=1, ge=1, le=10**6, description="cached tokens that are given DRAM together")
+
+    @property
+    def drawn_ends(self) -> bool:
+        """Whether embedding, final norm and logits are drawn."""
+        return self.phase is not None if self.ends is None else self.ends
+
+    @property
+    def segment(self) -> Segment:
+        """What one evaluation works on: one segment for all of its sequences."""
+        if self.phase is None:
+            return Segment(sequences=self.microbatch, new=self.seq, sees="causal" if self.causal else "full")
+        found = self.phase if isinstance(self.phase, Phase) else _PHASES[self.phase](self)
+        return found.segments[0]
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that one evaluation processes."""
+        return self.segment.tokens
+
+    @property
+    def wanted(self) -> int:
+        """Tokens whose logits are computed; of a whole sample all."""
+        return self.tokens if self.phase is None else self.segment.wanted
+
+    def cache(self, name: str) -> tuple[SequenceState, ...]:
+        """Keys or values of the K/V heads: cached ones are read, those of new tokens are written."""
+        if self.phase is None:
+            return ()
+        one, token = self.segment, self.groups * self.head_dim * self.word_bytes
+        state = SequenceState(
+            name=name,
+            sequences=one.sequences,
+            heads=self.groups,
+            bytes_per_token=token,
+            tokens=one.keys,
+            reads=one.cached,
+            writes=one.new,
+            page=self.page,
+        )
+        return (state,)
 
     @property
     def groups(self) -> int:
@@ -76,14 +132,46 @@ class DecoderParameters(LayerParameters):
                 "choose a divisor, or leave it out",
                 "$.kv_heads",
             )
-        if self.window is not None and self.seq > self.window:
+        self._check_phase()
+        keys = self.segment.keys
+        if self.window is not None and keys > self.window:
             raise problem(
-                f"found {self.seq} tokens in a sample, but local layers attend to {self.window}: layers would differ",
+                f"found {keys} tokens in a sample, but local layers attend to {self.window}: layers would differ",
                 "shorten seq, or leave window out to let every layer attend to all tokens",
                 "$.seq",
             )
         self.check_counts()
         return self
+
+    def _check_phase(self) -> None:
+        if self.phase is not None and self.mode == "training":
+            raise problem("found a phase of serving in a training step", "leave one of them out", "$.phase")
+        for name, needs in (("context", "decode"), ("hit", "prefill")):
+            if name in self.model_fields_set and self.phase != needs:
+                message = f"found {getattr(self, name)}, which is of {needs} only"
+                raise problem(message, f"write phase: {needs}, or leave it out", f"$.{name}")
+        if self.phase == "prefill" and self.hit >= self.seq:
+            message = f"found {self.hit} cached tokens of a prompt of {self.seq}: at least one is left to process"
+            raise problem(message, f"at most {self.seq - 1}", "$.hit")
+        if isinstance(self.phase, Phase):
+            if self.phase.backward:
+                raise problem("found a backward pass", "write mode: training, and no phase", "$.phase.backward")
+            if len(self.phase.segments) > 1:
+                message = f"found {len(self.phase.segments)} segments in one evaluation, expected one"
+                raise problem(message, "give each a graph of its own", "$.phase.segments")
+            if self.drawn_ends and not self.phase.wanted:
+                raise problem(
+                    "found no token whose logits are wanted", "write ends: false", "$.phase.segments[0].logits"
+                )
+            if self.phase.sequences != self.microbatch:
+                message = f"found {self.phase.sequences} sequences, but a microbatch of {self.microbatch}"
+                raise problem(message, "make them equal", "$.phase.segments[0].sequences")
+
+
+_PHASES: Final[dict[str, Callable[[DecoderParameters], Phase]]] = {
+    "prefill": lambda p: prefill(p.microbatch, p.seq, p.hit),
+    "decode": lambda p: decode(p.microbatch, p.seq if p.context is None else p.context),
+}
 
 
 def parameter_count(parameters: DecoderParameters) -> int:

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Kernel, Role, Tensor
+from dfopt.documents.phase import Segment
 from dfopt.workloads.checks import check_batch
 from dfopt.workloads.recompute import recomputed
 from dfopt.workloads.sketch import Sketch
@@ -82,14 +83,21 @@ class LayerParameters(Part):
         return Kernel(name=name, op="elementwise", m=m, n=self.tokens, **more)
 
     @property
+    def segment(self) -> Segment:
+        """What one evaluation works on: whole samples."""
+        return Segment(sequences=self.microbatch, new=self.seq, sees="causal" if self.causal else "full")
+
+    @property
     def density(self) -> float | None:
-        """Share of the attention scores that a causal mask leaves: of one row one, of the last all."""
-        return (self.seq + 1) / (2 * self.seq) if self.causal else None
+        """Share of the attention scores that masks leave; none where they leave all."""
+        one = self.segment
+        pairs, whole = one.pairs(), one.new * one.keys
+        return pairs / whole if pairs < whole else None
 
     def scores(self, name: str, role: Role, *, normalizes: bool = False) -> Kernel:
         """An elementwise kernel over the attention scores: keys along ``m``, queries along ``n``."""
         about = {"role": role, "normalizes": normalizes, "density": self.density}
-        return Kernel(name=name, op="elementwise", **self.attentions, m=self.seq, n=self.seq, **about)
+        return Kernel(name=name, op="elementwise", **self.attentions, m=self.segment.keys, n=self.segment.new, **about)
 
     def by_head(self, name: str, heads: int) -> Kernel:
         """An elementwise kernel over ``heads`` heads of every token, which may be fewer than those of Q."""
@@ -99,11 +107,12 @@ class LayerParameters(Part):
         """A weighted GEMM on every token; ``outer`` = heads if each head has a weight of its own."""
         return Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens, role=role)
 
-    def attention(self, name: str, m: int, k: int, role: Role) -> Kernel:
+    def attention(self, name: str, m: int, k: int, role: Role, **more: Any) -> Kernel:
         """A product of two activations within every head of every sample: the scores, or what they weigh up."""
-        masked = 1 if self.causal and role == "context" else None
-        about = {"role": role, "density": self.density, "masked": masked}
-        return Kernel(name=name, op="matmul", **self.attentions, m=m, k=k, n=self.seq, **about)
+        density = self.density
+        masked = 1 if density is not None and role == "context" else None
+        about = {"role": role, "density": density, "masked": masked, **more}
+        return Kernel(name=name, op="matmul", **self.attentions, m=m, k=k, n=self.segment.new, **about)
 
     def trained(self, graph: Graph) -> Graph:
         """A training graph as it is, or one that computes the attention scores again."""
@@ -117,7 +126,7 @@ class LayerParameters(Part):
             word_bytes=self.word_bytes,
             microbatch=self.microbatch,
             batch=self.batch or self.microbatch,
-            tokens_per_sample=self.seq,
+            tokens_per_sample=self.segment.new,
             kernels=tuple(layer.kernels),
             tensors=tuple(layer.tensors),
             carried=(Tensor(src=layer.kernels[-1].name, dst=layer.kernels[0].name),),

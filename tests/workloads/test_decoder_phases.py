@@ -1,0 +1,164 @@
+"""Prefill and decode of decoders: what one evaluation computes, reads, writes and keeps."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from statistics import median
+from typing import Any
+
+import pytest
+from pydantic import ValidationError
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.phase import Phase, Segment, decode, verify
+from dfopt.errors import DocumentError
+from dfopt.machines.compose import load_system
+from dfopt.physics.ops import flop
+from dfopt.search import optimize
+from dfopt.workloads import WORKLOADS, load_graph
+
+build = WORKLOADS["decoder"]
+SMALL: dict[str, Any] = {
+    "hidden": 30, "heads": 6, "kv_heads": 2, "head_dim": 5, "ffn": 40, "vocab": 100, "seq": 12, "microbatch": 3,
+}  # fmt: skip
+ATTENTION = ("QK", "Softmax", "AV")
+
+
+def flops(graph: Graph) -> dict[str, float]:
+    return {kernel.name: flop(kernel) for kernel in graph.kernels}
+
+
+def caches(graph: Graph) -> list[tuple[str, int, int, int]]:
+    """Of every state: its kernel, bytes that are held, read and written."""
+    return [(k.name, s.held_bytes, s.read_bytes, s.written_bytes) for k in graph.kernels for s in k.states]
+
+
+def test_a_decode_step() -> None:
+    graph = build(**SMALL, phase="decode", context=20)
+    sizes = {k.name: (k.outer, k.samples, k.m, k.k, k.n) for k in graph.kernels}
+    assert (sizes["QK"], sizes["AV"]) == ((6, 3, 21, 5, 1), (6, 3, 5, 21, 1))
+    assert sizes["Q_Proj"] == (6, 1, 5, 30, 3) and sizes["Logits"] == (1, 1, 100, 30, 3)
+    token = 2 * 5 * 2  # K/V heads, features, bytes
+    held = [("QK", 3 * 21 * token, 3 * 20 * token, 3 * token), ("AV", 3 * 21 * token, 3 * 20 * token, 3 * token)]
+    assert caches(graph) == held
+    assert graph.tokens_per_sample == 1
+
+
+def test_a_prompt_writes_what_it_does_not_read() -> None:
+    graph = build(**SMALL, phase="prefill", hit=8)
+    token = 2 * 5 * 2
+    assert caches(graph)[0] == ("QK", 3 * 12 * token, 3 * 8 * token, 3 * 4 * token)
+    assert flops(graph)["Logits"] == 2 * 100 * 30 * 3  # of the last token of every prompt
+    assert flops(graph)["QK"] == 2 * 5 * 6 * 3 * (4 * 8 + 4 * 5 // 2)
+    assert graph.bytes_of(next(t for t in graph.tensors if t.dst == "Logits")) == 3 * 30 * 2
+
+
+def test_a_hit_of_all_but_one_token_is_a_decode_step() -> None:
+    hit = build(**SMALL | {"seq": 21}, phase="prefill", hit=20)
+    step = build(**SMALL, phase="decode", context=20)
+    assert (hit.kernels, hit.tensors) == (step.kernels, step.tensors)
+
+
+def test_decode_is_the_verification_of_no_draft() -> None:
+    named = build(**SMALL, phase="decode", context=20)
+    assert build(**SMALL, phase=decode(3, 20)).kernels == build(**SMALL, phase=verify(3, 20)).kernels == named.kernels
+    drafted = build(**SMALL, phase=verify(3, 20, window=2))
+    assert flops(drafted)["QK"] == 2 * 5 * 6 * 3 * (21 + 22 + 23)
+
+
+@pytest.mark.parametrize("cut", [1, 5, 11])
+def test_chunks_of_a_prompt_compute_what_the_prompt_does(cut: int) -> None:
+    """But logits, which each computes for its last tokens; and what all chunks have written is what is held."""
+    whole, first = build(**SMALL, phase="prefill"), build(**SMALL | {"seq": cut}, phase="prefill")
+    rest = build(**SMALL, phase="prefill", hit=cut)
+    for name, work in flops(whole).items():
+        if name != "Logits":
+            assert flops(first)[name] + flops(rest)[name] == work, name
+    written = [a[3] + b[3] for a, b in zip(caches(first), caches(rest), strict=True)]
+    assert written == [one[1] for one in caches(whole)]
+
+
+def test_a_causal_sample_that_nothing_is_kept_of_is_a_prompt_without_caches() -> None:
+    plain, prompt = build(**SMALL, causal=True), build(**SMALL, phase="prefill", ends=False)
+    assert not caches(plain)
+    assert prompt.kernels == tuple(
+        kernel.model_copy(update={"states": other.states})
+        for kernel, other in zip(plain.kernels, prompt.kernels, strict=True)
+    )
+
+
+def test_whole_pages_are_held() -> None:
+    graph = build(**SMALL, phase="decode", context=20, page=16)
+    assert caches(graph)[0] == ("QK", 3 * 32 * 20, 3 * 20 * 20, 3 * 20)
+
+
+@pytest.mark.parametrize(
+    ("model", "bytes_per_token"),
+    [  # 2 (keys and values) x layers x K/V heads x features x 2 B
+        ("llama-3.1-8b", 131072),
+        ("llama-3.1-70b", 327680),
+        ("llama-3.1-405b", 516096),
+        ("qwen3-32b", 262144),
+    ],
+)
+def test_what_a_token_holds_in_a_whole_model(model: str, bytes_per_token: int) -> None:
+    graph = load_graph(model, phase="decode", context=99, microbatch=1, batch=1)
+    assert graph.repeat * sum(held for _, held, _, _ in caches(graph)) == 100 * bytes_per_token
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"phase": "decode", "mode": "training"}, "a phase of serving in a training step"),
+        ({"context": 4}, "which is of decode only"),
+        ({"phase": "prefill", "context": 4}, "which is of decode only"),
+        ({"phase": "decode", "hit": 4}, "which is of prefill only"),
+        ({"phase": "prefill", "hit": 12}, "at least one is left"),
+        ({"phase": "decode", "context": 20, "window": 20}, "found 21 tokens in a sample"),
+        ({"phase": decode(2, 8)}, "found 2 sequences, but a microbatch of 3"),
+        ({"phase": Phase(segments=(Segment(sequences=1, new=1), Segment(sequences=2, new=1)))}, "found 2 segments"),
+        ({"phase": Phase(segments=(Segment(sequences=3, new=2, logits="none"),))}, "no token whose logits"),
+        ({"phase": Phase(segments=(Segment(sequences=3, new=2),), backward=True)}, "found a backward pass"),
+        ({"phase": "decoding"}, "decode"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        build(**SMALL | changes)
+
+
+def test_the_zoo_says_where_a_phase_is_wrong() -> None:
+    with pytest.raises(DocumentError, match=r"\$\.parameters\.hit: found 9000 cached tokens of a prompt of 8192"):
+        load_graph("llama-3.1-8b", phase="prefill", hit=9000)
+
+
+# --- measured steps; the file says where from ----------------------------------------------------------------
+
+ROWS = json.loads((Path(__file__).resolve().parents[1] / "golden" / "decode-h100.json").read_text())["rows"]
+
+
+def ratios(chosen: Assumptions, overhead: bool) -> list[float]:
+    """Predicted over measured time of a decode step. Eight chips hold copies of what one batch runs on."""
+    machine = load_system("h100-8")
+    machine = machine if overhead else machine.model_copy(update={"collective_overhead": 0.0})
+    found = []
+    for tp, batch, context, measured_ms in ROWS[::3]:
+        copies = 8 // tp
+        graph = load_graph("llama-3.1-8b", phase="decode", context=context, microbatch=batch, batch=batch * copies)
+        result = optimize(graph, machine, assumptions=chosen, tp=tp, pp=1, dp=copies, sensitivity=False)
+        assert result.status == "optimal"
+        found.append(result.step_time_s * 1e3 / measured_ms)
+    return found
+
+
+def test_a_step_takes_about_what_is_measured_whatever_the_context() -> None:
+    """Beside launches and what a library does not reach of the peak, which are not in the defaults."""
+    found = ratios(Assumptions(execution="library"), overhead=True)
+    assert 0.69 < median(found) < 0.75
+    assert max(found) < 0.97
+
+
+def test_a_chip_that_fuses_freely_at_peak_is_a_bound_on_what_is_measured() -> None:
+    assert max(ratios(Assumptions(execution="dataflow", compute_utilization=1.0), overhead=False)) <= 1.0
