@@ -106,15 +106,25 @@ def emit(as_json: bool, data: Callable[[], Any], report: Callable[[], Any], plai
     print_to(sys.stdout, report(), plain_width)
 
 
-def graph_of(name: str, params: list[str] | None, batch: int | None = None, microbatch: int | None = None) -> Any:
+def graph_of(name: str, params: list[str] | None, batch: int | None = None, **given: Any) -> Any:
     """A graph of the zoo or a file, with workload parameters from the command line."""
     from dfopt.workloads import load_graph
 
     overrides = arguments.values(params, "--param")
-    for key, value in (("batch", batch), ("microbatch", microbatch)):
-        if value is not None:
-            overrides[key] = value
+    overrides |= {key: value for key, value in {"batch": batch, **given}.items() if value is not None}
     return load_graph(name, **overrides)
+
+
+def graphs_of(
+    name: str, params: list[str] | None, batch: int | None, microbatch: str | None, **given: Any
+) -> list[Any]:
+    """The same for every microbatch that is asked for; ``all``, or none with a phase: all that divide the batch."""
+    if microbatch == "all" or (microbatch is None and given.get("phase") is not None):
+        whole = graph_of(name, params, batch, microbatch=1, **given).batch
+        sizes: list[int | None] = [size for size in range(whole, 0, -1) if whole % size == 0]
+    else:
+        sizes = [*arguments.sizes("--microbatch", microbatch)] or [None]
+    return [graph_of(name, params, batch, microbatch=size, **given) for size in sizes]
 
 
 def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None = None) -> Assumptions:

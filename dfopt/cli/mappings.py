@@ -23,7 +23,7 @@ from dfopt.cli.common import (
     check_output,
     emit,
     errors,
-    graph_of,
+    graphs_of,
     option,
     under,
 )
@@ -59,8 +59,14 @@ def solve(
     interleave: Annotated[int | None, under(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
     batch: Annotated[int | None, under(WORKLOAD, "samples per step", min=1)] = None,
     microbatch: Annotated[
-        str | None, under(WORKLOAD, "samples in one evaluation; of several the best is found", metavar="N[,N...]")
+        str | None, under(WORKLOAD, "samples in one evaluation; of several the best is found", metavar="N[,N...]|all")
     ] = None,
+    phase: Annotated[
+        str | None, under(WORKLOAD, "serving, with all microbatches unless said", metavar="prefill|decode")
+    ] = None,
+    context: Annotated[int | None, under(WORKLOAD, "decode: cached tokens of a sequence", min=0)] = None,
+    prompt: Annotated[int | None, under(WORKLOAD, "tokens of a prompt (parameter seq)", min=1)] = None,
+    hit: Annotated[int | None, under(WORKLOAD, "prefill: of these cached already", min=0)] = None,
     param: ParamOpt = None,
     assume: AssumeOpt = "default",
     set_: SetOpt = None,
@@ -98,8 +104,8 @@ def solve(
 
         check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it
         check_output("--dump", dump, (".mps", ".lp"))
-        sizes: list[int | None] = [*arguments.sizes("--microbatch", microbatch)]
-        workload, *variants = [graph_of(graph, param, batch, size) for size in sizes or [None]]
+        served = {"phase": phase, "context": context, "seq": prompt, "hit": hit}
+        workload, *variants = graphs_of(graph, param, batch, microbatch, **served)
         machine, assumptions = load_system(system), assumptions_of(assume, set_)
         if stack is not None:
             machine = with_stack(machine, load_stack(stack))
