@@ -20,7 +20,7 @@ from dfopt.search.sharing import Memo, lattices_of
 from dfopt.search.space import search_space, together
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
-from dfopt.setting.plans import asked_plans
+from dfopt.setting.plans import Rejected, asked_plans
 from dfopt.setting.tables import tile_counts
 
 SAME = 1e-9  # relative: the judge repeats itself to the last digits
@@ -70,21 +70,23 @@ class Plans:
         self.left: dict[Plan, list[tuple[int, PlanRecord]]] = {}
         for number, record in enumerate(result.plans):
             self.left.setdefault(record.plan, []).append((number, record))
-        spaces = []
+        spaces, asked = [], []
         for graph in (result.graph, *result.variants):
-            setting = Setting(graph, result.system, result.assumptions)
             try:
                 legal, rejected = asked_plans(graph, result.system, result.request, result.assumptions)
             except PlanError:  # a microbatch that no plan can use
                 continue
-            for one in rejected:
-                for number, record in self._take(one.plan):
-                    if record.status != "infeasible":
-                        self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
+            asked.append((graph, legal, rejected))
+        known = {plan for _, legal, _ in asked for plan in legal}
+        for one in itertools.chain(*(rejected for _, _, rejected in asked)):
+            self._rejected(one, one.plan in known)
+        for graph, legal, _ in asked:
+            setting = Setting(graph, result.system, result.assumptions)
             bounds, memo = PlanBounds(setting), Memo()
             together = [plan for plan in legal if self.joint and solved_together(graph, plan, result.request)]
-            claims = {(record.plan, record.tile_count): self._claim(record) for record in result.plans}
-            hints = {record.plan: frozenset(record.agreed) for record in result.plans}
+            mine = [record for plan in legal for _, record in self.left.get(plan, ())]
+            claims = {(record.plan, record.tile_count): self._claim(record) for record in mine}
+            hints = {record.plan: frozenset(record.agreed) for record in mine}
             given = self.options, claims, value, hints
             lows, lattices = joint_lows(setting, together, *given) if together else ({}, {})
             for plan in set(legal) - set(together):
@@ -119,6 +121,22 @@ class Plans:
         if record.status == "infeasible":
             return np.inf
         return min(self.value if record.bound is None else record.bound, self.value) * (1 - PROOF)
+
+    def _rejected(self, one: Rejected, elsewhere: bool) -> None:
+        """Take the record of a plan that is none; one of the same look may be a plan for another microbatch."""
+        left = self.left.get(one.plan, [])
+        mine = [at for at, (_, r) in enumerate(left) if r.status == "infeasible" and r.note == one.reason]
+        if mine:
+            left.pop(mine[0])
+            if not left:
+                del self.left[one.plan]
+            return
+        if elsewhere:
+            self.problems.append(f"$.plans: no record of {one.plan.label}, which is infeasible: {one.reason}")
+            return
+        for number, record in self._take(one.plan):
+            if record.status != "infeasible":
+                self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
 
     def _take(self, plan: Plan) -> list[tuple[int, PlanRecord]]:
         records = self.left.pop(plan, [])

@@ -81,3 +81,17 @@ def test_another_workload_is_no_variant(drawn: list[Graph]) -> None:
         df.optimize(drawn[0], system, variants=[drawn[0]])
     with pytest.raises(PlanError, match="microbatch of 2 is there twice"):
         df.optimize(drawn[0], system, variants=[drawn[1], drawn[1]])
+
+
+def test_a_plan_may_be_one_for_some_sizes_only() -> None:
+    """8 samples in microbatches of 8 go to one copy, in those of 1 to eight: both have one microbatch for each copy."""
+    sizes = [df.load_graph("gpt2-small", batch=8, microbatch=size) for size in (8, 4, 2, 1)]
+    result = df.optimize(sizes[0], df.load_system("sn10-8-ring"), variants=sizes[1:])
+    infeasible = {record.plan for record in result.plans if record.status == "infeasible"}
+    both = [record for record in result.plans if record.plan in infeasible and record.status != "infeasible"]
+    assert both
+    assert verify(result).verdict == "verified optimal"
+    for one in (both[0], next(r for r in result.plans if r.plan == both[0].plan and r.status == "infeasible")):
+        cut = result.model_copy(update={"plans": tuple(record for record in result.plans if record is not one)})
+        found = verify(cut.model_copy(update={"seal": cut.unsealed_digest()}))
+        assert any(f"no record of {one.plan.label}" in problem for problem in found.problems), found
