@@ -153,7 +153,7 @@ def _fullest(
             sums[LABELS[state.name]] += size
             if state.lifetime == "microbatch":
                 again += size
-            elif "copies" not in state.split_over:
+            elif state.lifetime != "sequences" and "copies" not in state.split_over:  # no copy has another's sequences
                 alike[LABELS[state.name]] += size
         waits = max(waiting.get(number, 0.0) for number, _ in stage.runs) if tier == _WAITS.tier else 0.0
         if waits:

@@ -46,6 +46,16 @@ def test_what_is_too_little_for_them_names_them() -> None:
         optimize(GRAPH, machine(dram_capacity=most - 1), assumptions=PLAIN)
 
 
+def test_copies_have_sequences_of_their_own() -> None:
+    """To share what copies hold whole would not make caches smaller."""
+    graph = GRAPH.model_copy(update={"batch": 8})
+    with pytest.raises(Infeasible) as refused:
+        optimize(graph, machine(ring("x", 2), dram_capacity=3 * 2 * KEYS.held_bytes - 1), assumptions=PLAIN, dp=2)
+    least = refused.value.least
+    assert least is not None
+    assert (least.states, least.alike) == ({"caches of sequences": 3 * 2 * KEYS.held_bytes}, {})
+
+
 @given(st.integers(1, 6), st.integers(1, 6), st.integers(1, 40))
 def test_the_heads_of_a_chip_are_those_of_a_loop(heads: int, group: int, chips: int) -> None:
     """Chips take query heads in a row; each needs the K/V heads that these belong to."""
