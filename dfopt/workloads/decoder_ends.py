@@ -49,7 +49,8 @@ def with_ends(graph: Graph, p: DecoderParameters) -> Graph:
         resident_bytes=float(rows * p.hidden * p.word_bytes),
     )
     norm = p.pointwise(f"{p.norm_name}_Final", p.hidden, normalizes=True, role="norm")
-    logits = p.linear("Logits", p.vocab, p.hidden).model_copy(update={"n": p.wanted})
+    few = {"n": p.wanted, "stream": "none"}  # their tokens are no stream: they come from the ends of the sequences
+    logits = p.linear("Logits", p.vocab, p.hidden).model_copy(update=few if p.wanted < p.tokens else {})
     path = ((embedding.name, joints[0]), (joints[1], norm.name), (norm.name, logits.name))
     tensors = [Tensor(src=src, dst=dst) for src, dst in path]
     if p.wanted < p.tokens:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -91,6 +91,12 @@ class DecoderParameters(LayerParameters):
     def wanted(self) -> int:
         """Tokens whose logits are computed; of a whole sample all."""
         return self.tokens if self.phase is None else self.segment.wanted
+
+    @property
+    def queries(self) -> dict[str, Any]:
+        """The token axis of attention; one token of each sequence is no stream, and cuts no other kernel's short."""
+        new = self.segment.new
+        return {"n": new, "stream": "none"} if self.phase is not None and new == 1 else {"n": new}
 
     def cache(self, name: str) -> tuple[SequenceState, ...]:
         """Keys or values of the K/V heads: cached ones are read, those of new tokens are written."""

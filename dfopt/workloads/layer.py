@@ -94,10 +94,15 @@ class LayerParameters(Part):
         pairs, whole = one.pairs(), one.new * one.keys
         return pairs / whole if pairs < whole else None
 
+    @property
+    def queries(self) -> dict[str, Any]:
+        """The token axis of attention: the new tokens of a sequence."""
+        return {"n": self.segment.new}
+
     def scores(self, name: str, role: Role, *, normalizes: bool = False) -> Kernel:
         """An elementwise kernel over the attention scores: keys along ``m``, queries along ``n``."""
         about = {"role": role, "normalizes": normalizes, "density": self.density}
-        return Kernel(name=name, op="elementwise", **self.attentions, m=self.segment.keys, n=self.segment.new, **about)
+        return Kernel(name=name, op="elementwise", **self.attentions, m=self.segment.keys, **self.queries, **about)
 
     def by_head(self, name: str, heads: int) -> Kernel:
         """An elementwise kernel over ``heads`` heads of every token, which may be fewer than those of Q."""
@@ -112,7 +117,7 @@ class LayerParameters(Part):
         density = self.density
         masked = 1 if density is not None and role == "context" else None
         about = {"role": role, "density": density, "masked": masked, **more}
-        return Kernel(name=name, op="matmul", **self.attentions, m=m, k=k, n=self.segment.new, **about)
+        return Kernel(name=name, op="matmul", **self.attentions, m=m, k=k, **self.queries, **about)
 
     def trained(self, graph: Graph) -> Graph:
         """A training graph as it is, or one that computes the attention scores again."""

@@ -15,7 +15,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.phase import Phase, Segment, decode, verify
 from dfopt.errors import DocumentError
 from dfopt.machines.compose import load_system
-from dfopt.physics.ops import flop
+from dfopt.physics.ops import flop, streamed_rows
 from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS, load_graph
 
@@ -162,3 +162,12 @@ def test_a_step_takes_about_what_is_measured_whatever_the_context() -> None:
 
 def test_a_chip_that_fuses_freely_at_peak_is_a_bound_on_what_is_measured() -> None:
     assert max(ratios(Assumptions(execution="dataflow", compute_utilization=1.0), overhead=False)) <= 1.0
+
+
+def test_the_last_tokens_of_prompts_cut_no_stream_short() -> None:
+    """Kernels of single tokens are no stream: else every other kernel would hold all of its output at once."""
+    graph = load_graph("llama-3.1-8b", phase="prefill", seq=2048, microbatch=4, batch=4)
+    assert streamed_rows(graph) == 2048
+    step = load_graph("llama-3.1-8b", phase="decode", context=2048, microbatch=64, batch=64)
+    assert streamed_rows(step) == 64
+    assert optimize(graph, load_system("h100-8"), tp=8, sensitivity=False).status == "optimal"
