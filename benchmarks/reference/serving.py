@@ -23,6 +23,7 @@ from dfopt.documents.assumptions import profile
 from dfopt.documents.phase import prefill
 
 NODES = {"a100_sxm": "a100-8", "h100_sxm": "h100-8", "h200_sxm": "h200-8", "b200_sxm": "b200-8"}
+ROW = ("model", "system", "tp", "batch", "context_tokens")
 COLUMNS = {"prefill": "ttft_ms", "decode": "tpot_ms"}
 
 
@@ -62,8 +63,10 @@ def main() -> int:
             continue
         try:
             ratio = predicted(row, asked.phase, asked.bound) / float(measured)
-        except df.Infeasible:
+        except df.Infeasible as error:
             refused += 1
+            if asked.rows:
+                print(*(row[name] for name in ROW), str(error).splitlines()[-1].strip(), flush=True)
             continue
         ratios[row["system"]].append(ratio)
         if asked.rows:
