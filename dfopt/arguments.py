@@ -36,6 +36,15 @@ def sizes(option: str, words: str | None) -> list[int]:
     return found
 
 
+def count_or(option: str, word: str | None, name: str) -> Any:
+    """A positive number, or one word that stands for something else."""
+    if word is None or word == name:
+        return word
+    if not word.isdigit() or int(word) < 1:
+        raise PlanError(f"{option}: expected a number from 1 on, or {name}, found {word!r}")
+    return int(word)
+
+
 def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
     """The value, if it is one of those allowed."""
     if value not in allowed:

@@ -33,9 +33,9 @@ def pieces(graph: Graph, assumptions: Assumptions) -> int:
 
 def cycles_with(kernel: Kernel, sharding: Sharding, degree: int, rules: str, count: int, chip: Chip, tiles: int) -> int:
     """Fewest cycles of a shard on at most ``tiles`` compute tiles, by trying every rectangle of tiles."""
-    rows, inner, columns = kernel.outer * kernel.samples * kernel.m, kernel.k, kernel.n
+    rows, inner, columns = kernel.outer * (kernel.samples or 1) * kernel.m, kernel.k, kernel.n
     if sharding == "outer" and rules == "exact":  # a head is whole
-        rows = math.ceil(kernel.outer / degree) * kernel.samples * kernel.m
+        rows = math.ceil(kernel.outer / degree) * (kernel.samples or 1) * kernel.m
     elif sharding in ("outer", "m"):
         rows = math.ceil(rows / degree)
     elif sharding in ("k", "k>n"):
@@ -148,13 +148,13 @@ def end_bytes(world: World, sharding: dict[str, Sharding]) -> dict[str, float]:
             continue
         axes = {"outer": kernel.outer, "m": kernel.m, "k": kernel.k, "n": kernel.n}
         if chosen.sharding_rules == "dfmodel":
-            axes["outer"] *= kernel.samples * kernel.m
+            axes["outer"] *= (kernel.samples or 1) * kernel.m
         shares = {axis: math.ceil(size / chips) / size for axis, size in axes.items()} | {"even": 1 / chips}
         part = shares.get(z.partition(">")[0], 1.0)
-        made = kernel.outer * kernel.samples * kernel.m * kernel.n * graph.word_bytes * left_of(kernel, 0)
+        made = kernel.outer * (kernel.samples or 1) * kernel.m * kernel.n * graph.word_bytes * left_of(kernel, 0)
         if not (name in taken or kernel.op == "weight_update" or kernel.accumulates_into):
             found[name] = made * (1.0 if z == "k" else shares["n"] if z == "k>n" else part)
-        heads = 1 if kernel.op == "gemm" else kernel.outer * kernel.samples
+        heads = 1 if kernel.op == "gemm" else kernel.outer * (kernel.samples or 1)
         first, second = heads * kernel.k * kernel.n, heads * kernel.m * kernel.k
         sizes = {"gemm": [first], "elementwise": [heads * kernel.m * kernel.n]}.get(kernel.op, [first, second])
         sizes = [size * left_of(kernel, face) for face, size in enumerate(sizes, start=1)]

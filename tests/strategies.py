@@ -112,7 +112,7 @@ def _consumer(dice: Dice, op: str, number: int, made: list[Kernel]) -> tuple[dic
     """Shapes of a kernel of some op and tensors from earlier kernels that agree with them."""
     name = f"k{number}"
     if not made or dice(range(6)) == 0:  # a source of its own
-        samples = {"samples": dice([1, 1, 2])} if op in ("matmul", "elementwise") else {}
+        samples = {"samples": dice([None, None, 2])} if op in ("matmul", "elementwise") else {}
         return {"m": dice(SIZES), "n": dice(SIZES), "outer": dice([1, 1, 1, 2, 3]), **samples}, []
     first = dice(made[-3:])
     elements = first.matrices * first.m * first.n
@@ -126,14 +126,14 @@ def _consumer(dice: Dice, op: str, number: int, made: list[Kernel]) -> tuple[dic
             tensors.append(Tensor(src=other.name, dst=name, bytes=float(other.matrices * other.m * other.n * WORD)))
         return shape, tensors
     if op == "gemm":
-        tokens = first.n * first.samples
+        tokens = first.n * (first.samples or 1)
         if dice([False, True]):
             return {"outer": first.outer, "m": dice(SIZES), "k": first.m, "n": tokens}, tensors
         shape = {"outer": dice([1, 1, 2]), "m": dice(SIZES), "k": first.outer * first.m, "n": tokens}
         return shape, tensors
     shape = {"outer": first.outer, "m": dice(SIZES), "k": first.m, "n": first.n}
-    shape |= {"samples": first.samples} if op == "matmul" else {"n": first.n * first.samples}
-    here = shape["outer"] * shape.get("samples", 1)
+    shape |= {"samples": first.samples} if op == "matmul" else {"n": first.n * (first.samples or 1)}
+    here = shape["outer"] * (shape.get("samples") or 1)
     fits = [k for k in made if k.matrices * k.m * k.n % (here * shape["k"]) == 0]
     if fits and dice(range(4)):
         second = dice(fits)
@@ -422,3 +422,9 @@ def sums_meet(graph: Graph, plan: Plan, chosen: Assumptions, sharding: dict[str,
 def options_of(**asked: Any) -> Options:
     """What a search is asked, by default nothing in particular, with a minute of time."""
     return Options(Request(**asked), time.perf_counter() + 60.0)
+
+
+def with_dram(system: System, capacity: float | None) -> System:
+    """A machine whose chips have so many bytes of DRAM."""
+    dram = system.chip.dram.model_copy(update={"capacity": capacity})
+    return system.model_copy(update={"chip": system.chip.model_copy(update={"dram": dram})})

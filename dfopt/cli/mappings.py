@@ -23,6 +23,7 @@ from dfopt.cli.common import (
     check_output,
     emit,
     errors,
+    graph_of,
     graphs_of,
     option,
     under,
@@ -57,7 +58,9 @@ def solve(
         str, under(HEAT, "aware: partitions, clocks and pauses that keep a stack cool", metavar="ignore|aware")
     ] = "ignore",
     interleave: Annotated[int | None, under(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
-    batch: Annotated[int | None, under(WORKLOAD, "samples per step", min=1)] = None,
+    batch: Annotated[
+        str | None, under(WORKLOAD, "samples per step; max: the largest that fits", metavar="N|max")
+    ] = None,
     microbatch: Annotated[
         str | None, under(WORKLOAD, "samples in one evaluation; of several the best is found", metavar="N[,N...]|all")
     ] = None,
@@ -104,8 +107,6 @@ def solve(
 
         check_output("--output", output, (".json", ".yaml", ".yml"))  # before the work, not after it
         check_output("--dump", dump, (".mps", ".lp"))
-        served = {"phase": phase, "context": context, "seq": prompt, "hit": hit}
-        workload, *variants = graphs_of(graph, param, batch, microbatch, **served)
         machine, assumptions = load_system(system), assumptions_of(assume, set_)
         if stack is not None:
             machine = with_stack(machine, load_stack(stack))
@@ -117,13 +118,26 @@ def solve(
                 )
             assumptions = assumptions.with_(execution="kernel_by_kernel")
         fixed = Pins.load(pins) if pins is not None else Pins()
+        on_axes, served = fixed.on_axes | arguments.on_axes(axes), {"phase": phase, "context": context, "hit": hit}
+        served["seq"] = prompt
+        size = arguments.count_or("--batch", batch, "max")
+        if size == "max":
+            from dfopt.search.largest import largest_batch
+
+            def draw(samples: int, each: int) -> Any:
+                return graph_of(graph, param, samples, microbatch=each, **served)
+
+            largest = largest_batch(draw, machine, assumptions=assumptions, time_limit=time_limit, **on_axes)
+            size = largest.batch
+            typer.echo(str(largest), err=True)
+        workload, *variants = graphs_of(graph, param, size, microbatch, **served)
         line = ProgressLine(quiet=quiet)
         try:
             result = optimize(
                 workload,
                 machine,
                 assumptions=assumptions,
-                **fixed.on_axes | arguments.on_axes(axes),
+                **on_axes,
                 interleave=interleave,
                 variants=variants,
                 p_max=p_max if p_max is not None else fixed.p_max,

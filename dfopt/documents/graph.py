@@ -116,12 +116,12 @@ class Kernel(Part):
     name: str = Field(min_length=1, max_length=200)
     op: Op
     outer: int = Field(default=1, ge=1, le=10**15, description="independent matrices, such as attention heads")
-    samples: int = Field(
-        default=1,
+    samples: int | None = Field(
+        default=None,
         ge=1,
         le=10**9,
         description="of a matmul or an elementwise kernel: so many times as many, one for every sample; heads are split"
-        " over chips (outer), samples are not",
+        " over chips (outer), samples are not; none = 1",
     )
     m: int = Count
     k: int = Field(default=1, ge=1, le=10**15, description="contraction of a matrix product")
@@ -178,8 +178,8 @@ class Kernel(Part):
         description="DRAM that the optimizer holds for it when training, spread as it is: 4 B per row under row-wise"
         " Adagrad; none = as much for a parameter as for one of the weights",
     )
-    states: tuple[SequenceState, ...] = Field(
-        default=(), max_length=16, description="what it keeps for every sequence from step to step, such as keys"
+    states: tuple[SequenceState, ...] | None = Field(
+        default=None, max_length=16, description="what it keeps for every sequence from step to step, such as keys"
     )
     runs: Runs = Field(
         default="every_layer",
@@ -190,7 +190,7 @@ class Kernel(Part):
     @property
     def matrices(self) -> int:
         """Independent matrices: ``outer`` of every sample."""
-        return self.outer * self.samples
+        return self.outer * (self.samples or 1)
 
     @property
     def streamed(self) -> str:
@@ -210,7 +210,7 @@ class Kernel(Part):
     def _fits_together(self) -> Self:
         if self.op == "elementwise" and self.k != 1:
             raise ValueError(f"an elementwise kernel has no contraction: found k = {self.k}, expected 1 or no k at all")
-        if self.samples > 1 and self.op not in ("matmul", "elementwise"):
+        if (self.samples or 1) > 1 and self.op not in ("matmul", "elementwise"):
             message = f"found {self.samples} of a {self.op} kernel, whose matrix is that of all samples"
             raise problem(message, "leave it out: n holds the tokens of all samples", "$.samples")
         if self.density is not None and self.op not in ("matmul", "elementwise"):
@@ -218,7 +218,7 @@ class Kernel(Part):
             raise problem(message, "leave it out, or write op: matmul", "$.density")
         if self.masked is not None and (self.density is None or self.op != "matmul"):
             raise problem(f"found {self.masked}, but no matmul with a density", "leave it out", "$.masked")
-        for place, state in enumerate(self.states):
+        for place, state in enumerate(self.states or ()):
             if self.outer % state.heads:
                 message = f"found {state.heads}, expected a divisor of outer, {self.outer} of {self.name!r}"
                 raise problem(message, "heads of a state are shared by groups of them", f"$.states[{place}].heads")

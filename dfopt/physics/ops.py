@@ -188,7 +188,7 @@ def shard_extents(kernel: Kernel, scheme: Sharding, degree: int, rules: Rules) -
     """
     rows, columns, depth = kernel.matrices * kernel.m, kernel.n, kernel.k
     if scheme == "outer" and rules == "exact":  # a head is whole
-        rows = -(-kernel.outer // degree) * kernel.samples * kernel.m
+        rows = -(-kernel.outer // degree) * (kernel.matrices // kernel.outer) * kernel.m
     elif scheme in ("outer", "m"):
         rows = -(-rows // degree)
     elif scheme == "n":

@@ -98,15 +98,13 @@ def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:
 
 def cached_bytes(kernel: Kernel, scheme: Sharding, degree: int) -> float:
     """Bytes that one of ``degree`` chips holds for the sequences of one evaluation."""
-    return sum(one.held_bytes * head_share(kernel.outer, one.heads, scheme, degree) for one in kernel.states)
+    return sum(one.held_bytes * head_share(kernel.outer, one.heads, scheme, degree) for one in kernel.states or ())
 
 
 def cache_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float, float]:
     """Bytes of its states that one of ``degree`` chips reads from DRAM in an evaluation, and writes there."""
-    shares = [head_share(kernel.outer, one.heads, scheme, degree) for one in kernel.states]
-    read = sum(one.read_bytes * share for one, share in zip(kernel.states, shares, strict=True))
-    written = sum(one.written_bytes * share for one, share in zip(kernel.states, shares, strict=True))
-    return read, written
+    shares = [(one, head_share(kernel.outer, one.heads, scheme, degree)) for one in kernel.states or ()]
+    return sum(one.read_bytes * share for one, share in shares), sum(one.written_bytes * share for one, share in shares)
 
 
 def own_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> float:

@@ -98,10 +98,10 @@ class DecoderParameters(LayerParameters):
         new = self.segment.new
         return {"n": new, "stream": "none"} if self.phase is not None and new == 1 else {"n": new}
 
-    def cache(self, name: str) -> tuple[SequenceState, ...]:
+    def cache(self, name: str) -> tuple[SequenceState, ...] | None:
         """Keys or values of the K/V heads: cached ones are read, those of new tokens are written."""
         if self.phase is None:
-            return ()
+            return None
         one, token = self.segment, self.groups * self.head_dim * self.word_bytes
         state = SequenceState(
             name=name,

@@ -66,7 +66,7 @@ class LayerParameters(Part):
     @property
     def attentions(self) -> dict[str, int]:
         """Independent attention matrices: of each head, for every sample, as tokens attend within their own."""
-        return {"outer": self.heads, "samples": self.microbatch}
+        return {"outer": self.heads} | ({"samples": self.microbatch} if self.microbatch > 1 else {})
 
     def check_counts(self) -> None:
         """Refuse a step of less than a microbatch, and drawn layers that the layers are no multiple of."""

@@ -10,7 +10,7 @@ import pytest
 from brute import joint_optimum, least_capacities
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from strategies import World, share, worlds
+from strategies import World, share, with_dram, worlds
 
 import dfopt as df
 import dfopt.search as optimizer
@@ -29,12 +29,6 @@ from dfopt.physics.pipeline import resolve
 def together(world: World, **asked: Any) -> Result:
     chosen = world.assumptions.model_copy(update={"sharding_objective": "joint"})
     return optimizer.optimize(world.graph, world.system, assumptions=chosen, **asked)
-
-
-def with_dram(system: System, capacity: float | None) -> System:
-    """A machine whose chips have so many bytes of DRAM."""
-    dram = system.chip.dram.model_copy(update={"capacity": capacity})
-    return system.model_copy(update={"chip": system.chip.model_copy(update={"dram": dram})})
 
 
 def asked_of(world: World, data: st.DataObject) -> dict[str, Any]:

@@ -1,0 +1,179 @@
+"""The largest batch that a machine holds: what no plan holds more of, and a mapping that holds it.
+
+What a chip keeps grows with the sequences of its copy and with nothing else of the batch. So the states of two small
+batches, each at its least over all shardings, say for every plan above which batch nothing fits; the optimiser then
+looks for a mapping from there on downwards.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
+from dfopt.documents.system import System
+from dfopt.errors import Infeasible, PlanError
+from dfopt.physics.pipeline import resolve
+from dfopt.physics.states import LABELS, capacities
+from dfopt.search.optimization import optimize
+from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Setting
+from dfopt.setting.ledger import held
+from dfopt.setting.plans import asked_plans
+from dfopt.setting.shares import divisors
+
+__all__ = ["LargestBatch", "largest_batch"]
+
+Draw = Callable[[int, int], Graph]
+"""The graph of a batch and a microbatch."""
+
+
+@dataclass(frozen=True)
+class LargestBatch:
+    """The largest batch for which a mapping was found, and what no batch above ``most`` fits.
+
+    Attributes
+    ----------
+    batch, most : int
+        Equal where it is proven.
+    plan : Plan
+        Of the plans that hold most, the one that stops at ``most``.
+    states : dict
+        Bytes that a chip of its fullest stage holds at least at ``most``, by state, as people call it.
+    capacity : float
+        Bytes that it has.
+    """
+
+    batch: int
+    most: int
+    plan: Plan
+    states: dict[str, float]
+    capacity: float
+
+    def __str__(self) -> str:
+        listed = ", ".join(f"{label} {size / 1e9:.4g} GB" for label, size in self.states.items())
+        proven = "the largest that fits" if self.batch == self.most else f"the largest found, at most {self.most} fit"
+        return f"batch {self.batch}: {proven} ({self.plan.label}: {listed} of {self.capacity / 1e9:.4g} GB)"
+
+
+@dataclass(frozen=True)
+class _Room:
+    """Up to how many sequences a plan's copies may hold, and what decides it."""
+
+    copies: int
+    sequences: int
+    plan: Plan
+    states: dict[str, float]
+    capacity: float
+
+
+def largest_batch(
+    draw: Draw, system: System, *, assumptions: Assumptions | str = "default", **asked: Any
+) -> LargestBatch:
+    """Find the largest batch that fits.
+
+    Parameters
+    ----------
+    draw : callable
+        Gives the graph of a batch and a microbatch.
+    system : System
+        The machine.
+    assumptions : Assumptions or str
+        A document, or the name of a profile.
+    **asked
+        Fields of :class:`dfopt.Request`, as of :func:`dfopt.optimize`; the time limit is that of one try.
+
+    Raises
+    ------
+    Infeasible
+        If nothing fits even for one sequence on each copy.
+    PlanError
+        If nothing that the graph keeps grows with the batch, or the chips have no limit.
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> from dfopt.workloads import load_graph
+    >>> def draw(batch, microbatch):
+    ...     return load_graph("llama-3.1-8b", phase="decode", context=32768, batch=batch, microbatch=microbatch)
+    >>> found = largest_batch(draw, load_system("h100-8"), tp=8)
+    >>> found.batch == found.most, found.batch
+    (True, 156)
+    """
+    chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
+    rooms = sorted(_rooms(draw, system, chosen, Request.of(**asked)), key=lambda room: -room.copies * room.sequences)
+    if not rooms:
+        optimize(draw(1, 1), system, assumptions=chosen, **asked)  # says what a single one lacks
+        raise Infeasible("one sequence fits, but not one on each copy of the plans that were asked for")
+    best, most = 0, rooms[0].copies * rooms[0].sequences
+
+    def fits(copies: int, sequences: int) -> bool:
+        drawn = [draw(copies * sequences, size) for size in sorted(divisors(sequences), reverse=True)]
+        one = {**asked, "dp": copies, "sensitivity": False}
+        try:
+            optimize(drawn[0], system, assumptions=chosen, variants=drawn[1:], **one)
+        except Infeasible:
+            return False
+        return True
+
+    for room in rooms:
+        if room.copies * room.sequences <= best:
+            break
+        best = max(best, room.copies * _most(lambda n, room=room: fits(room.copies, n), room.sequences))  # type: ignore[misc]
+    if not best:
+        optimize(draw(rooms[0].copies, 1), system, assumptions=chosen, **asked)
+    return LargestBatch(best, most, rooms[0].plan, rooms[0].states, rooms[0].capacity)
+
+
+def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> Iterator[_Room]:
+    """For every number of copies the plan that may hold most sequences on each."""
+    copies = [asked.on_axes["dp"]] if asked.on_axes.get("dp") else divisors(system.chips)
+    resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
+    for count in copies:
+        one, two = (Setting(draw(count * n, n), system, resolved) for n in (1, 2))
+        try:
+            legal, _ = asked_plans(one.graph, system, asked, resolved)
+        except PlanError:  # no plan has so many copies
+            continue
+        bounds = PlanBounds(one), PlanBounds(two)
+        found = [_room(plan, count, one, two, bounds) for plan in legal if plan.copies == count]
+        if found and max(found, key=lambda room: room.sequences).sequences > 0:
+            yield max(found, key=lambda room: room.sequences)
+
+
+def _room(plan: Plan, copies: int, one: Setting, two: Setting, bounds: tuple[PlanBounds, PlanBounds]) -> _Room:
+    """The sequences that the fullest stage of a plan has room for, each state at its least over all shardings."""
+    rooms = []
+    under = one.under(plan), two.under(plan)
+    states = tuple(bound.least_states(instance) for bound, instance in zip(bounds, under, strict=True))
+    for stage in bounds[0].stages(under[0]):
+        books = [held(instance, stage, least) for instance, least in zip(under, states, strict=True)]
+        for tier, capacity in capacities(one.system.chip).items():
+            first, more = (books[0].get(tier, {}), books[1].get(tier, {}))
+            grows = {name: more[name] - first.get(name, 0.0) for name in more}
+            slope = sum(grows.values())
+            fixed = sum(first.values()) - slope
+            if slope > 0:
+                sequences = max(math.floor((capacity - fixed) / slope * (1 + 1e-12)), 0)
+                full = {LABELS[name]: first.get(name, 0.0) + grow * (sequences - 1) for name, grow in grows.items()}
+                rooms.append(_Room(copies, sequences, plan, full, capacity))
+    if not rooms:
+        raise PlanError("--batch max: nothing that the graph keeps grows with the batch, or the memory has no limit")
+    return min(rooms, key=lambda room: room.sequences)
+
+
+def _most(fits: Callable[[int], bool], most: int) -> int:
+    """The largest number up to ``most`` that fits: near it in ever larger steps, then by halves."""
+    step, fails, number = 1, most + 1, most
+    while number > 0 and not fits(number):
+        fails, number, step = number, number - step, 2 * step
+    number = max(number, 0)
+    while fails - number > 1:
+        middle = (number + fails) // 2
+        number, fails = (middle, fails) if fits(middle) else (number, middle)
+    return number

@@ -1,0 +1,101 @@
+"""The largest batch that fits, against every batch tried one by one."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+from strategies import with_dram
+from typer.testing import CliRunner
+
+import dfopt as df
+from dfopt.cli import app
+from dfopt.documents.graph import Graph
+from dfopt.documents.system import System
+from dfopt.errors import Infeasible, PlanError
+from dfopt.search.largest import largest_batch
+from dfopt.setting.shares import divisors
+from dfopt.workloads import WORKLOADS
+
+SIZES = {"hidden": 64, "heads": 4, "kv_heads": 2, "head_dim": 16, "ffn": 96, "vocab": 200, "seq": 32, "layers": 4}
+
+
+def draw(batch: int, microbatch: int) -> Graph:
+    return WORKLOADS["decoder"](**SIZES, phase="decode", context=511, batch=batch, microbatch=microbatch)
+
+
+def four(capacity: float) -> System:
+    """Four of the eight chips of a node."""
+    system = with_dram(df.load_system("h100-8"), capacity)
+    return system.model_copy(update={"network": (system.network[0].model_copy(update={"size": 4}),)})
+
+
+def one_by_one(system: System, most: int, **asked: int) -> int:
+    """The largest batch up to one that is out of the question, each solved with all microbatches."""
+    found = 0
+    for batch in range(1, most + 1):
+        first, *others = (draw(batch, size) for size in divisors(batch))
+        try:
+            df.optimize(first, system, variants=others, sensitivity=False, **asked)
+        except (Infeasible, PlanError):
+            continue
+        found = batch
+    return found
+
+
+@pytest.mark.parametrize(
+    ("capacity", "asked"),
+    [
+        (400e3, {}),  # 288 kB of layers, 51 kB of ends, 262 kB for each sequence
+        (900e3, {"dp": 2}),
+        (700e3, {"tp": 1}),
+        (600e3, {"tp": 2, "pp": 2}),
+    ],
+)
+def test_no_batch_that_fits_is_larger(capacity: float, asked: dict[str, int]) -> None:
+    system = four(capacity)
+    found = largest_batch(draw, system, **asked)
+    assert found.batch == one_by_one(system, found.most + 4, **asked)
+    assert found.batch <= found.most
+    assert sum(found.states.values()) <= capacity < found.capacity * (1 + 1e-9)
+    assert str(found).startswith(f"batch {found.batch}: the largest ")
+
+
+def test_what_stops_it_is_what_a_chip_has_no_room_for() -> None:
+    found = largest_batch(draw, four(400e3), tp=4)
+    more = dataclasses.replace(found, batch=found.batch + 1)
+    assert found.batch == found.most and "the largest found, at most" in str(dataclasses.replace(more, batch=1))
+    with pytest.raises(Infeasible, match="caches of sequences"):
+        df.optimize(draw(more.batch, more.batch), four(400e3), tp=4)
+
+
+def test_without_caches_there_is_no_largest() -> None:
+    with pytest.raises(PlanError, match="nothing that the graph keeps grows"):
+        largest_batch(lambda n, m: WORKLOADS["decoder"](**SIZES, batch=n, microbatch=m), four(1e9))
+
+
+def test_nothing_fits() -> None:
+    with pytest.raises(Infeasible, match="DRAM"):
+        largest_batch(draw, four(1e3))
+
+
+def test_the_command_line_goes_on_with_it() -> None:
+    words = [
+        "solve",
+        "llama-3.1-8b",
+        "h100-8",
+        "--phase",
+        "decode",
+        "--context",
+        "100000",
+        "--batch",
+        "max",
+        "--tp",
+        "8",
+    ]
+    done = CliRunner().invoke(app, [*words, "--no-sensitivity"])
+    assert done.exit_code == 0, done.output
+    assert "batch 51: the largest that fits (TP8(nvlink) PP1 DP1: weights " in done.stderr
+    assert "1 microbatch of 51" in done.stdout
+    wrong = CliRunner().invoke(app, [*words[:-3], "most"])
+    assert wrong.exit_code == 2 and "expected a number from 1 on, or max, found 'most'" in wrong.stderr
