@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from dfopt import arguments
-from dfopt.cli.common import JsonFlag, ParamOpt, app, argument, emit, errors, importer, option
+from dfopt.cli.common import JsonFlag, ParamOpt, app, argument, check_output, emit, errors, importer, option
 
 
 @app.command("list")
@@ -109,6 +109,24 @@ def schema(
         own = {"graph": graph_schema, "system": system_schema, "stack": stack_schema}
         whole = own[kind]() if kind in own else schema_json(KINDS[kind])
         typer.echo(json.dumps(whole, indent=1))
+
+
+@importer.command("hf")
+def import_hf(
+    config: Annotated[Path, argument("PATH", "config.json of a Hugging Face model, or its folder")],
+    output: Annotated[Path, option("file for the graph", "-o", "--output", metavar="FILE.yaml")],
+) -> None:
+    """Import a dense decoder: writes its graph, for every phase, and says what it counts."""
+    with errors():
+        from dfopt.documents.files import write_text
+        from dfopt.documents.strict_yaml import dump_yaml
+        from dfopt.frontends.hf import read
+
+        check_output("--output", output, (".yaml", ".yml"))
+        graph = read(config)
+        write_text(output, dump_yaml(graph))
+        typer.echo(f"{graph['name']}: {graph['description']}")
+        typer.echo(f"dfopt: wrote {output}")
 
 
 @importer.command("dfmodel")

@@ -41,10 +41,14 @@ def kind_of(data: Dict[str, Any], path: str) -> str:
     raise DocumentError(path, [Issue("$.schema", f"{message}, {wanted}", remedy)])
 
 
+def is_model_config(data: object) -> bool:
+    """Whether parsed data is the ``config.json`` of a Hugging Face model, and no document of ours."""
+    return isinstance(data, Dict) and "schema" not in data and bool({"model_type", "architectures"} & set(data))
+
+
 def check_not_foreign(data: Dict[str, Any], path: str) -> None:
-    """Refuse the ``config.json`` of a Hugging Face model in one line, where each of its keys would be a problem."""
-    if "schema" not in data and {"model_type", "architectures"} & set(data):
+    """Refuse such a config where a document is expected, in one line: each of its keys would be a problem."""
+    if is_model_config(data):
         of = f" of {data['model_type']}" if isinstance(data.get("model_type"), str) else ""
-        message = f"{path}: found a Hugging Face config{of}, which dfopt does not read yet"
-        remedy = "take a graph of `dfopt list graphs`, or write its sizes into a copy of one, such as llama-3.1-8b"
-        refuse("", message, remedy)
+        message = f"{path}: found a Hugging Face config{of}, expected a document of dfopt"
+        refuse("", message, "turn it into a graph with `dfopt import hf`, or give it as the graph of `dfopt solve`")

@@ -17,7 +17,7 @@ from pydantic import Field, create_model
 
 from dfopt.documents.base import Document, Part, schema_of_forms
 from dfopt.documents.graph import Graph
-from dfopt.documents.kinds import check_not_foreign
+from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, shown
@@ -121,7 +121,8 @@ def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
     Parameters
     ----------
     name_or_path
-        A name in the zoo, or a path; an existing file wins.
+        A name in the zoo, or a path; an existing file wins. The ``config.json`` of a Hugging Face model is read as
+        :func:`dfopt.frontends.hf.recipe` does, and so is that in a folder.
     **overrides
         Parameters of the file's workload; of a graph with explicit kernels, only ``batch`` and ``repeat``.
         The graph's description says what was changed.
@@ -137,9 +138,11 @@ def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
     >>> len(graph.kernels), graph.batch, graph.description[-39:]
     (41, 64, "(loaded with batch=64, mode='training')")
     """
-    path = find("graphs", name_or_path)
+    inside = os.path.join(os.path.expanduser(os.fspath(name_or_path)), "config.json")
+    path = find("graphs", inside if os.path.isfile(inside) else name_or_path)
     data = load_strict(path)
-    check_not_foreign(data, str(path))
+    if is_model_config(data):
+        data = import_module("dfopt.frontends.hf").recipe(data, path)
     if overrides:
         data = _overridden(data, overrides, str(path))
     return expand(data, path)

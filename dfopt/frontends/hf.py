@@ -1,0 +1,279 @@
+"""The ``config.json`` of a Hugging Face model as a graph file: dense decoders whose layers are all alike.
+
+Two tables say everything. `FIELDS` has a row for each field that is understood: what it gives the decoder, or the
+values under which it changes nothing. `FAMILIES` has an entry for each ``model_type``: what its architecture always
+has, and what its config class takes for a field that a file leaves out. Whatever is in neither is refused by its name:
+a field that is not understood could change a shape, a cost or a size. `COSMETIC` lists those that change none of them.
+
+Sources of the tables: the config classes of transformers 4.46.3 (Qwen3: 4.51), and the files of the models.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from dfopt.documents.kinds import is_model_config
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.errors import DocumentError, Issue, did_you_mean, shown
+from dfopt.workloads.decoder_parameters import DecoderParameters, parameter_count
+
+__all__ = ["COSMETIC", "FAMILIES", "FIELDS", "read", "recipe"]
+
+_SEQ, _BATCH = 8192, 32  # a choice, as in the zoo: at most as long as the positions of the model
+_MISSING: Final = object()
+Gives = Callable[[Any], dict[str, Any] | None]
+"""Parameters of the decoder that a value gives; none if the value is not understood."""
+
+
+@dataclass(frozen=True)
+class Family:
+    """A ``model_type``: parameters of its architecture, and what its config class takes for fields left out."""
+
+    always: Mapping[str, Any] = field(default_factory=dict)
+    left_out: Mapping[str, Any] = field(default_factory=dict)
+    also: tuple[str, ...] = ()  # fields that only some families have
+    heads_share_hidden: bool = False  # the type had no head_dim at first: then hidden_size / num_attention_heads
+
+
+@dataclass(frozen=True)
+class Field:
+    """A field of configs: what its values give, what is expected, and whether a file must have it."""
+
+    gives: Gives
+    expected: str
+    needed: bool = False
+
+
+def _count(parameter: str) -> Field:
+    def gives(value: Any) -> dict[str, Any] | None:
+        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+        return {parameter: value} if whole else None
+
+    return Field(gives, "a whole number from 1 on", needed=True)
+
+
+def _one_of(expected: str, values: Mapping[Any, dict[str, Any]], needed: bool = False) -> Field:
+    """A field with a few values; True is not 1."""
+
+    def gives(value: Any) -> dict[str, Any] | None:
+        known = [given for key, given in values.items() if type(key) is type(value) and key == value]
+        return known[0] if known else None
+
+    return Field(gives, expected, needed)
+
+
+def _window(value: Any) -> dict[str, Any] | None:
+    if value is None:
+        return {}
+    return {"window": value} if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+
+
+def _layer_types(value: Any) -> dict[str, Any] | None:
+    alike = isinstance(value, list) and set(value) == {"full_attention"}
+    return {} if alike else None
+
+
+_ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "quick_gelu", "relu")
+_NOTHING: Final[dict[str, Any]] = {}
+_SIZES: Final = {
+    "hidden_size": "hidden",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "kv_heads",
+    "head_dim": "head_dim",
+    "intermediate_size": "ffn",
+    "vocab_size": "vocab",
+    "max_position_embeddings": "positions",
+}
+FIELDS: Final[Mapping[str, Field]] = {
+    **{name: _count(parameter) for name, parameter in _SIZES.items()},
+    "hidden_act": _one_of(" or ".join(_ACTIVATIONS), dict.fromkeys(_ACTIVATIONS, _NOTHING), needed=True),
+    "hidden_activation": _one_of(" or ".join(_ACTIVATIONS), dict.fromkeys((*_ACTIVATIONS, None), _NOTHING)),
+    "tie_word_embeddings": _one_of(
+        "true or false", {True: {"tie_embeddings": True}, False: {"tie_embeddings": False}}, needed=True
+    ),
+    "torch_dtype": _one_of(
+        "bfloat16, float16 or float32",
+        {"bfloat16": {"word_bytes": 2}, "float16": {"word_bytes": 2}, "float32": {"word_bytes": 4}},
+        needed=True,
+    ),
+    "attention_bias": _one_of("false: biases of the type are not counted", {False: _NOTHING}),
+    "mlp_bias": _one_of("false: biases of the type are not counted", {False: _NOTHING}),
+    "use_sliding_window": _one_of("false: layers would differ", {False: _NOTHING}),
+    "sliding_window": Field(_window, "null, or the tokens that every layer attends to"),
+    "layer_types": Field(_layer_types, "full_attention for every layer: others are not drawn yet"),
+    "partial_rotary_factor": _one_of("1.0: a part of the features is not drawn", {1.0: _NOTHING}),
+    "num_nextn_predict_layers": _one_of("0: layers that predict further tokens are not drawn", {0: _NOTHING}),
+    "quantization_config": _one_of("null: a graph has one data type yet", {None: _NOTHING}),
+}
+_OTHER_NAMES: Final = {"dtype": "torch_dtype"}
+_BY_FAMILY: Final = ("hidden_activation", "mlp_bias", "use_sliding_window", "sliding_window", "layer_types")
+COSMETIC: Final = frozenset({
+    "_name_or_path", "_attn_implementation", "architectures", "attention_dropout", "attn_implementation", "auto_map",
+    "bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", "max_window_layers", "model_type",
+    "pretraining_tp", "rms_norm_eps", "rope_parameters", "rope_scaling", "rope_theta", "transformers_version",
+    "unsloth_fixed", "use_cache",
+})  # fmt: skip
+"""Fields that change no shape, cost or size of a graph: names, constants of formulas, defaults of generation."""
+
+_WINDOWS: Final = ("use_sliding_window", "sliding_window", "layer_types")
+FAMILIES: Final[Mapping[str, Family]] = {
+    "llama": Family(
+        left_out={"attention_bias": False, "mlp_bias": False, "tie_word_embeddings": False},
+        also=("mlp_bias",),
+        heads_share_hidden=True,
+    ),
+    "mistral": Family(
+        left_out={"tie_word_embeddings": False}, also=("sliding_window", "layer_types"), heads_share_hidden=True
+    ),
+    "qwen2": Family(
+        always={"bias": "qkv"},
+        left_out={"tie_word_embeddings": False, "use_sliding_window": False},
+        also=_WINDOWS,
+        heads_share_hidden=True,
+    ),
+    "qwen3": Family(left_out={"attention_bias": False, "use_sliding_window": False}, also=_WINDOWS),
+    "gemma": Family(
+        left_out={"tie_word_embeddings": True, "attention_bias": False, "hidden_act": "gelu_pytorch_tanh"},
+        also=("hidden_activation",),
+    ),
+}
+
+
+def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The graph file of a config: the workload ``decoder`` with its sizes.
+
+    Parameters
+    ----------
+    data : mapping
+        The parsed config.
+    path : path
+        Of the file, for errors and for the name: that of its folder if it is called ``config.json``.
+
+    Raises
+    ------
+    DocumentError
+        With every field that is missing, unknown or has a value that is not understood.
+
+    Examples
+    --------
+    >>> sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    >>> sizes |= {"intermediate_size": 96, "vocab_size": 100, "max_position_embeddings": 32, "torch_dtype": "bfloat16"}
+    >>> sizes |= {"hidden_act": "silu"}
+    >>> found = recipe({"model_type": "llama", **sizes}, "tiny/config.json")
+    >>> found["name"], found["parameters"]["kv_heads"], found["parameters"]["head_dim"]
+    ('tiny', 2, 16)
+    >>> recipe({"model_type": "llama", "experts": 8, **sizes}, "tiny/config.json")
+    Traceback (most recent call last):
+    dfopt.errors.DocumentError: tiny/config.json: 1 problem
+      $.experts: not understood, and could change a shape, a cost or a size (a dense decoder of type llama has none)
+    """
+    file = os.fspath(path)
+    family = _family(data, file)
+    kind, issues = data["model_type"], list[Issue]()
+    given: dict[str, Any] = {**family.always}
+    seen = {_OTHER_NAMES.get(name, name): name for name in data}
+    for name, written in seen.items():
+        if name in COSMETIC:
+            continue
+        if name not in FIELDS or (name in _BY_FAMILY and name not in family.also):
+            message = "not understood, and could change a shape, a cost or a size"
+            close = did_you_mean(name, [one for one in FIELDS if one not in seen])
+            issues.append(Issue(f"$.{written}", message, close or f"a dense decoder of type {kind} has none"))
+            continue
+        value, row = data[written], FIELDS[name]
+        uses = data.get("use_sliding_window", family.left_out.get("use_sliding_window"))
+        if name == "sliding_window" and uses is False:
+            continue
+        found = row.gives(value)
+        if found is None:
+            issues.append(Issue(f"$.{written}", f"found {shown(value)}, expected {row.expected}"))
+        else:
+            given |= found
+    told = dict(_left_out(family, seen, data))
+    for name in FIELDS:
+        if FIELDS[name].needed and name not in seen and name not in told:
+            issues.append(Issue(f"$.{name}", f"missing, expected {FIELDS[name].expected}", "it has no default"))
+    if issues:
+        raise DocumentError(file, issues)
+    for name, value in told.items():
+        given |= FIELDS[name].gives(value) or {}
+    return _document(given, told, kind, file)
+
+
+def _family(data: Mapping[str, Any], file: str) -> Family:
+    kind = data.get("model_type")
+    if not isinstance(kind, str) or kind not in FAMILIES:
+        message = "missing" if kind is None else f"found {shown(kind)}, which dfopt does not read yet"
+        close = did_you_mean(kind, FAMILIES) if isinstance(kind, str) else ""
+        known = f"dense decoders of type {', '.join(FAMILIES)} are read"
+        raise DocumentError(file, [Issue("$.model_type", message, f"{close} {known}".strip())])
+    kinds = data.get("architectures")
+    if kinds is not None and not (isinstance(kinds, list) and all(str(one).endswith("ForCausalLM") for one in kinds)):
+        message = f"found {shown(kinds)}, expected a causal language model, such as [LlamaForCausalLM]"
+        raise DocumentError(file, [Issue("$.architectures", message)])
+    return FAMILIES[kind]
+
+
+def _left_out(family: Family, seen: Mapping[str, str], data: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What a config class takes for fields that a file leaves out."""
+    for name, value in family.left_out.items():
+        if name not in seen and not (name == "hidden_act" and "hidden_activation" in seen):
+            yield name, value
+    hidden, heads = data.get("hidden_size"), data.get("num_attention_heads")
+    if not family.heads_share_hidden or "head_dim" in seen:
+        return
+    if isinstance(hidden, int) and isinstance(heads, int) and heads > 0 and hidden > 0 and hidden % heads == 0:
+        yield "head_dim", hidden // heads
+
+
+def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: str) -> dict[str, Any]:
+    path, positions = Path(file), given.pop("positions")
+    window = given.get("window")
+    seq = min(_SEQ, positions, window if window is not None else _SEQ)
+    parameters = {**given, "gated_mlp": True, "norm": "rmsnorm", "seq": seq, "microbatch": 1, "batch": _BATCH}
+    try:
+        count = parameter_count(DecoderParameters(**parameters))
+    except ValidationError as error:  # sizes that are whole numbers, but do not fit together
+        names = {parameter: name for name, parameter in _SIZES.items()}
+        where = (str(one.get("ctx", {}).get("where", one["loc"])).strip("$.(),'") for one in error.errors())
+        messages = [one["msg"] for one in error.errors()]
+        issues = [Issue(f"$.{names.get(name, name)}", what) for name, what in zip(where, messages, strict=True)]
+        raise DocumentError(file, issues) from None
+    stem = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+    assumed = ", ".join(f"{name} {str(value).lower()}" for name, value in told.items())
+    said = f"{kind} with {count / 1e9:.4g} billion parameters" + (
+        f"; the config leaves out {assumed}" if assumed else ""
+    )
+    return {
+        "schema": "dfopt/graph/1",
+        "name": stem,
+        "description": said,
+        "source": f"{path.name} of a Hugging Face model",
+        "workload": "decoder",
+        "parameters": parameters,
+    }
+
+
+def read(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The graph file of a config, given by its file or by the folder of a model.
+
+    Raises
+    ------
+    DocumentError
+        If there is no config, or it is not understood.
+    """
+    file = Path(path)
+    file = file / "config.json" if file.is_dir() else file
+    data = load_strict(file)
+    if (quantized := file.with_name("hf_quant_config.json")).exists():
+        raise DocumentError(str(quantized), [Issue("$", "found data types of a quantized model", "not read yet")])
+    if not is_model_config(data):
+        raise DocumentError(str(file), [Issue("$.model_type", "missing", "expected the config.json of a model")])
+    return recipe(data, file)

@@ -1,0 +1,165 @@
+"""Configs of Hugging Face models as graphs: the sizes of the zoo, and nothing that is taken for granted in silence.
+
+``tests/golden/hf`` has three of them as published: meta-llama/Meta-Llama-3.1-8B, Qwen/Qwen3-8B, Mixtral-8x7B-v0.1.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from typer.testing import CliRunner
+
+from dfopt.cli import app
+from dfopt.documents.graph import Graph
+from dfopt.errors import DocumentError
+from dfopt.frontends.hf import COSMETIC, FIELDS, recipe
+from dfopt.workloads import expand, load_graph
+
+FOLDER = Path(__file__).resolve().parents[1] / "golden" / "hf"
+CONFIGS: dict[str, dict[str, Any]] = {
+    name: json.loads((FOLDER / f"{name}.json").read_text()) for name in ("llama-3.1-8b", "qwen3-8b", "mixtral-8x7b")
+}
+DENSE = ("llama-3.1-8b", "qwen3-8b")
+LLAMA, QWEN = (CONFIGS[name] for name in DENSE)
+
+
+def refusal(data: dict[str, Any]) -> str:
+    with pytest.raises(DocumentError) as caught:
+        recipe(data, "model/config.json")
+    return str(caught.value)
+
+
+def sized(graph: Graph) -> tuple[object, ...]:
+    return graph.kernels, graph.tensors, graph.carried, graph.repeat, graph.word_bytes
+
+
+@pytest.mark.parametrize("name", DENSE)
+@pytest.mark.parametrize("phase", [{}, {"mode": "training"}, {"phase": "decode", "context": 4096}])
+def test_a_config_is_the_model_of_the_zoo(name: str, phase: dict[str, Any]) -> None:
+    mine, known = (load_graph(path, seq=2048, **phase) for path in (FOLDER / f"{name}.json", name))
+    assert sized(mine) == sized(known)
+
+
+@pytest.mark.parametrize("name", DENSE)
+def test_the_parameters_are_those_that_were_published(name: str) -> None:
+    billions = float(recipe(CONFIGS[name], name)["description"].split(" billion")[0].split()[-1])
+    assert billions == pytest.approx({"llama-3.1-8b": 8.03, "qwen3-8b": 8.19}[name], rel=0.002)
+
+
+def test_what_a_file_leaves_out_is_said() -> None:
+    found = recipe(LLAMA, "model/config.json")
+    assert found["name"] == "model"
+    assert found["description"] == "llama with 8.03 billion parameters; the config leaves out head_dim 128"
+    bare = {key: value for key, value in LLAMA.items() if key not in ("tie_word_embeddings", "mlp_bias")}
+    assert "leaves out mlp_bias false, tie_word_embeddings false, head_dim 128" in recipe(bare, "x.json")["description"]
+
+
+@given(st.sampled_from(DENSE), st.data())
+def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject) -> None:
+    """Of a file with a field removed, renamed or added nothing is read, or just what the field said and says so."""
+    config, whole = dict(CONFIGS[name]), recipe(CONFIGS[name], "m.json")
+    field = data.draw(st.sampled_from(sorted(config)))
+    what = data.draw(st.sampled_from(["removed", "renamed", "added", "changed"]))
+    if what == "added":
+        config[data.draw(st.text("abcdefgh_", min_size=3, max_size=12))] = data.draw(
+            st.sampled_from([0, None, True, 8, "x"])
+        )
+    elif what == "changed":
+        config[field] = data.draw(st.sampled_from([None, True, 1.5, "x", [], {}, -3, 0]))
+    else:
+        value = config.pop(field)
+        if what == "renamed":
+            config[f"{field}_"] = value
+    if config == CONFIGS[name]:
+        return
+    try:
+        found = recipe(config, "m.json")
+    except DocumentError:
+        return
+    said = found["description"]
+    assert field in COSMETIC or what != "renamed"
+    assert found["parameters"] == whole["parameters"] or what == "changed"
+    if what == "removed" and field not in COSMETIC:
+        spelled = f"{field} {str(CONFIGS[name][field]).lower()}"
+        assert spelled in said or (not FIELDS[field].needed and FIELDS[field].gives(CONFIGS[name][field]) == {})
+    if what == "changed" and found["parameters"] != whole["parameters"]:
+        assert field in FIELDS
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"model_type": "mixtral"},
+            "$.model_type: found 'mixtral', which dfopt does not read yet (did you mean 'mistral'?",
+        ),
+        ({"model_type": None}, "$.model_type: missing"),
+        ({"architectures": ["LlamaForSequenceClassification"]}, "expected a causal language model"),
+        ({"num_local_experts": 8}, "$.num_local_experts: not understood, and could change a shape, a cost or a size"),
+        ({"head_dims": 8}, "(did you mean 'head_dim'?)"),
+        ({"vocab_size": 10**12}, "$.vocab_size: "),
+        ({"quantization_config": {"quant_method": "fp8"}}, "$.quantization_config: found a mapping"),
+        ({"num_nextn_predict_layers": 1}, "$.num_nextn_predict_layers: found 1, expected 0"),
+        ({"hidden_size": "4096"}, "$.hidden_size: found '4096', expected a whole number from 1 on"),
+        ({"hidden_size": True}, "$.hidden_size: found true"),
+        (
+            {"num_key_value_heads": 7},
+            "$.num_key_value_heads: found 7 K/V heads, expected a divisor of the 32 query heads",
+        ),
+        ({"torch_dtype": "float8_e4m3fn"}, "$.torch_dtype: found 'float8_e4m3fn', expected bfloat16"),
+        ({"attention_bias": True}, "$.attention_bias: found true, expected false"),
+        ({"sliding_window": 4096}, "$.sliding_window: not understood"),
+    ],
+)
+def test_what_is_not_understood_is_refused_by_its_name(change: dict[str, Any], said: str) -> None:
+    assert said in refusal(LLAMA | change)
+
+
+def test_all_that_is_wrong_is_said_at_once() -> None:
+    said = refusal(
+        {key: value for key, value in LLAMA.items() if key not in ("vocab_size", "hidden_act")} | {"top_k": 2}
+    )
+    assert said.startswith("model/config.json: 3 problems")
+
+
+def test_windows_are_those_of_every_layer_or_of_none() -> None:
+    mistral = {**LLAMA, "model_type": "mistral", "sliding_window": 4096}
+    mistral = {key: value for key, value in mistral.items() if key not in ("mlp_bias", "attention_bias")}
+    assert recipe(mistral, "m.json")["parameters"]["window"] == 4096
+    assert recipe(mistral, "m.json")["parameters"]["seq"] == 4096
+    assert (
+        "window" not in recipe(QWEN | {"sliding_window": 4096}, "m.json")["parameters"]
+    )  # use_sliding_window is false
+    assert "layers would differ" in refusal(QWEN | {"use_sliding_window": True})
+    local = ["full_attention", "sliding_attention"]
+    assert "others are not drawn yet" in refusal(QWEN | {"layer_types": local})
+    assert recipe(QWEN | {"layer_types": ["full_attention"] * 36}, "m.json")
+
+
+def test_a_folder_of_a_model_is_read_and_written(tmp_path: Path) -> None:
+    folder = tmp_path / "my-llama"
+    folder.mkdir()
+    (folder / "config.json").write_text(json.dumps(LLAMA))
+    run = CliRunner().invoke
+    done = run(app, ["import", "hf", str(folder), "-o", str(tmp_path / "mine.yaml")])
+    assert done.exit_code == 0, done.output
+    assert done.stdout.startswith("my-llama: llama with 8.03 billion parameters")
+    assert sized(load_graph(tmp_path / "mine.yaml")) == sized(load_graph(folder)) == sized(load_graph("llama-3.1-8b"))
+    solved = run(
+        app, ["solve", str(folder), "h100-8", "--phase", "decode", "--batch", "4", "--tp", "8", "--no-sensitivity"]
+    )
+    assert solved.exit_code == 0 and "optimal: no mapping in the space is better" in solved.stdout, solved.output
+    refused = run(app, ["solve", str(FOLDER / "mixtral-8x7b.json"), "h100-8"])
+    assert refused.exit_code == 3 and "$.model_type: found 'mixtral'" in refused.stderr
+    (folder / "hf_quant_config.json").write_text("{}")
+    assert "quantized" in run(app, ["import", "hf", str(folder), "-o", str(tmp_path / "mine.yaml")]).stderr
+    assert run(app, ["import", "hf", str(tmp_path), "-o", str(tmp_path / "mine.yaml")]).exit_code == 3
+
+
+def test_a_recipe_is_a_graph_file() -> None:
+    assert expand(recipe(LLAMA, "m.json")).repeat == 32
