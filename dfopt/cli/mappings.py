@@ -65,9 +65,10 @@ def solve(
         str | None, under(WORKLOAD, "samples in one evaluation; of several the best is found", metavar="N[,N...]|all")
     ] = None,
     phase: Annotated[
-        str | None, under(WORKLOAD, "serving, with all microbatches unless said", metavar="prefill|decode")
+        str | None, under(WORKLOAD, "serving, with all microbatches unless said", metavar="prefill|decode|verify")
     ] = None,
-    context: Annotated[int | None, under(WORKLOAD, "decode: cached tokens of a sequence", min=0)] = None,
+    context: Annotated[int | None, under(WORKLOAD, "decode, verify: cached tokens of a sequence", min=0)] = None,
+    window: Annotated[int | None, under(WORKLOAD, "verify: draft tokens (parameter draft)", min=0)] = None,
     prompt: Annotated[int | None, under(WORKLOAD, "tokens of a prompt (parameter seq)", min=1)] = None,
     hit: Annotated[int | None, under(WORKLOAD, "prefill: of these cached already", min=0)] = None,
     param: ParamOpt = None,
@@ -119,7 +120,7 @@ def solve(
             assumptions = assumptions.with_(execution="kernel_by_kernel")
         fixed = Pins.load(pins) if pins is not None else Pins()
         on_axes, served = fixed.on_axes | arguments.on_axes(axes), {"phase": phase, "context": context, "hit": hit}
-        served["seq"] = prompt
+        served |= {"seq": prompt, "draft": window}
         size = arguments.count_or("--batch", batch, "max")
         if size == "max":
             from dfopt.search.largest import largest_batch

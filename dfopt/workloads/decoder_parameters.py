@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import problem
 from dfopt.documents.graph import SequenceState
-from dfopt.documents.phase import Phase, Segment, decode, prefill
+from dfopt.documents.phase import Phase, Segment, decode, prefill, verify
 from dfopt.workloads.layer import LayerParameters
 
 __all__ = ["DecoderParameters", "parameter_count"]
@@ -58,14 +58,16 @@ class DecoderParameters(LayerParameters):
         default=None, ge=1, le=10**8, description="tokens that local layers attend to; seq must fit, none if left out"
     )
 
-    phase: Literal["prefill", "decode"] | Phase | None = Field(
+    phase: Literal["prefill", "decode", "verify"] | Phase | None = Field(
         default=None,
-        description="serving: prefill (seq is the prompt), decode (one token behind context), or the segments of one"
-        " evaluation; keys and values are then kept in DRAM. none = a whole sample that nothing is kept of",
+        description="serving: prefill (seq is the prompt), decode (one token behind context), verify (a draft more), or"
+        " the segments of one evaluation; keys and values are then kept in DRAM. none = a whole sample that nothing is"
+        " kept of",
     )
     context: int | None = Field(
-        default=None, ge=0, le=10**8, description="decode: cached tokens of every sequence; seq if left out"
+        default=None, ge=0, le=10**8, description="decode, verify: cached tokens of every sequence; seq if left out"
     )
+    draft: int = Field(default=0, ge=0, le=10**6, description="verify: tokens of a draft behind the last one")
     hit: int = Field(default=0, ge=0, le=10**8, description="prefill: tokens of the prompt that are cached already")
     page: int = Field(default=1, ge=1, le=10**6, description="cached tokens that are given DRAM together")
 
@@ -152,10 +154,10 @@ class DecoderParameters(LayerParameters):
     def _check_phase(self) -> None:
         if self.phase is not None and self.mode == "training":
             raise problem("found a phase of serving in a training step", "leave one of them out", "$.phase")
-        for name, needs in (("context", "decode"), ("hit", "prefill")):
-            if name in self.model_fields_set and self.phase != needs:
-                message = f"found {getattr(self, name)}, which is of {needs} only"
-                raise problem(message, f"write phase: {needs}, or leave it out", f"$.{name}")
+        for name, needs in (("context", ("decode", "verify")), ("draft", ("verify",)), ("hit", ("prefill",))):
+            if name in self.model_fields_set and self.phase not in needs:
+                message = f"found {getattr(self, name)}, which is of {' and '.join(needs)} only"
+                raise problem(message, f"write phase: {needs[0]}, or leave it out", f"$.{name}")
         if self.phase == "prefill" and self.hit >= self.seq:
             message = f"found {self.hit} cached tokens of a prompt of {self.seq}: at least one is left to process"
             raise problem(message, f"at most {self.seq - 1}", "$.hit")
@@ -177,6 +179,7 @@ class DecoderParameters(LayerParameters):
 _PHASES: Final[dict[str, Callable[[DecoderParameters], Phase]]] = {
     "prefill": lambda p: prefill(p.microbatch, p.seq, p.hit),
     "decode": lambda p: decode(p.microbatch, p.seq if p.context is None else p.context),
+    "verify": lambda p: verify(p.microbatch, p.seq if p.context is None else p.context, p.draft),
 }
 
 

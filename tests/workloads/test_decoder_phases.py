@@ -66,6 +66,7 @@ def test_decode_is_the_verification_of_no_draft() -> None:
     assert build(**SMALL, phase=decode(3, 20)).kernels == build(**SMALL, phase=verify(3, 20)).kernels == named.kernels
     drafted = build(**SMALL, phase=verify(3, 20, window=2))
     assert flops(drafted)["QK"] == 2 * 5 * 6 * 3 * (21 + 22 + 23)
+    assert drafted.kernels == build(**SMALL, phase="verify", context=20, draft=2).kernels
 
 
 @pytest.mark.parametrize("cut", [1, 5, 11])
@@ -112,8 +113,9 @@ def test_what_a_token_holds_in_a_whole_model(model: str, bytes_per_token: int) -
     ("changes", "said"),
     [
         ({"phase": "decode", "mode": "training"}, "a phase of serving in a training step"),
-        ({"context": 4}, "which is of decode only"),
-        ({"phase": "prefill", "context": 4}, "which is of decode only"),
+        ({"context": 4}, "which is of decode and verify only"),
+        ({"phase": "decode", "draft": 4}, "which is of verify only"),
+        ({"phase": "prefill", "context": 4}, "which is of decode and verify only"),
         ({"phase": "decode", "hit": 4}, "which is of prefill only"),
         ({"phase": "prefill", "hit": 12}, "at least one is left"),
         ({"phase": "decode", "context": 20, "window": 20}, "found 21 tokens in a sample"),
