@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import groups
+from dfopt.documents.experts import Experts
 from dfopt.documents.graph import CollectiveKind, Communication, Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
@@ -240,7 +241,7 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
             )
         )
         tensors += mine
-    kernels = [_with_state(dice, _with_role(dice, kernel)) for kernel in kernels]
+    kernels = [_with_state(dice, _with_experts(dice, _with_role(dice, kernel))) for kernel in kernels]
     if dice([False, True]):
         kernels, tensors = _masked(dice, kernels, tensors)
     names = [k.name for k in kernels]
@@ -273,6 +274,13 @@ def _with_state(dice: Dice, kernel: Kernel) -> Kernel:
         page=dice([1, 4]),
     )
     return kernel.model_copy(update={"states": (state,)})
+
+
+def _with_experts(dice: Dice, kernel: Kernel) -> Kernel:
+    """Weights of four experts, of which two or more are read."""
+    if kernel.phase != "forward" or kernel.op != "gemm" or dice(range(5)):
+        return kernel
+    return kernel.model_copy(update={"experts": Experts(count=4, chosen=2, touched=dice([2.0, 3.5]))})
 
 
 def _with_role(dice: Dice, kernel: Kernel) -> Kernel:

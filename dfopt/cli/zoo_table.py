@@ -23,10 +23,12 @@ def names_of(kind: str) -> list[str]:
 
 def _parameters(graph: Any) -> str:
     """Elements of all weights."""
+    from dfopt.physics.ops import weight_elements
+
     whole = sum(
-        kernel.outer * kernel.m * kernel.k * (1 if graph.piece_of(kernel) else graph.repeat)
+        weight_elements(kernel) * (1 if graph.piece_of(kernel) else graph.repeat)
         for kernel in graph.kernels
-        if kernel.op == "gemm" and kernel.phase == "forward"
+        if kernel.phase == "forward"
     )
     return f"{whole / 1e9:.3g} G" if whole else "-"
 

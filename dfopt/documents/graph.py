@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.axes import groups
 from dfopt.documents.base import Named, Part, problem
+from dfopt.documents.experts import Experts
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.on_axes import Group
 from dfopt.documents.wiring import needed, reads, structure_issues, writes
@@ -32,7 +33,7 @@ CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_a
 Runs = Literal["every_layer", "first", "last"]
 Role = Literal[
     "scores", "softmax", "scores_dropout", "context", "gate", "up", "activation", "bias", "dropout", "residual",
-    "norm", "optimizer",
+    "norm", "optimizer", "router",
 ]  # fmt: skip
 PIECES: tuple[Runs, ...] = ("every_layer", "first", "last")  # a kernel's place in it is the stage of its mapping
 Count = Field(ge=1, le=10**15)
@@ -178,6 +179,7 @@ class Kernel(Part):
         description="DRAM that the optimizer holds for it when training, spread as it is: 4 B per row under row-wise"
         " Adagrad; none = as much for a parameter as for one of the weights",
     )
+    experts: Experts | None = Field(default=None, description="of a gemm whose weights are those of many experts")
     states: tuple[SequenceState, ...] | None = Field(
         default=None, max_length=16, description="what it keeps for every sequence from step to step, such as keys"
     )
@@ -218,6 +220,8 @@ class Kernel(Part):
             raise problem(message, "leave it out, or write op: matmul", "$.density")
         if self.masked is not None and (self.density is None or self.op != "matmul"):
             raise problem(f"found {self.masked}, but no matmul with a density", "leave it out", "$.masked")
+        if self.experts is not None and (self.op != "gemm" or self.phase != "forward"):
+            raise problem(f"found experts of a {self.phase} {self.op}", "only a forward gemm has them", "$.experts")
         for place, state in enumerate(self.states or ()):
             if self.outer % state.heads:
                 message = f"found {state.heads}, expected a divisor of outer, {self.outer} of {self.name!r}"

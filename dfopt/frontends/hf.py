@@ -1,4 +1,4 @@
-"""The ``config.json`` of a Hugging Face model as a graph file: dense decoders whose layers are all alike.
+"""The ``config.json`` of a Hugging Face model as a graph file: decoders of equal layers, dense or of experts.
 
 Two tables say everything. `FIELDS` has a row for each field that is understood: what it gives the decoder, or the
 values under which it changes nothing. `FAMILIES` has an entry for each ``model_type``: what its architecture always
@@ -38,6 +38,7 @@ class Family:
     always: Mapping[str, Any] = field(default_factory=dict)
     left_out: Mapping[str, Any] = field(default_factory=dict)
     also: tuple[str, ...] = ()  # fields that only some families have
+    unused: tuple[str, ...] = ()  # fields that say something of layers which a model of this type does not have
     heads_share_hidden: bool = False  # the type had no head_dim at first: then hidden_size / num_attention_heads
 
 
@@ -90,6 +91,10 @@ _SIZES: Final = {
     "intermediate_size": "ffn",
     "vocab_size": "vocab",
     "max_position_embeddings": "positions",
+    "num_experts": "experts",
+    "num_local_experts": "experts",
+    "num_experts_per_tok": "chosen",
+    "moe_intermediate_size": "ffn",
 }
 FIELDS: Final[Mapping[str, Field]] = {
     **{name: _count(parameter) for name, parameter in _SIZES.items()},
@@ -108,17 +113,23 @@ FIELDS: Final[Mapping[str, Field]] = {
     "use_sliding_window": _one_of("false: layers would differ", {False: _NOTHING}),
     "sliding_window": Field(_window, "null, or the tokens that every layer attends to"),
     "layer_types": Field(_layer_types, "full_attention for every layer: others are not drawn yet"),
+    "decoder_sparse_step": _one_of("1: every layer has experts", {1: _NOTHING}, needed=True),
+    "mlp_only_layers": Field(lambda value: _NOTHING if value == [] else None, "[]: every layer has experts", True),
     "partial_rotary_factor": _one_of("1.0: a part of the features is not drawn", {1.0: _NOTHING}),
     "num_nextn_predict_layers": _one_of("0: layers that predict further tokens are not drawn", {0: _NOTHING}),
     "quantization_config": _one_of("null: a graph has one data type yet", {None: _NOTHING}),
 }
 _OTHER_NAMES: Final = {"dtype": "torch_dtype"}
-_BY_FAMILY: Final = ("hidden_activation", "mlp_bias", "use_sliding_window", "sliding_window", "layer_types")
+_EXPERTS: Final = ("num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size")
+_BY_FAMILY: Final = frozenset({
+    *_EXPERTS, "decoder_sparse_step", "hidden_activation", "layer_types", "mlp_bias", "mlp_only_layers",
+    "sliding_window", "use_sliding_window",
+})  # fmt: skip
 COSMETIC: Final = frozenset({
     "_name_or_path", "_attn_implementation", "architectures", "attention_dropout", "attn_implementation", "auto_map",
     "bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", "max_window_layers", "model_type",
     "pretraining_tp", "rms_norm_eps", "rope_parameters", "rope_scaling", "rope_theta", "transformers_version",
-    "unsloth_fixed", "use_cache",
+    "unsloth_fixed", "use_cache", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef",
 })  # fmt: skip
 """Fields that change no shape, cost or size of a graph: names, constants of formulas, defaults of generation."""
 
@@ -139,6 +150,23 @@ FAMILIES: Final[Mapping[str, Family]] = {
         heads_share_hidden=True,
     ),
     "qwen3": Family(left_out={"attention_bias": False, "use_sliding_window": False}, also=_WINDOWS),
+    "mixtral": Family(
+        left_out={"tie_word_embeddings": False},
+        also=("sliding_window", "num_local_experts", "num_experts_per_tok"),
+        heads_share_hidden=True,
+    ),
+    "qwen3_moe": Family(
+        left_out={"attention_bias": False, "use_sliding_window": False},
+        also=(
+            *_WINDOWS,
+            "num_experts",
+            "num_experts_per_tok",
+            "moe_intermediate_size",
+            "decoder_sparse_step",
+            "mlp_only_layers",
+        ),
+        unused=("intermediate_size",),
+    ),
     "gemma": Family(
         left_out={"tie_word_embeddings": True, "attention_bias": False, "hidden_act": "gelu_pytorch_tanh"},
         also=("hidden_activation",),
@@ -172,7 +200,7 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
     >>> recipe({"model_type": "llama", "experts": 8, **sizes}, "tiny/config.json")
     Traceback (most recent call last):
     dfopt.errors.DocumentError: tiny/config.json: 1 problem
-      $.experts: not understood, and could change a shape, a cost or a size (a dense decoder of type llama has none)
+      $.experts: not understood, and could change a shape, a cost or a size (a decoder of type llama has none)
     """
     file = os.fspath(path)
     family = _family(data, file)
@@ -180,12 +208,12 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
     given: dict[str, Any] = {**family.always}
     seen = {_OTHER_NAMES.get(name, name): name for name in data}
     for name, written in seen.items():
-        if name in COSMETIC:
+        if name in COSMETIC or name in family.unused:
             continue
         if name not in FIELDS or (name in _BY_FAMILY and name not in family.also):
             message = "not understood, and could change a shape, a cost or a size"
             close = did_you_mean(name, [one for one in FIELDS if one not in seen])
-            issues.append(Issue(f"$.{written}", message, close or f"a dense decoder of type {kind} has none"))
+            issues.append(Issue(f"$.{written}", message, close or f"a decoder of type {kind} has none"))
             continue
         value, row = data[written], FIELDS[name]
         uses = data.get("use_sliding_window", family.left_out.get("use_sliding_window"))
@@ -198,7 +226,8 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
             given |= found
     told = dict(_left_out(family, seen, data))
     for name in FIELDS:
-        if FIELDS[name].needed and name not in seen and name not in told:
+        mine = name not in family.unused and (name not in _BY_FAMILY or name in family.also)
+        if mine and FIELDS[name].needed and name not in seen and name not in told:
             issues.append(Issue(f"$.{name}", f"missing, expected {FIELDS[name].expected}", "it has no default"))
     if issues:
         raise DocumentError(file, issues)
@@ -212,7 +241,7 @@ def _family(data: Mapping[str, Any], file: str) -> Family:
     if not isinstance(kind, str) or kind not in FAMILIES:
         message = "missing" if kind is None else f"found {shown(kind)}, which dfopt does not read yet"
         close = did_you_mean(kind, FAMILIES) if isinstance(kind, str) else ""
-        known = f"dense decoders of type {', '.join(FAMILIES)} are read"
+        known = f"decoders of type {', '.join(FAMILIES)} are read"
         raise DocumentError(file, [Issue("$.model_type", message, f"{close} {known}".strip())])
     kinds = data.get("architectures")
     if kinds is not None and not (isinstance(kinds, list) and all(str(one).endswith("ForCausalLM") for one in kinds)):
@@ -239,7 +268,8 @@ def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: s
     seq = min(_SEQ, positions, window if window is not None else _SEQ)
     parameters = {**given, "gated_mlp": True, "norm": "rmsnorm", "seq": seq, "microbatch": 1, "batch": _BATCH}
     try:
-        count = parameter_count(DecoderParameters(**parameters))
+        sizes = DecoderParameters(**parameters)
+        count, active = (parameter_count(sizes, active=one) for one in (False, True))
     except ValidationError as error:  # sizes that are whole numbers, but do not fit together
         names = {parameter: name for name, parameter in _SIZES.items()}
         where = (str(one.get("ctx", {}).get("where", one["loc"])).strip("$.(),'") for one in error.errors())
@@ -248,7 +278,8 @@ def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: s
         raise DocumentError(file, issues) from None
     stem = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
     assumed = ", ".join(f"{name} {str(value).lower()}" for name, value in told.items())
-    said = f"{kind} with {count / 1e9:.4g} billion parameters" + (
+    used = f", of which a token uses {active / 1e9:.4g} billion" if active < count else ""
+    said = f"{kind} with {count / 1e9:.4g} billion parameters{used}" + (
         f"; the config leaves out {assumed}" if assumed else ""
     )
     return {

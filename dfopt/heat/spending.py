@@ -99,7 +99,7 @@ def spending(ready: PricedPlan) -> Spending:
         for k, flow in writers:
             own[k].append(flow._replace(bytes=flow.bytes * float(parts_k[k] - 1)))
     for k, kernel in enumerate(kernels):
-        weight, accumulator = float(sharded.weight_k[k]), float(accumulator_k[k])
+        weight, accumulator = float(sharded.read_k[k]), float(accumulator_k[k])
         if assumptions.weights_from_dram:
             own[k].append(Flow(weight, weight, write=False))
         own[k].append(Flow(kernel.dram_bytes_per_chip, kernel.dram_bytes_per_chip, write=False))
@@ -112,7 +112,7 @@ def spending(ready: PricedPlan) -> Spending:
     beside_k = np.array([own_traffic(k, z, plan.shards) for k, z in zip(kernels, schemes, strict=True)])
     return Spending(
         flop_k=flop_k,
-        sram_k=wrote_k + noc_k + sharded.weight_k + 2 * accumulator_k + beside_k,
+        sram_k=wrote_k + noc_k + sharded.read_k + 2 * accumulator_k + beside_k,
         noc_k=noc_k,
         sent_k=_sent(ready, schemes),
         own=tuple(tuple(flow for flow in flows if flow.bytes > 0) for flows in own),

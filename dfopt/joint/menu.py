@@ -216,6 +216,7 @@ class Menu:
             compute_k=self.least(self.by_option("compute_k"), allowed_o),
             stationary_k=self.least(self.by_option("stationary_k"), allowed_o),
             weight_k=self.least(self.by_option("weight_k"), allowed_o),
+            read_k=self.least(self.by_option("read_k"), allowed_o),
             cached_k=self.least(self.by_option("cached_k"), allowed_o),
             mem_k=mem_k,
             fixed_buffer_k=fixed_buffer_k,

@@ -41,7 +41,7 @@ def blocks(case: Case, paid: Sequence[network.Paid], commands: dict[Place, Comma
         for number, taken in zip(numbers, inputs, strict=True):
             one = case.kernels[number]
             own = own_traffic(one.kernel, one.sharding, case.plan.shards)
-            sram.append(math.fsum((*wrote[number], taken, one.weight, 2 * one.accumulator, own)))
+            sram.append(math.fsum((*wrote[number], taken, one.read, 2 * one.accumulator, own)))
         here = commands[place]
         found.append(
             Block(

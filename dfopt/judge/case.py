@@ -38,13 +38,15 @@ class Placed:
     forward: bool
     flop: float
     weight: float
+    read: float
+    at_once: float
     accumulator: float
     gradient: float
 
     @property
     def stationary(self) -> float:
-        """Bytes that stay on the chip while the kernel streams: its weights and its gradient accumulator."""
-        return self.weight + self.accumulator
+        """Bytes that stay on the chip while the kernel streams: weights (of one expert), its gradient accumulator."""
+        return self.at_once + self.accumulator
 
 
 @dataclass(frozen=True)
@@ -198,7 +200,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         here = given[kernel.name]
         share = ops.output_share(kernel, here.sharding, degree, rules)
         gradient = ops.gradient_elements(kernel) * share * word
-        weights = ops.weight_elements(kernel)
+        held = ops.weight_share(kernel, here.sharding, degree, rules) * word if kernel.op == "gemm" else 0.0
         placed.append(
             Placed(
                 kernel=kernel,
@@ -207,7 +209,9 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
                 tiles=here.tiles,
                 forward=kernel.phase == "forward",
                 flop=ops.flop(kernel) * ops.split_share(kernel, here.sharding, degree, rules),
-                weight=weights * ops.weight_share(kernel, here.sharding, degree, rules) * word if weights else 0.0,
+                weight=ops.weight_elements(kernel) * held,
+                read=ops.weights_read(kernel) * held,
+                at_once=ops.weights_at_once(kernel) * held,
                 accumulator=gradient if assume.gradients == "exact" else 0.0,
                 gradient=gradient,
             )

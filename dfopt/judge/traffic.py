@@ -83,8 +83,8 @@ def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
         yield Moved(case.place(end.kernel), "tensor", end.chip, end, end.write)
     for one in case.kernels:
         kernel = one.kernel
-        if one.weight and case.assume.weights_from_dram:
-            yield Moved(one.place, "weight", one.weight, one)
+        if one.read and case.assume.weights_from_dram:
+            yield Moved(one.place, "weight", one.read, one)
         if kernel.dram_bytes_per_chip:
             yield Moved(one.place, "own data", kernel.dram_bytes_per_chip, one)
         if kernel.dram_bytes:

@@ -21,6 +21,7 @@ from __future__ import annotations
 from typing import Literal
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.experts import Experts as Experts
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.wiring import needed as needed
@@ -80,13 +81,35 @@ def work_share(kernel: Kernel) -> float:
 
 
 def weight_elements(kernel: Kernel) -> float:
-    """Parameters that a kernel holds: ``outer * m * k`` for a GEMM, none otherwise.
+    """Parameters that a kernel holds: ``outer * m * k`` for a GEMM, none otherwise; of experts those of all.
 
     Examples
     --------
     >>> weight_elements(Kernel(name="a", op="gemm", m=4, k=8, n=16))
     32.0
     """
+    return _weights(kernel) * (kernel.experts.count / kernel.experts.chosen if kernel.experts else 1.0)
+
+
+def weights_read(kernel: Kernel) -> float:
+    """Parameters that an evaluation reads: of experts those of the ones that some token chooses.
+
+    Examples
+    --------
+    >>> experts = Experts(count=8, chosen=2, touched=3.5)
+    >>> grouped = Kernel(name="a", op="gemm", m=4, k=8, n=16, experts=experts)
+    >>> weight_elements(grouped), weights_read(grouped), weights_at_once(grouped)
+    (128.0, 56.0, 16.0)
+    """
+    return _weights(kernel) * (kernel.experts.touched / kernel.experts.chosen if kernel.experts else 1.0)
+
+
+def weights_at_once(kernel: Kernel) -> float:
+    """Parameters that are on the chip at a time: those of one expert, as experts run one after another."""
+    return _weights(kernel) / (kernel.experts.chosen if kernel.experts else 1)
+
+
+def _weights(kernel: Kernel) -> float:
     return float(kernel.outer) * kernel.m * kernel.k if kernel.op == "gemm" else 0.0
 
 
@@ -121,8 +144,9 @@ def legal_schemes(kernel: Kernel, degree: int, assumptions: Assumptions) -> tupl
 
     An axis of size 1 and the streamed axis cannot be split. A batched kernel (``outer`` > 1) is
     split by ``outer``. A weighted GEMM must be split if it can be, because its weights would
-    otherwise be held by every chip (DFModel, section IV, and its program). What the workload itself spreads
-    over the chips (``distributed``) lies ``even``: every chip has its share of work, output and weight.
+    otherwise be held by every chip (DFModel, section IV, and its program); a router is small, and may be
+    held so. What the workload itself spreads over the chips (``distributed``) lies ``even``: every chip
+    has its share of work, output and weight.
 
     With sequence parallelism tokens may be split, if a tile has one for every chip. No gradient of a weight has tokens,
     and what leaves partial sums to another kernel reduces nothing itself.
@@ -153,7 +177,7 @@ def legal_schemes(kernel: Kernel, degree: int, assumptions: Assumptions) -> tupl
             found.append("k>n")
     if kernel.n > 1 and (kernel.streamed != "n" or (tokens and kernel.op == "elementwise")):
         found.append("n")
-    if kernel.op != "gemm" or not found:
+    if kernel.op != "gemm" or kernel.role == "router" or not found:
         found.append("none")
     return tuple(found)
 

@@ -133,7 +133,7 @@ class PlanBounds:
             weight = ops.weight_elements(kernel) * word * held_share
             update = ops.gradient_elements(kernel) * word * made_share
             moved = min(own_traffic(kernel, z, shards) for z in schemes)
-            moved += weight if assumptions.weights_from_dram else 0.0
+            moved += ops.weights_read(kernel) * word * held_share if assumptions.weights_from_dram else 0.0
             for operand, size in self._ends.get(kernel.name, ()):  # operand 0 is the output
                 moved += size * min(_end_share(kernel, operand, z, shards, rules, size / word) for z in schemes)
             traffic.append(moved + (2.0 * update if assumptions.gradients == "exact" else 0.0))

@@ -44,8 +44,8 @@ class ShardedGraph:
         Seconds of compute per microbatch with the whole chip; under the cycle model the menus count instead.
     stationary_k : float
         Bytes that stay in SRAM while the kernel's partition runs: weights, gradient accumulators.
-    weight_k : float
-        Bytes of weights.
+    weight_k, read_k : float
+        Bytes of weights that are held, and that an evaluation reads: of experts not those of all.
     cached_k : float
         Bytes that are kept for the sequences of one evaluation.
     mem_k : float
@@ -84,6 +84,7 @@ class ShardedGraph:
     compute_k: Floats
     stationary_k: Floats
     weight_k: Floats
+    read_k: Floats
     cached_k: Floats
     mem_k: Floats
     fixed_buffer_k: Floats
@@ -163,7 +164,10 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
 
     pairs = list(zip(kernels, schemes, strict=True))
     output_k = np.array([ops.output_share(k, z, degree, rules) for k, z in pairs])
-    weight_k = np.array([ops.weight_elements(k) * ops.weight_share(k, z, degree, rules) * word for k, z in pairs])
+    held_k = np.array([ops.weight_share(k, z, degree, rules) * word for k, z in pairs])
+    weight_k = np.array([ops.weight_elements(k) for k in kernels]) * held_k
+    read_k = np.array([ops.weights_read(k) for k in kernels]) * held_k
+    at_once_k = np.array([ops.weights_at_once(k) for k in kernels]) * held_k
     gradient_k = np.array([ops.gradient_elements(k) for k in kernels]) * output_k * word
     src_t = np.array([index[t.src] for t in graph.tensors], dtype=np.int64)
     dst_t = np.array([index[t.dst] for t in graph.tensors], dtype=np.int64)
@@ -177,7 +181,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
 
     mem_k = np.array([own_traffic(k, z, degree) for k, z in pairs], dtype=float)
     if assumptions.weights_from_dram:
-        mem_k = mem_k + weight_k
+        mem_k = mem_k + read_k
     if exact_gradients:
         mem_k = mem_k + 2.0 * gradient_k  # accumulated over microbatches: read, added to, written back
     between_k = np.zeros(len(kernels))
@@ -189,8 +193,9 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         names=tuple(k.name for k in kernels),
         forward_k=forward_k,
         compute_k=compute_seconds(instance.setting, kernels, schemes, degree),
-        stationary_k=weight_k + (gradient_k if exact_gradients else 0.0),
+        stationary_k=at_once_k + (gradient_k if exact_gradients else 0.0),
         weight_k=weight_k,
+        read_k=read_k,
         cached_k=np.array([cached_bytes(k, z, degree) for k, z in pairs], dtype=float),
         mem_k=mem_k,
         fixed_buffer_k=np.zeros(len(kernels)),

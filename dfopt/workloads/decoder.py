@@ -13,6 +13,10 @@ A graph that repeats one layer cannot draw what a model has once: embedding, fin
 drawn, ``ends`` adds them; `parameter_count` always counts them. Neither drawn nor priced are biases and norms of Q
 and K. Scores are counted in full unless ``causal`` is set, as in ``transformer``.
 
+With ``experts`` the MLP is a grouped product: as wide as the experts that a token chooses, side by side, with weights
+that are held for all and read for those that some token of an evaluation chooses. Chips share every expert; experts
+that lie on different chips are not drawn.
+
 ``mode: training`` adds the backward pass and the weight updates, see :mod:`dfopt.workloads.backward`. With grouped
 queries the gradients of K and V come out per query head and are then added up over each group (``K_Sum_bwd``,
 ``V_Sum_bwd``), which is how kernels for it work. Not drawn: gradients of the norms' gains.
@@ -20,7 +24,7 @@ queries the gradients of K and V come out per query head and are then added up o
 
 from __future__ import annotations
 
-from dfopt.documents.graph import Graph
+from dfopt.documents.graph import Graph, Role
 from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.decoder_ends import with_ends
 from dfopt.workloads.decoder_parameters import DecoderParameters, parameter_count
@@ -53,6 +57,9 @@ def build(p: DecoderParameters, **about: str) -> Graph:
     >>> [graph.output_bytes(name) for name in ("Q_Proj", "K_Proj", "V_Proj")]
     [4096.0, 1024.0, 1024.0]
     """
+    if p.routed is not None:
+        said = f"uniform routing: of {p.experts} experts an evaluation reads {p.routed.touched:.4g}"
+        about["description"] = f"{about.get('description', '')} ({said})".strip()
     graph = p.graph(_forward(p), **about)
     if p.mode == "training":
         graph = p.trained(_trained(graph))
@@ -86,10 +93,20 @@ def _forward(p: DecoderParameters) -> Sketch:
     out = norm("1_Post", out) if p.post_norm else out
     residual = draw(p.pointwise("Add_1", hidden, role="residual"), out, residual)
     normed = norm("2", residual)
-    gate = (draw(p.linear("Gate_Proj", p.ffn, hidden, role="gate"), normed),) if p.gated_mlp else ()
-    up = draw(p.linear("Up_Proj", p.ffn, hidden, role="up"), normed)
-    inside = draw(p.pointwise("Act_Mul" if p.gated_mlp else "Act", p.ffn, role="activation"), *gate, up)
-    out = draw(p.linear("Down_Proj", hidden, p.ffn), inside)
+    shares: tuple[Read, ...] = ()
+    if p.experts is not None:  # the shares of a token's experts, with which their outputs are added up
+        router = draw(p.linear("Router", p.experts, hidden, role="router"), normed)
+        top = draw(p.pointwise("Top_K", p.experts, normalizes=True), router)
+        shares = (Read(top, None, float(p.chosen * p.tokens * p.word_bytes)),)
+
+    def into_mlp(name: str, role: Role) -> str:
+        return draw(p.linear(name, p.inside, hidden, role=role, experts=p.routed), normed)
+
+    gate = (into_mlp("Gate_Proj", "gate"),) if p.gated_mlp else ()
+    up = into_mlp("Up_Proj", "up")
+    name = "Act_Mul" if p.gated_mlp else "Act"
+    inside = draw(p.pointwise(name, p.inside, role="activation"), *gate, up, *shares)
+    out = draw(p.linear("Down_Proj", hidden, p.inside, experts=p.routed), inside)
     draw(p.pointwise("Add_2", hidden, role="residual"), norm("2_Post", out) if p.post_norm else out, residual)
     return sketch
 

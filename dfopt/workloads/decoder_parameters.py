@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import problem
+from dfopt.documents.experts import Experts, touched_experts
 from dfopt.documents.graph import SequenceState
 from dfopt.documents.phase import Phase, Segment, decode, prefill, verify
 from dfopt.workloads.layer import LayerParameters
@@ -33,6 +34,13 @@ class DecoderParameters(LayerParameters):
     )
     rotary: bool = Field(default=True, description="rotary position embedding of Q and K")
     ffn: int = Field(ge=1, le=10**8, description="features inside the MLP")
+    experts: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**6,
+        description="experts of every layer's MLP, with ffn features inside each; none = 1",
+    )
+    chosen: int = Field(default=1, ge=1, le=10**6, description="experts that a token is sent to")
     gated_mlp: bool = Field(default=True, description="gate, up and down projection, or up and down only")
     norm: Literal["rmsnorm", "layernorm"] = Field(default="rmsnorm", description="LayerNorm has a bias, RMSNorm none")
     post_norm: bool = Field(default=False, description="a norm behind attention and behind the MLP too, as in Gemma 2")
@@ -118,6 +126,19 @@ class DecoderParameters(LayerParameters):
         return (state,)
 
     @property
+    def inside(self) -> int:
+        """Features inside the MLP of a token: those of the experts that it chooses, side by side."""
+        return self.ffn * self.chosen
+
+    @property
+    def routed(self) -> Experts | None:
+        """What the MLP holds and reads of experts, if it has any: under uniform routing."""
+        if self.experts is None:
+            return None
+        read = touched_experts(self.experts, self.chosen, self.tokens)
+        return Experts(count=self.experts, chosen=self.chosen, touched=read)
+
+    @property
     def groups(self) -> int:
         """Heads of K and of V, each with a group of query heads."""
         return self.heads if self.kv_heads is None else self.kv_heads
@@ -140,6 +161,11 @@ class DecoderParameters(LayerParameters):
                 "choose a divisor, or leave it out",
                 "$.kv_heads",
             )
+        if self.chosen > (self.experts or 1):
+            message = f"found {self.chosen} experts for a token, of {self.experts or 1}"
+            raise problem(message, "at most all of them: see experts", "$.chosen")
+        if self.experts is not None and self.mode == "training":
+            raise problem("found experts in a training step", "only serving and a forward pass are drawn", "$.experts")
         self._check_phase()
         keys = self.segment.keys
         if self.window is not None and keys > self.window:
@@ -183,8 +209,8 @@ _PHASES: Final[dict[str, Callable[[DecoderParameters], Phase]]] = {
 }
 
 
-def parameter_count(parameters: DecoderParameters) -> int:
-    """Parameters of the whole model, with what the graph does not draw.
+def parameter_count(parameters: DecoderParameters, *, active: bool = False) -> int:
+    """Parameters of the whole model, with what the graph does not draw; or those that one token uses.
 
     Embedding, logits unless tied to it, learned positions if any, the matrices of attention and MLP, their biases
     where ``bias`` says so, the norms of every layer and the final one. Norms of Q and K are left out: they hold
@@ -203,7 +229,8 @@ def parameter_count(parameters: DecoderParameters) -> int:
     p = parameters
     width, kv_width, into_mlp = p.width, p.groups * p.head_dim, 2 if p.gated_mlp else 1
     attention = p.hidden * (width + 2 * kv_width) + width * p.hidden
-    mlp = (into_mlp + 1) * p.hidden * p.ffn
+    mlp = (into_mlp + 1) * p.hidden * p.ffn * ((p.chosen if active else p.experts) or 1)
+    mlp += p.hidden * (p.experts or 0)  # the router
     biases = 0 if p.bias == "none" else width + 2 * kv_width
     if p.bias == "all":
         biases += p.hidden + into_mlp * p.ffn + p.hidden

@@ -108,9 +108,9 @@ class LayerParameters(Part):
         """An elementwise kernel over ``heads`` heads of every token, which may be fewer than those of Q."""
         return Kernel(name=name, op="elementwise", outer=heads, m=self.head_dim, n=self.tokens)
 
-    def linear(self, name: str, m: int, k: int, *, outer: int = 1, role: Role | None = None) -> Kernel:
+    def linear(self, name: str, m: int, k: int, *, outer: int = 1, **more: Any) -> Kernel:
         """A weighted GEMM on every token; ``outer`` = heads if each head has a weight of its own."""
-        return Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens, role=role)
+        return Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens, **more)
 
     def attention(self, name: str, m: int, k: int, role: Role, **more: Any) -> Kernel:
         """A product of two activations within every head of every sample: the scores, or what they weigh up."""

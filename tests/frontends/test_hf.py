@@ -1,10 +1,12 @@
 """Configs of Hugging Face models as graphs: the sizes of the zoo, and nothing that is taken for granted in silence.
 
-``tests/golden/hf`` has three of them as published: meta-llama/Meta-Llama-3.1-8B, Qwen/Qwen3-8B, Mixtral-8x7B-v0.1.
+``tests/golden/hf`` has four of them as published: meta-llama/Meta-Llama-3.1-8B, Qwen/Qwen3-8B, Qwen/Qwen3-30B-A3B and
+mistralai/Mixtral-8x7B-v0.1.
 """
 
 from __future__ import annotations
 
+import itertools
 import json
 from pathlib import Path
 from typing import Any
@@ -22,10 +24,10 @@ from dfopt.workloads import expand, load_graph
 
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "hf"
 CONFIGS: dict[str, dict[str, Any]] = {
-    name: json.loads((FOLDER / f"{name}.json").read_text()) for name in ("llama-3.1-8b", "qwen3-8b", "mixtral-8x7b")
+    name: json.loads((FOLDER / f"{name}.json").read_text())
+    for name in ("llama-3.1-8b", "qwen3-8b", "mixtral-8x7b", "qwen3-30b-a3b")
 }
-DENSE = ("llama-3.1-8b", "qwen3-8b")
-LLAMA, QWEN = (CONFIGS[name] for name in DENSE)
+LLAMA, QWEN = CONFIGS["llama-3.1-8b"], CONFIGS["qwen3-8b"]
 
 
 def refusal(data: dict[str, Any]) -> str:
@@ -38,17 +40,19 @@ def sized(graph: Graph) -> tuple[object, ...]:
     return graph.kernels, graph.tensors, graph.carried, graph.repeat, graph.word_bytes
 
 
-@pytest.mark.parametrize("name", DENSE)
-@pytest.mark.parametrize("phase", [{}, {"mode": "training"}, {"phase": "decode", "context": 4096}])
+@pytest.mark.parametrize("name", CONFIGS)
+@pytest.mark.parametrize("phase", [{}, {"phase": "decode", "context": 4096}])
 def test_a_config_is_the_model_of_the_zoo(name: str, phase: dict[str, Any]) -> None:
     mine, known = (load_graph(path, seq=2048, **phase) for path in (FOLDER / f"{name}.json", name))
     assert sized(mine) == sized(known)
 
 
-@pytest.mark.parametrize("name", DENSE)
+@pytest.mark.parametrize("name", CONFIGS)
 def test_the_parameters_are_those_that_were_published(name: str) -> None:
-    billions = float(recipe(CONFIGS[name], name)["description"].split(" billion")[0].split()[-1])
-    assert billions == pytest.approx({"llama-3.1-8b": 8.03, "qwen3-8b": 8.19}[name], rel=0.002)
+    words = recipe(CONFIGS[name], name)["description"].split()
+    billions = [float(before) for before, word in itertools.pairwise(words) if word.startswith("billion")]
+    published = {"mixtral-8x7b": [46.7, 12.9], "qwen3-30b-a3b": [30.5, 3.3], "llama-3.1-8b": [8.03], "qwen3-8b": [8.19]}
+    assert billions == pytest.approx(published[name], rel=0.02)
 
 
 def test_what_a_file_leaves_out_is_said() -> None:
@@ -59,7 +63,7 @@ def test_what_a_file_leaves_out_is_said() -> None:
     assert "leaves out mlp_bias false, tie_word_embeddings false, head_dim 128" in recipe(bare, "x.json")["description"]
 
 
-@given(st.sampled_from(DENSE), st.data())
+@given(st.sampled_from(sorted(CONFIGS)), st.data())
 def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject) -> None:
     """Of a file with a field removed, renamed or added nothing is read, or just what the field said and says so."""
     config, whole = dict(CONFIGS[name]), recipe(CONFIGS[name], "m.json")
@@ -95,8 +99,8 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
     ("change", "said"),
     [
         (
-            {"model_type": "mixtral"},
-            "$.model_type: found 'mixtral', which dfopt does not read yet (did you mean 'mistral'?",
+            {"model_type": "mixtrall"},
+            "$.model_type: found 'mixtrall', which dfopt does not read yet (did you mean 'mixtral'",
         ),
         ({"model_type": None}, "$.model_type: missing"),
         ({"architectures": ["LlamaForSequenceClassification"]}, "expected a causal language model"),
@@ -127,6 +131,20 @@ def test_all_that_is_wrong_is_said_at_once() -> None:
     assert said.startswith("model/config.json: 3 problems")
 
 
+def test_every_layer_has_experts_or_none() -> None:
+    config = CONFIGS["qwen3-30b-a3b"]
+    assert (
+        recipe(config, "m.json")["parameters"]["ffn"] == config["moe_intermediate_size"] != config["intermediate_size"]
+    )
+    assert "every layer has experts" in refusal(config | {"decoder_sparse_step": 2})
+    assert "every layer has experts" in refusal(config | {"mlp_only_layers": [0]})
+    assert "$.shared_expert_intermediate_size: not understood" in refusal(
+        config | {"shared_expert_intermediate_size": 9}
+    )
+    for name in ("decoder_sparse_step", "num_experts", "moe_intermediate_size"):
+        assert f"$.{name}: missing" in refusal({key: value for key, value in config.items() if key != name})
+
+
 def test_windows_are_those_of_every_layer_or_of_none() -> None:
     mistral = {**LLAMA, "model_type": "mistral", "sliding_window": 4096}
     mistral = {key: value for key, value in mistral.items() if key not in ("mlp_bias", "attention_bias")}
@@ -154,8 +172,9 @@ def test_a_folder_of_a_model_is_read_and_written(tmp_path: Path) -> None:
         app, ["solve", str(folder), "h100-8", "--phase", "decode", "--batch", "4", "--tp", "8", "--no-sensitivity"]
     )
     assert solved.exit_code == 0 and "optimal: no mapping in the space is better" in solved.stdout, solved.output
-    refused = run(app, ["solve", str(FOLDER / "mixtral-8x7b.json"), "h100-8"])
-    assert refused.exit_code == 3 and "$.model_type: found 'mixtral'" in refused.stderr
+    (tmp_path / "llama4.json").write_text(json.dumps(LLAMA | {"model_type": "llama4"}))
+    refused = run(app, ["solve", str(tmp_path / "llama4.json"), "h100-8"])
+    assert refused.exit_code == 3 and "$.model_type: found 'llama4'" in refused.stderr
     (folder / "hf_quant_config.json").write_text("{}")
     assert "quantized" in run(app, ["import", "hf", str(folder), "-o", str(tmp_path / "mine.yaml")]).stderr
     assert run(app, ["import", "hf", str(tmp_path), "-o", str(tmp_path / "mine.yaml")]).exit_code == 3

@@ -1,0 +1,146 @@
+"""Experts: what is held, read and computed; who chooses them; and measured steps of models that have them."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.experts import Experts, touched_experts
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.plan import Plan
+from dfopt.judge import evaluate
+from dfopt.machines.compose import load_system
+from dfopt.physics.ops import flop, legal_schemes, weight_elements
+from dfopt.workloads import WORKLOADS, load_graph
+from dfopt.workloads.decoder_parameters import DecoderParameters, parameter_count
+
+build = WORKLOADS["decoder"]
+SMALL: dict[str, Any] = {
+    "hidden": 30, "heads": 6, "kv_heads": 2, "head_dim": 5, "ffn": 40, "vocab": 100, "seq": 12, "layers": 3,
+}  # fmt: skip
+CHIP = load_system("h100-8")
+
+
+@pytest.mark.parametrize(("count", "chosen", "tokens"), [(3, 1, 3), (4, 2, 2), (4, 3, 2), (3, 3, 2)])
+def test_touched_experts_are_those_of_every_choice(count: int, chosen: int, tokens: int) -> None:
+    """Every token chooses any set of experts, each as likely."""
+    sets = list(itertools.combinations(range(count), chosen))
+    every = [len(set().union(*choices)) for choices in itertools.product(sets, repeat=tokens)]
+    assert touched_experts(count, chosen, tokens) == pytest.approx(sum(every) / len(every))
+
+
+@given(st.integers(1, 300), st.data())
+def test_more_tokens_touch_more(count: int, data: st.DataObject) -> None:
+    chosen, tokens = data.draw(st.integers(1, count)), data.draw(st.integers(1, 1000))
+    few, more = (touched_experts(count, chosen, n) for n in (tokens, tokens + 1))
+    assert chosen * (1 - 1e-12) <= few <= more * (1 + 1e-12) <= count * (1 + 1e-9)
+    assert Experts(count=count, chosen=chosen, touched=few)
+
+
+def test_a_grouped_product_reads_what_is_touched_and_holds_all() -> None:
+    experts = Experts(count=8, chosen=2, touched=3.5)
+    kernel = Kernel(name="up", op="gemm", m=2 * 64, k=32, n=4, experts=experts)
+    graph = Graph(name="g", kernels=(kernel,), inputs=(), outputs=())
+    plan = Plan()
+    placed = (KernelMapping(name="up", sharding="none", stage=0, partition=0, tiles=CHIP.chip.tiles),)
+    one = CHIP.model_copy(update={"network": ()})
+    score = evaluate(
+        Mapping(graph="g", system="h", plan=plan, tile_count=1, kernels=placed),
+        graph,
+        one,
+        Assumptions(execution="dataflow"),
+    )
+    expert = 64 * 32 * 2  # bytes
+    assert score.partitions[0].dram_bytes == 3.5 * expert
+    assert score.stages[0].states["dram"] == {"weights": 8 * expert}
+    assert score.partitions[0].sram_bytes == expert  # one after another
+    assert score.partitions[0].flop == 2 * 2 * 64 * 32 * 4
+
+
+def test_a_layer_of_experts() -> None:
+    graph = build(**SMALL, experts=8, chosen=2, microbatch=1)
+    kernels = {kernel.name: kernel for kernel in graph.kernels}
+    touched = touched_experts(8, 2, 12)
+    assert "uniform routing: of 8 experts an evaluation reads " in graph.description
+    for name, shape in (("Gate_Proj", (80, 30, 12)), ("Up_Proj", (80, 30, 12)), ("Down_Proj", (30, 80, 12))):
+        kernel = kernels[name]
+        assert (kernel.m, kernel.k, kernel.n) == shape
+        assert kernel.experts == Experts(count=8, chosen=2, touched=touched)
+        assert weight_elements(kernel) == 8 * 40 * 30 and flop(kernel) == 2 * 2 * 40 * 30 * 12
+    assert (kernels["Router"].m, kernels["Router"].k) == (8, 30)
+    assert "none" in legal_schemes(kernels["Router"], 2, Assumptions())
+    assert "none" not in legal_schemes(kernels["Up_Proj"], 2, Assumptions())
+    shares = next(t for t in graph.tensors if t.src == "Top_K")
+    assert (shares.dst, shares.bytes) == ("Act_Mul", 2 * 12 * 2)
+
+
+def test_one_expert_of_one_is_a_dense_layer_with_a_router() -> None:
+    dense, one = build(**SMALL), build(**SMALL, experts=1)
+    rest = [k.model_copy(update={"experts": None}) for k in one.kernels if k.name not in ("Router", "Top_K")]
+    assert rest == list(dense.kernels)
+
+
+@pytest.mark.parametrize(
+    ("model", "billions", "active"),
+    [  # as published
+        ("mixtral-8x7b", 46.7, 12.9),
+        ("mixtral-8x22b", 140.6, 39.0),
+        ("qwen3-30b-a3b", 30.5, 3.3),
+        ("qwen3-235b-a22b", 235.0, 22.0),
+    ],
+)
+def test_parameters_are_those_that_were_published(model: str, billions: float, active: float) -> None:
+    graph = load_graph(model, phase="decode", context=100, batch=1, microbatch=1)
+    weights = sum(weight_elements(k) * (1 if graph.piece_of(k) else graph.repeat) for k in graph.kernels)
+    table = sum(k.resident_bytes for k in graph.kernels) / graph.word_bytes
+    assert (weights + table) / 1e9 == pytest.approx(billions, rel=0.015)
+    read = sum(
+        k.outer * k.m * k.k * (1 if graph.piece_of(k) else graph.repeat) for k in graph.kernels if k.op == "gemm"
+    )
+    assert (read + table) / 1e9 == pytest.approx(active, rel=0.02)
+
+
+def test_the_count_of_parameters_is_that_of_the_graph() -> None:
+    sizes = DecoderParameters(**SMALL, experts=8, chosen=2)
+    graph = build(**SMALL, experts=8, chosen=2, ends=True)
+    weights = sum(weight_elements(k) * (1 if graph.piece_of(k) else graph.repeat) for k in graph.kernels)
+    norms = 30 * (2 * 3 + 1)
+    assert parameter_count(sizes) == weights + norms + 100 * 30
+    assert parameter_count(sizes) - parameter_count(sizes, active=True) == 3 * 3 * 6 * 40 * 30
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"experts": 4, "chosen": 5}, "found 5 experts for a token, of 4"),
+        ({"chosen": 2}, "found 2 experts for a token, of 1"),
+        ({"experts": 4, "mode": "training"}, "found experts in a training step"),
+    ],
+)
+def test_what_makes_no_sense_is_refused(changes: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        build(**SMALL | changes)
+
+
+@pytest.mark.parametrize(
+    ("changes", "said"),
+    [
+        ({"op": "matmul"}, "found experts of a forward matmul"),
+        ({"phase": "backward"}, "found experts of a backward gemm"),
+    ],
+)
+def test_only_forward_products_with_weights_have_experts(changes: dict[str, Any], said: str) -> None:
+    experts = Experts(count=8, chosen=2, touched=3.5)
+    with pytest.raises(ValidationError, match=said):
+        Kernel(**{"name": "a", "op": "gemm", "m": 4, "k": 4, "n": 4, "experts": experts, **changes})
+    with pytest.raises(ValidationError, match="of which a token chooses 2"):
+        Experts(count=8, chosen=2, touched=1.5)
+    with pytest.raises(ValidationError, match="of which a token chooses 2"):
+        Experts(count=8, chosen=2, touched=8.5)
