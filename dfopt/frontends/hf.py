@@ -207,12 +207,13 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
     kind, issues = data["model_type"], list[Issue]()
     given: dict[str, Any] = {**family.always}
     seen = {_OTHER_NAMES.get(name, name): name for name in data}
+    mine = [name for name in FIELDS if name not in _BY_FAMILY or name in family.also]
     for name, written in seen.items():
         if name in COSMETIC or name in family.unused:
             continue
-        if name not in FIELDS or (name in _BY_FAMILY and name not in family.also):
+        if name not in mine:
             message = "not understood, and could change a shape, a cost or a size"
-            close = did_you_mean(name, [one for one in FIELDS if one not in seen])
+            close = did_you_mean(name, [one for one in mine if one not in seen])
             issues.append(Issue(f"$.{written}", message, close or f"a decoder of type {kind} has none"))
             continue
         value, row = data[written], FIELDS[name]
@@ -225,9 +226,8 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
         else:
             given |= found
     told = dict(_left_out(family, seen, data))
-    for name in FIELDS:
-        mine = name not in family.unused and (name not in _BY_FAMILY or name in family.also)
-        if mine and FIELDS[name].needed and name not in seen and name not in told:
+    for name in mine:
+        if FIELDS[name].needed and name not in family.unused and name not in seen and name not in told:
             issues.append(Issue(f"$.{name}", f"missing, expected {FIELDS[name].expected}", "it has no default"))
     if issues:
         raise DocumentError(file, issues)
