@@ -47,7 +47,7 @@ def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
 
 
 def worth(graph: Graph, own: list[Kernel], layer: list[Kernel]) -> float:
-    """How many layers some kernels are worth: by FLOP, weights, DRAM traffic, tables or outputs, the most of them."""
+    """How many layers some kernels are worth: by FLOP, weights, DRAM traffic, what is kept or outputs, the most."""
 
     def ratio(of: list[float], to: list[float]) -> float:
         return sum(of) / sum(to) if sum(to) > 0 else 0.0
@@ -57,6 +57,7 @@ def worth(graph: Graph, own: list[Kernel], layer: list[Kernel]) -> float:
         for measure in (
             ops.flop,
             ops.weight_elements,
+            ops.weights_read,
             lambda kernel: own_traffic(kernel, "none", 1),
             lambda kernel: kernel.resident_bytes,
             lambda kernel: cached_bytes(kernel, "none", 1),

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from strategies import LEVELS, World, share, worlds
 
 import dfopt as df
+from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.request import Request
@@ -24,7 +25,7 @@ from dfopt.search.dump import models
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans, plans
 from dfopt.setting.stages import mapped_stages, pipeline_stages
-from dfopt.setting.uneven import splits, uneven_layers
+from dfopt.setting.uneven import splits, uneven_layers, worth
 from dfopt.show.grid import print_to
 from dfopt.show.tables import graph_report, result_report, score_report
 
@@ -80,6 +81,15 @@ def test_the_best_numbers_of_layers_are_among_those_that_are_tried(
         for first in range(least[0], repeat + 1 - (least[1] if stages == 2 else 0))
     )
     assert min(slowest(*layers) for layers in found) <= min(every) + 1e-9
+
+
+def test_a_head_is_worth_what_layers_of_experts_read() -> None:
+    """One token reads two of 64 experts: the head, which is read whole, weighs against those and not against all."""
+    experts = Experts(count=64, chosen=2, touched=2.0)
+    layer = [Kernel(name="up", op="gemm", m=2 * 100, k=100, n=1, experts=experts)]
+    head = [Kernel(name="head", op="gemm", m=2000, k=100, n=1, runs="last")]
+    graph = Graph(name="g", repeat=8, kernels=(*layer, *head))
+    assert worth(graph, head, layer) == 10.0
 
 
 def test_a_heavy_head_is_worth_many_layers() -> None:
