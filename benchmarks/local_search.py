@@ -2,10 +2,10 @@
 
     python benchmarks/local_search.py [--seconds S] [GRAPH:SYSTEM[:key=value,...] ...]
 
-Every move pins the sharding of all kernels, with that of one kernel, or of a run of neighbours that allow the same
-scheme, changed; the plan stays. A row says what the result claims and what was found. It is a failure (exit status 1)
-if a mapping is below the bound that holds for every mapping, or below an answer that calls itself optimal, by more than
-1e-6.
+Keys are degrees of the plan, assumptions, or parameters of the graph. Every move pins the sharding of all kernels, with
+that of one kernel, or of a run of neighbours that allow the same scheme, changed; the plan stays. A row says what the
+result claims and what was found. It is a failure (exit status 1) if a mapping is below the bound that holds for every
+mapping, or below an answer that calls itself optimal, by more than 1e-6.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import Any
 import yaml
 
 import dfopt as df
+from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.axes import AXES
 from dfopt.errors import DfoptError
 from dfopt.physics.ops import legal_schemes
@@ -102,8 +103,13 @@ def main() -> int:
         graph, system, *rest = pair.split(":")
         parameters = dict(item.split("=") for item in rest[0].split(",")) if rest else {}
         typed = {key: yaml.safe_load(value) for key, value in parameters.items()}
+        degrees: dict[str, Any] = {key: typed.pop(key) for key in list(typed) if key in AXES}
+        rules = profile("default").with_(
+            **{key: typed.pop(key) for key in list(typed) if key in Assumptions.model_fields}
+        )
         try:
-            result = df.optimize(df.load_graph(graph, **typed), df.load_system(system))
+            drawn = df.load_graph(graph, **typed)
+            result = df.optimize(drawn, df.load_system(system), assumptions=rules, **degrees)
         except df.Infeasible:
             print(f"{pair:52} infeasible", flush=True)
             continue
