@@ -21,6 +21,7 @@ from dfopt.errors import Infeasible, PlanError
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.states import LABELS, capacities
 from dfopt.search.optimization import optimize
+from dfopt.search.shortage import gb, listed
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.ledger import held
@@ -56,9 +57,8 @@ class LargestBatch:
     capacity: float
 
     def __str__(self) -> str:
-        listed = ", ".join(f"{label} {size / 1e9:.4g} GB" for label, size in self.states.items())
         proven = "the largest that fits" if self.batch == self.most else f"the largest found, at most {self.most} fit"
-        return f"batch {self.batch}: {proven} ({self.plan.label}: {listed} of {self.capacity / 1e9:.4g} GB)"
+        return f"batch {self.batch}: {proven} ({self.plan.label}: {listed(self.states)} of {gb(self.capacity)})"
 
 
 @dataclass(frozen=True)
@@ -142,8 +142,9 @@ def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> I
             continue
         bounds = PlanBounds(one), PlanBounds(two)
         found = [_room(plan, count, one, two, bounds) for plan in legal if plan.copies == count]
-        if found and max(found, key=lambda room: room.sequences).sequences > 0:
-            yield max(found, key=lambda room: room.sequences)
+        most = max(found, key=lambda room: room.sequences, default=None)
+        if most is not None and most.sequences > 0:
+            yield most
 
 
 def _room(plan: Plan, copies: int, one: Setting, two: Setting, bounds: tuple[PlanBounds, PlanBounds]) -> _Room:

@@ -64,21 +64,21 @@ class LeastHeld:
     def __str__(self) -> str:
         short = self.bytes - self.capacity
         said = [
-            f"least {self.tier.upper()}: {self.plan.label} holds at least {_gb(self.bytes)} per chip in"
-            f" {self.stage}, whatever its sharding and partitions ({_listed(self.states)}); the chip has"
-            f" {_gb(self.capacity)}: short by {_gb(short)}"
+            f"least {self.tier.upper()}: {self.plan.label} holds at least {gb(self.bytes)} per chip in"
+            f" {self.stage}, whatever its sharding and partitions ({listed(self.states)}); the chip has"
+            f" {gb(self.capacity)}: short by {gb(short)}"
         ]
         if self.others:
             said.append(f"({self.others} other plans may hold less: other limits, or several together, rule them out)")
         copies, less = self.plan.copies, []
         if copies > 1 and self.alike:
             saved = sum(self.alike.values()) * (1 - 1 / copies)
-            less.append((saved, f"sharded states ({copies} copies each hold whole: {_listed(self.alike)})"))
+            less.append((saved, f"sharded states ({copies} copies each hold whole: {listed(self.alike)})"))
         if self.again:
             less.append((self.again, "recomputation of saved activations"))
         if less:
             said += ["what would help, and dfopt does not model yet:"]
-            said += [f"  {what}: at most {_gb(saved)} less{', not enough' * (saved < short)}" for saved, what in less]
+            said += [f"  {what}: at most {gb(saved)} less{', not enough' * (saved < short)}" for saved, what in less]
             if len(less) > 1 and sum(saved for saved, _ in less) < short:
                 said += ["  not even all of these together are enough"]
         return "\n".join(said)
@@ -162,9 +162,11 @@ def _fullest(
     return max(found, key=lambda held: held.bytes - held.capacity)
 
 
-def _gb(size: float) -> str:
+def gb(size: float) -> str:
+    """Bytes as people say them."""
     return f"{size / 1e9:.4g} GB"
 
 
-def _listed(states: Mapping[str, float]) -> str:
-    return ", ".join(f"{label} {_gb(size)}" for label, size in states.items())
+def listed(states: Mapping[str, float]) -> str:
+    """Bytes by state, as people call it."""
+    return ", ".join(f"{label} {gb(size)}" for label, size in states.items())

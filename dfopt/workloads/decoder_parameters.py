@@ -88,14 +88,9 @@ class DecoderParameters(LayerParameters):
     def segment(self) -> Segment:
         """What one evaluation works on: one segment for all of its sequences."""
         if self.phase is None:
-            return Segment(sequences=self.microbatch, new=self.seq, sees="causal" if self.causal else "full")
+            return super().segment
         found = self.phase if isinstance(self.phase, Phase) else _PHASES[self.phase](self)
         return found.segments[0]
-
-    @property
-    def tokens(self) -> int:
-        """Tokens that one evaluation processes."""
-        return self.segment.tokens
 
     @property
     def wanted(self) -> int:

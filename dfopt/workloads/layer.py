@@ -56,7 +56,7 @@ class LayerParameters(Part):
     @property
     def tokens(self) -> int:
         """Tokens of one evaluation."""
-        return self.seq * self.microbatch
+        return self.segment.tokens
 
     @property
     def width(self) -> int:
