@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
-from dfopt.workloads.decoder_parameters import DecoderParameters, parameter_count
+from dfopt.workloads.decoder import DecoderParameters, parameter_count
 
 __all__ = ["COSMETIC", "FAMILIES", "FIELDS", "read", "recipe"]
 
@@ -278,7 +278,7 @@ def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: s
         raise DocumentError(file, issues) from None
     stem = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
     assumed = ", ".join(f"{name} {str(value).lower()}" for name, value in told.items())
-    used = f", of which a token uses {active / 1e9:.4g} billion" if active < count else ""
+    used = f", of which a token uses {active / 1e9:.4g} billion" if sizes.experts else ""
     said = f"{kind} with {count / 1e9:.4g} billion parameters{used}" + (
         f"; the config leaves out {assumed}" if assumed else ""
     )

@@ -14,10 +14,12 @@ from typing import Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import problem
-from dfopt.documents.graph import Graph
+from dfopt.documents.graph import Graph, Tensor
 from dfopt.workloads.backward import Gradient, backward_of
+from dfopt.workloads.drawing import Attending, Drawing
 from dfopt.workloads.layer import LayerParameters
-from dfopt.workloads.sketch import Read, Sketch
+from dfopt.workloads.recompute import recomputed
+from dfopt.workloads.sketch import Read
 from dfopt.workloads.unroll import unroll
 
 __all__ = ["Parameters", "TransformerParameters", "build"]
@@ -42,14 +44,8 @@ class TransformerParameters(LayerParameters):
         """Features inside the MLP."""
         return 4 * self.hidden if self.ffn is None else self.ffn
 
-    @property
-    def attentions(self) -> dict[str, int]:
-        """Independent attention matrices: DFModel's program splits heads of all samples as one axis."""
-        return {"outer": self.heads * self.microbatch}
-
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
-        self.check_counts()
         if self.mode == "training" and self.hidden % self.heads:
             # The backward kernels of Q and K give every head an equal share of hidden, see `_trained`.
             raise problem(
@@ -73,32 +69,38 @@ def build(p: TransformerParameters, **about: str) -> Graph:
     >>> len(graph.kernels), len(graph.tensors), graph.repeat, graph.trains
     (41, 53, 12, True)
     """
-    graph = p.graph(_forward(p), **about)
+    layer = _forward(p)
+    kernels, tensors = tuple(layer.kernels), tuple(layer.tensors)
+    carried = (Tensor(src=kernels[-1].name, dst=kernels[0].name),)
+    graph = Graph(**about, **p.sized, repeat=p.layers, kernels=kernels, tensors=tensors, carried=carried)
     if p.mode == "training":
-        graph = p.trained(_trained(graph, p))
+        graph = _trained(graph, p)
+        graph = graph if p.scores_kept else recomputed(graph, ("scores", "softmax", "scores_dropout"))
     return graph if p.drawn == 1 else unroll(graph, p.drawn)
 
 
-def _forward(p: TransformerParameters) -> Sketch:
-    hidden, ffn = p.hidden, p.ffn_features
-    sketch = Sketch()
-    draw = sketch.draw
-    residual = draw(p.pointwise("Add_Prev_Layer", hidden, role="residual"))
-    normed = draw(p.pointwise("LayerNorm_1", hidden, normalizes=True, role="norm"), residual)
-    q, k, v = (draw(p.linear(name, p.head_dim, hidden, outer=p.heads), normed) for name in ("Q", "K", "V"))
-    scores = draw(p.attention("MHA_GEMM_1", m=p.seq, k=p.head_dim, role="scores"), Read(q, 1), Read(k, 2))
-    softmax = draw(p.scores("SOFTMAX", "softmax", normalizes=True), scores)
-    dropped = draw(p.scores("DropOut_1", "scores_dropout"), softmax)
-    attended = draw(p.attention("MHA_GEMM_2", m=p.head_dim, k=p.seq, role="context"), Read(v, 2), Read(dropped, 1))
-    projected = draw(p.linear("PROJ_GEMM", hidden, p.width), attended)
-    dropped = draw(p.pointwise("DropOut_2", hidden, role="dropout"), projected)
-    residual = draw(p.pointwise("Add_1", hidden, role="residual"), dropped, residual)
-    normed = draw(p.pointwise("LayerNorm_2", hidden, normalizes=True, role="norm"), residual)
-    inside = draw(p.pointwise("GeLU", ffn, role="activation"), draw(p.linear("FFN0", ffn, hidden, role="up"), normed))
-    outside = draw(p.linear("FFN1", hidden, ffn), inside)
-    dropped = draw(p.pointwise("DropOut_3", hidden, role="dropout"), outside)
-    draw(p.pointwise("Add_2", hidden, role="residual"), dropped, residual)
-    return sketch
+def _forward(p: TransformerParameters) -> Drawing:
+    hidden, ffn, dim = p.hidden, p.ffn_features, p.head_dim
+    layer = Drawing(p.segment, p.word_bytes)
+    draw, pointwise, linear = layer.draw, layer.pointwise, layer.linear
+    # DFModel's program splits heads of all samples as one axis
+    scores = Attending(p.heads * p.microbatch, 1, p.seq, p.seq, p.segment.pairs())
+    residual = pointwise("Add_Prev_Layer", hidden, role="residual")
+    normed = pointwise("LayerNorm_1", hidden, residual, normalizes=True, role="norm")
+    q, k, v = (linear(name, dim, hidden, normed, outer=p.heads) for name in ("Q", "K", "V"))
+    attention = draw(scores.product("MHA_GEMM_1", p.seq, dim, "scores"), Read(q, 1), Read(k, 2))
+    softmax = draw(scores.pointwise("SOFTMAX", "softmax", normalizes=True), attention)
+    dropped = draw(scores.pointwise("DropOut_1", "scores_dropout"), softmax)
+    attended = draw(scores.product("MHA_GEMM_2", dim, p.seq, "context"), Read(v, 2), Read(dropped, 1))
+    projected = linear("PROJ_GEMM", hidden, p.width, attended)
+    dropped = pointwise("DropOut_2", hidden, projected, role="dropout")
+    residual = pointwise("Add_1", hidden, dropped, residual, role="residual")
+    normed = pointwise("LayerNorm_2", hidden, residual, normalizes=True, role="norm")
+    inside = pointwise("GeLU", ffn, linear("FFN0", ffn, hidden, normed, role="up"), role="activation")
+    outside = linear("FFN1", hidden, ffn, inside)
+    dropped = pointwise("DropOut_3", hidden, outside, role="dropout")
+    pointwise("Add_2", hidden, dropped, residual, role="residual")
+    return layer
 
 
 def _trained(graph: Graph, p: TransformerParameters) -> Graph:

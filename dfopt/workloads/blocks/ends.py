@@ -1,4 +1,4 @@
-"""What a decoder has once: the embedding in front of its layers, the final norm and the logits behind them.
+"""What a model has once: the embedding in front of its layers, the final norm and the logits behind them.
 
 The embedding reads one row per token; its table is resident in DRAM. Logits are a product with a ``vocab x hidden``
 matrix for every token, or in serving for those whose logits are wanted. A table that is tied to that matrix is held
@@ -16,17 +16,62 @@ adding the gradients of data-parallel copies up takes no time here.
 
 from __future__ import annotations
 
+from typing import Final, Literal
+
+from pydantic import Field
+
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.workloads.backward import Gradient, backward_of
-from dfopt.workloads.decoder_parameters import DecoderParameters
+from dfopt.workloads.drawing import Drawing
+from dfopt.workloads.step import ServingParameters
 
-__all__ = ["with_ends"]
+__all__ = ["NORMS", "EndsParameters", "with_ends"]
 
-_JOINTS = ("Residual_In", "Add_2")  # the first and the last kernel of the layers
+NORMS: Final = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
+"""What kernels of norms are called."""
 
 
-def with_ends(graph: Graph, p: DecoderParameters) -> Graph:
+class EndsParameters(ServingParameters):
+    """What all layers of a model share, and its ends.
+
+    Examples
+    --------
+    >>> EndsParameters(hidden=8, vocab=100, seq=16).end_parameters(active=False)
+    1608
+    """
+
+    hidden: int = Field(ge=1, le=10**7, description="features of the residual stream")
+    vocab: int = Field(ge=1, le=10**9, description="rows of the embedding")
+    norm: Literal["rmsnorm", "layernorm"] = Field(default="rmsnorm", description="LayerNorm has a bias, RMSNorm none")
+    tie_embeddings: bool = Field(default=False, description="logits with the embedding's matrix")
+    learned_positions: int = Field(default=0, ge=0, le=10**9, description="rows of a learned position embedding")
+
+    @property
+    def gains(self) -> int:
+        """Parameters of a norm."""
+        return self.hidden * (2 if self.norm == "layernorm" else 1)
+
+    def end_parameters(self, *, active: bool) -> int:
+        """Parameters of the ends; active ones are those of the norm and the logits, as a token looks up a row only."""
+        rows = self.vocab * (1 if self.tie_embeddings or active else 2) + (0 if active else self.learned_positions)
+        return self.gains + self.hidden * rows
+
+    def drawing(self) -> Drawing:
+        """An empty drawing of a layer."""
+        return Drawing(self.segment, self.word_bytes, keeps=self.keeps, page=self.page)
+
+
+def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph:
     """Put embedding, final norm and logits around layers, all of them drawn or not.
+
+    Parameters
+    ----------
+    graph
+        The layers.
+    p
+        What the ends are as large as.
+    joints
+        The first and the last kernel of the layers.
 
     Examples
     --------
@@ -39,23 +84,14 @@ def with_ends(graph: Graph, p: DecoderParameters) -> Graph:
     >>> [(graph.kernels[position].name, graph.kernels[position].runs) for position in (0, 1, -1)]
     [('Embedding', 'first'), ('Residual_In', 'every_layer'), ('Logits', 'last')]
     """
-    joints = [f"{name}.{copy}" if p.drawn > 1 else name for name, copy in zip(_JOINTS, (0, p.drawn - 1), strict=True)]
     row_bytes = float(p.tokens * p.hidden * p.word_bytes)  # one row per token
-    rows = p.learned_positions + (0 if p.tie_embeddings else p.vocab)  # or the table is the logits' matrix
-    embedding = p.pointwise(
-        "Embedding",
-        p.hidden,
-        dram_bytes=(2 if p.learned_positions else 1) * row_bytes,
-        resident_bytes=float(rows * p.hidden * p.word_bytes),
-    )
-    norm = p.pointwise(f"{p.norm_name}_Final", p.hidden, normalizes=True, role="norm")
-    few = {"n": p.wanted, "stream": "none"}  # their tokens are no stream: they come from the ends of the sequences
-    logits = p.linear("Logits", p.vocab, p.hidden).model_copy(update=few if p.wanted < p.tokens else {})
+    ends = _forward(p, row_bytes)
+    embedding, norm, logits = ends
     path = ((embedding.name, joints[0]), (joints[1], norm.name), (norm.name, logits.name))
     tensors = [Tensor(src=src, dst=dst) for src, dst in path]
     if p.wanted < p.tokens:
         tensors[-1] = tensors[-1].model_copy(update={"bytes": float(p.wanted * p.hidden * p.word_bytes)})
-    ends, back = (embedding, norm, logits), list[Kernel]()
+    back = list[Kernel]()
     if graph.trains:
         back, more = _backward(p, ends, joints, tensors)
         tensors += more
@@ -84,20 +120,38 @@ def with_ends(graph: Graph, p: DecoderParameters) -> Graph:
     )
 
 
+def _forward(p: EndsParameters, row_bytes: float) -> tuple[Kernel, Kernel, Kernel]:
+    drawing = p.drawing()
+    rows = p.learned_positions + (0 if p.tie_embeddings else p.vocab)  # or the table is the logits' matrix
+    few = {"n": p.wanted, "stream": "none"}  # their tokens are no stream: they come from the ends of the sequences
+    looked_up = {
+        "dram_bytes": (2 if p.learned_positions else 1) * row_bytes,
+        "resident_bytes": float(rows * p.hidden * p.word_bytes),
+    }
+    drawing.pointwise("Embedding", p.hidden, **looked_up)
+    norm = drawing.pointwise(f"{NORMS[p.norm]}_Final", p.hidden, normalizes=True, role="norm")
+    drawing.linear("Logits", p.vocab, p.hidden, norm)
+    embedding, final, logits = drawing.kernels
+    return embedding, final, logits.model_copy(update=few if p.wanted < p.tokens else {})
+
+
 def _backward(
-    p: DecoderParameters, ends: tuple[Kernel, Kernel, Kernel], joints: list[str], tensors: list[Tensor]
+    p: EndsParameters, ends: tuple[Kernel, Kernel, Kernel], joints: tuple[str, str], tensors: list[Tensor]
 ) -> tuple[list[Kernel], list[Tensor]]:
     """What training adds to the ends, seen from a graph in which two kernels stand for the layers."""
     embedding, norm, logits = ends
-    layers = [p.pointwise(name, p.hidden) for name in joints]
-    loss = p.pointwise("Cross_Entropy", p.vocab)  # of a forward pass it is not drawn
+    drawing = p.drawing()
+    for name in joints:
+        drawing.pointwise(name, p.hidden)
+    drawing.pointwise("Cross_Entropy", p.vocab)  # of a forward pass it is not drawn
+    *layers, loss = drawing.kernels
     forward = Graph(
         name="ends",
         word_bytes=p.word_bytes,
         kernels=(embedding, *layers, norm, logits, loss),
         tensors=(*tensors, Tensor(src=logits.name, dst=loss.name)),
     )
-    gradients = [joint.replace(name, f"{name}_bwd") for joint, name in zip(joints, _JOINTS, strict=True)]
+    gradients = [_gradient_of(joint) for joint in joints]
     # A row of the gradient is read, added to and written back; the gradient itself is as large as the table.
     adds = {"dram_bytes": 2 * embedding.dram_bytes, "resident_bytes": embedding.resident_bytes}
     rules = {
@@ -109,3 +163,9 @@ def _backward(
     trained = backward_of(forward, rules)
     drawn = [kernel for kernel in trained.kernels[len(forward.kernels) :] if kernel.name not in gradients]
     return drawn, list(trained.tensors[len(forward.tensors) :])
+
+
+def _gradient_of(joint: str) -> str:
+    """The gradient of a kernel of the layers, one of several drawn copies or not."""
+    name, dot, copy = joint.partition(".")
+    return f"{name}_bwd{dot}{copy}"

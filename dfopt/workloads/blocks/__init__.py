@@ -1,0 +1,17 @@
+"""What layers of models are built from: mixers, feed-forwards, and the ends of a model, each a small module."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import Field
+
+from dfopt.workloads.blocks.attention import Attention
+from dfopt.workloads.blocks.block import Block
+from dfopt.workloads.blocks.mlp import Mlp
+from dfopt.workloads.blocks.moe import MixtureOfExperts
+
+__all__ = ["Block", "FeedForward", "Mixer"]
+
+Mixer = Annotated[Attention, Field(discriminator="kind")]
+FeedForward = Annotated[Mlp | MixtureOfExperts, Field(discriminator="kind")]

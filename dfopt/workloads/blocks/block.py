@@ -1,0 +1,42 @@
+"""What a layer is built from: a mixer and a feed-forward, each of which draws its kernels and counts what it holds."""
+
+from __future__ import annotations
+
+from dfopt.documents.base import Part
+from dfopt.workloads.drawing import Drawing
+
+__all__ = ["Block"]
+
+
+class Block(Part):
+    """A mixer or a feed-forward, as data.
+
+    A new kind is a module with a class of its own: fields, a ``kind``, and what stands here.
+    """
+
+    def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
+        """Draw its kernels behind the kernel ``source``, which gives ``hidden`` features of every token.
+
+        Returns
+        -------
+        str
+            The kernel whose output, ``hidden`` features again, is added to the residual stream.
+        """
+        raise NotImplementedError
+
+    def parameters(self, hidden: int) -> int:
+        """Parameters of one layer: matrices, biases and gains."""
+        raise NotImplementedError
+
+    def active(self, hidden: int) -> int:
+        """Parameters that one token uses."""
+        return self.parameters(hidden)
+
+    @property
+    def token_elements(self) -> int:
+        """Elements that are kept of every token, as far as no window drops it."""
+        return 0
+
+    def said(self, tokens: int) -> str:
+        """What the description of a graph says of it, for so many tokens in one evaluation."""
+        return ""

@@ -1,0 +1,73 @@
+"""The feed-forward of every token: gated or plain."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from dfopt.documents.experts import Experts
+from dfopt.workloads.backward import Gradient
+from dfopt.workloads.blocks.block import Block
+from dfopt.workloads.drawing import Drawing
+from dfopt.workloads.sketch import Read
+
+__all__ = ["Mlp", "draw_mlp", "mlp_parameters"]
+
+
+class Mlp(Block):
+    """A multilayer perceptron.
+
+    Examples
+    --------
+    >>> Mlp(kind="mlp", ffn=10).parameters(hidden=4)
+    120
+    """
+
+    kind: Literal["mlp"]
+    ffn: int = Field(ge=1, le=10**8, description="features inside")
+    gated: bool = Field(default=True, description="gate, up and down projection, or up and down only")
+    bias: bool = Field(default=False, description="projections have a bias; for the parameter count")
+
+    def parameters(self, hidden: int) -> int:
+        """Parameters of the projections."""
+        return mlp_parameters(hidden, self.ffn, gated=self.gated, bias=self.bias)
+
+    def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
+        """Draw projections and activation."""
+        return draw_mlp(drawing, hidden, self.ffn, source, gated=self.gated)
+
+
+def mlp_parameters(hidden: int, ffn: int, *, gated: bool, bias: bool) -> int:
+    """Parameters of two or three projections.
+
+    Examples
+    --------
+    >>> mlp_parameters(4, 10, gated=False, bias=True)
+    94
+    """
+    into = 2 if gated else 1
+    return (into + 1) * hidden * ffn + (into * ffn + hidden if bias else 0)
+
+
+def draw_mlp(
+    drawing: Drawing,
+    hidden: int,
+    inside: int,
+    source: str,
+    *,
+    gated: bool,
+    experts: Experts | None = None,
+    shares: tuple[Read, ...] = (),
+) -> str:
+    """Draw projections and activation; the experts of a token are side by side, weighed by ``shares``."""
+    gate = (drawing.linear("Gate_Proj", inside, hidden, source, role="gate", experts=experts),) if gated else ()
+    up = drawing.linear("Up_Proj", inside, hidden, source, role="up", experts=experts)
+    name = "Act_Mul" if gated else "Act"
+    active = drawing.pointwise(name, inside, *gate, up, *shares, role="activation")
+    if gated:
+        drawing.rules[name] = (
+            Gradient(f"{name}_bwd_gate", of=gate, reads=(*gate, up)),
+            Gradient(f"{name}_bwd_up", of=(up,), reads=gate),
+        )
+    return drawing.linear("Down_Proj", hidden, inside, active, experts=experts)

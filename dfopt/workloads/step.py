@@ -1,0 +1,154 @@
+"""What one evaluation of a model works on, as parameters that workloads share: whole samples, or a phase of serving."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import Part, problem
+from dfopt.documents.phase import Phase, Segment, decode, prefill, verify
+from dfopt.workloads.checks import check_batch
+
+__all__ = ["ServingParameters", "StepParameters"]
+
+
+class StepParameters(Part):
+    """Samples of one evaluation and of a step.
+
+    Examples
+    --------
+    >>> StepParameters(seq=16, microbatch=3).tokens
+    48
+    """
+
+    seq: int = Field(ge=1, le=10**8, description="tokens in a sample")
+    microbatch: int = Field(default=1, ge=1, le=10**6, description="samples in one evaluation of the graph")
+    batch: int | None = Field(
+        default=None, ge=1, le=10**12, description="samples in one step; one microbatch if left out"
+    )
+    mode: Literal["forward", "training"] = Field(default="forward", description="forward pass only, or a training step")
+    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
+    causal: bool = Field(
+        default=False, description="a token attends to itself and to those before it: other scores are not computed"
+    )
+    scores_kept: bool = Field(
+        default=True,
+        description="training: whether the backward pass reads the attention scores that the forward pass wrote, or"
+        " computes them again, as FlashAttention does",
+    )
+
+    @property
+    def segment(self) -> Segment:
+        """What one evaluation works on: whole samples."""
+        return Segment(sequences=self.microbatch, new=self.seq, sees="causal" if self.causal else "full")
+
+    @property
+    def tokens(self) -> int:
+        """Tokens of one evaluation."""
+        return self.segment.tokens
+
+    @property
+    def wanted(self) -> int:
+        """Tokens whose logits are computed; of a whole sample all."""
+        return self.tokens
+
+    @property
+    def sized(self) -> dict[str, Any]:
+        """Fields of the graph."""
+        return {
+            "word_bytes": self.word_bytes,
+            "microbatch": self.microbatch,
+            "batch": self.batch or self.microbatch,
+            "tokens_per_sample": self.segment.new,
+        }
+
+    @model_validator(mode="after")
+    def _whole_microbatches(self) -> Self:
+        check_batch(self.batch, self.microbatch)
+        return self
+
+
+class ServingParameters(StepParameters):
+    """Samples of one evaluation, or a phase of serving.
+
+    Examples
+    --------
+    >>> ServingParameters(seq=16, phase="decode", context=99).segment.keys
+    100
+    """
+
+    ends: bool | None = Field(
+        default=None,
+        description="draw embedding, final norm and logits too; they load the first and last stage. none = in serving,"
+        " that is with a phase",
+    )
+    phase: Literal["prefill", "decode", "verify"] | Phase | None = Field(
+        default=None,
+        description="serving: prefill (seq is the prompt), decode (one token behind context), verify (a draft more), or"
+        " the segments of one evaluation; keys and values are then kept in DRAM. none = a whole sample that nothing is"
+        " kept of",
+    )
+    context: int | None = Field(
+        default=None, ge=0, le=10**8, description="decode, verify: cached tokens of every sequence; seq if left out"
+    )
+    draft: int = Field(default=0, ge=0, le=10**6, description="verify: tokens of a draft behind the last one")
+    hit: int = Field(default=0, ge=0, le=10**8, description="prefill: tokens of the prompt that are cached already")
+    page: int = Field(default=1, ge=1, le=10**6, description="cached tokens that are given DRAM together")
+
+    @property
+    def keeps(self) -> bool:
+        """Whether anything is kept of the tokens for the next evaluation."""
+        return self.phase is not None
+
+    @property
+    def drawn_ends(self) -> bool:
+        """Whether embedding, final norm and logits are drawn."""
+        return self.keeps if self.ends is None else self.ends
+
+    @property
+    def segment(self) -> Segment:
+        """What one evaluation works on: one segment for all of its sequences."""
+        if self.phase is None:
+            return super().segment
+        found = self.phase if isinstance(self.phase, Phase) else _PHASES[self.phase](self)
+        return found.segments[0]
+
+    @property
+    def wanted(self) -> int:
+        """Tokens whose logits are computed; of a whole sample all."""
+        return self.tokens if self.phase is None else self.segment.wanted
+
+    @model_validator(mode="after")
+    def _is_one_phase(self) -> Self:
+        if self.phase is not None and self.mode == "training":
+            raise problem("found a phase of serving in a training step", "leave one of them out", "$.phase")
+        for name, needs in (("context", ("decode", "verify")), ("draft", ("verify",)), ("hit", ("prefill",))):
+            if name in self.model_fields_set and self.phase not in needs:
+                message = f"found {getattr(self, name)}, which is of {' and '.join(needs)} only"
+                raise problem(message, f"write phase: {needs[0]}, or leave it out", f"$.{name}")
+        if self.phase == "prefill" and self.hit >= self.seq:
+            message = f"found {self.hit} cached tokens of a prompt of {self.seq}: at least one is left to process"
+            raise problem(message, f"at most {self.seq - 1}", "$.hit")
+        if isinstance(self.phase, Phase):
+            if self.phase.backward:
+                raise problem("found a backward pass", "write mode: training, and no phase", "$.phase.backward")
+            if len(self.phase.segments) > 1:
+                message = f"found {len(self.phase.segments)} segments in one evaluation, expected one"
+                raise problem(message, "give each a graph of its own", "$.phase.segments")
+            if self.drawn_ends and not self.phase.wanted:
+                raise problem(
+                    "found no token whose logits are wanted", "write ends: false", "$.phase.segments[0].logits"
+                )
+            if self.phase.sequences != self.microbatch:
+                message = f"found {self.phase.sequences} sequences, but a microbatch of {self.microbatch}"
+                raise problem(message, "make them equal", "$.phase.segments[0].sequences")
+        return self
+
+
+_PHASES: Final[dict[str, Callable[[ServingParameters], Phase]]] = {
+    "prefill": lambda p: prefill(p.microbatch, p.seq, p.hit),
+    "decode": lambda p: decode(p.microbatch, p.seq if p.context is None else p.context),
+    "verify": lambda p: verify(p.microbatch, p.seq if p.context is None else p.context, p.draft),
+}
