@@ -82,7 +82,10 @@ class SequenceState(Part):
     heads: int = Field(default=1, ge=1, le=10**5, description="heads that it is of, a divisor of the kernel's outer")
     bytes_per_token: int = Field(default=0, ge=0, le=10**12, description="of all heads, for each token that is held")
     bytes_per_sequence: int = Field(
-        default=0, ge=0, le=10**15, description="of all heads, whatever the tokens; read and written in each evaluation"
+        default=0,
+        ge=0,
+        le=10**15,
+        description="of all heads, whatever the tokens; written in each evaluation, and read but by the first tokens",
     )
     tokens: int = Field(default=0, ge=0, le=10**9, description="of a sequence that are held in the end")
     reads: int = Field(default=0, ge=0, le=10**9, description="tokens of a sequence that an evaluation reads")
@@ -97,8 +100,9 @@ class SequenceState(Part):
 
     @property
     def read_bytes(self) -> int:
-        """Bytes that an evaluation reads, over all heads."""
-        return self.sequences * (self.reads * self.bytes_per_token + self.bytes_per_sequence)
+        """Bytes that an evaluation reads, over all heads; of a sequence without earlier tokens there is nothing yet."""
+        fresh = self.tokens > 0 and self.reads == 0
+        return self.sequences * (self.reads * self.bytes_per_token + (0 if fresh else self.bytes_per_sequence))
 
     @property
     def written_bytes(self) -> int:
