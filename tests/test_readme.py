@@ -60,12 +60,15 @@ def test_commands_for_a_fresh_machine_are_marked(name: str) -> None:
     assert found[1].startswith("python -m pip install")
 
 
-def test_the_graph_of_kernels_loads(tmp_path: Path) -> None:
-    found = re.search(r"```yaml\n(schema: dfopt/graph/1\n.*?)```", README, re.DOTALL)
-    assert found is not None
-    (tmp_path / "mlp.yaml").write_text(found[1])
-    done = CliRunner().invoke(app, ["solve", str(tmp_path / "mlp.yaml"), "sn10-8-ring", "-q", "--no-sensitivity"])
-    assert done.exit_code == 0, done.output
+def test_the_graphs_solve(tmp_path: Path) -> None:
+    found = re.findall(r"```yaml\n(schema: dfopt/graph/\d\n.*?)```", README, re.DOTALL)
+    assert len(found) == 2
+    for number, text in enumerate(found):
+        (tmp_path / f"{number}.yaml").write_text(text)
+        done = CliRunner().invoke(
+            app, ["solve", str(tmp_path / f"{number}.yaml"), "sn10-8-ring", "-q", "--no-sensitivity"]
+        )
+        assert done.exit_code == 0, done.output
 
 
 def test_no_remedy_names_a_package_that_no_index_has() -> None:

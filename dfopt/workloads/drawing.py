@@ -6,14 +6,17 @@ Matrices are held with features along ``m`` and tokens along ``n``, see :mod:`df
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from dfopt.documents.graph import Kernel, Role, SequenceState
 from dfopt.documents.phase import Segment
 from dfopt.workloads.backward import Gradient
 from dfopt.workloads.sketch import Read, Sketch
 
-__all__ = ["Attending", "Drawing"]
+__all__ = ["Attending", "Drawing", "Form"]
+
+Form = Literal["expanded", "absorbed"]
+"""Ways to compute latent attention, see :mod:`dfopt.workloads.blocks.mla`."""
 
 
 @dataclass(frozen=True)
@@ -43,11 +46,11 @@ class Attending:
         density = self.pairs / whole if self.pairs < whole else None
         return {"outer": self.heads, "n": self.new, "density": density, **samples, **stream}
 
-    def pointwise(self, name: str, role: Role, *, normalizes: bool = False) -> Kernel:
+    def pointwise(self, name: str, role: Role | None, *, normalizes: bool = False) -> Kernel:
         """An elementwise kernel over the scores."""
         return Kernel(name=name, op="elementwise", m=self.keys, role=role, normalizes=normalizes, **self._shape)
 
-    def product(self, name: str, m: int, k: int, role: Role, states: tuple[SequenceState, ...] = ()) -> Kernel:
+    def product(self, name: str, m: int, k: int, role: Role | None, states: tuple[SequenceState, ...] = ()) -> Kernel:
         """A product of two activations: the scores, or what they weigh up."""
         shape = self._shape
         masked = 1 if shape["density"] is not None and role == "context" else None
@@ -63,6 +66,10 @@ class Drawing(Sketch):
         What one evaluation works on.
     keeps : bool
         Whether states are kept of it.
+    trains : bool
+        Whether a backward pass follows.
+    form : str, optional
+        How latent attention is computed where a layer leaves it open.
     rules, sums
         See :func:`dfopt.workloads.backward.backward_of`.
 
@@ -75,8 +82,18 @@ class Drawing(Sketch):
     (48, 20.0)
     """
 
-    def __init__(self, segment: Segment, word_bytes: int, *, keeps: bool = False, page: int = 1) -> None:
+    def __init__(
+        self,
+        segment: Segment,
+        word_bytes: int,
+        *,
+        keeps: bool = False,
+        page: int = 1,
+        trains: bool = False,
+        form: Form | None = None,
+    ) -> None:
         super().__init__()
+        self.trains, self.form = trains, form
         self.segment, self.word_bytes, self.keeps, self.page = segment, word_bytes, keeps, page
         self.rules: dict[str, Gradient | tuple[Gradient, ...]] = {}
         self.sums: dict[str, tuple[str, str]] = {}

@@ -11,7 +11,7 @@ queries the gradients of K and V come out per query head and are then added up o
 
 from __future__ import annotations
 
-from typing import Literal, NamedTuple, Self
+from typing import Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -19,7 +19,7 @@ from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Tensor
 from dfopt.errors import did_you_mean, json_path
 from dfopt.workloads.backward import backward_of
-from dfopt.workloads.blocks import FeedForward, Mixer
+from dfopt.workloads.blocks import Block, FeedForward, Mixer
 from dfopt.workloads.blocks.ends import NORMS, EndsParameters, with_ends
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.recompute import recomputed
@@ -27,22 +27,52 @@ from dfopt.workloads.unroll import unroll
 
 __all__ = ["Counts", "Layer", "LayerSection", "Parameters", "StackParameters", "build", "counts"]
 
+_PARTS: Final = ("mixer", "feed_forward")
+
 
 class Layer(Part):
-    """A kind of layer: a mixer, then a feed-forward, each added to the residual stream.
+    """A kind of layer: a mixer, then a feed-forward, each added to the residual stream; one of them may be missing.
 
     Examples
     --------
     >>> attention = {"kind": "attention", "heads": 4, "head_dim": 2}
-    >>> Layer(mixer=attention, feed_forward={"kind": "mlp", "ffn": 32}).norms
-    'pre'
+    >>> Layer(mixer=attention, feed_forward={"kind": "mlp", "ffn": 32}).norms_of_layer
+    2
     """
 
-    mixer: Mixer = Field(description="what tokens exchange")
-    feed_forward: FeedForward = Field(description="what is done with every token")
-    norms: Literal["pre", "pre_post"] = Field(
-        default="pre", description="norms in front of mixer and feed-forward, or behind them too, as in Gemma 2"
+    mixer: Mixer | None = Field(default=None, description="what tokens exchange")
+    feed_forward: FeedForward | None = Field(default=None, description="what is done with every token")
+    norms: Literal["pre", "pre_post", "post", "after"] = Field(
+        default="pre",
+        description="in front of mixer and feed-forward; behind them too, as in Gemma 2; behind them only, as in"
+        " OLMo 2; or behind the residual that they are added to, as in BERT",
     )
+    parallel: Literal["none", "shared", "own"] = Field(
+        default="none", description="both read the same residual, through one norm, as in GPT-J, or through one each"
+    )
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.mixer is None and self.feed_forward is None:
+            raise problem("found neither a mixer nor a feed-forward", "a layer has one of them at least", "$.mixer")
+        if self.parallel != "none":
+            if self.mixer is None or self.feed_forward is None:
+                raise problem(f"found {self.parallel}, but only one part", "leave it out", "$.parallel")
+            if self.norms != "pre":
+                raise problem(f"found norms {self.norms} of parallel parts", "write norms: pre", "$.norms")
+        return self
+
+    @property
+    def parts(self) -> dict[int, Block]:
+        """Mixer and feed-forward, as far as they are there, by their place."""
+        both = enumerate((self.mixer, self.feed_forward), start=1)
+        return {number: part for number, part in both if part is not None}
+
+    @property
+    def norms_of_layer(self) -> int:
+        """Norms of the layer itself."""
+        each = {"pre": 1, "pre_post": 2, "post": 1, "after": 1}[self.norms]
+        return 1 if self.parallel == "shared" else each * len(self.parts)
 
 
 class LayerSection(Part):
@@ -75,6 +105,10 @@ class StackParameters(EndsParameters):
     published_parameters: int | None = Field(
         default=None, ge=1, le=10**15, description="as published, to compare the parameter count with"
     )
+    published_active: int | None = Field(default=None, ge=1, le=10**15, description="as published, of one token")
+    published_bytes_per_token: int | None = Field(
+        default=None, ge=1, le=10**12, description="as published, that are kept of a token"
+    )
 
     @property
     def times(self) -> dict[str, int]:
@@ -93,6 +127,9 @@ class StackParameters(EndsParameters):
         for name, times in self.times.items():
             if not times:
                 raise problem(f"no section has a layer {name!r}", "leave it out", json_path("layers", name))
+            for part, where in zip((self.layers[name].mixer, self.layers[name].feed_forward), _PARTS, strict=True):
+                if part and (found := part.misfit(self.segment, trains=self.mode == "training")):
+                    raise problem(*found, json_path("layers", name, where))
         return self
 
 
@@ -133,8 +170,8 @@ def counts(p: StackParameters) -> Counts:
     whole, active, kept = p.end_parameters(active=False), p.end_parameters(active=True), 0
     for name, times in p.times.items():
         layer = p.layers[name]
-        norms = p.gains * (4 if layer.norms == "pre_post" else 2)
-        for part in (layer.mixer, layer.feed_forward):
+        norms = p.gains * layer.norms_of_layer
+        for part in layer.parts.values():
             whole += times * part.parameters(p.hidden)
             active += times * part.active(p.hidden)
             kept += times * part.token_elements * p.word_bytes
@@ -164,7 +201,7 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
     (18, 3)
     """
     (kind,), (times,) = p.layers.values(), p.times.values()
-    said = [text for part in (kind.mixer, kind.feed_forward) if (text := part.said(p.tokens))]
+    said = [text for part in kind.parts.values() if (text := part.said(p.tokens))]
     if said:
         about["description"] = f"{about.get('description', '')} ({'; '.join(said)})".strip()
     drawing = p.drawing()
@@ -191,11 +228,20 @@ def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]
     def norm(place: str, source: str) -> str:
         return drawing.pointwise(f"{NORMS[p.norm]}_{place}", p.hidden, source, normalizes=True, role="norm")
 
+    def add(number: int, *summands: str) -> str:
+        return drawing.pointwise(f"Add_{number}", p.hidden, *summands, role="residual")
+
     first = residual = drawing.pointwise("Residual_In", p.hidden, role="residual")
-    for number, part in enumerate((layer.mixer, layer.feed_forward), start=1):
-        out = part.draw(drawing, p.hidden, norm(str(number), residual))
-        out = norm(f"{number}_Post", out) if layer.norms == "pre_post" else out
-        residual = drawing.pointwise(f"Add_{number}", p.hidden, out, residual, role="residual")
+    if layer.parallel != "none":
+        read = {1: norm("1", residual)}
+        read[2] = norm("2", residual) if layer.parallel == "own" else read[1]
+        return first, add(1, *(part.draw(drawing, p.hidden, read[n]) for n, part in layer.parts.items()), residual)
+    for number, part in layer.parts.items():
+        before, behind = layer.norms in ("pre", "pre_post"), layer.norms in ("pre_post", "post")
+        out = part.draw(drawing, p.hidden, norm(str(number), residual) if before else residual)
+        out = norm(f"{number}_Post" if before else str(number), out) if behind else out
+        residual = add(number, out, residual)
+        residual = norm(str(number), residual) if layer.norms == "after" else residual
     return first, residual
 
 

@@ -8,10 +8,14 @@ from pydantic import Field
 
 from dfopt.workloads.blocks.attention import Attention
 from dfopt.workloads.blocks.block import Block
+from dfopt.workloads.blocks.mla import LatentAttention
 from dfopt.workloads.blocks.mlp import Mlp
 from dfopt.workloads.blocks.moe import MixtureOfExperts
+from dfopt.workloads.blocks.recurrent import GatedDeltaNet, KimiDeltaAttention, Mamba, Mamba2
 
 __all__ = ["Block", "FeedForward", "Mixer"]
 
-Mixer = Annotated[Attention, Field(discriminator="kind")]
+Mixer = Annotated[
+    Attention | LatentAttention | GatedDeltaNet | KimiDeltaAttention | Mamba | Mamba2, Field(discriminator="kind")
+]
 FeedForward = Annotated[Mlp | MixtureOfExperts, Field(discriminator="kind")]

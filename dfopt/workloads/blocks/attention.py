@@ -6,7 +6,8 @@ its whole group and copied for none. Over more tensor-parallel chips than K/V he
 one whole K/V head, as implementations do. A single K/V head (multi-query attention) is split by its features
 instead, and what collecting them on every chip costs is not counted.
 
-Not drawn, but counted as parameters: biases, which products add as they end.
+Of a local layer, a window or chunk of tokens is computed, held and read. Not drawn, but counted as parameters: biases
+and sinks, which products and softmax add as they run.
 """
 
 from __future__ import annotations
@@ -16,39 +17,31 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import problem
-from dfopt.documents.graph import SequenceState
+from dfopt.documents.phase import Segment
 from dfopt.workloads.backward import Gradient
+from dfopt.workloads.blocks.attending import Sight, attend
 from dfopt.workloads.blocks.block import Block
-from dfopt.workloads.drawing import Attending, Drawing
+from dfopt.workloads.blocks.indexer import Indexer
+from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["Attention", "attend"]
+__all__ = ["Attention", "Heads"]
 
 
-class Attention(Block):
-    """Attention to the keys of the same sequence.
+class Heads(Block):
+    """Heads of queries, and those of keys and values that they share."""
 
-    Examples
-    --------
-    >>> Attention(kind="attention", heads=32, kv_heads=8, head_dim=128).token_elements
-    2048
-    """
-
-    kind: Literal["attention"]
     heads: int = Field(ge=1, le=10**5, description="query heads")
     head_dim: int = Field(ge=1, le=10**6, description="features of one head")
     kv_heads: int | None = Field(
         default=None, ge=1, le=10**5, description="heads of K and of V, a divisor of heads; as many if left out"
     )
-    rotary_dim: int | None = Field(
-        default=None, ge=0, le=10**6, description="features of a head that carry its position; none = all, 0 = none"
-    )
-    bias: Literal["none", "qkv", "all"] = Field(
-        default="none", description="projections with a bias; for the parameter count"
+    bias: Literal["none", "qkv", "all", "no_key"] = Field(
+        default="none", description="projections with a bias; no_key: all but that of K, as in Whisper"
     )
 
     @model_validator(mode="after")
-    def _fit_together(self) -> Self:
+    def _share_heads(self) -> Self:
         if self.heads % self.groups:
             raise problem(
                 f"found {self.groups} K/V heads, expected a divisor of the {self.heads} query heads",
@@ -63,50 +56,153 @@ class Attention(Block):
         return self.heads if self.kv_heads is None else self.kv_heads
 
     @property
+    def width(self) -> int:
+        """Features of all query heads."""
+        return self.heads * self.head_dim
+
+    @property
+    def kv_width(self) -> int:
+        """Features of all heads of K, or of V."""
+        return self.groups * self.head_dim
+
+    def projections(self, hidden: int) -> int:
+        """Parameters of the projections to Q, K and V and back, with their biases."""
+        biases = {
+            "none": 0,
+            "qkv": self.width + 2 * self.kv_width,
+            "all": self.width + 2 * self.kv_width + hidden,
+            "no_key": self.width + self.kv_width + hidden,
+        }
+        return 2 * hidden * (self.width + self.kv_width) + biases[self.bias]
+
+    def shared(self, drawing: Drawing, sight: Sight) -> float | None:
+        """Bytes of the new tokens' K or V, where a product would expect that of more heads or of more keys."""
+        few = self.groups < self.heads or sight.keys != sight.segment.new
+        return drawing.bytes(self.kv_width * sight.segment.tokens) if few else None
+
+
+class Attention(Heads):
+    """Attention to the tokens of the same sequence.
+
+    Examples
+    --------
+    >>> Attention(kind="attention", heads=32, kv_heads=8, head_dim=128).token_elements
+    2048
+    """
+
+    kind: Literal["attention"]
+    rotary_dim: int | None = Field(
+        default=None, ge=0, le=10**6, description="features of a head that carry its position; none = all, 0 = none"
+    )
+    window: int | None = Field(
+        default=None, ge=1, le=10**9, description="tokens that one attends to at most, its own among them"
+    )
+    chunk: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**9,
+        description="tokens of a chunk: a token attends to those of its own, as in Llama 4",
+    )
+    sees: Literal["causal", "full"] | None = Field(
+        default=None, description="keys of a whole sample that a token attends to; none = as the evaluation says"
+    )
+    qk_norm: Literal["none", "head", "all"] = Field(
+        default="none", description="a norm of Q and of K, over each head or over all of them"
+    )
+    gate: Literal["none", "element", "head"] = Field(
+        default="none", description="what it collects is multiplied by a gate, for every feature or for every head"
+    )
+    sinks: bool = Field(default=False, description="a learned score for each head; for the parameter count")
+    values: Literal["own", "keys"] = Field(
+        default="own", description="a projection of their own, or that of the keys, as in global layers of Gemma 4"
+    )
+
+    sparse: Indexer | None = Field(default=None, description="what chooses the tokens that are attended to")
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.sparse is not None and (self.window is not None or self.chunk is not None):
+            raise problem("found an indexer of local attention", "leave one of them out", "$.sparse")
+        if self.window is not None and self.chunk is not None:
+            raise problem(f"found {self.chunk} beside a window of {self.window}", "leave one of them out", "$.chunk")
+        if (self.rotary_dim or 0) > self.head_dim:
+            message = f"found {self.rotary_dim} features of a head of {self.head_dim}"
+            raise problem(message, "at most all of them", "$.rotary_dim")
+        return self
+
+    @property
     def token_elements(self) -> int:
-        """Elements of the keys and values of a token."""
-        return 2 * self.groups * self.head_dim
+        """Elements of the keys and values of a token, and of the key of an indexer."""
+        return 2 * self.kv_width + (self.sparse.token_elements if self.sparse else 0)
 
     def parameters(self, hidden: int) -> int:
-        """Parameters of the projections."""
-        width, kv_width = self.heads * self.head_dim, self.groups * self.head_dim
-        biases = {"none": 0, "qkv": width + 2 * kv_width, "all": width + 2 * kv_width + hidden}
-        return hidden * (2 * width + 2 * kv_width) + biases[self.bias]
+        """Parameters of projections, norms, gates and sinks."""
+        gains = {"none": 0, "head": 2 * self.head_dim, "all": self.width + self.kv_width}[self.qk_norm]
+        gates = {"none": 0, "element": self.width, "head": self.heads}[self.gate]
+        less = hidden * self.kv_width if self.values == "keys" else 0
+        more = self.sparse.parameters(hidden, None) if self.sparse else 0
+        return self.projections(hidden) - less + gains + hidden * gates + self.heads * self.sinks + more
+
+    def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
+        """Windows and chunks are those of tokens before, and there are none of a tree."""
+        if trains and self.sparse is not None:
+            return "found an indexer in a training step, whose gradients are not drawn", "write mode: forward"
+        seen = Sight(segment, window=self.window, chunk=self.chunk)
+        if not seen.local or (self.sees or segment.sees) == "causal":
+            return None
+        message = f"found local attention, where tokens of {segment.keys} see more than those before them"
+        return message, "write causal: true or a phase, or leave window and chunk out"
+
+    def sight(self, drawing: Drawing) -> Sight:
+        """What the new tokens attend to."""
+        sees = {} if self.sees is None else {"sees": self.sees}
+        top = self.sparse.tokens if self.sparse else None
+        return Sight(drawing.segment.model_copy(update=sees), window=self.window, chunk=self.chunk, top=top)
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw projections, positions and attention."""
-        dim, rules = self.head_dim, drawing.rules
-        q = drawing.linear("Q_Proj", dim, hidden, source, outer=self.heads)
-        k = drawing.linear("K_Proj", dim, hidden, source, outer=self.groups)
-        v = drawing.linear("V_Proj", dim, hidden, source, outer=self.groups)
-        if self.rotary_dim != 0:
-            q, k = drawing.by_head("Q_RoPE", self.heads, dim, q), drawing.by_head("K_RoPE", self.groups, dim, k)
-            rules |= {"Q_RoPE": Gradient(reads=()), "K_RoPE": Gradient(reads=())}
-        drawing.sums |= {k: ("K_Sum_bwd", "K_Proj"), v: ("V_Sum_bwd", "V_Proj")}
-        attended = attend(drawing, q, k, v, heads=self.heads, groups=self.groups, dim=dim)
-        return drawing.linear("O_Proj", hidden, self.heads * dim, attended)
+        dim, sight, linear = self.head_dim, self.sight(drawing), drawing.linear
+        gates = {"none": 0, "element": dim, "head": 1}[self.gate]
+        projected = linear("Q_Proj", dim + gates, hidden, source, outer=self.heads)
+        part = drawing.bytes(self.width * drawing.tokens) if gates else None
+        k = v = linear("K_Proj", dim, hidden, source, outer=self.groups)
+        if self.values == "own":
+            v = linear("V_Proj", dim, hidden, source, outer=self.groups)
+            drawing.sums[v] = ("V_Sum_bwd", v)
+        q = self._placed(drawing, Read(projected, None, part), self.heads)
+        k = self._placed(drawing, Read(k), self.groups).src
+        drawing.sums[k] = ("K_Sum_bwd", "K_Proj")
+        shared = self.shared(drawing, sight)
+        kept = [sight.state(drawing, name, self.groups, dim) for name in ("keys", "values")]
+        attended = attend(
+            drawing,
+            sight,
+            q,
+            Read(k, 2, shared),
+            Read(v, 2, shared),
+            heads=self.heads,
+            dims=(dim, dim),
+            states=(kept[0], kept[1]),
+            chosen=self.sparse.draw(drawing, hidden, source) if self.sparse else None,
+        )
+        if gates:
+            gate = Read(projected, None, drawing.bytes(self.heads * gates * drawing.tokens))
+            drawing.rules["Gated"] = (
+                Gradient("Gated_bwd_values", of=(attended,), reads=(projected,)),
+                Gradient("Gated_bwd_gate", of=(projected,), reads=(attended,)),
+            )
+            attended = drawing.by_head("Gated", self.heads, dim, attended, gate)
+        return linear("O_Proj", hidden, self.width, attended)
 
-
-def attend(drawing: Drawing, q: str, k: str, v: str, *, heads: int, groups: int, dim: int) -> str:
-    """Draw the attention of queries to cached and new keys; gives the kernel of what they collect."""
-    one = drawing.segment
-    scores = Attending(heads, one.sequences, one.new, one.keys, one.pairs(), single=drawing.keeps)
-
-    def kept(name: str) -> tuple[SequenceState, ...]:
-        """Keys or values of the K/V heads: cached ones are read, those of new tokens are written."""
-        sizes = {"sequences": one.sequences, "heads": groups, "bytes_per_token": int(drawing.bytes(groups * dim))}
-        state = SequenceState(name=name, tokens=one.keys, reads=one.cached, writes=one.new, page=drawing.page, **sizes)
-        return (state,) if drawing.keeps else ()
-
-    # Stated, because a product that counts every query head would expect a K and a V of as many heads, and of all keys.
-    shared = drawing.bytes(groups * dim * one.tokens) if groups < heads or one.cached else None
-    product = scores.product("QK", scores.keys, dim, "scores", kept("keys"))
-    weighed = drawing.draw(product, Read(q, 1), Read(k, 2, shared))
-    weights = drawing.draw(scores.pointwise("Softmax", "softmax", normalizes=True), weighed)
-    product = scores.product("AV", dim, scores.keys, "context", kept("values"))
-    drawing.rules |= {
-        "QK": (Gradient("QK_bwd_queries"), Gradient("QK_bwd_keys", turned=True)),
-        "Softmax": Gradient(reads=("Softmax",)),
-        "AV": (Gradient("AV_bwd_scores"), Gradient("AV_bwd_values", turned=False)),
-    }
-    return drawing.draw(product, Read(v, 2, shared), Read(weights, 1))
+    def _placed(self, drawing: Drawing, projected: Read, heads: int) -> Read:
+        """Draw norm and position of queries or keys, which one kernel does."""
+        letter, dim, rotates = projected.src[0], self.head_dim, self.rotary_dim != 0
+        if self.qk_norm == "all":
+            projected = Read(drawing.pointwise(f"{letter}_Norm", heads * dim, projected, normalizes=True))
+        if not rotates and self.qk_norm != "head":
+            return projected
+        name = f"{letter}_RoPE" if rotates else f"{letter}_Norm"
+        norms = {"normalizes": True, "flop_per_element": 1 + rotates} if self.qk_norm == "head" else {}
+        if not norms:
+            drawing.rules[name] = Gradient(reads=())
+        return Read(drawing.by_head(name, heads, dim, projected, **norms))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dfopt.documents.base import Part
+from dfopt.documents.phase import Segment
 from dfopt.workloads.drawing import Drawing
 
 __all__ = ["Block"]
@@ -31,6 +32,10 @@ class Block(Part):
     def active(self, hidden: int) -> int:
         """Parameters that one token uses."""
         return self.parameters(hidden)
+
+    def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
+        """Why it cannot be drawn for a segment, or for training, and what to do; none if it can."""
+        return None
 
     @property
     def token_elements(self) -> int:

@@ -1,8 +1,10 @@
-"""What a model has once: the embedding in front of its layers, the final norm and the logits behind them.
+"""What a model has once: the embedding in front of its layers, the final norm and the head behind them.
 
 The embedding reads one row per token; its table is resident in DRAM. Logits are a product with a ``vocab x hidden``
 matrix for every token, or in serving for those whose logits are wanted. A table that is tied to that matrix is held
-once, as the matrix, also where a pipeline would need a second copy in its first stage.
+once, as the matrix, also where a pipeline would need a second copy in its first stage. A model without a vocabulary
+computes what its layers begin with: patches of an image are one product, a convolution is one for every position.
+A classifier and a pooler look at one token of every sequence.
 
 Where all layers are drawn, the ends are kernels like all others. Where one drawn part stands for several, they run
 before the first and after the last layer only (``Kernel.runs``); what passes between them and the layers then goes
@@ -16,19 +18,71 @@ adding the gradients of data-parallel copies up takes no time here.
 
 from __future__ import annotations
 
-from typing import Final, Literal
+from typing import Any, Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
+from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.workloads.backward import Gradient, backward_of
-from dfopt.workloads.drawing import Drawing
+from dfopt.workloads.drawing import Drawing, Form
+from dfopt.workloads.sketch import Read, Sketch
 from dfopt.workloads.step import ServingParameters
 
-__all__ = ["NORMS", "EndsParameters", "with_ends"]
+__all__ = ["NORMS", "Convolution", "EndsParameters", "Head", "with_ends"]
 
 NORMS: Final = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
 """What kernels of norms are called."""
+
+
+class Convolution(Part):
+    """A product in front of the layers: patches of an image, or a convolution at every position.
+
+    Examples
+    --------
+    Patches of 16 x 16 pixels in three colours:
+
+    >>> Convolution(inputs=768, outputs=768).parameters
+    590592
+    """
+
+    inputs: int = Field(ge=1, le=10**8, description="elements that one position is computed from")
+    outputs: int = Field(ge=1, le=10**7, description="features of a position")
+    per_token: int = Field(default=1, ge=1, le=10**6, description="positions for every token")
+    bias: bool = Field(default=True, description="for the parameter count")
+
+    @property
+    def parameters(self) -> int:
+        """Of the matrix, and of the bias."""
+        return self.outputs * (self.inputs + self.bias)
+
+
+class Head(Part):
+    """What stands behind the last norm.
+
+    Examples
+    --------
+    >>> Head(kind="classifier", classes=1000).rows(vocab=None)
+    1000
+    """
+
+    kind: Literal["logits", "classifier", "none"] = Field(
+        default="logits", description="logits over the vocabulary, classes of a whole sequence, or nothing"
+    )
+    classes: int | None = Field(default=None, ge=1, le=10**9, description="of a classifier")
+    bias: bool = Field(default=False, description="of logits or of a classifier; for the parameter count")
+    pooler: bool = Field(default=False, description="a product of one token's features in front of it, as in BERT")
+
+    @model_validator(mode="after")
+    def _has_classes(self) -> Self:
+        if (self.classes is None) == (self.kind == "classifier"):
+            message = "missing" if self.classes is None else f"found {self.classes}, but no classifier"
+            raise problem(message, "a classifier has some, and nothing else does", "$.classes")
+        return self
+
+    def rows(self, vocab: int | None) -> int:
+        """Rows of its matrix; 0 where there is none."""
+        return {"logits": vocab, "classifier": self.classes, "none": 0}[self.kind] or 0
 
 
 class EndsParameters(ServingParameters):
@@ -41,24 +95,64 @@ class EndsParameters(ServingParameters):
     """
 
     hidden: int = Field(ge=1, le=10**7, description="features of the residual stream")
-    vocab: int = Field(ge=1, le=10**9, description="rows of the embedding")
+    vocab: int | None = Field(default=None, ge=1, le=10**9, description="rows of the embedding; none = there is none")
     norm: Literal["rmsnorm", "layernorm"] = Field(default="rmsnorm", description="LayerNorm has a bias, RMSNorm none")
+    final_norm: bool = Field(default=True, description="a norm behind the last layer")
+    embedding_norm: bool = Field(default=False, description="a norm behind the embedding, as in BERT")
     tie_embeddings: bool = Field(default=False, description="logits with the embedding's matrix")
     learned_positions: int = Field(default=0, ge=0, le=10**9, description="rows of a learned position embedding")
+    token_types: int = Field(default=0, ge=0, le=10**6, description="rows of a learned embedding of types of tokens")
+    input: tuple[Convolution, ...] = Field(
+        default=(), max_length=100, description="products in front of the layers, of a model without a vocabulary"
+    )
+    form: Form | None = Field(
+        default=None,
+        description="how latent attention is computed where a layer leaves it open; none = as is less work",
+    )
+    head: Head = Field(default=Head(), description="what stands behind the last norm")
 
     @property
     def gains(self) -> int:
         """Parameters of a norm."""
         return self.hidden * (2 if self.norm == "layernorm" else 1)
 
+    @model_validator(mode="after")
+    def _has_ends(self) -> Self:
+        if self.vocab is None and self.head.kind == "logits":
+            raise problem("found logits of a model without a vocabulary", "write another kind", "$.head.kind")
+        if (self.vocab is None) != bool(self.input):
+            message = "missing, and there is no input either" if self.vocab is None else "found beside an input"
+            raise problem(message, "layers begin with an embedding or with products", "$.vocab")
+        if self.tie_embeddings and self.head.kind != "logits":
+            raise problem("found tied embeddings of a model without logits", "leave it out", "$.tie_embeddings")
+        if self.mode == "training" and self.form == "absorbed":
+            raise problem("found absorbed in a training step", "write expanded, or leave it out", "$.form")
+        if self.mode == "training" and self.drawn_ends and self.head.kind == "none":
+            raise problem("found none in a training step, which ends in a loss", "write ends: false", "$.head.kind")
+        return self
+
     def end_parameters(self, *, active: bool) -> int:
-        """Parameters of the ends; active ones are those of the norm and the logits, as a token looks up a row only."""
-        rows = self.vocab * (1 if self.tie_embeddings or active else 2) + (0 if active else self.learned_positions)
-        return self.gains + self.hidden * rows
+        """Parameters of the ends; active ones are those that are multiplied, as a token looks up only a row."""
+        head, rows = self.head, self.head.rows(self.vocab)
+        products = self.hidden * rows + rows * head.bias + self.hidden * (self.hidden + 1) * head.pooler
+        products += self.gains * (self.final_norm + self.embedding_norm) + sum(one.parameters for one in self.input)
+        return products + (0 if active else self.hidden * self.table_rows)
+
+    @property
+    def table_rows(self) -> int:
+        """Rows of tables that tokens look up, but of one that is tied to the logits."""
+        own = 0 if self.tie_embeddings else self.vocab or 0
+        return own + self.learned_positions + self.token_types
 
     def drawing(self) -> Drawing:
         """An empty drawing of a layer."""
-        return Drawing(self.segment, self.word_bytes, keeps=self.keeps, page=self.page)
+        shape: dict[str, Any] = {
+            "keeps": self.keeps,
+            "page": self.page,
+            "trains": self.mode == "training",
+            "form": self.form,
+        }
+        return Drawing(self.segment, self.word_bytes, **shape)
 
 
 def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph:
@@ -85,80 +179,104 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
     [('Embedding', 'first'), ('Residual_In', 'every_layer'), ('Logits', 'last')]
     """
     row_bytes = float(p.tokens * p.hidden * p.word_bytes)  # one row per token
-    ends = _forward(p, row_bytes)
-    embedding, norm, logits = ends
-    path = ((embedding.name, joints[0]), (joints[1], norm.name), (norm.name, logits.name))
-    tensors = [Tensor(src=src, dst=dst) for src, dst in path]
-    if p.wanted < p.tokens:
-        tensors[-1] = tensors[-1].model_copy(update={"bytes": float(p.wanted * p.hidden * p.word_bytes)})
-    back = list[Kernel]()
+    front, back = _front(p, row_bytes), _back(p)
+    tensors = [*front.tensors, Tensor(src=front.kernels[-1].name, dst=joints[0])]
+    if back.kernels:
+        tensors += [Tensor(src=joints[1], dst=back.kernels[0].name, bytes=_looked_at(p, back)), *back.tensors]
+    gradients = list[Kernel]()
     if graph.trains:
-        back, more = _backward(p, ends, joints, tensors)
+        gradients, more = _backward(p, front, back, joints, tensors)
         tensors += more
+    first, last = front.kernels, back.kernels
     if graph.repeat > 1:
-        index = graph.index()
+        index, before = graph.index(), {kernel.name for kernel in front.kernels}
         crossing = [tensor for tensor in tensors if (tensor.src in index) != (tensor.dst in index)]
         tensors = [tensor for tensor in tensors if tensor not in crossing]
 
         def once(kernel: Kernel) -> Kernel:
             """With what it reads from the layers and writes for them as DRAM traffic."""
             exchanged = sum(kernel.name in (tensor.src, tensor.dst) for tensor in crossing) * row_bytes
-            runs = "first" if kernel.name.startswith("Embedding") else "last"
+            runs = "first" if (kernel.stage_with or kernel.name) in before else "last"
             return kernel.model_copy(update={"runs": runs, "dram_bytes": kernel.dram_bytes + exchanged})
 
-        embedding, norm, logits = map(once, ends)
-        back = [once(kernel) for kernel in back]
+        first, last, gradients = ([once(kernel) for kernel in some] for some in (first, last, gradients))
     forward = [kernel for kernel in graph.kernels if kernel.phase == "forward"]
     layers_back = [kernel for kernel in graph.kernels if kernel.phase != "forward"]
     return Graph(
         **{
             **{name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"},
-            "kernels": (embedding, *forward, norm, logits, *back, *layers_back),
+            "kernels": (*first, *forward, *last, *gradients, *layers_back),
             "tensors": (*graph.tensors, *tensors),
             "carried": graph.carried if graph.repeat > 1 else (),  # or nothing repeats
         }
     )
 
 
-def _forward(p: EndsParameters, row_bytes: float) -> tuple[Kernel, Kernel, Kernel]:
-    drawing = p.drawing()
-    rows = p.learned_positions + (0 if p.tie_embeddings else p.vocab)  # or the table is the logits' matrix
-    few = {"n": p.wanted, "stream": "none"}  # their tokens are no stream: they come from the ends of the sequences
-    looked_up = {
-        "dram_bytes": (2 if p.learned_positions else 1) * row_bytes,
-        "resident_bytes": float(rows * p.hidden * p.word_bytes),
-    }
-    drawing.pointwise("Embedding", p.hidden, **looked_up)
-    norm = drawing.pointwise(f"{NORMS[p.norm]}_Final", p.hidden, normalizes=True, role="norm")
-    drawing.linear("Logits", p.vocab, p.hidden, norm)
-    embedding, final, logits = drawing.kernels
-    return embedding, final, logits.model_copy(update=few if p.wanted < p.tokens else {})
+def _front(p: EndsParameters, row_bytes: float) -> Drawing:
+    """The embedding, or the products that stand for it."""
+    drawing, reads = p.drawing(), tuple[Read, ...]()
+    for number, one in enumerate(p.input, start=1):
+        positions, name = p.tokens * one.per_token, f"Convolution_{number}"
+        drawing.draw(Kernel(name=name, op="gemm", m=one.outputs, k=one.inputs, n=positions), *reads)
+        following = p.input[number].inputs * p.tokens * p.input[number].per_token if number < len(p.input) else None
+        # all of it where windows of positions overlap
+        reads = (Read(name, None, following and drawing.bytes(min(following, one.outputs * positions))),)
+    tables = sum((p.vocab is not None, p.learned_positions > 0, p.token_types > 0))
+    looked_up = {"dram_bytes": tables * row_bytes, "resident_bytes": drawing.bytes(p.table_rows * p.hidden)}
+    last = drawing.pointwise("Embedding", p.hidden, *reads, **looked_up)
+    if p.embedding_norm:
+        drawing.pointwise(f"{NORMS[p.norm]}_Embedding", p.hidden, last, normalizes=True, role="norm")
+    return drawing
+
+
+def _back(p: EndsParameters) -> Drawing:
+    """The final norm and the head."""
+    drawing, few = p.drawing(), p.segment.sequences
+    few = {"logits": p.wanted, "classifier": few, "none": few}[p.head.kind]
+    last: tuple[Read | str, ...] = ()
+    if p.final_norm:
+        last = (drawing.pointwise(f"{NORMS[p.norm]}_Final", p.hidden, normalizes=True, role="norm"),)
+    # their tokens are no stream: they come from the ends of the sequences
+    tokens: dict[str, Any] = {"n": few} | ({"stream": "none"} if few < p.tokens else {})
+    part = drawing.bytes(few * p.hidden) if few < p.tokens else None
+    for name, rows in (("Pooler", p.hidden * p.head.pooler), (p.head.kind.capitalize(), p.head.rows(p.vocab))):
+        if rows:
+            read = (Read(str(one), None, part) for one in last)
+            last = (drawing.draw(Kernel(name=name, op="gemm", m=rows, k=p.hidden, **tokens), *read),)
+            part = None
+    return drawing
+
+
+def _looked_at(p: EndsParameters, back: Sketch) -> float | None:
+    """Bytes of the last layer's output that the ends read; none = all."""
+    few = back.kernels[0].n
+    return float(few * p.hidden * p.word_bytes) if few < p.tokens else None
 
 
 def _backward(
-    p: EndsParameters, ends: tuple[Kernel, Kernel, Kernel], joints: tuple[str, str], tensors: list[Tensor]
+    p: EndsParameters, front: Sketch, back: Sketch, joints: tuple[str, str], tensors: list[Tensor]
 ) -> tuple[list[Kernel], list[Tensor]]:
     """What training adds to the ends, seen from a graph in which two kernels stand for the layers."""
-    embedding, norm, logits = ends
-    drawing = p.drawing()
+    drawing, head = p.drawing(), back.kernels[-1]
     for name in joints:
         drawing.pointwise(name, p.hidden)
-    drawing.pointwise("Cross_Entropy", p.vocab)  # of a forward pass it is not drawn
-    *layers, loss = drawing.kernels
+    drawing.draw(Kernel(name="Cross_Entropy", op="elementwise", m=head.m, n=head.n, stream=head.stream))
+    *layers, loss = drawing.kernels  # of a forward pass the loss is not drawn
     forward = Graph(
         name="ends",
         word_bytes=p.word_bytes,
-        kernels=(embedding, *layers, norm, logits, loss),
-        tensors=(*tensors, Tensor(src=logits.name, dst=loss.name)),
+        kernels=(*front.kernels, *layers, *back.kernels, loss),
+        tensors=(*tensors, Tensor(src=head.name, dst=loss.name)),
     )
     gradients = [_gradient_of(joint) for joint in joints]
+    embedding = next(kernel for kernel in front.kernels if kernel.name == "Embedding")
     # A row of the gradient is read, added to and written back; the gradient itself is as large as the table.
     adds = {"dram_bytes": 2 * embedding.dram_bytes, "resident_bytes": embedding.resident_bytes}
     rules = {
         embedding.name: Gradient(fields=adds),
         joints[0]: Gradient(gradients[0], reads=()),
         joints[1]: Gradient(gradients[1]),
-        loss.name: Gradient("Loss", fields={"stage_with": logits.name}),
+        loss.name: Gradient("Loss", fields={"stage_with": head.name}),
     }
     trained = backward_of(forward, rules)
     drawn = [kernel for kernel in trained.kernels[len(forward.kernels) :] if kernel.name not in gradients]

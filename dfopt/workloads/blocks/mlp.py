@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 
 from dfopt.documents.experts import Experts
+from dfopt.documents.graph import Role
 from dfopt.workloads.backward import Gradient
 from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.drawing import Drawing
@@ -59,15 +60,20 @@ def draw_mlp(
     gated: bool,
     experts: Experts | None = None,
     shares: tuple[Read, ...] = (),
+    called: str = "",
 ) -> str:
     """Draw projections and activation; the experts of a token are side by side, weighed by ``shares``."""
-    gate = (drawing.linear("Gate_Proj", inside, hidden, source, role="gate", experts=experts),) if gated else ()
-    up = drawing.linear("Up_Proj", inside, hidden, source, role="up", experts=experts)
-    name = "Act_Mul" if gated else "Act"
+
+    def into(name: str, role: Role) -> str:
+        return drawing.linear(f"{called}{name}", inside, hidden, source, role=role, experts=experts)
+
+    gate = (into("Gate_Proj", "gate"),) if gated else ()
+    up = into("Up_Proj", "up")
+    name = f"{called}Act_Mul" if gated else f"{called}Act"
     active = drawing.pointwise(name, inside, *gate, up, *shares, role="activation")
     if gated:
         drawing.rules[name] = (
             Gradient(f"{name}_bwd_gate", of=gate, reads=(*gate, up)),
             Gradient(f"{name}_bwd_up", of=(up,), reads=gate),
         )
-    return drawing.linear("Down_Proj", hidden, inside, active, experts=experts)
+    return drawing.linear(f"{called}Down_Proj", hidden, inside, active, experts=experts)

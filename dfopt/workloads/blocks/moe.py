@@ -1,5 +1,9 @@
 """A mixture of experts: a router, and a feed-forward that is as wide as the experts which a token chooses.
 
+Beside them there may be experts that every token uses, whose output a gate may weigh. Where they are as large as some
+of the others, they are more experts that every token chooses (DeepSeek-V3, arXiv:2412.19437, section 3.4.2); else they
+are an MLP of their own. Latent experts work on fewer features, behind a projection and in front of another one.
+
 The experts' products are grouped ones: their weights are held for all experts, and read for those that some token of
 an evaluation chooses. Chips share every expert; experts that lie on different chips are not drawn.
 """
@@ -37,11 +41,22 @@ class MixtureOfExperts(Block):
     gated: bool = Field(default=True, description="gate, up and down projection, or up and down only")
     bias: bool = Field(default=False, description="the experts' projections have a bias; for the parameter count")
 
+    router_bias: bool = Field(default=False, description="a bias for every expert; for the parameter count")
+    shared: int = Field(
+        default=0, ge=0, le=10**8, description="features inside all experts that every token uses, together"
+    )
+    shared_gate: bool = Field(default=False, description="their output is multiplied by a gate")
+    latent: int | None = Field(
+        default=None, ge=1, le=10**7, description="features that the experts work on; none = those of the residual"
+    )
+
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.chosen > self.experts:
             message = f"found {self.chosen} experts for a token, of {self.experts}"
             raise problem(message, "at most all of them: see experts", "$.chosen")
+        if self.shared_gate and not self.shared:
+            raise problem("found a gate of no shared expert", "say how large it is: shared", "$.shared_gate")
         return self
 
     def parameters(self, hidden: int) -> int:
@@ -53,22 +68,44 @@ class MixtureOfExperts(Block):
         return self._parameters(hidden, self.chosen)
 
     def _parameters(self, hidden: int, experts: int) -> int:
-        return hidden * self.experts + experts * mlp_parameters(hidden, self.ffn, gated=self.gated, bias=self.bias)
+        shape = {"gated": self.gated, "bias": self.bias}
+        own = experts * mlp_parameters(self.latent or hidden, self.ffn, **shape)
+        shared = mlp_parameters(hidden, self.shared, **shape) + hidden * self.shared_gate if self.shared else 0
+        return (hidden + self.router_bias) * self.experts + own + shared + 2 * hidden * (self.latent or 0)
+
+    @property
+    def always(self) -> int:
+        """Experts that every token chooses: shared ones that are as large as the others."""
+        alike = self.latent is None and self.shared % self.ffn == 0
+        return self.shared // self.ffn if alike else 0
 
     def routed(self, tokens: int) -> Experts:
         """What so many tokens hold and read of experts: under uniform routing."""
-        read = touched_experts(self.experts, self.chosen, tokens)
-        return Experts(count=self.experts, chosen=self.chosen, touched=read)
+        read, always = touched_experts(self.experts, self.chosen, tokens), self.always
+        return Experts(count=self.experts + always, chosen=self.chosen + always, touched=read + always)
 
     def said(self, tokens: int) -> str:
         """The routing that is assumed."""
-        return f"uniform routing: of {self.experts} experts an evaluation reads {self.routed(tokens).touched:.4g}"
+        read = self.routed(tokens).touched - self.always
+        return f"uniform routing: of {self.experts} experts an evaluation reads {read:.4g}"
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
-        """Draw the router and the experts' products."""
-        router = drawing.linear("Router", self.experts, hidden, source, role="router")
-        top = drawing.pointwise("Top_K", self.experts, router, normalizes=True)
+        """Draw the router, the experts' products, and those of shared experts."""
+        apart, routed = self.shared and not self.always, self.routed(drawing.tokens)
+        rows = self.experts + self.shared_gate
+        router = drawing.linear("Router", rows, hidden, source, role="router")
+        top = drawing.pointwise("Top_K", rows, router, normalizes=True)
         # the shares of a token's experts, with which their outputs are added up
-        shares = Read(top, None, drawing.bytes(self.chosen * drawing.tokens))
-        inside, routed = self.ffn * self.chosen, self.routed(drawing.tokens)
-        return draw_mlp(drawing, hidden, inside, source, gated=self.gated, experts=routed, shares=(shares,))
+        shares = Read(top, None, drawing.bytes(routed.chosen * drawing.tokens))
+        worked_on, into = self.latent or hidden, source
+        if self.latent is not None:
+            into = drawing.linear("Latent_Down", self.latent, hidden, source)
+        inside = self.ffn * routed.chosen
+        out = draw_mlp(drawing, worked_on, inside, into, gated=self.gated, experts=routed, shares=(shares,))
+        if self.latent is not None:
+            out = drawing.linear("Latent_Up", hidden, self.latent, out)
+        if not apart:
+            return out
+        gate = (Read(top, None, drawing.bytes(drawing.tokens)),) if self.shared_gate else ()
+        shared = draw_mlp(drawing, hidden, self.shared, source, gated=self.gated, shares=gate, called="Shared_")
+        return drawing.pointwise("Shared_Add", hidden, out, shared)

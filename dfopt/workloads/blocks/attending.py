@@ -1,0 +1,141 @@
+"""What the tokens of a sequence attend to, and the kernels and states of it, which mixers of many kinds share."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from dfopt.documents.graph import SequenceState
+from dfopt.documents.phase import Segment
+from dfopt.workloads.backward import Gradient
+from dfopt.workloads.drawing import Attending, Drawing
+from dfopt.workloads.sketch import Read
+
+__all__ = ["Sight", "States", "attend"]
+
+States = tuple[tuple[SequenceState, ...], tuple[SequenceState, ...]]
+"""What the scores and what the sums of values keep."""
+
+
+@dataclass(frozen=True)
+class Sight:
+    """The keys that the new tokens of a segment attend to.
+
+    Attributes
+    ----------
+    window, chunk : int, optional
+        Tokens that one attends to at most, its own among them; tokens of a chunk, which no token looks out of.
+    top : int, optional
+        Tokens that one attends to at most, wherever they are.
+
+    Examples
+    --------
+    A token behind 4096 others sees the last 1024, its own among them; or what its chunk has so far:
+
+    >>> step = Segment(sequences=1, new=1, cached=4096)
+    >>> local, chunked = Sight(step, window=1024), Sight(step, chunk=1000)
+    >>> local.reads, local.pairs, local.held, chunked.reads, chunked.pairs
+    (1023, 1024, 1024, 96, 97)
+    """
+
+    segment: Segment
+    window: int | None = None
+    chunk: int | None = None
+    top: int | None = None
+
+    @property
+    def local(self) -> bool:
+        """Whether some tokens do not attend to all that they would without a window or chunk."""
+        most = min(one for one in (self.window, self.chunk, self.segment.keys) if one is not None)
+        return most < self.segment.keys
+
+    @property
+    def reads(self) -> int:
+        """Cached tokens of a sequence that some new token attends to."""
+        cached = self.segment.cached
+        if self.chunk is not None:
+            return cached % self.chunk
+        if self.top is not None:
+            return min(cached, self.top * self.segment.new)
+        return cached if self.window is None else min(cached, self.window - 1)
+
+    @property
+    def keys(self) -> int:
+        """Rows of the scores: cached tokens that may be attended to, and the new ones."""
+        return (self.segment.cached if self.top is not None else self.reads) + self.segment.new
+
+    @property
+    def pairs(self) -> int:
+        """Pairs of a new token and a key that it attends to."""
+        one = self.segment
+        if self.top is not None:
+            return one.pairs(window=self.top) if one.sees == "causal" else min(one.pairs(), self.top * one.new)
+        return one.pairs(self.window, self.chunk) if self.local else one.pairs()
+
+    @property
+    def held(self) -> int:
+        """Tokens of a sequence that are kept afterwards."""
+        return min(one for one in (self.window, self.chunk, self.segment.keys) if one is not None)
+
+    def state(self, drawing: Drawing, name: str, heads: int, elements: int) -> tuple[SequenceState, ...]:
+        """What is kept of every token: ``elements`` of each of some heads. None where nothing is kept."""
+        if not drawing.keeps:
+            return ()
+        kept = SequenceState(
+            name=name,
+            sequences=self.segment.sequences,
+            heads=heads,
+            bytes_per_token=int(drawing.bytes(heads * elements)),
+            tokens=self.held,
+            reads=self.reads,
+            writes=min(self.segment.new, self.held),
+            page=drawing.page,
+        )
+        return (kept,)
+
+    def scores(self, heads: int, *, single: bool) -> Attending:
+        """Makers of the kernels over scores."""
+        one = self.segment
+        return Attending(heads, one.sequences, one.new, self.keys, self.pairs, single)
+
+
+def attend(
+    drawing: Drawing,
+    sight: Sight,
+    q: Read,
+    k: Read,
+    v: Read,
+    *,
+    heads: int,
+    dims: tuple[int, int],
+    states: States,
+    chosen: Read | None = None,
+) -> str:
+    """Draw scores, their softmax and what it weighs up; gives the last of the three.
+
+    Parameters
+    ----------
+    drawing, sight
+        The layer, and what its tokens attend to.
+    q, k, v
+        What is read of queries, of keys and of values.
+    heads
+        Query heads.
+    dims
+        Features of a query and of a value.
+    states
+        What the scores and what the sums of values keep.
+    chosen
+        The choice of an indexer.
+    """
+    of_query, of_value = dims
+    scores = sight.scores(heads, single=drawing.keeps)
+    product = scores.product("QK", scores.keys, of_query, "scores", states[0])
+    weighed = drawing.draw(product, q._replace(operand=1), k)
+    also = (chosen,) if chosen else ()
+    weights = drawing.draw(scores.pointwise("Softmax", "softmax", normalizes=True), weighed, *also)
+    drawing.rules |= {
+        "QK": (Gradient("QK_bwd_queries"), Gradient("QK_bwd_keys", turned=True)),
+        "Softmax": Gradient(reads=("Softmax",)),
+        "AV": (Gradient("AV_bwd_scores"), Gradient("AV_bwd_values", turned=False)),
+    }
+    return drawing.draw(scores.product("AV", of_value, scores.keys, "context", states[1]), v, Read(weights, 1))

@@ -1,0 +1,98 @@
+"""Sparse attention: an indexer scores all tokens with small heads, and attention reads those that score best.
+
+Keys of the indexer are kept of every token and read in every evaluation; so is all that attention may choose from, of
+which it reads what its new tokens choose. Every chip may score alike, as choices are of all heads.
+
+Sources: DeepSeek-V3.2 (DSA, arXiv:2512.02556, section 2.1); MiniMax-M3, whose indexer chooses blocks of tokens.
+"""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from dfopt.documents.base import Part
+from dfopt.workloads.blocks.attending import Sight
+from dfopt.workloads.drawing import Attending, Drawing
+from dfopt.workloads.sketch import Read
+
+__all__ = ["Indexer"]
+
+
+class Indexer(Part):
+    """What chooses the tokens that others attend to.
+
+    Examples
+    --------
+    Of DeepSeek-V3.2, behind a query latent of 1536 features:
+
+    >>> indexer = Indexer(heads=64, head_dim=128, top_k=2048)
+    >>> indexer.parameters(hidden=7168, query=1536), indexer.tokens
+    (13959424, 2048)
+    """
+
+    heads: int = Field(ge=1, le=10**5, description="heads of the indexer")
+    head_dim: int = Field(ge=1, le=10**6, description="features of each, and of the key that they share")
+    top_k: int = Field(ge=1, le=10**9, description="tokens, or blocks of them, that are attended to")
+    block: int = Field(default=1, ge=1, le=10**6, description="tokens of a block, which are chosen together")
+    shared: bool = Field(default=False, description="the choice is that of an earlier layer: there is no indexer here")
+    reads: Literal["queries", "hidden"] = Field(
+        default="queries", description="its queries are computed from the latent of queries, or from the residual"
+    )
+
+    @property
+    def tokens(self) -> int:
+        """Tokens that are attended to, at most."""
+        return self.top_k * self.block
+
+    @property
+    def token_elements(self) -> int:
+        """Elements that are kept of a token."""
+        return 0 if self.shared else self.head_dim
+
+    def parameters(self, hidden: int, query: int | None) -> int:
+        """Parameters of the projections, and of the norm of the key."""
+        if self.shared:
+            return 0
+        of = hidden if self.reads == "hidden" or query is None else query
+        return of * self.heads * self.head_dim + hidden * (self.head_dim + self.heads) + 2 * self.head_dim
+
+    @property
+    def features(self) -> int:
+        """Features that are computed from the residual: its key, and the weights of its heads."""
+        return 0 if self.shared else self.head_dim + self.heads
+
+    def draw(self, drawing: Drawing, hidden: int, source: str, latent: tuple[Read, int] | None = None) -> Read | None:
+        """Draw it; gives what is read of the choice, none if an earlier layer has made it.
+
+        Parameters
+        ----------
+        drawing, hidden, source
+            As of a block; with a latent, ``source`` has computed :attr:`features`.
+        latent
+            What is read of the latent of queries, and its features. Without it all is computed from the residual.
+        """
+        if self.shared:
+            return None
+        one, dim, segment = Sight(drawing.segment), self.head_dim, drawing.segment
+        if latent is None:
+            width = self.heads * dim + self.features
+            normed = drawing.pointwise(
+                "Index_Norm", width, drawing.linear("Index_Proj", width, hidden, source), normalizes=True
+            )
+            q = Read(normed, 1, drawing.bytes(self.heads * dim * drawing.tokens))
+        else:
+            normed, (read, features) = source, latent
+            q = Read(drawing.linear("Index_Q", self.heads * dim, features, read), 1)
+        # heads beside tokens: every chip may have them all
+        shape = (segment.sequences, self.heads * segment.new, one.keys, self.heads * one.pairs)
+        scores = Attending(1, *shape).product("Index_Scores", one.keys, dim, None)
+        single = {"stream": "none"} if drawing.keeps and segment.new == 1 else {}
+        about = {"states": one.state(drawing, "index keys", 1, dim) or None, **single}
+        drawing.draw(scores.model_copy(update=about), q, Read(normed, 2, drawing.bytes(dim * drawing.tokens)))
+        chosen = one.scores(1, single=drawing.keeps).pointwise("Index_Top_K", None, normalizes=True)
+        chosen = chosen.model_copy(update={"flop_per_element": 2 * self.heads})
+        weights = Read(normed, None, drawing.bytes(self.heads * drawing.tokens))
+        top = drawing.draw(chosen, "Index_Scores", weights)
+        return Read(top, None, drawing.bytes(segment.sequences * Sight(segment, top=self.tokens).pairs))

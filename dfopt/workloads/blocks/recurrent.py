@@ -1,0 +1,317 @@
+"""Mixers that keep a state of a fixed size instead of keys and values: gated delta rule, Kimi delta attention, Mamba.
+
+A state is a matrix for every head and sequence. The first tokens of a sequence begin with an empty one, all others read
+what is kept; each evaluation writes it. Tokens of one evaluation are worked on in chunks: inside a chunk as attention
+is, pair by pair, and between chunks through the state. Single tokens are chunks of one, which is the recurrence itself.
+The products of all that are one kernel here, as large as its FLOP, whose intermediate results never leave the chip. A
+short convolution in front keeps the inputs of the tokens before. Rates and time steps of heads are computed, but count
+as no traffic.
+
+Sources: Gated DeltaNet (arXiv:2412.06464, section 3.3), Kimi Linear (arXiv:2510.26692), Mamba (arXiv:2312.00752,
+section 3.3), Mamba 2 (arXiv:2405.21060, section 6).
+"""
+
+from __future__ import annotations
+
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import problem
+from dfopt.documents.graph import Kernel, SequenceState
+from dfopt.documents.phase import Segment
+from dfopt.workloads.blocks.block import Block
+from dfopt.workloads.drawing import Drawing
+from dfopt.workloads.sketch import Read
+
+__all__ = ["GatedDeltaNet", "KimiDeltaAttention", "Mamba", "Mamba2", "Recurrent", "chunked_pairs"]
+
+
+def chunked_pairs(segment: Segment, chunk: int) -> int:
+    """Pairs of a new token and one of the same chunk up to itself, in one sequence.
+
+    Examples
+    --------
+    >>> chunked_pairs(Segment(sequences=1, new=10, cached=3), chunk=4), chunked_pairs(Segment(sequences=1, new=1), 4)
+    (23, 1)
+    """
+    return Segment(sequences=1, new=segment.new).pairs(chunk=chunk)
+
+
+class Recurrent(Block):
+    """A mixer with a state."""
+
+    convolution: int = Field(default=4, ge=1, le=1000, description="tokens that the short convolution looks at")
+    state_bytes: int = Field(default=4, ge=1, le=16, description="bytes per element of the state")
+
+    def sequence_bytes(self, word_bytes: int) -> int:
+        """Bytes that are kept of a sequence, however long it is."""
+        raise NotImplementedError
+
+    def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
+        """Only what follows one after the other has a state; its gradients are not drawn."""
+        if trains:
+            return "found a mixer with a state in a training step, whose gradients are not drawn", "write mode: forward"
+        if not isinstance(segment.sees, str):
+            return "found a tree of tokens, which follow each other in no order", "verify a window of tokens"
+        return None
+
+    def _convolve(self, drawing: Drawing, name: str, heads: int, dim: int, *sources: str | Read) -> str:
+        """Draw the short convolution of some features, of which the inputs before are kept."""
+        kept = _kept(drawing, "convolution", heads, int(drawing.bytes(heads * dim * (self.convolution - 1))))
+        shape = {"flop_per_element": 2 * self.convolution, "states": kept}
+        return drawing.by_head(name, heads, dim, *sources, **shape)
+
+    def _scan(
+        self, drawing: Drawing, name: str, heads: int, dims: tuple[int, int], work: int, v: Read, rest: Read
+    ) -> str:
+        """Draw the products of chunks and state: ``work`` FLOP for every head of a sequence."""
+        one, (inner, out) = drawing.segment, dims
+        kept = _kept(drawing, "state", heads, heads * inner * out * self.state_bytes)
+        stream = {"stream": "none"} if drawing.keeps and one.new == 1 else {}
+        samples = {"samples": one.sequences} if one.sequences > 1 else {}
+        depth = -(-work // (2 * out * one.new))
+        shape = {"outer": heads, "m": out, "k": depth, "n": one.new, **samples, **stream}
+        return drawing.draw(Kernel(name=name, op="matmul", states=kept, **shape), v, rest)
+
+
+def _kept(drawing: Drawing, name: str, heads: int, size: int) -> tuple[SequenceState, ...] | None:
+    """What is kept of each sequence; first tokens read nothing."""
+    one = drawing.segment
+    if not drawing.keeps or not size:
+        return None
+    sizes = {"sequences": one.sequences, "heads": heads, "bytes_per_sequence": size}
+    return (SequenceState(name=name, tokens=one.keys, reads=one.cached, writes=one.new, **sizes),)
+
+
+class GatedDeltaNet(Recurrent):
+    """The gated delta rule, as in Qwen3-Next and Qwen3.5.
+
+    Examples
+    --------
+    >>> sizes = {"key_heads": 16, "value_heads": 32, "key_dim": 128, "value_dim": 128}
+    >>> GatedDeltaNet(kind="gated_delta_net", **sizes).sequence_bytes(word_bytes=2)
+    2146304
+    """
+
+    kind: Literal["gated_delta_net"]
+    key_heads: int = Field(ge=1, le=10**5, description="heads of queries and of keys")
+    value_heads: int = Field(ge=1, le=10**5, description="heads of values, a multiple of key_heads")
+    key_dim: int = Field(ge=1, le=10**6, description="features of a query and of a key")
+    value_dim: int = Field(ge=1, le=10**6, description="features of a value")
+    chunk: int = Field(default=64, ge=1, le=10**6, description="tokens that are worked on together")
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.value_heads % self.key_heads:
+            message = f"found {self.value_heads} heads of values for {self.key_heads} of keys"
+            raise problem(message, "write a multiple", "$.value_heads")
+        return self
+
+    @property
+    def _of_group(self) -> int:
+        """Features of a query, a key and the values that belong to them."""
+        return 2 * self.key_dim + self.value_heads // self.key_heads * self.value_dim
+
+    def sequence_bytes(self, word_bytes: int) -> int:
+        """Bytes of the state and of the inputs of the convolution."""
+        state = self.value_heads * self.key_dim * self.value_dim * self.state_bytes
+        return state + self.key_heads * self._of_group * (self.convolution - 1) * word_bytes
+
+    def parameters(self, hidden: int) -> int:
+        """Parameters of projections, convolution, decay and norm."""
+        into, values = self.key_heads * self._of_group, self.value_heads * self.value_dim
+        products = hidden * (into + 2 * values + 2 * self.value_heads)
+        return products + into * self.convolution + 2 * self.value_heads + self.value_dim
+
+    def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
+        """Draw projections, convolution, delta rule, norm and gate."""
+        heads, groups, dims = self.value_heads, self.key_heads, (self.key_dim, self.value_dim)
+        each = heads // groups  # with the gate, and two rates, of every value head
+        wide = self._of_group + each * (self.value_dim + 2)
+        into = drawing.linear("QKVZ_Proj", wide, hidden, source, outer=groups)
+        read = Read(into, None, drawing.bytes(groups * self._of_group * drawing.tokens))
+        mixed = self._convolve(drawing, "QKV_Conv", groups, self._of_group, read)
+        gate = Read(into, None, drawing.bytes(heads * self.value_dim * drawing.tokens))
+        work = delta_rule_flop(drawing.segment, self.chunk, *dims)
+        keys, values = 2 * groups * self.key_dim, heads * self.value_dim
+        q_and_k, v = Read(mixed, 1, drawing.bytes(keys * drawing.tokens)), drawing.bytes(values * drawing.tokens)
+        out = self._scan(drawing, "Delta_Rule", heads, dims, work, Read(mixed, 2, v), q_and_k)
+        normed = drawing.by_head("Delta_Norm", heads, self.value_dim, out, gate, normalizes=True)
+        return drawing.linear("O_Proj", hidden, heads * self.value_dim, normed)
+
+
+class KimiDeltaAttention(Recurrent):
+    """The delta rule with a decay for every feature of a key, as in Kimi Linear.
+
+    Examples
+    --------
+    >>> sizes = {"heads": 32, "key_dim": 128, "value_dim": 128, "decay_rank": 128, "gate_rank": 128}
+    >>> KimiDeltaAttention(kind="kda", **sizes).sequence_bytes(word_bytes=2)
+    2170880
+    """
+
+    kind: Literal["kda"]
+    heads: int = Field(ge=1, le=10**5, description="heads of queries, keys and values")
+    key_dim: int = Field(ge=1, le=10**6, description="features of a query and of a key")
+    value_dim: int = Field(ge=1, le=10**6, description="features of a value")
+    decay_rank: int = Field(ge=1, le=10**6, description="features between the two projections of the decay")
+    gate_rank: int = Field(ge=1, le=10**6, description="features between the two projections of the gate")
+    chunk: int = Field(default=64, ge=1, le=10**6, description="tokens that are worked on together")
+
+    @property
+    def _of_head(self) -> int:
+        return 2 * self.key_dim + self.value_dim
+
+    def sequence_bytes(self, word_bytes: int) -> int:
+        """Bytes of the state and of the inputs of the convolution."""
+        state = self.heads * self.key_dim * self.value_dim * self.state_bytes
+        return state + self.heads * self._of_head * (self.convolution - 1) * word_bytes
+
+    def parameters(self, hidden: int) -> int:
+        """Parameters of projections, convolution, decay, gate and norm."""
+        heads, keys, values = self.heads, self.heads * self.key_dim, self.heads * self.value_dim
+        products = hidden * (heads * self._of_head + values + heads + self.decay_rank + self.gate_rank)
+        ranks = self.decay_rank * keys + self.gate_rank * values
+        return products + ranks + heads * self._of_head * self.convolution + heads + keys + self.value_dim
+
+    def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
+        """Draw projections, convolution, delta rule, norm and gate."""
+        heads, dims = self.heads, (self.key_dim, self.value_dim)
+        into = drawing.linear("QKV_Proj", self._of_head + 1, hidden, source, outer=heads)  # with a rate of every head
+        read = Read(into, None, drawing.bytes(heads * self._of_head * drawing.tokens))
+        down = drawing.linear("Ranks_Down", self.decay_rank + self.gate_rank, hidden, source)
+        ranks = (Read(down, None, drawing.bytes(n * drawing.tokens)) for n in (self.decay_rank, self.gate_rank))
+        decay = drawing.linear("Decay_Up", self.key_dim, self.decay_rank, next(ranks), outer=heads)
+        gate = drawing.linear("Gate_Up", self.value_dim, self.gate_rank, next(ranks), outer=heads)
+        mixed = self._convolve(drawing, "QKV_Conv", heads, self._of_head, read, decay)
+        work = delta_rule_flop(drawing.segment, self.chunk, *dims)
+        keys, values = (drawing.bytes(heads * size * drawing.tokens) for size in (2 * self.key_dim, self.value_dim))
+        q_and_k, v = Read(mixed, 1, keys), Read(mixed, 2, values)
+        out = self._scan(drawing, "Delta_Rule", heads, dims, work, v, q_and_k)
+        normed = drawing.by_head("Delta_Norm", heads, self.value_dim, out, gate, normalizes=True)
+        return drawing.linear("O_Proj", hidden, heads * self.value_dim, normed)
+
+
+def delta_rule_flop(segment: Segment, chunk: int, key_dim: int, value_dim: int) -> int:
+    """FLOP of one head for one sequence.
+
+    Of every pair in a chunk: a product of two keys, one of query and key, and with the keys, the values and the
+    corrected values of the other token. Of every token: what the state says of its key and of its query, and what is
+    added to the state.
+
+    Examples
+    --------
+    >>> delta_rule_flop(Segment(sequences=1, new=1, cached=9), 64, 4, 8) == 2 * 3 * 4 * 8 + 2 * (3 * 4 + 2 * 8)
+    True
+    """
+    pairs = chunked_pairs(segment, chunk)
+    return 2 * pairs * (3 * key_dim + 2 * value_dim) + 6 * segment.new * key_dim * value_dim
+
+
+class Mamba2(Recurrent):
+    """Mamba 2: heads of a scalar decay, of groups that share what is written and read.
+
+    Examples
+    --------
+    >>> Mamba2(kind="mamba2", heads=4, head_dim=8, groups=1, state=16).parameters(hidden=16)
+    2476
+    """
+
+    kind: Literal["mamba2"]
+    heads: int = Field(ge=1, le=10**5, description="heads")
+    head_dim: int = Field(ge=1, le=10**6, description="features of one head")
+    groups: int = Field(default=1, ge=1, le=10**5, description="groups of heads, a divisor of heads")
+    state: int = Field(ge=1, le=10**6, description="features of the state for each of a head")
+    chunk: int = Field(default=256, ge=1, le=10**6, description="tokens that are worked on together")
+    conv_bias: bool = Field(default=True, description="of the convolution; for the parameter count")
+    bias: bool = Field(default=False, description="of the projections; for the parameter count")
+
+    @model_validator(mode="after")
+    def _fit_together(self) -> Self:
+        if self.heads % self.groups:
+            message = f"found {self.groups} groups, expected a divisor of the {self.heads} heads"
+            raise problem(message, "choose a divisor", "$.groups")
+        return self
+
+    @property
+    def _inner(self) -> int:
+        return self.heads * self.head_dim
+
+    @property
+    def _convolved(self) -> int:
+        return self._inner + 2 * self.groups * self.state
+
+    def sequence_bytes(self, word_bytes: int) -> int:
+        """Bytes of the state and of the inputs of the convolution."""
+        return self._inner * self.state * self.state_bytes + self._convolved * (self.convolution - 1) * word_bytes
+
+    def parameters(self, hidden: int) -> int:
+        """Parameters of projections, convolution, decays and norm."""
+        into = self._inner + self._convolved + self.heads
+        products = hidden * (into + self._inner) + (into + hidden) * self.bias
+        return products + self._convolved * (self.convolution + self.conv_bias) + 3 * self.heads + self._inner
+
+    def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
+        """Draw projections, convolutions, scan, norm and gate."""
+        heads, dim, groups, one = self.heads, self.head_dim, self.groups, drawing.segment
+        into = drawing.linear("XZ_Proj", 2 * dim + 1, hidden, source, outer=heads)  # with a time step of every head
+        both = drawing.linear("BC_Proj", 2 * self.state, hidden, source, outer=groups)
+        read = gate = Read(into, None, drawing.bytes(heads * dim * drawing.tokens))
+        x = self._convolve(drawing, "X_Conv", heads, dim, read)
+        written = self._convolve(drawing, "BC_Conv", groups, 2 * self.state, both)
+        # A pair of a chunk: C and B of the group, shared by its heads, and their weight of x. A token: what is added
+        # to the state, and what is read of it.
+        pairs = chunked_pairs(one, self.chunk)
+        work = 2 * pairs * dim + -(-2 * pairs * self.state * groups // heads) + 4 * one.new * dim * self.state
+        features, of_groups = (drawing.bytes(n * drawing.tokens) for n in (heads * dim, 2 * groups * self.state))
+        values, rest = Read(x, 2, features), Read(written, 1, of_groups)
+        out = self._scan(drawing, "Scan", heads, (self.state, dim), work, values, rest)
+        normed = drawing.by_head("Scan_Norm", groups, self._inner // groups, out, gate, normalizes=True)
+        return drawing.linear("O_Proj", hidden, self._inner, normed)
+
+
+class Mamba(Recurrent):
+    """Mamba: a decay for every feature, all of which read and write the same few of a token.
+
+    Examples
+    --------
+    Of mamba-130m:
+
+    >>> Mamba(kind="mamba", inner=1536, state=16, time_rank=48).parameters(hidden=768)
+    3770880
+    """
+
+    kind: Literal["mamba"]
+    inner: int = Field(ge=1, le=10**5, description="features inside")
+    state: int = Field(ge=1, le=10**6, description="features of the state for each of them")
+    time_rank: int = Field(ge=1, le=10**6, description="features between the two projections of the time step")
+    conv_bias: bool = Field(default=True, description="of the convolution; for the parameter count")
+    inner_norms: bool = Field(default=False, description="norms of what is told by a token, as in Jamba")
+
+    def sequence_bytes(self, word_bytes: int) -> int:
+        """Bytes of the state and of the inputs of the convolution."""
+        return self.inner * (self.state * self.state_bytes + (self.convolution - 1) * word_bytes)
+
+    def parameters(self, hidden: int) -> int:
+        """Parameters of projections, convolution, decays and norms."""
+        inner, told = self.inner, self.time_rank + 2 * self.state
+        products = 3 * hidden * inner + inner * (told + self.time_rank)
+        return products + inner * (self.convolution + self.conv_bias + self.state + 2) + told * self.inner_norms
+
+    def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
+        """Draw projections, convolution, scan and gate."""
+        inner, told = self.inner, self.time_rank + 2 * self.state
+        both = drawing.linear("XZ_Proj", 2, hidden, source, outer=inner)
+        into = gate = Read(both, None, drawing.bytes(inner * drawing.tokens))
+        x = self._convolve(drawing, "X_Conv", inner, 1, into)
+        read = drawing.linear("BCT_Proj", told, inner, x)
+        read = drawing.pointwise("BCT_Norm", told, read, normalizes=True) if self.inner_norms else read
+        ranks = Read(read, None, drawing.bytes(self.time_rank * drawing.tokens))
+        steps = drawing.linear("DT_Proj", inner, self.time_rank, ranks)
+        kept = _kept(drawing, "state", inner, inner * self.state * self.state_bytes)
+        told_too = Read(read, None, drawing.bytes(2 * self.state * drawing.tokens))
+        # Of every feature of the state: the decay and what is written (2 each), their sum with it (2), the output (2).
+        shape = {"flop_per_element": 8 * self.state, "states": kept}
+        out = drawing.by_head("Scan", inner, 1, x, steps, told_too, gate, **shape)
+        return drawing.linear("O_Proj", hidden, inner, out)

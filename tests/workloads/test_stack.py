@@ -1,0 +1,369 @@
+"""Stacks of layers: what every kind counts, computes, keeps and reads, against published counts and sums by hand."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from pydantic import ValidationError
+from stack_models import MODELS, attention, latent, mamba2, mlp, moe
+
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.errors import DocumentError
+from dfopt.judge import evaluate
+from dfopt.machines.compose import load_system
+from dfopt.physics.ops import flop, weight_elements
+from dfopt.search import optimize
+from dfopt.workloads import WORKLOADS, expand
+from dfopt.workloads.stack import StackParameters, counts
+
+build = WORKLOADS["stack"]
+HIDDEN = 24
+LATENT = {"kind": "mla", "heads": 6, "query_rank": 10, "rank": 8, "nope_dim": 5, "rotary_dim": 3, "value_dim": 4}
+INDEXER = {"heads": 3, "head_dim": 2, "top_k": 4}
+DELTA = {"kind": "gated_delta_net", "key_heads": 2, "value_heads": 4, "key_dim": 3, "value_dim": 5, "chunk": 4}
+KDA = {"kind": "kda", "heads": 4, "key_dim": 3, "value_dim": 5, "decay_rank": 6, "gate_rank": 7, "chunk": 4}
+SSD = {"kind": "mamba2", "heads": 4, "head_dim": 5, "groups": 2, "state": 6, "chunk": 4}
+SCAN = {"kind": "mamba", "inner": 12, "state": 3, "time_rank": 2, "inner_norms": True}
+FULL = attention(6, 2, 5)
+MIXERS = {
+    "grouped": FULL,
+    "gated": FULL | {"gate": "element", "qk_norm": "head", "rotary_dim": 2},
+    "norm of all": FULL | {"gate": "head", "qk_norm": "all", "rotary_dim": 0, "bias": "all", "sinks": True},
+    "keys are values": FULL | {"values": "keys"},
+    "local": FULL | {"window": 3},
+    "chunks": FULL | {"chunk": 4},
+    "sparse": FULL | {"sparse": INDEXER | {"block": 2}},
+    "expanded": LATENT | {"form": "expanded"},
+    "absorbed": LATENT | {"form": "absorbed", "query_rank": None},
+    "chosen": LATENT | {"form": "absorbed", "sparse": INDEXER},
+    "delta": DELTA,
+    "kda": KDA,
+    "mamba2": SSD,
+    "mamba": SCAN,
+}
+INSIDE = {
+    "gated": mlp(50),
+    "plain": mlp(50, gated=False, bias=True),
+    "experts": moe(8, 2, 10, bias=True, router_bias=True),
+    "shared": moe(8, 2, 10, shared=20, shared_gate=True),
+    "wide": moe(8, 2, 10, shared=25, shared_gate=True),
+    "latent": moe(8, 2, 10, shared=20, latent=6, gated=False),
+}
+
+
+def one(mixer: Any = None, feed_forward: Any = None, **more: Any) -> dict[str, Any]:
+    """A model of three layers of one kind."""
+    layer = {"mixer": mixer, "feed_forward": feed_forward} | {
+        k: more.pop(k) for k in ("norms", "parallel") if k in more
+    }
+    sections = [{"layers": ["layer"], "repeat": 3}]
+    return {
+        "hidden": HIDDEN,
+        "vocab": 100,
+        "layers": {"layer": layer},
+        "sections": sections,
+        "seq": 12,
+        "causal": True,
+    } | more
+
+
+def by_name(graph: Graph) -> dict[str, Kernel]:
+    return {kernel.name: kernel for kernel in graph.kernels}
+
+
+def held(graph: Graph) -> float:
+    """Bytes of the caches of one layer."""
+    return sum(state.held_bytes for kernel in graph.kernels for state in kernel.states or ())
+
+
+def products(graph: Graph) -> float:
+    return sum(
+        flop(kernel) for kernel in graph.kernels if kernel.op in ("gemm", "matmul") and kernel.runs == "every_layer"
+    )
+
+
+# --- counts -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_counts_are_those_that_were_published(name: str) -> None:
+    model = MODELS[name]
+    found = counts(StackParameters(**model.model, seq=64))
+    assert found.parameters == pytest.approx(model.parameters, rel=0.015)
+    assert found.active == pytest.approx(model.active or found.active, rel=0.02)
+    assert found.bytes_per_token == (found.bytes_per_token if model.kept is None else model.kept)
+
+
+def test_an_indexer_keeps_a_key_of_its_own() -> None:
+    """DeepSeek-V3.2: 128 elements beside the 576 of V3, and 0.85 billion parameters more."""
+    p = MODELS["deepseek-v3"].model
+    sparse = latent(128) | {"sparse": {"heads": 64, "head_dim": 128, "top_k": 2048}}
+    layers = {name: layer | {"mixer": sparse} for name, layer in p["layers"].items()}
+    old, new = (counts(StackParameters(**p | {"layers": own}, seq=64)) for own in (p["layers"], layers))
+    assert new.bytes_per_token - old.bytes_per_token == 61 * 128 * 2
+    assert new.parameters - old.parameters == 61 * (1536 * 64 * 128 + 7168 * (128 + 64) + 2 * 128)
+
+
+@pytest.mark.parametrize("inside", INSIDE)
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_weights_that_are_drawn_are_the_counted_matrices(mixer: str, inside: str) -> None:
+    """Beside biases, gains, convolutions and what a state has of its own."""
+    p = one(MIXERS[mixer], INSIDE[inside])
+    found = counts(StackParameters(**p)).parameters
+    drawn = 3 * sum(weight_elements(k) for k in build(**p).kernels) + 100 * HIDDEN * 2
+    norms = HIDDEN * (1 + 3 * 2)
+    inside_only = {"plain": 50 + HIDDEN, "experts": 8 * (20 + HIDDEN + 1)}
+    mixer_only = {
+        "gated": 2 * 5, "norm of all": 30 + 10 + 6 + 30 + 20 + HIDDEN, "sparse": 2 * 2, "expanded": 10 + 8,
+        "absorbed": 8, "chosen": 10 + 8 + 2 * 2, "delta": 4 * (2 * 6 + 20) + 2 * 4 + 5,
+        "kda": 4 * 4 * 11 + 4 + 12 + 5, "mamba2": (20 + 24) * 5 + 3 * 4 + 20, "mamba": 12 * (5 + 3 + 2) + 8,
+    }  # fmt: skip
+    assert found - drawn - norms == 3 * (inside_only.get(inside, 0) + mixer_only.get(mixer, 0))
+
+
+# --- what is computed and kept ------------------------------------------------------------------------------
+
+
+def test_a_window_is_computed_held_and_read() -> None:
+    """Of 12 tokens each sees itself and two before: 1 + 2 + 10 x 3 pairs; the last 3 are kept."""
+    local = one(FULL | {"window": 3})
+    graph = build(**local, phase="prefill", microbatch=2)
+    assert flop(by_name(graph)["QK"]) == 2 * 5 * 6 * 2 * 33
+    (keys,) = by_name(graph)["QK"].states or ()
+    assert (keys.tokens, keys.reads, keys.writes, keys.bytes_per_token) == (3, 0, 3, 2 * 5 * 2)
+    step = build(**local, phase="decode", context=99)
+    assert flop(by_name(step)["QK"]) == 2 * 5 * 6 * 3
+    (keys,) = by_name(step)["QK"].states or ()
+    assert (keys.tokens, keys.reads, keys.writes, by_name(step)["QK"].m) == (3, 2, 1, 3)
+
+
+def test_a_chunk_is_computed_held_and_read() -> None:
+    chunks = one(FULL | {"chunk": 5})
+    assert flop(by_name(build(**chunks, phase="prefill"))["QK"]) == 2 * 5 * 6 * (15 + 15 + 3)
+    step = by_name(build(**chunks, phase="decode", context=13))["QK"]
+    (keys,) = step.states or ()
+    assert (flop(step), keys.tokens, keys.reads) == (2 * 5 * 6 * 4, 5, 3)
+
+
+@pytest.mark.parametrize("local", [{"window": 12}, {"window": 50}, {"chunk": 12}])
+def test_a_window_of_all_tokens_is_none(local: dict[str, int]) -> None:
+    assert build(**one(FULL | local), phase="prefill").kernels == build(**one(FULL), phase="prefill").kernels
+
+
+@pytest.mark.parametrize(("tokens", "cached"), [(12, 0), (3, 9), (1, 40)])
+def test_both_forms_of_latent_attention(tokens: int, cached: int) -> None:
+    """By hand: expanded, of every key; absorbed, of new tokens. What is kept is the same, and no head divides it."""
+    phase = {"phase": {"segments": [{"sequences": 2, "new": tokens, "cached": cached}]}, "microbatch": 2}
+    graphs = {form: build(**one(LATENT | {"form": form}), **phase) for form in ("expanded", "absorbed")}
+    new, keys = 2 * tokens, 2 * (cached + tokens)
+    pairs = 2 * (tokens * cached + tokens * (tokens + 1) // 2)
+    both = 2 * new * (HIDDEN * (10 + 8 + 3) + 10 * 6 * 8 + 6 * 4 * HIDDEN)
+    assert products(graphs["expanded"]) == both + 2 * keys * 8 * 6 * (5 + 4) + 2 * 6 * pairs * (5 + 3 + 4)
+    assert products(graphs["absorbed"]) == both + 2 * new * 6 * 8 * (5 + 4) + 2 * 6 * pairs * (8 + 3 + 8)
+    for graph in graphs.values():
+        (state,) = [state for kernel in graph.kernels for state in kernel.states or ()]
+        assert (state.heads, state.bytes_per_token, state.reads, state.writes) == (1, (8 + 3) * 2, cached, tokens)
+        assert held(graph) == keys * (8 + 3) * 2
+
+
+def test_an_indexer_scores_all_and_attention_reads_what_is_chosen() -> None:
+    """Three heads of two features score 41 tokens of each sequence, of which attention reads four."""
+    graph = by_name(build(**one(MIXERS["chosen"]), phase="decode", context=40, microbatch=2))
+    assert flop(graph["Index_Scores"]) == 2 * 2 * 3 * 2 * 41
+    assert flop(graph["QK"]) == 2 * (8 + 3) * 6 * 2 * 4
+    (index,), (latents,) = graph["Index_Scores"].states or (), graph["QK"].states or ()
+    assert (index.reads, index.tokens, index.bytes_per_token) == (40, 41, 2 * 2)
+    assert (latents.reads, latents.tokens, latents.bytes_per_token) == (4, 41, 11 * 2)
+
+
+@pytest.mark.parametrize(
+    ("kind", "name", "heads", "dims"), [(DELTA, "Delta_Rule", 4, (3, 5)), (KDA, "Delta_Rule", 4, (3, 5))]
+)
+def test_the_delta_rule(kind: dict[str, Any], name: str, heads: int, dims: tuple[int, int]) -> None:
+    """Chunks of 4: of 12 tokens 3 x 10 pairs; a single token is a chunk of its own."""
+    key, value = dims
+    for phase, tokens, pairs in (({"phase": "prefill"}, 12, 30), ({"phase": "decode", "context": 30}, 1, 1)):
+        kernel = by_name(build(**one(kind), **phase))[name]
+        work = heads * (2 * pairs * (3 * key + 2 * value) + 6 * tokens * key * value)
+        assert work <= flop(kernel) < work + 2 * heads * value * tokens  # the contraction is a whole number
+        (state,) = kernel.states or ()
+        assert state.held_bytes == state.written_bytes == heads * key * value * 4
+        assert state.read_bytes == (0 if tokens == 12 else state.held_bytes)
+
+
+def test_the_scan_of_mamba2() -> None:
+    for phase, tokens, pairs in (({"phase": "prefill"}, 12, 30), ({"phase": "decode", "context": 30}, 1, 1)):
+        kernel = by_name(build(**one(SSD), **phase))["Scan"]
+        work = 2 * pairs * (2 * 6 + 4 * 5) + 4 * 4 * tokens * 5 * 6
+        assert work <= flop(kernel) < work + 2 * 4 * 5 * tokens
+        (state,) = kernel.states or ()
+        assert (state.heads, state.held_bytes) == (4, 4 * 5 * 6 * 4)
+
+
+def test_what_a_mixer_with_a_state_keeps_of_a_sequence() -> None:
+    for name in ("delta", "kda", "mamba2", "mamba"):
+        p = StackParameters(**one(MIXERS[name]))
+        graph = build(**one(MIXERS[name]), phase="decode", context=1000, microbatch=7)
+        assert held(graph) == 7 * p.layers["layer"].mixer.sequence_bytes(2)  # type: ignore[union-attr]
+        assert counts(p).bytes_per_token == 0
+
+
+@pytest.mark.parametrize("cut", [4, 8])
+@pytest.mark.parametrize("mixer", [name for name in MIXERS if name not in ("expanded", "sparse")])
+def test_chunks_of_a_prompt_compute_what_the_prompt_does(mixer: str, cut: int) -> None:
+    """In the expanded form each chunk computes keys and values of all tokens before; blocks are chosen as a whole."""
+    p = one(MIXERS[mixer])
+    whole = products(build(**p, phase="prefill"))
+    parts = [build(**p | {"seq": cut}, phase="prefill"), build(**p, phase="prefill", hit=cut)]
+    assert sum(map(products, parts)) == pytest.approx(whole, rel=2e-2 if mixer in ("delta", "kda", "mamba2") else 1e-12)
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_decode_is_the_verification_of_no_draft(mixer: str) -> None:
+    p = one(MIXERS[mixer], mlp(50), microbatch=2)
+    assert build(**p, phase="verify", context=20).kernels == build(**p, phase="decode", context=20).kernels
+
+
+@pytest.mark.parametrize("inside", ["shared", "wide"])
+def test_shared_experts_are_more_experts_or_an_mlp(inside: str) -> None:
+    graph = by_name(build(**one(None, INSIDE[inside])))
+    if inside == "shared":
+        routed = graph["Up_Proj"].experts
+        assert routed is not None and (routed.count, routed.chosen, graph["Up_Proj"].m) == (10, 4, 40)
+    else:
+        assert graph["Shared_Up_Proj"].m == 25 and graph["Shared_Up_Proj"].experts is None
+    assert graph["Router"].m == 9
+
+
+# --- layers -------------------------------------------------------------------------------------------------
+
+
+def reads(graph: Graph) -> dict[str, list[str]]:
+    found: dict[str, list[str]] = {}
+    for tensor in graph.tensors:
+        found.setdefault(tensor.dst, []).append(tensor.src)
+    return found
+
+
+@pytest.mark.parametrize(
+    ("change", "wiring"),
+    [
+        (
+            {"norms": "pre"},
+            {"Q_Proj": ["RMSNorm_1"], "Add_1": ["O_Proj", "Residual_In"], "Add_2": ["Down_Proj", "Add_1"]},
+        ),
+        (
+            {"norms": "post"},
+            {"Q_Proj": ["Residual_In"], "RMSNorm_1": ["O_Proj"], "Add_1": ["RMSNorm_1", "Residual_In"]},
+        ),
+        ({"norms": "after"}, {"RMSNorm_1": ["Add_1"], "Up_Proj": ["RMSNorm_1"], "RMSNorm_2": ["Add_2"]}),
+        ({"parallel": "shared"}, {"Up_Proj": ["RMSNorm_1"], "Add_1": ["O_Proj", "Down_Proj", "Residual_In"]}),
+        ({"parallel": "own"}, {"Up_Proj": ["RMSNorm_2"], "RMSNorm_2": ["Residual_In"]}),
+    ],
+)
+def test_norms_and_parallel_parts(change: dict[str, Any], wiring: dict[str, list[str]]) -> None:
+    graph = build(**one(FULL, mlp(50), **change))
+    found = reads(graph)
+    assert {name: found[name] for name in wiring} == wiring
+    assert graph.carried[0].src == ("RMSNorm_2" if change.get("norms") == "after" else graph.kernels[-1].name)
+
+
+def test_ends_of_an_image_model() -> None:
+    ends = {"head": {"kind": "classifier", "classes": 7, "pooler": True}, "input": [{"inputs": 48, "outputs": HIDDEN}]}
+    graph = by_name(build(**one(FULL, vocab=None, learned_positions=12, ends=True, microbatch=2, **ends)))
+    sizes = {name: (graph[name].m, graph[name].k, graph[name].n) for name in ("Convolution_1", "Pooler", "Classifier")}
+    assert sizes == {"Convolution_1": (HIDDEN, 48, 24), "Pooler": (24, 24, 2), "Classifier": (7, 24, 2)}
+    assert graph["Embedding"].resident_bytes == 12 * HIDDEN * 2
+
+
+# --- training and solving -----------------------------------------------------------------------------------
+
+TRAINED = [name for name, mixer in MIXERS.items() if mixer["kind"] in ("attention", "mla") and "sparse" not in mixer]
+
+
+@pytest.mark.parametrize("mixer", [name for name in TRAINED if name != "absorbed"])
+@pytest.mark.parametrize("change", [{}, {"norms": "post"}, {"norms": "after"}, {"parallel": "own"}])
+def test_training_takes_three_times_the_products(mixer: str, change: dict[str, Any]) -> None:
+    p = one(MIXERS[mixer], mlp(50), causal=True, **change)
+    graph = build(**p, mode="training")
+    sums = {phase: 0.0 for phase in ("forward", "backward", "update")}
+    for kernel in graph.kernels:
+        if kernel.op != "elementwise":
+            sums[kernel.phase] += flop(kernel)
+    assert sums["forward"] == products(build(**p))
+    assert sums["backward"] + sums["update"] == 2 * sums["forward"]
+
+
+@pytest.mark.parametrize("mixer", MIXERS)
+def test_every_mixer_solves_in_every_phase(mixer: str) -> None:
+    """Optimum and judge agree, and four chips share what their heads allow."""
+    system = load_system("sn10-8-ring")
+    for phase in ({"phase": "prefill"}, {"phase": "decode", "context": 30}):
+        graph = build(**one(MIXERS[mixer], mlp(48), microbatch=2, batch=8, ends=False), **phase)
+        result = optimize(graph, system, tp=2, pp=1, dp=4, time_limit=10, sensitivity=False)
+        assert result.gap == 0
+        again = evaluate(result.mapping, graph, system, result.assumptions)
+        assert again.step_time_s == pytest.approx(result.step_time_s, rel=1e-9)
+
+
+# --- documents ----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=40)
+@given(st.sampled_from(sorted(MIXERS)), st.sampled_from(sorted(INSIDE)), st.sampled_from(["pre", "pre_post", "after"]))
+def test_data_are_read_as_they_are_written(mixer: str, inside: str, norms: str) -> None:
+    p = StackParameters(**one(MIXERS[mixer], INSIDE[inside], norms=norms))
+    assert StackParameters(**json.loads(p.model_dump_json(exclude_unset=True))) == p
+    data = {"schema": "dfopt/graph/1", "name": "x", "workload": "stack", "parameters": p.model_dump(exclude_unset=True)}
+    assert expand(json.loads(json.dumps(data))).kernels == build(**p.model_dump(exclude_unset=True)).kernels
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        (
+            {"sections": [{"layers": ["layers"]}]},
+            r"\$\.parameters\.sections\[0\]\.layers\[0\]: no layer is called 'layers'",
+        ),
+        ({"layers": {"layer": {}}}, r"\$\.parameters\.layers\.layer\.mixer: found neither a mixer nor a feed-forward"),
+        ({"layers": {"layer": {"mixer": {"kind": "atention"}}}}, r"layer\.mixer\.kind: found 'atention'"),
+        ({"layers": {"layer": {"mixer": FULL | {"kv_heads": 4}}}}, r"layer\.mixer\.kv_heads: found 4 K/V heads"),
+        ({"layers": {"layer": {"mixer": FULL | {"windw": 4}}}}, r"layer\.mixer\.windw: unknown key"),
+        ({"layers": {"layer": {"mixer": FULL | {"window": 4, "chunk": 4}}}}, r"layer\.mixer\.chunk: found 4 beside"),
+        (
+            {"layers": {"layer": {"mixer": FULL | {"window": 4}}}, "causal": False},
+            r"layer\.mixer: found local attention",
+        ),
+        ({"layers": {"layer": {"mixer": DELTA}}, "mode": "training"}, r"layer\.mixer: found a mixer with a state"),
+        ({"layers": {"layer": {"mixer": LATENT | {"form": "absorbed"}}}, "mode": "training"}, r"mixer: found absorbed"),
+        ({"layers": {"layer": {"mixer": FULL, "parallel": "own"}}}, r"layer\.parallel: found own, but only one part"),
+        ({"layers": {"layer": {"feed_forward": moe(4, 5, 8)}}}, r"feed_forward\.chosen: found 5 experts for a token"),
+        ({"vocab": None}, r"\$\.parameters\.head\.kind: found logits of a model without a vocabulary"),
+        ({"head": {"kind": "classifier"}}, r"\$\.parameters\.head\.classes: missing"),
+    ],
+)
+def test_bad_parameters_are_an_issue_at_their_place(change: dict[str, Any], said: str) -> None:
+    data = {"schema": "dfopt/graph/1", "name": "x", "workload": "stack", "parameters": one(FULL) | change}
+    with pytest.raises(DocumentError, match=said):
+        expand(data)
+
+
+def test_a_tree_is_no_order_for_a_state() -> None:
+    tree = {"segments": [{"sequences": 1, "new": 3, "cached": 5, "sees": (0, 1, 1)}]}
+    with pytest.raises(ValidationError, match="a tree of tokens"):
+        build(**one(mamba2(4, 6)), phase=tree)
+
+
+def test_the_form_of_latent_attention_that_is_less_work_is_drawn() -> None:
+    """Expanded for a whole prompt, absorbed for a token behind many; unless one of them is asked for."""
+    p = one(LATENT)
+    asked = {form: build(**p, phase="decode", context=40, form=form).kernels for form in ("expanded", "absorbed")}
+    drawn = {form: build(**one(LATENT | {"form": form}), phase="decode", context=40).kernels for form in asked}
+    assert asked == drawn
+    assert build(**p, phase="decode", context=40).kernels == drawn["absorbed"]
+    assert build(**p, phase="prefill").kernels == build(**p, phase="prefill", form="expanded").kernels
+    assert products(build(**p, phase="prefill")) < products(build(**p, phase="prefill", form="absorbed"))
