@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.axes import groups
 from dfopt.documents.base import Named, Part, problem
+from dfopt.documents.dtypes import Words
 from dfopt.documents.experts import Experts
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.on_axes import Group
@@ -336,11 +337,20 @@ class Graph(Named):
         """Bytes of a kernel's whole output, or of what a mask leaves of it, before any sharding."""
         position = name_or_position if isinstance(name_or_position, int) else self.index()[name_or_position]
         kernel = self.kernels[position]
-        return float(kernel.matrices * needed(kernel) * self.word_bytes)
+        return float(kernel.matrices * needed(kernel) * self.words.of_output(kernel))
+
+    @cached_property
+    def words(self) -> Words:
+        """Bytes of an element of every class of data."""
+        return Words(*[float(self.word_bytes)] * len(Words._fields))
 
     def bytes_of(self, tensor: Tensor) -> float:
         """Bytes of a tensor: as stated, else the whole output of its source."""
         return tensor.bytes if tensor.bytes is not None else self.output_bytes(tensor.src)
+
+    def elements_of(self, tensor: Tensor) -> float:
+        """Elements of a tensor, of which its source says the bytes."""
+        return self.bytes_of(tensor) / self.words.of_output(self.kernels[self.index()[tensor.src]])
 
     def networkx(self) -> Any:
         """Which kernel feeds which, as a :class:`networkx.DiGraph` of their names."""

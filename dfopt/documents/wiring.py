@@ -37,7 +37,7 @@ def _by_size(graph: Graph, tensor: Tensor) -> int:
     if kernel.op in ("gemm", "elementwise"):
         return 1
     first, second = (float(kernel.matrices * needed(kernel, operand)) for operand in (1, 2))
-    elements = graph.bytes_of(tensor) / graph.word_bytes
+    elements = graph.elements_of(tensor)
     return 0 if first == second else 1 if abs(elements - first) <= abs(elements - second) else 2
 
 
@@ -102,7 +102,7 @@ def writes(graph: Graph) -> list[tuple[int, float]]:
 def _operand_bytes(graph: Graph, position: int, operand: int) -> float:
     """Of one operand; heads of a GEMM share theirs."""
     kernel = graph.kernels[position]
-    return float((1 if kernel.op == "gemm" else kernel.matrices) * needed(kernel, operand) * graph.word_bytes)
+    return float((1 if kernel.op == "gemm" else kernel.matrices) * needed(kernel, operand) * graph.words.activations)
 
 
 def operand_shape(kernel: Kernel, operand: int) -> tuple[int, int]:
@@ -224,7 +224,8 @@ def _operand_issues(graph: Graph, known: dict[str, int]) -> Iterator[Issue]:
             message = f"{kernel.op} kernel {kernel.name!r} takes {most} input tensor(s), {twice}"
             yield Issue(f"{where}.dst", message, "add the inputs in an elementwise kernel first")
         if tensor.bytes is None and tensor.src in known:
-            elements = graph.output_bytes(known[tensor.src]) / graph.word_bytes
+            src = graph.kernels[known[tensor.src]]
+            elements = float(src.matrices * needed(src))
             if wanted := _misfit(elements, kernel):
                 message = f"shapes disagree: {tensor.src!r} produces {elements:.0f} elements, {wanted}"
                 remedy = "correct the shapes, or state the tensor's bytes if only part of the output is read"

@@ -153,7 +153,7 @@ def _with_weight_setup(graph: Graph, training: Data, system: Data, notes: list[s
     pass needs of the forward pass, whatever the mapping.
     """
     batch = int(training.get("micro_batch_size") or 0)
-    weight = {k.name: float(k.outer * k.m * k.k * graph.word_bytes) for k in graph.kernels if k.op == "gemm"}
+    weight = {k.name: float(k.outer * k.m * k.k * graph.words.weights) for k in graph.kernels if k.op == "gemm"}
     if not batch:
         if training["num_config"] != 2 or not graph.trains:
             raise Unsupported("a micro-batch that the solver chooses, with other than 2 partitions")

@@ -52,7 +52,7 @@ class Spending:
 def spending(ready: PricedPlan) -> Spending:
     """What the kernels of a plan do under its sharding."""
     graph, plan, assumptions, sharded = ready.graph, ready.plan, ready.assumptions, ready.sharded
-    kernels, count = graph.kernels, len(graph.kernels)
+    kernels, count, words = graph.kernels, len(graph.kernels), graph.words
     schemes = [ready.sharding[kernel.name] for kernel in kernels]
     rules, pairs = assumptions.sharding_rules, list(zip(kernels, schemes, strict=True))
     flop_k = np.array([ops.flop(kernel) * ops.split_share(kernel, z, plan.shards, rules) for kernel, z in pairs])
@@ -62,25 +62,26 @@ def spending(ready: PricedPlan) -> Spending:
         if stage.tables is not None:
             parts_k[stage.members] = stage.tables.parts_k
 
-    def lying(held: float, tile_share: float, features: int, tokens: int, split: bool) -> tuple[Flow, Flow]:
+    def lying(held: float, share: float, features: int, tokens: int, split: bool, word: float) -> tuple[Flow, Flow]:
         """A tensor as it is written, and as it is read."""
         shards = plan.shards if split else 1
-        row, rows = float(-(-features // shards) * graph.word_bytes), -(-tokens // sharded.tile_count)
-        run = contiguous_bytes(held, held * tile_share, row, rows, shards)
+        row, rows = float(-(-features // shards) * word), -(-tokens // sharded.tile_count)
+        run = contiguous_bytes(held, held * share, row, rows, shards)
         return Flow(held, run, write=True), Flow(held, run, write=False)
 
     _, first = np.unique(sharded.group_t, return_index=True)
     src_g = sharded.src_t[first].tolist()
-    fans = [
-        lying(held, ops.tile_share(kernels[k], sharded.tile_count), kernels[k].m, kernels[k].n, schemes[k] == "m")
-        for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True)
-    ]
+    fans = []
+    for k, held in zip(src_g, sharded.b_t[first].tolist(), strict=True):
+        of, tile_share = kernels[k], ops.tile_share(kernels[k], sharded.tile_count)
+        fans.append(lying(held, tile_share, of.m, of.n, schemes[k] == "m", words.of_output(of)))
     reads = sorted(set(zip(sharded.dst_t.tolist(), sharded.group_t.tolist(), strict=True)))  # once by a kernel
     ends = []
     for end in boundary(ready.instance, schemes):
         of = kernels[end.of]
         shape = ops.operand_shape(of, end.operand) if end.operand else (of.m, of.n)
-        pair = lying(end.bytes, end.tile_share(graph, sharded.tile_count), *shape, end.split)
+        word = words.activations if end.operand else words.of_output(of)
+        pair = lying(end.bytes, end.tile_share(graph, sharded.tile_count), *shape, end.split, word)
         ends.append((end.kernel, end.write, pair[0] if end.write else pair[1]))
 
     wrote_k, noc_k = np.zeros(count), np.zeros(count)
@@ -103,9 +104,7 @@ def spending(ready: PricedPlan) -> Spending:
         if assumptions.weights_from_dram:
             own[k].append(Flow(weight, weight, write=False))
         own[k].append(Flow(kernel.dram_bytes_per_chip, kernel.dram_bytes_per_chip, write=False))
-        own[k] += lookups(
-            kernel.dram_bytes / plan.shards, float(kernel.m * graph.word_bytes), kernel.phase == "forward"
-        )
+        own[k] += lookups(kernel.dram_bytes / plan.shards, kernel.m * words.weights, kernel.phase == "forward")
         read, written = cache_traffic(kernel, schemes[k], plan.shards)
         own[k] += [Flow(read, read, write=False), Flow(written, written, write=True)]
         own[k] += [Flow(accumulator, accumulator, write) for write in (False, True)]

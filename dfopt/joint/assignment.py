@@ -152,6 +152,7 @@ class JointAssignment:
         instance, menu, model, tables = self.instance, self.menu, self.model, self.menu.tables
         setting, graph, sharded = instance.setting, instance.graph, menu.sharded[0]
         weight_o = menu.by_option("weight_k") * (self.forward_k[tables.kernel_o] | (not setting.only_forward))
+        word_k = np.array([graph.words.of_weight(kernel) for kernel in graph.kernels])
         saved_t = np.flatnonzero(sharded.saved_t)
         saved_t = saved_t[np.unique(sharded.group_t[saved_t], return_index=True)[1]]
         saved_k = np.bincount(sharded.src_t[saved_t], menu.full_t[saved_t], len(self.A))
@@ -169,8 +170,9 @@ class JointAssignment:
             held_op = np.zeros(self.y_op.shape)
             for number, _ in stage.runs:
                 tables_k = np.array([kept(stage, number, [kernel]) for kernel in graph.kernels])
-                units = [kept(stage, number, (), *unit) for unit in np.eye(3).tolist()]
-                held_o = np.stack([weight_o, saved_o, menu.by_option("cached_k")], axis=1) @ units
+                units = [kept(stage, number, (), *unit) for unit in np.eye(4).tolist()]
+                amounts_o = weight_o, weight_o / word_k[tables.kernel_o], saved_o, menu.by_option("cached_k")
+                held_o = np.stack(amounts_o, axis=1) @ units
                 held_op[:, self.stage_p == number] = (held_o + tables_k[tables.kernel_o])[:, None]
             H = model.continuous(f"held_{stage.number}", (1,), 0.0, 1.0)
             parts: Terms = [(H, 1.0), (self.y_op.reshape(1, -1), -held_op.reshape(1, -1) / capacity)]

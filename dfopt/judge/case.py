@@ -18,6 +18,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
+from dfopt.judge.words import made_word, weight_word, word
 from dfopt.physics import ops, pipeline
 
 Place = tuple[int, int]
@@ -37,6 +38,7 @@ class Placed:
     tiles: int
     forward: bool
     flop: float
+    parameters: float
     weight: float
     read: float
     at_once: float
@@ -194,13 +196,14 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     """Look everything up. The mapping must fit its graph and system, see `dfopt.judge.fit`."""
     assume = pipeline.resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
     given = {one.name: one for one in mapping.kernels}
-    degree, rules, word = mapping.plan.shards, assume.sharding_rules, graph.word_bytes
+    degree, rules = mapping.plan.shards, assume.sharding_rules
     placed, produced = [], []
     for kernel in graph.kernels:
         here = given[kernel.name]
         share = ops.output_share(kernel, here.sharding, degree, rules)
-        gradient = ops.gradient_elements(kernel) * share * word
-        held = ops.weight_share(kernel, here.sharding, degree, rules) * word if kernel.op == "gemm" else 0.0
+        gradient = ops.gradient_elements(kernel) * share * word(graph)
+        part = ops.weight_share(kernel, here.sharding, degree, rules) if kernel.op == "gemm" else 0.0
+        held = part * weight_word(graph, kernel)
         placed.append(
             Placed(
                 kernel=kernel,
@@ -209,6 +212,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
                 tiles=here.tiles,
                 forward=kernel.phase == "forward",
                 flop=ops.flop(kernel) * ops.split_share(kernel, here.sharding, degree, rules),
+                parameters=ops.weight_elements(kernel) * part,
                 weight=ops.weight_elements(kernel) * held,
                 read=ops.weights_read(kernel) * held,
                 at_once=ops.weights_at_once(kernel) * held,
@@ -259,15 +263,17 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
 
 def _ends(case: Case) -> Iterator[End]:
     """Both ends of every carried tensor, and the graph's inputs and outputs."""
-    graph, word, shards, tiles = case.graph, case.graph.word_bytes, case.plan.shards, case.tile_count
+    graph, shards, tiles = case.graph, case.plan.shards, case.tile_count
 
-    def end(kernel: int, chip: float, tile: float, write: bool, tokens: int, features: int, split: bool) -> End:
+    def lying(tokens: int, features: int, split: bool, size: float) -> tuple[float, int, int]:
+        """Bytes of one token's features on a chip, tokens of a tile, and chips that share the features."""
         share = shards if split else 1
-        return End(kernel, chip, tile, write, float(-(-features // share) * word), -(-tokens // tiles), share)
+        return float(-(-features // share) * size), -(-tokens // tiles), share
 
     def out(src: int, chip: float, tile: float, kernel: int, write: bool) -> End:
         of = case.kernels[src]
-        return end(kernel, chip, tile, write, of.kernel.n, of.kernel.m, of.sharding == "m")
+        made = of.kernel.n, of.kernel.m, of.sharding == "m", made_word(graph, of.kernel)
+        return End(kernel, chip, tile, write, *lying(*made))
 
     for fan in case.carried:
         yield out(fan.src, fan.chip, fan.tile, fan.src, write=True)
@@ -279,11 +285,12 @@ def _ends(case: Case) -> Iterator[End]:
     for dst, operand, whole in graph.reads():
         one = case.kernels[dst]
         rules, z = case.assume.sharding_rules, one.sharding
-        layout = ops.required_layout(one.kernel, operand, z, rules, whole / word)
+        layout = ops.required_layout(one.kernel, operand, z, rules, whole / word(graph))
         chip = whole * ops.input_share(one.kernel, layout, z, shards, rules)
         features, tokens = ops.operand_shape(one.kernel, operand)
         tile = chip * ops.input_tile_share(one.kernel, tiles, operand)
-        yield end(dst, chip, tile, False, tokens, features, layout == "SR" and z != "outer")
+        split = layout == "SR" and z != "outer"
+        yield End(dst, chip, tile, False, *lying(tokens, features, split, word(graph)))
 
 
 def totals(parts: Iterable[tuple[Place, float]]) -> dict[Place, float]:

@@ -7,6 +7,7 @@ from collections import defaultdict
 
 from dfopt.documents.graph import PIECES
 from dfopt.judge.case import Case, Fan, Rank
+from dfopt.judge.words import word
 from dfopt.physics import pipeline
 from dfopt.physics.states import KINDS, Amount, Held, cached_bytes
 
@@ -18,7 +19,7 @@ def held(case: Case, rank: Rank) -> Held:
     for kind in KINDS:
         if kind.trained and not _keeps_gradients(case):
             continue
-        size = getattr(case.assume, kind.per_parameter) / case.graph.word_bytes if kind.per_parameter else 1.0
+        size = getattr(case.assume, kind.per_parameter) if kind.per_parameter else 1.0
         made = {stage: size * amounts[stage][kind.of] for stage in rank.runs}
         if kind.lifetime == "partition":
             made = {0: max(made.values())}  # stages of the mapping run one after another
@@ -46,7 +47,10 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
     # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
     once = case.trains and case.forward_weights
     found: dict[Amount, list[float]] = defaultdict(list)
-    found["weights"] = [one.weight for one in here if one.forward or not once]
+    own = [one for one in here if one.forward or not once]
+    found["weights"] = [one.weight for one in own]
+    found["parameters"] = [one.parameters for one in own]
+    found["gradients"] = [one.parameters * word(case.graph) for one in own]
     found["saved"] = [fan.chip for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]
     found["waiting"] = [_waiting(case, stage)]
     found["cached"] = [cached_bytes(one.kernel, one.sharding, case.plan.shards) for one in here]
@@ -59,7 +63,7 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
         if one.forward:
             state = kernel.resident_optimizer_bytes
             if state is None:  # as much for a parameter as for one of the weights
-                state = whole / case.graph.word_bytes * case.assume.optimizer_bytes_per_parameter
+                state = whole / word(case.graph, "weights") * case.assume.optimizer_bytes_per_parameter
             found["table optimizer"].append(state / parts)
     return {kind.of: math.fsum(found[kind.of]) for kind in KINDS}
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from dfopt.judge.case import Case, Fan, Place, Rank
+from dfopt.judge.words import made_word
 from dfopt.physics import communications, ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds
@@ -62,7 +63,8 @@ def _conversions(case: Case, fan: Fan, price: Price, again: bool) -> Iterator[Pa
     if produced == "RR":  # cut for free, whatever is wanted
         return
     saved = again and case.kernels[fan.src].forward
-    elements, rules = fan.whole / case.graph.word_bytes, case.assume.sharding_rules
+    elements = fan.whole / made_word(case.graph, case.kernels[fan.src].kernel)
+    rules = case.assume.sharding_rules
     # who pays, and for which layouts: the source, or a reader of every partition that gathers again
     required: dict[Place | None, tuple[int, set[ops.Layout]]] = {}
     for reader in fan.consumers:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 
 from dfopt.judge.case import Case, End, Fan, Place
 from dfopt.judge.traffic import Moved, WeightParts, moves
+from dfopt.judge.words import made_word, word
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
 
 
@@ -22,12 +23,15 @@ def _flows(case: Case, moved: Moved) -> tuple[Flow, ...]:
     if isinstance(of, Fan):
         source = case.kernels[of.src]
         split = case.plan.shards if source.sharding == "m" else 1
-        row, rows = float(-(-source.kernel.m // split) * case.graph.word_bytes), -(-source.kernel.n // case.tile_count)
+        row, rows = (
+            -(-source.kernel.m // split) * made_word(case.graph, source.kernel),
+            -(-source.kernel.n // case.tile_count),
+        )
         return (Flow(size, contiguous_bytes(of.chip, of.tile, row, rows, split), moved.write),)
     if isinstance(of, End):
         return (Flow(size, contiguous_bytes(of.chip, of.tile, of.row, of.rows, of.split), moved.write),)
     if moved.what == "lookups":
-        return lookups(size, float(of.kernel.m * case.graph.word_bytes), of.forward)
+        return lookups(size, of.kernel.m * word(case.graph, "weights"), of.forward)
     if moved.what == "gradient":
         return tuple(Flow(size / 2, size / 2, write) for write in (False, True))
     return (Flow(size, size, moved.write),)

@@ -12,7 +12,9 @@ from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.system import Chip
 
-Amount = Literal["weights", "saved", "waiting", "cached", "tables", "table gradients", "table optimizer"]
+Amount = Literal[
+    "weights", "gradients", "parameters", "saved", "waiting", "cached", "tables", "table gradients", "table optimizer"
+]  # fmt: skip
 Held = dict[str, dict[str, float]]
 """Bytes that one chip holds, by tier and name of the state."""
 
@@ -24,7 +26,7 @@ class Kind:
     Attributes
     ----------
     of
-        What it is made of: bytes of one evaluation of some kernels, on one chip.
+        What it is made of: bytes of one evaluation of some kernels, on one chip; of parameters their number.
     label, lever
         For messages: what people call it, and what makes it smaller.
     lifetime
@@ -32,7 +34,7 @@ class Kind:
         backward pass. ``sequences``: also one for every microbatch of a step. ``partition``: the most of one layer, or
         of what runs once.
     per_parameter
-        The assumption that says how many bytes a parameter has of it; if left out, as many as it is made of.
+        The assumption that says how many bytes a parameter has of it.
     trained
         Whether it exists only where gradients are kept.
     tier
@@ -53,9 +55,14 @@ _FORWARD = "mode forward instead of training"
 _SMALLER = "a smaller optimizer_bytes_per_parameter"
 KINDS: Final = (
     Kind("weights", "weights", "weights"),
-    Kind("gradients", "weights", "gradients", _FORWARD, trained=True),
+    Kind("gradients", "gradients", "gradients", _FORWARD, trained=True),
     Kind(
-        "optimizer", "weights", "optimizer state", _SMALLER, per_parameter="optimizer_bytes_per_parameter", trained=True
+        "optimizer",
+        "parameters",
+        "optimizer state",
+        _SMALLER,
+        per_parameter="optimizer_bytes_per_parameter",
+        trained=True,
     ),
     Kind("activations", "saved", "saved activations", lifetime="microbatch", trained=True),
     Kind("activations", "waiting", "saved activations", lifetime="partition"),

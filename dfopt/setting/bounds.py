@@ -118,8 +118,8 @@ class PlanBounds:
 
     def _worked_out(self, shards: int, kernels: list[Kernel]) -> _Least:
         assumptions, system = self.setting.assumptions, self.setting.system
-        rules, word = assumptions.sharding_rules, self.setting.graph.word_bytes
-        weights = gradient = saved = cached = 0.0
+        rules, words = assumptions.sharding_rules, self.setting.graph.words
+        weights = parameters = gradient = saved = cached = 0.0
         compute, traffic = [], []
         for kernel in kernels:
             schemes = ops.legal_schemes(kernel, shards, assumptions)
@@ -130,20 +130,24 @@ class PlanBounds:
                 compute.append(float(seconds.min()))
             held_share = min(ops.weight_share(kernel, z, shards, rules) for z in schemes)
             made_share = min(ops.output_share(kernel, z, shards, rules) for z in schemes)
-            weight = ops.weight_elements(kernel) * word * held_share
-            update = ops.gradient_elements(kernel) * word * made_share
+            word, held = words.of_weight(kernel), ops.weight_elements(kernel) * held_share
+            update = ops.gradient_elements(kernel) * words.activations * made_share
             moved = min(own_traffic(kernel, z, shards) for z in schemes)
             moved += ops.weights_read(kernel) * word * held_share if assumptions.weights_from_dram else 0.0
             for operand, size in self._ends.get(kernel.name, ()):  # operand 0 is the output
-                moved += size * min(_end_share(kernel, operand, z, shards, rules, size / word) for z in schemes)
+                moved += size * min(
+                    _end_share(kernel, operand, z, shards, rules, size / words.activations) for z in schemes
+                )
             traffic.append(moved + (2.0 * update if assumptions.gradients == "exact" else 0.0))
-            weights += weight if kernel.phase == "forward" or not self.setting.only_forward else 0.0
+            if kernel.phase == "forward" or not self.setting.only_forward:
+                weights, parameters = weights + held * word, parameters + held
             gradient += update
             cached += min(cached_bytes(kernel, z, shards) for z in schemes)
             saved += self._saved[kernel.name] * made_share
         compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.dram.bandwidth
         whole = float(compute_k.sum()), float(memory_k.sum())
-        return _Least(*whole, gradient, states_of(self.setting, kernels, weights, saved, cached), compute_k, memory_k)
+        states = states_of(self.setting, kernels, weights, parameters, saved, cached)
+        return _Least(*whole, gradient, states, compute_k, memory_k)
 
 
 def _ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:

@@ -62,7 +62,7 @@ def readers(instance: Instance, schemes: Sequence[Sharding]) -> list[Readers]:
     found: dict[tuple[int, bool], Readers] = {}
     for group, later, tensor, operand in moved:
         dst, whole = index[tensor.dst], graph.bytes_of(tensor)
-        layout = ops.required_layout(graph.kernels[dst], operand, schemes[dst], rules, whole / graph.word_bytes)
+        layout = ops.required_layout(graph.kernels[dst], operand, schemes[dst], rules, graph.elements_of(tensor))
         one = found.setdefault((group, later), Readers(index[tensor.src], whole, later, {}))
         one.wanting.setdefault(layout, []).append(dst)
     return list(found.values())

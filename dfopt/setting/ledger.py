@@ -34,25 +34,34 @@ class State:
 
 
 def states_of(
-    setting: Setting, kernels: Sequence[Kernel], weights: float, saved: float = 0.0, cached: float = 0.0
+    setting: Setting,
+    kernels: Sequence[Kernel],
+    weights: float,
+    parameters: float = 0.0,
+    saved: float = 0.0,
+    cached: float = 0.0,
 ) -> tuple[State, ...]:
-    """What some kernels keep: their tables, and so many bytes of weights, saved tensors and caches on one chip."""
+    """What some kernels keep: their tables, and so much of everything else on one chip.
+
+    That is in bytes, but for the number of parameters, which gradients and the optimizer go by.
+    """
     graph, assumptions = setting.graph, setting.assumptions
     amounts: dict[tuple[Amount, tuple[str, ...]], float] = defaultdict(float)
     amounts["weights", ()], amounts["saved", ()], amounts["cached", ()] = weights, saved, cached
+    amounts["parameters", ()], amounts["gradients", ()] = parameters, parameters * graph.words.activations
     for kernel in kernels:
         if kernel.resident_bytes and kernel.phase == "forward":
             amounts["tables", kernel.spread_over] += kernel.resident_bytes
             state = kernel.resident_optimizer_bytes
             if state is None:
-                state = kernel.resident_bytes / graph.word_bytes * assumptions.optimizer_bytes_per_parameter
+                state = kernel.resident_bytes / graph.words.weights * assumptions.optimizer_bytes_per_parameter
             amounts["table optimizer", kernel.spread_over] += state
         elif kernel.resident_bytes:
             amounts["table gradients", kernel.spread_over] += kernel.resident_bytes
     keeps_gradients = graph.trains and assumptions.gradients == "exact"
     found = []
     for kind in KINDS:
-        size = getattr(assumptions, kind.per_parameter) / graph.word_bytes if kind.per_parameter else 1.0
+        size = getattr(assumptions, kind.per_parameter) if kind.per_parameter else 1.0
         if size > 0 and (keeps_gradients or not kind.trained):
             for (of, split_over), amount in amounts.items():
                 if of == kind.of and amount > 0:
@@ -146,11 +155,13 @@ def _in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
 def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
     """What the kernels of a stage of the mapping keep, under their shardings."""
     graph = setting.graph
-    weights = float(stage.weight_k[stage.forward_k].sum() if setting.only_forward else stage.weight_k.sum())
+    index = graph.index()
+    kernels = [graph.kernels[index[name]] for name in stage.names]
+    parameter_k = stage.weight_k / np.array([graph.words.of_weight(kernel) for kernel in kernels])
+    mine = stage.forward_k if setting.only_forward else np.ones(len(kernels), dtype=bool)
+    amounts = float(stage.weight_k[mine].sum()), float(parameter_k[mine].sum())
     padded = np.concatenate([stage.forward_k, [False]])
     own = (stage.src_t < len(stage.names)) & stage.saved_t & padded[stage.src_t]
     _, first = np.unique(stage.group_t[own], return_index=True)
     saved = float(stage.b_t[own][first].sum())
-    index = graph.index()
-    kernels = [graph.kernels[index[name]] for name in stage.names]
-    return states_of(setting, kernels, weights, saved, float(stage.cached_k.sum()))
+    return states_of(setting, kernels, *amounts, saved, float(stage.cached_k.sum()))

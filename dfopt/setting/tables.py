@@ -158,17 +158,17 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     """Price one layer under the shardings chosen by kernel name, in the first of :func:`tile_counts` tiles."""
     graph, assumptions = instance.graph, instance.assumptions
     kernels, index = graph.kernels, graph.index()
-    rules, degree, word = assumptions.sharding_rules, instance.plan.shards, graph.word_bytes
+    rules, degree, words = assumptions.sharding_rules, instance.plan.shards, graph.words
     schemes = [sharding[kernel.name] for kernel in kernels]
     exact_gradients = assumptions.gradients == "exact"
 
     pairs = list(zip(kernels, schemes, strict=True))
     output_k = np.array([ops.output_share(k, z, degree, rules) for k, z in pairs])
-    held_k = np.array([ops.weight_share(k, z, degree, rules) * word for k, z in pairs])
+    held_k = np.array([ops.weight_share(k, z, degree, rules) * words.of_weight(k) for k, z in pairs])
     weight_k = np.array([ops.weight_elements(k) for k in kernels]) * held_k
     read_k = np.array([ops.weights_read(k) for k in kernels]) * held_k
     at_once_k = np.array([ops.weights_at_once(k) for k in kernels]) * held_k
-    gradient_k = np.array([ops.gradient_elements(k) for k in kernels]) * output_k * word
+    gradient_k = np.array([ops.gradient_elements(k) for k in kernels]) * output_k * words.activations
     src_t = np.array([index[t.src] for t in graph.tensors], dtype=np.int64)
     dst_t = np.array([index[t.dst] for t in graph.tensors], dtype=np.int64)
     full_t = np.array([graph.bytes_of(t) for t in graph.tensors], dtype=float)
@@ -274,7 +274,7 @@ def boundary(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[Bounda
             yield Boundary(dst, chip, False, src, 0, schemes[src] == "m")
     for dst, operand, size in graph.reads():
         kernel, scheme = graph.kernels[dst], schemes[dst]
-        layout = ops.required_layout(kernel, operand, scheme, rules, size / graph.word_bytes)
+        layout = ops.required_layout(kernel, operand, scheme, rules, size / graph.words.activations)
         chip = size * ops.input_share(kernel, layout, scheme, shards, rules)
         yield Boundary(dst, chip, False, dst, operand, layout == "SR" and scheme != "outer")
 

@@ -123,7 +123,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         volume = graph.bytes_of(tensor)
         consumer = graph.kernels[index[tensor.dst]]
         for o in by_kernel[index[tensor.dst]]:
-            layout = ops.required_layout(consumer, operand_t[t], scheme_o[o], rules, volume / graph.word_bytes)
+            layout = ops.required_layout(consumer, operand_t[t], scheme_o[o], rules, graph.elements_of(tensor))
             required_to[t, o] = LAYOUTS.index(layout)
         for i, produced in enumerate(LAYOUTS):
             for j, required in enumerate(LAYOUTS):
@@ -184,13 +184,13 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
 def _held(instance: Instance, kernel_o: Ints, scheme_o: Sequence[Sharding]) -> Floats:
     """Bytes of DRAM that a kernel costs a chip under a scheme: they break ties between shardings that are as fast."""
     graph, degree, rules = instance.graph, instance.plan.shards, instance.assumptions.sharding_rules
-    found = []
+    found, words = [], graph.words
     for k, z in zip(kernel_o, scheme_o, strict=True):
         kernel = graph.kernels[k]
         weights = ops.weight_elements(kernel) * ops.weight_share(kernel, z, degree, rules)
-        made = kernel.matrices * ops.needed(kernel) + ops.gradient_elements(kernel)
+        made = graph.output_bytes(int(k)) + words.activations * ops.gradient_elements(kernel)
         kept = cached_bytes(kernel, z, degree)
-        found.append(graph.word_bytes * (weights + made * ops.output_share(kernel, z, degree, rules)) + kept)
+        found.append(words.of_weight(kernel) * weights + made * ops.output_share(kernel, z, degree, rules) + kept)
     return np.array(found)
 
 

@@ -225,7 +225,7 @@ class _Pass:
             self.readers[tensor.src].add(tensor.dst)
         for place, tensor in enumerate(graph.carried, start=len(graph.tensors)):
             self.inputs[tensor.dst].append(_Input(tensor, place, tensor.operand or 1, True))
-            self.arrived[tensor.src].append(_Sent(place, graph.bytes_of(tensor) / graph.word_bytes, place))
+            self.arrived[tensor.src].append(_Sent(place, graph.elements_of(tensor), place))
         for name, rule in rules.items():
             for gradient in rule:
                 if gradient.to is not None:
@@ -354,10 +354,10 @@ class _Pass:
         graph, inputs = self.graph, self.inputs[kernel.name]
         one = replace(one, place=into.place)
         if kernel.op == "elementwise" and len(inputs) > 1:
-            size, word = graph.output_bytes(into.tensor.src), graph.word_bytes
-            whole = sum(graph.bytes_of(each.tensor) for each in inputs)
-            if whole == graph.output_bytes(kernel.name) and size < one.elements * word:
-                one = replace(one, elements=size / word, bytes=size)
+            own = float(_elements(self.forward[into.tensor.src]))
+            whole = sum(graph.elements_of(each.tensor) for each in inputs)
+            if whole == _elements(kernel) and own < one.elements:
+                one = replace(one, elements=own, bytes=own * graph.words.activations)
         if into.carried:
             self.given[into.place].append(one)
         else:
@@ -365,8 +365,7 @@ class _Pass:
 
     def _weight(self, kernel: Kernel) -> tuple[int, int]:
         """Independent matrices and rows of the weight: heads that read one input are one matrix."""
-        size = sum(self.graph.bytes_of(one.tensor) for one in self.inputs[kernel.name])
-        shared = size <= kernel.k * kernel.n * self.graph.word_bytes
+        shared = sum(self.graph.elements_of(one.tensor) for one in self.inputs[kernel.name]) <= kernel.k * kernel.n
         return (1, kernel.outer * kernel.m) if shared else (kernel.outer, kernel.m)
 
     def _rule(
