@@ -12,11 +12,13 @@ import numpy as np
 from strategies import World, sums_meet
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.dtypes import FORMATS
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
 from dfopt.documents.score import Score
 from dfopt.documents.system import Chip
 from dfopt.judge import evaluate
+from dfopt.judge.types import peak
 from dfopt.physics import ops
 from dfopt.physics.library import SETS
 
@@ -59,6 +61,14 @@ def cycles_with(kernel: Kernel, sharding: Sharding, degree: int, rules: str, cou
     )
 
 
+def word_of(graph: Graph, source: Kernel | None = None) -> float:
+    """Bytes of an element that a kernel makes, or of one that comes from DRAM."""
+    if graph.dtypes is None:
+        return graph.word_bytes
+    said = graph.dtypes.logits if source is not None and source.output_class == "logits" else None
+    return float(FORMATS[said or graph.dtypes.activations].bytes)
+
+
 def left_of(kernel: Kernel, face: int | None = None) -> float:
     """Share of a matrix that a mask leaves, by default of the one that it lies on: so many whole elements."""
     mask = kernel.masked or 0
@@ -93,9 +103,12 @@ def allocate(
         return [1] * len(members)
     count = count or pieces(world.graph, world.assumptions)
     degree, rules = world.plan.tp, world.assumptions.sharding_rules
-    # what a mask leaves out takes no time
+    # what a mask leaves out takes no time, and a type that is twice as fast half of it
     cost = [
-        [cycles_with(k, sharding[k.name], degree, rules, count, chip, t) * left_of(k) for t in range(1, most + 1)]
+        [
+            cycles_with(k, sharding[k.name], degree, rules, count, chip, t) * left_of(k) / peak(world.graph, k, chip)
+            for t in range(1, most + 1)
+        ]
         for k in members
     ]
     free = [range(1, most - len(members) + 2)] * len(members)
@@ -151,7 +164,7 @@ def end_bytes(world: World, sharding: dict[str, Sharding]) -> dict[str, float]:
             axes["outer"] *= (kernel.samples or 1) * kernel.m
         shares = {axis: math.ceil(size / chips) / size for axis, size in axes.items()} | {"even": 1 / chips}
         part = shares.get(z.partition(">")[0], 1.0)
-        made = kernel.outer * (kernel.samples or 1) * kernel.m * kernel.n * graph.word_bytes * left_of(kernel, 0)
+        made = kernel.outer * (kernel.samples or 1) * kernel.m * kernel.n * word_of(graph, kernel) * left_of(kernel, 0)
         if not (name in taken or kernel.op == "weight_update" or kernel.accumulates_into):
             found[name] = made * (1.0 if z == "k" else shares["n"] if z == "k>n" else part)
         heads = 1 if kernel.op == "gemm" else kernel.outer * (kernel.samples or 1)
@@ -166,7 +179,7 @@ def end_bytes(world: World, sharding: dict[str, Sharding]) -> dict[str, float]:
         for o in left:
             size = sizes[o - 1]
             whole = ops.required_layout(kernel, o, z, chosen.sharding_rules, size) == "RR"
-            found[name] = found.get(name, 0.0) + size * graph.word_bytes * (1.0 if whole else part)
+            found[name] = found.get(name, 0.0) + size * word_of(graph) * (1.0 if whole else part)
     return found
 
 
@@ -310,7 +323,7 @@ def priced(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -
             "sram": chip.sram.model_copy(update={"capacity": 1e30}),
             "dram": chip.dram.model_copy(update={"capacity": None}),
             "tiles": 1000,
-            "peak": chip.peak_flops,
+            "peak": chip.peak or chip.peak_flops,
         }
     )
     elsewhere = World(world.graph, world.system.model_copy(update={"chip": roomy}), world.plan, free)
@@ -354,9 +367,8 @@ def moved_bytes(world: World, sharding: dict[str, Sharding], stage: dict[str, in
     operands = [*ops.operands(graph), *[1 for _ in carried]]
     for i, (t, operand) in enumerate(zip((*graph.tensors, *carried), operands, strict=True)):
         size = graph.bytes_of(t)
-        needed = ops.required_layout(
-            kernels[t.dst], operand, sharding[t.dst], chosen.sharding_rules, size / graph.word_bytes
-        )
+        elements = size / word_of(graph, kernels[t.src])
+        needed = ops.required_layout(kernels[t.dst], operand, sharding[t.dst], chosen.sharding_rules, elements)
         if ops.conversion(ops.PRODUCED[sharding[t.src]], needed) is not None:
             shared = chosen.fanout == "shared" and i < len(graph.tensors)
             bill: tuple[object, ...] = (t.src, size) if shared else (i,)

@@ -211,8 +211,7 @@ def better(world: World, what: str, factor: float = 2.0) -> World:
         more = None if chip.dram.capacity is None else chip.dram.capacity * factor
         chip = chip.model_copy(update={"dram": chip.dram.model_copy(update={"capacity": more})})
     elif what == "peak":
-        frequency = None if chip.frequency is None else chip.frequency * factor
-        chip = chip.model_copy(update={"peak": chip.peak_flops * factor, "frequency": frequency})
+        chip = chip.faster(factor)
     else:
         network = tuple(d.model_copy(update={"link_bandwidth": d.link_bandwidth * factor}) for d in network)
     return replace(world, system=world.system.model_copy(update={"chip": chip, "network": network}))

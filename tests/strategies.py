@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import groups
+from dfopt.documents.dtypes import Dtype, Dtypes
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import CollectiveKind, Communication, Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.mapping import Sharding
@@ -246,16 +247,31 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
         kernels, tensors = _masked(dice, kernels, tensors)
     names = [k.name for k in kernels]
     carried = [Tensor(src=dice(names), dst=dice(names)) for _ in range(dice(range(3)))]
+    dtypes = None
+    if dice(range(3)) == 2:
+        dtypes, kernels, tensors = _typed(dice, kernels, tensors)
     return Graph(
         name="random",
         repeat=repeat,
         word_bytes=WORD,
+        dtypes=dtypes,
         batch=dice([4, 12]),
         microbatch=dice([1, 1, 2]),
         kernels=dice.shuffled(kernels),
         tensors=dice.shuffled(tensors),
         carried=tuple(carried),
     )
+
+
+def _typed(dice: Dice, kernels: list[Kernel], tensors: list[Tensor]) -> tuple[Dtypes, list[Kernel], list[Tensor]]:
+    """Types for every class of data, some outputs as logits, and the tensors as large as those make them."""
+    types: tuple[Dtype, ...] = ("bf16", "fp8", "fp32", "mxfp4", "int4_g32_zp")
+    classes = {data: dice([None, *types]) for data in ("experts", "kv", "state", "logits")}
+    dtypes = Dtypes(weights=dice(types), activations=dice(types), **classes)
+    kernels = [kernel.model_copy(update={"output_class": dice([None, None, "logits"])}) for kernel in kernels]
+    made = {kernel.name: dtypes.words().of_output(kernel) for kernel in kernels}
+    sizes = [None if tensor.bytes is None else tensor.bytes * made[tensor.src] / WORD for tensor in tensors]
+    return dtypes, kernels, [t.model_copy(update={"bytes": size}) for t, size in zip(tensors, sizes, strict=True)]
 
 
 def _with_state(dice: Dice, kernel: Kernel) -> Kernel:
@@ -303,9 +319,11 @@ def _masked(dice: Dice, kernels: list[Kernel], tensors: list[Tensor]) -> tuple[l
 
 def footprint(graph: Graph) -> float:
     """Bytes of all tensors and weights, unsharded: a yardstick for memories that are just too small."""
-    weights = sum(ops.weight_elements(k) + ops.gradient_elements(k) for k in graph.kernels)
+    words = graph.words
+    weights = sum(ops.weight_elements(k) * words.of_weight(k) for k in graph.kernels)
+    weights += sum(ops.gradient_elements(k) * words.activations for k in graph.kernels)
     ends = sum(size for _, _, size in graph.reads()) + sum(size for _, size in graph.writes())
-    return weights * WORD + sum(graph.bytes_of(t) for t in (*graph.tensors, *graph.carried)) + ends + 1.0
+    return weights + sum(graph.bytes_of(t) for t in (*graph.tensors, *graph.carried)) + ends + 1.0
 
 
 @st.composite
@@ -345,10 +363,14 @@ def systems(
         for i in range(dice(range(dims + 1)))
     ]
     chip: dict[str, Any] = {"peak": dice([300.0, 3000.0])}
+    rates = {"fp32": 0.5, **{name: factor for name, factor in (("fp8", 1.5), ("fp4", 4.0)) if dice([False, True])}}
+    by_type = dice([False, True])
     if cycle:
         lanes, stages, frequency = dice([(2, 1, 100.0), (1, 2, 40.0), (2, 2, 30.0)])
         chip = {"lanes": lanes, "stages": stages, "frequency": frequency}
         chip["peak"] = dice([None, 0.99 * 2 * lanes * stages * tiles * frequency])
+    if by_type and chip["peak"] is not None:
+        chip["peak"] = {"bf16": chip["peak"], **{name: factor * chip["peak"] for name, factor in rates.items()}}
     if efficiency:
         chip["efficiency"] = draw(efficiency_tables())
     return System(

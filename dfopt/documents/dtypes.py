@@ -1,13 +1,77 @@
-"""How many bytes an element of a graph has, by what it is."""
+"""Data types: what they are called, how many bytes an element has, and which data of a graph is of which type.
+
+Sources of the sizes. fp32, fp16: IEEE 754-2019. tf32: NVIDIA A100 whitepaper, 19 bits that are held in 32. bf16: Intel,
+"bfloat16 hardware numerics definition". fp8 (E4M3 or E5M2): OCP 8-bit floating point specification v1.0. fp6 and fp4
+elements, and blocks of 32 with a scale of one byte (``mx``): OCP microscaling formats (MX) specification v1.0, table 1.
+Blocks of 128 x 128 weights and of 1 x 128 activations: DeepSeek-V3 technical report (arXiv:2412.19437), section 3.3.2;
+their scales are fp32 there, and powers of two in one byte (``ue8m0``) in DeepSeek-V3.1. nvfp4, blocks of 16 with a
+scale of one byte: NVIDIA, "Introducing NVFP4"; its one fp32 scale of a whole tensor is not counted. Groups of int4
+with a scale of two bytes, and if wanted (``zp``) a zero point of four bits: GPTQ (arXiv:2210.17323), AWQ
+(arXiv:2306.00978).
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, NamedTuple
+from fractions import Fraction
+from typing import TYPE_CHECKING, Final, Literal, NamedTuple, Self, get_args
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import Part, problem
+from dfopt.units import FlopRate
 
 if TYPE_CHECKING:
     from dfopt.documents.graph import Kernel
 
-__all__ = ["Words"]
+__all__ = ["FORMATS", "Arithmetic", "DataClass", "Dtype", "Dtypes", "Format", "Peaks", "Words"]
+
+DataClass = Literal["weights", "experts", "activations", "kv", "state", "logits"]
+Arithmetic = Literal["int4", "fp4", "fp6", "int8", "fp8", "bf16", "fp16", "tf32", "fp32"]
+Dtype = Literal[
+    "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "fp8_128x128", "fp8_128x128_ue8m0",
+    "fp8_1x128", "fp8_1x128_ue8m0", "mxfp8", "mxfp6", "mxfp4", "nvfp4", "int4_g32", "int4_g64", "int4_g128",
+    "int4_g32_zp", "int4_g64_zp", "int4_g128_zp",
+]  # fmt: skip
+
+
+class Format(NamedTuple):
+    """How an element is held: its bytes, those of the scales included, and the arithmetic that takes it as it is."""
+
+    bytes: Fraction
+    arithmetic: Arithmetic
+
+
+def _blocks(of: Arithmetic, bits: int, elements: int, beside: int) -> Format:
+    """Elements of some bits, and so many bits beside for every block of them."""
+    return Format(Fraction(bits, 8) + Fraction(beside, 8 * elements), of)
+
+
+FORMATS: Final[dict[Dtype, Format]] = {
+    "fp32": Format(Fraction(4), "fp32"),
+    "tf32": Format(Fraction(4), "tf32"),
+    "bf16": Format(Fraction(2), "bf16"),
+    "fp16": Format(Fraction(2), "fp16"),
+    "fp8": Format(Fraction(1), "fp8"),
+    "fp6": Format(Fraction(3, 4), "fp6"),
+    "fp4": Format(Fraction(1, 2), "fp4"),
+    "int8": Format(Fraction(1), "int8"),
+    "int4": Format(Fraction(1, 2), "int4"),
+    "fp8_128x128": _blocks("fp8", 8, 128 * 128, 32),
+    "fp8_128x128_ue8m0": _blocks("fp8", 8, 128 * 128, 8),
+    "fp8_1x128": _blocks("fp8", 8, 128, 32),
+    "fp8_1x128_ue8m0": _blocks("fp8", 8, 128, 8),
+    "mxfp8": _blocks("fp8", 8, 32, 8),
+    "mxfp6": _blocks("fp6", 6, 32, 8),
+    "mxfp4": _blocks("fp4", 4, 32, 8),
+    "nvfp4": _blocks("fp4", 4, 16, 8),
+    "int4_g32": _blocks("int4", 4, 32, 16),
+    "int4_g64": _blocks("int4", 4, 64, 16),
+    "int4_g128": _blocks("int4", 4, 128, 16),
+    "int4_g32_zp": _blocks("int4", 4, 32, 16 + 4),
+    "int4_g64_zp": _blocks("int4", 4, 64, 16 + 4),
+    "int4_g128_zp": _blocks("int4", 4, 128, 16 + 4),
+}
+"""What a type is; all sizes are whole numbers of bits over powers of two, so that a float holds them exactly."""
 
 
 class Words(NamedTuple):
@@ -19,6 +83,8 @@ class Words(NamedTuple):
     weights: float
     experts: float
     activations: float
+    kv: float
+    state: float
     logits: float
 
     def of_weight(self, kernel: Kernel) -> float:
@@ -27,4 +93,73 @@ class Words(NamedTuple):
 
     def of_output(self, kernel: Kernel) -> float:
         """Of what a kernel makes."""
-        return self.activations
+        return self.logits if kernel.output_class == "logits" else self.activations
+
+
+class Dtypes(Part):
+    """Types of the data of a graph, by class.
+
+    Examples
+    --------
+    >>> types = Dtypes(weights="mxfp4", kv="fp8")
+    >>> types.of("experts"), types.of("logits"), types.words().weights
+    ('mxfp4', 'bf16', 0.53125)
+    """
+
+    weights: Dtype = Field(default="bf16", description="of GEMMs, and of tables that kernels keep")
+    experts: Dtype | None = Field(default=None, description="weights of experts; none = as weights")
+    activations: Dtype = Field(default="bf16", description="what kernels hand on, and gradients of all kinds")
+    kv: Dtype | None = Field(default=None, description="cached keys, values and latents; none = as activations")
+    state: Dtype | None = Field(default=None, description="recurrent states of sequences; none = as activations")
+    logits: Dtype | None = Field(default=None, description="outputs of class logits; none = as activations")
+
+    def of(self, data: DataClass) -> Dtype:
+        """The type of one class."""
+        found: Dtype | None = getattr(self, data)
+        return found or (self.weights if data == "experts" else self.activations)
+
+    def words(self) -> Words:
+        """Bytes of an element of every class."""
+        return Words(**{data: float(FORMATS[self.of(data)].bytes) for data in get_args(DataClass)})
+
+
+class Peaks(Part):
+    """Dense rates of a chip by the type that it computes in; those that it lacks are left out.
+
+    Examples
+    --------
+    >>> Peaks(bf16=989.5e12, fp8=1979e12).usual
+    989500000000000.0
+    """
+
+    fp32: FlopRate | None = Field(default=None, gt=0)
+    tf32: FlopRate | None = Field(default=None, gt=0)
+    bf16: FlopRate | None = Field(default=None, gt=0)
+    fp16: FlopRate | None = Field(default=None, gt=0)
+    fp8: FlopRate | None = Field(default=None, gt=0, description="e4m3 or e5m2, with scales or without")
+    fp6: FlopRate | None = Field(default=None, gt=0)
+    fp4: FlopRate | None = Field(default=None, gt=0, description="with scales or without")
+    int8: FlopRate | None = Field(default=None, gt=0)
+    int4: FlopRate | None = Field(default=None, gt=0)
+
+    @property
+    def usual(self) -> float:
+        """The rate of graphs that state no types: that of 16 bits, or of the next wider type that is there."""
+        return next(rate for rate in (self.bf16, self.fp16, self.tf32, self.fp32) if rate is not None)
+
+    def of(self, arithmetic: Arithmetic) -> float | None:
+        """The rate of one type, if the chip has it."""
+        found: float | None = getattr(self, arithmetic)
+        return found
+
+    def times(self, factor: float) -> Self:
+        """The rates of a chip that is so much faster."""
+        return self.model_copy(update={name: rate * factor for name, rate in self if rate is not None})
+
+    @model_validator(mode="after")
+    def _has_a_usual_rate(self) -> Self:
+        if all(rate is None for rate in (self.bf16, self.fp16, self.tf32, self.fp32)):
+            found = ", ".join(name for name, rate in self if rate is not None) or "no rate"
+            message = f"found {found}, expected one of bf16, fp16, tf32 or fp32 too"
+            raise problem(message, "graphs that state no types compute in it, and so do elementwise kernels")
+        return self

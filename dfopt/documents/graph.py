@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.axes import groups
 from dfopt.documents.base import Named, Part, problem
-from dfopt.documents.dtypes import Words
+from dfopt.documents.dtypes import Dtypes, Words
 from dfopt.documents.experts import Experts
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.on_axes import Group
@@ -135,6 +135,9 @@ class Kernel(Part):
         description="DRAM that the optimizer holds for it when training, spread as it is: 4 B per row under row-wise"
         " Adagrad; none = as much for a parameter as for one of the weights",
     )
+    output_class: Literal["activations", "logits"] | None = Field(
+        default=None, description="what its output is, for a graph with dtypes; none = activations"
+    )
     experts: Experts | None = Field(default=None, description="of a gemm whose weights are those of many experts")
     states: tuple[SequenceState, ...] | None = Field(
         default=None, max_length=16, description="what it keeps for every sequence from step to step, such as keys"
@@ -234,7 +237,10 @@ class Graph(Named):
     SCHEMA: ClassVar[str] = "dfopt/graph/1"
 
     repeat: int = Field(default=1, ge=1, le=10**6, description="identical layers; one is drawn")
-    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
+    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element, of a graph that states no dtypes")
+    dtypes: Dtypes | None = Field(
+        default=None, description="types of its data by class; those left out are bf16. none = word_bytes for all"
+    )
     microbatch: int = Field(default=1, ge=1, le=10**9, description="samples in one evaluation of the graph")
     batch: int = Field(default=1, ge=1, le=10**12, description="samples in one step, over all data-parallel copies")
     tokens_per_sample: int = Field(default=1, ge=1, le=10**9)
@@ -293,7 +299,7 @@ class Graph(Named):
     @cached_property
     def words(self) -> Words:
         """Bytes of an element of every class of data."""
-        return Words(*[float(self.word_bytes)] * len(Words._fields))
+        return self.dtypes.words() if self.dtypes else Words(*[float(self.word_bytes)] * len(Words._fields))
 
     def bytes_of(self, tensor: Tensor) -> float:
         """Bytes of a tensor: as stated, else the whole output of its source."""

@@ -175,7 +175,7 @@ class Score(Document):
     point_to_point_s: float
     gradient_reduction_s: float
     flop_per_step: float
-    utilization: float
+    utilization: float = Field(description="of the peak of the type that each kernel computes in")
     samples_per_s: float
     tokens_per_s: float
     bound_by: Bound
@@ -189,6 +189,9 @@ class Score(Document):
     power_w: float | None = Field(default=None, description="of the system; none if a part has no power")
     energy_per_step_j: float | None = Field(default=None, description="power of the system x time of a step")
     violations: tuple[str, ...] = ()
+    notes: tuple[str, ...] | None = Field(
+        default=None, description="what the figures take in place of what was asked for, such as a wider type"
+    )
     physical: PhysicalScore | None = Field(default=None, description="on a stack of dies; none without a stack")
 
     @property

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidatorFunctionWrapHandler, WrapValidator, model_validator
+from pydantic import Discriminator, Field, Tag, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
 from dfopt.documents.base import Named, Part
+from dfopt.documents.dtypes import Peaks
 from dfopt.documents.graph import CollectiveKind
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.stack import Stack
@@ -59,6 +60,15 @@ class EfficiencyRow(Part):
         return self.unit == other.unit and asks[0] <= theirs[0] and asks[1] <= theirs[1]
 
 
+def _form_of(peak: object) -> str:
+    return "by type" if isinstance(peak, Mapping | Peaks) else "one rate"
+
+
+Peak = Annotated[
+    Annotated[FlopRate, Field(gt=0), Tag("one rate")] | Annotated[Peaks, Tag("by type")], Discriminator(_form_of)
+]
+
+
 class ChipBody(Part):
     """A chip without its off-chip memory: what a part file of chips describes."""
 
@@ -67,7 +77,9 @@ class ChipBody(Part):
         default="dataflow", description="whether kernels may be fused on the chip, or run one after another"
     )
     tiles: int = Field(ge=1, le=10**7, description="compute tiles that can be given to kernels (SMs, PCUs, cores)")
-    peak: FlopRate | None = Field(default=None, gt=0)
+    peak: Peak | None = Field(
+        default=None, description="one rate whatever the type, or one for each, such as {bf16: ..., fp8: ...}"
+    )
     lanes: int | None = Field(default=None, ge=1, le=10**6)
     stages: int | None = Field(default=None, ge=1, le=10**6)
     frequency: Hertz | None = Field(default=None, gt=0)
@@ -84,10 +96,15 @@ class ChipBody(Part):
 
     @property
     def peak_flops(self) -> float:
-        """Peak rate of the chip in FLOP/s."""
-        peak = self.peak if self.peak is not None else self._array_peak
+        """Peak rate of the chip in FLOP/s, of graphs that state no types."""
+        peak = self.peak.usual if isinstance(self.peak, Peaks) else self.peak or self._array_peak
         assert peak is not None  # the validator below saw to it
         return peak
+
+    def faster(self, factor: float) -> Self:
+        """The chip with so many times the clock: its rates in all types."""
+        peak = self.peak.times(factor) if isinstance(self.peak, Peaks) else self.peak_flops * factor
+        return self.model_copy(update={"peak": peak, "frequency": (self.frequency or 0) * factor or None})
 
     @property
     def _array_peak(self) -> float | None:
@@ -100,9 +117,9 @@ class ChipBody(Part):
         rebuilt = self._array_peak
         if self.peak is None and rebuilt is None:
             raise ValueError("the compute rate is missing: give either peak, or all of lanes, stages and frequency")
-        if self.peak is not None and rebuilt is not None and abs(rebuilt - self.peak) > 0.02 * self.peak:
+        if rebuilt is not None and abs(rebuilt - self.peak_flops) > 0.02 * self.peak_flops:
             raise ValueError(
-                f"peak is {self.peak:.4g} FLOP/s, but 2 x lanes x stages x tiles x frequency is {rebuilt:.4g};"
+                f"peak is {self.peak_flops:.4g} FLOP/s, but 2 x lanes x stages x tiles x frequency is {rebuilt:.4g};"
                 " they must agree to 2 %, or leave one of them out"
             )
         return self
@@ -111,7 +128,7 @@ class ChipBody(Part):
 class Chip(ChipBody):
     """One accelerator: ``tiles`` compute tiles, each a systolic array of ``lanes x stages`` units.
 
-    ``peak`` is the dense rate of the whole chip at the graph's word size. It may be left out
+    ``peak`` is the dense rate of the whole chip, for all types or by type. It may be left out
     when lanes, stages and frequency are given: ``2 * lanes * stages * tiles * frequency``.
     """
 

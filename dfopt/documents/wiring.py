@@ -135,6 +135,9 @@ def needed(kernel: Kernel, operand: int = 0) -> int:
 def structure_issues(graph: Graph) -> Iterator[Issue]:
     """Everything that is wrong with names, references and cycles, all at once."""
     known = {graph.kernels[position].name: position for position in range(len(graph.kernels) - 1, -1, -1)}
+    if graph.dtypes is not None and graph.word_bytes != 2:
+        message = f"found {graph.word_bytes}, but dtypes say how many bytes an element has"
+        yield Issue("$.word_bytes", message, "leave it out, or leave dtypes out")
     for position, name, first in repeated(kernel.name for kernel in graph.kernels):
         again = f"first as $.kernels[{first}] (a tensor would have two producers)"
         message = f"kernel {name!r} is defined twice, {again}"
@@ -184,7 +187,8 @@ def _excess(where: str, one: Tensor | Output, graph: Graph, known: dict[str, int
     """That more is taken from a kernel than it produces."""
     whole = graph.output_bytes(known[one.src]) if one.src in known else math.inf
     if one.bytes is not None and one.bytes > whole * (1 + 1e-9):
-        message = f"found {one.bytes:.0f} B, but {one.src!r} produces only {whole:.0f} B (outer x m x n x word_bytes)"
+        shape = "outer x m x n x bytes of an element"
+        message = f"found {one.bytes:.0f} B, but {one.src!r} produces only {whole:.0f} B ({shape})"
         yield Issue(f"{where}.bytes", message, "correct the bytes or the producer's shape")
 
 

@@ -18,7 +18,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
-from dfopt.judge.words import made_word, weight_word, word
+from dfopt.judge.types import made_word, peak, weight_word, word
 from dfopt.physics import ops, pipeline
 
 Place = tuple[int, int]
@@ -29,7 +29,7 @@ Place = tuple[int, int]
 class Placed:
     """A kernel in its place, with what one chip does of it for one microbatch and one layer.
 
-    ``forward``: whether it belongs to the forward pass.
+    ``forward``: whether it belongs to the forward pass; ``peak``: FLOP/s of the chip in the type that it computes in.
     """
 
     kernel: Kernel
@@ -38,6 +38,7 @@ class Placed:
     tiles: int
     forward: bool
     flop: float
+    peak: float
     parameters: float
     weight: float
     read: float
@@ -212,6 +213,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
                 tiles=here.tiles,
                 forward=kernel.phase == "forward",
                 flop=ops.flop(kernel) * ops.split_share(kernel, here.sharding, degree, rules),
+                peak=peak(graph, kernel, system.chip),
                 parameters=ops.weight_elements(kernel) * part,
                 weight=ops.weight_elements(kernel) * held,
                 read=ops.weights_read(kernel) * held,

@@ -16,6 +16,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System, part_name, split_part_name
 from dfopt.errors import DocumentError, Issue, PlanError, SystemSpecError, did_you_mean, repeated
+from dfopt.judge import types
 from dfopt.physics import ops, pipeline
 
 
@@ -29,7 +30,8 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     DocumentError
         If only kernels do not fit. The path is ``mapping.graph``.
     SystemSpecError
-        If the chip lacks what the compute model needs: how its tiles are built, or a table of shares of peak.
+        If the chip lacks what the compute model needs: how its tiles are built, a table of shares of peak, or a rate
+        in a type that holds what a kernel computes with.
     """
     plan = list(_plan_issues(mapping.plan, graph, system))
     kernels = [*_kernel_issues(mapping, graph, assumptions), *_rate_issues(mapping, stack)]
@@ -39,7 +41,7 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         raise PlanError("\n".join([head, *(f"  {issue}" for issue in [*plan, *kernels])]))
     if kernels:
         raise DocumentError(mapping.graph, kernels)
-    missing = list(_chip_issues(system.chip, assumptions.compute_model))
+    missing = [*_chip_issues(system.chip, assumptions.compute_model), *types.issues(graph, system.chip)]
     if missing:
         raise SystemSpecError(system.name, missing)
 

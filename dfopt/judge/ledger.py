@@ -7,7 +7,7 @@ from collections import defaultdict
 
 from dfopt.documents.graph import PIECES
 from dfopt.judge.case import Case, Fan, Rank
-from dfopt.judge.words import word
+from dfopt.judge.types import word
 from dfopt.physics import pipeline
 from dfopt.physics.states import KINDS, Amount, Held, cached_bytes
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cache
 
 from dfopt.judge.case import Case, Fan, Place, Rank
-from dfopt.judge.words import made_word
+from dfopt.judge.types import made_word
 from dfopt.physics import communications, ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds

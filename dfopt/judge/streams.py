@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from dfopt.judge.case import Case, End, Fan, Place
 from dfopt.judge.traffic import Moved, WeightParts, moves
-from dfopt.judge.words import made_word, word
+from dfopt.judge.types import made_word, word
 from dfopt.technology.streams import Flow, contiguous_bytes, lookups
 
 

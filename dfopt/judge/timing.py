@@ -7,7 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from dfopt.documents.score import PartitionScore, Score, StageScore
-from dfopt.judge import ledger, network, traffic
+from dfopt.judge import ledger, network, traffic, types
 from dfopt.judge.case import TERMS, Case, Place, Placed, Term, totals
 from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
@@ -50,7 +50,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         point_to_point_s=step.point_to_point,
         gradient_reduction_s=step.gradient_reduction,
         flop_per_step=flop,
-        utilization=flop / (step.total * system.chips * system.chip.peak_flops),
+        utilization=_utilization(case, flop, step.total),
         samples_per_s=samples_per_s,
         tokens_per_s=samples_per_s * graph.tokens_per_sample,
         # A stage without kernels can be the slowest only because of what it relays.
@@ -66,6 +66,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         # at full power all the time: an upper figure
         energy_per_step_j=None if cost.total_w is None else cost.total_w * step.total,
         violations=violations(case, tiling, sram, held),
+        notes=tuple(types.notes(graph, system.chip)) or None,
     )
 
 
@@ -83,7 +84,7 @@ def _partitions(
         members = [case.kernels[number] for number in numbers]
         flop = math.fsum(one.flop for one in members)
         seconds: dict[Term, float] = {
-            "compute": _compute_s(case, members, flop) / case.clock(place),
+            "compute": _compute_s(case, members) / case.clock(place),
             "memory": moved.get(place, 0.0) / chip.dram.bandwidth,
             "network": talk.get(place, 0.0),
         }
@@ -108,28 +109,38 @@ def _partitions(
     return found
 
 
-def _compute_s(case: Case, members: Sequence[Placed], flop: float) -> float:
+def _utilization(case: Case, flop: float, step_s: float) -> float:
+    """Share of a step that its FLOP would take with every kernel at the peak of the type that it computes in."""
+    by_peak: dict[float, list[float]] = defaultdict(list)
+    for one in case.kernels:
+        times = case.graph.repeat if one.place[0] == 0 else 1
+        by_peak[one.peak].append(times * ops.flop(one.kernel))
+    work = {peak: math.fsum(parts) for peak, parts in by_peak.items()}
+    whole, chips = math.fsum(work.values()), case.system.chips
+    return math.fsum(flop * (part / whole) / (step_s * chips * peak) for peak, part in work.items())
+
+
+def _compute_s(case: Case, members: Sequence[Placed]) -> float:
+    """Compute time of a partition; under the cycle model a type that is twice as fast takes half the cycles."""
     chip = case.system.chip
+    if case.assume.compute_model == "cycle":
+        assert chip.frequency is not None  # `fit.check` saw to it
+        return max(_cycles(case, one) * (chip.peak_flops / one.peak) for one in members) / chip.frequency
+    by_rate: dict[float, list[float]] = defaultdict(list)
+    for one in members:
+        by_rate[_share(case, one) * one.peak].append(one.flop)
+    # FLOP of one rate are added before the division: a table of one share is the fixed model to the last digit.
+    return math.fsum(math.fsum(flop) / rate for rate, flop in by_rate.items())
+
+
+def _share(case: Case, one: Placed) -> float:
+    """The share of its peak that a kernel sustains: that of all, or by the chip's table."""
     if case.assume.compute_model == "fixed":
         assert case.assume.compute_utilization is not None  # `pipeline.resolve` saw to it
-        return flop / (case.assume.compute_utilization * chip.peak_flops)
-    if case.assume.compute_model == "efficiency":
-        return _unequal_shares_s(case, members)
-    assert chip.frequency is not None  # `fit.check` saw to it
-    return max(_cycles(case, one) for one in members) / chip.frequency
-
-
-def _unequal_shares_s(case: Case, members: Sequence[Placed]) -> float:
-    """Compute time of a partition whose kernels sustain the shares of peak that the chip's table gives them."""
-    chip = case.system.chip
-    assert chip.efficiency is not None  # `fit.check` saw to it
-    by_share: dict[float, list[float]] = defaultdict(list)
-    for one in members:
-        extents = ops.shard_extents(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
-        share = efficiency_share(chip.efficiency, one.kernel.op == "elementwise", one.flop, extents)
-        by_share[float(share)].append(one.flop)
-    # FLOP of one share are added before the division: a table of one share is the fixed model to the last digit.
-    return math.fsum(math.fsum(flop) / (share * chip.peak_flops) for share, flop in by_share.items())
+        return case.assume.compute_utilization
+    assert case.system.chip.efficiency is not None  # `fit.check` saw to it
+    extents = ops.shard_extents(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
+    return float(efficiency_share(case.system.chip.efficiency, one.kernel.op == "elementwise", one.flop, extents))
 
 
 def _cycles(case: Case, one: Placed) -> float:

@@ -21,6 +21,7 @@ from dfopt.judge import evaluate
 from dfopt.library import as_graph, as_system
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
+from dfopt.physics.dtypes import arithmetic_of
 from dfopt.physics.pipeline import resolve
 from dfopt.search.assembling import assemble
 from dfopt.search.branching import Search
@@ -177,6 +178,8 @@ def _check(setting: Setting, request: Request) -> None:
         message = "the efficiency model needs a table of shares of peak; found none"
         remedy = "give rows for both units, such as {unit: matrix, share: 0.8}, or use compute_model: fixed"
         raise SystemSpecError(system.name, [Issue("$.chip.efficiency", message, remedy)])
+    for kernel in graph.kernels:
+        arithmetic_of(graph, kernel, chip)  # refuses what no type of the chip holds
     known = graph.index()
     for option, names in (("pin", list(pin_partition)), ("shard", list(request.pin_sharding))):
         for name in names:

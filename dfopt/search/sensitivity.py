@@ -53,9 +53,7 @@ def more_of(system: System, resource: str, factor: float) -> System:
     """A system with one resource scaled: ``compute``, ``dram_bandwidth``, ``link_bandwidth`` or ``sram``."""
     chip = system.chip
     if resource == "compute":
-        chip = chip.model_copy(
-            update={"peak": chip.peak_flops * factor, "frequency": (chip.frequency or 0) * factor or None}
-        )
+        chip = chip.faster(factor)
     elif resource == "dram_bandwidth":
         chip = chip.model_copy(
             update={"dram": chip.dram.model_copy(update={"bandwidth": chip.dram.bandwidth * factor})}

@@ -12,6 +12,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
+from dfopt.physics.dtypes import slowdown
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.physics.states import cached_bytes, capacities, own_traffic
 from dfopt.setting.conversions import fanout_groups
@@ -124,7 +125,8 @@ class PlanBounds:
         for kernel in kernels:
             schemes = ops.legal_schemes(kernel, shards, assumptions)
             if assumptions.compute_model == "cycle":
-                compute.append(min(least_cycles_s(kernel, z, shards, system, rules) for z in schemes))
+                least = min(least_cycles_s(kernel, z, shards, system, rules) for z in schemes)
+                compute.append(least * slowdown(self.setting.graph, kernel, system.chip))
             else:
                 seconds = compute_seconds(self.setting, [kernel] * len(schemes), schemes, shards)
                 compute.append(float(seconds.min()))

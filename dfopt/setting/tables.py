@@ -18,6 +18,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.physics.chip import cycle_menu
+from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.library import sets_of
 from dfopt.physics.network import amortized_gradient_seconds
@@ -129,7 +130,7 @@ def tile_counts(graph: Graph, assumptions: Assumptions, least: int = 1) -> list[
 
 
 def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequence[Sharding], degree: int) -> Floats:
-    """Seconds of each kernel's largest shard on the whole chip, at the share of peak that it sustains.
+    """Seconds of each kernel's largest shard on the whole chip, at the share that it sustains of its type's peak.
 
     Under the cycle model there is no such share: that is the time with every unit of every tile busy.
 
@@ -146,12 +147,13 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
     rules = assumptions.sharding_rules
     pairs = list(zip(kernels, schemes, strict=True))
     flop = np.array([ops.flop(k) * ops.split_share(k, z, degree, rules) for k, z in pairs])
+    peak = np.array([rate(setting.graph, kernel, chip) for kernel in kernels])
     if assumptions.compute_model != "efficiency":
-        return flop / (chip.peak_flops * (assumptions.compute_utilization or 1.0))
+        return flop / (peak * (assumptions.compute_utilization or 1.0))
     assert chip.efficiency is not None  # optimize() refuses the efficiency model without it
     simd = np.array([kernel.op == "elementwise" for kernel in kernels])
     extents = np.array([ops.shard_extents(k, z, degree, rules) for k, z in pairs], dtype=np.float64)
-    return flop / (chip.peak_flops * efficiency_share(chip.efficiency, simd, flop, extents))
+    return flop / (peak * efficiency_share(chip.efficiency, simd, flop, extents))
 
 
 def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
@@ -306,5 +308,6 @@ def _menus(instance: Instance, schemes: list[Sharding], tiles: int) -> tuple[tup
             depth = -(-depth // tiles)
         units = {"lanes": chip.lanes, "stages": chip.stages, "tiles": chip.tiles}
         used, cycles = cycle_menu(rows, columns, depth, **units, simd=kernel.op == "elementwise")
-        found.append((used, cycles.astype(np.float64) * (steps * ops.work_share(kernel) / chip.frequency)))
+        steps_s = steps * ops.work_share(kernel) * slowdown(instance.graph, kernel, chip) / chip.frequency
+        found.append((used, cycles.astype(np.float64) * steps_s))
     return tuple(found)

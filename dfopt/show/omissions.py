@@ -9,6 +9,7 @@ from collections.abc import Callable
 from typing import Final, NamedTuple
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.dtypes import FORMATS, Peaks
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Result
@@ -49,6 +50,14 @@ def _follows(answer: Answer, first: str, then: str) -> bool:
     return any(a.op == first and b.op == then for a, b in pairs)
 
 
+def _has_other_types(answer: Answer) -> bool:
+    """Whether a graph states types that are not of 16 bits, and the chip one rate for all."""
+    if answer.graph.dtypes is None or isinstance(answer.system.chip.peak, Peaks):
+        return False
+    types = {FORMATS[answer.graph.dtypes.of(data)].arithmetic for data in ("weights", "experts", "activations")}
+    return not types <= {"bf16", "fp16"}
+
+
 OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
     (lambda one: _runs(one, _ALONE) and _follows(one, "matmul", "elementwise"), "fused attention"),
     (
@@ -59,8 +68,9 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
     (lambda one: _runs(one, "dataflow") and len(one.score.partitions) > 1, "switching between partitions"),
     (lambda one: one.graph.trains, "recomputation of activations"),
     (lambda one: one.graph.trains and one.plan.copies > 1, "ZeRO, gradients reduced during the backward pass"),
-    # peaks are stated for one word size, which is two bytes in the whole zoo
+    # peaks are stated for types, and a graph that states none has words of two bytes in the whole zoo
     (lambda one: one.graph.word_bytes != 2, "a peak of its own for words of {word} B ({peak} is taken)"),
+    (lambda one: _has_other_types(one), "peaks by type ({peak} is taken for all)"),
 )
 """When something is left out of the answer, and what it is."""
 

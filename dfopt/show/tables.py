@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from typing import get_args
 
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from dfopt.documents.dtypes import DataClass, Peaks
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HEAT_WORDS
 from dfopt.documents.plan import Plan
@@ -117,6 +119,7 @@ def result_report(result: Result) -> RenderableType:
     facts = [
         ("mapping", names),
         ("plan", plan_words(result.plan, result.graph.microbatch)),
+        *([("types", type_words(result.graph))] if result.graph.dtypes else []),
         *_headline(score, result.value, result.utilization),
         ("status", status_line(result)),
         ("proof", result.proof),
@@ -166,6 +169,7 @@ def bottleneck(result: Result) -> list[tuple[str, str]]:
     if score.power_w is not None and score.energy_per_step_j is not None:
         per_watt = f"{achieved / score.power_w:.4g} GFLOP/s per W"
         rows.append(("power", f"{score.power_w / 1e3:,.4g} kW, {per_watt}, {score.energy_per_step_j:.4g} J per step"))
+    rows += [("note", note) for note in score.notes or ()]
     if missing := left_out(result):
         rows.append(("left out", missing))
     return rows
@@ -193,6 +197,7 @@ def score_report(score: Score, missing: str = "") -> RenderableType:
     """A judged mapping, with the limits it breaks and what the model leaves out of it."""
     facts = [*_headline(score, score.step_time_s, score.utilization), ("bottleneck", score.bound_by)]
     facts += [("limit broken", violation) for violation in score.violations]
+    facts += [("note", note) for note in score.notes or ()]
     facts += [("left out", missing)] if missing else []
     single_stage = len(score.stages) == 1 and not score.has_pieces
     return Group(Facts(facts), "", _partitions(score, "Partitions", single_stage))
@@ -203,6 +208,25 @@ def batch_words(graph: Graph) -> str:
     samples = f"{graph.batch} sample{'' if graph.batch == 1 else 's'}"
     tokens = "" if graph.tokens_per_sample == 1 else f" of {graph.tokens_per_sample} tokens"
     return f"{samples}{tokens}, {graph.microbatch} per evaluation"
+
+
+def type_words(graph: Graph) -> str:
+    """Types of the data by class, or the bytes of an element where none are stated.
+
+    Examples
+    --------
+    >>> from dfopt.documents.dtypes import Dtypes
+    >>> from dfopt.documents.graph import Kernel
+    >>> kernel = Kernel(name="a", op="gemm", m=4, k=8, n=16)
+    >>> type_words(Graph(name="g", dtypes=Dtypes(weights="nvfp4", kv="fp8"), kernels=(kernel,)))
+    'weights and experts nvfp4 (0.5625 B), activations, state and logits bf16 (2 B), kv fp8 (1 B)'
+    """
+    if graph.dtypes is None:
+        return f"{graph.word_bytes} B per element"
+    by_type: dict[str, list[str]] = {}
+    for data in get_args(DataClass):
+        by_type.setdefault(f"{graph.dtypes.of(data)} ({getattr(graph.words, data):.6g} B)", []).append(data)
+    return ", ".join(f"{' and '.join(', '.join(d).rsplit(', ', 1))} {kind}" for kind, d in by_type.items())
 
 
 def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
@@ -223,7 +247,8 @@ def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
         ends = f", but {once_only} of the kernels once, before or after that"
     facts = [
         ("graph", entitled(graph)),
-        ("repeated", f"{graph.repeat} times{ends}, {graph.word_bytes} B per element"),
+        ("repeated", f"{graph.repeat} times{ends}"),
+        ("types", type_words(graph)),
         ("batch", batch_words(graph)),
         ("FLOP", f"{sum(flop):.6g} per evaluation, {step:.6g} per step"),
     ]
@@ -257,10 +282,17 @@ def _shares(chip: Chip, unit: str) -> str:
     return ", ".join([*found[:-1], f"else {found[-1]}" if len(found) > 1 else found[-1]])
 
 
+def peak_words(chip: Chip) -> str:
+    """The rate of a chip, or those of all its types."""
+    if not isinstance(chip.peak, Peaks):
+        return show_unit(chip.peak_flops, "flop_rate")
+    return ", ".join(f"{kind} {show_unit(rate, 'flop_rate')}" for kind, rate in chip.peak if rate is not None)
+
+
 def system_facts(system: System) -> list[tuple[str, str]]:
     """Chip, memories and network of a system."""
     chip = system.chip
-    compute = f"{show_unit(chip.peak_flops, 'flop_rate')} peak per chip, {chip.tiles} tiles"
+    compute = f"{peak_words(chip)} peak per chip, {chip.tiles} tiles"
     dram = show_unit(chip.dram.bandwidth, "bandwidth")
     if chip.dram.capacity is not None:
         dram += f", {show_unit(chip.dram.capacity, 'bytes')}"

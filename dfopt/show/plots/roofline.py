@@ -9,6 +9,7 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.documents.system import NetworkDim
 from dfopt.errors import PlanError
+from dfopt.physics.dtypes import rate
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.schedule import TERMS
 from dfopt.show.plots.style import (
@@ -79,7 +80,9 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
         raise PlanError("roofline: found no partition that computes and moves bytes, expected at least one")
     ax = axes(ax, 7.2, 4.2)
     chip = result.system.chip
-    peak, assumed = chip.peak_flops, resolve(result.assumptions, chip.execution, chip.compute_utilization)
+    assumed = resolve(result.assumptions, chip.execution, chip.compute_utilization)
+    rates = sorted({rate(result.graph, kernel, chip) for kernel in result.graph.kernels}, reverse=True)
+    peak = rates[0]
     shared = assumed.compute_utilization if assumed.compute_model == "fixed" else None  # else kernels have their own
     slopes = {"memory": chip.dram.bandwidth}
     if sends and any(kind == "network" for _, kind, _ in dots):
@@ -92,12 +95,13 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
     unit_ticks(ax.xaxis, lambda value: f"{value:g}")
     unit_ticks(ax.yaxis, lambda value: show_unit(value, "flop_rate", 3))
     handles: list[Any] = []
-    for name, share, width, style in (("peak", 1.0, 1.4, "-"), ("sustained", shared, 0.9, ":")):
+    ceilings = [(kind, one, share) for one in rates for kind, share in (("peak", 1.0), ("sustained", shared))]
+    for kind, one, share in ceilings:  # of every type that some kernel computes in
         if share is not None:
-            rate = share * peak
-            label = f"{name} {show_unit(rate, 'flop_rate', 3)}"
-            edge = [rate / max(slopes.values()), right]
-            handles += ax.plot(edge, [rate, rate], color=BLACK, linewidth=width, linestyle=style, label=label)
+            level, (width, style) = share * one, (1.4, "-") if kind == "peak" else (0.9, ":")
+            label = f"{kind} {show_unit(level, 'flop_rate', 3)}"
+            edge = [level / max(slopes.values()), right]
+            handles += ax.plot(edge, [level, level], color=BLACK, linewidth=width, linestyle=style, label=label)
     for kind, slope in slopes.items():
         label = f"{LOOKS[kind].label} {show_unit(slope, 'bandwidth', 3)}"
         handles += ax.plot(

@@ -78,8 +78,9 @@ def _head(result: Result) -> Html:
         ("bound by", score.bound_by),
         (f"{per}s per second", _rate(score.samples_per_s if per == "sample" else score.tokens_per_s)),
     ]
+    types = [("types", tables.type_words(graph))] if graph.dtypes else []
     rows = [
-        ("workload", entitled(graph)), ("system", entitled(system)),
+        ("workload", entitled(graph)), *types, ("system", entitled(system)),
         ("plan", tables.plan_words(result.plan, graph.microbatch)), ("proof", result.proof),
         ("assumptions", f"profile {result.assumptions.profile}"),
     ]  # fmt: skip

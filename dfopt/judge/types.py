@@ -1,0 +1,96 @@
+"""The judge's own rules of data types: how many bytes an element has, and how fast a chip computes with it."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterator
+from typing import Final, get_args
+
+from dfopt.documents.dtypes import FORMATS, Arithmetic, DataClass, Dtype, Peaks
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.system import Chip
+from dfopt.errors import Issue
+from dfopt.physics.dtypes import WIDER
+
+_BY_WIDTH: Final[tuple[Arithmetic, ...]] = get_args(Arithmetic)
+_TOO_NARROW: Final = ("int4", "fp4", "fp6", "int8", "fp8")  # for a vector unit
+
+
+def _type(graph: Graph, of: DataClass) -> Dtype | None:
+    """What a class of data is said to be; what is not said of one class is said of another."""
+    said = graph.dtypes
+    if said is None:
+        return None
+    if of in ("weights", "experts"):
+        return said.weights if of == "weights" or said.experts is None else said.experts
+    stated: dict[str, Dtype | None] = {"kv": said.kv, "state": said.state, "logits": said.logits}
+    return stated.get(of) or said.activations
+
+
+def word(graph: Graph, of: DataClass = "activations") -> float:
+    """Bytes of an element of some class of data; gradients are activations, and tables are weights."""
+    found = _type(graph, of)
+    return float(graph.word_bytes if found is None else FORMATS[found].bytes)
+
+
+def weight_word(graph: Graph, kernel: Kernel) -> float:
+    """Bytes of one of a kernel's weights."""
+    return word(graph, "weights" if kernel.experts is None else "experts")
+
+
+def made_word(graph: Graph, kernel: Kernel) -> float:
+    """Bytes of an element of what a kernel makes."""
+    return word(graph, kernel.output_class or "activations")
+
+
+def _fitting(graph: Graph, kernel: Kernel) -> list[Arithmetic]:
+    """Types that hold every operand of a kernel, the narrowest first."""
+    operands = [_type(graph, "activations")]
+    if kernel.op == "gemm":
+        operands.append(_type(graph, "weights" if kernel.experts is None else "experts"))
+    numbers = {FORMATS[one].arithmetic for one in operands if one is not None}
+    wide = [one for one in _BY_WIDTH if all(one == each or one in WIDER[each] for each in numbers)]
+    return [one for one in wide if kernel.op != "elementwise" or one not in _TOO_NARROW]
+
+
+def _peaks(graph: Graph, chip: Chip) -> Peaks | None:
+    """The rates of a chip by type, where types decide."""
+    return chip.peak if graph.dtypes is not None and isinstance(chip.peak, Peaks) else None
+
+
+def _rates(graph: Graph, kernel: Kernel, peaks: Peaks) -> dict[Arithmetic, float]:
+    """Rates of a chip in those of its types that hold the operands of a kernel, the narrowest first."""
+    rates = {one: peaks.of(one) for one in _fitting(graph, kernel)}
+    return {one: rate for one, rate in rates.items() if rate is not None}
+
+
+def peak(graph: Graph, kernel: Kernel, chip: Chip) -> float:
+    """Rate of a chip, in FLOP/s, in the narrowest of its types that holds the operands of a kernel."""
+    peaks = _peaks(graph, chip)
+    return chip.peak_flops if peaks is None else next(iter(_rates(graph, kernel, peaks).values()))
+
+
+def issues(graph: Graph, chip: Chip) -> Iterator[Issue]:
+    """That a chip lacks every type that some kernel could compute in."""
+    if (peaks := _peaks(graph, chip)) is None:
+        return
+    for kernel in graph.kernels:
+        if not _rates(graph, kernel, peaks):
+            wanted = _fitting(graph, kernel)
+            message = f"kernel {kernel.name!r} computes in {wanted[0]}, which no type of the chip holds"
+            yield Issue("$.chip.peak", message, f"give the rate of {' or '.join(wanted)}, or one rate for all types")
+            return
+
+
+def notes(graph: Graph, chip: Chip) -> Iterator[str]:
+    """Which kernels compute in a wider type than they would, because the chip lacks theirs."""
+    wider: dict[tuple[Arithmetic, Arithmetic], list[str]] = defaultdict(list)
+    if (peaks := _peaks(graph, chip)) is None:
+        return
+    for kernel in graph.kernels:
+        wanted, found = _fitting(graph, kernel)[0], next(iter(_rates(graph, kernel, peaks)))
+        if wanted != found:
+            wider[wanted, found].append(kernel.name)
+    for (wanted, found), names in wider.items():
+        listed = ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
+        yield f"{chip.name} has no {wanted}: {listed} compute{'s' if len(names) == 1 else ''} in {found}"

@@ -1,0 +1,91 @@
+"""In which type a kernel computes, and how fast a chip is in it.
+
+A type is wider than another that it holds every number of: E4M3 holds E2M1, E2M3, E3M2 and int4, bf16 holds all of
+them, E5M2 and int8, and tf32 holds bf16 and fp16, of which neither holds the other.
+
+A matrix product computes in the narrowest type of the chip that holds both of its operands. So weights that are
+narrower than activations are widened as they are read (weight-only int4), and what a chip has no unit for computes in
+the next wider type that it has. Cached keys and values are widened or narrowed to the type of activations as they are
+read. Elementwise kernels compute in 16 bits at least: vector units have no narrower floating-point types.
+"""
+
+from __future__ import annotations
+
+from typing import Final, get_args
+
+from dfopt.documents.dtypes import FORMATS, Arithmetic, Dtypes, Peaks
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.system import Chip
+from dfopt.errors import Issue, SystemSpecError
+
+__all__ = ["WIDER", "arithmetic_of", "rate", "slowdown"]
+
+_WIDE: Final[tuple[Arithmetic, ...]] = ("bf16", "fp16", "tf32", "fp32")
+WIDER: Final[dict[Arithmetic, tuple[Arithmetic, ...]]] = {
+    "int4": ("int8", "fp8", *_WIDE),
+    "fp4": ("fp6", "fp8", *_WIDE),
+    "fp6": ("fp8", *_WIDE),
+    "int8": _WIDE,
+    "fp8": _WIDE,
+    "bf16": ("tf32", "fp32"),
+    "fp16": ("tf32", "fp32"),
+    "tf32": ("fp32",),
+    "fp32": (),
+}
+"""Types that hold all numbers of one, from the narrowest on."""
+
+
+def _holding(dtypes: Dtypes, kernel: Kernel) -> tuple[Arithmetic, ...]:
+    """Types that a kernel could compute in, from the narrowest on."""
+    made = FORMATS[dtypes.of("activations")].arithmetic
+    found = (made, *WIDER[made])
+    if kernel.op == "elementwise":
+        return tuple(one for one in found if one in _WIDE)
+    if kernel.op != "gemm":
+        return found
+    held = FORMATS[dtypes.of("weights" if kernel.experts is None else "experts")].arithmetic
+    return tuple(one for one in found if one in (held, *WIDER[held]))
+
+
+def arithmetic_of(graph: Graph, kernel: Kernel, chip: Chip) -> tuple[Arithmetic, Arithmetic] | None:
+    """The type that a kernel would compute in, and the one that it does on a chip; none where types say nothing.
+
+    That is where the graph states none, or the chip has one rate for all.
+
+    Raises
+    ------
+    SystemSpecError
+        If the chip has no type that holds the operands of the kernel.
+
+    Examples
+    --------
+    >>> from dfopt.documents.system import Dram, Sram
+    >>> peaks = Peaks(bf16=312e12, fp32=19.5e12)
+    >>> a100 = Chip(name="a100", tiles=108, peak=peaks, sram=Sram(capacity=1e8), dram=Dram(bandwidth=2e12))
+    >>> gemm = Kernel(name="a", op="gemm", m=4, k=8, n=16)
+    >>> graph = Graph(name="g", dtypes=Dtypes(weights="fp8", activations="fp8"), kernels=(gemm,))
+    >>> arithmetic_of(graph, gemm, a100)
+    ('fp8', 'bf16')
+    """
+    if graph.dtypes is None or not isinstance(chip.peak, Peaks):
+        return None
+    could = _holding(graph.dtypes, kernel)
+    for one in could:
+        if chip.peak.of(one) is not None:
+            return could[0], one
+    has = ", ".join(one for one in get_args(Arithmetic) if chip.peak.of(one) is not None)
+    message = f"found {has}, but kernel {kernel.name!r} of {graph.name} computes in {could[0]}"
+    remedy = f"give the rate of {' or '.join(could)}, or one rate for all types"
+    raise SystemSpecError(chip.name, [Issue("$.chip.peak", message, remedy)])
+
+
+def rate(graph: Graph, kernel: Kernel, chip: Chip) -> float:
+    """Peak rate of a chip in FLOP/s in the type that a kernel computes in."""
+    found = arithmetic_of(graph, kernel, chip)
+    peak = chip.peak.of(found[1]) if found and isinstance(chip.peak, Peaks) else None
+    return chip.peak_flops if peak is None else peak
+
+
+def slowdown(graph: Graph, kernel: Kernel, chip: Chip) -> float:
+    """How many times as long as without types a kernel takes: below 1 where its type is a faster one."""
+    return chip.peak_flops / rate(graph, kernel, chip)
