@@ -8,8 +8,10 @@ from typing import Any
 import pytest
 
 import dfopt as df
+from dfopt.documents.dtypes import Dtype, Dtypes
 from dfopt.show.omissions import OMISSIONS, left_out
 from dfopt.show.report import result_report
+from dfopt.show.tables import bottleneck
 
 
 @cache
@@ -45,12 +47,35 @@ def test_a_peak_for_other_words_is_not_known() -> None:
     assert said in left_out(training(8, 1))
 
 
+@cache
+def quantized(system: str, weights: Dtype) -> df.Result:
+    graph = df.load_graph("gpt2-small").model_copy(update={"dtypes": Dtypes(weights=weights, activations="fp8")})
+    return df.optimize(graph, system, dp=1)
+
+
+def test_a_chip_with_one_peak_has_none_by_type() -> None:
+    assert left_out(quantized("sn10-8-ring", "fp8")) == "peaks by type (307.2 TFLOP/s is taken for all)"
+    assert left_out(quantized("h100-8", "fp8")) == "kernel launches"
+
+
 def test_the_page_says_it_too() -> None:
     pytest.importorskip("matplotlib")
     assert left_out(training(8, 1)) in result_report(training(8, 1))
 
 
+def test_a_wider_type_is_said_on_the_terminal_and_on_the_page() -> None:
+    pytest.importorskip("matplotlib")
+    said, result = "NVIDIA H100 80GB SXM has no int4", quantized("h100-8", "fp8")
+    assert result.score.notes is None
+    graph = result.graph.model_copy(update={"dtypes": Dtypes(weights="int4", activations="int4")})
+    result = df.optimize(graph, "h100-8", dp=1)
+    assert result.score.notes and result.score.notes[0].startswith(said)
+    assert dict(bottleneck(result))["note"] == result.score.notes[0]
+    page = result_report(result)
+    assert said in page and "weights, experts, activations, kv, state and logits int4 (0.5 B)" in page
+
+
 def test_every_entry_applies_somewhere() -> None:
     alone = solved("gpt2-small", "h100-8", 1, "kernel_by_kernel")
-    results = (solved("gpt3-175b", "sn10-8-ring", 1), alone, training(8, 1))
+    results = (solved("gpt3-175b", "sn10-8-ring", 1), alone, training(8, 1), quantized("sn10-8-ring", "fp8"))
     assert all(any(applies(one) for one in results) for applies, _ in OMISSIONS)
