@@ -117,7 +117,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "mlp_only_layers": Field(lambda value: _NOTHING if value == [] else None, "[]: every layer has experts", True),
     "partial_rotary_factor": _one_of("1.0: a part of the features is not drawn", {1.0: _NOTHING}),
     "num_nextn_predict_layers": _one_of("0: layers that predict further tokens are not drawn", {0: _NOTHING}),
-    "quantization_config": _one_of("null: a graph has one data type yet", {None: _NOTHING}),
+    "quantization_config": _one_of("null: quantized weights are not read yet", {None: _NOTHING}),
 }
 _OTHER_NAMES: Final = {"dtype": "torch_dtype"}
 _EXPERTS: Final = ("num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size")
