@@ -1,0 +1,307 @@
+"""Find the layers of a drawn graph that repeat, and draw one of them for all: the opposite of :mod:`.unroll`.
+
+Kernels are compared in their order. Layers are alike if their kernels have the same figures and read the same from each
+other, from the layer before and from what lies before all layers; nothing but the last layer is read behind them. Where
+several kernels of a layer read the same tensor of the layer before, as a residual and the norm beside it do, they read
+it from a kernel at the entrance of the layer, as decoders of the zoo have one.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
+
+__all__ = ["Run", "find_run", "fold", "with_entrances"]
+
+ENTRANCE = "Layer_In"
+_TRIED = 64  # places where a layer may begin: those where least enters it
+
+
+@dataclass(frozen=True)
+class Run:
+    """Layers in a row that are alike: the kernels from ``start`` on, ``period`` in each."""
+
+    start: int
+    period: int
+    repeat: int
+
+    @property
+    def end(self) -> int:
+        """Position of the first kernel behind them."""
+        return self.start + self.period * self.repeat
+
+    @property
+    def saved(self) -> int:
+        """Kernels that need not be drawn."""
+        return self.period * (self.repeat - 1)
+
+    def place(self, kernel: int) -> tuple[int, int] | None:
+        """Layer and position in it of a kernel; none if it is in no layer."""
+        inside = self.start <= kernel < self.end
+        return divmod(kernel - self.start, self.period) if inside else None
+
+
+class _Read(NamedTuple):
+    """What a kernel reads: of which kernel (-1: from DRAM), as which operand, how much."""
+
+    src: int
+    operand: int
+    bytes: float
+
+
+@dataclass(frozen=True)
+class _Wiring:
+    """A graph by positions of its kernels."""
+
+    graph: Graph
+    codes: np.ndarray[Any, np.dtype[np.int64]]
+    reads: list[list[_Read]]
+    readers: list[list[int]]
+    writes: list[float]
+
+
+def _wiring(graph: Graph) -> _Wiring:
+    index, count = graph.index(), len(graph.kernels)
+    reads: list[list[_Read]] = [[] for _ in range(count)]
+    readers: list[list[int]] = [[] for _ in range(count)]
+    writes = [0.0] * count
+    for tensor in graph.tensors:
+        src, dst = index[tensor.src], index[tensor.dst]
+        reads[dst].append(_Read(src, tensor.operand or 0, graph.bytes_of(tensor)))
+        readers[src].append(dst)
+    for one in graph.inputs or ():
+        reads[index[one.dst]].append(_Read(-1, one.operand or 0, float(one.bytes or 0)))
+    for out in graph.outputs or ():
+        writes[index[out.src]] += float(out.bytes or graph.output_bytes(out.src))
+    seen: dict[tuple[Any, ...], int] = {}
+    codes = []
+    for kernel, own in zip(graph.kernels, reads, strict=True):
+        figures = kernel.model_dump(exclude={"name"}).items()
+        taken = tuple(sorted((one.operand, one.bytes) for one in own))
+        codes.append(seen.setdefault((repr(sorted(figures, key=str)), taken), len(seen)))
+    return _Wiring(graph, np.array(codes, dtype=np.int64), reads, readers, writes)
+
+
+def find_run(graph: Graph) -> Run | None:
+    """The layers that save most kernels when one is drawn for all; none if nothing with weights repeats.
+
+    Examples
+    --------
+    >>> from dfopt.workloads import WORKLOADS
+    >>> from dfopt.workloads.unroll import unroll
+    >>> layer = WORKLOADS["transformer"](hidden=64, heads=4, head_dim=16, seq=32, layers=12)
+    >>> drawn = unroll(layer)
+    >>> given = Input(dst=drawn.kernels[0].name, bytes=drawn.output_bytes(0))
+    >>> find_run(drawn.model_copy(update={"carried": (), "inputs": (given,), "outputs": ()}))
+    Run(start=0, period=18, repeat=12)
+    """
+    plain = graph.repeat == 1 and not graph.carried and None not in (graph.inputs, graph.outputs)
+    if not plain or any(one.accumulates_into or one.stage_with for one in graph.kernels):
+        return None
+    wiring, best = _wiring(graph), Run(0, 0, 1)
+    for most, period, low, high in sorted(_candidates(wiring), key=lambda one: (-one[0], one[1:])):
+        if most <= best.saved:
+            break
+        starts = range(low, min(low + period, high - 2 * period + 1))
+        ordered = sorted(starts, key=lambda start: (len(_entering(wiring, start, period)), start))
+        for start in ordered[:_TRIED]:
+            for run in _segments(wiring, Run(start, period, (high - start) // period)):
+                if run.saved > best.saved and _is_alike(wiring, run):
+                    best = run
+            if best.saved == most:
+                break
+    return best if best.repeat > 1 else None
+
+
+def _segments(wiring: _Wiring, run: Run) -> Iterator[Run]:
+    """The parts of a run that may be alike: no layer but the last is read from further away, and they read alike."""
+    period = run.period
+    first, before = 0, list[Any]()
+    for layer in range(run.repeat):
+        here = range(run.start + layer * period, run.start + (layer + 1) * period)
+        reads = [_sources(wiring, run, kernel) for kernel in here]
+        if layer - first >= 2 and reads != before:
+            yield Run(run.start + first * period, period, layer - first)
+            first = layer - 1
+        before = reads
+        if layer == run.repeat - 1 or any(dst >= here[-1] + 1 + period for one in here for dst in wiring.readers[one]):
+            if layer > first:
+                yield Run(run.start + first * period, period, layer + 1 - first)
+            first = layer + 1
+
+
+def _candidates(wiring: _Wiring) -> Iterator[tuple[int, int, int, int]]:
+    """Runs of kernels with equal figures: kernels that may be saved, period, and where they lie."""
+    codes, weighted = wiring.codes, np.array([one.op == "gemm" for one in wiring.graph.kernels])
+    for period in range(1, len(codes) // 2 + 1):
+        same = np.concatenate([[False], codes[:-period] == codes[period:], [False]])
+        edges = np.flatnonzero(same[1:] != same[:-1]).reshape(-1, 2)
+        for low, high in edges[edges[:, 1] - edges[:, 0] >= period].tolist():
+            if weighted[low : low + period].any():
+                yield (high - low) // period * period, period, low, high + period
+
+
+def _entering(wiring: _Wiring, start: int, period: int) -> set[tuple[int, int]]:
+    """Tensors that the second layer reads of the first one: which kernel, and who reads it."""
+    second = range(start + period, start + 2 * period)
+    return {
+        (one.src - start, dst - start - period)
+        for dst in second
+        for one in wiring.reads[dst]
+        if start <= one.src < start + period
+    }
+
+
+def _is_alike(wiring: _Wiring, run: Run) -> bool:
+    """Whether the layers of a run read alike, and nothing else reads any of them but the last."""
+    handed = {src for src, _ in _entering(wiring, run.start, run.period)}
+    for place in range(run.period):
+        layers = [run.start + layer * run.period + place for layer in range(run.repeat)]
+        first, second, *others = (_sources(wiring, run, kernel) for kernel in layers)
+        shared = [key[1] for one in (first, second, *others) for key in one if key[0] == "shared"]
+        if any(one != second for one in others) or any(src >= run.start for src in shared):
+            return False
+        # what the second reads of the first, the first reads of whatever lies before
+        own = Counter({key: n for key, n in second.items() if key[0] != "before"})
+        wanted = Counter({key: n for key, n in second.items() if key[0] == "before"})
+        rest = first - own
+        if own - first or Counter(key[2:] for key in rest.elements()) != Counter(key[2:] for key in wanted.elements()):
+            return False
+        writes = [wiring.writes[kernel] for kernel in layers]
+        if len({*writes[:-1]}) > 1 or (writes[-1] != writes[0] and place not in handed):
+            return False
+        for layer, kernel in enumerate(layers):
+            outside = [dst for dst in wiring.readers[kernel] if run.place(dst) is None]
+            if outside and (layer < run.repeat - 1 or place not in handed):
+                return False
+    return True
+
+
+def _sources(wiring: _Wiring, run: Run, kernel: int) -> Counter[tuple[str, int, int, float]]:
+    """What a kernel of a layer reads, in words that are the same for every layer unless it is of one further back."""
+    found: Counter[tuple[str, int, int, float]] = Counter()
+    here = run.place(kernel)
+    for one in wiring.reads[kernel]:
+        there = run.place(one.src)
+        if there is not None and here is not None and there[0] in (here[0], here[0] - 1):
+            found["inner" if there[0] == here[0] else "before", there[1], one.operand, one.bytes] += 1
+        else:
+            found["shared", one.src, one.operand, one.bytes] += 1
+    return found
+
+
+def with_entrances(graph: Graph, run: Run) -> tuple[Graph, Run]:
+    """Let what several kernels of a layer read of the layer before enter through one kernel, in every layer.
+
+    Returns
+    -------
+    Graph, Run
+        The graph as it is where no tensor is read by several.
+    """
+    wiring, period = _wiring(graph), run.period
+    heads: defaultdict[tuple[int, float], list[tuple[int, int]]] = defaultdict(list)
+    for dst in range(run.start + period, run.start + 2 * period):
+        for one in wiring.reads[dst]:
+            if run.start <= one.src < run.start + period:
+                heads[one.src - run.start, one.bytes].append((dst - run.start - period, one.operand))
+    several = {key: dsts for key, dsts in heads.items() if len(dsts) > 1 and _one_before(wiring, run, key, dsts)}
+    if not several:
+        return graph, run
+    names = {kernel.name for kernel in graph.kernels}
+    kernels, tensors, inputs = list(graph.kernels[: run.start]), list[Tensor](), list[Input]()
+    moved: dict[tuple[str, str, int, float], str] = {}  # reads of a source that now are of an entrance
+    for layer in range(run.repeat):
+        first = run.start + layer * period
+        for number, ((place, size), dsts) in enumerate(several.items()):
+            source = graph.kernels[run.start + place]
+            name = f"{ENTRANCE}_{number}.{layer}" if len(several) > 1 else f"{ENTRANCE}.{layer}"
+            while name in names:
+                name = f"{name}_"
+            more = {"stream": source.stream, "role": "residual", "op": "elementwise", "samples": source.samples}
+            kernels.append(Kernel(name=name, outer=source.outer, m=source.m, n=source.n, **more))
+            before = _before(wiring, run, layer, place, dsts[0], size)
+            if before < 0:
+                inputs.append(Input(dst=name, bytes=size))
+            else:
+                tensors.append(Tensor(src=graph.kernels[before].name, dst=name, bytes=size))
+            for dst, operand in dsts:
+                key = graph.kernels[before].name if before >= 0 else ""
+                moved[key, graph.kernels[first + dst].name, operand, size] = name
+        kernels += graph.kernels[first : first + period]
+    for tensor in graph.tensors:
+        entrance = moved.get((tensor.src, tensor.dst, tensor.operand or 0, graph.bytes_of(tensor)))
+        tensors.append(tensor if entrance is None else tensor.model_copy(update={"src": entrance}))
+    for given in graph.inputs or ():
+        entrance = moved.get(("", given.dst, given.operand or 0, float(given.bytes or 0)))
+        if entrance is None:
+            inputs.append(given)
+        else:
+            tensors.append(Tensor(src=entrance, dst=given.dst, operand=given.operand, bytes=given.bytes))
+    kernels += graph.kernels[run.end :]
+    fields = {"kernels": tuple(kernels), "tensors": tuple(tensors), "inputs": tuple(inputs)}
+    return graph.model_copy(update=fields), Run(run.start, period + len(several), run.repeat)
+
+
+def _before(wiring: _Wiring, run: Run, layer: int, place: int, dst: tuple[int, int], size: float) -> int:
+    """The kernel of which a layer reads what others read of the layer before; -1: it comes from DRAM."""
+    if layer:
+        return run.start + (layer - 1) * run.period + place
+    rest = _sources(wiring, run, run.start + dst[0]) - _sources(wiring, run, run.start + run.period + dst[0])
+    return next((key[1] for key in rest if key[2:] == (dst[1], size)), -1)
+
+
+def _one_before(wiring: _Wiring, run: Run, key: tuple[int, float], dsts: list[tuple[int, int]]) -> bool:
+    """Whether all of a kernel's output is handed on, and the first layer reads it of one kernel, or from DRAM, too."""
+    place, size = key
+    whole = wiring.graph.output_bytes(run.start + place) == size
+    return whole and len({_before(wiring, run, 0, place, dst, size) for dst in dsts}) == 1
+
+
+def fold(graph: Graph, run: Run) -> Graph:
+    """Draw the layers of a run once.
+
+    Kernels before and behind them run once (``Kernel.runs``); what passes between those and the layers, or past the
+    layers, goes through DRAM, from which it is read in any layout.
+    """
+    wiring, kernels, period = _wiring(graph), graph.kernels, run.period
+    tensors, inputs = list[Tensor](), list[Input]()
+    carried: dict[Tensor, None] = {}
+    wanted: dict[tuple[int, float], None] = {}  # what kernels before the layers write for others
+
+    def tensor(src: int, dst: int, one: _Read) -> Tensor:
+        return Tensor(src=kernels[src].name, dst=kernels[dst].name, operand=_operand(one), bytes=one.bytes)
+
+    for dst, reads in enumerate(wiring.reads):
+        layer = run.place(dst)
+        wanted.update({(one.src, one.bytes): None for one in reads if 0 <= one.src < run.start <= dst})
+        if layer is not None and layer[0] != 1:  # the second layer says what all of them read
+            continue
+        here = dst if layer is None else dst - period
+        for one in reads:
+            if layer is not None and run.start <= one.src < run.start + period:
+                carried[tensor(one.src, here, one)] = None
+            elif layer is not None and one.src >= run.start:
+                tensors.append(tensor(one.src - period, here, one))
+            elif layer is None and one.src >= (run.end if dst >= run.end else 0):
+                tensors.append(tensor(one.src, here, one))
+            else:
+                inputs.append(Input(dst=kernels[here].name, operand=_operand(one), bytes=one.bytes))
+    drawn = [place for place in range(len(kernels)) if not run.start + period <= place < run.end]
+    outputs = [one for one in graph.outputs or () if graph.index()[one.src] in set(drawn)]
+    written = {(graph.index()[one.src], float(one.bytes or 0)) for one in outputs}
+    outputs += [Output(src=kernels[src].name, bytes=size) for src, size in wanted if (src, size) not in written]
+    runs = ["first" if place < run.start else "last" if place >= run.end else "every_layer" for place in drawn]
+    fields: dict[str, Any] = {"repeat": run.repeat, "tensors": tuple(tensors), "carried": tuple(carried)}
+    fields |= {"inputs": tuple(inputs), "outputs": tuple(outputs)}
+    pieces = (kernels[place].model_copy(update={"runs": how}) for place, how in zip(drawn, runs, strict=True))
+    return graph.model_copy(update={**fields, "kernels": tuple(pieces)})
+
+
+def _operand(one: _Read) -> Any:
+    return one.operand or None
