@@ -8,6 +8,7 @@ import shlex
 from pathlib import Path
 
 import pytest
+from onnx_models import bert
 from typer.testing import CliRunner
 
 from dfopt.cli import app
@@ -42,6 +43,7 @@ def test_output_is_what_the_readme_shows(command: str, output: str) -> None:
 def test_the_other_examples_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     (tmp_path / "my-graph.yaml").write_text((ROOT / "graphs" / "gpt2-small.yaml").read_text())
+    bert(layers=2, width=64, heads=4, inside=128, vocab=100).save(tmp_path / "bert.onnx")
     (tmp_path / "my-system.yaml").write_text((ROOT / "systems" / "sn10-8-ring.yaml").read_text())
     commands = [command for command, output in console_blocks() if not output.strip()]
     assert len(commands) >= 8

@@ -129,6 +129,35 @@ def import_hf(
         typer.echo(f"dfopt: wrote {output}")
 
 
+@importer.command("onnx")
+def import_onnx(
+    model: Annotated[Path, argument("MODEL.onnx", "an ONNX model; external data of weights need not be there")],
+    output: Annotated[Path, option("file for the graph", "-o", "--output", metavar="FILE.yaml")],
+    set_dim: Annotated[
+        list[str] | None, option("size of a symbolic dim, or of INPUT[AXIS]", "--set-dim", metavar="NAME=N")
+    ] = None,
+    sample_dim: Annotated[str, option("dim that counts the samples of an evaluation", metavar="NAME")] = "",
+    token_dim: Annotated[str, option("dim that counts the tokens of a sample", metavar="NAME")] = "",
+    fold: Annotated[
+        bool | None, option("draw layers that repeat once; default: if it halves the kernels", "--fold/--no-fold")
+    ] = None,
+) -> None:
+    """Import an ONNX model: writes its graph and says what it counts."""
+    with errors():
+        from dfopt.errors import PlanError
+        from dfopt.frontends.onnx import read
+
+        check_output("--output", output, (".yaml", ".yml", ".json"))
+        dims = arguments.values(set_dim, "--set-dim")
+        for name, size in dims.items():
+            if not isinstance(size, int) or isinstance(size, bool) or size < 1:
+                raise PlanError(f"--set-dim: expected a whole number from 1 on for {name!r}, found {size!r}")
+        graph = read(model, dims, samples=sample_dim, tokens=token_dim, folded=fold)
+        graph.dump(output)
+        typer.echo(f"{graph.name}: {graph.description}")
+        typer.echo(f"dfopt: wrote {output}")
+
+
 @importer.command("dfmodel")
 def import_dfmodel(
     case: Annotated[Path, argument("CASE.json", "a DFModel setup and graph as JSON")],
