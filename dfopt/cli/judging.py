@@ -9,6 +9,7 @@ import typer
 
 from dfopt.cli.common import assumptions_of, graph_of
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import kind_of
 from dfopt.documents.mapping import Mapping
@@ -108,4 +109,6 @@ def _judged(
 ) -> Ranked:
     score = evaluate(mapping, graph, system, assumptions, stack, throttle=throttle)
     missing = left_out(Judged(graph, system, assumptions, mapping.plan, score))
-    return Ranked(name, f"{mapping.graph} on {mapping.system}, {mapping.plan.label}{more}", score, missing)
+    return Ranked(
+        name, f"{mapping.graph} on {mapping.system}, {mapping.plan.label}{more}", score, missing, routing_of(graph)
+    )

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
+from dfopt.documents.routing import Routing
 
-__all__ = ["Experts", "touched_experts"]
+if TYPE_CHECKING:
+    from dfopt.documents.graph import Graph
+
+__all__ = ["Experts", "routed", "routing_of"]
 
 
 class Experts(Part):
@@ -19,13 +23,15 @@ class Experts(Part):
 
     Examples
     --------
-    >>> Experts(count=128, chosen=8, touched=touched_experts(128, 8, 16)).touched
-    82.4...
+    >>> experts = routed(Routing(), 128, 8, 16)
+    >>> experts.touched, experts.words
+    (82.4..., 'uniform: 8 of 128 experts for a token, 82.42 read in an evaluation')
     """
 
     count: int = Field(ge=1, le=10**6, description="experts that are held")
     chosen: int = Field(ge=1, le=10**6, description="experts that every token is sent to, at most all")
     touched: float = Field(gt=0, le=10**6, description="experts that an evaluation reads, as expected under a routing")
+    routing: Routing | None = Field(default=None, description="the routing; none = uniform")
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -34,13 +40,20 @@ class Experts(Part):
             raise problem(message, "as many as a token chooses at least, and all at most", "$.touched")
         return self
 
+    @property
+    def words(self) -> str:
+        """What is assumed of them, in a line."""
+        law = (self.routing or Routing()).words
+        return f"{law}: {self.chosen} of {self.count} experts for a token, {self.touched:.4g} read in an evaluation"
 
-def touched_experts(count: int, chosen: int, tokens: int) -> float:
-    """Experts that some of so many tokens choose, as expected if every choice is as likely (uniform routing).
 
-    Examples
-    --------
-    >>> touched_experts(8, 2, 1), touched_experts(8, 2, 2), round(touched_experts(8, 2, 64), 6)
-    (2.0, 3.5, 8.0)
-    """
-    return count * (1.0 - (1.0 - chosen / count) ** tokens)
+def routed(routing: Routing, count: int, chosen: int, tokens: int, always: int = 0) -> Experts:
+    """Experts, of which tokens touch as many as expected under a routing; ``always`` more are chosen by every token."""
+    touched = routing.touched(count, chosen, tokens) + always
+    told = None if routing == Routing() else routing
+    return Experts(count=count + always, chosen=chosen + always, touched=touched, routing=told)
+
+
+def routing_of(graph: Graph) -> str:
+    """What is assumed of a graph's experts, if it has any: times and bounds hold under it, and under no other."""
+    return "; ".join(dict.fromkeys(one.experts.words for one in graph.kernels if one.experts is not None))

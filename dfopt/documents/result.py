@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document, Part, digest_of
+from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HEAT_WORDS, HeatProof
 from dfopt.documents.html import facts_html
@@ -264,6 +265,7 @@ class Result(Document):
             ("utilization", f"{100 * self.utilization:.2f} %"),
             ("status", status_words(self)),
             ("bound by", self.score.bound_by),
+            *([("routing", routing)] if (routing := routing_of(self.graph)) else []),
         ]
 
     def __repr__(self) -> str:

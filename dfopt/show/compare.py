@@ -8,6 +8,7 @@ from typing import Final
 
 from rich.console import Group, RenderableType
 
+from dfopt.documents.experts import routing_of
 from dfopt.documents.result import Result
 from dfopt.errors import PlanError
 from dfopt.show.grid import Grid, Kind
@@ -32,6 +33,7 @@ _FIGURES: Final[dict[str, Callable[[Result], str]]] = {
     "DRAM of a chip": lambda one: show_unit(max(stage.dram_bytes for stage in one.score.stages), "bytes"),
     "partitions": lambda one: str(len(one.score.partitions)),
     "price": lambda one: "-" if one.score.price_usd is None else dollars(one.score.price_usd),
+    "routing": lambda one: routing_of(one.graph) or "-",
     "left out": lambda one: left_out(one) or "-",
 }
 

@@ -125,12 +125,13 @@ def with_physics(report: RenderableType, score: Score, top: int = 5) -> Renderab
 
 @dataclass(frozen=True)
 class Ranked:
-    """A judged mapping: the file that it came from, what it is, its score, and what the model leaves out of it."""
+    """A judged mapping: its file, what it is, its score, what the model leaves out of it and assumes of experts."""
 
     file: str
     what: str
     score: Score
     left_out: str = ""
+    routing: str = ""
 
     @property
     def judged(self) -> Score | PhysicalScore:

@@ -9,6 +9,7 @@ from rich.console import Group, RenderableType
 from rich.text import Text
 
 from dfopt.documents.dtypes import DataClass, Peaks
+from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HEAT_WORDS
 from dfopt.documents.plan import Plan
@@ -123,6 +124,7 @@ def result_report(result: Result) -> RenderableType:
         *_headline(score, result.value, result.utilization),
         ("status", status_line(result)),
         ("proof", result.proof),
+        *routing_facts(routing_of(result.graph)),
         *([("space", str(result.space))] if result.space is not None else []),
     ]
     table = _partitions(score, "Partitions of one layer and microbatch, in order", result.mapping.stages == 1)
@@ -193,11 +195,12 @@ def counted(score: Score) -> str:
     return "token" if serves or score.tokens_per_s != score.samples_per_s else "sample"
 
 
-def score_report(score: Score, missing: str = "") -> RenderableType:
-    """A judged mapping, with the limits it breaks and what the model leaves out of it."""
+def score_report(score: Score, missing: str = "", routing: str = "") -> RenderableType:
+    """A judged mapping, with the limits it breaks, what the model leaves out of it and the routing that it assumes."""
     facts = [*_headline(score, score.step_time_s, score.utilization), ("bottleneck", score.bound_by)]
     facts += [("limit broken", violation) for violation in score.violations]
     facts += [("note", note) for note in score.notes or ()]
+    facts += routing_facts(routing)
     facts += [("left out", missing)] if missing else []
     single_stage = len(score.stages) == 1 and not score.has_pieces
     return Group(Facts(facts), "", _partitions(score, "Partitions", single_stage))
@@ -252,7 +255,12 @@ def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
         ("batch", batch_words(graph)),
         ("FLOP", f"{sum(flop):.6g} per evaluation, {step:.6g} per step"),
     ]
-    return Group(Facts([*facts, *_ends(graph)]), "", table)
+    return Group(Facts([*facts, *routing_facts(routing_of(graph)), *_ends(graph)]), "", table)
+
+
+def routing_facts(words: str) -> list[tuple[str, str]]:
+    """Which routing is assumed of experts, if there are any, and that nothing is claimed of others."""
+    return [("routing", f"{words}; times and bounds hold under it")] if words else []
 
 
 def _ends(graph: Graph) -> list[tuple[str, str]]:

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Final
 
 from dfopt.documents.base import problem
+from dfopt.documents.routing import Routing
 
-__all__ = ["NOTHING_FROM_DRAM", "check_batch"]
+__all__ = ["NOTHING_FROM_DRAM", "check_batch", "check_routing"]
 
 # DFModel's programs price no input and no output of a graph; its encodings of a workload say so.
 NOTHING_FROM_DRAM: Final[dict[str, Any]] = {"inputs": (), "outputs": ()}
@@ -28,3 +30,19 @@ def check_batch(batch: int | None, microbatch: int) -> None:
             "enlarge batch, or shrink microbatch",
             "$.batch",
         )
+
+
+def check_routing(routing: Routing | None, tokens: int, layers: Sequence[tuple[int, int]]) -> None:
+    """Refuse a routing of no experts, or of others than the layers have: how many, and how many a token chooses.
+
+    Examples
+    --------
+    >>> check_routing(Routing(), 16, [(8, 2)])
+    >>> check_routing(Routing(), 16, [])
+    Traceback (most recent call last):
+    pydantic_core._pydantic_core.PydanticCustomError: found a routing of a model without experts
+    """
+    if routing is not None and not layers:
+        raise problem("found a routing of a model without experts", "leave it out", "$.routing")
+    for experts, chosen in layers:
+        (routing or Routing()).shares(experts, chosen, tokens)

@@ -17,6 +17,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph
 from dfopt.workloads import stack
+from dfopt.workloads.checks import check_routing
 from dfopt.workloads.layer import LayerParameters
 from dfopt.workloads.step import ServingParameters
 
@@ -81,6 +82,7 @@ class DecoderParameters(LayerParameters, ServingParameters):
             raise problem(message, "at most all of them: see experts", "$.chosen")
         if self.experts is not None and self.mode == "training":
             raise problem("found experts in a training step", "only serving and a forward pass are drawn", "$.experts")
+        check_routing(self.routing, self.tokens, [(self.experts, self.chosen)] if self.experts else [])
         keys = self.segment.keys
         if self.window is not None and keys > self.window:
             raise problem(

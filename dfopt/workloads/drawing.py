@@ -10,6 +10,7 @@ from typing import Any, Literal
 
 from dfopt.documents.graph import Kernel, Role, SequenceState
 from dfopt.documents.phase import Segment
+from dfopt.documents.routing import Routing
 from dfopt.workloads.backward import Gradient
 from dfopt.workloads.sketch import Read, Sketch
 
@@ -70,6 +71,8 @@ class Drawing(Sketch):
         Whether a backward pass follows.
     form : str, optional
         How latent attention is computed where a layer leaves it open.
+    routing : Routing
+        Who is sent to which expert.
     rules, sums
         See :func:`dfopt.workloads.backward.backward_of`.
 
@@ -91,9 +94,10 @@ class Drawing(Sketch):
         page: int = 1,
         trains: bool = False,
         form: Form | None = None,
+        routing: Routing | None = None,
     ) -> None:
         super().__init__()
-        self.trains, self.form = trains, form
+        self.trains, self.form, self.routing = trains, form, routing or Routing()
         self.segment, self.word_bytes, self.keeps, self.page = segment, word_bytes, keeps, page
         self.rules: dict[str, Gradient | tuple[Gradient, ...]] = {}
         self.sums: dict[str, tuple[str, str]] = {}

@@ -17,10 +17,13 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Tensor
+from dfopt.documents.routing import Routing
 from dfopt.errors import did_you_mean, json_path
 from dfopt.workloads.backward import backward_of
 from dfopt.workloads.blocks import Block, FeedForward, Mixer
 from dfopt.workloads.blocks.ends import NORMS, EndsParameters, with_ends
+from dfopt.workloads.blocks.moe import MixtureOfExperts
+from dfopt.workloads.checks import check_routing
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.recompute import recomputed
 from dfopt.workloads.unroll import unroll
@@ -124,6 +127,8 @@ class StackParameters(EndsParameters):
                 if name not in self.layers:
                     where = json_path("sections", place, "layers", number)
                     raise problem(f"no layer is called {name!r}", did_you_mean(name, self.layers), where)
+        experts = [one for layer in self.layers.values() if isinstance(one := layer.feed_forward, MixtureOfExperts)]
+        check_routing(self.routing, self.tokens, [(one.experts, one.chosen) for one in experts])
         for name, times in self.times.items():
             if not times:
                 raise problem(f"no section has a layer {name!r}", "leave it out", json_path("layers", name))
@@ -201,7 +206,8 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
     (18, 3)
     """
     (kind,), (times,) = p.layers.values(), p.times.values()
-    said = [text for part in kind.parts.values() if (text := part.said(p.tokens))]
+    routing = p.routing or Routing()
+    said = [text for part in kind.parts.values() if (text := part.said(p.tokens, routing))]
     if said:
         about["description"] = f"{about.get('description', '')} ({'; '.join(said)})".strip()
     drawing = p.drawing()

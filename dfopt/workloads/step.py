@@ -9,6 +9,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.phase import Phase, Segment, decode, prefill, verify
+from dfopt.documents.routing import Routing
 from dfopt.workloads.checks import check_batch
 
 __all__ = ["ServingParameters", "StepParameters"]
@@ -96,6 +97,10 @@ class ServingParameters(StepParameters):
     draft: int = Field(default=0, ge=0, le=10**6, description="verify: tokens of a draft behind the last one")
     hit: int = Field(default=0, ge=0, le=10**8, description="prefill: tokens of the prompt that are cached already")
     page: int = Field(default=1, ge=1, le=10**6, description="cached tokens that are given DRAM together")
+    routing: Routing | None = Field(
+        default=None,
+        description="of experts, who is sent where: uniform, balanced, power_law(1.2) or counts; none = uniform",
+    )
 
     @property
     def keeps(self) -> bool:

@@ -2,22 +2,31 @@
 
 from __future__ import annotations
 
+import io
 import itertools
+from pathlib import Path
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
+from rich.console import Console
+from typer.testing import CliRunner
 
+import dfopt as df
+from dfopt.cli import app
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.experts import Experts, touched_experts
+from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
+from dfopt.documents.routing import Routing
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, legal_schemes, weight_elements
+from dfopt.show.describe import report
+from dfopt.show.report import result_report
 from dfopt.workloads import WORKLOADS, load_graph
 from dfopt.workloads.decoder import DecoderParameters, parameter_count
 
@@ -33,13 +42,13 @@ def test_touched_experts_are_those_of_every_choice(count: int, chosen: int, toke
     """Every token chooses any set of experts, each as likely."""
     sets = list(itertools.combinations(range(count), chosen))
     every = [len(set().union(*choices)) for choices in itertools.product(sets, repeat=tokens)]
-    assert touched_experts(count, chosen, tokens) == pytest.approx(sum(every) / len(every))
+    assert Routing().touched(count, chosen, tokens) == pytest.approx(sum(every) / len(every))
 
 
 @given(st.integers(1, 300), st.data())
 def test_more_tokens_touch_more(count: int, data: st.DataObject) -> None:
     chosen, tokens = data.draw(st.integers(1, count)), data.draw(st.integers(1, 1000))
-    few, more = (touched_experts(count, chosen, n) for n in (tokens, tokens + 1))
+    few, more = (Routing().touched(count, chosen, n) for n in (tokens, tokens + 1))
     assert chosen * (1 - 1e-12) <= few <= more * (1 + 1e-12) <= count * (1 + 1e-9)
     assert Experts(count=count, chosen=chosen, touched=few)
 
@@ -67,7 +76,7 @@ def test_a_grouped_product_reads_what_is_touched_and_holds_all() -> None:
 def test_a_layer_of_experts() -> None:
     graph = build(**SMALL, experts=8, chosen=2, microbatch=1)
     kernels = {kernel.name: kernel for kernel in graph.kernels}
-    touched = touched_experts(8, 2, 12)
+    touched = Routing().touched(8, 2, 12)
     assert "uniform routing: of 8 experts an evaluation reads " in graph.description
     for name, shape in (("Gate_Proj", (80, 30, 12)), ("Up_Proj", (80, 30, 12)), ("Down_Proj", (30, 80, 12))):
         kernel = kernels[name]
@@ -123,6 +132,11 @@ def test_the_count_of_parameters_is_that_of_the_graph() -> None:
         ({"experts": 4, "chosen": 5}, "found 5 experts for a token, of 4"),
         ({"chosen": 2}, "found 2 experts for a token, of 1"),
         ({"experts": 4, "mode": "training"}, "found experts in a training step"),
+        ({"routing": "uniform"}, "found a routing of a model without experts"),
+        (
+            {"experts": 4, "routing": {"law": "counts", "counts": [1.0, 2.0]}},
+            "found 2 counts, 2 of them above 0, for 4",
+        ),
     ],
 )
 def test_what_makes_no_sense_is_refused(changes: dict[str, Any], said: str) -> None:
@@ -145,3 +159,37 @@ def test_only_forward_products_with_weights_have_experts(changes: dict[str, Any]
         Experts(count=8, chosen=2, touched=1.5)
     with pytest.raises(ValidationError, match="of which a token chooses 2"):
         Experts(count=8, chosen=2, touched=8.5)
+
+
+@pytest.mark.parametrize(
+    ("routing", "read"),
+    [
+        ("uniform", 8 * (1 - 0.75**12)),
+        ("balanced", 8.0),
+        ({"law": "counts", "counts": (9.0,) + (1.0,) * 7}, 1 + 7 * (1 - (6 / 7) ** 12)),
+    ],
+)
+def test_a_routing_says_what_is_read(routing: Any, read: float) -> None:
+    graph = build(**SMALL, experts=8, chosen=2, routing=routing)
+    experts = next(kernel.experts for kernel in graph.kernels if kernel.experts)
+    assert experts.touched == pytest.approx(read)
+    assert experts.routing == (None if routing == "uniform" else Routing.model_validate(routing))
+    assert f"{Routing.model_validate(routing).words} routing: of 8 experts an evaluation reads" in graph.description
+
+
+def test_every_result_says_which_routing_it_assumes(tmp_path: Path) -> None:
+    graph = build(**SMALL, name="small", experts=8, chosen=2, routing="power_law(1.2)")
+    result = df.optimize(graph, CHIP.model_copy(update={"network": ()}), sensitivity=False)
+    read = Routing.model_validate("power_law(1.2)").touched(8, 2, 12)
+    result.dump(tmp_path / "r.json")
+    judged = CliRunner().invoke(app, ["score", str(tmp_path / "r.json")], env={"COLUMNS": "400"}).output
+    for shown in (repr(result), _printed(result), _printed(graph), result_report(result), judged):
+        assert f"power_law(1.2): 2 of 8 experts for a token, {read:.4g} read in an evaluation" in shown
+    again = df.Result.from_data(result.to_data())
+    assert again.graph == graph and df.verify(again).ok
+
+
+def _printed(document: Any) -> str:
+    console = Console(width=400, record=True, file=io.StringIO())
+    console.print(report(document))
+    return console.export_text()

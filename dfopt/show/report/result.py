@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
 from dfopt.documents.assumptions import PROFILES, Assumptions
+from dfopt.documents.experts import routing_of
 from dfopt.documents.result import Result
 from dfopt.documents.score import StageScore
 from dfopt.physics.pipeline import resolve
@@ -82,6 +83,7 @@ def _head(result: Result) -> Html:
     rows = [
         ("workload", entitled(graph)), *types, ("system", entitled(system)),
         ("plan", tables.plan_words(result.plan, graph.microbatch)), ("proof", result.proof),
+        *tables.routing_facts(routing_of(graph)),
         ("assumptions", f"profile {result.assumptions.profile}"),
     ]  # fmt: skip
     violations = [*score.violations, *(physical.violations if physical is not None else ())]

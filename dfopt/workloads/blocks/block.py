@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dfopt.documents.base import Part
 from dfopt.documents.phase import Segment
+from dfopt.documents.routing import Routing
 from dfopt.workloads.drawing import Drawing
 
 __all__ = ["Block"]
@@ -42,6 +43,6 @@ class Block(Part):
         """Elements that are kept of every token, as far as no window drops it."""
         return 0
 
-    def said(self, tokens: int) -> str:
-        """What the description of a graph says of it, for so many tokens in one evaluation."""
+    def said(self, tokens: int, routing: Routing) -> str:
+        """What the description of a graph says of it, for so many tokens in one evaluation, sent to experts so."""
         return ""

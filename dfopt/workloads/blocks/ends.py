@@ -151,6 +151,7 @@ class EndsParameters(ServingParameters):
             "page": self.page,
             "trains": self.mode == "training",
             "form": self.form,
+            "routing": self.routing,
         }
         return Drawing(self.segment, self.word_bytes, **shape)
 

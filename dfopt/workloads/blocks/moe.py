@@ -15,7 +15,8 @@ from typing import Literal, Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import problem
-from dfopt.documents.experts import Experts, touched_experts
+from dfopt.documents.experts import Experts, routed
+from dfopt.documents.routing import Routing
 from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.blocks.mlp import draw_mlp, mlp_parameters
 from dfopt.workloads.drawing import Drawing
@@ -79,19 +80,18 @@ class MixtureOfExperts(Block):
         alike = self.latent is None and self.shared % self.ffn == 0
         return self.shared // self.ffn if alike else 0
 
-    def routed(self, tokens: int) -> Experts:
-        """What so many tokens hold and read of experts: under uniform routing."""
-        read, always = touched_experts(self.experts, self.chosen, tokens), self.always
-        return Experts(count=self.experts + always, chosen=self.chosen + always, touched=read + always)
+    def routed(self, tokens: int, routing: Routing) -> Experts:
+        """What so many tokens hold and read of experts under a routing."""
+        return routed(routing, self.experts, self.chosen, tokens, self.always)
 
-    def said(self, tokens: int) -> str:
+    def said(self, tokens: int, routing: Routing) -> str:
         """The routing that is assumed."""
-        read = self.routed(tokens).touched - self.always
-        return f"uniform routing: of {self.experts} experts an evaluation reads {read:.4g}"
+        read = self.routed(tokens, routing).touched - self.always
+        return f"{routing.words} routing: of {self.experts} experts an evaluation reads {read:.4g}"
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw the router, the experts' products, and those of shared experts."""
-        apart, routed = self.shared and not self.always, self.routed(drawing.tokens)
+        apart, routed = self.shared and not self.always, self.routed(drawing.tokens, drawing.routing)
         rows = self.experts + self.shared_gate
         router = drawing.linear("Router", rows, hidden, source, role="router")
         top = drawing.pointwise("Top_K", rows, router, normalizes=True)

@@ -1,0 +1,150 @@
+"""Experts on chips: which chip holds which, how loaded the most loaded one is, to how many a token is sent.
+
+An expert may have copies on several chips; each then takes an equal part of its tokens. A placement says, chip by chip,
+which experts it holds and what part of each one's tokens it takes.
+
+To how many chips a token is sent depends on how its choices go together, of which shares say nothing. Taken is the most
+random way of choosing k distinct experts that has these shares (maximum entropy, or conditional Poisson sampling): a
+set of k is as likely as the product of its experts' odds. Under uniform shares every set is as likely as any other.
+Odds are found from shares by the iteration of Chen, Dempster and Liu, "Weighted finite population sampling to
+maximize entropy", Biometrika 81(3), 1994 (unconfirmed, from memory), which multiplies each by what is missing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from itertools import pairwise
+from typing import Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Placement", "chips_of_a_token", "most_loaded", "odds_of", "placed"]
+
+Placement = tuple[Mapping[int, float], ...]
+"""Of every chip the experts that it holds, each with the part of its tokens that it takes."""
+
+_CLOSE = 1e-12
+_ROUNDS = 10_000
+
+
+def placed(
+    shares: Sequence[float], chips: int, how: Literal["contiguous", "balanced"] = "contiguous", redundant: int = 0
+) -> Placement:
+    """Experts over chips, about as many to each.
+
+    ``contiguous``: in their order, without copies. ``balanced``: so many copies more, each of the expert whose copies
+    are the most loaded then; and the most loaded copies first, each to the least loaded chip that has none of its
+    expert, of those that have room while there are any.
+
+    Examples
+    --------
+    >>> shares = (0.9, 0.4, 0.4, 0.3)
+    >>> [round(most_loaded(shares, placed(shares, 2, how)), 6) for how in ("contiguous", "balanced")]
+    [0.65, 0.6]
+    >>> placed(shares, 2, "balanced", redundant=2)
+    ({0: 0.5, 2: 1.0, 1: 0.5}, {0: 0.5, 3: 1.0, 1: 0.5})
+    """
+    experts = len(shares)
+    if how == "contiguous":
+        if redundant:
+            raise ValueError(f"found {redundant} redundant experts in order: place them balanced")
+        cuts = [chip * experts // chips for chip in range(chips + 1)]
+        return tuple(dict.fromkeys(range(*cut), 1.0) for cut in pairwise(cuts))
+    copies = [1] * experts
+    for _ in range(redundant):
+        copies[max(range(experts), key=lambda one: (copies[one] < chips, shares[one] / copies[one]))] += 1
+    slots = sorted((share / copies[one], one) for one, share in enumerate(shares) for _ in range(copies[one]))
+    found: list[dict[int, float]] = [{} for _ in range(chips)]
+    loads, room = [0.0] * chips, -(-len(slots) // chips)
+    for load, one in reversed(slots):
+        without = [chip for chip in range(chips) if one not in found[chip]]
+        chip = min([chip for chip in without if len(found[chip]) < room] or without, key=loads.__getitem__)
+        found[chip][one] = 1.0 / copies[one]
+        loads[chip] += load
+    return tuple(found)
+
+
+def most_loaded(shares: Sequence[float], placement: Placement) -> float:
+    """Share of all choices that falls on the most loaded chip, as expected."""
+    return max(sum(shares[one] * part for one, part in chip.items()) for chip in placement) / sum(shares)
+
+
+def chips_of_a_token(shares: Sequence[float], placement: Placement) -> float:
+    """Distinct chips that a token is sent to, as expected.
+
+    A token with several experts on a chip is sent there once.
+
+    Examples
+    --------
+    Two of four experts on two chips: one of the six pairs is on the first chip, one on the second.
+
+    >>> shares = (0.5,) * 4
+    >>> round(chips_of_a_token(shares, placed(shares, 2)), 12)
+    1.666666666667
+    """
+    odds = odds_of(tuple(shares))
+    some, chosen = np.isfinite(odds), round(sum(shares))
+    found = 0.0
+    for chip in placement:
+        away = np.ones(len(shares))  # the probability that a choice of an expert is no choice of the chip
+        for one, part in chip.items():
+            away[one] -= part
+        left = chosen - int(np.sum(~some))
+        none = _sums(odds[some] * away[some], left)[left] / _sums(odds[some], left)[left]
+        found += 1.0 - float(none * np.prod(away[~some]))
+    return found
+
+
+@lru_cache(maxsize=64)
+def odds_of(shares: tuple[float, ...]) -> NDArray[np.float64]:
+    """Odds of experts under which those of a token, distinct ones, have these shares; infinite for what is always sent.
+
+    Examples
+    --------
+    >>> [round(float(one), 6) for one in odds_of((0.5, 0.5, 0.5, 0.5))]
+    [1.0, 1.0, 1.0, 1.0]
+    """
+    wanted = np.array(shares)
+    always = wanted >= 1.0 - _CLOSE
+    odds = np.where(always, np.inf, wanted / np.where(always, 1.0, 1.0 - wanted))
+    some = ~always & (wanted > 0)
+    chosen, rest = round(sum(shares)) - int(always.sum()), wanted[some]
+    mine = odds[some]
+    for _ in range(_ROUNDS):
+        have = _inclusions(mine, chosen) if chosen else rest
+        if not chosen or np.abs(have - rest).max() <= _CLOSE * chosen:
+            odds[some] = mine
+            return odds
+        mine = mine * rest / have
+        mine /= np.exp(np.mean(np.log(mine)))
+    raise ArithmeticError(f"no odds found for shares of {min(shares):g} to {max(shares):g}")
+
+
+def _inclusions(odds: NDArray[np.float64], chosen: int) -> NDArray[np.float64]:
+    """Probability that each is among the chosen, where a set is as likely as the product of its odds."""
+    before = [_sums(odds[:0], chosen - 1)]
+    after = [_sums(odds[:0], chosen - 1)]
+    for one in odds[:-1].tolist():
+        before.append(_with(before[-1], one))
+    for one in odds[:0:-1].tolist():
+        after.append(_with(after[-1], one))
+    others = np.einsum("ij,ij->i", np.stack(before), np.stack(after[::-1])[:, ::-1])
+    weights: NDArray[np.float64] = odds * others
+    return weights * float(chosen / weights.sum())  # every set has as many
+
+
+def _sums(odds: NDArray[np.float64], most: int) -> NDArray[np.float64]:
+    """Elementary symmetric sums of the odds, of none to ``most`` of them."""
+    found = np.zeros(most + 1)
+    found[0] = 1.0
+    for one in odds.tolist():
+        found = _with(found, one)
+    return found
+
+
+def _with(sums: NDArray[np.float64], one: float) -> NDArray[np.float64]:
+    grown = sums.copy()
+    grown[1:] += one * sums[:-1]
+    return grown
