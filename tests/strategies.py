@@ -293,8 +293,8 @@ def _with_state(dice: Dice, kernel: Kernel) -> Kernel:
 
 
 def _with_experts(dice: Dice, kernel: Kernel) -> Kernel:
-    """Weights of four experts, of which two or more are read."""
-    if kernel.phase != "forward" or kernel.op != "gemm" or dice(range(5)):
+    """Weights or gradients of four experts, of which two or more are read or added to."""
+    if kernel.op not in ("gemm", "weight_update") or dice(range(5)):
         return kernel
     return kernel.model_copy(update={"experts": Experts(count=4, chosen=2, touched=dice([2.0, 3.5]))})
 

@@ -138,7 +138,7 @@ class Kernel(Part):
     output_class: Literal["activations", "logits"] | None = Field(
         default=None, description="what its output is, for a graph with dtypes; none = activations"
     )
-    experts: Experts | None = Field(default=None, description="of a gemm whose weights are those of many experts")
+    experts: Experts | None = Field(default=None, description="whose weights or gradients a gemm or weight_update has")
     states: tuple[SequenceState, ...] | None = Field(
         default=None, max_length=16, description="what it keeps for every sequence from step to step, such as keys"
     )
@@ -179,8 +179,8 @@ class Kernel(Part):
             raise problem(message, "leave it out, or write op: matmul", "$.density")
         if self.masked is not None and (self.density is None or self.op != "matmul"):
             raise problem(f"found {self.masked}, but no matmul with a density", "leave it out", "$.masked")
-        if self.experts is not None and (self.op != "gemm" or self.phase != "forward"):
-            raise problem(f"found experts of a {self.phase} {self.op}", "only a forward gemm has them", "$.experts")
+        if self.experts is not None and self.op not in ("gemm", "weight_update"):
+            raise problem(f"found experts of a {self.op}", "only a gemm or a weight_update has them", "$.experts")
         for place, state in enumerate(self.states or ()):
             if self.outer % state.heads:
                 message = f"found {state.heads}, expected a divisor of outer, {self.outer} of {self.name!r}"

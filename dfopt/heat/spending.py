@@ -56,7 +56,7 @@ def spending(ready: PricedPlan) -> Spending:
     schemes = [ready.sharding[kernel.name] for kernel in kernels]
     rules, pairs = assumptions.sharding_rules, list(zip(kernels, schemes, strict=True))
     flop_k = np.array([ops.flop(kernel) * ops.split_share(kernel, z, plan.shards, rules) for kernel, z in pairs])
-    accumulator_k = sharded.gradient_k if assumptions.gradients == "exact" else np.zeros(count)
+    accumulator_k = sharded.added_k if assumptions.gradients == "exact" else np.zeros(count)
     parts_k = np.ones(count, dtype=np.int64)
     for stage in ready.stages:
         if stage.tables is not None:

@@ -30,6 +30,8 @@ class Placed:
     """A kernel in its place, with what one chip does of it for one microbatch and one layer.
 
     ``forward``: whether it belongs to the forward pass; ``peak``: FLOP/s of the chip in the type that it computes in.
+    Of experts ``weight`` and ``gradient`` are those of all, ``read`` and ``accumulator`` those that some token chooses,
+    ``at_once`` and ``adding`` those of one.
     """
 
     kernel: Kernel
@@ -43,13 +45,14 @@ class Placed:
     weight: float
     read: float
     at_once: float
+    adding: float
     accumulator: float
     gradient: float
 
     @property
     def stationary(self) -> float:
-        """Bytes that stay on the chip while the kernel streams: weights (of one expert), its gradient accumulator."""
-        return self.at_once + self.accumulator
+        """Bytes that stay on the chip while the kernel streams: weights, its gradient accumulator."""
+        return self.at_once + self.adding
 
 
 @dataclass(frozen=True)
@@ -202,7 +205,8 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     for kernel in graph.kernels:
         here = given[kernel.name]
         share = ops.output_share(kernel, here.sharding, degree, rules)
-        gradient = ops.gradient_elements(kernel) * share * word(graph)
+        made = share * word(graph)
+        adds = made if assume.gradients == "exact" else 0.0
         part = ops.weight_share(kernel, here.sharding, degree, rules) if kernel.op == "gemm" else 0.0
         held = part * weight_word(graph, kernel)
         placed.append(
@@ -218,8 +222,9 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
                 weight=ops.weight_elements(kernel) * held,
                 read=ops.weights_read(kernel) * held,
                 at_once=ops.weights_at_once(kernel) * held,
-                accumulator=gradient if assume.gradients == "exact" else 0.0,
-                gradient=gradient,
+                adding=ops.gradients_at_once(kernel) * adds,
+                accumulator=ops.gradients_added(kernel) * adds,
+                gradient=ops.gradient_elements(kernel) * made,
             )
         )
         produced.append(share)

@@ -88,7 +88,7 @@ def weight_elements(kernel: Kernel) -> float:
     >>> weight_elements(Kernel(name="a", op="gemm", m=4, k=8, n=16))
     32.0
     """
-    return _weights(kernel) * (kernel.experts.count / kernel.experts.chosen if kernel.experts else 1.0)
+    return _weights(kernel) * _of_all(kernel)
 
 
 def weights_read(kernel: Kernel) -> float:
@@ -101,20 +101,55 @@ def weights_read(kernel: Kernel) -> float:
     >>> weight_elements(grouped), weights_read(grouped), weights_at_once(grouped)
     (128.0, 56.0, 16.0)
     """
-    return _weights(kernel) * (kernel.experts.touched / kernel.experts.chosen if kernel.experts else 1.0)
+    return _weights(kernel) * _of_touched(kernel)
 
 
 def weights_at_once(kernel: Kernel) -> float:
     """Parameters that are on the chip at a time: those of one expert, as experts run one after another."""
-    return _weights(kernel) / (kernel.experts.chosen if kernel.experts else 1)
+    return _weights(kernel) * _of_one(kernel)
 
 
 def _weights(kernel: Kernel) -> float:
     return float(kernel.outer) * kernel.m * kernel.k if kernel.op == "gemm" else 0.0
 
 
+def _of_all(kernel: Kernel) -> float:
+    """All experts over those whose weights or gradients are the kernel's matrix."""
+    return kernel.experts.count / kernel.experts.chosen if kernel.experts else 1.0
+
+
+def _of_touched(kernel: Kernel) -> float:
+    return kernel.experts.touched / kernel.experts.chosen if kernel.experts else 1.0
+
+
+def _of_one(kernel: Kernel) -> float:
+    return 1.0 / kernel.experts.chosen if kernel.experts else 1.0
+
+
 def gradient_elements(kernel: Kernel) -> float:
-    """Elements of the weight gradient that a ``weight_update`` kernel produces, none otherwise."""
+    """Elements of the weight gradient that a ``weight_update`` kernel has after a step; of experts those of all.
+
+    Examples
+    --------
+    >>> experts = Experts(count=8, chosen=2, touched=3.5)
+    >>> update = Kernel(name="a", op="weight_update", m=4, k=16, n=8, phase="update", experts=experts)
+    >>> gradient_elements(update), gradients_added(update), gradients_at_once(update)
+    (128.0, 56.0, 16.0)
+    """
+    return _gradients(kernel) * _of_all(kernel)
+
+
+def gradients_added(kernel: Kernel) -> float:
+    """Elements of it that an evaluation adds to: of experts those of the ones that some token chooses."""
+    return _gradients(kernel) * _of_touched(kernel)
+
+
+def gradients_at_once(kernel: Kernel) -> float:
+    """Elements of it that are on the chip at a time: those of one expert."""
+    return _gradients(kernel) * _of_one(kernel)
+
+
+def _gradients(kernel: Kernel) -> float:
     return float(kernel.outer) * kernel.m * kernel.n if kernel.op == "weight_update" else 0.0
 
 

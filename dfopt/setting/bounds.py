@@ -140,7 +140,8 @@ class PlanBounds:
                 moved += size * min(
                     _end_share(kernel, operand, z, shards, rules, size / words.activations) for z in schemes
                 )
-            traffic.append(moved + (2.0 * update if assumptions.gradients == "exact" else 0.0))
+            added = ops.gradients_added(kernel) * words.activations * made_share
+            traffic.append(moved + (2.0 * added if assumptions.gradients == "exact" else 0.0))
             if kernel.phase == "forward" or not self.setting.only_forward:
                 weights, parameters = weights + held * word, parameters + held
             gradient += update

@@ -69,8 +69,8 @@ class ShardedGraph:
         Tiles that the streamed axis is cut into.
     output_k : float
         Share of its output that one chip holds.
-    gradient_k : float
-        Bytes of weight gradient that the kernel produces.
+    gradient_k, added_k : float
+        Bytes of weight gradient that the kernel produces, and that an evaluation adds to: of experts not those of all.
     between_k : float
         Bytes of carried tensors and inputs that a kernel reads.
     toll_x, sent_x, payers_xk : float, float, bool
@@ -101,6 +101,7 @@ class ShardedGraph:
     tile_count: int
     output_k: Floats
     gradient_k: Floats
+    added_k: Floats
     between_k: Floats
     toll_x: Floats
     sent_x: Floats
@@ -170,7 +171,10 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     weight_k = np.array([ops.weight_elements(k) for k in kernels]) * held_k
     read_k = np.array([ops.weights_read(k) for k in kernels]) * held_k
     at_once_k = np.array([ops.weights_at_once(k) for k in kernels]) * held_k
-    gradient_k = np.array([ops.gradient_elements(k) for k in kernels]) * output_k * words.activations
+    made_k = output_k * words.activations
+    gradient_k = np.array([ops.gradient_elements(k) for k in kernels]) * made_k
+    added_k = np.array([ops.gradients_added(k) for k in kernels]) * made_k
+    adding_k = np.array([ops.gradients_at_once(k) for k in kernels]) * made_k
     src_t = np.array([index[t.src] for t in graph.tensors], dtype=np.int64)
     dst_t = np.array([index[t.dst] for t in graph.tensors], dtype=np.int64)
     full_t = np.array([graph.bytes_of(t) for t in graph.tensors], dtype=float)
@@ -185,7 +189,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     if assumptions.weights_from_dram:
         mem_k = mem_k + read_k
     if exact_gradients:
-        mem_k = mem_k + 2.0 * gradient_k  # accumulated over microbatches: read, added to, written back
+        mem_k = mem_k + 2.0 * added_k  # accumulated over microbatches: read, added to, written back
     between_k = np.zeros(len(kernels))
     for end in boundary(instance, schemes):
         mem_k[end.kernel] += end.bytes
@@ -195,7 +199,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         names=tuple(k.name for k in kernels),
         forward_k=forward_k,
         compute_k=compute_seconds(instance.setting, kernels, schemes, degree),
-        stationary_k=at_once_k + (gradient_k if exact_gradients else 0.0),
+        stationary_k=at_once_k + (adding_k if exact_gradients else 0.0),
         weight_k=weight_k,
         read_k=read_k,
         cached_k=np.array([cached_bytes(k, z, degree) for k, z in pairs], dtype=float),
@@ -213,6 +217,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         tile_count=1,
         output_k=output_k,
         gradient_k=gradient_k,
+        added_k=added_k,
         between_k=between_k,
         toll_x=toll_x,
         sent_x=sent_x,

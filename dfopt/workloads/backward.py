@@ -305,7 +305,7 @@ class _Pass:
         if not fits or not (adds or len(parts) < 2):
             called, stage = self.sums.get(name, (f"{name}_bwd_sum", name))
             sizes: dict[str, Any] = {"op": "elementwise", "k": 1, "flop_per_element": max(1, round(total / own) - 1)}
-            sizes["density"] = None if kernel.masked else kernel.density
+            sizes |= {"experts": None, "density": None if kernel.masked else kernel.density}
             self.kernels[called] = _mirror(kernel, called, **_ALONE, **sizes, stage_with=stage)
             for one in parts:
                 self._read(one, called)
@@ -350,14 +350,14 @@ class _Pass:
             self._send(gradient, kernel, into, one)
 
     def _send(self, gradient: Gradient, kernel: Kernel, into: _Input, one: _Sent) -> None:
-        """Hand a gradient to the producer of an input; of a kernel that puts its inputs side by side, its part."""
-        graph, inputs = self.graph, self.inputs[kernel.name]
-        one = replace(one, place=into.place)
+        """Hand a gradient to the producer of an input: of one side by side with others, or read in part, its part."""
+        graph, inputs, one = self.graph, self.inputs[kernel.name], replace(one, place=into.place)
         if kernel.op == "elementwise" and len(inputs) > 1:
-            own = float(_elements(self.forward[into.tensor.src]))
-            whole = sum(graph.elements_of(each.tensor) for each in inputs)
-            if whole == _elements(kernel) and own < one.elements:
-                one = replace(one, elements=own, bytes=own * graph.words.activations)
+            own, part = float(_elements(self.forward[into.tensor.src])), graph.elements_of(into.tensor)
+            beside = sum(graph.elements_of(each.tensor) for each in inputs) == _elements(kernel)
+            given, most = (own, one.elements) if beside else (part, own)
+            if given < most:
+                one = replace(one, elements=given, bytes=given * graph.words.activations)
         if into.carried:
             self.given[into.place].append(one)
         else:

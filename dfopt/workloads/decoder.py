@@ -80,8 +80,6 @@ class DecoderParameters(LayerParameters, ServingParameters):
         if self.chosen > (self.experts or 1):
             message = f"found {self.chosen} experts for a token, of {self.experts or 1}"
             raise problem(message, "at most all of them: see experts", "$.chosen")
-        if self.experts is not None and self.mode == "training":
-            raise problem("found experts in a training step", "only serving and a forward pass are drawn", "$.experts")
         check_routing(self.routing, self.tokens, [(self.experts, self.chosen)] if self.experts else [])
         keys = self.segment.keys
         if self.window is not None and keys > self.window:

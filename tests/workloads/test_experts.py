@@ -24,6 +24,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.routing import Routing
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
+from dfopt.physics import ops
 from dfopt.physics.ops import flop, legal_schemes, weight_elements
 from dfopt.show.describe import report
 from dfopt.show.report import result_report
@@ -131,7 +132,6 @@ def test_the_count_of_parameters_is_that_of_the_graph() -> None:
     [
         ({"experts": 4, "chosen": 5}, "found 5 experts for a token, of 4"),
         ({"chosen": 2}, "found 2 experts for a token, of 1"),
-        ({"experts": 4, "mode": "training"}, "found experts in a training step"),
         ({"routing": "uniform"}, "found a routing of a model without experts"),
         (
             {"experts": 4, "routing": {"law": "counts", "counts": [1.0, 2.0]}},
@@ -147,11 +147,11 @@ def test_what_makes_no_sense_is_refused(changes: dict[str, Any], said: str) -> N
 @pytest.mark.parametrize(
     ("changes", "said"),
     [
-        ({"op": "matmul"}, "found experts of a forward matmul"),
-        ({"phase": "backward"}, "found experts of a backward gemm"),
+        ({"op": "matmul"}, "found experts of a matmul"),
+        ({"op": "elementwise", "k": 1}, "found experts of a elementwise"),
     ],
 )
-def test_only_forward_products_with_weights_have_experts(changes: dict[str, Any], said: str) -> None:
+def test_only_products_with_weights_and_their_gradients_have_experts(changes: dict[str, Any], said: str) -> None:
     experts = Experts(count=8, chosen=2, touched=3.5)
     with pytest.raises(ValidationError, match=said):
         Kernel(**{"name": "a", "op": "gemm", "m": 4, "k": 4, "n": 4, "experts": experts, **changes})
@@ -193,3 +193,61 @@ def _printed(document: Any) -> str:
     console = Console(width=400, record=True, file=io.StringIO())
     console.print(report(document))
     return console.export_text()
+
+
+def test_a_training_step_holds_gradients_of_all_experts_and_adds_to_those_that_are_touched() -> None:
+    graph = build(**SMALL, experts=8, chosen=2, mode="training", microbatch=2, batch=8)
+    kernels = {kernel.name: kernel for kernel in graph.kernels}
+    expert, held = 40 * 30, 8 * 40 * 30
+    touched = Routing().touched(8, 2, 24)
+    for name in ("Gate_Proj", "Up_Proj", "Down_Proj"):
+        back, update = kernels[f"{name}_bwd"], kernels[f"{name}_bwd_weight_update"]
+        assert back.experts == update.experts == kernels[name].experts
+        assert ops.weights_read(back) == pytest.approx(touched * expert)
+        assert ops.gradient_elements(update) == held and ops.gradients_at_once(update) == expert
+        assert ops.gradients_added(update) == pytest.approx(touched * expert)
+        assert flop(back) == flop(update) == flop(kernels[name])
+    assert (kernels["Router_bwd"].m, kernels["Router_bwd"].k) == (30, 8)
+    assert ops.gradient_elements(kernels["Router_bwd_weight_update"]) == 8 * 30
+    shares = 24 * 2 * graph.word_bytes  # of every token and expert that it chooses, as in the forward pass
+    into = {t.src: graph.bytes_of(t) for t in graph.tensors if t.dst == "Top_K_bwd"}
+    assert into == {"Act_Mul_bwd_shares": shares, "Top_K": 24 * 8 * graph.word_bytes}
+    assert kernels["Top_K_bwd"].m == 8
+
+
+def test_a_plain_mlp_of_experts_trains_too() -> None:
+    graph = build(**SMALL, experts=8, chosen=2, mode="training", gated_mlp=False)
+    reads = {name: {t.src for t in graph.tensors if t.dst == name} for name in ("Act_bwd_up", "Act_bwd_shares")}
+    assert reads == {
+        "Act_bwd_up": {"Down_Proj_bwd", "Up_Proj", "Top_K"},
+        "Act_bwd_shares": {"Down_Proj_bwd", "Up_Proj"},
+    }
+
+
+def test_latent_and_shared_experts_train_too() -> None:
+    """Both the experts and the gate of the shared ones send gradients to the kernel that chose them."""
+    experts = {"kind": "moe", "experts": 8, "chosen": 2, "ffn": 40, "latent": 10, "shared": 25, "shared_gate": True}
+    sizes = {"hidden": 30, "vocab": 100, "seq": 12, "mode": "training", "routing": "balanced"}
+    layer = {"mixer": {"kind": "attention", "heads": 6, "head_dim": 5}, "feed_forward": experts}
+    graph = WORKLOADS["stack"](**sizes, layers={"layer": layer}, sections=[{"layers": ["layer"]}])
+    kernels = {kernel.name: kernel for kernel in graph.kernels}
+    into = {t.src: graph.bytes_of(t) for t in graph.tensors if t.dst == "Top_K_bwd"}
+    assert into == {"Act_Mul_bwd_shares": 12 * 2 * 2, "Shared_Act_Mul_bwd_shares": 12 * 2, "Top_K": 12 * 9 * 2}
+    assert kernels["Up_Proj_bwd"].experts is not None
+    assert ops.gradient_elements(kernels["Up_Proj_bwd_weight_update"]) == 8 * 40 * 10
+    assert ops.gradient_elements(kernels["Shared_Up_Proj_bwd_weight_update"]) == 25 * 30
+    assert ops.gradient_elements(kernels["Latent_Down_bwd_weight_update"]) == 10 * 30
+
+
+def test_a_training_step_of_mixtral_holds_what_a_count_by_hand_gives() -> None:
+    """Weights and gradients of 2 bytes, optimizer states of 12, of every matrix of a layer, on one chip."""
+    graph = load_graph("mixtral-8x7b", mode="training", seq=256, batch=1, ends=False)
+    attention = 4096 * (4096 + 2 * 1024) + 4096 * 4096
+    layer = attention + 8 * 3 * 4096 * 14336 + 8 * 4096
+    dram = CHIP.chip.dram.model_copy(update={"capacity": 1e13})
+    one = CHIP.model_copy(update={"network": (), "chip": CHIP.chip.model_copy(update={"dram": dram})})
+    assume = Assumptions(optimizer_bytes_per_parameter=12.0, execution="kernel_by_kernel")
+    result = df.optimize(graph, one, assumptions=assume, sensitivity=False)
+    states = result.score.stages[0].states["dram"]
+    assert states["weights"] == states["gradients"] == 2 * 32 * layer
+    assert states["optimizer"] == 12 * 32 * layer

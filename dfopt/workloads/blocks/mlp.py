@@ -71,9 +71,11 @@ def draw_mlp(
     up = into("Up_Proj", "up")
     name = f"{called}Act_Mul" if gated else f"{called}Act"
     active = drawing.pointwise(name, inside, *gate, up, *shares, role="activation")
-    if gated:
+    weighed = tuple(share.src for share in shares)
+    if gated or weighed:
         drawing.rules[name] = (
-            Gradient(f"{name}_bwd_gate", of=gate, reads=(*gate, up)),
-            Gradient(f"{name}_bwd_up", of=(up,), reads=gate),
+            *(Gradient(f"{name}_bwd_gate", of=gate, reads=(*gate, up, *weighed)) for _ in gate),
+            Gradient(f"{name}_bwd_up", of=(up,), reads=(*(gate or (up,)), *weighed)),
+            *(Gradient(f"{name}_bwd_shares", of=weighed, reads=(*gate, up)) for _ in weighed),
         )
     return drawing.linear(f"{called}Down_Proj", hidden, inside, active, experts=experts)

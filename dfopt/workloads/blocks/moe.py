@@ -5,7 +5,8 @@ of the others, they are more experts that every token chooses (DeepSeek-V3, arXi
 are an MLP of their own. Latent experts work on fewer features, behind a projection and in front of another one.
 
 The experts' products are grouped ones: their weights are held for all experts, and read for those that some token of
-an evaluation chooses. Chips share every expert; experts that lie on different chips are not drawn.
+an evaluation chooses. Chips share every expert; experts that lie on different chips are not drawn. When training, the
+shares of a token's experts have gradients too; what adding those up over chips costs is not counted.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import problem
 from dfopt.documents.experts import Experts, routed
 from dfopt.documents.routing import Routing
+from dfopt.workloads.backward import Gradient
 from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.blocks.mlp import draw_mlp, mlp_parameters
 from dfopt.workloads.drawing import Drawing
@@ -95,6 +97,7 @@ class MixtureOfExperts(Block):
         rows = self.experts + self.shared_gate
         router = drawing.linear("Router", rows, hidden, source, role="router")
         top = drawing.pointwise("Top_K", rows, router, normalizes=True)
+        drawing.rules[top] = Gradient(reads=(top,))
         # the shares of a token's experts, with which their outputs are added up
         shares = Read(top, None, drawing.bytes(routed.chosen * drawing.tokens))
         worked_on, into = self.latent or hidden, source
