@@ -75,6 +75,8 @@ class Drawing(Sketch):
         Who is sent to which expert.
     rules, sums
         See :func:`dfopt.workloads.backward.backward_of`.
+    from_states : set
+        Operands of kernels that are all in their states: no tensor brings them, and nothing else is read.
 
     Examples
     --------
@@ -101,6 +103,7 @@ class Drawing(Sketch):
         self.segment, self.word_bytes, self.keeps, self.page = segment, word_bytes, keeps, page
         self.rules: dict[str, Gradient | tuple[Gradient, ...]] = {}
         self.sums: dict[str, tuple[str, str]] = {}
+        self.from_states: set[tuple[str, int]] = set()
 
     @property
     def tokens(self) -> int:

@@ -11,12 +11,13 @@ queries the gradients of K and V come out per query head and are then added up o
 
 from __future__ import annotations
 
+from collections.abc import Set
 from typing import Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
-from dfopt.documents.graph import Graph, Tensor
+from dfopt.documents.graph import Graph, Input, Tensor
 from dfopt.documents.routing import Routing
 from dfopt.errors import did_you_mean, json_path
 from dfopt.workloads.backward import backward_of
@@ -225,7 +226,17 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
         graph = graph if p.scores_kept else recomputed(graph, ("scores", "softmax"))
     if drawn > 1:
         graph, first, last = unroll(graph, drawn), f"{first}.0", f"{last}.{drawn - 1}"
-    return with_ends(graph, p, (first, last)) if p.drawn_ends else graph
+    graph = with_ends(graph, p, (first, last)) if p.drawn_ends else graph
+    return _without_inputs(graph, drawing.from_states)
+
+
+def _without_inputs(graph: Graph, brought: Set[tuple[str, int]]) -> Graph:
+    """Without reading from DRAM what states bring already."""
+    if not brought:
+        return graph
+    read = [(graph.kernels[place].name, operand, size) for place, operand, size in graph.reads()]
+    kept = (one for one in read if one[:2] not in brought)
+    return graph.model_copy(update={"inputs": tuple(Input(dst=dst, operand=o, bytes=size) for dst, o, size in kept)})
 
 
 def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]:

@@ -190,3 +190,25 @@ MODELS = {
     "vit-l-16": Published(vit(1024, 24, 16, 16), 304.33e6),
     "vit-h-14": Published(vit(1280, 32, 16, 14), 632e6),
 }
+
+
+def whisper(hidden: int, layers: tuple[int, int], mel: int, vocab: int) -> tuple[Data, Data]:
+    """Encoder and decoder, each a model of its own; a sample are 30 s of sound, 1500 tokens."""
+    heads = {"heads": hidden // 64, "head_dim": 64, "bias": "no_key"}
+    own = {"kind": "attention", "rotary_dim": 0, **heads}
+    inside = mlp(4 * hidden, gated=False, bias=True)
+    sound = [{"inputs": 3 * mel, "outputs": hidden, "per_token": 2}, {"inputs": 3 * hidden, "outputs": hidden}]
+    layer = {"mixer": own | {"sees": "full"}, "feed_forward": inside}
+    more = {"norm": "layernorm", "learned_positions": 1500, "input": sound, "head": {"kind": "none"}}
+    encode = stack(hidden, None, {"l": layer}, ("l", layers[0]), **more)
+    cross = {"kind": "cross_attention", "tokens": 1500, **heads}
+    kinds = {"s": {"mixer": own}, "c": {"mixer": cross, "feed_forward": inside}}
+    ends = {"norm": "layernorm", "learned_positions": 448, "tie_embeddings": True}
+    return encode, stack(hidden, vocab, kinds, ("sc", layers[1]), **ends)
+
+
+SPEECH = {
+    "whisper-tiny": (whisper(384, (4, 4), 80, 51865), 37.76e6),
+    "whisper-large-v3": (whisper(1280, (32, 32), 128, 51866), 1543.5e6),
+    "whisper-large-v3-turbo": (whisper(1280, (32, 4), 128, 51866), 808.9e6),
+}

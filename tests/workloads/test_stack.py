@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from stack_models import MODELS, attention, latent, mamba2, mlp, moe
+from stack_models import MODELS, SPEECH, attention, latent, mamba2, mlp, moe
 
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.errors import DocumentError
@@ -29,6 +29,7 @@ KDA = {"kind": "kda", "heads": 4, "key_dim": 3, "value_dim": 5, "decay_rank": 6,
 SSD = {"kind": "mamba2", "heads": 4, "head_dim": 5, "groups": 2, "state": 6, "chunk": 4}
 SCAN = {"kind": "mamba", "inner": 12, "state": 3, "time_rank": 2, "inner_norms": True}
 FULL = attention(6, 2, 5)
+CROSS = {"kind": "cross_attention", "heads": 6, "kv_heads": 2, "head_dim": 5, "tokens": 9, "source": 7}
 MIXERS = {
     "grouped": FULL,
     "gated": FULL | {"gate": "element", "qk_norm": "head", "rotary_dim": 2},
@@ -37,6 +38,7 @@ MIXERS = {
     "local": FULL | {"window": 3},
     "chunks": FULL | {"chunk": 4},
     "sparse": FULL | {"sparse": INDEXER | {"block": 2}},
+    "cross": CROSS,
     "expanded": LATENT | {"form": "expanded"},
     "absorbed": LATENT | {"form": "absorbed", "query_rank": None},
     "chosen": LATENT | {"form": "absorbed", "sparse": INDEXER},
@@ -237,6 +239,30 @@ def test_shared_experts_are_more_experts_or_an_mlp(inside: str) -> None:
     else:
         assert graph["Shared_Up_Proj"].m == 25 and graph["Shared_Up_Proj"].experts is None
     assert graph["Router"].m == 9
+
+
+def test_keys_of_an_encoder_are_computed_once_and_read_ever_after() -> None:
+    """Of 9 tokens with 7 features, for two sequences; nothing of them is read twice."""
+    p = one(CROSS, microbatch=2)
+    first, later = build(**p, phase="prefill"), build(**p, phase="decode", context=30)
+    names = {"Encoded", "K_Proj", "V_Proj"}
+    assert names <= by_name(first).keys() and not names & by_name(later).keys()
+    assert flop(by_name(first)["K_Proj"]) == 2 * 2 * 5 * 7 * 2 * 9
+    for graph, new in ((first, 12), (later, 1)):
+        assert flop(by_name(graph)["QK"]) == 2 * 5 * 6 * 2 * new * 9
+        (keys,) = by_name(graph)["QK"].states or ()
+        size = 2 * 9 * 2 * 5 * 2
+        read, written = (0, size) if graph is first else (size, 0)
+        assert (keys.held_bytes, keys.read_bytes, keys.written_bytes) == (size, read, written)
+    assert {graph.kernels[k].name for graph in (first,) for k, _, _ in graph.reads()} >= {"Encoded"}
+    assert not {later.kernels[k].name for k, _, _ in later.reads()} & {"QK", "AV"}
+
+
+@pytest.mark.parametrize("name", SPEECH)
+def test_an_encoder_and_its_decoder_count_together(name: str) -> None:
+    parts, published = SPEECH[name]
+    found = [counts(StackParameters(**part, seq=64)) for part in parts]
+    assert sum(one.parameters for one in found) == pytest.approx(published, rel=0.015)
 
 
 # --- layers -------------------------------------------------------------------------------------------------

@@ -8,6 +8,7 @@ from pydantic import Field
 
 from dfopt.workloads.blocks.attention import Attention
 from dfopt.workloads.blocks.block import Block
+from dfopt.workloads.blocks.cross import CrossAttention
 from dfopt.workloads.blocks.mla import LatentAttention
 from dfopt.workloads.blocks.mlp import Mlp
 from dfopt.workloads.blocks.moe import MixtureOfExperts
@@ -16,6 +17,7 @@ from dfopt.workloads.blocks.recurrent import GatedDeltaNet, KimiDeltaAttention, 
 __all__ = ["Block", "FeedForward", "Mixer"]
 
 Mixer = Annotated[
-    Attention | LatentAttention | GatedDeltaNet | KimiDeltaAttention | Mamba | Mamba2, Field(discriminator="kind")
+    Attention | CrossAttention | LatentAttention | GatedDeltaNet | KimiDeltaAttention | Mamba | Mamba2,
+    Field(discriminator="kind"),
 ]
 FeedForward = Annotated[Mlp | MixtureOfExperts, Field(discriminator="kind")]

@@ -100,12 +100,11 @@ class Sight:
 
 def attend(
     drawing: Drawing,
-    sight: Sight,
+    scores: Attending,
     q: Read,
-    k: Read,
-    v: Read,
+    k: Read | None,
+    v: Read | None,
     *,
-    heads: int,
     dims: tuple[int, int],
     states: States,
     chosen: Read | None = None,
@@ -114,12 +113,10 @@ def attend(
 
     Parameters
     ----------
-    drawing, sight
-        The layer, and what its tokens attend to.
+    drawing, scores
+        The layer, and makers of the kernels over its scores.
     q, k, v
-        What is read of queries, of keys and of values.
-    heads
-        Query heads.
+        What is read of queries, of keys and of values; none if all keys and values are in the states.
     dims
         Features of a query and of a value.
     states
@@ -128,9 +125,8 @@ def attend(
         The choice of an indexer.
     """
     of_query, of_value = dims
-    scores = sight.scores(heads, single=drawing.keeps)
     product = scores.product("QK", scores.keys, of_query, "scores", states[0])
-    weighed = drawing.draw(product, q._replace(operand=1), k)
+    weighed = drawing.draw(product, q._replace(operand=1), *((k,) if k else ()))
     also = (chosen,) if chosen else ()
     weights = drawing.draw(scores.pointwise("Softmax", "softmax", normalizes=True), weighed, *also)
     drawing.rules |= {
@@ -138,4 +134,6 @@ def attend(
         "Softmax": Gradient(reads=("Softmax",)),
         "AV": (Gradient("AV_bwd_scores"), Gradient("AV_bwd_values", turned=False)),
     }
-    return drawing.draw(scores.product("AV", of_value, scores.keys, "context", states[1]), v, Read(weights, 1))
+    product = scores.product("AV", of_value, scores.keys, "context", states[1])
+    drawing.from_states |= {(name, 2) for name, read in (("QK", k), ("AV", v)) if read is None}
+    return drawing.draw(product, *((v,) if v else ()), Read(weights, 1))

@@ -176,11 +176,10 @@ class Attention(Heads):
         kept = [sight.state(drawing, name, self.groups, dim) for name in ("keys", "values")]
         attended = attend(
             drawing,
-            sight,
+            sight.scores(self.heads, single=drawing.keeps),
             q,
             Read(k, 2, shared),
             Read(v, 2, shared),
-            heads=self.heads,
             dims=(dim, dim),
             states=(kept[0], kept[1]),
             chosen=self.sparse.draw(drawing, hidden, source) if self.sparse else None,

@@ -134,7 +134,8 @@ class LatentAttention(Block):
         of_position = Gradient("K_RoPE_bwd_latent", of=(latent,), reads=(), fields=of_all)
         drawing.rules |= {"Q_RoPE": Gradient(reads=()), "K_RoPE": (of_head, of_position)}
         read_k, read_v, none = Read(k, 2), values._replace(operand=2), ((), ())
-        return attend(drawing, sight, Read(q), read_k, read_v, heads=heads, dims=dims, states=none, chosen=chosen)
+        scores = sight.scores(heads, single=drawing.keeps)
+        return attend(drawing, scores, Read(q), read_k, read_v, dims=dims, states=none, chosen=chosen)
 
     def _absorbed(self, drawing: Drawing, sight: Sight, q: str, latent: str, chosen: Read | None) -> str:
         heads, shared, tokens = self.heads, drawing.bytes, sight.segment.tokens
@@ -145,5 +146,6 @@ class LatentAttention(Block):
         kept = sight.state(drawing, "latents", 1, self._latent)
         dims = (self._latent, self.rank)
         states: States = (kept, ())
-        attended = attend(drawing, sight, Read(q), keys, values, heads=heads, dims=dims, states=states, chosen=chosen)
+        scores = sight.scores(heads, single=drawing.keeps)
+        attended = attend(drawing, scores, Read(q), keys, values, dims=dims, states=states, chosen=chosen)
         return drawing.linear("V_Up", self.value_dim, self.rank, attended, outer=heads)

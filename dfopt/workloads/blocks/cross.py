@@ -1,0 +1,78 @@
+"""Cross attention: queries of the new tokens, keys and values of what an encoder has made of each sequence.
+
+Keys and values are computed once, with the first tokens of a sequence, from what the encoder leaves in DRAM; they are
+kept and read by every evaluation. The encoder is a model of its own.
+"""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+from pydantic import Field
+
+from dfopt.documents.graph import Kernel, SequenceState
+from dfopt.documents.phase import Segment
+from dfopt.workloads.blocks.attending import States, attend
+from dfopt.workloads.blocks.attention import Heads
+from dfopt.workloads.drawing import Attending, Drawing
+from dfopt.workloads.sketch import Read
+
+__all__ = ["CrossAttention"]
+
+
+class CrossAttention(Heads):
+    """Attention to the tokens of an encoder.
+
+    Examples
+    --------
+    Of Whisper large, 30 seconds of sound:
+
+    >>> sizes = {"heads": 20, "head_dim": 64, "bias": "no_key", "tokens": 1500}
+    >>> CrossAttention(kind="cross_attention", **sizes).sequence_bytes(word_bytes=2)
+    7680000
+    """
+
+    kind: Literal["cross_attention"]
+    tokens: int = Field(ge=1, le=10**8, description="tokens of the encoder for each sequence")
+    source: int | None = Field(
+        default=None, ge=1, le=10**7, description="features of the encoder; none = those of the residual"
+    )
+
+    def sequence_bytes(self, word_bytes: int) -> int:
+        """Bytes of the keys and values of a sequence, however long it is."""
+        return 2 * self.kv_width * self.tokens * word_bytes
+
+    def parameters(self, hidden: int) -> int:
+        """Parameters of the projections."""
+        return self.projections(hidden) + 2 * self.kv_width * ((self.source or hidden) - hidden)
+
+    def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
+        """Gradients of what an encoder has made would have to go on in it."""
+        if trains:
+            return "found cross attention in a training step", "write mode: forward"
+        return None
+
+    def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
+        """Draw queries, keys and values of new sequences, and attention."""
+        one, dim, features = drawing.segment, self.head_dim, self.source or hidden
+        every = one.sequences * self.tokens
+        q = Read(drawing.linear("Q_Proj", dim, hidden, source, outer=self.heads))
+        k = v = None
+        if not one.cached:
+            encoded = drawing.draw(Kernel(name="Encoded", op="elementwise", m=features, n=every))
+            shape: dict[str, Any] = {"op": "gemm", "outer": self.groups, "m": dim, "k": features, "n": every}
+            size = drawing.bytes(self.kv_width * every) if self.groups < self.heads else None
+            names = [drawing.draw(Kernel(name=f"{letter}_Proj", **shape), encoded) for letter in "KV"]
+            k, v = (Read(name, 2, size) for name in names)
+
+        def kept(name: str) -> tuple[SequenceState, ...]:
+            size = int(drawing.bytes(self.kv_width))
+            sizes = {"sequences": one.sequences, "heads": self.groups, "bytes_per_token": size, "tokens": self.tokens}
+            moved = {"reads": self.tokens} if one.cached else {"writes": self.tokens}
+            return (SequenceState(name=name, **sizes, **moved),) if drawing.keeps else ()
+
+        pairs = one.new * self.tokens
+        scores = Attending(self.heads, one.sequences, one.new, self.tokens, pairs, single=drawing.keeps)
+        states: States = (kept("encoded keys"), kept("encoded values"))
+        attended = attend(drawing, scores, q, k, v, dims=(dim, dim), states=states)
+        return drawing.linear("O_Proj", hidden, self.width, attended)
