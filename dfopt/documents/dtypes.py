@@ -23,9 +23,11 @@ from dfopt.units import FlopRate
 if TYPE_CHECKING:
     from dfopt.documents.graph import Kernel
 
-__all__ = ["FORMATS", "Arithmetic", "DataClass", "Dtype", "Dtypes", "Format", "Peaks", "Words"]
+__all__ = [
+    "FORMATS", "Arithmetic", "DataClass", "Dtype", "Dtypes", "Format", "Peaks", "Words", "check_word_bytes", "words_of",
+]  # fmt: skip
 
-DataClass = Literal["weights", "experts", "activations", "kv", "state", "logits"]
+DataClass = Literal["weights", "experts", "activations", "kv", "logits"]
 Arithmetic = Literal["int4", "fp4", "fp6", "int8", "fp8", "bf16", "fp16", "tf32", "fp32"]
 Dtype = Literal[
     "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "fp8_128x128", "fp8_128x128_ue8m0",
@@ -77,15 +79,16 @@ FORMATS: Final[dict[Dtype, Format]] = {
 class Words(NamedTuple):
     """Bytes of an element of every class of data.
 
-    Gradients are activations, and tables and matrices that kernels keep are weights.
+    Gradients are activations, and tables and matrices that kernels keep are weights. Of a recurrent state none is as
+    the layer says that keeps it.
     """
 
     weights: float
     experts: float
     activations: float
     kv: float
-    state: float
     logits: float
+    state: float | None = None
 
     def of_weight(self, kernel: Kernel) -> float:
         """Of a weight of a kernel."""
@@ -110,8 +113,10 @@ class Dtypes(Part):
     experts: Dtype | None = Field(default=None, description="weights of experts; none = as weights")
     activations: Dtype = Field(default="bf16", description="what kernels hand on, and gradients of all kinds")
     kv: Dtype | None = Field(default=None, description="cached keys, values and latents; none = as activations")
-    state: Dtype | None = Field(default=None, description="recurrent states of sequences; none = as activations")
     logits: Dtype | None = Field(default=None, description="outputs of class logits; none = as activations")
+    state: Dtype | None = Field(
+        default=None, description="recurrent states of sequences; none = as large as the layers say that keep them"
+    )
 
     def of(self, data: DataClass) -> Dtype:
         """The type of one class."""
@@ -120,7 +125,26 @@ class Dtypes(Part):
 
     def words(self) -> Words:
         """Bytes of an element of every class."""
-        return Words(**{data: float(FORMATS[self.of(data)].bytes) for data in get_args(DataClass)})
+        state = None if self.state is None else float(FORMATS[self.state].bytes)
+        return Words(**{data: float(FORMATS[self.of(data)].bytes) for data in get_args(DataClass)}, state=state)
+
+
+def words_of(dtypes: Dtypes | None, word_bytes: int) -> Words:
+    """Bytes of an element of every class: by types, or the same for all.
+
+    Examples
+    --------
+    >>> words_of(None, 2).kv, words_of(Dtypes(kv="fp8"), 2).kv
+    (2.0, 1.0)
+    """
+    return Words(*[float(word_bytes)] * len(get_args(DataClass))) if dtypes is None else dtypes.words()
+
+
+def check_word_bytes(dtypes: Dtypes | None, word_bytes: int) -> None:
+    """Refuse words of another size than that of bf16 beside types, which say how many bytes an element has."""
+    if dtypes is not None and word_bytes != 2:
+        message = f"found {word_bytes}, but dtypes say how many bytes an element has"
+        raise problem(message, "leave it out, or leave dtypes out", "$.word_bytes")
 
 
 class Peaks(Part):

@@ -20,7 +20,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.axes import groups
 from dfopt.documents.base import Named, Part, problem
-from dfopt.documents.dtypes import Dtypes, Words
+from dfopt.documents.dtypes import Dtypes, Words, check_word_bytes, words_of
 from dfopt.documents.experts import Experts
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.on_axes import Group
@@ -264,6 +264,7 @@ class Graph(Named):
 
     @model_validator(mode="after")
     def _is_a_dag(self) -> Self:
+        check_word_bytes(self.dtypes, self.word_bytes)
         problems = list(structure_issues(self))
         if problems:
             raise GraphError(self.name, problems)
@@ -299,7 +300,7 @@ class Graph(Named):
     @cached_property
     def words(self) -> Words:
         """Bytes of an element of every class of data."""
-        return self.dtypes.words() if self.dtypes else Words(*[float(self.word_bytes)] * len(Words._fields))
+        return words_of(self.dtypes, self.word_bytes)
 
     def bytes_of(self, tensor: Tensor) -> float:
         """Bytes of a tensor: as stated, else the whole output of its source."""

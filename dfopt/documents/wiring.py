@@ -135,9 +135,6 @@ def needed(kernel: Kernel, operand: int = 0) -> int:
 def structure_issues(graph: Graph) -> Iterator[Issue]:
     """Everything that is wrong with names, references and cycles, all at once."""
     known = {graph.kernels[position].name: position for position in range(len(graph.kernels) - 1, -1, -1)}
-    if graph.dtypes is not None and graph.word_bytes != 2:
-        message = f"found {graph.word_bytes}, but dtypes say how many bytes an element has"
-        yield Issue("$.word_bytes", message, "leave it out, or leave dtypes out")
     for position, name, first in repeated(kernel.name for kernel in graph.kernels):
         again = f"first as $.kernels[{first}] (a tensor would have two producers)"
         message = f"kernel {name!r} is defined twice, {again}"

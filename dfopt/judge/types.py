@@ -23,7 +23,7 @@ def _type(graph: Graph, of: DataClass) -> Dtype | None:
         return None
     if of in ("weights", "experts"):
         return said.weights if of == "weights" or said.experts is None else said.experts
-    stated: dict[str, Dtype | None] = {"kv": said.kv, "state": said.state, "logits": said.logits}
+    stated: dict[str, Dtype | None] = {"kv": said.kv, "logits": said.logits}
     return stated.get(of) or said.activations
 
 

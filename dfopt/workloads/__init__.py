@@ -21,6 +21,7 @@ from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, shown
+from dfopt.machines.replace import replaced
 
 __all__ = ["WORKLOADS", "Workload", "expand", "graph_schema", "load_graph"]
 
@@ -124,7 +125,8 @@ def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
         A name in the zoo, or a path; an existing file wins. The ``config.json`` of a Hugging Face model is read as
         :func:`dfopt.frontends.hf.recipe` does, and so is that in a folder.
     **overrides
-        Parameters of the file's workload; of a graph with explicit kernels, only ``batch`` and ``repeat``.
+        Parameters of the file's workload, or by its path a field inside one, such as ``dtypes.kv``; of a graph with
+        explicit kernels, only ``batch`` and ``repeat``.
         The graph's description says what was changed.
 
     Raises
@@ -178,12 +180,13 @@ def _overridden(data: dict[str, Any], overrides: Mapping[str, Any], file: str) -
         allowed, owner = list(_FREE_IN_EXPLICIT), "a graph with explicit kernels"
     prefix = ("parameters",) if "workload" in data else ()
     issues = []
-    for key in overrides:
+    for path in overrides:
+        key, _, deeper = path.partition(".") if prefix else (path, "", "")
         if key not in allowed:
             fixed = not prefix and key in Graph.model_fields
             remedy = "it is part of the file's own figures: edit the file" if fixed else did_you_mean(key, allowed)
             message = f"cannot be replaced: {owner} takes {', '.join(allowed)}"
-            issues.append(Issue(json_path(*prefix, key), message, remedy))
+            issues.append(Issue(json_path(*prefix, key, *filter(None, deeper.split("."))), message, remedy))
     if issues:
         raise DocumentError(file, issues)
     changes = ", ".join(f"{key}={value!r}" for key, value in sorted(overrides.items()))
@@ -192,5 +195,9 @@ def _overridden(data: dict[str, Any], overrides: Mapping[str, Any], file: str) -
     if not prefix:
         return {**data, **overrides}
     written = data.get("parameters", {})
-    # Parameters that are no mapping are left for the strict validation to report.
-    return {**data, "parameters": {**written, **overrides}} if isinstance(written, Mapping) else data
+    if not isinstance(written, Mapping):
+        return data  # is left for the strict validation to report
+    inner = {f"parameters.{path}": value for path, value in overrides.items() if "." in path}
+    parts: dict[str, Any] = {path.partition(".")[0]: {} for path in overrides if "." in path}
+    plain = {path: value for path, value in overrides.items() if "." not in path}
+    return replaced({**data, "parameters": {**parts, **written, **plain}}, inner, file)

@@ -5,9 +5,11 @@ Matrices are held with features along ``m`` and tokens along ``n``, see :mod:`df
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from dfopt.documents.dtypes import Words
 from dfopt.documents.graph import Kernel, Role, SequenceState
 from dfopt.documents.phase import Segment
 from dfopt.documents.routing import Routing
@@ -65,6 +67,8 @@ class Drawing(Sketch):
     ----------
     segment : Segment
         What one evaluation works on.
+    words : Words
+        Bytes of an element of every class of data.
     keeps : bool
         Whether states are kept of it.
     trains : bool
@@ -80,7 +84,8 @@ class Drawing(Sketch):
 
     Examples
     --------
-    >>> drawing = Drawing(Segment(sequences=3, new=16), word_bytes=2)
+    >>> from dfopt.documents.dtypes import words_of
+    >>> drawing = Drawing(Segment(sequences=3, new=16), words_of(None, 2))
     >>> drawing.linear("Up", 32, 8, drawing.pointwise("Norm", 8, normalizes=True))
     'Up'
     >>> drawing.kernels[-1].n, drawing.bytes(10)
@@ -90,7 +95,7 @@ class Drawing(Sketch):
     def __init__(
         self,
         segment: Segment,
-        word_bytes: int,
+        words: Words,
         *,
         keeps: bool = False,
         page: int = 1,
@@ -100,7 +105,7 @@ class Drawing(Sketch):
     ) -> None:
         super().__init__()
         self.trains, self.form, self.routing = trains, form, routing or Routing()
-        self.segment, self.word_bytes, self.keeps, self.page = segment, word_bytes, keeps, page
+        self.segment, self.words, self.keeps, self.page = segment, words, keeps, page
         self.rules: dict[str, Gradient | tuple[Gradient, ...]] = {}
         self.sums: dict[str, tuple[str, str]] = {}
         self.from_states: set[tuple[str, int]] = set()
@@ -112,7 +117,15 @@ class Drawing(Sketch):
 
     def bytes(self, elements: int) -> float:
         """Bytes of some elements of a tensor."""
-        return float(elements * self.word_bytes)
+        return elements * self.words.activations
+
+    def cached_bytes(self, elements: int) -> int:
+        """Bytes of some elements of keys, values or latents that are kept."""
+        return math.ceil(elements * self.words.kv)
+
+    def state_bytes(self, elements: int, own: float) -> int:
+        """Bytes of some elements of a recurrent state, which has so many for each of its own."""
+        return math.ceil(elements * (own if self.words.state is None else self.words.state))
 
     def pointwise(self, name: str, m: int, *inputs: str | Read, **fields: Any) -> str:
         """Draw an elementwise kernel over ``m`` features of every token."""

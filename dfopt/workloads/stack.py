@@ -11,6 +11,7 @@ queries the gradients of K and V come out per query head and are then added up o
 
 from __future__ import annotations
 
+import math
 from collections.abc import Set
 from typing import Final, Literal, NamedTuple, Self
 
@@ -180,7 +181,7 @@ def counts(p: StackParameters) -> Counts:
         for part in layer.parts.values():
             whole += times * part.parameters(p.hidden)
             active += times * part.active(p.hidden)
-            kept += times * part.token_elements * p.word_bytes
+            kept += math.ceil(times * part.token_elements * p.words.kv)
         whole, active = whole + times * norms, active + times * norms
     return Counts(whole, active, kept)
 

@@ -8,6 +8,7 @@ from typing import Any, Final, Literal, Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
+from dfopt.documents.dtypes import Dtypes, Words, check_word_bytes, words_of
 from dfopt.documents.phase import Phase, Segment, decode, prefill, verify
 from dfopt.documents.routing import Routing
 from dfopt.workloads.checks import check_batch
@@ -30,7 +31,10 @@ class StepParameters(Part):
         default=None, ge=1, le=10**12, description="samples in one step; one microbatch if left out"
     )
     mode: Literal["forward", "training"] = Field(default="forward", description="forward pass only, or a training step")
-    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element")
+    word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element, of a graph that states no dtypes")
+    dtypes: Dtypes | None = Field(
+        default=None, description="types of its data by class; those left out are bf16. none = word_bytes for all"
+    )
     causal: bool = Field(
         default=False, description="a token attends to itself and to those before it: other scores are not computed"
     )
@@ -56,10 +60,20 @@ class StepParameters(Part):
         return self.tokens
 
     @property
+    def words(self) -> Words:
+        """Bytes of an element of every class of data."""
+        return words_of(self.dtypes, self.word_bytes)
+
+    @property
+    def typed(self) -> dict[str, Any]:
+        """Fields of a graph that say how many bytes its elements have."""
+        return {"word_bytes": self.word_bytes, "dtypes": self.dtypes}
+
+    @property
     def sized(self) -> dict[str, Any]:
         """Fields of the graph."""
         return {
-            "word_bytes": self.word_bytes,
+            **self.typed,
             "microbatch": self.microbatch,
             "batch": self.batch or self.microbatch,
             "tokens_per_sample": self.segment.new,
@@ -68,6 +82,7 @@ class StepParameters(Part):
     @model_validator(mode="after")
     def _whole_microbatches(self) -> Self:
         check_batch(self.batch, self.microbatch)
+        check_word_bytes(self.dtypes, self.word_bytes)
         return self
 
 

@@ -81,7 +81,7 @@ def build(p: TransformerParameters, **about: str) -> Graph:
 
 def _forward(p: TransformerParameters) -> Drawing:
     hidden, ffn, dim = p.hidden, p.ffn_features, p.head_dim
-    layer = Drawing(p.segment, p.word_bytes)
+    layer = Drawing(p.segment, p.words)
     draw, pointwise, linear = layer.draw, layer.pointwise, layer.linear
     # DFModel's program splits heads of all samples as one axis
     scores = Attending(p.heads * p.microbatch, 1, p.seq, p.seq, p.segment.pairs())

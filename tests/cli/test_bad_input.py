@@ -111,6 +111,16 @@ CASES = [
         words="solve G S --param mode=training --param heads=3",
     ),
     recipe("unknown --param", BAD, "$.parameters.modes", "did you mean 'mode'", words="show G --param modes=training"),
+    recipe(
+        "--param inside a parameter",
+        BAD,
+        "$.parameters.dtypes.weigths",
+        "did you mean 'weights'",
+        words="show G --param dtypes.weigths=fp8",
+    ),
+    recipe(
+        "--param inside a number", BAD, "$.parameters.heads.x", "no fields of its own", words="show G --param heads.x=1"
+    ),
     recipe("--param without value", USAGE, "--param", "KEY=VALUE", "'mode'", words="show G --param mode"),
     recipe(
         "--param twice",

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from dfopt.documents.dtypes import FORMATS, Arithmetic, DataClass, Dtype, Dtypes, Peaks
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.system import Chip, Dram, Sram, System
-from dfopt.errors import GraphError
+from dfopt.errors import DocumentError
 
 GEMM = Kernel(name="up", op="gemm", m=64, k=32, n=16)
 ACT = Kernel(name="act", op="elementwise", m=64, n=16)
@@ -52,9 +52,11 @@ def test_what_is_not_stated_follows_weights_or_activations() -> None:
     types = Dtypes(weights="mxfp4", activations="fp8", logits="fp32")
     found = {data: types.of(data) for data in get_args(DataClass)}
     assert found == {
-        "weights": "mxfp4", "experts": "mxfp4", "activations": "fp8", "kv": "fp8", "state": "fp8", "logits": "fp32",
+        "weights": "mxfp4", "experts": "mxfp4", "activations": "fp8", "kv": "fp8", "logits": "fp32",
     }  # fmt: skip
-    assert types.words()._asdict() == {data: float(FORMATS[name].bytes) for data, name in found.items()}
+    sizes = {data: float(FORMATS[name].bytes) for data, name in found.items()}
+    assert types.words()._asdict() == {**sizes, "state": None}
+    assert Dtypes(state="bf16").words().state == 2
 
 
 def test_outputs_tensors_and_inputs_have_the_bytes_of_their_class() -> None:
@@ -77,8 +79,9 @@ def test_a_graph_that_states_none_is_as_before(tmp_path: Path) -> None:
 
 
 def test_words_of_another_size_beside_types_are_refused() -> None:
-    with pytest.raises(GraphError, match=r"\$\.word_bytes: found 4, but dtypes say .* \(leave it out"):
-        Graph(name="g", kernels=(GEMM,), word_bytes=4, dtypes=Dtypes())
+    data = {"name": "g", "kernels": [GEMM.model_dump(mode="json")], "word_bytes": 4, "dtypes": {}}
+    with pytest.raises(DocumentError, match=r"\$\.word_bytes: found 4, but dtypes say .* \(leave it out"):
+        Graph.from_data({"schema": Graph.SCHEMA, **data})
 
 
 def chip(peak: Any, **more: Any) -> Chip:

@@ -84,7 +84,7 @@ class Sight:
             name=name,
             sequences=self.segment.sequences,
             heads=heads,
-            bytes_per_token=int(drawing.bytes(heads * elements)),
+            bytes_per_token=drawing.cached_bytes(heads * elements),
             tokens=self.held,
             reads=self.reads,
             writes=min(self.segment.new, self.held),

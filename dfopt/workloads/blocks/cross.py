@@ -66,7 +66,7 @@ class CrossAttention(Heads):
             k, v = (Read(name, 2, size) for name in names)
 
         def kept(name: str) -> tuple[SequenceState, ...]:
-            size = int(drawing.bytes(self.kv_width))
+            size = drawing.cached_bytes(self.kv_width)
             sizes = {"sequences": one.sequences, "heads": self.groups, "bytes_per_token": size, "tokens": self.tokens}
             moved = {"reads": self.tokens} if one.cached else {"writes": self.tokens}
             return (SequenceState(name=name, **sizes, **moved),) if drawing.keeps else ()

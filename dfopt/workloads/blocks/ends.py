@@ -153,7 +153,7 @@ class EndsParameters(ServingParameters):
             "form": self.form,
             "routing": self.routing,
         }
-        return Drawing(self.segment, self.word_bytes, **shape)
+        return Drawing(self.segment, self.words, **shape)
 
 
 def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph:
@@ -179,8 +179,8 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
     >>> [(graph.kernels[position].name, graph.kernels[position].runs) for position in (0, 1, -1)]
     [('Embedding', 'first'), ('Residual_In', 'every_layer'), ('Logits', 'last')]
     """
-    row_bytes = float(p.tokens * p.hidden * p.word_bytes)  # one row per token
-    front, back = _front(p, row_bytes), _back(p)
+    row_bytes = p.tokens * p.hidden * p.words.activations  # one row per token
+    front, back = _front(p), _back(p)
     tensors = [*front.tensors, Tensor(src=front.kernels[-1].name, dst=joints[0])]
     if back.kernels:
         tensors += [Tensor(src=joints[1], dst=back.kernels[0].name, bytes=_looked_at(p, back)), *back.tensors]
@@ -213,7 +213,7 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
     )
 
 
-def _front(p: EndsParameters, row_bytes: float) -> Drawing:
+def _front(p: EndsParameters) -> Drawing:
     """The embedding, or the products that stand for it."""
     drawing, reads = p.drawing(), tuple[Read, ...]()
     for number, one in enumerate(p.input, start=1):
@@ -223,7 +223,8 @@ def _front(p: EndsParameters, row_bytes: float) -> Drawing:
         # all of it where windows of positions overlap
         reads = (Read(name, None, following and drawing.bytes(min(following, one.outputs * positions))),)
     tables = sum((p.vocab is not None, p.learned_positions > 0, p.token_types > 0))
-    looked_up = {"dram_bytes": tables * row_bytes, "resident_bytes": drawing.bytes(p.table_rows * p.hidden)}
+    rows = {"dram_bytes": tables * p.tokens, "resident_bytes": p.table_rows}
+    looked_up = {name: count * p.hidden * p.words.weights for name, count in rows.items()}
     last = drawing.pointwise("Embedding", p.hidden, *reads, **looked_up)
     if p.embedding_norm:
         drawing.pointwise(f"{NORMS[p.norm]}_Embedding", p.hidden, last, normalizes=True, role="norm")
@@ -240,10 +241,12 @@ def _back(p: EndsParameters) -> Drawing:
     # their tokens are no stream: they come from the ends of the sequences
     tokens: dict[str, Any] = {"n": few} | ({"stream": "none"} if few < p.tokens else {})
     part = drawing.bytes(few * p.hidden) if few < p.tokens else None
-    for name, rows in (("Pooler", p.hidden * p.head.pooler), (p.head.kind.capitalize(), p.head.rows(p.vocab))):
+    made = {"output_class": "logits"} if p.dtypes is not None and p.head.kind == "logits" else {}
+    head = p.head.kind.capitalize(), p.head.rows(p.vocab), made
+    for name, rows, more in (("Pooler", p.hidden * p.head.pooler, {}), head):
         if rows:
             read = (Read(str(one), None, part) for one in last)
-            last = (drawing.draw(Kernel(name=name, op="gemm", m=rows, k=p.hidden, **tokens), *read),)
+            last = (drawing.draw(Kernel(name=name, op="gemm", m=rows, k=p.hidden, **tokens, **more), *read),)
             part = None
     return drawing
 
@@ -251,7 +254,7 @@ def _back(p: EndsParameters) -> Drawing:
 def _looked_at(p: EndsParameters, back: Sketch) -> float | None:
     """Bytes of the last layer's output that the ends read; none = all."""
     few = back.kernels[0].n
-    return float(few * p.hidden * p.word_bytes) if few < p.tokens else None
+    return few * p.hidden * p.words.activations if few < p.tokens else None
 
 
 def _backward(
@@ -265,14 +268,15 @@ def _backward(
     *layers, loss = drawing.kernels  # of a forward pass the loss is not drawn
     forward = Graph(
         name="ends",
-        word_bytes=p.word_bytes,
+        **p.typed,
         kernels=(*front.kernels, *layers, *back.kernels, loss),
         tensors=(*tensors, Tensor(src=head.name, dst=loss.name)),
     )
     gradients = [_gradient_of(joint) for joint in joints]
     embedding = next(kernel for kernel in front.kernels if kernel.name == "Embedding")
-    # A row of the gradient is read, added to and written back; the gradient itself is as large as the table.
-    adds = {"dram_bytes": 2 * embedding.dram_bytes, "resident_bytes": embedding.resident_bytes}
+    # A row of the gradient is read, added to and written back; the gradient itself has as many as the table.
+    size = p.words.activations / p.words.weights
+    adds = {"dram_bytes": 2 * size * embedding.dram_bytes, "resident_bytes": size * embedding.resident_bytes}
     rules = {
         embedding.name: Gradient(fields=adds),
         joints[0]: Gradient(gradients[0], reads=()),

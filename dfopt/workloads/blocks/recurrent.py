@@ -58,7 +58,8 @@ class Recurrent(Block):
 
     def _convolve(self, drawing: Drawing, name: str, heads: int, dim: int, *sources: str | Read) -> str:
         """Draw the short convolution of some features, of which the inputs before are kept."""
-        kept = _kept(drawing, "convolution", heads, int(drawing.bytes(heads * dim * (self.convolution - 1))))
+        size = drawing.state_bytes(heads * dim * (self.convolution - 1), drawing.words.activations)
+        kept = _kept(drawing, "convolution", heads, size)
         shape = {"flop_per_element": 2 * self.convolution, "states": kept}
         return drawing.by_head(name, heads, dim, *sources, **shape)
 
@@ -67,7 +68,7 @@ class Recurrent(Block):
     ) -> str:
         """Draw the products of chunks and state: ``work`` FLOP for every head of a sequence."""
         one, (inner, out) = drawing.segment, dims
-        kept = _kept(drawing, "state", heads, heads * inner * out * self.state_bytes)
+        kept = _kept(drawing, "state", heads, drawing.state_bytes(heads * inner * out, self.state_bytes))
         stream = {"stream": "none"} if drawing.keeps and one.new == 1 else {}
         samples = {"samples": one.sequences} if one.sequences > 1 else {}
         depth = -(-work // (2 * out * one.new))
@@ -309,7 +310,7 @@ class Mamba(Recurrent):
         read = drawing.pointwise("BCT_Norm", told, read, normalizes=True) if self.inner_norms else read
         ranks = Read(read, None, drawing.bytes(self.time_rank * drawing.tokens))
         steps = drawing.linear("DT_Proj", inner, self.time_rank, ranks)
-        kept = _kept(drawing, "state", inner, inner * self.state * self.state_bytes)
+        kept = _kept(drawing, "state", inner, drawing.state_bytes(inner * self.state, self.state_bytes))
         told_too = Read(read, None, drawing.bytes(2 * self.state * drawing.tokens))
         # Of every feature of the state: the decay and what is written (2 each), their sum with it (2), the output (2).
         shape = {"flop_per_element": 8 * self.state, "states": kept}
