@@ -19,7 +19,9 @@ from dfopt.errors import DocumentError, Issue, did_you_mean, refuse
 from dfopt.workloads.fold import find_run, fold, with_entrances
 
 if TYPE_CHECKING:
-    from dfopt.frontends.onnx_model import Model
+    from dfopt.frontends.onnx_canvas import Canvas
+    from dfopt.frontends.onnx_model import Model, Node
+    from dfopt.frontends.onnx_ops import Draw
 
 __all__ = ["read"]
 
@@ -82,7 +84,7 @@ def read(
         canvas = Canvas(model)
         for node in model.nodes:
             if any(model.types[name].size for name in node.outputs if name in model.types):
-                table[node.domain][node.op](canvas, node)
+                _draw(table[node.domain][node.op], canvas, node)
         if not canvas.kernels:
             refuse(file, "found nothing that costs anything", "is it the right file?")
         drawn = canvas.graph(**about, batch=about["microbatch"])
@@ -100,6 +102,13 @@ def read(
     if run is None or folded is False or (folded is None and 2 * run.saved < len(drawn.kernels)):
         return described
     return fold(described, run)
+
+
+def _draw(draw: Draw, canvas: Canvas, node: Node) -> None:
+    try:
+        draw(canvas, node)
+    except (LookupError, ValueError) as error:  # ONNX infers shapes of nodes that lack what others need
+        raise node.refuse(f"its inputs and attributes are not those of the operator: {error}") from None
 
 
 def _refuse_unknown(model: Model, table: Mapping[str, frozenset[str]], file: str) -> None:

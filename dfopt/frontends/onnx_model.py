@@ -19,11 +19,11 @@ from typing import Any, Final
 import networkx as nx
 import numpy as np
 import onnx
-from google.protobuf.message import DecodeError
-from onnx import helper, inliner, numpy_helper, shape_inference
+from onnx import helper, numpy_helper, shape_inference
 from onnx.reference import ReferenceEvaluator
 
-from dfopt.errors import DocumentError, Issue, did_you_mean, refuse, shown
+from dfopt.errors import DocumentError, Issue, did_you_mean, shown
+from dfopt.frontends.onnx_file import parse
 
 __all__ = ["FLOATS", "STANDARD", "Model", "Node", "Type", "read_model"]
 
@@ -124,31 +124,11 @@ def read_model(
     """
     file = os.fspath(path)
     try:
-        return _Reader(_parse(Path(path), file), dims, shapes_of).read()
+        return _Reader(parse(Path(path), file), dims, shapes_of).read()
     except DocumentError as error:
         if error.path:
             raise
         raise DocumentError(file, error.issues) from None
-
-
-def _parse(path: Path, file: str) -> onnx.ModelProto:
-    if path.is_dir():
-        refuse(file, "found a folder, expected a file", "name the .onnx file in it")
-    if not path.exists():
-        refuse(file, "no such file", "name an .onnx file")
-    try:
-        model = onnx.load(file, format="protobuf", load_external_data=False)
-    except OSError as error:
-        refuse(file, f"cannot be read: {error.strerror}", "name a file that can be")
-    except DecodeError:
-        refuse(file, "found no ONNX model, or one that was cut off", "export it again, in protobuf")
-    if not model.graph.node:
-        refuse(file, "found no nodes, expected an ONNX model", "is it the right file, and whole?")
-    if model.training_info:
-        refuse(file, "found a training graph", "export the model for inference")
-    if not model.opset_import:
-        refuse(file, "the file does not say of which opset its operators are", "export it again, with opset_import")
-    return inliner.inline_local_functions(model) if model.functions else model
 
 
 class _Reader:
@@ -196,7 +176,11 @@ class _Reader:
             self.data[name] = onnx.TensorProto()
             self.data[name].CopyFrom(tensor)
             self.data[name].name = name
-            self.known[name] = numpy_helper.to_array(tensor)
+            try:
+                self.known[name] = numpy_helper.to_array(tensor)
+            except (ValueError, TypeError):
+                message = f"the data of the constant {name!r} do not fit its type and shape"
+                raise DocumentError("", [Issue("$.graph", message, "is the file whole?")]) from None
 
     def _check_typed(self, names: Iterable[str]) -> None:
         """Refuse values that are used and whose shape is not known."""
@@ -214,7 +198,7 @@ class _Reader:
                 "", [Issue(where, message, "only tensors whose shape follows from the inputs' are read")]
             )
         found = proto.tensor_type
-        kind = onnx.TensorProto.DataType.Name(found.elem_type)
+        kind = {number: name for name, number in onnx.TensorProto.DataType.items()}.get(found.elem_type, "unknown")
         if kind not in _BYTES:
             raise DocumentError("", [Issue(where, f"{what} has elements of type {kind.lower()}, which are not read")])
         if not found.HasField("shape") or not all(dim.HasField("dim_value") for dim in found.shape.dim):
@@ -301,7 +285,7 @@ class _Reader:
         reads = [name for name in node.inputs if name]
         self._check_typed(reads)
         model = self._types_of(node, proto)
-        if node.op in ("Shape", "Size") and node.domain in STANDARD:
+        if node.op in ("Shape", "Size") and node.domain in STANDARD and reads:
             whole = self.types[reads[0]].shape
             part = whole[slice(node.attributes.get("start"), node.attributes.get("end"))]
             value = np.array(part if node.op == "Shape" else math.prod(whole), dtype=np.int64)

@@ -5,9 +5,13 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from random import Random
+from tempfile import TemporaryDirectory
 
 import onnx
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from onnx import TensorProto, helper
 from onnx_models import Writer, bert, gpt
 from typer.testing import CliRunner
@@ -15,6 +19,7 @@ from typer.testing import CliRunner
 from dfopt.cli import app
 from dfopt.errors import DocumentError
 from dfopt.frontends.onnx import read
+from dfopt.frontends.onnx_ops import OPERATORS
 
 
 def refusal(path: Path, **dims: int) -> str:
@@ -207,6 +212,53 @@ def test_a_function_of_the_file_is_taken_apart_and_a_missing_one_refused(tmp_pat
     model.functions.append(helper.make_function("mine", "Square", ["a"], ["b"], body, [helper.make_opsetid("", 17)]))
     (tmp_path / "m.onnx").write_bytes(model.SerializeToString())
     assert [kernel.op for kernel in read(tmp_path / "m.onnx").kernels] == ["elementwise"]
+
+
+CHANGES = ("drop", "op", "input", "attribute", "constant", "swap", "dim", "type", "cut", "flip")
+
+
+def changed(model: onnx.ModelProto, what: str, pick: Callable[[int], int]) -> bytes:
+    """A model with one thing changed, at random."""
+    graph = model.graph
+    node, tensor = graph.node[pick(len(graph.node))], graph.initializer[pick(len(graph.initializer))]
+    if what == "drop":
+        graph.node.remove(node)
+    elif what == "op":
+        node.op_type = (*sorted(OPERATORS), "LSTM", "Odd")[pick(len(OPERATORS) + 2)]
+    elif what == "input":
+        other = graph.node[pick(len(graph.node))].output[0]
+        node.input[pick(len(node.input))] = ("", other, tensor.name, "odd")[pick(4)]
+    elif what == "attribute" and node.attribute:
+        node.attribute.pop(pick(len(node.attribute)))
+    elif what == "constant" and tensor.dims:
+        tensor.dims[0] = (0, 1, 3, 7, 10**6)[pick(5)]
+    elif what == "swap":
+        other = graph.node[pick(len(graph.node))]
+        node.output[0], other.output[0] = other.output[0], node.output[0]
+    elif what == "dim":
+        graph.input[0].type.tensor_type.shape.dim[0].dim_value = (0, 3, 10**9, -1)[pick(4)]
+    elif what == "type":
+        tensor.data_type = (7, 9, 10, 11, 8, 86)[pick(6)]
+    whole = bytearray(model.SerializeToString())
+    if what == "flip":
+        whole[pick(len(whole))] = pick(256)
+    return bytes(whole[: pick(len(whole))] if what == "cut" else whole)
+
+
+@given(st.sampled_from(CHANGES), st.randoms(use_true_random=False))
+def test_changed_files_are_read_or_refused(what: str, random: Random) -> None:
+    model = gpt(1, 64, 4).model()
+    model.graph.initializer.pop(0)  # the mask, which is large
+    model.graph.input.append(helper.make_tensor_value_info("const_0", TensorProto.BOOL, [1, 1, 64, 64]))
+    with TemporaryDirectory() as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(changed(model, what, random.randrange))
+        said = ""
+        try:
+            graph = read(path, {"batch": 1, "sequence": 8})
+        except DocumentError as error:
+            said = str(error)
+        assert said.startswith(f"{path}: ") if said else graph.kernels
 
 
 def test_the_command_line_refuses_in_one_line(tmp_path: Path) -> None:
