@@ -70,6 +70,7 @@ def read(
     from dfopt.frontends.onnx_attention import DOMAINS, SHAPES
     from dfopt.frontends.onnx_canvas import Canvas
     from dfopt.frontends.onnx_model import STANDARD, read_model
+    from dfopt.frontends.onnx_parts import draw_parts
 
     model = read_model(path, dims or {}, SHAPES)
     table = {**DOMAINS, **dict.fromkeys(STANDARD, DOMAINS[""])}
@@ -87,6 +88,7 @@ def read(
                 _draw(table[node.domain][node.op], canvas, node)
         if not canvas.kernels:
             refuse(file, "found nothing that costs anything", "is it the right file?")
+        draw_parts(canvas)
         drawn = canvas.graph(**about, batch=about["microbatch"])
     except DocumentError as error:
         raise DocumentError(file, error.issues) from None

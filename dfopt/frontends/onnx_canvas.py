@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from dfopt.documents.dtypes import Dtype, Dtypes
@@ -90,11 +90,7 @@ class Canvas:
         **more: Any,
     ) -> str:
         """Add a kernel that reads some values; constants among them come from DRAM. Gives its name."""
-        base = node.name[:_LONGEST] + (f".{part}" if part else "")
-        name, number = base, 1
-        while name in self.kernels:
-            number += 1
-            name = f"{base}_{number}"
+        name = self.unused(node.name[:_LONGEST] + (f".{part}" if part else ""))
         self.kernels[name] = {"name": name, "op": op, **sizes, **more}
         for one in reads:
             value, operand = one if isinstance(one, tuple) else (one, None)
@@ -104,6 +100,11 @@ class Canvas:
                 self.reads.append((name, operand, value))
         return name
 
+    def unused(self, name: str) -> str:
+        """A name for another kernel."""
+        again = (f"{name}_{number}" for number in range(2, len(self.kernels) + 3))
+        return name if name not in self.kernels else next(one for one in again if one not in self.kernels)
+
     def hold(self, kernel: str, value: Value, read: float | None = None) -> None:
         """Let a kernel read a constant from DRAM, or so many elements of it; a single number is no data."""
         if value.type.size > 1:
@@ -112,6 +113,15 @@ class Canvas:
             whole = min(value.type.size, stored)
             each, trained = self._stored(value).item_bytes, value.type.kind in FLOATS
             self.held.append(_Held(kernel, value.made_of, whole if read is None else read, whole, each, trained))
+
+    def share_constants(self, kernel: str, parts: Mapping[str, float]) -> None:
+        """Let kernels that are parts of another one read and hold their shares of its constants."""
+        mine = [one for one in self.held if one.kernel == kernel]
+        self.held = [one for one in self.held if one.kernel != kernel]
+        for part, share in parts.items():
+            for one in mine:
+                of = one.made_of | {part} if one.made_of else one.made_of  # no other part reads this
+                self.held.append(replace(one, kernel=part, made_of=of, read=one.read * share, whole=one.whole * share))
 
     def weigh(self, kernel: str, weight: Value) -> None:
         """Let a product have a constant as its weight."""

@@ -194,13 +194,41 @@ def test_parts_of_one_size_are_taken_for_the_whole(tmp_path: Path) -> None:
     """Tensors of one source and one size are one tensor to a graph; different parts are not."""
 
     def build(w: Writer, sizes: list[int]) -> str:
-        a, b = w.node("Split", w.Relu(x(w, 2, 80)), w.data(sizes), outputs=2, axis=1)
-        return str(w.Concat(w.Tanh(a), w.Tanh(b), axis=1))
+        y = w.Relu(x(w, 2, 80))
+        a, b = w.node("Split", y, w.data(sizes), outputs=2, axis=1)
+        return str(w.Add(y, w.Concat(w.Tanh(a), w.Tanh(b), axis=1)))
 
     equal = graph_of(tmp_path, lambda w: build(w, [40, 40]))
     assert [tensor.bytes for tensor in equal.tensors][:2] == [640, 640]
     apart = graph_of(tmp_path, lambda w: build(w, [30, 50]))
     assert [tensor.bytes for tensor in apart.tensors][:2] == [240, 400]
+
+
+@pytest.mark.parametrize("exported", ["Gemm", "MatMul and Add", "slices", "one dim for the three"])
+def test_what_is_only_read_in_parts_is_computed_in_parts(tmp_path: Path, exported: str) -> None:
+    def build(w: Writer) -> str:
+        weight, bias, given = w.weight(64, 192), w.weight(192), x(w, 10, 64)
+        if exported == "Gemm":
+            parts = w.node("Split", w.Gemm(given, weight, bias), w.data([64] * 3), outputs=3, axis=1)
+        elif exported == "one dim for the three":
+            qkv = w.Transpose(w.Reshape(w.Add(w.MatMul(given, weight), bias), w.data([10, 3, 64])), perm=[1, 0, 2])
+            parts = [w.Gather(qkv, w.data(one), axis=0) for one in range(3)]
+        else:
+            qkv = w.Add(w.MatMul(given, weight), bias)
+            ends = [(w.data([64 * one]), w.data([64 * one + 64])) for one in range(3)]
+            parts = [w.Slice(qkv, *end, w.data([1])) for end in ends]
+            if exported != "slices":
+                parts = w.node("Split", qkv, w.data([64] * 3), outputs=3, axis=1)
+        w.output(*(w.Tanh(part) for part in parts[1:]))
+        return str(w.Tanh(parts[0]))
+
+    graph = graph_of(tmp_path, build)
+    products = [kernel for kernel in graph.kernels if kernel.op == "gemm"]
+    assert [extents(one) for one in products] == [("gemm", 1, None, 64, 64, 10)] * 3
+    assert sum(kernel.resident_bytes for kernel in graph.kernels) == 4 * 192
+    assert {tensor.bytes for tensor in graph.tensors} == {4 * 10 * 64}
+    assert sum(given.bytes or 0 for given in graph.inputs or ()) == 3 * 4 * 10 * 64
+    assert "0.01248 million parameters" in graph.description and "again" not in graph.description
 
 
 # -- attention ------------------------------------------------------------------------------------
