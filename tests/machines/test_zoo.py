@@ -8,6 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dfopt.documents.dtypes import Peaks
 from dfopt.documents.parts import PARTS, ChipPart
 from dfopt.documents.system import System
 from dfopt.documents.zoo import KINDS, PART_KINDS, find, one, zoo
@@ -117,3 +118,13 @@ def test_the_power_of_the_study_chips_is_the_parabola_of_fig_9() -> None:
     chips = [ChipPart.load(find("chips", name)) for name in STUDY_CHIPS]
     fitted = np.polyfit([chip.peak_flops / 1e12 for chip in chips], [(chip.power_w or 0) / 1e3 for chip in chips], 2)
     assert fitted == pytest.approx((3e-7, 4.3e-4, 0.04), rel=0.15)
+
+
+@pytest.mark.parametrize("name", zoo("chips"))
+def test_narrower_types_are_no_slower(name: str) -> None:
+    peak = ChipPart.load(find("chips", name)).peak
+    if isinstance(peak, Peaks):
+        for order in (("fp32", "tf32", "bf16", "fp8", "fp6", "fp4"), ("bf16", "int8", "int4")):
+            rates = [rate for one in order if (rate := getattr(peak, one)) is not None]
+            assert rates == sorted(rates)
+        assert peak.fp16 in (None, peak.bf16) and peak.usual == peak.bf16
