@@ -20,7 +20,7 @@ from dfopt.documents.zoo import Kind, find, is_path, one, zoo
 from dfopt.errors import NotInZoo, PlanError, close_matches, refuse
 from dfopt.machines.compose import expand_system, load_system
 from dfopt.machines.stacks import expand_stack
-from dfopt.workloads import expand, load_graph
+from dfopt.workloads import expand, load_graph, load_variants
 
 # Kinds whose files may be written in terms of others.
 _IN_OTHER_TERMS: Final[dict[str, Callable[..., Document]]] = {
@@ -72,6 +72,11 @@ def _shelf_of(text: str) -> Kind | None:
 def as_graph(given: Graph | str | os.PathLike[str]) -> Graph:
     """A graph as it is, or the one of a zoo name or a path."""
     return given if isinstance(given, Graph) else load_graph(_named(given, "graph"))
+
+
+def as_graphs(given: Graph | str | os.PathLike[str]) -> tuple[Graph, ...]:
+    """The same, and behind it what computes the same in other ways."""
+    return (given,) if isinstance(given, Graph) else load_variants(_named(given, "graph"))
 
 
 def as_system(given: System | str | os.PathLike[str]) -> System:

@@ -108,23 +108,28 @@ def emit(as_json: bool, data: Callable[[], Any], report: Callable[[], Any], plai
 
 def graph_of(name: str, params: list[str] | None, batch: int | None = None, **given: Any) -> Any:
     """A graph of the zoo or a file, with workload parameters from the command line."""
-    from dfopt.workloads import load_graph
+    return variants_of(name, params, batch, **given)[0]
+
+
+def variants_of(name: str, params: list[str] | None, batch: int | None = None, **given: Any) -> Any:
+    """The same, and behind it what computes the same in other ways."""
+    from dfopt.workloads import load_variants
 
     overrides = arguments.values(params, "--param")
     overrides |= {key: value for key, value in {"batch": batch, **given}.items() if value is not None}
-    return load_graph(name, **overrides)
+    return load_variants(name, **overrides)
 
 
 def graphs_of(
     name: str, params: list[str] | None, batch: int | None, microbatch: str | None, **given: Any
 ) -> list[Any]:
-    """The same for every microbatch that is asked for; ``all``, or none with a phase: all that divide the batch."""
+    """All ways to compute, for every microbatch that is asked for; ``all``, or none with a phase: all divisors."""
     if microbatch == "all" or (microbatch is None and given.get("phase") is not None):
         whole = graph_of(name, params, batch, microbatch=1, **given).batch
         sizes: list[int | None] = [size for size in range(whole, 0, -1) if whole % size == 0]
     else:
         sizes = [*arguments.sizes("--microbatch", microbatch)] or [None]
-    return [graph_of(name, params, batch, microbatch=size, **given) for size in sizes]
+    return [one for size in sizes for one in variants_of(name, params, batch, microbatch=size, **given)]
 
 
 def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None = None) -> Assumptions:

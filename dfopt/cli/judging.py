@@ -78,17 +78,18 @@ def judged_mappings(
     name: str, result: Result, assumptions: Assumptions, stack: Stack | None, throttle: bool = True
 ) -> list[Ranked]:
     """The mapping of a result and the next best ones that it keeps, judged; fastest first as the solve had them."""
-    drawn = {graph.microbatch: graph for graph in (result.graph, *result.variants)}
-    kept = [(name or "#1", result.graph.microbatch, result.mapping)]
+    drawn = {(graph.microbatch, graph.variant): graph for graph in (result.graph, *result.variants)}
+    kept = [(name or "#1", (result.graph.microbatch, result.graph.variant), result.mapping)]
     for number, one in enumerate(result.alternatives or (), start=2):
-        if one.microbatch not in drawn:
+        key = one.microbatch, one.variant
+        if key not in drawn:
             message = f"found {one.microbatch}, expected the microbatch of a graph that the result has"
             raise DocumentError(name, [Issue(f"$.alternatives[{number - 2}].microbatch", message)])
-        kept.append((f"{name} #{number}".strip(), one.microbatch, one.mapping))
+        kept.append((f"{name} #{number}".strip(), key, one.mapping))
     return [
-        _judged(label, mapping, drawn[samples], result.system, assumptions, stack, throttle,
-                f", microbatch {samples}" if result.variants else "")
-        for label, samples, mapping in kept
+        _judged(label, mapping, drawn[key], result.system, assumptions, stack, throttle,
+                f", microbatch {key[0]}{f', {key[1]}' * (key[1] is not None)}" if result.variants else "")
+        for label, key, mapping in kept
     ]  # fmt: skip
 
 

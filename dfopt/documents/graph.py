@@ -244,6 +244,9 @@ class Graph(Named):
     microbatch: int = Field(default=1, ge=1, le=10**9, description="samples in one evaluation of the graph")
     batch: int = Field(default=1, ge=1, le=10**12, description="samples in one step, over all data-parallel copies")
     tokens_per_sample: int = Field(default=1, ge=1, le=10**9)
+    variant: str | None = Field(
+        default=None, max_length=200, description="which of several ways to compute the same, as latents absorbed"
+    )
     kernels: tuple[Kernel, ...] = Field(min_length=1, max_length=20000)
     tensors: tuple[Tensor, ...] = Field(default=(), max_length=200000)
     carried: tuple[Tensor, ...] = Field(

@@ -61,7 +61,7 @@ class PlanRecord(Part):
     problem; under another one a better mapping may exist. Values are in the unit of the objective.
     """
 
-    LATER: ClassVar[frozenset[str]] = frozenset({"agreed"})
+    LATER: ClassVar[frozenset[str]] = frozenset({"agreed", "variant"})
 
     plan: Plan
     tile_count: int | None = Field(default=None, description="tiles of the streamed axis, where that is a choice")
@@ -73,6 +73,7 @@ class PlanRecord(Part):
     seconds: float = 0.0
     solves: tuple[SolveRecord, ...] = ()
     note: str = ""
+    variant: str | None = Field(default=None, description="of the graph that it is a plan of")
     agreed: tuple[str, ...] = Field(
         default=(),
         description="kernels about whose outputs partitions had to agree before the bound was proven: a hint for the"
@@ -122,9 +123,12 @@ class _Valued(Part):
 
 
 class Alternative(_Valued):
-    """One of the next best mappings, of another plan, tile count or microbatch size than those before it."""
+    """One of the next best mappings: of another plan, tile count, microbatch size or variant than those before it."""
+
+    LATER: ClassVar[frozenset[str]] = frozenset({"variant"})
 
     microbatch: int = Field(description="of the graph, or of one of the variants, that it maps")
+    variant: str | None = Field(default=None, description="of that graph")
     value: float
     mapping: Mapping
 
@@ -208,7 +212,9 @@ class Result(Document):
     request: Request
     graph: Graph
     variants: tuple[Graph, ...] = Field(
-        default=(), description="the workload for the microbatch sizes that lost; their plans are among the records"
+        default=(),
+        description="the workload as it lost: for other microbatch sizes, or computed in another way; their plans are"
+        " among the records",
     )
     system: System
     provenance: Provenance

@@ -125,7 +125,9 @@ def proof_of(
     sizes = len({record.tile_count for record in records})
     what = "plan" if len(records) == 1 else "plans" if sizes == 1 else "plans and tile counts"
     if len(graphs) > 1:
-        what += f" with {len(graphs)} microbatch sizes"
+        each, ways = (len({getattr(one, name) for one in graphs}) for name in ("microbatch", "variant"))
+        said = [f"{each} microbatch sizes"] * (each > 1) + [f"{ways} ways to compute"] * (ways > 1)
+        what += f" with {' and '.join(said)}"
     many = f"{'exactly' if assumptions.empty_partitions == 'forbid' else 'at most'} {p_max} partitions"
     if p_max >= max(len(one.kernels) for one in graphs):
         many = "any number of partitions"
@@ -177,7 +179,10 @@ def assemble(
         mapping=best.mapping,
         score=best.score,
         alternatives=tuple(
-            Alternative(microbatch=one.graph.microbatch, value=one.value, mapping=one.mapping) for one in kept[1:]
+            Alternative(
+                microbatch=one.graph.microbatch, variant=one.graph.variant, value=one.value, mapping=one.mapping
+            )
+            for one in kept[1:]
         )
         or None,
         plans=tuple(records),

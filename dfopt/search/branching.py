@@ -148,6 +148,7 @@ class Search:
         self.records.append(
             PlanRecord(
                 plan=plan,
+                variant=self.setting.graph.variant,
                 tile_count=variant.tile_count if variant is not None else None,
                 bound=bound if feasible else None,
                 level_bound=level_bound if feasible and fields["status"] != "infeasible_per_level" else None,

@@ -24,6 +24,8 @@ from dfopt.setting.plans import Rejected, asked_plans
 from dfopt.setting.tables import tile_counts
 
 SAME = 1e-9  # relative: the judge repeats itself to the last digits
+_Key = tuple[Plan, str | None]
+"""A plan, and the way to compute that it is for."""
 
 
 def differences(path: str, mine: Any, theirs: Any) -> list[str]:
@@ -67,9 +69,9 @@ class Plans:
         values = sorted(record.value for record in result.plans if record.value is not None)
         # what others had to beat to be kept
         self.kept = values[result.request.top - 1] if len(values) >= result.request.top else np.inf
-        self.left: dict[Plan, list[tuple[int, PlanRecord]]] = {}
+        self.left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
         for number, record in enumerate(result.plans):
-            self.left.setdefault(record.plan, []).append((number, record))
+            self.left.setdefault((record.plan, record.variant), []).append((number, record))
         spaces, asked = [], []
         for graph in (result.graph, *result.variants):
             try:
@@ -77,20 +79,23 @@ class Plans:
             except PlanError:  # a microbatch that no plan can use
                 continue
             asked.append((graph, legal, rejected))
-        known = {plan for _, legal, _ in asked for plan in legal}
-        for one in itertools.chain(*(rejected for _, _, rejected in asked)):
-            self._rejected(one, one.plan in known)
+        known = {(plan, graph.variant) for graph, legal, _ in asked for plan in legal}
+        for graph, _, rejected in asked:
+            for one in rejected:
+                key = one.plan, graph.variant
+                self._rejected(one, key, key in known)
         for graph, legal, _ in asked:
             setting = Setting(graph, result.system, result.assumptions)
             bounds, memo = PlanBounds(setting), Memo()
             together = [plan for plan in legal if self.joint and solved_together(graph, plan, result.request)]
-            mine = [record for plan in legal for _, record in self.left.get(plan, ())]
+            mine = [record for plan in legal for _, record in self.left.get((plan, graph.variant), ())]
             claims = {(record.plan, record.tile_count): self._claim(record) for record in mine}
             hints = {record.plan: frozenset(record.agreed) for record in mine}
             given = self.options, claims, value, hints
             lows, lattices = joint_lows(setting, together, *given) if together else ({}, {})
             for plan in set(legal) - set(together):
-                empty = {r.tile_count for _, r in self.left.get(plan, ()) if r.status.startswith("infeasible")}
+                told = self.left.get((plan, graph.variant), ())
+                empty = {record.tile_count for _, record in told if record.status.startswith("infeasible")}
                 lows[plan] = plan_low(result, plan, bounds, memo, self.options, value, frozenset(empty))
             lattices = lattices or lattices_of(memo)
             pieces = {graph.piece_of(kernel) for kernel in graph.kernels}
@@ -99,7 +104,7 @@ class Plans:
             for plan in legal:
                 self._plan(setting, plan, lows[plan])
             spaces.append(search_space(setting, legal, lattices))
-        for plan, records in self.left.items():
+        for (plan, _), records in self.left.items():
             self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
         if self.undecided:
             self._unproven(f"that nothing fits under {_some(self.undecided)}, only that nothing is faster")
@@ -122,31 +127,31 @@ class Plans:
             return np.inf
         return min(self.value if record.bound is None else record.bound, self.value) * (1 - PROOF)
 
-    def _rejected(self, one: Rejected, elsewhere: bool) -> None:
+    def _rejected(self, one: Rejected, key: _Key, elsewhere: bool) -> None:
         """Take the record of a plan that is none; one of the same look may be a plan for another microbatch."""
-        left = self.left.get(one.plan, [])
+        left = self.left.get(key, [])
         mine = [at for at, (_, r) in enumerate(left) if r.status == "infeasible" and r.note == one.reason]
         if mine:
             left.pop(mine[0])
             if not left:
-                del self.left[one.plan]
+                del self.left[key]
             return
         if elsewhere:
             self.problems.append(f"$.plans: no record of {one.plan.label}, which is infeasible: {one.reason}")
             return
-        for number, record in self._take(one.plan):
+        for number, record in self._take(key):
             if record.status != "infeasible":
                 self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
 
-    def _take(self, plan: Plan) -> list[tuple[int, PlanRecord]]:
-        records = self.left.pop(plan, [])
+    def _take(self, key: _Key) -> list[tuple[int, PlanRecord]]:
+        records = self.left.pop(key, [])
         if not records:
-            self.problems.append(f"$.plans: no record of {plan.label}")
+            self.problems.append(f"$.plans: no record of {key[0].label}")
         return records
 
     def _plan(self, setting: Setting, plan: Plan, low: Low) -> None:
         """Hold the records of a plan against what could be shown of it."""
-        records = self._take(plan)
+        records = self._take((plan, setting.graph.variant))
         every = low.every if low.every is not None else self.value
         level = low.level if low.level is not None else self.value
         if every < self.bound:
@@ -212,7 +217,8 @@ class Plans:
     def _winner(self) -> None:
         """The record of the plan that won, with its value and what it used."""
         result = self.result
-        mine = [r for r in result.plans if r.plan == result.plan and r.value is not None]
+        won = result.plan, result.graph.variant
+        mine = [r for r in result.plans if (r.plan, r.variant) == won and r.value is not None]
         if not any(abs((r.value or 0.0) - result.value) <= PROOF * result.value for r in mine) and result.heat is None:
             self.problems.append(f"$.plans: no record of {result.plan.label} has the value of the result")
         most = max((len(graph.kernels) for graph in (result.graph, *result.variants)), default=1)

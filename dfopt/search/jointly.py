@@ -358,11 +358,11 @@ class JointSearch(Search):
         if outcome.value >= found.value:
             return
         found.value, found.solves = outcome.value, outcome.records
-        others = [
-            one
-            for one in self.found
-            if (one.plan, one.mapping.tile_count) != (outcome.plan, outcome.mapping.tile_count)
-        ]
+
+        def same(one: Solved) -> tuple[object, ...]:
+            return one.plan, one.mapping.tile_count, one.graph.variant
+
+        others = [one for one in self.found if same(one) != same(outcome)]
         if outcome.value < self.incumbent or len(others) < len(self.found):
             self.found[:] = sorted([*others, outcome], key=lambda one: one.value)[: self.options.request.top]
 
@@ -392,4 +392,5 @@ class JointSearch(Search):
             why = "Ctrl-C" if self.stopped else "time limit" if found.late else TOO_WIDE
             fields["note"] = "" if beaten else "as near to the best as was asked for" if near else why
         bound = None if fields["status"] == "infeasible" else min(found.low, found.value)
-        self.records.append(PlanRecord(plan=plan, tile_count=tiles, bound=bound, level_bound=bound, **fields))
+        fields |= {"variant": self.setting.graph.variant, "bound": bound, "level_bound": bound}
+        self.records.append(PlanRecord(plan=plan, tile_count=tiles, **fields))

@@ -18,7 +18,7 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
 from dfopt.judge import evaluate
-from dfopt.library import as_graph, as_system
+from dfopt.library import as_graphs, as_system
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.physics.dtypes import arithmetic_of
@@ -62,7 +62,8 @@ def optimize(
     stack : Stack, optional
         The chip as a stack of dies; the system's own if left out.
     variants : sequence of Graph
-        The same workload drawn for other microbatch sizes: they are searched too, and the best of all is returned.
+        The same workload drawn for other microbatch sizes, or computed in another way (``Graph.variant``): they are
+        searched too, and the best of all is returned. A graph that is named brings its own.
     progress : callable, optional
         Called with a :class:`Progress` now and then while a solve runs.
     **asked
@@ -88,7 +89,8 @@ def optimize(
     ('optimal', 0.0)
     """
     began = time.perf_counter()
-    graph, system = as_graph(graph), as_system(system)
+    graph, *ways = as_graphs(graph)
+    variants, system = (*ways, *variants), as_system(system)
     if request is not None and asked:
         raise PlanError(f"request: given beside {', '.join(asked)}; give a request or its fields, not both")
     request = Request.of(**asked) if request is None else request
@@ -106,6 +108,8 @@ def optimize(
     setting = Setting(graph, system, resolve(chosen, system.chip.execution, system.chip.compute_utilization))
     _check_variants(graph, variants)
     _check(setting, request)
+    for other in variants:
+        _check_names(other, request)
     options = Options(request, began + request.time_limit * (_SEARCH if aware else 1.0), progress)
     refused, found = [], list[Solved]()
     work: list[tuple[Search, list[Plan]]] = []
@@ -119,7 +123,8 @@ def optimize(
             continue
         search = kind(mine, options, found)
         search.records += [
-            PlanRecord(plan=plan.plan, status="infeasible", bound=None, note=plan.reason) for plan in rejected
+            PlanRecord(plan=plan.plan, variant=one.variant, status="infeasible", bound=None, note=plan.reason)
+            for plan in rejected
         ]
         work.append((search, legal))
     if not work:
@@ -154,17 +159,29 @@ optimize.__doc__ = (optimize.__doc__ or "").replace("{fields}", Request.listed("
 
 
 def _check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
-    seen = {graph.microbatch}
+    seen, first = {(graph.microbatch, graph.variant)}, {graph.variant: graph}
     for other in variants:
+        alike = first.setdefault(other.variant, other)
         same = (other.name, other.batch, other.repeat) == (graph.name, graph.batch, graph.repeat)
-        if not same or [k.name for k in other.kernels] != [k.name for k in graph.kernels]:
+        if not same or [k.name for k in other.kernels] != [k.name for k in alike.kernels]:
             raise PlanError(
                 f"variants: {other.name} (batch {other.batch}, {len(other.kernels)} kernels) is another workload than"
                 f" {graph.name} (batch {graph.batch}, {len(graph.kernels)} kernels); only the microbatch may differ"
             )
-        if other.microbatch in seen:
+        if (key := (other.microbatch, other.variant)) in seen:
             raise PlanError(f"variants: a microbatch of {other.microbatch} is there twice")
-        seen.add(other.microbatch)
+        seen.add(key)
+
+
+def _check_names(graph: Graph, request: Request) -> None:
+    """Refuse pins of kernels that a graph does not have."""
+    known = graph.index()
+    for option, names in (("pin", list(request.pin_partition)), ("shard", list(request.pin_sharding))):
+        for name in names:
+            if name not in known:
+                close = did_you_mean(name, list(known), f"`dfopt show {graph.name}` lists them")
+                way = f", computed as {graph.variant}," if graph.variant else ""
+                raise PlanError(f"{option}: {graph.name}{way} has no kernel {name!r} ({close})")
 
 
 def _check(setting: Setting, request: Request) -> None:
@@ -180,12 +197,7 @@ def _check(setting: Setting, request: Request) -> None:
         raise SystemSpecError(system.name, [Issue("$.chip.efficiency", message, remedy)])
     for kernel in graph.kernels:
         arithmetic_of(graph, kernel, chip)  # refuses what no type of the chip holds
-    known = graph.index()
-    for option, names in (("pin", list(pin_partition)), ("shard", list(request.pin_sharding))):
-        for name in names:
-            if name not in known:
-                close = did_you_mean(name, list(known), f"`dfopt show {graph.name}` lists them")
-                raise PlanError(f"{option}: {graph.name} has no kernel {name!r} ({close})")
+    _check_names(graph, request)
     most = p_max if p_max is not None else len(graph.kernels)
     for name, partition in pin_partition.items():
         if not 0 <= partition < most:

@@ -195,10 +195,10 @@ def _contents(result: Result) -> list[str]:
 def _alternatives(result: Result) -> list[str]:
     """What is wrong with the next best mappings: each is judged again; that nothing comes before them is not shown."""
     found, before = [], result.value
-    drawn = {graph.microbatch: graph for graph in (result.graph, *result.variants)}
+    drawn = {(graph.microbatch, graph.variant): graph for graph in (result.graph, *result.variants)}
     for i, one in enumerate(result.alternatives or ()):
         where = f"$.alternatives[{i}]"
-        graph = drawn.get(one.microbatch)
+        graph = drawn.get((one.microbatch, one.variant))
         if graph is None:
             found.append(f"{where}.microbatch: no graph here has {one.microbatch}")
             continue

@@ -23,7 +23,7 @@ from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, shown
 from dfopt.machines.replace import replaced
 
-__all__ = ["WORKLOADS", "Workload", "expand", "graph_schema", "load_graph"]
+__all__ = ["WORKLOADS", "Workload", "expand", "graph_schema", "load_graph", "load_variants"]
 
 
 class _Recipe(Document):
@@ -140,6 +140,11 @@ def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
     >>> len(graph.kernels), graph.batch, graph.description[-39:]
     (41, 64, "(loaded with batch=64, mode='training')")
     """
+    return expand(*_read(name_or_path, overrides))
+
+
+def _read(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any]) -> tuple[dict[str, Any], Any]:
+    """The data of a graph file with some parameters replaced, and its path."""
     inside = os.path.join(os.path.expanduser(os.fspath(name_or_path)), "config.json")
     path = find("graphs", inside if os.path.isfile(inside) else name_or_path)
     data = load_strict(path)
@@ -147,7 +152,27 @@ def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
         data = import_module("dfopt.frontends.hf").recipe(data, path)
     if overrides:
         data = _overridden(data, overrides, str(path))
-    return expand(data, path)
+    return data, path
+
+
+def load_variants(name_or_path: str | os.PathLike[str], **overrides: Any) -> tuple[Graph, ...]:
+    """The graph that :func:`load_graph` gives, and behind it what computes the same in other ways.
+
+    A workload that knows some has a function ``variants``: of its parameters, the changes that draw the others.
+
+    Examples
+    --------
+    >>> [graph.name for graph in load_variants("gpt2-small")]
+    ['gpt2-small']
+    """
+    data, path = _read(name_or_path, overrides)
+    graph = expand(data, path)
+    if graph.variant is None:
+        return (graph,)
+    workload = _workload(data["workload"], os.fspath(path))
+    others = import_module(workload.module).variants(workload.parameters(**data["parameters"]))
+    more = (expand({**data, "parameters": {**data["parameters"], **change}}, path) for change in others)
+    return (graph, *more)
 
 
 def graph_schema() -> dict[str, Any]:

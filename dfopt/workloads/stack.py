@@ -24,9 +24,10 @@ from dfopt.errors import did_you_mean, json_path
 from dfopt.workloads.backward import backward_of
 from dfopt.workloads.blocks import Block, FeedForward, Mixer
 from dfopt.workloads.blocks.ends import NORMS, EndsParameters, with_ends
+from dfopt.workloads.blocks.mla import LatentAttention
 from dfopt.workloads.blocks.moe import MixtureOfExperts
 from dfopt.workloads.checks import check_routing
-from dfopt.workloads.drawing import Drawing
+from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.recompute import recomputed
 from dfopt.workloads.unroll import unroll
 
@@ -121,6 +122,23 @@ class StackParameters(EndsParameters):
         return {
             name: sum(section.layers.count(name) * section.repeat for section in self.sections) for name in self.layers
         }
+
+    @property
+    def open(self) -> tuple[LatentAttention, ...]:
+        """Latent attention whose form layers leave open."""
+        mixers = [one for layer in self.layers.values() if isinstance(one := layer.mixer, LatentAttention)]
+        return tuple(one for one in mixers if one.form == "auto" and self.mode == "forward")
+
+    @property
+    def variant(self) -> Form | None:
+        """The form that is drawn where layers leave it open: as asked for, else what is less work for the first."""
+        return None if not self.open else self.form or self.open[0].less_work(self.segment)
+
+    def drawing(self) -> Drawing:
+        """An empty drawing of a layer."""
+        drawing = super().drawing()
+        drawing.form = self.variant
+        return drawing
 
     @model_validator(mode="after")
     def _are_layers(self) -> Self:
@@ -217,6 +235,7 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
     graph = Graph(
         **about,
         **p.sized,
+        variant=p.variant,
         repeat=times,
         kernels=tuple(drawing.kernels),
         tensors=tuple(drawing.tensors),
@@ -229,6 +248,21 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
         graph, first, last = unroll(graph, drawn), f"{first}.0", f"{last}.{drawn - 1}"
     graph = with_ends(graph, p, (first, last)) if p.drawn_ends else graph
     return _without_inputs(graph, drawing.from_states)
+
+
+def variants(p: StackParameters) -> tuple[dict[str, Form], ...]:
+    """Parameters that draw what computes the same in another way: the other form of latent attention, if left open.
+
+    Examples
+    --------
+    >>> mixer = {"kind": "mla", "heads": 4, "rank": 4, "nope_dim": 2, "rotary_dim": 2, "value_dim": 2}
+    >>> sections = [{"layers": ["layer"]}]
+    >>> variants(StackParameters(hidden=8, vocab=9, seq=16, layers={"layer": {"mixer": mixer}}, sections=sections))
+    ({'form': 'absorbed'},)
+    """
+    if p.variant is None or p.form is not None:
+        return ()
+    return ({"form": "absorbed" if p.variant == "expanded" else "expanded"},)
 
 
 def _without_inputs(graph: Graph, brought: Set[tuple[str, int]]) -> Graph:

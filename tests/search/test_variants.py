@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from strategies import LEVELS
 
 import dfopt as df
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
+from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.errors import PlanError
 from dfopt.search.verify import verify
+from dfopt.workloads import WORKLOADS, load_variants
+from dfopt.workloads.stack import StackParameters, variants
 
 SIZES = (1, 2, 4)
 
@@ -81,6 +86,63 @@ def test_another_workload_is_no_variant(drawn: list[Graph]) -> None:
         df.optimize(drawn[0], system, variants=[drawn[0]])
     with pytest.raises(PlanError, match="microbatch of 2 is there twice"):
         df.optimize(drawn[0], system, variants=[drawn[1], drawn[1]])
+
+
+SIZES_OF_LATENTS = {"heads": 16, "rank": 512, "nope_dim": 128, "rotary_dim": 64, "value_dim": 128}
+
+
+def latents(**phase: object) -> tuple[Graph, ...]:
+    """Both ways to compute latent attention, less work first."""
+    layer = {"mixer": {"kind": "mla", **SIZES_OF_LATENTS}, "feed_forward": {"kind": "mlp", "ffn": 4096}}
+    sections = [{"layers": ["layer"], "repeat": 4}]
+    p = {"hidden": 2048, "vocab": 32000, "layers": {"layer": layer}, "sections": sections, "seq": 1024, **phase}
+    drawn = WORKLOADS["stack"]("latents", **p)
+    (other,) = variants(StackParameters(**p))  # type: ignore[arg-type]
+    return drawn, WORKLOADS["stack"]("latents", **p | other)
+
+
+@pytest.mark.parametrize(
+    ("phase", "way"), [({"phase": "prefill"}, "expanded"), ({"phase": "prefill", "hit": 1000}, "absorbed")]
+)
+def test_the_cheaper_way_to_compute_is_found_with_a_proof(phase: dict[str, object], way: str) -> None:
+    """Of both forms of latent attention, whichever is listed first; each plan has a record for both."""
+    graphs, system = latents(**phase), df.load_system("h100-8")
+    alone = {
+        graph.variant: df.optimize(graph, system, tp=4, pp=1, dp=2, sensitivity=False) for graph in _copied(graphs)
+    }
+    assert graphs[0].variant == way
+    other, first = _copied(graphs)  # the one that loses is listed first
+    found = df.optimize(first, system, variants=[other], tp=4, pp=1, dp=2, sensitivity=False, top=2)
+    assert (found.status, found.graph.variant) == ("optimal", way)
+    assert found.value == pytest.approx(min(one.value for one in alone.values()), rel=1e-9)
+    assert sorted(str(one.variant) for one in found.plans) == ["absorbed", "expanded"]
+    assert [one.variant for one in found.alternatives or ()] == [first.variant]
+    assert "with 2 ways to compute" in found.proof
+    assert verify(found).verdict == "verified optimal"
+    assert Result.from_data(found.to_data(), "again") == found
+    lost = max(alone.values(), key=lambda one: one.value)
+    claimed = lost.model_copy(update={"variants": tuple(g for g in _copied(graphs) if g.variant == way)})
+    assert not verify(claimed.model_copy(update={"seal": claimed.unsealed_digest()})).ok
+
+
+def _copied(graphs: tuple[Graph, ...]) -> list[Graph]:
+    """Of two copies of the machine, each works on one sequence."""
+    return [graph.model_copy(update={"batch": 2}) for graph in graphs]
+
+
+def test_a_graph_that_is_named_brings_its_other_way(tmp_path: Path) -> None:
+    layer = {"mixer": {"kind": "mla", **SIZES_OF_LATENTS}}
+    p = {"hidden": 64, "vocab": 100, "layers": {"layer": layer}, "sections": [{"layers": ["layer"]}], "seq": 8}
+    (tmp_path / "latent.yaml").write_text(
+        dump_yaml({"schema": "dfopt/graph/1", "name": "x", "workload": "stack", "parameters": p})
+    )
+    found = df.optimize(tmp_path / "latent.yaml", "sn10-8-ring", tp=8, sensitivity=False)
+    assert {found.graph.variant, *(one.variant for one in found.variants)} == {"expanded", "absorbed"}
+    assert load_variants(tmp_path / "latent.yaml", form="absorbed")[0].variant == "absorbed"
+    assert len(load_variants(tmp_path / "latent.yaml", form="absorbed")) == 1
+    assert len(load_variants(tmp_path / "latent.yaml", mode="training")) == 1
+    with pytest.raises(PlanError, match="x, computed as absorbed, has no kernel 'KV_Up'"):
+        df.optimize(tmp_path / "latent.yaml", "sn10-8-ring", pin_sharding={"KV_Up": "outer"})
 
 
 def test_a_plan_may_be_one_for_some_sizes_only() -> None:

@@ -107,7 +107,8 @@ class EndsParameters(ServingParameters):
     )
     form: Form | None = Field(
         default=None,
-        description="how latent attention is computed where a layer leaves it open; none = as is less work",
+        description="how latent attention is computed where layers leave it open; none = as is less work, and a search"
+        " tries both",
     )
     head: Head = Field(default=Head(), description="what stands behind the last norm")
 

@@ -54,7 +54,7 @@ class LatentAttention(Block):
     form: Form | Literal["auto"] = Field(
         default="auto",
         description="keys and values of all tokens are computed, or queries are taken to the latents; auto = as the"
-        " model says, else what is less to compute",
+        " model says",
     )
     sparse: Indexer | None = Field(default=None, description="what chooses the tokens that are attended to")
 
@@ -100,21 +100,18 @@ class LatentAttention(Block):
         q = drawing.linear("Q_Up", self.query_dim, queries, read, outer=self.heads)
         chosen = self.sparse.draw(drawing, hidden, latent, (read, queries)) if self.sparse else None
         sight = Sight(drawing.segment, top=self.sparse.tokens if self.sparse else None)
-        draw = self._expanded if self.form_of(drawing) == "expanded" else self._absorbed
+        form = drawing.form if self.form == "auto" else self.form
+        draw = self._absorbed if form == "absorbed" else self._expanded
         attended = draw(drawing, sight, q, latent, chosen)
         return drawing.linear("O_Proj", hidden, self.heads * self.value_dim, attended)
 
-    def form_of(self, drawing: Drawing) -> Form:
-        """The form that is drawn."""
-        if self.form != "auto":
-            return self.form
-        if drawing.form is not None:
-            return drawing.form
-        sight = Sight(drawing.segment, top=self.sparse.tokens if self.sparse else None)
+    def less_work(self, segment: Segment) -> Form:
+        """The form that computes less for a segment."""
+        sight = Sight(segment, top=self.sparse.tokens if self.sparse else None)
         up = self.rank * (self.nope_dim + self.value_dim)
         expanded = sight.keys * up + sight.pairs * (self.query_dim + self.value_dim)
-        absorbed = drawing.segment.new * up + sight.pairs * (self._latent + self.rank)
-        return "expanded" if expanded <= absorbed or drawing.trains else "absorbed"
+        absorbed = segment.new * up + sight.pairs * (self._latent + self.rank)
+        return "expanded" if expanded <= absorbed else "absorbed"
 
     def _expanded(self, drawing: Drawing, sight: Sight, q: str, latent: str, chosen: Read | None) -> str:
         one, heads, shared = sight.segment, self.heads, drawing.bytes
