@@ -171,8 +171,13 @@ def gpt(
     return w
 
 
-def llama(layers: int = 4, width: int = 512, heads: int = 8, kv_heads: int = 2, inside: int = 1408) -> Writer:
-    """A decoder with grouped queries, rotary embedding, RMSNorm and SwiGLU, in the nodes that PyTorch exports."""
+def llama(
+    layers: int = 4, width: int = 512, heads: int = 8, kv_heads: int = 2, inside: int = 1408, past: bool = False
+) -> Writer:
+    """A decoder with grouped queries, rotary embedding, RMSNorm and SwiGLU, in the nodes that PyTorch exports.
+
+    ``past``: with keys and values of earlier tokens as inputs, and of all as outputs.
+    """
     w, size = Writer(word=TensorProto.FLOAT16), width // heads
     x, ids = (
         w.input("embeds", ["batch", "sequence", width]),
@@ -206,7 +211,13 @@ def llama(layers: int = 4, width: int = 512, heads: int = 8, kv_heads: int = 2, 
         y = norm(x)
         q, k, v = (w.MatMul(y, w.weight(width, count * size)) for count in (heads, kv_heads, kv_heads))
         q, k = turned(w.heads(q, heads, size)), turned(w.heads(k, kv_heads, size))
-        k, v = spread(k), spread(w.heads(v, kv_heads, size))
+        v = w.heads(v, kv_heads, size)
+        if past:
+            shape = ["batch", kv_heads, "past_sequence", size]
+            caches = [w.input(f"past_key_values.{layer}.{name}", shape) for name in ("key", "value")]
+            k, v = (w.Concat(before, new, axis=-2) for before, new in zip(caches, (k, v), strict=True))
+            w.output(k, v)
+        k, v = spread(k), spread(v)
         scores = w.Mul(w.MatMul(q, w.Transpose(k, perm=[0, 1, 3, 2])), w.number(size**-0.5))
         context = w.MatMul(w.Softmax(scores, axis=-1), v)
         context = w.shaped(w.Transpose(context, perm=[0, 2, 1, 3]), width)

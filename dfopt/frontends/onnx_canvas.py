@@ -9,7 +9,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
 from dfopt.documents.dtypes import Dtype, Dtypes
-from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
+from dfopt.documents.graph import Graph, Input, Kernel, Output, SequenceState, Tensor
 from dfopt.documents.wiring import needed
 from dfopt.errors import DocumentError, Issue
 from dfopt.frontends.onnx_model import FLOATS, Model, Node, Type
@@ -199,6 +199,8 @@ class Canvas:
             kernel = self.draw(node, "gemm", sizes, (a[0], 1), *beside, part=part, **more)
             self.weigh(kernel, b[0])
         else:
+            kept = [_divided(one.cache, sizes["outer"]) for one in (a[0], b[0]) if one.cache is not None]
+            more |= {"states": tuple(kept)} if kept else {}
             kernel = self.draw(node, "matmul", sizes, (a[0], 1), (b[0], 2), *beside, part=part, **more)
         return kernel, axes
 
@@ -342,6 +344,11 @@ class Canvas:
             for one in free:
                 if one["n"] < rows:
                     one["stream"] = "none"
+
+
+def _divided(cache: SequenceState, outer: int) -> SequenceState:
+    """A cache of a product; heads that are not those of the product are not told apart."""
+    return cache if outer % cache.heads == 0 else cache.model_copy(update={"heads": 1})
 
 
 def _shape(fields: dict[str, Any]) -> tuple[int, ...]:

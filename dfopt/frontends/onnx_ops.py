@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from dfopt.documents.graph import Role
+from dfopt.frontends.onnx_cache import draw_cache
 from dfopt.frontends.onnx_canvas import Canvas
 from dfopt.frontends.onnx_model import Node
 from dfopt.frontends.onnx_values import Axes, Value, broadcast, normalized, one_each, regrouped, resized
@@ -116,6 +117,8 @@ def _resize(node: Node, values: list[Value]) -> int:
 
 
 def _concat(canvas: Canvas, node: Node) -> None:
+    if draw_cache(canvas, node):
+        return
     values = [one for one in canvas.inputs(node) if one.type.size]
     out = canvas.model.types[node.outputs[0]]
     if len(values) == 1:

@@ -13,6 +13,7 @@ from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+from dfopt.documents.graph import SequenceState
 from dfopt.frontends.onnx_model import Type
 
 __all__ = ["Axes", "Value", "broadcast", "extents", "normalized", "one_each", "regrouped", "resized"]
@@ -27,7 +28,7 @@ class Value:
     """A value: elements of one kernel's output, of an input of the model, or a constant.
 
     ``part`` says which of the elements: the name of the value as which they were cut out, nothing for all of them.
-    ``elements`` are so many of the source.
+    ``elements`` are so many of the source. Those of a ``cache`` are of earlier evaluations, and lie in DRAM.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Value:
     part: str = ""
     constant: bool = False
     made_of: frozenset[str] = frozenset()
+    cache: SequenceState | None = None
 
     @property
     def shape(self) -> tuple[int, ...]:

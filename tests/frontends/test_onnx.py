@@ -120,6 +120,31 @@ def test_a_decoder_with_grouped_queries_is_counted_as_by_hand(tmp_path: Path) ->
     assert k.bytes == 2 * tokens * kv_heads * size
 
 
+def test_caches_of_a_decoder_are_states(tmp_path: Path) -> None:
+    """Keys and values of earlier tokens are read where they lie, and only those of the new one are written."""
+    sizes = {"batch": 16, "sequence": 1, "past_sequence": 1023}
+    graph = read(llama(past=True).save(tmp_path / "llama.onnx"), sizes, samples="batch")
+    assert graph.repeat == 4
+    layer = [kernel for kernel in graph.kernels if kernel.runs == "every_layer"]
+    products = [kernel for kernel in layer if kernel.op == "matmul"]
+    assert [(k.outer, k.samples, k.m, k.k, k.n) for k in products] == [(8, 16, 1024, 64, 1), (8, 16, 64, 1024, 1)]
+    states = [state for kernel in layer for state in kernel.states or ()]
+    assert [(one.sequences, one.heads, one.tokens, one.reads, one.writes) for one in states] == [
+        (16, 2, 1024, 1023, 1)
+    ] * 2
+    assert {one.bytes_per_token for one in states} == {2 * 2 * 64}
+    assert not any("Concat" in kernel.name and kernel.samples for kernel in layer)
+
+
+def test_a_cache_that_something_else_reads_is_copied(tmp_path: Path) -> None:
+    w = llama(1, past=True)
+    w.output(w.Relu(w.outputs[0].name))
+    graph = read(w.save(tmp_path / "llama.onnx"), {"batch": 2, "sequence": 1, "past_sequence": 7})
+    assert [len(kernel.states or ()) for kernel in graph.kernels if kernel.op == "matmul"] == [0, 1]
+    copied = 2 * 2 * 2 * 8 * 64
+    assert [out.bytes for out in graph.outputs or () if "Concat" in out.src] == [copied]
+
+
 def test_shape_arithmetic_is_gone(models: dict[str, Path]) -> None:
     graph = read(models["bert"], folded=False, **SIZES)
     shapes = ("Shape", "Gather_", "Concat", "Unsqueeze", "Reshape", "Transpose", "Constant", "Slice")
