@@ -34,11 +34,12 @@ from dfopt.documents.base import Part, problem
 
 __all__ = ["Routing", "touched"]
 
-_WRITTEN = re.compile(r"power_law\(([0-9]+(?:\.[0-9]+)?)\)")
+_FIGURE = r"[0-9]+(?:\.[0-9]+)?"
+_WRITTEN = re.compile(rf"(?:power_law\((?P<alpha>{_FIGURE})\)|counts\((?P<counts>{_FIGURE}(?:,{_FIGURE})*)\))")
 
 
 class Routing(Part):
-    """How tokens choose experts. A law without a figure may be written as its name, ``power_law(1.2)`` as that.
+    """How tokens choose experts. It may be written in a word: ``uniform``, ``power_law(1.2)``, ``counts(30, 10, 10)``.
 
     Examples
     --------
@@ -62,15 +63,20 @@ class Routing(Part):
     def _as_words(cls, data: Any) -> Any:
         if not isinstance(data, str):
             return data
-        power = _WRITTEN.fullmatch(data.replace(" ", ""))
-        return {"law": "power_law", "alpha": float(power[1])} if power else {"law": data}
+        found = _WRITTEN.fullmatch(data.replace(" ", ""))
+        if found is None:
+            return {"law": data}
+        if found["alpha"]:
+            return {"law": "power_law", "alpha": float(found["alpha"])}
+        return {"law": "counts", "counts": tuple(map(float, found["counts"].split(",")))}
 
     @model_validator(mode="after")
     def _is_one_law(self) -> Self:
         for name, law in (("alpha", "power_law"), ("counts", "counts")):
             if (getattr(self, name) is not None) != (self.law == law):
                 found = "missing" if self.law == law else f"found in a routing of law {self.law}"
-                raise problem(f"{found}, expected with law {law} only", "write both, or neither", f"$.{name}")
+                written = "power_law(1.2)" if name == "alpha" else "counts(30, 10, 10)"
+                raise problem(f"{found}, expected with law {law} only", f"in a word: {written}", f"$.{name}")
         if self.counts is not None and min(self.counts) < 0:
             raise problem(f"found {min(self.counts):g} tokens", "count those that were sent", "$.counts")
         return self

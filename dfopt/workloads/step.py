@@ -114,7 +114,8 @@ class ServingParameters(StepParameters):
     page: int = Field(default=1, ge=1, le=10**6, description="cached tokens that are given DRAM together")
     routing: Routing | None = Field(
         default=None,
-        description="of experts, who is sent where: uniform, balanced, power_law(1.2) or counts; none = uniform",
+        description="of experts, who is sent where: uniform, balanced, power_law(1.2), or, as counted tokens of each,"
+        " counts(30, 10, ...); none = uniform",
     )
 
     @property

@@ -118,6 +118,8 @@ def test_a_power_law_is_the_one_that_rows_were_measured_under() -> None:
         ("zipf", "Input should be 'uniform'"),
         ("power_law", "missing, expected with law power_law only"),
         ("power_law(1.2.3)", "Input should be 'uniform'"),
+        ("power_law(1.2,3)", "Input should be 'uniform'"),
+        ("counts()", "Input should be 'uniform'"),
         ({"law": "uniform", "alpha": 1.2}, "found in a routing of law uniform"),
         ({"law": "counts"}, "missing, expected with law counts only"),
         ({"law": "counts", "counts": [3, -1]}, "found -1 tokens"),
@@ -129,7 +131,8 @@ def test_what_is_no_routing_is_refused(given_: Any, said: str) -> None:
 
 
 def test_counts_are_of_the_experts_that_there_are() -> None:
-    counted = Routing(law="counts", counts=(5.0, 0.0, 0.0))
+    counted = Routing.model_validate("counts(5, 0, 0.0)")
+    assert counted == Routing(law="counts", counts=(5.0, 0.0, 0.0))
     with pytest.raises(PydanticCustomError, match="found 3 counts, 1 of them above 0, for 4 experts"):
         counted.shares(4, 1, 8)
     with pytest.raises(PydanticCustomError, match="found 3 counts, 1 of them above 0, for 3 experts"):
