@@ -266,7 +266,7 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
 def _typed(dice: Dice, kernels: list[Kernel], tensors: list[Tensor]) -> tuple[Dtypes, list[Kernel], list[Tensor]]:
     """Types for every class of data, some outputs as logits, and the tensors as large as those make them."""
     types: tuple[Dtype, ...] = ("bf16", "fp8", "fp32", "mxfp4", "int4_g32_zp")
-    classes = {data: dice([None, *types]) for data in ("experts", "logits")}
+    classes = {data: dice([None, *types]) for data in ("experts", "ends", "operands", "logits")}
     dtypes = Dtypes(weights=dice(types), activations=dice(types), **classes)
     kernels = [kernel.model_copy(update={"output_class": dice([None, None, "logits"])}) for kernel in kernels]
     made = {kernel.name: dtypes.words().of_output(kernel) for kernel in kernels}

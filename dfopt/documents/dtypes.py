@@ -24,10 +24,11 @@ if TYPE_CHECKING:
     from dfopt.documents.graph import Kernel
 
 __all__ = [
-    "FORMATS", "Arithmetic", "DataClass", "Dtype", "Dtypes", "Format", "Peaks", "Words", "check_word_bytes", "words_of",
+    "FORMATS", "Arithmetic", "DataClass", "Dtype", "Dtypes", "Format", "Peaks", "Words", "check_word_bytes",
+    "weights_of", "words_of",
 ]  # fmt: skip
 
-DataClass = Literal["weights", "experts", "activations", "kv", "logits"]
+DataClass = Literal["weights", "experts", "ends", "activations", "kv", "logits"]
 Arithmetic = Literal["int4", "fp4", "fp6", "int8", "fp8", "bf16", "fp16", "tf32", "fp32"]
 Dtype = Literal[
     "fp32", "tf32", "bf16", "fp16", "fp8", "fp6", "fp4", "int8", "int4", "fp8_128x128", "fp8_128x128_ue8m0",
@@ -76,15 +77,20 @@ FORMATS: Final[dict[Dtype, Format]] = {
 """What a type is; all sizes are whole numbers of bits over powers of two, so that a float holds them exactly."""
 
 
+def weights_of(kernel: Kernel) -> DataClass:
+    """The class of a kernel's weights: of experts, of what makes logits, or of all others."""
+    return "experts" if kernel.experts is not None else "ends" if kernel.output_class == "logits" else "weights"
+
+
 class Words(NamedTuple):
     """Bytes of an element of every class of data.
 
-    Gradients are activations, and tables and matrices that kernels keep are weights. Of a recurrent state none is as
-    the layer says that keeps it.
+    Gradients are activations. Of a recurrent state none is as the layer says that keeps it.
     """
 
     weights: float
     experts: float
+    ends: float
     activations: float
     kv: float
     logits: float
@@ -92,7 +98,7 @@ class Words(NamedTuple):
 
     def of_weight(self, kernel: Kernel) -> float:
         """Of a weight of a kernel."""
-        return self.experts if kernel.experts is not None else self.weights
+        return float(getattr(self, weights_of(kernel)))
 
     def of_output(self, kernel: Kernel) -> float:
         """Of what a kernel makes."""
@@ -109,9 +115,18 @@ class Dtypes(Part):
     ('mxfp4', 'bf16', 0.53125)
     """
 
-    weights: Dtype = Field(default="bf16", description="of GEMMs, and of tables that kernels keep")
+    weights: Dtype = Field(default="bf16", description="of GEMMs")
     experts: Dtype | None = Field(default=None, description="weights of experts; none = as weights")
+    ends: Dtype | None = Field(
+        default=None,
+        description="tables and matrices that kernels keep, and weights that make logits; none = as weights",
+    )
     activations: Dtype = Field(default="bf16", description="what kernels hand on, and gradients of all kinds")
+    operands: Dtype | None = Field(
+        default=None,
+        description="activations as products with weights take them, and products that make gradients of weights:"
+        " converted in front of each; none = as they are",
+    )
     kv: Dtype | None = Field(default=None, description="cached keys, values and latents; none = as activations")
     logits: Dtype | None = Field(default=None, description="outputs of class logits; none = as activations")
     state: Dtype | None = Field(
@@ -121,7 +136,7 @@ class Dtypes(Part):
     def of(self, data: DataClass) -> Dtype:
         """The type of one class."""
         found: Dtype | None = getattr(self, data)
-        return found or (self.weights if data == "experts" else self.activations)
+        return found or (self.weights if data in ("experts", "ends") else self.activations)
 
     def words(self) -> Words:
         """Bytes of an element of every class."""

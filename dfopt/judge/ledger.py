@@ -63,7 +63,7 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
         if one.forward:
             state = kernel.resident_optimizer_bytes
             if state is None:  # as much for a parameter as for one of the weights
-                state = whole / word(case.graph, "weights") * case.assume.optimizer_bytes_per_parameter
+                state = whole / word(case.graph, "ends") * case.assume.optimizer_bytes_per_parameter
             found["table optimizer"].append(state / parts)
     return {kind.of: math.fsum(found[kind.of]) for kind in KINDS}
 

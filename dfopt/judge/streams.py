@@ -31,7 +31,7 @@ def _flows(case: Case, moved: Moved) -> tuple[Flow, ...]:
     if isinstance(of, End):
         return (Flow(size, contiguous_bytes(of.chip, of.tile, of.row, of.rows, of.split), moved.write),)
     if moved.what == "lookups":
-        return lookups(size, of.kernel.m * word(case.graph, "weights"), of.forward)
+        return lookups(size, of.kernel.m * word(case.graph, "ends"), of.forward)
     if moved.what == "gradient":
         return tuple(Flow(size / 2, size / 2, write) for write in (False, True))
     return (Flow(size, size, moved.write),)

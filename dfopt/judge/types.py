@@ -21,21 +21,27 @@ def _type(graph: Graph, of: DataClass) -> Dtype | None:
     said = graph.dtypes
     if said is None:
         return None
-    if of in ("weights", "experts"):
-        return said.weights if of == "weights" or said.experts is None else said.experts
-    stated: dict[str, Dtype | None] = {"kv": said.kv, "logits": said.logits}
-    return stated.get(of) or said.activations
+    if of in ("weights", "experts", "ends"):
+        return {"experts": said.experts, "ends": said.ends}.get(of) or said.weights
+    return {"kv": said.kv, "logits": said.logits}.get(of) or said.activations
 
 
 def word(graph: Graph, of: DataClass = "activations") -> float:
-    """Bytes of an element of some class of data; gradients are activations, and tables are weights."""
+    """Bytes of an element of some class of data; gradients are activations, and tables are ends."""
     found = _type(graph, of)
     return float(graph.word_bytes if found is None else FORMATS[found].bytes)
 
 
 def weight_word(graph: Graph, kernel: Kernel) -> float:
     """Bytes of one of a kernel's weights."""
-    return word(graph, "weights" if kernel.experts is None else "experts")
+    return word(graph, _held(kernel))
+
+
+def _held(kernel: Kernel) -> DataClass:
+    """What the weights of a kernel are: those of experts, those that make logits, or others."""
+    if kernel.experts is not None:
+        return "experts"
+    return "weights" if kernel.output_class != "logits" else "ends"
 
 
 def made_word(graph: Graph, kernel: Kernel) -> float:
@@ -46,8 +52,10 @@ def made_word(graph: Graph, kernel: Kernel) -> float:
 def _fitting(graph: Graph, kernel: Kernel) -> list[Arithmetic]:
     """Types that hold every operand of a kernel, the narrowest first."""
     operands = [_type(graph, "activations")]
+    if kernel.op in ("gemm", "weight_update") and graph.dtypes is not None and graph.dtypes.operands is not None:
+        operands = [graph.dtypes.operands]  # converted in front of it
     if kernel.op == "gemm":
-        operands.append(_type(graph, "weights" if kernel.experts is None else "experts"))
+        operands.append(_type(graph, _held(kernel)))
     numbers = {FORMATS[one].arithmetic for one in operands if one is not None}
     wide = [one for one in _BY_WIDTH if all(one == each or one in WIDER[each] for each in numbers)]
     return [one for one in wide if kernel.op != "elementwise" or one not in _TOO_NARROW]

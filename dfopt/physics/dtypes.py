@@ -3,17 +3,18 @@
 A type is wider than another that it holds every number of: E4M3 holds E2M1, E2M3, E3M2 and int4, bf16 holds all of
 them, E5M2 and int8, and tf32 holds bf16 and fp16, of which neither holds the other.
 
-A matrix product computes in the narrowest type of the chip that holds both of its operands. So weights that are
-narrower than activations are widened as they are read (weight-only int4), and what a chip has no unit for computes in
-the next wider type that it has. Cached keys and values are widened or narrowed to the type of activations as they are
-read. Elementwise kernels compute in 16 bits at least: vector units have no narrower floating-point types.
+A matrix product computes in the narrowest type of the chip that holds both of its operands; activations are converted
+in front of it if the graph says so (``operands``). So weights that are narrower than activations are widened as they
+are read (weight-only int4), and what a chip has no unit for computes in the next wider type that it has. Cached keys
+and values are widened or narrowed to the type of activations as they are read. Elementwise kernels compute in 16 bits
+at least: vector units have no narrower floating-point types.
 """
 
 from __future__ import annotations
 
 from typing import Final, get_args
 
-from dfopt.documents.dtypes import FORMATS, Arithmetic, Dtypes, Peaks
+from dfopt.documents.dtypes import FORMATS, Arithmetic, Dtypes, Peaks, weights_of
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.system import Chip
 from dfopt.errors import Issue, SystemSpecError
@@ -37,13 +38,14 @@ WIDER: Final[dict[Arithmetic, tuple[Arithmetic, ...]]] = {
 
 def _holding(dtypes: Dtypes, kernel: Kernel) -> tuple[Arithmetic, ...]:
     """Types that a kernel could compute in, from the narrowest on."""
-    made = FORMATS[dtypes.of("activations")].arithmetic
-    found = (made, *WIDER[made])
+    weighted = kernel.op in ("gemm", "weight_update")
+    taken = FORMATS[(dtypes.operands if weighted else None) or dtypes.activations].arithmetic
+    found = (taken, *WIDER[taken])
     if kernel.op == "elementwise":
         return tuple(one for one in found if one in _WIDE)
     if kernel.op != "gemm":
         return found
-    held = FORMATS[dtypes.of("weights" if kernel.experts is None else "experts")].arithmetic
+    held = FORMATS[dtypes.of(weights_of(kernel))].arithmetic
     return tuple(one for one in found if one in (held, *WIDER[held]))
 
 

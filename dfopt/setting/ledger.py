@@ -54,7 +54,7 @@ def states_of(
             amounts["tables", kernel.spread_over] += kernel.resident_bytes
             state = kernel.resident_optimizer_bytes
             if state is None:
-                state = kernel.resident_bytes / graph.words.weights * assumptions.optimizer_bytes_per_parameter
+                state = kernel.resident_bytes / graph.words.ends * assumptions.optimizer_bytes_per_parameter
             amounts["table optimizer", kernel.spread_over] += state
         elif kernel.resident_bytes:
             amounts["table gradients", kernel.spread_over] += kernel.resident_bytes

@@ -222,7 +222,7 @@ def type_words(graph: Graph) -> str:
     >>> from dfopt.documents.graph import Kernel
     >>> kernel = Kernel(name="a", op="gemm", m=4, k=8, n=16)
     >>> type_words(Graph(name="g", dtypes=Dtypes(weights="nvfp4", kv="fp8"), kernels=(kernel,)))
-    'weights and experts nvfp4 (0.5625 B), activations and logits bf16 (2 B), kv fp8 (1 B)'
+    'weights, experts and ends nvfp4 (0.5625 B), activations and logits bf16 (2 B), kv fp8 (1 B)'
     """
     if graph.dtypes is None:
         return f"{graph.word_bytes} B per element"
@@ -230,7 +230,8 @@ def type_words(graph: Graph) -> str:
     known = {data: graph.dtypes.of(data) for data in get_args(DataClass)}
     for data, kind in (known | ({"state": graph.dtypes.state} if graph.dtypes.state else {})).items():
         by_type.setdefault(f"{kind} ({getattr(graph.words, data):.6g} B)", []).append(data)
-    return ", ".join(f"{' and '.join(', '.join(d).rsplit(', ', 1))} {kind}" for kind, d in by_type.items())
+    converted = f", multiplied in {graph.dtypes.operands}" if graph.dtypes.operands else ""
+    return ", ".join(f"{' and '.join(', '.join(d).rsplit(', ', 1))} {kind}" for kind, d in by_type.items()) + converted
 
 
 def graph_report(graph: Graph, flop: list[float]) -> RenderableType:

@@ -52,7 +52,7 @@ def test_what_is_not_stated_follows_weights_or_activations() -> None:
     types = Dtypes(weights="mxfp4", activations="fp8", logits="fp32")
     found = {data: types.of(data) for data in get_args(DataClass)}
     assert found == {
-        "weights": "mxfp4", "experts": "mxfp4", "activations": "fp8", "kv": "fp8", "logits": "fp32",
+        "weights": "mxfp4", "experts": "mxfp4", "ends": "mxfp4", "activations": "fp8", "kv": "fp8", "logits": "fp32",
     }  # fmt: skip
     sizes = {data: float(FORMATS[name].bytes) for data, name in found.items()}
     assert types.words()._asdict() == {**sizes, "state": None}

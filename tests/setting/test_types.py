@@ -82,10 +82,13 @@ def gemms(dtypes: Dtypes | None, size: int = 64) -> Graph:
 @given(
     chips=st.sets(st.sampled_from(NAMES), min_size=1).filter(lambda n: n & {"bf16", "fp16", "tf32", "fp32"}),
     of=st.tuples(*[st.sampled_from(OPERANDS)] * 3),
+    operands=st.none() | st.sampled_from(OPERANDS),
 )
-def test_prices_and_judge_find_the_same_rate(chips: set[Arithmetic], of: tuple[Dtype, Dtype, Dtype]) -> None:
+def test_prices_and_judge_find_the_same_rate(
+    chips: set[Arithmetic], of: tuple[Dtype, Dtype, Dtype], operands: Dtype | None
+) -> None:
     chip = one_chip(Peaks(**{name: float(place + 1) for place, name in enumerate(NAMES) if name in chips})).chip
-    graph = gemms(Dtypes(weights=of[0], experts=of[1], activations=of[2]))
+    graph = gemms(Dtypes(weights=of[0], experts=of[1], activations=of[2], operands=operands))
     wider, refused = [], False
     for kernel in graph.kernels:
         try:
@@ -123,6 +126,22 @@ def test_a_gemm_computes_in_the_narrowest_type_that_holds_both(
     assert arithmetic_of(graph, graph.kernels[0], chip) == (wanted, wanted)
     wide = arithmetic_of(graph, graph.kernels[1], chip)
     assert wide is not None and wide[0] in ("bf16", "fp16", "tf32", "fp32")
+
+
+def test_activations_that_are_converted_in_front_of_products_stay_as_large() -> None:
+    chip = one_chip(Peaks(bf16=1e9, fp8=2e9, fp4=4e9)).chip
+    types_ = Dtypes(weights="fp8", experts="nvfp4", ends="bf16", operands="fp8")
+    graph = gemms(types_)
+    head = Kernel(name="head", op="gemm", m=8, k=64, n=64, output_class="logits")
+    update = Kernel(name="update", op="weight_update", m=8, k=64, n=64, phase="update")
+    attention = Kernel(name="scores", op="matmul", m=8, k=64, n=64)
+    kernels = (*graph.kernels, head, update, attention)
+    found = {kernel.name: arithmetic_of(graph, kernel, chip) for kernel in kernels}
+    taken = {name: used[1] for name, used in found.items() if used is not None}
+    assert taken == {"up": "fp8", "act": "bf16", "experts": "fp8", "head": "bf16", "update": "fp8", "scores": "bf16"}
+    assert all(types.peak(graph, kernel, chip) == rate(graph, kernel, chip) for kernel in kernels)
+    assert [graph.output_bytes(k) for k in range(3)] == [64 * 64 * 2] * 3
+    assert [graph.words.of_weight(kernel) for kernel in kernels] == [1, 1, 9 / 16, 2, 1, 1]
 
 
 def placed(graph: Graph) -> Mapping:

@@ -72,7 +72,7 @@ def test_a_wider_type_is_said_on_the_terminal_and_on_the_page() -> None:
     assert result.score.notes and result.score.notes[0].startswith(said)
     assert dict(bottleneck(result))["note"] == result.score.notes[0]
     page = result_report(result)
-    assert said in page and "weights, experts, activations, kv and logits int4 (0.5 B)" in page
+    assert said in page and "weights, experts, ends, activations, kv and logits int4 (0.5 B)" in page
 
 
 def test_every_entry_applies_somewhere() -> None:

@@ -53,11 +53,12 @@ def test_bytes_that_are_no_whole_number_are_rounded_up() -> None:
 
 
 def test_tables_and_ends_have_the_types_of_their_classes() -> None:
-    types = {"weights": "fp8", "activations": "fp32", "logits": "fp16"}
+    types = {"weights": "fp4", "ends": "fp8", "activations": "fp32", "logits": "fp16"}
     graph = by_name(made := WORKLOADS["decoder"](**SIZES, **SERVING[0], dtypes=types))
     tokens = 3
     assert graph["Embedding"].resident_bytes == 100 * 32 * 1
     assert graph["Embedding"].dram_bytes == tokens * 32 * 1 + tokens * 32 * 4  # a row for each token, and what it gives
+    assert made.words.of_weight(graph["Logits"]) == 1 and made.words.of_weight(graph["Up_Proj"]) == 0.5
     assert graph["Logits"].output_class == "logits" and made.output_bytes("Logits") == tokens * 100 * 2
 
 

@@ -225,7 +225,7 @@ def _front(p: EndsParameters) -> Drawing:
         reads = (Read(name, None, following and drawing.bytes(min(following, one.outputs * positions))),)
     tables = sum((p.vocab is not None, p.learned_positions > 0, p.token_types > 0))
     rows = {"dram_bytes": tables * p.tokens, "resident_bytes": p.table_rows}
-    looked_up = {name: count * p.hidden * p.words.weights for name, count in rows.items()}
+    looked_up = {name: count * p.hidden * p.words.ends for name, count in rows.items()}
     last = drawing.pointwise("Embedding", p.hidden, *reads, **looked_up)
     if p.embedding_norm:
         drawing.pointwise(f"{NORMS[p.norm]}_Embedding", p.hidden, last, normalizes=True, role="norm")
@@ -276,7 +276,7 @@ def _backward(
     gradients = [_gradient_of(joint) for joint in joints]
     embedding = next(kernel for kernel in front.kernels if kernel.name == "Embedding")
     # A row of the gradient is read, added to and written back; the gradient itself has as many as the table.
-    size = p.words.activations / p.words.weights
+    size = p.words.activations / p.words.ends
     adds = {"dram_bytes": 2 * size * embedding.dram_bytes, "resident_bytes": size * embedding.resident_bytes}
     rules = {
         embedding.name: Gradient(fields=adds),
