@@ -1,12 +1,13 @@
-"""Measured kernels against what no chip could do faster: grouped products of experts, latent attention, dense products.
+"""Measured kernels against what no chip could do faster: products of experts, attention, latent or not, dense products.
 
     python benchmarks/reference/kernels.py CSV... [--plain MODEL] [--every N] [--rows]
 
 A table is known by its columns: ``moe_dtype`` (experts), ``mla_dtype`` (absorbed latent attention, rows of phase
-``generation``) or ``gemm_dtype``; they are those of the tables of aiconfigurator-core. Every row is a graph of its own
-on one chip that fuses freely, at its peak, without overheads and with all the SRAM it wants. A row above what was
-measured is a failure (exit status 1). Types, phases, systems and distributions that are not known are counted and left
-out: the bytes of 4-bit types are not those that kernels move.
+``generation``), ``num_key_value_heads`` (causal attention) or ``gemm_dtype``; they are those of the tables of
+aiconfigurator-core. Every row is a graph of its own on one chip that fuses freely, at its peak, without overheads and
+with all the SRAM it wants. A row above what was measured is a failure (exit status 1). Types, phases, systems and
+distributions that are not known are counted and left out: the bytes of 4-bit types are not those that kernels move.
+The table of attention does not say how keys and values are held: at least in 8 bits.
 
 Experts are priced under the row's own distribution, with the fewest experts that it may have touched:
 
@@ -32,12 +33,14 @@ from functools import cache
 from itertools import islice
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import dfopt as df
 from dfopt.documents.assumptions import profile
 from dfopt.documents.dtypes import FORMATS, Dtype, Dtypes, Peaks
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Input, Kernel, Output, SequenceState, Tensor
+from dfopt.documents.phase import Segment
 from dfopt.documents.routing import Routing
 from dfopt.documents.system import System
 
@@ -115,6 +118,38 @@ def mla(row: Row, plain: Sequence[str] = ()) -> Graph:
     )
 
 
+def attention(row: Row, plain: Sequence[str] = ()) -> Graph:
+    """Causal attention of whole prompts, or of one new token of each sequence to those that are cached."""
+    if row["phase"] not in ("context", "generation"):
+        raise Unknown(row["phase"])
+    types, word = _types(row, "bfloat16")
+    batch, heads, groups, dim = (int(row[n]) for n in ("batch_size", "num_heads", "num_key_value_heads", "head_dim"))
+    decodes, known = row["phase"] == "generation", int(row["isl"]) + int(row["step"])
+    one = Segment(
+        sequences=batch, new=1 if decodes else int(row["isl"]), cached=known - 2 if decodes else int(row["step"])
+    )
+    each: dict[str, Any] = {"op": "matmul", "outer": heads, "samples": batch, "n": one.new}
+    each |= {"stream": "none"} if decodes else {"density": one.pairs() / (one.new * one.keys)}
+    kept = {"sequences": batch, "heads": groups, "bytes_per_token": groups * dim, "tokens": one.keys, "reads": one.keys}
+    keys, values = ((SequenceState(name=name, **kept),) if decodes else None for name in ("keys", "values"))
+    read = float(batch * groups * one.keys * dim * word)
+    return Graph(
+        name="attention",
+        dtypes=types,
+        kernels=(
+            Kernel(name="Scores", m=one.keys, k=dim, states=keys, **each),
+            Kernel(name="Softmax", m=one.keys, normalizes=True, **each | {"op": "elementwise"}),
+            Kernel(name="Context", m=dim, k=one.keys, states=values, masked=None if decodes else 1, **each),
+        ),
+        tensors=(Tensor(src="Scores", dst="Softmax"), Tensor(src="Softmax", dst="Context", operand=1)),
+        inputs=(
+            Input(dst="Scores", operand=1),
+            *(Input(dst=name, operand=2, bytes=read) for name in ("Scores", "Context") if not decodes),
+        ),
+        outputs=(Output(src="Context"),),
+    )
+
+
 def gemm(row: Row, plain: Sequence[str] = ()) -> Graph:
     """A dense product of m tokens, k features in and n out."""
     types, _ = _types(row, row["gemm_dtype"])
@@ -130,6 +165,7 @@ def gemm(row: Row, plain: Sequence[str] = ()) -> Graph:
 TABLES: dict[str, tuple[Callable[[Row, Sequence[str]], Graph], tuple[str, ...]]] = {
     "moe_dtype": (moe, ("moe_dtype", "distribution")),
     "mla_dtype": (mla, ("kv_cache_dtype",)),
+    "num_key_value_heads": (attention, ("phase",)),
     "gemm_dtype": (gemm, ("gemm_dtype",)),
 }
 
@@ -186,7 +222,9 @@ def main() -> int:
                     left_out[str(what)] += 1
                     continue
                 column = next(name for name in TABLES if name in row)
-                ratios[row["system"], column[:-6], *(row[name] for name in TABLES[column][1])].append(ratio)
+                ratios[row["system"], TABLES[column][0].__name__, *(row[name] for name in TABLES[column][1])].append(
+                    ratio
+                )
                 if asked.rows:
                     print(f"{ratio:.3f}", *row.values(), flush=True)
     print(f"{'least over measured':44} {'rows':>5} {'median':>7} {'most':>7} {'above':>6}")
