@@ -21,6 +21,7 @@ from pydantic import ValidationError
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
+from dfopt.frontends.quantization import quantized_types
 from dfopt.workloads.decoder import DecoderParameters, parameter_count
 
 __all__ = ["COSMETIC", "FAMILIES", "FIELDS", "read", "recipe"]
@@ -117,7 +118,7 @@ FIELDS: Final[Mapping[str, Field]] = {
     "mlp_only_layers": Field(lambda value: _NOTHING if value == [] else None, "[]: every layer has experts", True),
     "partial_rotary_factor": _one_of("1.0: a part of the features is not drawn", {1.0: _NOTHING}),
     "num_nextn_predict_layers": _one_of("0: layers that predict further tokens are not drawn", {0: _NOTHING}),
-    "quantization_config": _one_of("null: quantized weights are not read yet", {None: _NOTHING}),
+    "quantization_config": _one_of("null, or a mapping", {None: _NOTHING}),
 }
 _OTHER_NAMES: Final = {"dtype": "torch_dtype"}
 _EXPERTS: Final = ("num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size")
@@ -220,6 +221,10 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
         uses = data.get("use_sliding_window", family.left_out.get("use_sliding_window"))
         if name == "sliding_window" and uses is False:
             continue
+        if name == "quantization_config" and isinstance(value, Mapping):
+            types, wrong = quantized_types(value, data.get(seen.get("torch_dtype", "")), f"$.{written}")
+            given, issues = given | {"dtypes": types}, issues + wrong
+            continue
         found = row.gives(value)
         if found is None:
             issues.append(Issue(f"$.{written}", f"found {shown(value)}, expected {row.expected}"))
@@ -233,6 +238,8 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
         raise DocumentError(file, issues)
     for name, value in told.items():
         given |= FIELDS[name].gives(value) or {}
+    if "dtypes" in given:  # which say how large words are
+        del given["word_bytes"]
     return _document(given, told, kind, file)
 
 
@@ -279,7 +286,7 @@ def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: s
     stem = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
     assumed = ", ".join(f"{name} {str(value).lower()}" for name, value in told.items())
     used = f", of which a token uses {active / 1e9:.4g} billion" if sizes.experts else ""
-    said = f"{kind} with {count / 1e9:.4g} billion parameters{used}" + (
+    said = f"{kind} with {count / 1e9:.4g} billion parameters{used}{_types(given.get('dtypes'))}" + (
         f"; the config leaves out {assumed}" if assumed else ""
     )
     return {
@@ -290,6 +297,13 @@ def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: s
         "workload": "decoder",
         "parameters": parameters,
     }
+
+
+def _types(dtypes: Mapping[str, str] | None) -> str:
+    """What the description says of types."""
+    if not dtypes:
+        return ""
+    return f", weights in {dtypes['weights']}, with the routers but without head and embedding ({dtypes['ends']})"
 
 
 def read(path: str | os.PathLike[str]) -> dict[str, Any]:

@@ -17,6 +17,7 @@ from hypothesis import strategies as st
 from typer.testing import CliRunner
 
 from dfopt.cli import app
+from dfopt.documents.dtypes import Dtypes
 from dfopt.documents.graph import Graph
 from dfopt.errors import DocumentError
 from dfopt.frontends.hf import COSMETIC, FIELDS, recipe
@@ -26,6 +27,16 @@ FOLDER = Path(__file__).resolve().parents[1] / "golden" / "hf"
 CONFIGS: dict[str, dict[str, Any]] = {
     name: json.loads((FOLDER / f"{name}.json").read_text())
     for name in ("llama-3.1-8b", "qwen3-8b", "mixtral-8x7b", "qwen3-30b-a3b")
+}
+# quantization_config of Qwen/Qwen3-30B-A3B-FP8, less the modules of all layers but the first
+FP8 = {"activation_scheme": "dynamic", "fmt": "e4m3", "quant_method": "fp8", "weight_block_size": [128, 128]}
+FP8 |= {
+    "modules_to_not_convert": [
+        "lm_head",
+        "model.layers.0.input_layernorm",
+        "model.layers.0.mlp.gate",
+        "model.layers.0.post_attention_layernorm",
+    ]
 }
 LLAMA, QWEN = CONFIGS["llama-3.1-8b"], CONFIGS["qwen3-8b"]
 
@@ -109,7 +120,18 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
         ({"num_local_experts": 8}, "$.num_local_experts: not understood, and could change a shape, a cost or a size"),
         ({"head_dims": 8}, "(did you mean 'head_dim'?)"),
         ({"vocab_size": 10**12}, "$.vocab_size: "),
-        ({"quantization_config": {"quant_method": "fp8"}}, "$.quantization_config: found a mapping"),
+        ({"quantization_config": {"quant_method": "fp8"}}, "$.quantization_config.fmt: missing (it has no default)"),
+        ({"quantization_config": "fp8"}, "$.quantization_config: found 'fp8', expected null, or a mapping"),
+        ({"quantization_config": FP8 | {"bits": 4}}, "$.quantization_config.bits: not understood"),
+        ({"quantization_config": FP8 | {"quant_method": "awq"}}, "$.quantization_config.quant_method: found 'awq'"),
+        (
+            {"quantization_config": FP8 | {"weight_block_size": [64, 64]}},
+            "weight_block_size: found a list of 2, expected [128, 128] or null",
+        ),
+        (
+            {"quantization_config": FP8 | {"modules_to_not_convert": ["lm_head", "model.layers.0.self_attn.q_proj"]}},
+            "modules_to_not_convert[1]: found 'model.layers.0.self_attn.q_proj', expected a head",
+        ),
         ({"num_nextn_predict_layers": 1}, "$.num_nextn_predict_layers: found 1, expected 0"),
         ({"hidden_size": "4096"}, "$.hidden_size: found '4096', expected a whole number from 1 on"),
         ({"hidden_size": True}, "$.hidden_size: found true"),
@@ -124,6 +146,27 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
 )
 def test_what_is_not_understood_is_refused_by_its_name(change: dict[str, Any], said: str) -> None:
     assert said in refusal(LLAMA | change)
+
+
+@pytest.mark.parametrize(
+    ("change", "weights", "operands"),
+    [
+        ({}, "fp8_128x128", "fp8_1x128"),
+        ({"scale_fmt": "ue8m0"}, "fp8_128x128_ue8m0", "fp8_1x128_ue8m0"),
+        ({"weight_block_size": None, "activation_scheme": "static"}, "fp8", "fp8"),
+    ],
+)
+@pytest.mark.parametrize("wide, name", [("bfloat16", "bf16"), ("float32", "fp32")])
+def test_quantized_weights_are_types_of_the_graph(
+    tmp_path: Path, change: dict[str, Any], weights: str, operands: str, wide: str, name: str
+) -> None:
+    config = CONFIGS["qwen3-30b-a3b"] | {"quantization_config": FP8 | change, "torch_dtype": wide}
+    found = recipe(config, "m.json")
+    types = {"weights": weights, "operands": operands, "activations": name, "ends": name}
+    assert found["parameters"]["dtypes"] == types and "word_bytes" not in found["parameters"]
+    assert f"weights in {weights}, with the routers" in found["description"]
+    graph = expand(found | {"parameters": found["parameters"] | {"phase": "decode"}})
+    assert graph.dtypes == Dtypes(**types)
 
 
 def test_all_that_is_wrong_is_said_at_once() -> None:
