@@ -48,10 +48,9 @@ def draw_cache(canvas: Canvas, node: Node) -> bool:
 
 def _only_products(canvas: Canvas, name: str) -> bool:
     """Whether what reads a value are products of two activations, perhaps in another shape."""
-    for node in canvas.model.nodes:
-        if name in node.inputs:
-            standard = node.domain in STANDARD
-            views = standard and node.op in _VIEWS and node.inputs[0] == name
-            if not (standard and node.op == "MatMul") and not (views and _only_products(canvas, node.outputs[0])):
-                return False
+    for node in canvas.model.readers.get(name, ()):
+        standard = node.domain in STANDARD
+        views = standard and node.op in _VIEWS and node.inputs[0] == name
+        if not (standard and node.op == "MatMul") and not (views and _only_products(canvas, node.outputs[0])):
+            return False
     return True

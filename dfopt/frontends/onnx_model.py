@@ -11,8 +11,10 @@ from __future__ import annotations
 import math
 import os
 import re
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Final
 
@@ -27,6 +29,7 @@ from dfopt.frontends.onnx_file import parse
 
 __all__ = ["FLOATS", "STANDARD", "Model", "Node", "Type", "read_model"]
 
+_KINDS: Final[dict[int, str]] = {number: name for name, number in onnx.TensorProto.DataType.items()}
 SMALL: Final = 4096
 """Elements up to which a constant is kept with its values: shapes, axes, indices."""
 STANDARD: Final = ("", "ai.onnx")
@@ -100,6 +103,15 @@ class Model:
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     sizes: Mapping[str, int]
+
+    @cached_property
+    def readers(self) -> Mapping[str, list[Node]]:
+        """Nodes by what they read."""
+        found: defaultdict[str, list[Node]] = defaultdict(list)
+        for node in self.nodes:
+            for name in dict.fromkeys(node.inputs):
+                found[name].append(node)
+        return found
 
 
 def read_model(
@@ -198,7 +210,7 @@ class _Reader:
                 "", [Issue(where, message, "only tensors whose shape follows from the inputs' are read")]
             )
         found = proto.tensor_type
-        kind = {number: name for name, number in onnx.TensorProto.DataType.items()}.get(found.elem_type, "unknown")
+        kind = _KINDS.get(found.elem_type, "unknown")
         if kind not in _BYTES:
             raise DocumentError("", [Issue(where, f"{what} has elements of type {kind.lower()}, which are not read")])
         if not found.HasField("shape") or not all(dim.HasField("dim_value") for dim in found.shape.dim):

@@ -20,9 +20,11 @@ def draw_parts(canvas: Canvas) -> None:
     These are products with a weight, and what is computed element by element behind them, such as a bias.
     """
     shown = {canvas.values[name].source for name in canvas.model.outputs if name in canvas.values}
+    cut = {value.source for _, _, value in canvas.reads if value.part} - shown
     for name in reversed(list(canvas.kernels)):
-        parts = {} if name in shown else _parts(canvas, name)
+        parts = _parts(canvas, name) if name in cut else {}
         if parts:
+            cut |= {value.source for dst, _, value in canvas.reads if dst == name} - shown
             _take_apart(canvas, name, parts)
 
 
@@ -37,7 +39,7 @@ def _parts(canvas: Canvas, name: str) -> dict[str, int]:
         if value.source == name:
             size = extents(value.axes)
             tokens = size["n"] * size.get("samples", 1)
-            if not value.part or tokens != fields["n"] or value.elements != value.type.size:
+            if tokens != fields["n"] or value.elements != value.type.size:
                 return {}
             found[value.part] = value.elements // tokens
     return found if len(found) > 1 and sum(found.values()) == fields["m"] else {}

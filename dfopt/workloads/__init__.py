@@ -20,7 +20,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find
-from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, shown
+from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, refuse, shown
 from dfopt.machines.replace import replaced
 
 __all__ = ["WORKLOADS", "Workload", "expand", "graph_schema", "load_graph", "load_variants"]
@@ -147,6 +147,8 @@ def _read(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any]) ->
     """The data of a graph file with some parameters replaced, and its path."""
     inside = os.path.join(os.path.expanduser(os.fspath(name_or_path)), "config.json")
     path = find("graphs", inside if os.path.isfile(inside) else name_or_path)
+    if path.suffix.lower() == ".onnx":
+        refuse(str(path), "found an ONNX model, expected a graph", "turn it into one with `dfopt import onnx`")
     data = load_strict(path)
     if is_model_config(data):
         data = import_module("dfopt.frontends.hf").recipe(data, path)

@@ -136,6 +136,13 @@ def test_caches_of_a_decoder_are_states(tmp_path: Path) -> None:
     assert not any("Concat" in kernel.name and kernel.samples for kernel in layer)
 
 
+def test_a_prefix_that_is_no_output_is_copied(tmp_path: Path) -> None:
+    w = llama(1, past=True)
+    del w.outputs[0]
+    graph = read(w.save(tmp_path / "llama.onnx"), {"batch": 2, "sequence": 1, "past_sequence": 7})
+    assert [len(kernel.states or ()) for kernel in graph.kernels if kernel.op == "matmul"] == [0, 1]
+
+
 def test_a_cache_that_something_else_reads_is_copied(tmp_path: Path) -> None:
     w = llama(1, past=True)
     w.output(w.Relu(w.outputs[0].name))
@@ -191,6 +198,8 @@ def test_the_command_writes_a_graph(models: dict[str, Path], tmp_path: Path) -> 
     done = CliRunner().invoke(app, [*words, *sizes])
     assert done.exit_code == 0, done.output
     assert done.stdout.startswith("gpt-4: ONNX model with 28.35 million parameters, 4 layers alike")
+    sizes_ = {"dims": {"batch": 2, "sequence": 64}, "samples": "batch", "tokens": "sequence"}
+    assert load_graph(tmp_path / "gpt.yaml") == read(models["gpt-4"], **sizes_)
     graph = load_graph(tmp_path / "gpt.yaml", batch=64)
     assert (graph.repeat, graph.microbatch, graph.batch, graph.tokens_per_sample) == (4, 2, 64, 64)
     done = CliRunner().invoke(app, [*words, *sizes, "--no-fold"])

@@ -269,6 +269,8 @@ def test_the_command_line_refuses_in_one_line(tmp_path: Path) -> None:
         assert done.exit_code == 2 and said in done.stderr and done.stderr.count("\n") == 1
     assert CliRunner().invoke(app, words).exit_code == 3
     assert not (tmp_path / "gpt.yaml").exists()
+    done = CliRunner().invoke(app, ["solve", str(path), "sn10-8-ring"])
+    assert done.exit_code == 3 and "turn it into one with `dfopt import onnx`" in done.stderr
 
 
 def test_without_the_package_one_line_says_what_to_install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

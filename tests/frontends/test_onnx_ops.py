@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import onnx
 import pytest
-from onnx import TensorProto, helper
+from onnx import TensorProto, helper, numpy_helper
 from onnx_models import Writer
 
 from dfopt.documents.graph import Graph, Kernel
@@ -96,6 +96,22 @@ def heads(w: Writer, source: str, *shape: int) -> str:
 def test_extents(tmp_path: Path, build: Build, wanted: tuple[Any, ...]) -> None:
     (kernel,) = graph_of(tmp_path, build).kernels
     assert extents(kernel) == wanted
+
+
+def test_reductions_over_features_need_all_of_them(tmp_path: Path) -> None:
+    over = {
+        axis: graph_of(tmp_path, lambda w, a=axis: w.ReduceMean(x(w, 5, 8), axes=[a])).kernels[0] for axis in (0, 1)
+    }
+    assert (over[0].normalizes, over[1].normalizes) == (False, True)
+
+
+def test_constants_that_are_filled_are_held(tmp_path: Path) -> None:
+    def build(w: Writer) -> str:
+        one = numpy_helper.from_array(np.array([1], dtype=np.float32))
+        shape = w.data([64])  # of both
+        return str(w.Mul(w.Mul(x(w, 5, 64), w.ConstantOfShape(shape, value=one)), w.ConstantOfShape(shape, value=one)))
+
+    assert [kernel.resident_bytes for kernel in graph_of(tmp_path, build).kernels] == [4 * 64] * 2
 
 
 @pytest.mark.parametrize(

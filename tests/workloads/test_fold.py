@@ -119,6 +119,28 @@ def test_layers_that_differ_or_are_read_later_are_not_folded_over() -> None:
     assert find_run(layers(1)) is None
 
 
+def test_inside_of_the_last_layer_is_not_read_behind() -> None:
+    """What is folded writes for others only what it hands on."""
+    graph = layers(6)
+    more, tensor = Kernel(name="more", op="elementwise", m=8, n=4), Tensor(src="up.5", dst="more")
+    graph = graph.model_copy(update={"kernels": (*graph.kernels, more), "tensors": (*graph.tensors, tensor)})
+    assert find_run(graph) in (Run(2, 2, 5), Run(3, 2, 5))  # without the last, or layers that end with what is read
+
+
+def test_parts_of_what_is_handed_on_do_not_enter_as_a_whole() -> None:
+    graph = layers(4)
+    half = {f"add.{layer}" for layer in range(4)} | {"embed"}
+    tensors = tuple(t.model_copy(update={"bytes": 32.0}) if t.src in half else t for t in graph.tensors)
+    graph = graph.model_copy(update={"tensors": tensors})
+    run = find_run(graph)
+    assert run == Run(2, 2, 4)
+    assert with_entrances(graph, run) == (graph, run)
+    assert [(t.src, t.dst, t.bytes) for t in fold(graph, run).carried] == [
+        ("add.0", "up.0", 32),
+        ("add.0", "add.0", 32),
+    ]
+
+
 @pytest.mark.parametrize("tp", [1, 8])
 def test_a_folded_graph_takes_the_time_of_the_drawn_one(tp: int) -> None:
     """Kernel by kernel there is one fusion: what is read and written is the same."""
