@@ -14,7 +14,7 @@ from pydantic import Field
 
 from dfopt.documents.base import Part
 from dfopt.workloads.blocks.attending import Sight
-from dfopt.workloads.drawing import Attending, Drawing
+from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
 __all__ = ["Indexer"]
@@ -85,14 +85,11 @@ class Indexer(Part):
         else:
             normed, (read, features) = source, latent
             q = Read(drawing.linear("Index_Q", self.heads * dim, features, read), 1)
-        # heads beside tokens: every chip may have them all
-        shape = (segment.sequences, self.heads * segment.new, one.keys, self.heads * one.pairs)
-        scores = Attending(1, *shape).product("Index_Scores", one.keys, dim, None)
-        single = {"stream": "none"} if drawing.keeps and segment.new == 1 else {}
-        about = {"states": one.state(drawing, "index keys", 1, dim) or None, **single}
-        drawing.draw(scores.model_copy(update=about), q, Read(normed, 2, drawing.bytes(dim * drawing.tokens)))
-        chosen = one.scores(1, single=drawing.keeps).pointwise("Index_Top_K", None, normalizes=True)
-        chosen = chosen.model_copy(update={"flop_per_element": 2 * self.heads})
-        weights = Read(normed, None, drawing.bytes(self.heads * drawing.tokens))
-        top = drawing.draw(chosen, "Index_Scores", weights)
+        # What all heads say of a pair is added up: their features lie side by side, those of the key are shared.
+        scores = one.scores(1, single=drawing.keeps)
+        product = scores.product(
+            "Index_Scores", one.keys, self.heads * dim, None, one.state(drawing, "index keys", 1, dim)
+        )
+        drawing.draw(product, q, Read(normed, 2, drawing.bytes(dim * drawing.tokens)))
+        top = drawing.draw(scores.pointwise("Index_Top_K", None, normalizes=True), "Index_Scores")
         return Read(top, None, drawing.bytes(segment.sequences * Sight(segment, top=self.tokens).pairs))
