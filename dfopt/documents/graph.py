@@ -35,7 +35,7 @@ CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_a
 Runs = Literal["every_layer", "first", "last"]
 Role = Literal[
     "scores", "softmax", "scores_dropout", "context", "gate", "up", "activation", "bias", "dropout", "residual",
-    "norm", "optimizer", "router",
+    "norm", "optimizer", "router", "latent",
 ]  # fmt: skip
 PIECES: tuple[Runs, ...] = ("every_layer", "first", "last")  # a kernel's place in it is the stage of its mapping
 Count = Field(ge=1, le=10**15)

@@ -180,8 +180,8 @@ def legal_schemes(kernel: Kernel, degree: int, assumptions: Assumptions) -> tupl
     An axis of size 1 and the streamed axis cannot be split. A batched kernel (``outer`` > 1) is
     split by ``outer``. A weighted GEMM must be split if it can be, because its weights would
     otherwise be held by every chip (DFModel, section IV, and its program); a router is small, and may be
-    held so. What the workload itself spreads over the chips (``distributed``) lies ``even``: every chip
-    has its share of work, output and weight.
+    held so, as may the projection to a latent that all heads share. What the workload itself spreads
+    over the chips (``distributed``) lies ``even``: every chip has its share of work, output and weight.
 
     With sequence parallelism tokens may be split, if a tile has one for every chip. No gradient of a weight has tokens,
     and what leaves partial sums to another kernel reduces nothing itself.
@@ -212,7 +212,7 @@ def legal_schemes(kernel: Kernel, degree: int, assumptions: Assumptions) -> tupl
             found.append("k>n")
     if kernel.n > 1 and (kernel.streamed != "n" or (tokens and kernel.op == "elementwise")):
         found.append("n")
-    if kernel.op != "gemm" or kernel.role == "router" or not found:
+    if kernel.op != "gemm" or kernel.role in ("router", "latent") or not found:
         found.append("none")
     return tuple(found)
 

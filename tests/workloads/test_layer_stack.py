@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 from stack_models import MODELS, SPEECH, attention, latent, mamba2, mlp, moe
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
-from dfopt.physics.ops import flop, weight_elements
+from dfopt.physics.ops import flop, legal_schemes, weight_elements
 from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS, expand
 from dfopt.workloads.stack import StackParameters, counts
@@ -393,3 +394,10 @@ def test_the_form_of_latent_attention_that_is_less_work_is_drawn() -> None:
     assert build(**p, phase="decode", context=40).kernels == drawn["absorbed"]
     assert build(**p, phase="prefill").kernels == build(**p, phase="prefill", form="expanded").kernels
     assert products(build(**p, phase="prefill")) < products(build(**p, phase="prefill", form="absorbed"))
+
+
+def test_the_projection_to_a_latent_may_be_held_whole() -> None:
+    """Chips that split heads compute the latent alike, without a collective, or share it: what is faster."""
+    graph = by_name(build(**one(LATENT)))
+    assert "none" in legal_schemes(graph["Down"], 2, Assumptions())
+    assert "none" not in legal_schemes(graph["Q_Up"], 2, Assumptions())

@@ -92,7 +92,7 @@ class LatentAttention(Block):
         """Draw projections and attention in the form that is asked for."""
         tokens, index = drawing.tokens, self.sparse.features if self.sparse else 0
         features = (self.query_rank or 0) + self._latent + index
-        down = drawing.linear("Down", features, hidden, source)
+        down = drawing.linear("Down", features, hidden, source, role="latent")
         latent = drawing.pointwise("Down_Norm", features, down, normalizes=True)
         queries, read = hidden, Read(source)
         if self.query_rank is not None:

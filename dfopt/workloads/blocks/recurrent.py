@@ -181,7 +181,7 @@ class KimiDeltaAttention(Recurrent):
         heads, dims = self.heads, (self.key_dim, self.value_dim)
         into = drawing.linear("QKV_Proj", self._of_head + 1, hidden, source, outer=heads)  # with a rate of every head
         read = Read(into, None, drawing.bytes(heads * self._of_head * drawing.tokens))
-        down = drawing.linear("Ranks_Down", self.decay_rank + self.gate_rank, hidden, source)
+        down = drawing.linear("Ranks_Down", self.decay_rank + self.gate_rank, hidden, source, role="latent")
         ranks = (Read(down, None, drawing.bytes(n * drawing.tokens)) for n in (self.decay_rank, self.gate_rank))
         decay = drawing.linear("Decay_Up", self.key_dim, self.decay_rank, next(ranks), outer=heads)
         gate = drawing.linear("Gate_Up", self.value_dim, self.gate_rank, next(ranks), outer=heads)
