@@ -1,13 +1,11 @@
 """The workload: kernels and the tensors between them, as a document.
 
-A graph file is written in one of two ways: explicit ``kernels`` and ``tensors``, or
-``workload: NAME`` with ``parameters``, which a builder in :mod:`dfopt.workloads` expands.
-Both end as the same :class:`Graph`.
+A graph file is written in one of two ways: explicit ``kernels`` and ``tensors``, or ``workload: NAME`` with
+``parameters``, which a builder in :mod:`dfopt.workloads` expands. Both end as the same :class:`Graph`.
 
-Axes follow the convention of the paper we build on (DFModel, section IV): the output of a
-kernel is an ``outer`` batch of ``m x n`` matrices, ``m`` the feature axis, ``n`` the token
-axis, and ``k`` the contraction of a matrix product. What is apart for every sample, such as attention, has one
-such batch for each of its ``samples``.
+Axes follow the convention of the paper we build on (DFModel, section IV): the output of a kernel is an ``outer`` batch
+of ``m x n`` matrices, ``m`` the feature axis, ``n`` the token axis, and ``k`` the contraction of a matrix product. What
+is apart for every sample, such as attention, has one such batch for each of its ``samples``.
 """
 
 from __future__ import annotations
@@ -244,9 +242,7 @@ class Graph(Named):
     microbatch: int = Field(default=1, ge=1, le=10**9, description="samples in one evaluation of the graph")
     batch: int = Field(default=1, ge=1, le=10**12, description="samples in one step, over all data-parallel copies")
     tokens_per_sample: int = Field(default=1, ge=1, le=10**9)
-    variant: str | None = Field(
-        default=None, max_length=200, description="which of several ways to compute the same, as latents absorbed"
-    )
+    variant: str | None = Field(default=None, max_length=200, description="which of several ways to compute the same")
     kernels: tuple[Kernel, ...] = Field(min_length=1, max_length=20000)
     tensors: tuple[Tensor, ...] = Field(default=(), max_length=200000)
     carried: tuple[Tensor, ...] = Field(
