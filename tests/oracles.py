@@ -116,6 +116,12 @@ def allocate(
     return list(min(fits, key=lambda tiles: max(cost[k][t - 1] for k, t in enumerate(tiles))))
 
 
+def kinds(graph: Graph) -> list[str]:
+    """Kinds of layers in the order of the stages of a mapping: what repeats before what stands at the ends."""
+    names = dict.fromkeys(name for one in graph.sections or () for name in one.layers)
+    return sorted(names, key=lambda name: name in ("first", "last"))
+
+
 def mapping_of(
     world: World, sharding: dict[str, Sharding], stage: dict[str, int], partition: dict[str, int]
 ) -> Mapping | None:
@@ -123,8 +129,8 @@ def mapping_of(
 
     Of a graph with pieces the stages are those, whatever ``stage`` says.
     """
-    if world.graph.repeat > 1:
-        stage = {k.name: {"every_layer": 0, "first": 1, "last": 2}[k.runs] for k in world.graph.kernels}
+    if world.graph.folded:
+        stage = {k.name: kinds(world.graph).index(k.layer or "layer") for k in world.graph.kernels}
     tiles: dict[str, int] = {}
     for place in {(stage[k.name], partition[k.name]) for k in world.graph.kernels}:
         members = [k for k in world.graph.kernels if (stage[k.name], partition[k.name]) == place]
@@ -208,11 +214,11 @@ def fusions(
     rule = world.assumptions.forward_backward if world.graph.trains else "shared"
     exactly = world.assumptions.empty_partitions == "forbid"
     forward = [k.phase == "forward" for k in world.graph.kernels]
-    stages = set(stage.values())
+    stages, ends = set(stage.values()), [name in ("first", "last") for name in kinds(world.graph)]
     # the layer has exactly p_max partitions where they are asked for, a piece beside it no more than it has kernels
     most = dict.fromkeys(stages, p_max)
-    if exactly and world.graph.repeat > 1:
-        most |= {s: min(p_max, list(stage.values()).count(s)) for s in stages if s > 0}
+    if exactly and world.graph.folded:
+        most |= {s: min(p_max, list(stage.values()).count(s)) for s in stages if ends[s]}
     for choice in itertools.product(range(p_max), repeat=len(names)):
         if any(choice[a] > choice[b] for a, b in edges):
             continue
@@ -282,7 +288,7 @@ def all_shards(world: World) -> Iterator[Shard]:
     """Every legal choice of schemes and stages."""
     graph, plan = world.graph, world.plan
     names = [k.name for k in graph.kernels]
-    count = plan.pp if graph.repeat == 1 else 1
+    count = 1 if graph.folded else plan.pp
     menus = [ops.legal_schemes(k, plan.tp, world.assumptions) for k in graph.kernels]
     places = [
         p
@@ -334,13 +340,13 @@ def priced(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -
     assert mapping is not None
     score = judged(elsewhere, mapping)
     assert not [v for v in score.violations if "empty" not in v], score.violations
-    count = world.plan.pp if world.graph.repeat == 1 else 1
+    count = 1 if world.graph.folded else world.plan.pp
     compute, network = np.zeros(count), np.zeros(count)
     for part in score.partitions:
-        place = part.stage if world.graph.repeat == 1 else 0
+        place = 0 if world.graph.folded else part.stage
         compute[place] += part.compute_s
         network[place] += part.network_s
-    hop = np.array([one.point_to_point_s for one in score.stages]) if world.graph.repeat == 1 else np.zeros(1)
+    hop = np.array([one.point_to_point_s for one in score.stages]) if not world.graph.folded else np.zeros(1)
     inherent, converted = moved_bytes(world, sharding, stage)
     return Shard(sharding, stage, compute, network, hop, inherent + converted, converted)
 

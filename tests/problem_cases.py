@@ -123,12 +123,13 @@ def side_by_side(graph: Graph, copies: int) -> Graph:
     phases = {k.phase for k in graph.kernels}
     source = Kernel(name="source", op="elementwise", m=4, n=4, phase="forward" if "forward" in phases else "backward")
     sink = Kernel(name="sink", op="elementwise", m=4, n=4, phase="backward" if graph.trains else "forward")
+    half = 8 * graph.words.of_output(source)
     kernels, tensors, carried = [source], [], []
     for copy in range(copies):
         names = {k.name: f"{k.name}.{copy}" for k in graph.kernels}
         drawn = renamed(graph, names, list(range(len(graph.kernels))), list(range(len(graph.tensors))))
         kernels += drawn.kernels
-        tensors += [Tensor(src="source", dst=names[name], bytes=16.0, operand=1) for name in sorted(first)]
+        tensors += [Tensor(src="source", dst=names[name], bytes=half, operand=1) for name in sorted(first)]
         tensors += [
             *drawn.tensors,
             *(Tensor(src=names[name], dst="sink", bytes=graph.output_bytes(name)) for name in sorted(last)),

@@ -22,6 +22,7 @@ from dfopt.documents.graph import CollectiveKind, Communication, Graph, Kernel, 
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
+from dfopt.documents.sections import Section
 from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, System
 from dfopt.errors import PlanError
 from dfopt.physics import ops
@@ -166,6 +167,17 @@ def _extras(dice: Dice) -> dict[str, Any]:
     return {"communications": found, "distributed": dice([False, True]), "resident_bytes": dice([0.0, 20.0])}
 
 
+def layered(repeat: int, kernels: Sequence[Kernel], **fields: Any) -> Graph:
+    """Kernels that repeat, and those of the layers `first` and `last` before and after them; once, they are as any."""
+    ends = {kernel.layer for kernel in kernels} - {None}
+    if repeat == 1 or not ends:
+        plain = [kernel.model_copy(update={"layer": None}) for kernel in kernels]
+        return Graph(**{"name": "g", "repeat": repeat, "kernels": tuple(plain), **fields})
+    first, last = ([Section(layers=(name,))] if name in ends else [] for name in ("first", "last"))
+    sections = (*first, Section(repeat=repeat), *last)
+    return Graph(**{"name": "g", "sections": sections, "kernels": tuple(kernels), **fields})
+
+
 @st.composite
 def graphs(
     draw: st.DrawFn,
@@ -180,17 +192,18 @@ def graphs(
     repeat = dice(repeats)
     runs = [*(["first"] * 2), *(["last"] * 2)] if pieces and dice([False, True]) else []
     graph = _in_one_piece(dice, most, least, trains, repeat)
-    return _with_pieces(dice, graph, runs) if runs and len(graph.kernels) > 1 else graph
+    graph = _with_pieces(dice, graph, runs) if runs and len(graph.kernels) > 1 else graph
+    return _with_kinds(dice, graph) if pieces and graph.folded and dice([False, False, True]) else graph
 
 
 def _with_pieces(dice: Dice, graph: Graph, runs: list[str]) -> Graph:
     """Kernels of a graph shared out among pieces, without what would connect those."""
-    here = {kernel.name: dice(["every_layer", *runs]) for kernel in graph.kernels}
-    here[dice(sorted(here))] = "every_layer"
+    here = {kernel.name: dice([None, *runs]) for kernel in graph.kernels}
+    here[dice(sorted(here))] = None
     kernels = [
         kernel.model_copy(
             update={
-                "runs": here[kernel.name],
+                "layer": here[kernel.name],
                 **{
                     key: None
                     for key in ("accumulates_into", "stage_with")
@@ -200,14 +213,40 @@ def _with_pieces(dice: Dice, graph: Graph, runs: list[str]) -> Graph:
         )
         for kernel in graph.kernels
     ]
-    return Graph(
-        **{
-            **{name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"},
-            "kernels": tuple(kernels),
-            "tensors": tuple(t for t in graph.tensors if here[t.src] == here[t.dst]),
-            "carried": tuple(t for t in graph.carried if here[t.src] == here[t.dst] == "every_layer"),
-        }
-    )
+    kept = {name: getattr(graph, name) for name in Graph.model_fields if name not in ("schema_", "sections")}
+    tensors = tuple(t for t in graph.tensors if here[t.src] == here[t.dst])
+    carried = tuple(t for t in graph.carried if here[t.src] is here[t.dst] is None)
+    return layered(graph.repeat, **{**kept, "kernels": kernels, "tensors": tensors, "carried": carried})
+
+
+def _with_kinds(dice: Dice, graph: Graph) -> Graph:
+    """Two kinds of layers instead of one, which hand on the same tensors, with what would connect them left out."""
+    names = [kernel.name for kernel in graph.kernels if kernel.layer is None]
+    if len(names) < 2:
+        return graph
+    other = {name for name in names if dice([False, True])} or {names[0]}
+    other = other if len(other) < len(names) else {names[0]}
+    two, four = Section(layers=("layer", "other"), repeat=2), (Section(repeat=2), Section(layers=("other",), repeat=2))
+    three = Section(layers=("layer", "other", "other"))
+    sections: list[Section] = []
+    for one in graph.sections or ():
+        sections += dice([(two,), (three,), four]) if one.layers == ("layer",) else [one]
+    kernels = []
+    for kernel in graph.kernels:
+        partners = {key: getattr(kernel, key) for key in ("accumulates_into", "stage_with")}
+        apart = {key: None for key, name in partners.items() if name and (name in other) != (kernel.name in other)}
+        layer = {"layer": "other"} if kernel.name in other else {}
+        kernels.append(kernel.model_copy(update={**layer, **apart}))
+    sizes = {kernel.name: graph.output_bytes(kernel.name) for kernel in kernels}
+    carried = []
+    for _ in range(dice(range(3))):
+        ends = [(dice(sorted(kind)), dice(sorted(kind))) for kind in ({*names} - other, other)]
+        size, direction = min(sizes[src] for src, _ in ends), dice(["forward", "backward"])
+        carried += [Tensor(src=src, dst=dst, bytes=size, direction=direction) for src, dst in ends]
+    kept = {name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"}
+    changed = {"sections": tuple(sections), "kernels": tuple(kernels), "carried": tuple(carried)}
+    tensors = tuple(t for t in graph.tensors if (t.src in other) == (t.dst in other))
+    return Graph(**{**kept, **changed, "tensors": tensors})
 
 
 def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat: int) -> Graph:
@@ -439,7 +478,14 @@ def shardings(graph: Graph, plan: Plan, chosen: Assumptions) -> st.SearchStrateg
 
 
 def sums_meet(graph: Graph, plan: Plan, chosen: Assumptions, sharding: dict[str, Sharding]) -> bool:
-    """Whether split accumulating GEMMs meet a reduction."""
+    """Whether split accumulating GEMMs meet a reduction, and layers of all kinds hand tensors on in one layout."""
+    if plan.tp > 1 and chosen.layer_boundary == "dram" and graph.folded:
+        axis = {"outer": "features", "m": "features", "n": "tokens", "k>n": "tokens", "even": "tokens"}
+        of, handed = {k.name: k.layer or "layer" for k in graph.kernels}, dict[str, list[str]]()
+        for tensor in graph.carried:
+            handed.setdefault(of[tensor.src], []).append(axis.get(sharding[tensor.src], "all"))
+        if len({tuple(layouts) for layouts in handed.values()}) > 1:
+            return False
     if chosen.sharding_rules != "exact" or plan.tp == 1:
         return True
     return all(

@@ -111,5 +111,10 @@ def _judged(
     score = evaluate(mapping, graph, system, assumptions, stack, throttle=throttle)
     missing = left_out(Judged(graph, system, assumptions, mapping.plan, score))
     return Ranked(
-        name, f"{mapping.graph} on {mapping.system}, {mapping.plan.label}{more}", score, missing, routing_of(graph)
+        name,
+        f"{mapping.graph} on {mapping.system}, {mapping.plan.label}{more}",
+        score,
+        missing,
+        routing_of(graph),
+        graph.layers.kinds,
     )

@@ -220,7 +220,7 @@ def score(
         ranked = judged(documents, stack, throttle, batch, param, assume, set_)
         if len(ranked) == 1:
             one = ranked[0].score
-            of = (ranked[0].left_out, ranked[0].routing)
+            of = (ranked[0].left_out, ranked[0].routing, ranked[0].kinds)
             emit(as_json, one.to_data, lambda: with_physics(score_report(one, *of), one, top))
         else:
             rows = [{"result": each.file, "score": each.score.to_data()} for each in ranked]

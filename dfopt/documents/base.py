@@ -136,7 +136,7 @@ class Part(BaseModel):
 class Document(Part):
     """A document: a part with a schema id, which loads from and dumps to YAML or JSON.
 
-    A subclass sets ``SCHEMA``, such as ``"dfopt/graph/1"``: package, kind, version.
+    A subclass sets ``SCHEMA``, such as ``"dfopt/graph/2"``: package, kind, version.
     """
 
     SCHEMA: ClassVar[str] = ""

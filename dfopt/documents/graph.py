@@ -14,7 +14,7 @@ from functools import cached_property
 from typing import Any, ClassVar, Literal, Self
 
 import networkx as nx
-from pydantic import Field, model_validator
+from pydantic import ConfigDict, Field, model_validator
 
 from dfopt.documents.axes import groups
 from dfopt.documents.base import Named, Part, problem
@@ -22,6 +22,7 @@ from dfopt.documents.dtypes import Dtypes, Words, check_word_bytes, words_of
 from dfopt.documents.experts import Experts
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.on_axes import Group
+from dfopt.documents.sections import LAYER, Layers, Section, add_repeat, layers_of, of_version_1, spelled_out
 from dfopt.documents.sequence_state import SequenceState as SequenceState
 from dfopt.documents.wiring import needed, reads, structure_issues, writes
 from dfopt.errors import GraphError
@@ -30,12 +31,10 @@ from dfopt.units import Bytes
 Op = Literal["gemm", "matmul", "elementwise", "weight_update"]
 Phase = Literal["forward", "backward", "update"]
 CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "point_to_point"]
-Runs = Literal["every_layer", "first", "last"]
 Role = Literal[
     "scores", "softmax", "scores_dropout", "context", "gate", "up", "activation", "bias", "dropout", "residual",
     "norm", "optimizer", "router", "latent",
 ]  # fmt: skip
-PIECES: tuple[Runs, ...] = ("every_layer", "first", "last")  # a kernel's place in it is the stage of its mapping
 Count = Field(ge=1, le=10**15)
 
 
@@ -140,10 +139,12 @@ class Kernel(Part):
     states: tuple[SequenceState, ...] | None = Field(
         default=None, max_length=16, description="what it keeps for every sequence from step to step, such as keys"
     )
-    runs: Runs = Field(
-        default="every_layer",
-        description="of a graph with repeat > 1: in every repeat, or once per microbatch before the first repeat (an"
-        " embedding) or after the last (logits and loss); backward kernels stay with their forward ones",
+    layer: str | None = Field(
+        default=None,
+        min_length=1,
+        max_length=200,
+        description="kind of layer that it belongs to, of a graph with sections; none = layer. Backward kernels stay"
+        " with their forward ones",
     )
 
     @property
@@ -226,15 +227,24 @@ class Output(Part):
 
 
 class Graph(Named):
-    """A workload: a DAG of kernels, evaluated once per microbatch and repeated ``repeat`` times.
+    """A workload: a DAG of kernels, evaluated once per microbatch.
 
-    Kernels of a repeated graph that run before the first or after the last repeat only (``Kernel.runs``) are pieces
-    of their own: no tensor connects them with the layer. They load the first and the last pipeline stage.
+    With ``sections`` the kernels are drawn once for each kind of layer (``Kernel.layer``), and evaluated as often as
+    the model has it. Kinds are DAGs of their own, which no tensor connects: those of ``carried`` go from a layer to
+    the next one, of whatever kind; all else that passes between kinds goes through DRAM. ``repeat: N`` is short for one
+    section of one layer.
     """
 
-    SCHEMA: ClassVar[str] = "dfopt/graph/1"
+    SCHEMA: ClassVar[str] = "dfopt/graph/2"
+    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/graph/1",)
+    model_config = ConfigDict(json_schema_extra=add_repeat)
 
-    repeat: int = Field(default=1, ge=1, le=10**6, description="identical layers; one is drawn")
+    sections: tuple[Section, ...] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=10000,
+        description="layers of the model in their order; none = one, drawn",
+    )
     word_bytes: int = Field(default=2, ge=1, le=16, description="bytes per element, of a graph that states no dtypes")
     dtypes: Dtypes | None = Field(
         default=None, description="types of its data by class; those left out are bf16. none = word_bytes for all"
@@ -260,6 +270,16 @@ class Graph(Named):
         description="what goes to DRAM; [] is nothing, left out every output that no tensor and nothing carried takes"
         " from a kernel which states no DRAM traffic of its own, is no weight update and accumulates into no other",
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _spelled_out(cls, data: Any) -> Any:
+        earlier = isinstance(data, dict) and data.get("schema") in cls.EARLIER  # of which `_converted` has this too
+        return data if earlier else spelled_out(data)
+
+    @classmethod
+    def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return dict(spelled_out(of_version_1(data)))
 
     @model_validator(mode="after")
     def _is_a_dag(self) -> Self:
@@ -328,13 +348,34 @@ class Graph(Named):
         return self._levels
 
     @cached_property
-    def has_pieces(self) -> bool:
-        """Whether some kernels run once per microbatch and others in every repeat."""
-        return self.repeat > 1 and any(kernel.runs != "every_layer" for kernel in self.kernels)
+    def layers(self) -> Layers:
+        """The layers of the model in their order; of a graph that is drawn as a whole one."""
+        of = {kernel.name: kernel.layer or LAYER for kernel in self.kernels}
+        return layers_of(self.sections, {of.get(tensor.src, LAYER) for tensor in self.carried})
 
-    def piece_of(self, kernel: Kernel) -> int:
-        """Piece of a kernel as a position in :data:`PIECES`; 0 in a graph that is drawn once."""
-        return PIECES.index(kernel.runs) if self.repeat > 1 else 0
+    @cached_property
+    def folded(self) -> bool:
+        """Whether drawn layers stand for those of a model, whatever their pipeline stage."""
+        return self.sections is not None
+
+    @property
+    def repeat(self) -> int:
+        """Layers, without those that a model has once and that hand nothing on; 1 of a graph drawn as a whole."""
+        return self.layers.count
+
+    def kind_of(self, kernel: Kernel) -> int:
+        """Number of the kind of layer that a kernel belongs to, which is the stage of its mapping; 0 if not folded."""
+        return self.layers.kinds.index(kernel.layer or LAYER) if self.folded else 0
+
+    @cached_property
+    def handed_on(self) -> tuple[tuple[Tensor, ...], ...]:
+        """The carried tensors of every kind of counted layers: the same ones, in the same order."""
+        of = {kernel.name: self.kind_of(kernel) for kernel in self.kernels}
+        return tuple(tuple(t for t in self.carried if of[t.src] == kind) for kind in range(self.layers.counted))
+
+    def times_of(self, kernel: Kernel) -> int:
+        """How often a model evaluates a kernel for one microbatch."""
+        return self.layers.times(self.kind_of(kernel)) if self.folded else 1
 
     @cached_property
     def trains(self) -> bool:

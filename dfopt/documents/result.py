@@ -186,8 +186,8 @@ class Result(Document):
     ``optimal_per_level`` says that ``level_gap`` is 0. In both cases the judge agrees with the value.
     """
 
-    SCHEMA: ClassVar[str] = "dfopt/result/3"
-    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/result/1", "dfopt/result/2")
+    SCHEMA: ClassVar[str] = "dfopt/result/4"
+    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/result/1", "dfopt/result/2", "dfopt/result/3")
 
     status: Status
     value: float = Field(description="of the objective: seconds of a step")
@@ -228,14 +228,21 @@ class Result(Document):
             return made
         if digest_of({**data, "seal": ""}) != data.get("seal"):
             return made.model_copy(update={"seal": "of an edited file"})
-        if made.provenance.assumptions_digest == digest_of(data["assumptions"]):  # which today's words change
-            known = {"assumptions_digest": made.assumptions.digest()}
-            made = made.model_copy(update={"provenance": made.provenance.model_copy(update=known)})
-        return made.sealed()
+        known = {  # which today's words change
+            f"{part}_digest": getattr(made, part).digest()
+            for part in ("graph", "assumptions")
+            if getattr(made.provenance, f"{part}_digest") == digest_of(data[part])
+        }
+        return made.model_copy(update={"provenance": made.provenance.model_copy(update=known)}).sealed()
 
     @classmethod
     def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
-        """Version 1 had one bound, that of the chosen shardings; nothing is known of all mappings."""
+        """Version 1 had one bound, that of the chosen shardings; nothing is known of all mappings.
+
+        Version 3 differs in its graph only.
+        """
+        if data["schema"] == "dfopt/result/3":
+            return data
         data = {**data, "proof": OF_EARLIER + str(data.get("proof"))}
         if data["schema"] != "dfopt/result/1":
             return data

@@ -39,9 +39,8 @@ class PartitionScore(Part):
 class StageScore(Part):
     """One distinct pipeline stage, for one microbatch.
 
-    ``holds`` are the stages of the mapping whose kernels it runs: its own, or where some kernels of a repeated graph
-    run once per microbatch 0, the layer, and 1 or 2, those before the first or after the last layer; these take
-    ``once_time_s``.
+    ``holds`` are the stages of the mapping whose kernels it runs: its own, or of a folded graph the kinds of its
+    layers. Layers that are counted take ``layer_time_s``, on average; the others take ``once_time_s`` together.
     """
 
     stage: int
@@ -51,6 +50,9 @@ class StageScore(Part):
     point_to_point_s: float
     time_s: float
     holds: tuple[int, ...] = ()
+    times: tuple[int, ...] | None = Field(
+        default=None, description="how often it runs each of those; none: the layers are of the first, others run once"
+    )
     states: dict[str, dict[str, float]] = Field(
         description="bytes that one chip holds, by memory and by state: weights, gradients, optimizer, activations,"
         " tables; none of a state that it does not hold"
@@ -65,6 +67,12 @@ class StageScore(Part):
         old = {key: value for key, value in data.items() if re.fullmatch("dram_[a-z]+_bytes", key)}
         named = {key[5:-6].replace("resident", "tables"): value for key, value in old.items() if value}
         return {**{key: value for key, value in data.items() if key not in old}, "states": {"dram": named}}
+
+    @property
+    def runs(self) -> dict[int, int]:
+        """How often it runs which stages of the mapping for one microbatch."""
+        held = self.holds or (self.stage,)
+        return dict(zip(held, self.times or (self.layers, *(1 for _ in held[1:])), strict=True))
 
     @property
     def dram_bytes(self) -> float:
@@ -195,8 +203,8 @@ class Score(Document):
     physical: PhysicalScore | None = Field(default=None, description="on a stack of dies; none without a stack")
 
     @property
-    def has_pieces(self) -> bool:
-        """Whether some kernels run once per microbatch and others in every layer."""
+    def has_kinds(self) -> bool:
+        """Whether layers of several kinds were judged."""
         return any(len(stage.holds) > 1 for stage in self.stages)
 
     @property

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 
 import networkx as nx
 
+from dfopt.documents.sections import LAYER
 from dfopt.errors import Issue, did_you_mean, repeated
 
 if TYPE_CHECKING:
@@ -156,8 +157,7 @@ def structure_issues(graph: Graph) -> Iterator[Issue]:
         yield from _excess(f"$.outputs[{position}]", taken, graph, known)
     yield from _operand_issues(graph, known)
     yield from _cycle_issues(graph, known)
-    if graph.has_pieces:
-        yield from _piece_issues(graph, known)
+    yield from _layer_issues(graph, known)
 
 
 def _partners(graph: Graph) -> Iterator[tuple[str, Kernel, str]]:
@@ -189,26 +189,48 @@ def _excess(where: str, one: Tensor | Output, graph: Graph, known: dict[str, int
         yield Issue(f"{where}.bytes", message, "correct the bytes or the producer's shape")
 
 
-def _piece_issues(graph: Graph, known: dict[str, int]) -> Iterator[Issue]:
-    """What connects kernels that run in every repeat with those that run once."""
-    apart = "what passes between pieces goes through DRAM: put it in dram_bytes of both kernels"
-    runs = {name: graph.kernels[position].runs for name, position in known.items()}
-    if "every_layer" not in runs.values():
-        message = f"found {graph.repeat}, but no kernel runs in every layer"
-        yield Issue("$.repeat", message, "leave repeat out, or let some kernels run every_layer")
+def _layer_issues(graph: Graph, known: dict[str, int]) -> Iterator[Issue]:
+    """Layers without kernels, kernels without a layer, and what connects kernels of different kinds."""
+    of = {name: graph.kernels[position].layer or LAYER for name, position in known.items()}
+    names = {name for one in graph.sections or () for name in one.layers} or {LAYER}
+    for position, kernel in enumerate(graph.kernels):
+        if (kernel.layer or LAYER) not in names:
+            lack = f"no section has it: {', '.join(sorted(names))}" if graph.folded else "the graph has no sections"
+            remedy = did_you_mean(kernel.layer or LAYER, names, "name one of the sections' layers")
+            yield Issue(f"$.kernels[{position}].layer", f"found {kernel.layer or LAYER!r}, but {lack}", remedy)
+    for number, section in enumerate(graph.sections or ()):
+        for place, name in enumerate(section.layers):
+            if name not in of.values():
+                where = f"$.sections[{number}].layers[{place}]"
+                yield Issue(where, f"no kernel belongs to {name!r}", did_you_mean(name, of.values(), "draw some"))
+    apart = "what passes between kinds of layers goes through DRAM: put it in dram_bytes of both kernels"
     for where, kernel, other in _partners(graph):
-        if other in runs and runs[other] != kernel.runs:
-            message = f"kernel {kernel.name!r} runs {kernel.runs}, but {other!r} runs {runs[other]}"
-            yield Issue(where, message, "name a kernel of the same piece")
+        if other in of and of[other] != of[kernel.name]:
+            message = f"kernel {kernel.name!r} belongs to {of[kernel.name]!r}, but {other!r} to {of[other]!r}"
+            yield Issue(where, message, "name a kernel of the same layer")
     for where, tensor in _tensors(graph):
-        if tensor.src not in runs or tensor.dst not in runs:
-            continue
-        first, last = runs[tensor.src], runs[tensor.dst]
-        if first != last:
-            yield Issue(where, f"{tensor.src!r} runs {first}, but {tensor.dst!r} runs {last}", apart)
-        elif where.startswith("$.carried") and first != "every_layer":
-            message = f"{tensor.src!r} runs {first} and not in every layer: nothing is carried to a next one"
-            yield Issue(where, message, "remove the tensor")
+        if tensor.src in of and tensor.dst in of and of[tensor.src] != of[tensor.dst]:
+            message = f"{tensor.src!r} belongs to {of[tensor.src]!r}, but {tensor.dst!r} to {of[tensor.dst]!r}"
+            yield Issue(where, message, apart)
+    if graph.layers.counted > 1:
+        yield from _handing_on_issues(graph, of)
+
+
+def _handing_on_issues(graph: Graph, of: dict[str, str]) -> Iterator[Issue]:
+    """Kinds of layers that follow one another and do not hand on the same tensors."""
+    handed: dict[str, list[tuple[str, float]]] = {name: [] for name in graph.layers.kinds[: graph.layers.counted]}
+    for tensor in graph.carried:
+        if tensor.src in of and of[tensor.src] in handed:
+            handed[of[tensor.src]].append((tensor.direction, graph.bytes_of(tensor)))
+    first, *others = handed
+    for name in others:
+        if handed[name] != handed[first]:
+            message = f"{first!r} hands on {_listed(handed[first])}, but {name!r} {_listed(handed[name])}"
+            yield Issue("$.carried", message, "all layers of a model hand on the same tensors, in the same order")
+
+
+def _listed(handed: list[tuple[str, float]]) -> str:
+    return " and ".join(f"{size:.0f} B {direction}" for direction, size in handed) or "nothing"
 
 
 def _operand_issues(graph: Graph, known: dict[str, int]) -> Iterator[Issue]:

@@ -290,7 +290,7 @@ def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: s
         f"; the config leaves out {assumed}" if assumed else ""
     )
     return {
-        "schema": "dfopt/graph/1",
+        "schema": "dfopt/graph/2",
         "name": stem,
         "description": said,
         "source": f"{path.name} of a Hugging Face model",

@@ -19,7 +19,7 @@ from dfopt.fusion.partitioning import IntraChipLimits, always_moved, least_terms
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model, solve
 from dfopt.setting.tables import Bools, Floats, Ints
-from dfopt.sharding.layouts import Terms, conversions, padded, partial_sums
+from dfopt.sharding.layouts import Terms, conversions, must_meet, padded
 from dfopt.sharding.tables import InterChipTables
 
 _SAME, _ENOUGH = 1e-9, 1e-3
@@ -74,7 +74,7 @@ def optimize_apart(
     y = model.binary("y", (len(tables.kernel_o),))
     model.bound(y, upper=allowed_o.astype(float))
     model.rows("one_scheme", [(padded([y[options] for options in tables.of_kernel]), 1.0)], 1, 1)
-    partial_sums(model, tables, y[:, None])
+    must_meet(model, tables, y[:, None])
     unit_s = max(lower_bound(stage, limits), 1e-30)
     least, more = least_terms(stage, limits), _more(menu, allowed_o, members, stage, limits, side_k)
     talk_p = _conversions(model, tables, y, side_k)

@@ -32,7 +32,7 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import held, states_of
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Bools, Floats, Ints
-from dfopt.sharding.layouts import conversions, padded, partial_sums
+from dfopt.sharding.layouts import conversions, must_meet, padded
 
 
 class JointAssignment:
@@ -72,7 +72,7 @@ class JointAssignment:
         self.stage_p = np.repeat(np.arange(len(limits)), [one.p_max for one in limits])
         self.forward_k = menu.sharded[0].forward_k
         # the stage of every kernel, unless that is a choice
-        self.stage_k = None if tables.stages > 1 else np.array([graph.piece_of(kernel) for kernel in graph.kernels])
+        self.stage_k = None if tables.stages > 1 else np.array([graph.kind_of(kernel) for kernel in graph.kernels])
         self.model = model = Model("joint")
         self.unit_s = self._unit()
         self.A = model.binary("A", (tables.kernels, len(self.stage_p)))
@@ -80,7 +80,7 @@ class JointAssignment:
         model.bound(self.s, upper=allowed_o.astype(float))
         model.rows("one_partition", [(self.A, 1.0)], 1, 1)
         model.rows("one_scheme", [(padded([self.s[options] for options in tables.of_kernel]), 1.0)], 1, 1)
-        partial_sums(model, tables, self.s[:, None])
+        must_meet(model, tables, self.s[:, None])
         self._places()
         figures = Figures(model, menu, self.chip, tiles, self.A, self.s, deadline)
         self.y_op = figures.y_op
@@ -238,14 +238,23 @@ class JointAssignment:
         if plan.stages == 1:
             return found
         if self.stage_k is not None:
-            once = instance.assumptions.point_to_point == "per_step"
-            for tensor in () if once else graph.carried:
-                options = menu.tables.of_kernel[graph.index()[tensor.src]]
-                shares = menu.by_option("output_k")[options]
-                seconds = np.array([plan.interleave * hop(graph.bytes_of(tensor) * share) for share in shares])
-                for terms in found:
-                    terms.append((self.s[options], seconds))
-            return found
+            once, kinds = instance.assumptions.point_to_point == "per_step", list[Terms]()
+            for handed in () if once else graph.handed_on:
+                kinds.append([])
+                for tensor in handed:
+                    options = menu.tables.of_kernel[graph.index()[tensor.src]]
+                    shares = menu.by_option("output_k")[options]
+                    seconds = np.array([plan.interleave * hop(graph.bytes_of(tensor) * share) for share in shares])
+                    kinds[-1].append((self.s[options], seconds))
+            if len(kinds) > 1:  # the last layer of a stage may be of any kind
+                most = model.continuous("handed_on", (1,), 0.0)
+                for kind, terms in enumerate(kinds):
+                    less: Terms = [
+                        (columns[None, :], -np.reshape(seconds, (1, -1)) / self.unit_s) for columns, seconds in terms
+                    ]
+                    model.rows(f"handed_on_most_{kind}", [(most[None, :], 1.0), *less], lower=0)
+                kinds = [[(most, np.array([self.unit_s]))]]
+            return [list(kinds[0]) if kinds else [] for _ in found]
         sharded, early = self.blocks.tables.sharded, np.arange(plan.stages - 1)[:, None] >= self.stage_p
         sent: dict[tuple[int, bool], Ints] = {}
         for t, (g, forward) in enumerate(

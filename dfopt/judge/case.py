@@ -103,12 +103,14 @@ class End:
 class Rank:
     """A pipeline stage, or several alike, of which it is the first.
 
-    ``runs``: how often it evaluates the kernels of which stage of the mapping, for one microbatch.
+    ``runs``: how often it evaluates the kernels of which stage of the mapping, for one microbatch; ``alike``: how many
+    pipeline stages it stands for.
     """
 
     number: int
     name: str
     runs: dict[int, int]
+    alike: int = 1
 
 
 @dataclass(frozen=True)
@@ -136,19 +138,45 @@ class Case:
     def ranks(self) -> tuple[Rank, ...]:
         """The distinct stages: one per pipeline rank, or one when a repeated layer stands for all of them.
 
-        Where some kernels run before the first or after the last layer only, the ranks at the ends differ.
+        Where a model has layers of several kinds, each rank holds the next ones in their order.
         """
         plan, (first, most, last) = self.plan, self.plan.stage_layers
-        if self.graph.repeat == 1:
+        if not self.graph.folded:
             return tuple(Rank(number, f"stage {number}", {number: 1}) for number in range(plan.stages))
-        if not self.graph.has_pieces:
-            return (Rank(0, "stage 0", {0: most}),)
+        layers = self.graph.layers
+        if len(layers.kinds) == 1:
+            return (Rank(0, "stage 0", {0: most}, plan.stages),)
         if plan.stages == 1:
-            return (Rank(0, "the only stage", {0: most, 1: 1, 2: 1}),)
-        ends = Rank(0, "the first stage", {0: first, 1: 1}), Rank(plan.stages - 1, "the last stage", {0: last, 2: 1})
-        if plan.stages == 2:
-            return ends
-        return ends[0], Rank(1, "a stage in the middle", {0: most}), ends[1]
+            return (Rank(0, "the only stage", self._held(range(layers.count), most, ends=(0, layers.count))),)
+        found: dict[tuple[tuple[int, int], ...], Rank] = {}
+        begin = 0
+        for number in range(plan.stages):
+            size = first if number == 0 else last if number == plan.stages - 1 else most
+            here = range(begin, begin := min(begin + size, layers.count))
+            ends = {0: (0,), plan.stages - 1: (layers.count,)}.get(number, ())
+            runs = self._held(here, size, ends)
+            name = "the first stage" if number == 0 else "the last stage" if ends else "a stage in the middle"
+            known = (number if ends else -1, 0), *runs.items()
+            same = found.setdefault(known, Rank(number, name, runs, 0))
+            found[known] = replace(same, alike=same.alike + 1)
+        return tuple(found.values())
+
+    def _held(self, here: range, size: int, ends: tuple[int, ...]) -> dict[int, int]:
+        """How often a pipeline stage of some layers evaluates each kind; ``ends``: what is in front of or behind all.
+
+        Layers of one kind count as full stages have them, though some of those may have one less.
+        """
+        layers = self.graph.layers
+        if layers.counted == 1:
+            found = {0: size}
+        else:
+            held = [int(layers.order[place]) for place in here]
+            found = {kind: held.count(kind) for kind in sorted(set(held))}
+            found = found or {int(layers.order[min(here.start, layers.count - 1)]): 0}
+        for kind, places in enumerate(layers.at, layers.counted):
+            times = sum(place in ends or (place in here and place > 0) for place in places)
+            found |= {kind: times} if times else {}
+        return found
 
     @cached_property
     def trains(self) -> bool:

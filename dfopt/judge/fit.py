@@ -79,7 +79,7 @@ def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
             f"found {plan.microbatches}, but batch / (microbatch x {' x '.join(copied)}) is {wanted}",
             f"write {wanted}",
         )
-    chunks = graph.repeat > 1 and plan.stages > 1 and plan.layers_per_stage % plan.interleave == 0
+    chunks = graph.folded and plan.stages > 1 and plan.layers_per_stage % plan.interleave == 0
     if plan.interleave > 1 and (not chunks or plan.microbatches % plan.stages):
         yield Issue(
             "$.plan.interleave",
@@ -100,11 +100,9 @@ def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
 
 def _uneven_issues(plan: Plan, graph: Graph) -> Iterator[Issue]:
     """Whether stages with different numbers of layers suit the graph and hold it."""
-    if not graph.has_pieces:
+    if len(graph.layers.kinds) == graph.layers.counted:
         where = "$.plan.first_layers" if plan.first_layers is not None else "$.plan.last_layers"
-        message = (
-            "all stages of this graph are alike: none of its kernels runs before the first or after the last layer"
-        )
+        message = "all stages of this graph are alike: it has nothing before the first or after the last layer"
         yield Issue(where, message, "leave it out")
         return
     if plan.stages == 1 or plan.interleave > 1:
@@ -188,11 +186,12 @@ def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> 
                 f"{kernel.op} kernel {one.name!r} cannot be split by {one.sharding!r} over {plan.shards} chips",
                 f"choose {' or '.join(legal)}",
             )
-        if graph.repeat > 1:
-            place = graph.piece_of(kernel)
+        if graph.folded:
+            place = graph.kind_of(kernel)
             if one.stage != place:
                 stands = f"one drawn layer stands for all {graph.repeat}, whatever their stage"
-                stands = f"kernel {one.name!r} runs {kernel.runs}" if place else stands
+                several = len(graph.layers.kinds) > 1
+                stands = f"kernel {one.name!r} belongs to {graph.layers.kinds[place]!r}" if several else stands
                 yield Issue(f"$.kernels[{position}].stage", f"found {one.stage}, but {stands}", f"write {place}")
         elif one.stage >= plan.stages:
             yield Issue(

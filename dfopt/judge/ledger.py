@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 
-from dfopt.documents.graph import PIECES
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.judge.types import word
 from dfopt.physics import pipeline
@@ -71,8 +70,10 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
 def _in_flight(case: Case, rank: Rank, stage: int) -> float:
     """Microbatches whose saved activations a pipeline stage holds of a stage of the mapping."""
     # where all stages are drawn as one, it is the first, the fullest
-    place, runs = (rank.number, PIECES[stage]) if case.graph.has_pieces else (0, PIECES[0])
-    return pipeline.microbatches_in_flight(case.plan, case.trains, case.assume.schedule, place, runs)
+    if not case.graph.folded:
+        return pipeline.microbatches_in_flight(case.plan, case.trains, case.assume.schedule)
+    where = case.graph.layers.where(stage)
+    return pipeline.microbatches_in_flight(case.plan, case.trains, case.assume.schedule, rank.number, where)
 
 
 def _is_saved(case: Case, fan: Fan) -> bool:

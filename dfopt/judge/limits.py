@@ -24,6 +24,7 @@ def violations(case: Case, tiling: WeightParts, sram: dict[Place, float], held: 
         *_order(case),
         *_passes(case),
         *_together(case),
+        *_handed_on(case),
     )
 
 
@@ -177,6 +178,18 @@ def _halves(stage: int, forward: set[int], other: set[int], count: int, forbid: 
             f"{_name((stage, early))} holds a backward or update kernel, but of {count} partitions only those"
             f" from {down} are for them"
         )
+
+
+def _handed_on(case: Case) -> Iterator[str]:
+    """Layers of one kind that leave a tensor in another layout than layers of another kind."""
+    left: dict[int, list[tuple[str, str]]] = {}
+    for fan in case.between_layers if case.graph.folded else ():
+        one = case.kernels[fan.src]
+        left.setdefault(fan.home[0], []).append((one.kernel.name, ops.PRODUCED[one.sharding]))
+    for others in list(left.values())[1:]:
+        for (name, layout), (other, theirs) in zip(left[0], others, strict=False):
+            if layout != theirs:
+                yield f"kernel {name!r} hands on its output as {layout}, but {other!r} as {theirs}: all layers do alike"
 
 
 def _together(case: Case) -> Iterator[str]:

@@ -130,11 +130,13 @@ def hops(case: Case, price: Price) -> dict[int, float]:
     if case.plan.stages == 1:
         return dict.fromkeys(sent, 0.0)
     dims = case.plan.stage_dims
-    if case.graph.repeat > 1:
+    if case.graph.folded:
         if case.assume.point_to_point == "per_microbatch":
-            once = [price(Collective.POINT_TO_POINT, fan.chip, dims) for fan in case.carried]
-            # every chunk of layers hands its tensors on
-            sent = dict.fromkeys(sent, once * case.plan.interleave)
+            kinds: dict[int, list[float]] = {stage: [] for stage in range(case.graph.layers.counted)}
+            for fan in case.carried:
+                kinds[fan.home[0]].append(price(Collective.POINT_TO_POINT, fan.chip, dims))
+            # every chunk of layers hands its tensors on, whatever the kind of its last layer
+            sent = dict.fromkeys(sent, max(kinds.values(), key=math.fsum) * case.plan.interleave)
     else:
         for fan in case.fans:
             here = fan.home[0]
@@ -146,10 +148,10 @@ def hops(case: Case, price: Price) -> dict[int, float]:
 
 def point_to_point_per_step_s(case: Case, price: Price) -> float:
     """Seconds that the authors' program charges once per step: one hop of whole tensors per layer."""
-    once = case.graph.repeat > 1 and case.assume.point_to_point == "per_step" and case.trains
+    once = case.graph.folded and case.assume.point_to_point == "per_step" and case.trains
     if case.plan.stages == 1 or not once:
         return 0.0
-    volume = case.graph.repeat * math.fsum(fan.whole for fan in case.carried)
+    volume = case.graph.repeat * math.fsum(fan.whole for fan in case.carried if fan.home[0] == 0)
     return price(Collective.POINT_TO_POINT, volume, case.plan.stage_dims)
 
 

@@ -21,7 +21,7 @@ from itertools import groupby
 from dfopt.documents.score import ChipHeat, PartitionPhysics, PhysicalScore, Score
 from dfopt.documents.stack import Stack
 from dfopt.judge import activity, network, streams, traffic
-from dfopt.judge.case import TERMS, Case, Place, Rank, Term
+from dfopt.judge.case import TERMS, Case, Place, Term
 from dfopt.physics import pipeline
 from dfopt.technology.coupling import ChipWork, State, StepWork, solve
 from dfopt.technology.placement import Floats
@@ -163,21 +163,13 @@ def _work(here: _Setting) -> StepWork:
     )
 
 
-def _alike(case: Case, rank: Rank) -> int:
-    """How many pipeline stages a distinct one stands for."""
-    if case.graph.repeat == 1 or case.plan.stages == 1:
-        return 1
-    if not case.graph.has_pieces:
-        return case.plan.stages
-    return 1 if rank.number in (0, case.plan.stages - 1) else case.plan.stages - 2
-
-
 def _energy(here: _Setting, state: State, split: dict[str, list[float]], step_s: float) -> dict[str, float]:
     """Joules of a step by component, all chips."""
     case, plan = here.case, here.case.plan
     group = plan.shards * plan.copies
     evaluations = plan.shards * case.graph.batch / case.graph.microbatch
-    repeats = [case.graph.repeat if stage == 0 else 1 for stage, _ in here.places]  # of a graph drawn once, 1
+    times, folded = case.graph.layers.times, case.graph.folded
+    repeats = [times(stage) if folded else 1 for stage, _ in here.places]
     parts: dict[str, list[float]] = {name: [] for name in COMPONENTS}
     for name, joules in split.items():
         each = zip(repeats, joules, strict=True)
@@ -185,14 +177,13 @@ def _energy(here: _Setting, state: State, split: dict[str, list[float]], step_s:
     sent = network.sent_bytes(case)
     bytes_sent = [plan.copies * network.point_to_point_per_step_s(case, sent)]
     for c, rank in enumerate(case.ranks):
-        alike = _alike(case, rank)
         reduced = network.gradient_reduction_s(case, rank, sent)
-        bytes_sent.append(alike * group * (plan.microbatches * here.hop_bytes[rank.number] + reduced))
+        bytes_sent.append(rank.alike * group * (plan.microbatches * here.hop_bytes[rank.number] + reduced))
         constant = here.model.constant_split(
             state.tiles_k[c], state.refresh_rates[c], float(state.idle_share[c]), float(state.leak_voltage[c])
         )
         for name, watts in constant.items():
-            parts[name].append(alike * group * watts * step_s)
+            parts[name].append(rank.alike * group * watts * step_s)
     parts["network"].append(here.stack.logic.network * math.fsum(bytes_sent))
     return {name: math.fsum(values) for name, values in parts.items()}
 

@@ -36,12 +36,9 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     )
     graph, system = case.graph, case.system
     samples_per_s = graph.batch / step.total
-    repeated = [graph.repeat == 1 or one.place[0] == 0 for one in case.kernels]
-    work = [ops.flop(one.kernel) for one in case.kernels]
-    layer = math.fsum(flop for flop, every in zip(work, repeated, strict=True) if every)
-    once = math.fsum(flop for flop, every in zip(work, repeated, strict=True) if not every)
-    flop = (graph.repeat * layer + once) * (graph.batch / graph.microbatch)
-    shares = _shares(slowest, partitions)
+    work = math.fsum(graph.times_of(one.kernel) * ops.flop(one.kernel) for one in case.kernels)
+    flop = work * (graph.batch / graph.microbatch)
+    shares = _shares(case, slowest, partitions)
     cost = system_cost(system)
     return Score(
         step_time_s=step.total,
@@ -113,7 +110,7 @@ def _utilization(case: Case, flop: float, step_s: float) -> float:
     """Share of a step that its FLOP would take with every kernel at the peak of the type that it computes in."""
     by_peak: dict[float, list[float]] = defaultdict(list)
     for one in case.kernels:
-        times = case.graph.repeat if one.place[0] == 0 else 1
+        times = case.graph.times_of(one.kernel)
         by_peak[one.peak].append(times * ops.flop(one.kernel))
     work = {peak: math.fsum(parts) for peak, parts in by_peak.items()}
     whole, chips = math.fsum(work.values()), case.system.chips
@@ -176,9 +173,14 @@ def _stages(
     layer_s = totals([*(((one.stage, 0), one.time_s) for one in partitions), *waits])
     found = []
     for rank in case.ranks:
-        (drawn, layers), *ends = rank.runs.items()
-        layer = layer_s.get((drawn, 0), 0.0)
-        once = math.fsum(layer_s.get((stage, 0), 0.0) for stage, _ in ends)
+        counted = case.graph.layers.counted if case.graph.folded else case.plan.stages
+        mine = {stage: times for stage, times in rank.runs.items() if stage < counted}
+        layers = sum(mine.values())
+        layer = layer_s.get((next(iter(mine)), 0), 0.0)
+        if len(mine) > 1:  # of several kinds their mean
+            layer = math.fsum(times * layer_s.get((stage, 0), 0.0) for stage, times in mine.items()) / layers
+        ends = (times * layer_s.get((stage, 0), 0.0) for stage, times in rank.runs.items() if stage >= counted)
+        once = math.fsum(ends)
         whole = layers * layer + once
         if case.plan.stages > 1:
             whole = pipeline.with_point_to_point(whole, hops[rank.number], case.assume.overlap)
@@ -191,18 +193,25 @@ def _stages(
                 point_to_point_s=hops[rank.number],
                 time_s=whole,
                 holds=tuple(rank.runs),
+                times=_said(rank.runs, layers),
                 states=held[rank.number],
             )
         )
     return found
 
 
-def _shares(slowest: StageScore, partitions: Sequence[PartitionScore]) -> dict[Term, float]:
+def _said(runs: dict[int, int], layers: int) -> tuple[int, ...] | None:
+    """How often a stage runs each kind, unless that is its layers of the first and the others once."""
+    times = tuple(runs.values())
+    return None if times == (layers, *(1 for _ in times[1:])) else times
+
+
+def _shares(case: Case, slowest: StageScore, partitions: Sequence[PartitionScore]) -> dict[Term, float]:
     """Fractions of the time of the slowest stage's kernels spent in partitions bound by each term."""
     mine = [one for one in partitions if one.stage in slowest.holds]
+    (times,) = (rank.runs for rank in case.ranks if rank.number == slowest.stage)
     if len(slowest.holds) == 1:  # all its partitions run equally often
         times, whole = dict.fromkeys(slowest.holds, 1), slowest.layer_time_s or 1.0
     else:
-        times = {stage: 1 if position else slowest.layers for position, stage in enumerate(slowest.holds)}
         whole = slowest.layers * slowest.layer_time_s + slowest.once_time_s or 1.0
     return {term: math.fsum(times[p.stage] * p.time_s for p in mine if p.bound_by == term) / whole for term in TERMS}

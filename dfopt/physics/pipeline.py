@@ -9,8 +9,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Runs
 from dfopt.documents.plan import Plan
+from dfopt.documents.sections import Where
 
 
 @dataclass(frozen=True)
@@ -112,7 +112,7 @@ def partition_time(compute_s: float, memory_s: float, network_s: float, overlap:
 
 
 def microbatches_in_flight(
-    plan: Plan, trains: bool, schedule: str = "one_f_one_b", stage: int = 0, runs: Runs = "every_layer"
+    plan: Plan, trains: bool, schedule: str = "one_f_one_b", stage: int = 0, where: Where = "every_layer"
 ) -> float:
     """Microbatches whose saved activations a stage holds, of all its layers or of kernels that run once beside them.
 
@@ -133,7 +133,7 @@ def microbatches_in_flight(
     >>> microbatches_in_flight(deep, True, "gpipe")
     64.0
     >>> twice = deep.model_copy(update={"interleave": 2})
-    >>> [microbatches_in_flight(twice, True, runs=runs) for runs in ("every_layer", "first", "last")]
+    >>> [microbatches_in_flight(twice, True, where=where) for where in ("every_layer", "first", "last")]
     [11.5, 15.0, 1.0]
     """
     if not trains:
@@ -141,11 +141,11 @@ def microbatches_in_flight(
     held: float = plan.stages - stage
     if schedule == "gpipe":
         held = plan.microbatches
-    elif runs == "last":
+    elif where == "last":
         held = 1
     elif plan.interleave > 1:
         chunks = (plan.stages - 1 - 2 * stage) / plan.interleave
-        held = 2 * plan.stages - 1 if runs == "first" else plan.stages + chunks
+        held = 2 * plan.stages - 1 if where == "first" else plan.stages + chunks
     return float(min(held, plan.microbatches))
 
 

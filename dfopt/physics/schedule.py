@@ -215,8 +215,9 @@ def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
     True
     """
     score, shares, chunks = score_of_stage(result, stage), forward_shares(result), result.plan.interleave
-    held = score.holds or (score.stage,)
-    if score.layers % chunks:
+    layers, held = result.graph.layers, score.runs
+    counted = [kind for kind in held if not result.graph.folded or kind < layers.counted]
+    if any(held[kind] % chunks for kind in counted):
         raise PlanError(
             f"schedule: found {score.layers} layers in stage {stage}, expected a multiple of {chunks} chunks"
         )
@@ -230,11 +231,12 @@ def contents(result: Result, stage: int) -> list[tuple[Content, Content]]:
     for chunk in range(chunks):
         both = []
         for back in (0, 1):
-            runs = [(score.layers // chunks, tuple(pieces[held[0]][back]))]
-            for piece in held[1:]:
-                if chunk == (0 if piece == 1 else chunks - 1):
-                    at_start = (piece == 1) != bool(back)  # an embedding comes first, and last on the way back
-                    runs.insert(0 if at_start else len(runs), (1, tuple(pieces[piece][back])))
+            runs = [(held[kind] // chunks, tuple(pieces[kind][back])) for kind in counted]
+            for kind in held:
+                front = kind not in counted and layers.where(kind) == "first"
+                if kind not in counted and chunk == (0 if front else chunks - 1):
+                    at_start = front != bool(back)  # an embedding comes first, and last on the way back
+                    runs.insert(0 if at_start else len(runs), (held[kind], tuple(pieces[kind][back])))
             both.append([run for run in runs if run[1]])
         found.append(both)
     work = [[sum(n * sum(p.time_s * s for p, s in parts) for n, parts in runs) for runs in both] for both in found]

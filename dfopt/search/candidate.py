@@ -143,8 +143,8 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
     work = _chip_work(instance, options, {} if memo is None else memo)
     sharded = work.sharded
     stage_k = np.array([work.stage[name] for name in sharded.names], dtype=np.int64)
-    if graph.has_pieces:
-        stage_k = np.array([graph.piece_of(kernel) for kernel in graph.kernels], dtype=np.int64)
+    if graph.folded:
+        stage_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels], dtype=np.int64)
     hops = tuple(hop_seconds(instance, sharded, stage_k).tolist())
     per_step_s = per_step_hops(instance)
     gradients_s = gradient_seconds(instance, sharded, stage_k)
@@ -298,7 +298,7 @@ def _stages(
             continue
         mine = parts[number]
         limits = limits_of(instance, mine.tables, left[number], options)
-        if graph.has_pieces and number > 0 and limits.exactly:  # the number that was asked for is the layer's
+        if graph.folded and number >= graph.layers.counted and limits.exactly:  # what was asked for is of layers
             limits = replace(limits, p_max=min(limits.p_max, mine.tables.kernels))
         mine.low_s = mine.low_s or lower_bound(mine.tables, limits)
         yield Stage(members, mine.tables, limits, mine.lattice, None, mine.low_s, float("inf"), mine)

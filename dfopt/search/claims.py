@@ -98,8 +98,8 @@ class Plans:
                 empty = {record.tile_count for _, record in told if record.status.startswith("infeasible")}
                 lows[plan] = plan_low(result, plan, bounds, memo, self.options, value, frozenset(empty))
             lattices = lattices or lattices_of(memo)
-            pieces = {graph.piece_of(kernel) for kernel in graph.kernels}
-            if result.space is not None and result.space.exact and not pieces <= set(lattices):  # plans' bounds did
+            kinds = {graph.kind_of(kernel) for kernel in graph.kernels}
+            if result.space is not None and result.space.exact and not kinds <= set(lattices):  # plans' bounds did
                 lattices = all_down_sets(setting, legal, self.options)
             for plan in legal:
                 self._plan(setting, plan, lows[plan])

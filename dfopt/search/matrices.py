@@ -122,7 +122,7 @@ def assignment_of(instance: Instance, options: Options, menu: Menu, tiles: int, 
         raise Infeasible(f"a kernel that is pinned to be split by tokens allows fewer tiles than {tiles}")
     relaxed = menu.stage(allowed_o, tiles)
     free, limits = tables.stages > 1, []
-    place_k = np.array([graph.piece_of(kernel) for kernel in graph.kernels])
+    place_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
     for number in range(instance.mapped_stages):
         members = np.arange(len(place_k)) if free else np.flatnonzero(place_k == number)
         if not len(members):
@@ -131,7 +131,7 @@ def assignment_of(instance: Instance, options: Options, menu: Menu, tiles: int, 
         # what is most easily fused says how many partitions may be of use
         mine = limits_of(instance, stage_tables(restrict(relaxed, members), chip), np.inf, options)
         p_max = mine.p_max if options.request.p_max is not None else min(max(mine.p_max, least), len(members))
-        if graph.has_pieces and number > 0 and mine.exactly:  # the number that was asked for is the layer's
+        if graph.folded and number >= graph.layers.counted and mine.exactly:  # what was asked for is of layers
             p_max = min(p_max, len(members))
         pins = tuple((int(members[k]), p) for k, p in mine.pins)
         limits.append(replace(mine, p_max=p_max, pins=pins))

@@ -24,7 +24,7 @@ from dfopt.search.options import Options
 from dfopt.search.sharing import ChipWork
 from dfopt.search.shown import Shown, meet, per_gradient_byte
 from dfopt.search.solved import Pruned, Solved, finish
-from dfopt.search.sums import meeting, meets
+from dfopt.search.sums import handed_on, meeting, meets
 from dfopt.search.waiting import Chains, paths, too_much
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.tables import Bools, Floats, Ints, tile_counts
@@ -81,15 +81,16 @@ class Nodes:
         return found
 
     def _domains(self, instance: Instance) -> list[tuple[tuple[int, ...], Bools]]:
-        """Tile counts, and the schemes that may be taken with them: smaller tiles only if chips do not share them."""
+        """Tile counts and schemes that go together: small tiles if chips share none, one layout between layers."""
         menu = self.menu(instance)
         if menu not in self.domains:
             graph, assumptions, shares = instance.graph, instance.assumptions, menu.shares_tiles
             some = np.ones_like(shares) if self.every else menu.undominated_o
             shared = tuple(tile_counts(graph, assumptions, instance.plan.shards if shares.any() else 1))
             apart = tuple(count for count in tile_counts(graph, assumptions) if count not in shared)
-            both = ((shared, meeting(menu, some)), (apart, meeting(menu, some & ~shares)))
-            self.domains[menu] = [(counts, left) for counts, left in both if counts and left is not None]
+            both = ((shared, some), (apart, some & ~shares))
+            every = ((counts, meeting(menu, one)) for counts, mine in both if counts for one in handed_on(menu, mine))
+            self.domains[menu] = [(counts, left) for counts, left in every if left is not None]
         return self.domains[menu]
 
     def _nodes(
@@ -299,8 +300,8 @@ class Nodes:
 
 
 def all_down_sets(setting: Setting, plans: Sequence[Plan], options: Options) -> dict[int, Lattice | None]:
-    """The down-sets of every piece of a layer, listed under the first of some plans under which each is priced."""
-    nodes, wanted = Nodes(setting, options), {setting.graph.piece_of(kernel) for kernel in setting.graph.kernels}
+    """The down-sets of every kind of layer, listed under the first of some plans under which each is priced."""
+    nodes, wanted = Nodes(setting, options), {setting.graph.kind_of(kernel) for kernel in setting.graph.kernels}
     for plan in plans:
         if wanted <= set(nodes.lattices) or time.perf_counter() > options.deadline:
             break
@@ -312,7 +313,7 @@ def all_down_sets(setting: Setting, plans: Sequence[Plan], options: Options) -> 
 
 def covers(graph: Graph, plan: Plan) -> bool:
     """Whether the schemes are all that is open: of graphs drawn once also the pipeline stage of each kernel may be."""
-    return plan.stages == 1 or graph.repeat > 1
+    return plan.stages == 1 or graph.folded
 
 
 def _record(termination: Termination) -> SolveRecord:

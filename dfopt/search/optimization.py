@@ -162,7 +162,7 @@ def _check_variants(graph: Graph, variants: Sequence[Graph]) -> None:
     seen, first = {(graph.microbatch, graph.variant)}, {graph.variant: graph}
     for other in variants:
         alike = first.setdefault(other.variant, other)
-        same = (other.name, other.batch, other.repeat) == (graph.name, graph.batch, graph.repeat)
+        same = (other.name, other.batch, other.sections) == (graph.name, graph.batch, graph.sections)
         if not same or [k.name for k in other.kernels] != [k.name for k in alike.kernels]:
             raise PlanError(
                 f"variants: {other.name} (batch {other.batch}, {len(other.kernels)} kernels) is another workload than"

@@ -32,7 +32,7 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
     plans : sequence of Plan
         All legal plans.
     lattices : dict
-        Down-sets of the whole graph as 0, or of each of its pieces as in :data:`dfopt.documents.graph.PIECES`. Without
+        Down-sets of the whole graph as 0, or of each of its kinds of layers by their number. Without
         them, or with too many, only cuts of one topological order are counted, and the figure is a lower bound.
 
     Returns
@@ -46,10 +46,10 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
     fused = assumptions.execution == "dataflow"
     exact = assumptions.execution != "library"
     fusions = 0.0
-    for piece in sorted({graph.piece_of(kernel) for kernel in graph.kernels}) if fused else ():
-        forward = np.array([k.phase == "forward" for k in graph.kernels if graph.piece_of(k) == piece])
+    for kind in range(len(graph.layers.kinds)) if fused else ():
+        forward = np.array([k.phase == "forward" for k in graph.kernels if graph.kind_of(k) == kind])
         separate = assumptions.forward_backward == "separate" and bool(forward.any()) and not forward.all()
-        lattice = lattices.get(piece)
+        lattice = lattices.get(kind)
         if lattice is not None and len(lattice.size) <= _COUNTED and lattice.member.shape[1] == len(forward):
             fusions += log10_paths(lattice, forward if separate else None)
         else:
@@ -62,7 +62,7 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
     stages: dict[int, float] = {1: 0.0}
     totals = []
     for plan in plans:
-        cut = plan.stages if graph.repeat == 1 else 1
+        cut = 1 if graph.folded else plan.stages
         if cut not in stages:  # cuts of one topological order into stages, some of them empty
             stages[cut] = _log10_choose(kernels + cut - 1, cut - 1)
         exact = exact and cut == 1

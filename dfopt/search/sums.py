@@ -1,6 +1,8 @@
-"""Partial sums that have to meet a kernel that adds them up, under schemes of all kernels or those that are left."""
+"""What schemes have to meet: partial sums a kernel that adds them up, layers of one kind the layouts of another."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
 
 import numpy as np
 
@@ -29,3 +31,15 @@ def meeting(menu: Menu, allowed_o: Bools) -> Bools | None:
                 allowed &= ~mine | ~leaves
     enough = np.bincount(tables.kernel_o, allowed, tables.kernels).all()
     return allowed if enough else None
+
+
+def handed_on(menu: Menu, allowed_o: Bools) -> Iterator[Bools]:
+    """The options that are left, apart for every layout in which layers of all kinds may hand tensors on."""
+    tables, found = menu.tables, [allowed_o]
+    for first in dict.fromkeys(k for k, _ in tables.alike_kk):
+        ends = np.isin(tables.kernel_o, [first, *(other for k, other in tables.alike_kk if k == first)])
+        layouts = np.unique(tables.produced_o[tables.of_kernel[first]])
+        found = [allowed & (~ends | (tables.produced_o == layout)) for allowed in found for layout in layouts]
+    for allowed in found:
+        if np.bincount(tables.kernel_o, allowed, tables.kernels).all():
+            yield allowed

@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from dfopt.documents.graph import PIECES, Graph, Kernel
+from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.system import System
 from dfopt.physics import ops
@@ -47,9 +47,9 @@ class PlanBounds:
         self.setting, graph = setting, setting.graph
         self._least: dict[int, tuple[_Least, ...]] = {}
         self._ends = _ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
-        pieces = len(PIECES) if graph.has_pieces else 1
-        self._pieces = [[k for k in graph.kernels if graph.piece_of(k) == piece] for piece in range(pieces)]
-        self._piece_k = np.array([graph.piece_of(kernel) for kernel in graph.kernels])
+        self._kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
+        kinds = range(len(graph.layers.kinds))
+        self._kinds = [[graph.kernels[k] for k in np.flatnonzero(self._kind_k == kind)] for kind in kinds]
         self._talks = any(kernel.communications for kernel in graph.kernels)
         self._saved = _saved_by_kernel(setting)
 
@@ -57,8 +57,8 @@ class PlanBounds:
         """Seconds per step that no mapping under a plan beats."""
         plan, assumptions = instance.plan, instance.assumptions
         pieces, drawn = self._of_degree(plan.shards), self._drawn_stages(instance)
-        own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._piece_k))
-        network = np.bincount(self._piece_k, own_k, len(pieces))
+        own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
+        network = np.bincount(self._kind_k, own_k, len(pieces))
         once = [
             partition_time(least.compute_s, least.memory_s, float(talk), assumptions.overlap) / drawn
             for least, talk in zip(pieces, network, strict=True)
@@ -94,7 +94,7 @@ class PlanBounds:
             return
         states = self.least_states(instance)
         for stage in self.stages(instance):
-            name = stage.name if instance.graph.has_pieces else "the heaviest stage"
+            name = stage.name if len(self._kinds) > 1 else "the heaviest stage"
             left(instance, held(instance, stage, states), f"{name} needs at least")
 
     def least_states(self, instance: Instance) -> dict[int, Sequence[State]]:
@@ -106,15 +106,15 @@ class PlanBounds:
 
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages; of kernels drawn once the heaviest, with its average share of all of them."""
-        return instance.pipeline[:1] if instance.graph.repeat == 1 else instance.pipeline
+        return instance.pipeline if instance.graph.folded else instance.pipeline[:1]
 
     def _drawn_stages(self, instance: Instance) -> int:
         """Stages that kernels drawn once are spread over: the heaviest has at least the average."""
-        return instance.plan.stages if instance.graph.repeat == 1 else 1
+        return 1 if instance.graph.folded else instance.plan.stages
 
     def _of_degree(self, shards: int) -> tuple[_Least, ...]:
         if shards not in self._least:
-            self._least[shards] = tuple(self._worked_out(shards, kernels) for kernels in self._pieces)
+            self._least[shards] = tuple(self._worked_out(shards, kernels) for kernels in self._kinds)
         return self._least[shards]
 
     def _worked_out(self, shards: int, kernels: list[Kernel]) -> _Least:

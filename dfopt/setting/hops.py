@@ -28,12 +28,13 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
     graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
     if plan.stages == 1:
         return np.zeros(1)
-    if graph.repeat > 1:
+    if graph.folded:
         alike = len(instance.pipeline)
         if assumptions.point_to_point == "per_step":
             return np.zeros(alike)
         index = graph.index()
-        once = sum(hop(graph.bytes_of(t) * sharded.output_k[index[t.src]]) for t in graph.carried)
+        kinds = (sum(hop(graph.bytes_of(t) * sharded.output_k[index[t.src]]) for t in of) for of in graph.handed_on)
+        once = max(kinds)  # the last layer of a stage may be of any kind
         return np.full(alike, plan.interleave * once)
     spent = np.zeros(plan.stages)
     paid: set[tuple[int, int, bool]] = set()
@@ -52,9 +53,9 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
 def per_step_hops(instance: Instance) -> float:
     """Point-to-point seconds charged once per step, as DFModel has it: one hop per layer, training only."""
     graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
-    if assumptions.point_to_point != "per_step" or plan.stages == 1 or graph.repeat == 1 or not graph.trains:
+    if assumptions.point_to_point != "per_step" or plan.stages == 1 or not graph.folded or not graph.trains:
         return 0.0
-    volume = graph.repeat * sum(graph.bytes_of(t) for t in graph.carried)
+    volume = graph.repeat * sum(graph.bytes_of(t) for t in graph.handed_on[0])
     return instance.communication_s(Collective.POINT_TO_POINT, volume, plan.stage_dims)
 
 

@@ -93,7 +93,7 @@ class Instance:
         kernels are worked out from here, never from the whole plan: equal here, equal work.
         """
         graph, plan = self.graph, self.plan
-        if graph.repeat == 1 and plan.stages > 1:  # which kernels share a stage is part of the question
+        if not graph.folded and plan.stages > 1:  # which kernels share a stage is part of the question
             return self
         if self.assumptions.gradients == "dfmodel" and graph.trains:  # added up in every microbatch
             part = plan.only("kernels", "batch", microbatches=plan.microbatches)

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.documents.graph import PIECES, Kernel
+from dfopt.documents.graph import Kernel
 from dfopt.errors import Infeasible
 from dfopt.physics.pipeline import microbatches_in_flight
 from dfopt.physics.states import KINDS, LABELS, Amount, Held, capacities
@@ -148,8 +148,10 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
 def _in_flight(instance: Instance, stage: PipelineStage, number: int) -> float:
     """Microbatches whose saved activations a pipeline stage holds; where one stands for all, those of the first."""
     graph, schedule = instance.graph, instance.assumptions.schedule
-    place, runs = (stage.number, PIECES[number]) if graph.has_pieces else (0, PIECES[0])
-    return microbatches_in_flight(instance.plan, graph.trains, schedule, place, runs)
+    if not graph.folded:
+        return microbatches_in_flight(instance.plan, graph.trains, schedule)
+    where = graph.layers.where(number)
+    return microbatches_in_flight(instance.plan, graph.trains, schedule, stage.number, where)
 
 
 def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:

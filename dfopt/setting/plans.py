@@ -134,7 +134,7 @@ def _of_order(
 
 def _chunks(graph: Graph, plan: Plan, interleaved: bool) -> list[int]:
     """Chunks of layers that a stage may be cut into; the microbatches go around in groups of one per stage."""
-    if not interleaved or plan.stages == 1 or graph.repeat == 1 or plan.microbatches % plan.stages:
+    if not interleaved or plan.stages == 1 or not graph.folded or plan.microbatches % plan.stages:
         return [1]
     return sorted(divisors(plan.layers_per_stage))
 
@@ -145,7 +145,7 @@ def _unusable(graph: Graph, plan: Plan) -> str | None:
             f"a batch of {graph.batch} samples in microbatches of {graph.microbatch} does not divide over"
             f" {plan.label_of('batch')} (needs a multiple of {graph.microbatch * plan.copies})"
         )
-    if plan.stages > 1 and graph.repeat > 1 and plan.stages > graph.repeat:
+    if plan.stages > 1 and graph.folded and plan.stages > graph.repeat:
         return f"{plan.label_of('layers')} has more stages than the graph has layers ({graph.repeat})"
     if plan.stages > len(graph.kernels) * graph.repeat:
         return f"{plan.label_of('layers')} has more stages than the graph has kernels ({len(graph.kernels)})"

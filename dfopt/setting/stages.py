@@ -1,16 +1,17 @@
 """The pipeline stages of a plan, and what each of them runs.
 
-Kernels are in *stages of the mapping*, each a fusion problem of its own: those of a graph drawn once are its pipeline
-stages. A repeated layer is stage 0, whatever pipeline stage a repeat is in, and kernels before the first or after the
-last repeat are stages 1 and 2 (:data:`dfopt.documents.graph.PIECES`).
+Kernels are in *stages of the mapping*, each a fusion problem of its own: those of a graph drawn as a whole are its
+pipeline stages. Of a folded graph they are its kinds of layers (:class:`dfopt.documents.sections.Layers`), whatever
+pipeline stage a layer is in; a pipeline stage is a contiguous run of layers.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from dfopt.documents.graph import PIECES, Graph
+from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
+from dfopt.documents.sections import Layers
 
 
 @dataclass(frozen=True)
@@ -28,34 +29,57 @@ class PipelineStage:
 def pipeline_stages(graph: Graph, plan: Plan) -> tuple[PipelineStage, ...]:
     """The distinct pipeline stages of a plan.
 
+    Each holds as many of the layers as the plan says, in their order and as long as there are any. Where all counted
+    layers are of one kind, a stage in the middle that is full stands for all others there.
+
     Examples
     --------
     >>> from dfopt.documents.graph import Kernel
-    >>> kernels = [Kernel(name="a", op="elementwise", m=1, n=1), Kernel(name="b", op="gemm", m=1, n=1, runs="last")]
-    >>> graph = Graph(name="g", repeat=16, kernels=tuple(kernels))
+    >>> from dfopt.documents.sections import Section
+    >>> kernels = [Kernel(name="a", op="elementwise", m=1, n=1), Kernel(name="b", op="gemm", m=1, n=1, layer="head")]
+    >>> sections = (Section(repeat=16), Section(layers=("head",)))
+    >>> graph = Graph(name="g", sections=sections, kernels=tuple(kernels))
     >>> [stage.runs for stage in pipeline_stages(graph, Plan(pp=4, layers_per_stage=5, first_layers=4, last_layers=2))]
-    [((0, 4), (1, 1)), ((0, 5),), ((0, 2), (2, 1))]
+    [((0, 4),), ((0, 5),), ((0, 2), (1, 1))]
     """
-    if graph.repeat == 1:
+    if not graph.folded:
         return tuple(PipelineStage(number, f"stage {number}", ((number, 1),)) for number in range(plan.stages))
-    first, middle, last = plan.stage_layers
-    if not graph.has_pieces:
-        return (PipelineStage(0, "stage 0", ((0, middle),)),)
+    layers, sizes = graph.layers, plan.stage_layers
+    if len(layers.kinds) == 1:
+        return (PipelineStage(0, "stage 0", ((0, sizes[1]),)),)
     if plan.stages == 1:
-        return (PipelineStage(0, f"the stage of {_layers(middle)}", ((0, middle), (1, 1), (2, 1))),)
-    found = [PipelineStage(0, f"the first stage ({_layers(first)})", ((0, first), (1, 1)))]
-    if plan.stages > 2:
-        found.append(PipelineStage(1, f"a stage in the middle ({_layers(middle)})", ((0, middle),)))
-    found.append(PipelineStage(plan.stages - 1, f"the last stage ({_layers(last)})", ((0, last), (2, 1))))
+        return (PipelineStage(0, f"the stage of {_said(sizes[1])}", _runs(layers, 0, sizes[1], True, True)),)
+    found = [PipelineStage(0, f"the first stage ({_said(sizes[0])})", _runs(layers, 0, sizes[0], True, False))]
+    known = set()
+    for number in range(1, plan.stages - 1):
+        runs = _runs(layers, sizes[0] + (number - 1) * sizes[1], sizes[1], False, False)
+        if runs not in known:
+            known.add(runs)
+            size = sum(times for kind, times in runs if kind < layers.counted)
+            found.append(PipelineStage(number, f"a stage in the middle ({_said(size)})", runs))
+        if layers.counted == 1 and not any(0 < place < layers.count for at in layers.at for place in at):
+            break
+    before = sizes[0] + (plan.stages - 2) * sizes[1]
+    runs = _runs(layers, before, sizes[2], False, True)
+    found.append(PipelineStage(plan.stages - 1, f"the last stage ({_said(sizes[2])})", runs))
     return tuple(found)
 
 
-def _layers(count: int) -> str:
+def _runs(layers: Layers, start: int, size: int, first: bool, last: bool) -> tuple[tuple[int, int], ...]:
+    """Kinds of the layers that a stage holds, and how often it has each; one kind alone as often as the plan says."""
+    start = min(start, layers.count)
+    counted, *inner = layers.between(start, min(start + size, layers.count))
+    if layers.counted == 1:
+        counted = (0, size)
+    return (counted, *inner, *layers.ends(first, last))
+
+
+def _said(count: int) -> str:
     return f"{count} layer{'' if count == 1 else 's'}"
 
 
 def mapped_stages(graph: Graph, plan: Plan) -> int:
-    """Stages of the mapping, some of them without a kernel: distinct fusion problems.
+    """Stages of the mapping: distinct fusion problems.
 
     Examples
     --------
@@ -64,6 +88,4 @@ def mapped_stages(graph: Graph, plan: Plan) -> int:
     >>> [mapped_stages(Graph(name="g", repeat=n, kernels=(kernel,)), Plan(pp=2)) for n in (1, 4)]
     [2, 1]
     """
-    if graph.repeat == 1:
-        return plan.stages
-    return len(PIECES) if graph.has_pieces else 1
+    return len(graph.layers.kinds) if graph.folded else plan.stages

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from functools import lru_cache
 
-from dfopt.documents.graph import PIECES, Graph, Kernel
+from dfopt.documents.graph import Graph, Kernel
 from dfopt.physics import ops
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.physics.states import cached_bytes, own_traffic
@@ -17,9 +17,9 @@ def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
     """Layers of the first, the middle and the last pipeline stages where those have different numbers of them.
 
     A stage with kernels of its own spares as many layers as those may take the time or the memory of: twice their
-    share of a layer (:func:`worth`), and one, at least three. Their time counts twice, because a share is one of
-    the graph: what is sharded or run worse than a layer takes longer. A stage may have no layer left beside kernels
-    of its own. Of these numbers :func:`splits` leaves those that can be best.
+    share of the lightest kind of layer (:func:`worth`), and one, at least three. Their time counts twice, because a
+    share is one of the graph: what is sharded or run worse than a layer takes longer. A stage may have no layer left
+    beside kernels of its own. Of these numbers :func:`splits` leaves those that can be best.
 
     Returns
     -------
@@ -28,17 +28,26 @@ def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
 
     Examples
     --------
-    >>> kernels = [Kernel(name="a", op="elementwise", m=1, n=1), Kernel(name="b", op="gemm", m=1, n=1, runs="last")]
-    >>> graph = Graph(name="g", repeat=16, kernels=tuple(kernels))
+    >>> from dfopt.documents.sections import Section
+    >>> kernels = [Kernel(name="a", op="elementwise", m=1, n=1), Kernel(name="b", op="gemm", m=1, n=1, layer="head")]
+    >>> sections = (Section(repeat=16), Section(layers=("head",)))
+    >>> graph = Graph(name="g", sections=sections, kernels=tuple(kernels))
     >>> [tuple(plan.values()) for plan in uneven_layers(graph, 4)]
     [(5, 5, 1)]
     """
-    if stages == 1 or not graph.has_pieces:
+    layers = graph.layers
+    if stages == 1 or layers.counted == len(layers.kinds):
         return []
-    even = layers_per_stage(graph.repeat, stages)
-    kernels = [[kernel for kernel in graph.kernels if graph.piece_of(kernel) == piece] for piece in range(len(PIECES))]
-    spared = [max(math.ceil(2 * worth(graph, own, kernels[0])) + 1, 3) if own else 0 for own in kernels[1:]]
-    found = splits(graph.repeat, stages, spared[0], spared[1], (bool(kernels[1]), bool(kernels[2])))
+    even, of_kind = layers_per_stage(layers.count, stages), [list[Kernel]() for _ in layers.kinds]
+    for kernel in graph.kernels:
+        of_kind[graph.kind_of(kernel)].append(kernel)
+    alone, spared = [], []
+    for first in (True, False):
+        own = [kernel for kind, _ in layers.ends(first, not first) for kernel in of_kind[kind]]
+        most = max((worth(graph, own, layer) for layer in of_kind[: layers.counted]), default=0.0)
+        alone.append(bool(own))
+        spared.append(max(math.ceil(2 * most) + 1, 3) if own else 0)
+    found = splits(layers.count, stages, spared[0], spared[1], (alone[0], alone[1]))
     return [
         {"layers_per_stage": max(layers), "first_layers": layers[0], "last_layers": layers[2]}
         for layers in found

@@ -23,7 +23,7 @@ from dfopt.errors import Infeasible
 from dfopt.milp import Model, Solution, Termination, TracePoint, solve, unanswered
 from dfopt.setting.instance import Setting
 from dfopt.setting.tables import Bools
-from dfopt.sharding.layouts import Terms, conversions, padded, partial_sums
+from dfopt.sharding.layouts import Terms, conversions, must_meet, padded
 from dfopt.sharding.tables import Floats, InterChipTables, Ints, build
 
 __all__ = ["InterChipMapping", "InterChipTables", "build", "optimize_interchip"]
@@ -55,7 +55,7 @@ class _Formulation:
         self.y_op = model.binary("y", (options, stages))
         self.of_kernel = tables.of_kernel
         model.rows("one_place", [(padded([self.y_op[o].ravel().tolist() for o in self.of_kernel]), 1.0)], 1, 1)
-        partial_sums(model, tables, self.y_op)
+        must_meet(model, tables, self.y_op)
         self.conversions = conversions(model, tables, self.y_op)
         self.hops = self._stages() if stages > 1 else []
         self.stage_terms(stage_time)

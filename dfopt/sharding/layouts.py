@@ -31,8 +31,14 @@ def padded(lists: Sequence[Sequence[int] | Ints]) -> Ints:
     return found
 
 
-def partial_sums(model: Model, tables: InterChipTables, y_op: Ints) -> None:
-    """Kernels that leave partial sums are split only where a reduction takes these up."""
+def must_meet(model: Model, tables: InterChipTables, y_op: Ints) -> None:
+    """Kernels that leave partial sums are split only where a reduction takes these up; layers hand on one layout."""
+    for position, (k, other) in enumerate(tables.alike_kk):
+        ends = [(tables.of_kernel[k], 1.0), (tables.of_kernel[other], -1.0)]
+        for layout in range(3):
+            terms: Terms = [(y_op[o[tables.produced_o[o] == layout]].reshape(1, -1), sign) for o, sign in ends]
+            if any(columns.size for columns, _ in terms):
+                model.rows(f"handed_on_{position}_{layout}", [term for term in terms if term[0].size], 0, 0)
     for position, (k, into) in enumerate(tables.partial_kk):
         split = [o for o in tables.of_kernel[k] if split_axis(tables.scheme_o[o]) in ("outer", "k")]
         host = [o for o in tables.of_kernel[into] if split_axis(tables.scheme_o[o]) == "k"]

@@ -57,6 +57,7 @@ class InterChipTables:
     reversed_t: NDArray[np.bool_]  # gradients flow from later stages to earlier ones
     together_kk: tuple[tuple[int, int], ...]
     partial_kk: tuple[tuple[int, int], ...]  # (k, into): k split only if `into` is split by its contraction
+    alike_kk: tuple[tuple[int, int], ...]  # kernels whose outputs layers of any kind find in the same layout
 
     @property
     def kernels(self) -> int:
@@ -147,7 +148,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     src_t = np.array([index[t.src] for t in tensors], dtype=np.int64)
     dst_t = np.array([index[t.dst] for t in tensors], dtype=np.int64)
     return InterChipTables(
-        stages=plan.stages if graph.repeat == 1 else 1,
+        stages=1 if graph.folded else plan.stages,
         kernel_o=kernel_o,
         scheme_o=scheme_o,
         compute_o=compute_seconds(instance.setting, [graph.kernels[k] for k in kernel_o], scheme_o, degree),
@@ -177,6 +178,11 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
             (k, index[kernel.accumulates_into])
             for k, kernel in enumerate(graph.kernels)
             if kernel.accumulates_into is not None and ops.leaves_partial_sums(kernel, "k", degree, rules)
+        ),
+        alike_kk=tuple(
+            (index[one.src], index[other.src])
+            for others in (graph.handed_on[1:] if carried else ())
+            for one, other in zip(graph.handed_on[0], others, strict=True)
         ),
     )
 

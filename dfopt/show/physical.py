@@ -125,13 +125,14 @@ def with_physics(report: RenderableType, score: Score, top: int = 5) -> Renderab
 
 @dataclass(frozen=True)
 class Ranked:
-    """A judged mapping: its file, what it is, its score, what the model leaves out of it and assumes of experts."""
+    """A judged mapping: its file, what it is, its score, what is left out, assumed of experts, and kinds of layers."""
 
     file: str
     what: str
     score: Score
     left_out: str = ""
     routing: str = ""
+    kinds: tuple[str, ...] = ()
 
     @property
     def judged(self) -> Score | PhysicalScore:

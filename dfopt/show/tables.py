@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import get_args
 
@@ -71,9 +72,6 @@ def shortlist(names: Iterable[str], limit: int = 6) -> str:
     return ", ".join([*known[: limit - 2], f"... {len(known) - limit + 1} more", known[-1]])
 
 
-_PIECES = ("layer", "first", "last")  # stages of the mapping of a graph whose ends are drawn beside its layer
-
-
 def entitled(document: Graph | System | Stack) -> str:
     """Its name, and what it says of itself."""
     return f"{document.name}: {document.description}" if document.description else document.name
@@ -85,14 +83,14 @@ def first_of(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
-def _partitions(score: Score, title: str, single_stage: bool) -> Grid:
+def _partitions(score: Score, title: str, single_stage: bool, kinds: Sequence[str]) -> Grid:
     """Partitions of a judged mapping: kernels, tiles, the three times, what binds."""
     times: dict[str, Kind] = {name: "figure" for name in ("tiles", "compute", "memory", "network", "time")}
-    columns: dict[str, Kind] = {} if single_stage else {"runs in" if score.has_pieces else "stage": "figure"}
+    columns: dict[str, Kind] = {} if single_stage else {"layer" if score.has_kinds else "stage": "figure"}
     columns |= {"#": "figure", "kernels": "text", **times, "bound by": "word", "SRAM MB": "figure"}
     rows = []
     for part in score.partitions:
-        place = _PIECES[part.stage] if score.has_pieces else str(part.stage)
+        place = kinds[part.stage] if kinds and score.has_kinds else str(part.stage)
         spent = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
         rows.append([
             *([] if single_stage else [place]), str(part.partition), shortlist(part.kernels), str(sum(part.tiles)),
@@ -127,7 +125,8 @@ def result_report(result: Result) -> RenderableType:
         *routing_facts(routing_of(result.graph)),
         *([("space", str(result.space))] if result.space is not None else []),
     ]
-    table = _partitions(score, "Partitions of one layer and microbatch, in order", result.mapping.stages == 1)
+    title, kinds = "Partitions of one layer and microbatch, in order", result.graph.layers.kinds
+    table = _partitions(score, title, result.mapping.stages == 1, kinds)
     gains: list[RenderableType] = ["", _sensitivity(result)] if result.sensitivity else []
     took = Text(f"solved in {result.seconds:.2f} s", style="dim")
     return Group(Facts(facts), "", table, "", Facts(bottleneck(result)), *gains, took)
@@ -153,7 +152,7 @@ def bottleneck(result: Result) -> list[tuple[str, str]]:
     rows = [("bottleneck", score.bound_by), ("time bound by", shares)]
     if score.collectives:
         listed = ", ".join(f"{count} {kind.replace('.', ' (')})" for kind, count in sorted(score.collectives.items()))
-        where = "per layer, and once before and after" if score.has_pieces else "per layer"
+        where = "of every kind of layer" if score.has_kinds else "per layer"
         rows.append(("collectives", f"{where}: {listed}"))
     once = [
         ("pipeline fill", score.pipeline_fill_s),
@@ -195,15 +194,15 @@ def counted(score: Score) -> str:
     return "token" if serves or score.tokens_per_s != score.samples_per_s else "sample"
 
 
-def score_report(score: Score, missing: str = "", routing: str = "") -> RenderableType:
-    """A judged mapping, with the limits it breaks, what the model leaves out of it and the routing that it assumes."""
+def score_report(score: Score, missing: str = "", routing: str = "", kinds: Sequence[str] = ()) -> RenderableType:
+    """A judged mapping, the limits it breaks, what the model leaves out and assumes of experts, and kinds of layers."""
     facts = [*_headline(score, score.step_time_s, score.utilization), ("bottleneck", score.bound_by)]
     facts += [("limit broken", violation) for violation in score.violations]
     facts += [("note", note) for note in score.notes or ()]
     facts += routing_facts(routing)
     facts += [("left out", missing)] if missing else []
-    single_stage = len(score.stages) == 1 and not score.has_pieces
-    return Group(Facts(facts), "", _partitions(score, "Partitions", single_stage))
+    single_stage = len(score.stages) == 1 and not score.has_kinds
+    return Group(Facts(facts), "", _partitions(score, "Partitions", single_stage, kinds))
 
 
 def batch_words(graph: Graph) -> str:
@@ -234,6 +233,23 @@ def type_words(graph: Graph) -> str:
     return ", ".join(f"{' and '.join(', '.join(d).rsplit(', ', 1))} {kind}" for kind, d in by_type.items()) + converted
 
 
+def layers_words(graph: Graph) -> str:
+    """The layers of a model in their order, such as ``embedding, 80 x layer, head``."""
+    if graph.sections is None:
+        return "drawn as a whole"
+    return ", ".join(
+        (f"{one.repeat} x " if one.repeat > 1 else "") + (names if len(one.layers) == 1 else f"({names})")
+        for one in graph.sections
+        for names in (_counted_names(one.layers),)
+    )
+
+
+def _counted_names(names: Sequence[str]) -> str:
+    """Names in a row, those that follow themselves counted."""
+    runs = ((name, len(list(same))) for name, same in itertools.groupby(names))
+    return " + ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
+
+
 def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
     """A graph: its size and its kernels. ``flop`` per kernel, computed by the caller."""
     rows = []
@@ -244,15 +260,11 @@ def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
     columns: dict[str, Kind] = {"kernel": "text", "op": "word", "phase": "word"}
     columns |= {name: "figure" for name in ("outer", "m", "k", "n", "GFLOP", "out MB")}
     table = Grid(f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors", columns, rows)
-    once = sum(work for kernel, work in zip(graph.kernels, flop, strict=True) if graph.piece_of(kernel))
-    step = ((sum(flop) - once) * graph.repeat + once) * graph.batch / graph.microbatch
-    ends = ""
-    if graph.has_pieces:
-        once_only = sum(graph.piece_of(kernel) > 0 for kernel in graph.kernels)
-        ends = f", but {once_only} of the kernels once, before or after that"
+    work = sum(graph.times_of(kernel) * one for kernel, one in zip(graph.kernels, flop, strict=True))
+    step = work * graph.batch / graph.microbatch
     facts = [
         ("graph", entitled(graph)),
-        ("repeated", f"{graph.repeat} times{ends}"),
+        ("layers", layers_words(graph)),
         ("types", type_words(graph)),
         ("batch", batch_words(graph)),
         ("FLOP", f"{sum(flop):.6g} per evaluation, {step:.6g} per step"),

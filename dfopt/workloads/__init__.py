@@ -30,6 +30,7 @@ class _Recipe(Document):
     """A graph file that names a workload; `_recipe_of` adds the type of its parameters."""
 
     SCHEMA: ClassVar[str] = Graph.SCHEMA
+    EARLIER: ClassVar[tuple[str, ...]] = Graph.EARLIER
 
     name: str = Field(min_length=1, max_length=200)
     description: str = ""
@@ -104,7 +105,7 @@ def expand(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> 
     --------
     >>> sizes = {"hidden": 8, "heads": 2, "head_dim": 4, "seq": 16, "layers": 3}
     >>> recipe = {"name": "tiny", "workload": "transformer", "parameters": sizes}
-    >>> expand({"schema": "dfopt/graph/1", **recipe}).repeat
+    >>> expand({"schema": "dfopt/graph/2", **recipe}).repeat
     3
     """
     file = os.fspath(path)
@@ -214,6 +215,11 @@ def _overridden(data: dict[str, Any], overrides: Mapping[str, Any], file: str) -
             remedy = "it is part of the file's own figures: edit the file" if fixed else did_you_mean(key, allowed)
             message = f"cannot be replaced: {owner} takes {', '.join(allowed)}"
             issues.append(Issue(json_path(*prefix, key, *filter(None, deeper.split("."))), message, remedy))
+    if not prefix and "repeat" in overrides and isinstance(data.get("sections"), list | tuple):
+        found, data = data["sections"], {key: value for key, value in data.items() if key != "sections"}
+        if [len(one.get("layers", [0])) for one in found if isinstance(one, Mapping)] != [1]:
+            message = f"cannot be replaced: the graph has {len(found)} sections"
+            issues.append(Issue("$.repeat", message, "edit the file"))
     if issues:
         raise DocumentError(file, issues)
     changes = ", ".join(f"{key}={value!r}" for key, value in sorted(overrides.items()))

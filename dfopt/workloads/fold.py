@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
+from dfopt.documents.sections import Section
 
 __all__ = ["Run", "find_run", "fold", "with_entrances"]
 
@@ -101,7 +102,7 @@ def find_run(graph: Graph) -> Run | None:
     >>> find_run(drawn.model_copy(update={"carried": (), "inputs": (given,), "outputs": ()}))
     Run(start=0, period=18, repeat=12)
     """
-    plain = graph.repeat == 1 and not graph.carried and None not in (graph.inputs, graph.outputs)
+    plain = not graph.folded and not graph.carried and None not in (graph.inputs, graph.outputs)
     if not plain or any(one.accumulates_into or one.stage_with for one in graph.kernels):
         return None
     wiring, best = _wiring(graph), Run(0, 0, 1)
@@ -266,7 +267,7 @@ def _one_before(wiring: _Wiring, run: Run, key: tuple[int, float], dsts: list[tu
 def fold(graph: Graph, run: Run) -> Graph:
     """Draw the layers of a run once.
 
-    Kernels before and behind them run once (``Kernel.runs``); what passes between those and the layers, or past the
+    Kernels before and behind them are layers of their own; what passes between those and the layers, or past the
     layers, goes through DRAM, from which it is read in any layout.
     """
     wiring, kernels, period = _wiring(graph), graph.kernels, run.period
@@ -296,11 +297,13 @@ def fold(graph: Graph, run: Run) -> Graph:
     outputs = [one for one in graph.outputs or () if graph.index()[one.src] in set(drawn)]
     written = {(graph.index()[one.src], float(one.bytes or 0)) for one in outputs}
     outputs += [Output(src=kernels[src].name, bytes=size) for src, size in wanted if (src, size) not in written]
-    runs = ["first" if place < run.start else "last" if place >= run.end else "every_layer" for place in drawn]
-    fields: dict[str, Any] = {"repeat": run.repeat, "tensors": tuple(tensors), "carried": tuple(carried)}
+    layers = ["first" if place < run.start else "last" if place >= run.end else None for place in drawn]
+    ends = [(Section(layers=(name,)),) if name in layers else () for name in ("first", "last")]
+    sections = (*ends[0], Section(repeat=run.repeat), *ends[1])
+    fields: dict[str, Any] = {"sections": sections, "tensors": tuple(tensors), "carried": tuple(carried)}
     fields |= {"inputs": tuple(inputs), "outputs": tuple(outputs)}
-    pieces = (kernels[place].model_copy(update={"runs": how}) for place, how in zip(drawn, runs, strict=True))
-    return graph.model_copy(update={**fields, "kernels": tuple(pieces)})
+    made = (kernels[place].model_copy(update={"layer": of}) for place, of in zip(drawn, layers, strict=True))
+    return graph.model_copy(update={**fields, "kernels": tuple(made)})
 
 
 def _operand(one: _Read) -> Any:

@@ -20,6 +20,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Input, Tensor
 from dfopt.documents.routing import Routing
+from dfopt.documents.sections import repeated
 from dfopt.errors import did_you_mean, json_path
 from dfopt.workloads.backward import backward_of
 from dfopt.workloads.blocks import Block, FeedForward, Mixer
@@ -236,7 +237,7 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
         **about,
         **p.sized,
         variant=p.variant,
-        repeat=times,
+        sections=repeated(times),
         kernels=tuple(drawing.kernels),
         tensors=tuple(drawing.tensors),
         carried=(Tensor(src=last, dst=first),),

@@ -15,6 +15,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph, Tensor
+from dfopt.documents.sections import repeated
 from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.drawing import Attending, Drawing
 from dfopt.workloads.layer import LayerParameters
@@ -72,7 +73,7 @@ def build(p: TransformerParameters, **about: str) -> Graph:
     layer = _forward(p)
     kernels, tensors = tuple(layer.kernels), tuple(layer.tensors)
     carried = (Tensor(src=kernels[-1].name, dst=kernels[0].name),)
-    graph = Graph(**about, **p.sized, repeat=p.layers, kernels=kernels, tensors=tensors, carried=carried)
+    graph = Graph(**about, **p.sized, sections=repeated(p.layers), kernels=kernels, tensors=tensors, carried=carried)
     if p.mode == "training":
         graph = _trained(graph, p)
         graph = graph if p.scores_kept else recomputed(graph, ("scores", "softmax", "scores_dropout"))

@@ -1,33 +1,37 @@
-"""Draw the repeats of a graph one after another, where one drawn layer must not stand for all of them."""
+"""Draw the layers of a graph one after another, where one drawn layer must not stand for all of its kind."""
 
 from __future__ import annotations
 
-from dfopt.documents.graph import Graph, Tensor
+from itertools import pairwise
+
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.sections import repeated
 from dfopt.errors import GraphError, Issue
 
 __all__ = ["unroll"]
 
 
 def unroll(graph: Graph, copies: int | None = None) -> Graph:
-    """Replace a repeated graph by one in which its repeats are drawn.
+    """Replace a folded graph by one in which its layers are drawn.
 
     Parameters
     ----------
     graph
-        With ``repeat`` above 1, or any graph when ``copies`` is given.
+        With sections, or any graph when ``copies`` is given.
     copies
-        How many repeats to draw; all of ``graph.repeat`` if left out. Must divide it.
+        How many layers of one kind to draw; all layers of the model if left out. Must divide them; a model with layers
+        of several kinds is drawn as a whole.
 
     Returns
     -------
     Graph
-        ``copies`` times the kernels, named ``NAME.0``, ``NAME.1`` ...; tensors carried from one repeat to the
-        next are tensors between the copies, and stay carried over the ends.
+        The kernels of each layer, named ``NAME.0``, ``NAME.1`` ...; tensors carried from one layer to the next are
+        tensors between them, and stay carried over the ends.
 
     Raises
     ------
     GraphError
-        When ``copies`` does not divide the repeats.
+        When ``copies`` does not divide the layers.
 
     Examples
     --------
@@ -37,39 +41,62 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
     >>> len(drawn.kernels), len(drawn.tensors), drawn.repeat, drawn.carried[0].src
     (72, 87, 3, 'Add_2.3')
     """
-    count = graph.repeat if copies is None else copies
-    if count < 1 or graph.repeat % count:
-        raise GraphError(
-            graph.name, [Issue("$.repeat", f"{count} copies do not divide {graph.repeat} repeats", "choose a divisor")]
-        )
+    layers, several = graph.layers, len(graph.layers.kinds) > 1
+    count = layers.count if copies is None else copies
+    if count < 1 or layers.count % count or (several and count != layers.count):
+        message = f"{count} copies do not divide {layers.count} repeats"
+        if several:
+            message = f"{count} copies of a model of {len(layers.kinds)} kinds of layers"
+        remedy = "leave copies out: all layers are then drawn" if several else "choose a divisor"
+        raise GraphError(graph.name, [Issue("$.repeat", message, remedy)])
+    # What is drawn in its order: the kind of each layer, and what is put behind the names of its kernels.
+    order = [(int(kind), f".{place}") for place, kind in enumerate(layers.order[:count])]
+    drawn, at = list[tuple[int, str]](), {place: list[int]() for place in range(count + 1)}
+    for kind, places in enumerate(layers.at, layers.counted):
+        for place in places:
+            at[place].append(kind)
+    for place in range(count + 1):
+        drawn += [(kind, f".{place}" if layers.times(kind) > 1 else "") for kind in at[place]]
+        drawn += order[place : place + 1]
+    of: list[list[Kernel]] = [[] for _ in layers.kinds]
+    kind_of = {kernel.name: graph.kind_of(kernel) for kernel in graph.kernels}
+    for kernel in graph.kernels:
+        of[kind_of[kernel.name]].append(kernel)
 
-    def place(name: str | None, copy: int) -> str | None:
-        return None if name is None else f"{name}.{copy}"
+    def renamed(kernel: Kernel, suffix: str) -> Kernel:
+        names = {key: getattr(kernel, key) for key in ("name", "accumulates_into", "stage_with")}
+        found = {key: None if name is None else name + suffix for key, name in names.items()}
+        return kernel.model_copy(update={**found, "layer": None})
 
-    named = ("name", "accumulates_into", "stage_with")
-    kernels = [
-        kernel.model_copy(update={key: place(getattr(kernel, key), copy) for key in named})
-        for copy in range(count)
-        for kernel in graph.kernels
-    ]
+    def between(tensor: Tensor, other: Tensor, here: str, there: str) -> Tensor:
+        return tensor.model_copy(update={"src": tensor.src + here, "dst": other.dst + there})
 
-    def between(tensor: Tensor, here: int, there: int) -> Tensor:
-        return tensor.model_copy(update={"src": f"{tensor.src}.{here}", "dst": f"{tensor.dst}.{there}"})
-
-    tensors = [between(tensor, copy, copy) for copy in range(count) for tensor in graph.tensors]
+    tensors = [between(one, one, end, end) for kind, end in drawn for one in graph.tensors if kind_of[one.src] == kind]
+    handed = [[one for one in graph.carried if kind_of[one.src] == kind] for kind in range(layers.counted)]
     carried = []
-    for tensor in graph.carried:
-        ahead = tensor.direction == "forward"  # gradients go to the previous repeat
-        for copy in range(count - 1):
-            here, there = (copy, copy + 1) if ahead else (copy + 1, copy)
-            tensors.append(between(tensor, here, there).model_copy(update={"direction": "forward"}))
-        first, last = (0, count - 1) if ahead else (count - 1, 0)
-        carried.append(between(tensor, last, first))
-    drawn = {"repeat": graph.repeat // count, "kernels": tuple(kernels), "tensors": tuple(tensors)}
-    ends: dict[str, object] = {}  # stated ones are those of every copy
+    for place in range(len(handed[0])):
+        ahead = handed[0][place].direction == "forward"  # gradients go to the previous layer
+        steps = [pair if ahead else pair[::-1] for pair in pairwise(order)]
+        for (kind, here), (other, there) in steps:
+            joint = between(handed[kind][place], handed[other][place], here, there)
+            tensors.append(joint.model_copy(update={"direction": "forward"}))
+        (kind, here), (other, there) = (order[-1], order[0]) if ahead else (order[0], order[-1])
+        carried.append(between(handed[kind][place], handed[other][place], here, there))
+    ends: dict[str, object] = {}  # stated ones are those of every layer
     for key, end in (("inputs", "dst"), ("outputs", "src")):
         stated = getattr(graph, key)
         if stated is not None:
-            each = [(one, place(getattr(one, end), copy)) for copy in range(count) for one in stated]
-            ends[key] = tuple(one.model_copy(update={end: name}) for one, name in each)
-    return graph.model_copy(update={**drawn, **ends, "carried": tuple(carried)})
+            each = ((one, getattr(one, end), kind, copy) for kind, copy in drawn for one in stated)
+            ends[key] = tuple(
+                one.model_copy(update={end: name + copy}) for one, name, k, copy in each if kind_of[name] == k
+            )
+    left = layers.count // count
+    return graph.model_copy(
+        update={
+            **ends,
+            "sections": repeated(left),
+            "kernels": tuple(renamed(kernel, end) for kind, end in drawn for kernel in of[kind]),
+            "tensors": tuple(tensors),
+            "carried": tuple(carried),
+        }
+    )

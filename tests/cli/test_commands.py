@@ -75,9 +75,9 @@ def test_show_of_a_graph_with_parameters() -> None:
 
 def test_show_says_what_is_read_and_written_at_the_ends() -> None:
     layer = call("show", "gpt2-small").out
-    assert "inputs    none\noutputs   none\ncarried   Add_2 to Add_Prev_Layer" in layer
+    assert "inputs   none\noutputs  none\ncarried  Add_2 to Add_Prev_Layer" in layer
     model = call("show", "dlrm-v2-mlperf", "--param", "mode=forward").out
-    assert "inputs    read from DRAM: Bottom_1 426 kB\noutputs   written to DRAM: Top_5_Act 32.77 kB" in model
+    assert "inputs   read from DRAM: Bottom_1 426 kB\noutputs  written to DRAM: Top_5_Act 32.77 kB" in model
 
 
 def test_show_of_a_table_of_shares(tmp_path: Path) -> None:
@@ -111,7 +111,7 @@ def test_check_of_good_and_bad(tmp_path: Path) -> None:
     good, bad = write(tmp_path, "good.json", SYSTEM), write(tmp_path, "bad.yaml", changed(GRAPH, batch=0))
     answer = call("check", good, bad, "gpt2-small", "nothing-of-the-kind")
     assert answer.code == 3
-    assert answer.out == f"{good}: ok (dfopt/system/1)\ngpt2-small: ok (dfopt/graph/1)\n"
+    assert answer.out == f"{good}: ok (dfopt/system/1)\ngpt2-small: ok (dfopt/graph/2)\n"
     assert "$.batch" in answer.err
     assert "nothing-of-the-kind" in answer.err
     rows = json.loads(call("check", good, bad, "--json").out)

@@ -23,7 +23,7 @@ SIZES: dict[str, Any] = {"dims": {"batch": BATCH, "sequence": SEQ}, "samples": "
 
 
 def times(graph: Graph, kernel: Kernel) -> int:
-    return graph.repeat if kernel.runs == "every_layer" else 1
+    return graph.times_of(kernel)
 
 
 def work(graph: Graph) -> float:
@@ -125,7 +125,7 @@ def test_caches_of_a_decoder_are_states(tmp_path: Path) -> None:
     sizes = {"batch": 16, "sequence": 1, "past_sequence": 1023}
     graph = read(llama(past=True).save(tmp_path / "llama.onnx"), sizes, samples="batch")
     assert graph.repeat == 4
-    layer = [kernel for kernel in graph.kernels if kernel.runs == "every_layer"]
+    layer = [kernel for kernel in graph.kernels if kernel.layer is None]
     products = [kernel for kernel in layer if kernel.op == "matmul"]
     assert [(k.outer, k.samples, k.m, k.k, k.n) for k in products] == [(8, 16, 1024, 64, 1), (8, 16, 64, 1024, 1)]
     states = [state for kernel in layer for state in kernel.states or ()]
@@ -161,12 +161,12 @@ def test_shape_arithmetic_is_gone(models: dict[str, Path]) -> None:
 def test_layers_that_repeat_are_folded(models: dict[str, Path]) -> None:
     graph = read(models["bert"], **SIZES)
     assert graph.repeat == 12 and len(graph.carried) == 1
-    assert {kernel.runs for kernel in graph.kernels} == {"first", "every_layer", "last"}
+    assert {kernel.layer for kernel in graph.kernels} == {"first", None, "last"}
     assert read(models["gpt-4"], {"batch": 1, "sequence": 64}).repeat == 4
     assert read(models["gpt"], {"batch": 1, "sequence": 64}).repeat == 1
     assert read(models["resnet50"], {"N": 1}).repeat == 1  # most would still be drawn
     graph = read(models["resnet50"], {"N": 1}, folded=True)
-    layer = [kernel for kernel in graph.kernels if kernel.runs == "every_layer"]
+    layer = [kernel for kernel in graph.kernels if kernel.layer is None]
     assert graph.repeat == 5 and sum(kernel.op == "gemm" for kernel in layer) == 3
     assert {kernel.name.split("/")[2] for kernel in layer} == {"layer3.0", "layer3.1"}  # the first begins with a ReLU
 

@@ -15,11 +15,11 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
-from oracles import allocate, at_once, judged, stages_legal
+from oracles import allocate, at_once, judged, kinds, stages_legal
 from strategies import World, sums_meet
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import PIECES, Graph, Kernel
+from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import KernelMapping, Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
@@ -138,8 +138,8 @@ def choices(world: World, asked: Request, memo: Memo) -> Iterator[Choice]:
     graph, plan = world.graph, world.plan
     problem = Problem(world, asked, memo)
     names = [kernel.name for kernel in graph.kernels]
-    if graph.repeat > 1:
-        places = [tuple(PIECES.index(kernel.runs) for kernel in graph.kernels)]
+    if graph.folded:
+        places = [tuple(kinds(graph).index(kernel.layer or "layer") for kernel in graph.kernels)]
     else:
         every = itertools.product(range(plan.stages), repeat=len(names))
         places = [place for place in every if stages_legal(graph, dict(zip(names, place, strict=True)))]
@@ -202,7 +202,7 @@ class Problem:
         """Some mapping, whatever it is worth."""
         graph, plan = self.world.graph, self.world.plan
         schemes = [ops.legal_schemes(kernel, plan.shards, self.world.assumptions)[0] for kernel in graph.kernels]
-        place = [PIECES.index(kernel.runs) if graph.repeat > 1 else 0 for kernel in graph.kernels]
+        place = [kinds(graph).index(kernel.layer or "layer") if graph.folded else 0 for kernel in graph.kernels]
         return schemes, place, range(len(schemes)), 1
 
     def mapping(
@@ -297,9 +297,13 @@ class Problem:
     def _sequences(self) -> dict[tuple[int, int], Sequences]:
         return {}
 
+    def _once(self, stage: int) -> bool:
+        """Whether a stage of the mapping is a layer at one of the ends."""
+        return self.world.graph.folded and kinds(self.world.graph)[stage] in ("first", "last")
+
     def sequences(self, members: int, stage: int) -> Sequences:
         """The sequences of blocks that the kernels of a stage may run as."""
-        key = members, min(stage, 1) if self.world.graph.has_pieces else 0
+        key = members, self._once(stage)
         if key not in self._sequences:
             self._sequences[key] = Sequences.of(list(self._listed(members, stage)))
         return self._sequences[key]
@@ -324,7 +328,7 @@ class Problem:
             return
         most = asked.p_max if asked.p_max is not None else len(kernels)
         exactly = chosen.empty_partitions == "forbid"
-        if exactly and graph.has_pieces and stage > 0:
+        if exactly and self._once(stage):
             most = min(most, len(kernels))
         rule = chosen.forward_backward if graph.trains and forward not in (0, members) else "shared"
         pins = {self.index[name]: p for name, p in asked.pin_partition.items() if members >> self.index[name] & 1}

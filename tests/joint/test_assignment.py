@@ -299,7 +299,7 @@ def test_where_stages_are_a_choice_the_search_takes_it_unasked(case) -> None:
 
 def test_where_the_matrices_find_nothing_in_time_the_two_levels_answer(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nobody asked for the MILP: without an answer of it the mapping is that of two levels, and the gap is honest."""
-    graph = df.load_graph("gpt2-small").model_copy(update={"repeat": 1, "carried": ()})
+    graph = df.load_graph("gpt2-small").model_copy(update={"sections": None, "carried": ()})
     late = Solution(Termination.LIMIT_NO_SOLUTION, math.inf, 0.0, math.inf, 0.0, 0, 1, 1, 1, (), None, "")
     monkeypatch.setattr("dfopt.search.matrices.solve", lambda model, **asked: late)
     asked = {"tp": 2, "pp": 2, "time_limit": 10}

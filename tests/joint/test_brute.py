@@ -28,8 +28,8 @@ def test_every_mapping_judged_one_by_one_finds_the_same(world: World, p_max: int
     names = [kernel.name for kernel in graph.kernels]
     menus = [ops.legal_schemes(kernel, plan.tp, world.assumptions) for kernel in graph.kernels]
     every = (dict(zip(names, here, strict=True)) for here in itertools.product(range(plan.pp), repeat=len(names)))
-    pieces = {kernel.name: graph.piece_of(kernel) for kernel in graph.kernels}
-    stages = [pieces] if graph.repeat > 1 else [one for one in every if stages_legal(graph, one)]
+    pieces = {kernel.name: graph.kind_of(kernel) for kernel in graph.kernels}
+    stages = [pieces] if graph.folded else [one for one in every if stages_legal(graph, one)]
     assume(math.prod(map(len, menus)) * len(stages) <= _MOST)
     least = math.inf
     for schemes in itertools.product(*menus):

@@ -126,8 +126,8 @@ def test_without_a_lattice_the_bound_holds_too(world: World) -> None:
 
 def test_a_large_graph_on_stages_says_that_its_sharding_came_first() -> None:
     """Kernels drawn once on four stages: too large a MILP, so the two levels answer and the proof line says so."""
-    graph = df.load_graph("gpt2-small", mode="training").model_copy(update={"repeat": 1, "carried": ()})
+    graph = df.load_graph("gpt2-small", mode="training").model_copy(update={"sections": None, "carried": ()})
     chosen = df.Assumptions(sharding_objective="joint")
-    result = df.optimize(graph, "sn10-8-ring", tp=2, pp=4, time_limit=2, assumptions=chosen)
+    result = df.optimize(graph, "sn10-8-ring", tp=2, pp=4, time_limit=6, assumptions=chosen)
     assert result.status != "optimal"
     assert "under 1 the sharding came first" in result.proof

@@ -82,7 +82,7 @@ def cases(draw: st.DrawFn) -> Case:
     menu = Menu(instance, interchip.build(instance))
     shardings = int(np.prod(np.bincount(menu.tables.kernel_o)))
     assume(1 < shardings <= _MOST)
-    members = np.array([k for k, kernel in enumerate(graph.kernels) if graph.piece_of(kernel) == 0])
+    members = np.array([k for k, kernel in enumerate(graph.kernels) if graph.kind_of(kernel) == 0])
     assume(len(members))
     p_max, exactly = len(members), False
     if assumptions.execution != "kernel_by_kernel":

@@ -63,7 +63,7 @@ def check(world: World, data: st.DataObject) -> None:
     """All shardings and all partitionings of each, whatever a value looks at; infeasible exactly when none keeps it."""
     assume(world.plan.tp > 1 and (world.assumptions.forward_backward != "halves" or not world.graph.trains))
     most = data.draw(st.sampled_from([2, 3])) if world.assumptions.empty_partitions == "forbid" else None
-    stage = {kernel.name: world.graph.piece_of(kernel) for kernel in world.graph.kernels}
+    stage = {kernel.name: world.graph.kind_of(kernel) for kernel in world.graph.kernels}
     menus = [ops.legal_schemes(kernel, world.plan.tp, world.assumptions) for kernel in world.graph.kernels]
     assume(math.prod(map(len, menus)) <= 30 and (most or 0) <= list(stage.values()).count(0) > 0)
     name, (value, grows) = data.draw(st.sampled_from(sorted(VALUES.items())))
@@ -120,7 +120,7 @@ def test_a_start_of_two_levels_is_none_within_budgets(monkeypatch: pytest.Monkey
 
 
 def test_where_stages_are_a_choice_the_sharding_stays() -> None:
-    graph = df.load_graph("gpt2-small").model_copy(update={"repeat": 1, "carried": ()})
+    graph = df.load_graph("gpt2-small").model_copy(update={"sections": None, "carried": ()})
     result = df.optimize(graph, "sn10-8-ring", tp=1, pp=2, dp=4, assumptions=TOGETHER, time_limit=1)
     found = optimize_within(result, Budget("partitions", lambda block: 1.0, at_least=2), stage=1)
     assert found.status == "optimal_per_level"

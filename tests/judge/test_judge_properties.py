@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 from judge_cases import machine, ring
+from strategies import layered
 
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Graph, Kernel, Tensor
@@ -75,8 +76,8 @@ def worlds(draw: st.DrawFn) -> World:
     """A small graph that trains or not, in order, on up to eight chips, legally sharded; now and then with pieces."""
     count = draw(st.integers(1, 7))
     repeat = draw(st.sampled_from([1, 4]))
-    ends = ["every_layer", "every_layer", "first", "last"] if draw(st.booleans()) else ["every_layer"]
-    runs = ["every_layer", *(draw(st.sampled_from(ends)) for _ in range(count - 1))]
+    ends = [None, None, "first", "last"] if draw(st.booleans()) else [None]
+    runs = [None, *(draw(st.sampled_from(ends)) for _ in range(count - 1))]
     forward = draw(st.integers(1, count))
     axis = st.sampled_from([1, 2, 3, 8, 17])
     kernels, tensors = [], []
@@ -93,7 +94,7 @@ def worlds(draw: st.DrawFn) -> World:
                 n=draw(axis),
                 phase="forward" if not later else "update" if op == "weight_update" else "backward",
                 normalizes=op == "elementwise" and draw(st.booleans()),
-                runs=runs[number],
+                layer=runs[number],
             )
         )
         limit = {"gemm": 1, "elementwise": 3}.get(op, 2)
@@ -108,16 +109,16 @@ def worlds(draw: st.DrawFn) -> World:
             known = 1 if op in ("gemm", "elementwise") else operand
             tensors.append(Tensor(src=src.name, dst=f"k{number}", bytes=size, operand=known))
     names = [kernel.name for kernel in kernels]
-    layer = [name for name, where in zip(names, runs, strict=True) if repeat == 1 or where == "every_layer"]
+    layer = [name for name, where in zip(names, runs, strict=True) if repeat == 1 or where is None]
     carried = [
         Tensor(src=draw(st.sampled_from(layer)), dst=draw(st.sampled_from(layer)))
         for _ in range(draw(st.integers(0, 2)))
     ]
     tp, pp, dp = (draw(st.sampled_from([1, 2, 4])) for _ in range(3))
     microbatches = draw(st.integers(1, 3))
-    graph = Graph(
+    graph = layered(
+        repeat,
         name="random",
-        repeat=repeat,
         batch=microbatches * dp,
         kernels=tuple(kernels),
         tensors=tuple(tensors),
@@ -133,15 +134,15 @@ def worlds(draw: st.DrawFn) -> World:
         microbatches=microbatches,
         layers_per_stage=1 if repeat == 1 else -(-repeat // pp),
     )
-    if graph.has_pieces and pp == 2:
+    if len(graph.layers.kinds) > 1 and pp == 2:
         shares = [{"layers_per_stage": 3, "first_layers": first, "last_layers": 4 - first} for first in (1, 3)]
         plan = plan.model_copy(update=draw(st.sampled_from([{}, *shares])))
     base = Assumptions(**{key: draw(st.sampled_from(values)) for key, values in CHOICES.items()})
     assumptions = draw(st.sampled_from([base, base, base, profile("default"), profile("dfmodel")]))
     stages = pp if repeat == 1 else 1
     stage = sorted(draw(st.integers(0, stages - 1)) for _ in names)
-    if graph.has_pieces:
-        stage = [graph.piece_of(kernel) for kernel in kernels]
+    if graph.folded:
+        stage = [graph.kind_of(kernel) for kernel in kernels]
     partition = sorted(draw(st.integers(0, 3)) for _ in names)
     placed = tuple(
         KernelMapping(
@@ -294,7 +295,7 @@ def test_the_figures_of_a_score_agree_with_each_other(world: World) -> None:
         ends = [p.time_s for p in score.partitions if p.stage in stage.holds[1:]]
         assert stage.once_time_s == pytest.approx(sum(ends))
         assert stage.time_s >= stage.layers * sum(mine) + sum(ends) - 1e-9 * stage.time_s
-    if graph.has_pieces:
+    if len(graph.layers.kinds) > 1:
         layers = sum(stage.layers for stage in score.stages)
         times = max(plan.pp - 2, 1) if plan.pp > 2 else 0  # the one in the middle stands for so many
         layers += (times - 1) * score.stages[1].layers if times else 0
@@ -343,7 +344,7 @@ def test_a_simple_count_of_the_cut_bytes(world: World) -> None:
 @given(worlds())
 def test_tensors_that_wait_in_dram(world: World) -> None:
     """The sweep over lifetimes against a count at every partition, one stage, each tensor by itself."""
-    assume(not world.graph.has_pieces)
+    assume(len(world.graph.layers.kinds) == 1)
     mapping = world.mapping.model_copy(
         update={"kernels": tuple(k.model_copy(update={"stage": 0}) for k in world.mapping.kernels)}
     )

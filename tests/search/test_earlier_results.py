@@ -33,7 +33,7 @@ def test_its_words_become_those_of_a_level() -> None:
     assert (result.bound, result.gap) == (0.0, 1.0)  # nothing was said of other shardings
     assert [record.status for record in result.plans] == ["pruned_per_level", "solved"]
     assert [record.value for record in result.plans] == [one.get("step_time_s") for one in old["plans"]]
-    assert result.to_data()["schema"] == "dfopt/result/3"
+    assert result.to_data()["schema"] == "dfopt/result/4"
 
 
 def test_it_is_verified_and_says_what_was_not_checked() -> None:
@@ -78,6 +78,6 @@ def test_assumptions_of_version_1_mean_what_they_meant(tmp_path: Path) -> None:
 
 def test_a_later_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "later.json"
-    path.write_text(json.dumps({**data(), "schema": "dfopt/result/4"}))
+    path.write_text(json.dumps({**data(), "schema": "dfopt/result/5"}))
     with pytest.raises(SchemaVersionError, match="upgrade dfopt"):
         Result.load(path)

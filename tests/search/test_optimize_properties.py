@@ -29,7 +29,7 @@ def solved(world: World, *, one_plan: bool = False, **more) -> Result | None:
         plan = world.plan
         fixed = {f"{kind}_dims": getattr(plan, f"{kind}_dims") for kind in ("tp", "pp", "dp")}
         fixed["interleave"] = plan.interleave
-        if world.graph.has_pieces and plan.pp > 1:  # how many layers its stages have cannot be asked for
+        if len(world.graph.layers.kinds) > 1 and plan.pp > 1:  # how many layers its stages have cannot be asked for
             with mock.patch("dfopt.search.optimization.asked_plans", return_value=([plan], [])):
                 return solved(world, **more)
     if world.assumptions.execution == "kernel_by_kernel":

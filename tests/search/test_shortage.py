@@ -7,10 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from strategies import options_of
+from strategies import layered, options_of
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import Communication, Graph, Kernel
+from dfopt.documents.graph import Communication, Kernel
 from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
@@ -109,9 +109,9 @@ def test_what_is_named_is_enough_where_no_other_memory_is_short(execution: str) 
 def test_the_fullest_stage_and_what_copies_share() -> None:
     """A table of 480 B on all 6 chips of a stage, of which copies fetch rows, and 2 layers of 200 B on 2 chips."""
     rows = Communication(kind="all_to_all", bytes=8, over="all")
-    table = Kernel(name="embed", op="elementwise", m=4, n=4, runs="first", resident_bytes=480, communications=(rows,))
+    table = Kernel(name="embed", op="elementwise", m=4, n=4, layer="first", resident_bytes=480, communications=(rows,))
     layer = Kernel(name="layer", op="gemm", m=10, k=10, n=10)
-    graph = Graph(name="g", repeat=4, batch=6, kernels=(table, layer))
+    graph = layered(4, (table, layer), batch=6)
     with pytest.raises(Infeasible) as refusal:
         optimize(graph, machine(2, 2, 3, dram=250.0), assumptions=JOINT, tp=2, pp=2, dp=3, tp_dims=("x",))
     least = refusal.value.least

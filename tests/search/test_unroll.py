@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import pytest
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import LEVELS, graphs, share
+from strategies import LEVELS, World, graphs, shardings, share, worlds
 
 from dfopt.documents.graph import Graph, Input, Output
+from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.errors import GraphError
+from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics import ops
 from dfopt.search import optimize
@@ -98,3 +100,47 @@ def test_stated_ends_are_those_of_every_copy() -> None:
     drawn = unroll(graph.model_copy(update={"inputs": (Input(dst="Q", bytes=8.0),), "outputs": (Output(src="Q"),)}))
     assert [(one.dst, one.bytes) for one in drawn.inputs or ()] == [("Q.0", 8.0), ("Q.1", 8.0)]
     assert [one.src for one in drawn.outputs or ()] == ["Q.0", "Q.1"]
+
+
+@share(1)
+@given(
+    worlds(
+        most=5, max_pp=1, repeats=(4,), trains=False, fanout="per_consumer", layer_boundary="dram",
+        empty_partitions="allow", execution="dataflow", sequence_parallelism="none",
+    ),
+    st.data(),
+)  # fmt: skip
+def test_sections_are_their_layers_drawn_one_by_one(world: World, data: st.DataObject) -> None:
+    """The judge has the same figures for layers that stand for others as for all of them in partitions of their own."""
+    graph, plan, rules = world.graph, world.plan, world.assumptions
+    # which operand of a product it is depends on sizes, and gradients come with a backward pass
+    carried = [(graph.kernels[graph.index()[t.dst]].op, t.direction) for t in graph.carried]
+    assume(all(op != "matmul" and direction == "forward" for op, direction in carried))
+    try:  # what comes from the layer before may be one operand too many
+        drawn = Graph.from_data(unroll(graph).to_data())
+    except GraphError:
+        return
+    chosen = data.draw(shardings(graph, plan, rules))
+    level, depth = graph.levels(), max(graph.levels().values()) + 1
+    folded = [
+        KernelMapping(name=k.name, sharding=chosen[k.name], stage=graph.kind_of(k), partition=level[k.name])
+        for k in graph.kernels
+    ]
+    listed, layer, before = [], -1, ""
+    for kernel in drawn.kernels:
+        name, _, copy = (kernel.name, "", kernel.name) if kernel.name in level else kernel.name.rpartition(".")
+        copy = f"{graph.kernels[graph.index()[name]].layer} {copy if copy != name else ''}"
+        layer, before = layer + (copy != before), copy
+        listed.append(KernelMapping(name=kernel.name, sharding=chosen[name], partition=layer * depth + level[name]))
+    one, all_ = (
+        evaluate(Mapping(graph=g.name, system=world.system.name, plan=p, kernels=tuple(k)), g, world.system, rules)
+        for g, p, k in (
+            (graph, plan, folded),
+            (drawn, plan.model_copy(update={"layers_per_stage": 1}), listed),
+        )
+    )
+    assert all_.flop_per_step == pytest.approx(one.flop_per_step, rel=1e-12)
+    assert all_.step_time_s == pytest.approx(one.step_time_s, rel=1e-9)
+    held = [stage.states.get("dram", {}) for score in (one, all_) for stage in score.stages]
+    for name in ("weights", "caches"):  # what waits between partitions also waits for later layers
+        assert held[1].get(name) == pytest.approx(held[0].get(name)), name

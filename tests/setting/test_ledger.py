@@ -12,10 +12,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
-from strategies import World, shardings, share, worlds
+from strategies import World, layered, shardings, share, worlds
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.graph import PIECES, Communication, Graph, Kernel, Tensor
+from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
@@ -57,12 +57,12 @@ def machine(*sizes: int, dram: float | None = None) -> System:
 def pipelines(draw: st.DrawFn) -> World:
     """Layers, and kernels before and after them, that all keep tensors for their backward pass."""
     kernels = [
-        Kernel(name=f"{runs}_{phase}", op="elementwise", m=draw(st.integers(1, 9)), n=3, runs=runs, phase=phase)
-        for runs in PIECES
+        Kernel(name=f"{runs}_{phase}", op="elementwise", m=draw(st.integers(1, 9)), n=3, layer=runs, phase=phase)
+        for runs in (None, "first", "last")
         for phase in ("forward", "backward")
     ]
-    tensors = [Tensor(src=f"{runs}_forward", dst=f"{runs}_backward") for runs in PIECES]
-    graph = Graph(name="g", repeat=12, batch=6, kernels=kernels, tensors=tensors)
+    tensors = [Tensor(src=f"{runs}_forward", dst=f"{runs}_backward") for runs in (None, "first", "last")]
+    graph = layered(12, kernels, batch=6, tensors=tensors)
     system, rules = machine(draw(st.integers(1, 4))), PLAIN.with_(schedule=draw(st.sampled_from(SCHEDULES)))
     plans, _ = asked_plans(graph, system, Request(), rules)
     return World(graph, system, draw(st.sampled_from(plans)), rules)
@@ -78,7 +78,7 @@ def mapped(draw: st.DrawFn, drawn_worlds: st.SearchStrategy[World]) -> tuple[Wor
     places: dict[str, tuple[int, int]] = {}
     for name in nx.topological_sort(drawn):
         kernel = graph.kernels[graph.index()[name]]
-        stage = graph.piece_of(kernel) if graph.repeat > 1 else draw(st.integers(0, plan.stages - 1))
+        stage = graph.kind_of(kernel) if graph.folded else draw(st.integers(0, plan.stages - 1))
         before = [places[one][1] for one in drawn.predecessors(name) if places[one][0] == stage]
         places[name] = stage, max([draw(st.integers(0, 2)), *before])
     kernels = [

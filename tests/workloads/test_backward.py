@@ -293,7 +293,7 @@ def rows(graph: Graph) -> list[list[Any]]:
         [
             k.name, k.op, k.phase, k.matrices, k.m, k.k, k.n, k.stream, k.flop_per_element, k.normalizes,
             k.accumulates_into, k.stage_with, k.distributed, [[c.kind, c.bytes, c.over] for c in k.communications],
-            k.dram_bytes, k.resident_bytes, k.runs,
+            k.dram_bytes, k.resident_bytes, {"embedding": "first", "head": "last"}.get(k.layer, "every_layer"),
         ]
         for k in graph.kernels
     ]  # fmt: skip

@@ -267,13 +267,13 @@ def test_ends_of_layers_that_repeat_are_drawn_once(p: dict[str, Any]) -> None:
     """The same kernels, FLOP and weights; what passes between ends and layers is DRAM traffic of the ends."""
     p = p | {"layers": 6, "drawn": 2}
     graph, whole = build(**p, ends=True), build(**p | {"drawn": 6}, ends=True)
-    ends = {k.name: k for k in graph.kernels if k.runs != "every_layer"}
+    ends = {k.name: k for k in graph.kernels if k.layer}
     assert graph.repeat == 3
     assert graph.carried
     for name, kernel in ends.items():
         same = by_name(whole)[name]
-        assert kernel.runs == ("first" if name.startswith("Embedding") else "last")
-        assert kernel.model_copy(update={"runs": same.runs, "dram_bytes": same.dram_bytes}) == same
+        assert kernel.layer == ("embedding" if name.startswith("Embedding") else "head")
+        assert kernel.model_copy(update={"layer": None, "dram_bytes": same.dram_bytes}) == same
     activation = p["seq"] * p["microbatch"] * p["hidden"] * p["word_bytes"]
     more = {name: ends[name].dram_bytes - by_name(whole)[name].dram_bytes for name in ends}
     final = next(name for name in ends if name.endswith("_Final"))
@@ -281,7 +281,7 @@ def test_ends_of_layers_that_repeat_are_drawn_once(p: dict[str, Any]) -> None:
     assert {name: size / activation for name, size in more.items() if size} == {
         name: count for name, count in wanted.items() if name in ends
     }
-    place = {k.name: k.runs for k in graph.kernels}
+    place = {k.name: k.layer for k in graph.kernels}
     assert all(place[t.src] == place[t.dst] for t in graph.tensors)
 
 

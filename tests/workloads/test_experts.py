@@ -108,19 +108,17 @@ def test_one_expert_of_one_is_a_dense_layer_with_a_router() -> None:
 )
 def test_parameters_are_those_that_were_published(model: str, billions: float, active: float) -> None:
     graph = load_graph(model, phase="decode", context=100, batch=1, microbatch=1)
-    weights = sum(weight_elements(k) * (1 if graph.piece_of(k) else graph.repeat) for k in graph.kernels)
+    weights = sum(weight_elements(k) * graph.times_of(k) for k in graph.kernels)
     table = sum(k.resident_bytes for k in graph.kernels) / graph.word_bytes
     assert (weights + table) / 1e9 == pytest.approx(billions, rel=0.015)
-    read = sum(
-        k.outer * k.m * k.k * (1 if graph.piece_of(k) else graph.repeat) for k in graph.kernels if k.op == "gemm"
-    )
+    read = sum(k.outer * k.m * k.k * graph.times_of(k) for k in graph.kernels if k.op == "gemm")
     assert (read + table) / 1e9 == pytest.approx(active, rel=0.02)
 
 
 def test_the_count_of_parameters_is_that_of_the_graph() -> None:
     sizes = DecoderParameters(**SMALL, experts=8, chosen=2)
     graph = build(**SMALL, experts=8, chosen=2, ends=True)
-    weights = sum(weight_elements(k) * (1 if graph.piece_of(k) else graph.repeat) for k in graph.kernels)
+    weights = sum(weight_elements(k) * graph.times_of(k) for k in graph.kernels)
     norms = 30 * (2 * 3 + 1)
     assert parameter_count(sizes) == weights + norms + 100 * 30
     looked_up = 100 * 30  # the table: a token is multiplied with none of it

@@ -28,7 +28,7 @@ def opened(graph: Graph) -> Graph:
 
 
 def figures(graph: Graph) -> Counter[str]:
-    kernels = {kernel.name: repr(kernel.model_dump(exclude={"name", "runs"})) for kernel in graph.kernels}
+    kernels = {kernel.name: repr(kernel.model_dump(exclude={"name", "layer"})) for kernel in graph.kernels}
     return Counter(kernels.values()) + Counter(
         f"{kernels[t.src]} {kernels[t.dst]} {t.operand} {graph.bytes_of(t)}" for t in graph.tensors
     )
@@ -48,7 +48,7 @@ def test_what_was_drawn_is_folded_again(graph: Graph) -> None:
     joined, run = with_entrances(drawn, run)
     folded = fold(joined, run)
     assert folded.repeat == run.repeat >= 2
-    times = [folded.repeat if k.runs == "every_layer" else 1 for k in folded.kernels]
+    times = [folded.times_of(k) for k in folded.kernels]
     for count in (ops.flop, ops.weight_elements, lambda k: k.dram_bytes, lambda k: k.resident_bytes):
         assert sum(n * count(k) for n, k in zip(times, folded.kernels, strict=True)) == pytest.approx(
             sum(map(count, joined.kernels))
@@ -100,9 +100,9 @@ def test_what_all_layers_read_and_what_stands_around_them() -> None:
     joined, run = with_entrances(graph, run)
     assert [k.name for k in joined.kernels][2:5] == ["Layer_In.0", "up.0", "add.0"]
     folded = fold(joined, run)
-    assert [(k.name, k.runs) for k in folded.kernels] == [
-        ("embed", "first"), ("mask", "first"), ("Layer_In.0", "every_layer"), ("up.0", "every_layer"),
-        ("add.0", "every_layer"), ("head", "last"),
+    assert [(k.name, k.layer) for k in folded.kernels] == [
+        ("embed", "first"), ("mask", "first"), ("Layer_In.0", None), ("up.0", None),
+        ("add.0", None), ("head", "last"),
     ]  # fmt: skip
     assert [(t.src, t.dst) for t in folded.carried] == [("add.0", "Layer_In.0")]
     assert [(one.dst, one.bytes) for one in folded.inputs or ()] == [

@@ -30,12 +30,10 @@ def step_parts(result: Result) -> dict[str, float]:
     score, plan = result.score, result.plan
     slowest = max(score.stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
     found = dict.fromkeys(_ORDER, 0.0)
-    held = slowest.holds or (slowest.stage,)
     terms: list[tuple[int, str, float]] = [(part.stage, part.bound_by, part.time_s) for part in score.partitions]
     terms += [(pause.stage, "pause", pause.time) for pause in result.mapping.pauses or ()]
     for stage, term, time in terms:
-        if stage in held:
-            found[term] += plan.microbatches * (slowest.layers if stage == held[0] else 1) * time
+        found[term] += plan.microbatches * slowest.runs.get(stage, 0) * time
     # what a stage waits for its neighbours beyond its own work: all of the hop, or what is not hidden behind the work
     hop = plan.microbatches * slowest.time_s - math.fsum(found.values())
     rounding = 1e-12 * score.step_time_s

@@ -137,8 +137,8 @@ def _stage_column(result: Result) -> tuple[list[str], Callable[[int], list[str |
     """The header and the cells of a column that says where something runs; none where there is one place only."""
     if result.mapping.stages == 1:
         return [], lambda stage: []
-    if result.score.has_pieces:
-        return ["runs in"], lambda stage: [("layer", "before the first layer", "after the last layer")[stage]]
+    if result.score.has_kinds:
+        return ["layer"], lambda stage: [result.graph.layers.kinds[stage]]
     return ["stage"], lambda stage: [Cell(str(stage), stage)]
 
 
@@ -270,7 +270,7 @@ def _shown(value: object) -> str:
 
 def _inputs(result: Result) -> list[tuple[str, object]]:
     graph, system = result.graph, result.system
-    sizes = f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors, repeated {graph.repeat} times"
+    sizes = f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors, {tables.layers_words(graph)}"
     rows: list[tuple[str, object]] = [
         ("graph", f"{graph.name}: {sizes}"), ("batch", tables.batch_words(graph)),
         ("source of the graph", graph.source or "not stated"), *tables.system_facts(system),

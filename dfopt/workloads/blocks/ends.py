@@ -7,7 +7,7 @@ computes what its layers begin with: patches of an image are one product, a conv
 A classifier and a pooler look at one token of every sequence.
 
 Where all layers are drawn, the ends are kernels like all others. Where one drawn part stands for several, they run
-before the first and after the last layer only (``Kernel.runs``); what passes between them and the layers then goes
+before the first and after the last one, layers of their own; what passes between them and the layers then goes
 through DRAM and counts as their ``dram_bytes``.
 
 When training, the loss and its gradient are one elementwise kernel over the logits (the maximum and the sum that it
@@ -24,6 +24,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.sections import Section
 from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.sketch import Read, Sketch
@@ -177,8 +178,8 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
     >>> [graph.kernels[position].name for position in (0, 1, -2, -1)]
     ['Embedding', 'Residual_In.0', 'RMSNorm_Final', 'Logits']
     >>> graph = WORKLOADS["decoder"](**sizes, layers=2, ends=True)
-    >>> [(graph.kernels[position].name, graph.kernels[position].runs) for position in (0, 1, -1)]
-    [('Embedding', 'first'), ('Residual_In', 'every_layer'), ('Logits', 'last')]
+    >>> [(graph.kernels[position].name, graph.kernels[position].layer) for position in (0, 1, -1)]
+    [('Embedding', 'embedding'), ('Residual_In', None), ('Logits', 'head')]
     """
     row_bytes = p.tokens * p.hidden * p.words.activations  # one row per token
     front, back = _front(p), _back(p)
@@ -189,8 +190,8 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
     if graph.trains:
         gradients, more = _backward(p, front, back, joints, tensors)
         tensors += more
-    first, last = front.kernels, back.kernels
-    if graph.repeat > 1:
+    first, last, sections = front.kernels, back.kernels, graph.sections
+    if sections is not None:
         index, before = graph.index(), {kernel.name for kernel in front.kernels}
         crossing = [tensor for tensor in tensors if (tensor.src in index) != (tensor.dst in index)]
         tensors = [tensor for tensor in tensors if tensor not in crossing]
@@ -198,9 +199,10 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
         def once(kernel: Kernel) -> Kernel:
             """With what it reads from the layers and writes for them as DRAM traffic."""
             exchanged = sum(kernel.name in (tensor.src, tensor.dst) for tensor in crossing) * row_bytes
-            runs = "first" if (kernel.stage_with or kernel.name) in before else "last"
-            return kernel.model_copy(update={"runs": runs, "dram_bytes": kernel.dram_bytes + exchanged})
+            layer = "embedding" if (kernel.stage_with or kernel.name) in before else "head"
+            return kernel.model_copy(update={"layer": layer, "dram_bytes": kernel.dram_bytes + exchanged})
 
+        sections = (Section(layers=("embedding",)), *sections, *([Section(layers=("head",))] if last else []))
         first, last, gradients = ([once(kernel) for kernel in some] for some in (first, last, gradients))
     forward = [kernel for kernel in graph.kernels if kernel.phase == "forward"]
     layers_back = [kernel for kernel in graph.kernels if kernel.phase != "forward"]
@@ -209,7 +211,8 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
             **{name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"},
             "kernels": (*first, *forward, *last, *gradients, *layers_back),
             "tensors": (*graph.tensors, *tensors),
-            "carried": graph.carried if graph.repeat > 1 else (),  # or nothing repeats
+            "sections": sections,
+            "carried": graph.carried if graph.folded else (),  # or nothing repeats
         }
     )
 

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from strategies import LEVELS, World, share, worlds
+from strategies import LEVELS, World, layered, share, worlds
 
 import dfopt as df
 from dfopt.documents.experts import Experts
@@ -38,12 +38,12 @@ def machine(chips: int, dram: float | None = None) -> System:
     return System(name="s", chip=chip, network=(links,))
 
 
-def simd(name: str, flop: int, runs: str = "every_layer", **more: Any) -> Kernel:
-    return Kernel(name=name, op="elementwise", m=1, n=10, flop_per_element=flop // 10, runs=runs, **more)
+def simd(name: str, flop: int, layer: str | None = None, **more: Any) -> Kernel:
+    return Kernel(name=name, op="elementwise", m=1, n=10, flop_per_element=flop // 10, layer=layer, **more)
 
 
 def workload(*ends: Kernel, repeat: int = 12, layer: int = 1000, batch: int = 100) -> Graph:
-    return Graph(name="g", repeat=repeat, batch=batch, kernels=(simd("layer", layer), *ends))
+    return layered(repeat, (simd("layer", layer), *ends), batch=batch)
 
 
 def report(of: Any) -> str:
@@ -87,8 +87,8 @@ def test_a_head_is_worth_what_layers_of_experts_read() -> None:
     """One token reads two of 64 experts: the head, which is read whole, weighs against those and not against all."""
     experts = Experts(count=64, chosen=2, touched=2.0)
     layer = [Kernel(name="up", op="gemm", m=2 * 100, k=100, n=1, experts=experts)]
-    head = [Kernel(name="head", op="gemm", m=2000, k=100, n=1, runs="last")]
-    graph = Graph(name="g", repeat=8, kernels=(*layer, *head))
+    head = [Kernel(name="head", op="gemm", m=2000, k=100, n=1, layer="last")]
+    graph = layered(8, (*layer, *head))
     assert worth(graph, head, layer) == 10.0
 
 
@@ -123,10 +123,12 @@ def test_pipeline_stages_hold_every_layer_and_each_piece_once(world: World) -> N
     assert [stage.number for stage in stages] == sorted({stage.number for stage in stages})
     assert all(number < mapped_stages(graph, plan) for stage in stages for number, _ in stage.runs)
     runs = [number for stage in stages for number, _ in stage.runs]
-    if graph.repeat == 1:
+    if not graph.folded:
         assert runs == list(range(plan.pp))
-    elif graph.has_pieces:
-        assert runs.count(1) == runs.count(2) == 1
+    elif graph.layers.counted > 1:
+        assert {*runs} == {*range(len(graph.layers.kinds))}
+    elif len(graph.layers.kinds) > 1:
+        assert all(runs.count(kind) == 1 for kind in range(1, len(graph.layers.kinds)))
         copies = [plan.pp - 2 if stage.number == 1 and plan.pp > 2 else 1 for stage in stages]
         layers = sum(copy * dict(stage.runs)[0] for copy, stage in zip(copies, stages, strict=True))
         assert graph.repeat <= layers < graph.repeat + plan.pp
@@ -173,9 +175,10 @@ def test_ends_that_cost_nothing_change_nothing(world: World, runs: set[str]) -> 
 
     On one chip per stage: several shardings of a layer may be equally good, and one more kernel picks another.
     """
-    ends = tuple(Kernel(name=name, op="elementwise", m=1, n=1, stream="none", runs=name) for name in sorted(runs))
-    large = world.graph.model_copy(update={"kernels": (*world.graph.kernels, *ends)})
-    assert large.has_pieces
+    ends = tuple(Kernel(name=name, op="elementwise", m=1, n=1, stream="none", layer=name) for name in sorted(runs))
+    kept = {name: getattr(world.graph, name) for name in Graph.model_fields if name not in ("schema_", "sections")}
+    large = layered(4, **{**kept, "kernels": (*world.graph.kernels, *ends)})
+    assert len(large.layers.kinds) > 1
     try:
         alone = optimize(world.graph, world.system, assumptions=world.assumptions, tp=1)
     except (Infeasible, PlanError):
@@ -199,8 +202,8 @@ def test_a_stage_that_is_too_full_is_named() -> None:
 def test_weights_of_layers_move_away_from_a_full_stage() -> None:
     """12 layers of 200 B and a head of 800 B on two chips of 1.7 kB: 8 layers and 4 with the head are all that fits."""
     layer = Kernel(name="layer", op="gemm", m=10, k=10, n=10)
-    head = Kernel(name="head", op="gemm", m=40, k=10, n=1, runs="last")
-    graph = Graph(name="g", repeat=12, batch=100, kernels=(layer, head))
+    head = Kernel(name="head", op="gemm", m=40, k=10, n=1, layer="last")
+    graph = layered(12, (layer, head), batch=100)
     rules = df.Assumptions(weights_from_dram=False)  # else the head is as slow as it is large
     result = optimize(graph, machine(2, dram=1700.0), pp=2, assumptions=rules)
     assert result.plan.stage_layers == (8, 8, 4)
@@ -217,7 +220,7 @@ def test_the_report_shows_pieces_and_layers() -> None:
     assert "L3+4..4+3" in text
     rows = [line.split()[0] for line in text.splitlines() if " 0  " in line]
     assert rows == ["layer", "first", "last"]
-    assert "runs in" in report(score_report(result.score))
+    assert "layer" in report(score_report(result.score, kinds=result.graph.layers.kinds))
     assert [name for name, _ in models(result)] == ["interchip", "intrachip-0", "intrachip-1", "intrachip-2"]
 
 
@@ -241,13 +244,13 @@ def test_results_are_verified_optimal(world: World) -> None:
 def test_a_slower_piece_cannot_claim_to_be_optimal(slow: str) -> None:
     """Two kernels with a large tensor between them, kept apart by a pin: fused they are faster."""
 
-    def pair(name: str, runs: str) -> list[Kernel]:
+    def pair(name: str, runs: str | None) -> list[Kernel]:
         return [simd(f"{name}{i}", 10, runs) for i in (1, 2)]
 
-    kernels = [k for name, runs in (("layer", "every_layer"), ("embed", "first"), ("head", "last"))
+    kernels = [k for name, runs in (("layer", None), ("embed", "first"), ("head", "last"))
                for k in pair(name, runs)]  # fmt: skip
     tensors = tuple(df.Tensor(src=f"{name}1", dst=f"{name}2") for name in ("layer", "embed", "head"))
-    graph = Graph(name="g", repeat=4, batch=10, kernels=tuple(kernels), tensors=tensors)
+    graph = layered(4, kernels, batch=10, tensors=tensors)
     for pp in (1, 2):
         free = optimize(graph, machine(2), pp=pp, tp=1)
         worse = optimize(graph, machine(2), pp=pp, tp=1, pin_partition={f"{slow}1": 0, f"{slow}2": 1})
@@ -267,7 +270,7 @@ def test_the_space_counts_the_fusions_of_each_piece() -> None:
     kernels = [simd(f"k{i}", 10) for i in range(3)] + [simd(f"h{i}", 10, "last") for i in range(2)]
     ends = [("k0", "k1"), ("k1", "k2"), ("h0", "h1")]
     tensors = tuple(df.Tensor(src=a, dst=b) for a, b in ends)
-    result = optimize(Graph(name="g", repeat=4, kernels=tuple(kernels), tensors=tensors), machine(1))
+    result = optimize(layered(4, kernels, tensors=tensors), machine(1))
     assert result.space is not None and result.space.exact
     assert 10**result.space.log10_fusions == pytest.approx(8)
 
@@ -278,7 +281,7 @@ def test_every_legal_plan_passes_the_judge() -> None:
     legal, _ = asked_plans(graph, system, Request(), df.Assumptions())
     assert sum(plan.uneven for plan in legal) > 5
     for plan in legal:
-        places = tuple(KernelMapping(name=k.name, stage=graph.piece_of(k), partition=0) for k in graph.kernels)
+        places = tuple(KernelMapping(name=k.name, stage=graph.kind_of(k), partition=0) for k in graph.kernels)
         if plan.tp == 1:
             assert df.evaluate(Mapping(graph="g", system="s", plan=plan, kernels=places), graph, system).step_time_s > 0
 
@@ -287,4 +290,4 @@ def test_the_report_of_a_graph_counts_what_runs_once_once() -> None:
     graph = workload(simd("head", 500, "last"))
     text = report(graph_report(graph, [1000.0, 500.0]))
     assert f"{(12 * 1000 + 500) * 100:.6g} per step" in text
-    assert "12 times, but 1 of the kernels once, before or after that" in text
+    assert "12 x layer, last" in text and "2 B per element" in text

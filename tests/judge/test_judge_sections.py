@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from judge_cases import PLAIN, closed, gemm, machine, place, ring, simd
+from judge_cases import PLAIN, gemm, machine, place, ring, simd
+from strategies import layered
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
@@ -15,14 +16,14 @@ from dfopt.judge import evaluate
 
 # Chips of 1000 FLOP/s at half their peak and 100 B/s of DRAM.
 LAYER = simd("layer", 10, 50, flop_per_element=2)  # 1000 FLOP: 2 s
-EMBED = simd("embed", 10, 10, runs="first", flop_per_element=4, resident_bytes=600.0)  # 400 FLOP: 0.8 s
-HEAD = gemm("head", 10, 10, 10, runs="last")  # 2000 FLOP: 4 s; 200 B of weights: 2 s of DRAM
+EMBED = simd("embed", 10, 10, layer="first", flop_per_element=4, resident_bytes=600.0)  # 400 FLOP: 0.8 s
+HEAD = gemm("head", 10, 10, 10, layer="last")  # 2000 FLOP: 4 s; 200 B of weights: 2 s of DRAM
 PLACES = {"layer": ("none", 0, 0), "embed": ("none", 0, 1), "head": ("none", 0, 2)}
 
 
 def graph(*kernels: Kernel, **more: Any) -> Graph:
-    chosen = {"repeat": 10, "batch": 6, **more}
-    return closed(name="g", kernels=kernels or (LAYER, EMBED, HEAD), **chosen)
+    chosen = {"repeat": 10, "batch": 6, "inputs": (), "outputs": (), **more}
+    return layered(kernels=kernels or (LAYER, EMBED, HEAD), **chosen)
 
 
 def judged(plan: Plan, drawn: Graph | None = None, places: Any = None, **changes: Any) -> Score:
@@ -57,7 +58,7 @@ def test_one_stage_runs_everything_one_after_another() -> None:
     assert stage.time_s == pytest.approx(10 * 2 + 4.8)
     assert score.step_time_s == pytest.approx(6 * 24.8)
     assert score.flop_per_step == 6 * (10 * 1000 + 400 + 2000)
-    assert score.has_pieces and score.violations == ()
+    assert score.has_kinds and score.violations == ()
 
 
 def test_two_stages_have_one_end_each() -> None:
@@ -108,11 +109,11 @@ def test_a_hop_is_the_same_for_every_stage() -> None:
 # A layer, an embedding and a head that train: a weight each, and one activation kept for the backward pass.
 TRAIN = tuple(
     kernel
-    for name, runs, width in (("l", "every_layer", 4), ("e", "first", 3), ("h", "last", 5))
+    for name, runs, width in (("l", None, 4), ("e", "first", 3), ("h", "last", 5))
     for kernel in (
-        gemm(f"{name}_f", width, 4, 8, runs=runs),
-        simd(f"{name}_b", width, 8, runs=runs, phase="backward"),
-        gemm(f"{name}_u", width, 4, 1, runs=runs, phase="update").model_copy(
+        gemm(f"{name}_f", width, 4, 8, layer=runs),
+        simd(f"{name}_b", width, 8, layer=runs, phase="backward"),
+        gemm(f"{name}_u", width, 4, 1, layer=runs, phase="update").model_copy(
             update={"op": "weight_update", "m": width, "k": 8, "n": 4}
         ),
     )
@@ -223,7 +224,7 @@ def test_without_ends_all_stages_are_alike() -> None:
 
 
 def test_a_kernel_is_mapped_to_its_piece() -> None:
-    with pytest.raises(DocumentError, match=r"found 0, but kernel 'head' runs last \(write 2\)"):
+    with pytest.raises(DocumentError, match=r"found 0, but kernel 'head' belongs to 'last' \(write 2\)"):
         judged(Plan(microbatches=6, layers_per_stage=10), places=PLACES | {"head": ("none", 0, 0)})
 
 
@@ -232,17 +233,20 @@ def test_a_kernel_is_mapped_to_its_piece() -> None:
     [
         ({"tensors": (Tensor(src="layer", dst="head", bytes=8.0),)}, r"\$\.tensors\[0\].*put it in dram_bytes"),
         ({"carried": (Tensor(src="embed", dst="layer"),)}, r"\$\.carried\[0\].*put it in dram_bytes"),
-        ({"carried": (Tensor(src="embed", dst="embed"),)}, r"\$\.carried\[0\].*nothing is carried"),
+        (
+            {"carried": (Tensor(src="embed", dst="embed"),)},
+            r"\$\.carried: 'first' hands on 200 B forward, but 'layer' nothing",
+        ),
         ({"kernels": (LAYER, HEAD.model_copy(update={"stage_with": "layer"}))}, r"\$\.kernels\[1\]\.stage_with"),
         (
             {"kernels": (LAYER, HEAD, gemm("two", 10, 10, 10, accumulates_into="head"))},
             r"\$\.kernels\[2\]\.accumulates_into",
         ),
-        ({"kernels": (EMBED, HEAD)}, r"\$\.repeat.*no kernel runs in every layer"),
+        ({"kernels": (EMBED, HEAD)}, r"\$\.sections\[1\]\.layers\[0\]: no kernel belongs to 'layer'"),
     ],
 )
 def test_pieces_are_apart(changes: dict[str, Any], said: str) -> None:
-    fields = {"name": "g", "repeat": 10, "kernels": (LAYER, EMBED, HEAD), **changes}
+    fields = {"kernels": (LAYER, EMBED, HEAD), **changes}
     with pytest.raises(GraphError, match=said):
-        Graph(**fields)
-    assert Graph(**{**fields, "repeat": 1}).has_pieces is False  # drawn once they are ordinary kernels
+        layered(10, **fields)
+    assert not layered(1, **fields).folded  # drawn as a whole they are ordinary kernels

@@ -1,0 +1,197 @@
+"""A model as layers in a row: sections of a pattern of layers, and how often each repeats.
+
+A *kind* of layer is drawn once, as kernels and tensors of its own, however often a model has it: dense layers and
+layers of experts, local and global attention, the embedding in front and the head behind. A pipeline stage is a
+contiguous run of layers.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from pydantic import Field
+
+from dfopt.documents.base import Part, problem
+from dfopt.errors import shown
+
+Ints = NDArray[np.int64]
+Where = Literal["every_layer", "first", "last"]
+LAYER = "layer"
+"""The kind of kernels that name none."""
+
+
+class Section(Part):
+    """A pattern of layers, and how often it repeats.
+
+    Examples
+    --------
+    Five local layers and a global one, eight times:
+
+    >>> Section(layers=("local",) * 5 + ("global",), repeat=8).count
+    48
+    """
+
+    layers: tuple[str, ...] = Field(
+        default=(LAYER,),
+        min_length=1,
+        max_length=10000,
+        description="kinds of layers, in the order of their evaluation",
+    )
+    repeat: int = Field(default=1, ge=1, le=10**6, description="how often the pattern repeats")
+
+    @property
+    def count(self) -> int:
+        """Layers of all repeats."""
+        return len(self.layers) * self.repeat
+
+
+@dataclass(frozen=True, eq=False)
+class Layers:
+    """The layers of a model in their order, each as a number of its kind.
+
+    Counted are those that repeat or hand a tensor on to the next. A layer that does neither (an embedding, a head)
+    goes with its neighbour: with the next counted layer, or behind the last one with that. Kinds are numbered as
+    stages of the mapping: those of counted layers first, in the order in which they first appear.
+
+    ``order``: kind of every counted layer; ``at``: of the other kinds, how many counted layers lie before each of them.
+    """
+
+    kinds: tuple[str, ...]
+    counted: int
+    order: Ints
+    at: tuple[tuple[int, ...], ...]
+
+    @property
+    def count(self) -> int:
+        """Counted layers."""
+        return len(self.order)
+
+    @cached_property
+    def _before(self) -> Ints:
+        """Layers of each counted kind before each layer."""
+        ones = self.order[:, None] == np.arange(self.counted)
+        return np.concatenate([np.zeros((1, self.counted), np.int64), np.cumsum(ones, axis=0)])
+
+    def between(self, first: int, end: int) -> tuple[tuple[int, int], ...]:
+        """What a stage of the layers from ``first`` up to ``end`` runs: kinds, and how often.
+
+        Other layers before all counted ones, or behind them, are those of the first and of the last stage
+        (:meth:`ends`). A stage without any layer names the kind of its neighbour, with 0.
+
+        Examples
+        --------
+        >>> from dfopt.documents.sections import Section, layers_of
+        >>> sections = [Section(layers=("embed",)), Section(layers=("a",)), Section(layers=("a", "b"), repeat=2)]
+        >>> layers = layers_of(sections, carrying=["a", "b"])
+        >>> layers.kinds, layers.order.tolist(), layers.between(0, 2), layers.between(2, 5), layers.ends(True, False)
+        (('a', 'b', 'embed'), [0, 0, 1, 0, 1], ((0, 2),), ((0, 1), (1, 2)), ((2, 1),))
+        """
+        times = self._before[end] - self._before[first]
+        found = [(kind, int(n)) for kind, n in enumerate(times) if n]
+        found = found or [(int(self.order[min(first, self.count - 1)]), 0)]
+        inner = (
+            (kind, sum(first <= one < end and one > 0 for one in at)) for kind, at in enumerate(self.at, self.counted)
+        )
+        return (*found, *((kind, n) for kind, n in inner if n))
+
+    def ends(self, first: bool, last: bool) -> tuple[tuple[int, int], ...]:
+        """Layers that are not counted before all others, if it is the first stage, and behind all, if the last."""
+        places = [place for place, here in ((0, first), (self.count, last)) if here]
+        return tuple((k, sum(map(at.count, places))) for k, at in enumerate(self.at, self.counted) if {*places} & {*at})
+
+    def times(self, kind: int) -> int:
+        """How often a model has a kind of layer."""
+        return len(self.at[kind - self.counted]) if kind >= self.counted else int(self._before[-1][kind])
+
+    def where(self, kind: int) -> Where:
+        """Whether a kind stands before all counted layers, behind all of them, or among them."""
+        if kind < self.counted:
+            return "every_layer"
+        places = set(self.at[kind - self.counted])
+        return "first" if places == {0} else "last" if places == {self.count} else "every_layer"
+
+
+def layers_of(sections: Sequence[Section] | None, carrying: Collection[str] = ()) -> Layers:
+    """The layers of sections, in which layers of some kinds carry a tensor to the next; none is one layer.
+
+    Examples
+    --------
+    >>> layers_of([Section(repeat=4), Section(layers=("head",))]).where(1)
+    'last'
+    """
+    sections = sections or (Section(),)
+    counts = [one.repeat > 1 or len(one.layers) > 1 or one.layers[0] in carrying for one in sections]
+    if not any(counts):
+        counts = [True] * len(sections)
+    kinds = dict.fromkeys(kind for one, counted in zip(sections, counts, strict=True) if counted for kind in one.layers)
+    number = {kind: place for place, kind in enumerate(kinds)}
+    first, parts, alone = len(number), list[Ints](), dict[str, list[int]]()
+    before = 0
+    for one, counted in zip(sections, counts, strict=True):
+        if counted:
+            parts.append(np.tile(np.array([number[kind] for kind in one.layers], dtype=np.int64), one.repeat))
+            before += one.count
+        elif one.layers[0] in number:  # a kind that repeats elsewhere is counted everywhere
+            parts.append(np.array([number[one.layers[0]]], dtype=np.int64))
+            before += 1
+        else:
+            alone.setdefault(one.layers[0], []).append(before)
+    return Layers((*number, *alone), first, np.concatenate(parts), tuple(map(tuple, alone.values())))
+
+
+def repeated(count: int) -> tuple[Section, ...] | None:
+    """Sections of so many equal layers; none of one, which is then drawn as a whole.
+
+    Examples
+    --------
+    >>> repeated(1), repeated(2)[0].count
+    (None, 2)
+    """
+    return (Section(repeat=count),) if count > 1 else None
+
+
+def add_repeat(schema: dict[str, Any]) -> None:
+    """Name the short form of sections in the JSON Schema of a graph."""
+    about = "short for sections: [{repeat: N}], of a graph whose kernels are one layer"
+    schema["properties"]["repeat"] = {"type": "integer", "minimum": 1, "maximum": 10**6, "description": about}
+
+
+def spelled_out(data: Any) -> Any:
+    """Data of a graph with sections instead of their short form ``repeat``; one repeat is a graph drawn as a whole."""
+    if not isinstance(data, Mapping) or "repeat" not in data:
+        return data
+    repeat = data["repeat"]
+    kept = {key: value for key, value in data.items() if key != "repeat"}
+    if isinstance(repeat, float) and repeat.is_integer():
+        repeat = int(repeat)
+    if isinstance(repeat, bool) or not isinstance(repeat, int) or not 1 <= repeat <= 10**6:
+        message = f"found {shown(repeat)}, expected a whole number from 1 to 1000000"
+        raise problem(message, "write how many layers the drawn one stands for", "$.repeat")
+    if kept.get("sections") is not None:
+        raise problem("found both repeat and sections", "leave repeat out", "$.repeat")
+    return {**kept, "sections": ({"repeat": repeat},)} if repeat > 1 else kept
+
+
+def of_version_1(data: dict[str, Any]) -> dict[str, Any]:
+    """Data of ``dfopt/graph/1``: some kernels ran before the first or after the last repeat of a layer."""
+    kernels, repeat = data.get("kernels"), data.get("repeat", 1)
+    known = [one for one in kernels if isinstance(one, Mapping)] if isinstance(kernels, list | tuple) else []
+    if not any("runs" in one for one in known) or len(known) != len(kernels or ()):
+        return data
+    runs = {one.get("runs") for one in known} & {"first", "last"} if repeat != 1 else set[Any]()
+    moved = []
+    for one in known:
+        kept = {key: value for key, value in one.items() if key != "runs"}
+        place = one.get("runs", "every_layer")
+        whole = place in ("first", "last", "every_layer")
+        moved.append(({**kept, "layer": place} if place in runs else kept) if whole else one)
+    if not runs:
+        return {**data, "kernels": tuple(moved)}
+    ends = [({"layers": (place,)},) if place in runs else () for place in ("first", "last")]
+    kept = {key: value for key, value in data.items() if key not in ("repeat", "kernels")}
+    return {**kept, "kernels": tuple(moved), "sections": (*ends[0], {"repeat": repeat}, *ends[1])}
