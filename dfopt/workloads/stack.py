@@ -13,18 +13,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Set
-from typing import Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Input, Tensor
 from dfopt.documents.routing import Routing
-from dfopt.documents.sections import repeated
+from dfopt.documents.sections import Section, repeated
 from dfopt.errors import did_you_mean, json_path
 from dfopt.workloads.backward import backward_of
 from dfopt.workloads.blocks import Block, FeedForward, Mixer
-from dfopt.workloads.blocks.ends import NORMS, EndsParameters, with_ends
+from dfopt.workloads.blocks.ends import BACK, FRONT, NORMS, EndsParameters, with_ends
 from dfopt.workloads.blocks.mla import LatentAttention
 from dfopt.workloads.blocks.moe import MixtureOfExperts
 from dfopt.workloads.checks import check_routing
@@ -32,7 +32,7 @@ from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.recompute import recomputed
 from dfopt.workloads.unroll import unroll
 
-__all__ = ["Counts", "Layer", "LayerSection", "Parameters", "StackParameters", "build", "counts"]
+__all__ = ["Counts", "Layer", "Parameters", "StackParameters", "build", "counts"]
 
 _PARTS: Final = ("mixer", "feed_forward")
 
@@ -82,19 +82,6 @@ class Layer(Part):
         return 1 if self.parallel == "shared" else each * len(self.parts)
 
 
-class LayerSection(Part):
-    """A pattern of layers, and how often it repeats.
-
-    Examples
-    --------
-    >>> LayerSection(layers=("local", "global"), repeat=3).repeat
-    3
-    """
-
-    layers: tuple[str, ...] = Field(min_length=1, max_length=10**4, description="kinds of layers, in their order")
-    repeat: int = Field(default=1, ge=1, le=10**6, description="how often the pattern is there")
-
-
 class StackParameters(EndsParameters):
     """What a stack of layers is built from.
 
@@ -108,7 +95,7 @@ class StackParameters(EndsParameters):
     """
 
     layers: dict[str, Layer] = Field(min_length=1, max_length=1000, description="kinds of layers by name")
-    sections: tuple[LayerSection, ...] = Field(min_length=1, max_length=1000, description="the layers in their order")
+    sections: tuple[Section, ...] = Field(min_length=1, max_length=1000, description="the layers in their order")
     published_parameters: int | None = Field(
         default=None, ge=1, le=10**15, description="as published, to compare the parameter count with"
     )
@@ -151,6 +138,10 @@ class StackParameters(EndsParameters):
         experts = [one for layer in self.layers.values() if isinstance(one := layer.feed_forward, MixtureOfExperts)]
         check_routing(self.routing, self.tokens, [(one.experts, one.chosen) for one in experts])
         for name, times in self.times.items():
+            if name in (FRONT, BACK):
+                raise problem(
+                    f"found {name!r}, as the ends are called", "write another name", json_path("layers", name)
+                )
             if not times:
                 raise problem(f"no section has a layer {name!r}", "leave it out", json_path("layers", name))
             for part, where in zip((self.layers[name].mixer, self.layers[name].feed_forward), _PARTS, strict=True):
@@ -208,6 +199,8 @@ def counts(p: StackParameters) -> Counts:
 def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
     """The layers of a model as a graph, in which one drawn layer stands for all of its kind.
 
+    Of several kinds, kernels are called after theirs, ``KIND.NAME``.
+
     Parameters
     ----------
     p
@@ -226,29 +219,51 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
     >>> len(graph.kernels), graph.repeat
     (18, 3)
     """
-    (kind,), (times,) = p.layers.values(), p.times.values()
-    routing = p.routing or Routing()
-    said = [text for part in kind.parts.values() if (text := part.said(p.tokens, routing))]
+    several, routing = len(p.layers) > 1, p.routing or Routing()
+    parts = [part for kind in p.layers.values() for part in kind.parts.values()]
+    said = dict.fromkeys(text for part in parts if (text := part.said(p.tokens, routing)))
     if said:
         about["description"] = f"{about.get('description', '')} ({'; '.join(said)})".strip()
-    drawing = p.drawing()
-    first, last = _draw(kind, p, drawing)
+    kinds = {name: _kind(name, p, several=several) for name in p.layers}
+    names = [name for section in p.sections for name in section.layers]
+    sections = p.sections if several else repeated(sum(section.count for section in p.sections))
+    graphs, brought = [graph for graph, _ in kinds.values()], {one for _, more in kinds.values() for one in more}
     graph = Graph(
         **about,
         **p.sized,
         variant=p.variant,
-        sections=repeated(times),
-        kernels=tuple(drawing.kernels),
-        tensors=tuple(drawing.tensors),
-        carried=(Tensor(src=last, dst=first),),
+        sections=sections,
+        kernels=[k for back in (False, True) for g in graphs for k in g.kernels if (k.phase != "forward") == back],
+        tensors=[tensor for one in graphs for tensor in one.tensors],
+        carried=[tensor for one in graphs for tensor in one.carried],
     )
-    if p.mode == "training":
-        graph = _trained(graph, drawing)
-        graph = graph if p.scores_kept else recomputed(graph, ("scores", "softmax"))
+    first, last = kinds[names[0]][0].carried[0].dst, kinds[names[-1]][0].carried[0].src
     if drawn > 1:
         graph, first, last = unroll(graph, drawn), f"{first}.0", f"{last}.{drawn - 1}"
     graph = with_ends(graph, p, (first, last)) if p.drawn_ends else graph
-    return _without_inputs(graph, drawing.from_states)
+    return _without_inputs(graph, brought)
+
+
+def _kind(name: str, p: StackParameters, *, several: bool) -> tuple[Graph, set[tuple[str, int]]]:
+    """One kind of layer by itself, and the operands that its states bring; of several, kernels are called after it."""
+    drawing = p.drawing()
+    first, last = _draw(p.layers[name], p, drawing)
+    handed_on = (Tensor(src=last, dst=first),)
+    graph = Graph(name=name, **p.sized, kernels=drawing.kernels, tensors=drawing.tensors, carried=handed_on)
+    if p.mode == "training":
+        graph = _trained(graph, drawing)
+        graph = graph if p.scores_kept else recomputed(graph, ("scores", "softmax"))
+    if not several:
+        return graph, drawing.from_states
+
+    def called(part: Part, *fields: str, **more: str) -> Any:
+        own = {field: f"{name}.{value}" for field in fields if (value := getattr(part, field)) is not None}
+        return part.model_copy(update={**own, **more})
+
+    kernels = tuple(called(one, "name", "accumulates_into", "stage_with", layer=name) for one in graph.kernels)
+    tensors, carried = (tuple(called(one, "src", "dst") for one in some) for some in (graph.tensors, graph.carried))
+    found = graph.model_copy(update={"kernels": kernels, "tensors": tensors, "carried": carried})
+    return found, {(f"{name}.{kernel}", operand) for kernel, operand in drawing.from_states}
 
 
 def variants(p: StackParameters) -> tuple[dict[str, Form], ...]:

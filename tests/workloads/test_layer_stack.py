@@ -20,6 +20,7 @@ from dfopt.physics.ops import flop, legal_schemes, weight_elements
 from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS, expand
 from dfopt.workloads.stack import StackParameters, counts
+from dfopt.workloads.unroll import unroll
 
 build = WORKLOADS["stack"]
 HIDDEN = 24
@@ -399,3 +400,84 @@ def test_the_projection_to_a_latent_may_be_held_whole() -> None:
     graph = by_name(build(**one(LATENT)))
     assert "none" in legal_schemes(graph["Down"], 2, Assumptions())
     assert "none" not in legal_schemes(graph["Q_Up"], 2, Assumptions())
+
+
+# --- several kinds of layers --------------------------------------------------------------------------------
+
+MIXED: dict[str, Any] = {
+    "hidden": HIDDEN,
+    "vocab": 100,
+    "seq": 12,
+    "causal": True,
+    "layers": {
+        "local": {"mixer": FULL | {"window": 3}, "feed_forward": mlp(50)},
+        "wide": {"mixer": LATENT | {"form": "expanded"}, "feed_forward": moe(8, 2, 10, shared=10)},
+        "alone": {"feed_forward": mlp(40, gated=False)},
+    },
+    "sections": [{"layers": ["alone"]}, {"layers": ["local", "local", "wide"], "repeat": 2}, {"layers": ["local"]}],
+}
+
+
+def test_kinds_are_drawn_once_and_called_after_themselves() -> None:
+    graph = build(**MIXED, phase="prefill")
+    times = {str(kernel.layer): graph.times_of(kernel) for kernel in graph.kernels}
+    assert times == {"embedding": 1, "local": 5, "wide": 2, "alone": 1, "head": 1}
+    assert {k.name.partition(".")[0] for k in graph.kernels if k.layer in MIXED["layers"]} == set(MIXED["layers"])
+    assert {(t.src, t.dst) for t in graph.carried} == {
+        ("local.Add_2", "local.Residual_In"), ("wide.Add_2", "wide.Residual_In"), ("alone.Add_2", "alone.Residual_In"),
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "change", [{"phase": "prefill"}, {"phase": "decode", "context": 30}, {"mode": "training", "ends": True}]
+)
+def test_sections_are_the_same_layers_drawn_one_by_one(change: dict[str, Any]) -> None:
+    """FLOP, weights, tables, what is kept and how many kernels there are."""
+    graph = build(**MIXED, **change)
+    whole = unroll(graph)
+    assert len(whole.kernels) == sum(graph.times_of(kernel) for kernel in graph.kernels)
+    assert whole.sections is None
+    for figure in (
+        flop,
+        weight_elements,
+        lambda k: k.resident_bytes,
+        lambda k: sum(s.held_bytes for s in k.states or ()),
+    ):
+        folded = sum(figure(kernel) * graph.times_of(kernel) for kernel in graph.kernels)
+        assert sum(map(figure, whole.kernels)) == pytest.approx(folded, rel=1e-12)
+    joints = {(t.src, t.dst) for t in whole.tensors if t.src.rpartition(".")[2] != t.dst.rpartition(".")[2]}
+    assert {("alone.Add_2.0", "local.Residual_In.1"), ("wide.Add_2.6", "local.Residual_In.7")} <= joints
+
+
+def test_kinds_take_the_time_of_their_layers() -> None:
+    """On one chip that runs kernel by kernel, the layers one after another take what the sections say."""
+    alone = load_system("h100-8").model_copy(update={"network": ()})
+    graph = build(**MIXED, phase="decode", context=30)
+    chosen = Assumptions(execution="kernel_by_kernel")
+    folded, whole = (optimize(one, alone, assumptions=chosen, sensitivity=False) for one in (graph, unroll(graph)))
+    assert folded.step_time_s == pytest.approx(whole.step_time_s, rel=1e-9)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_what_is_drawn_of_a_model_is_what_was_published(name: str) -> None:
+    """But biases, gains and small convolutions: all weights, and the tables of the ends."""
+    model = MODELS[name]
+    graph = build(**model.model | {"seq": 64}, ends=True)
+    weights = sum(weight_elements(kernel) * graph.times_of(kernel) for kernel in graph.kernels)
+    tables = sum(kernel.resident_bytes for kernel in graph.kernels) / graph.word_bytes
+    assert weights + tables == pytest.approx(model.parameters, rel=0.015)
+
+
+@pytest.mark.parametrize("name", ["gemma-3-27b", "qwen3.5-27b", "nemotron-3-nano", "deepseek-v2-lite"])
+def test_models_of_several_kinds_solve(name: str) -> None:
+    graph = build(**MODELS[name].model | {"seq": 1}, phase="decode", context=4096, microbatch=16, batch=16)
+    result = optimize(graph, load_system("h100-8"), tp=8, sensitivity=False)
+    assert result.status == "optimal"
+    active = counts(StackParameters(**MODELS[name].model, seq=64)).active
+    assert result.step_time_s >= active * 2 / (8 * 3.35e12)  # what one token reads, at the rate of the memory
+
+
+def test_an_end_is_called_as_no_layer() -> None:
+    layers = {"head": {"mixer": FULL}}
+    with pytest.raises(ValidationError, match="found 'head', as the ends are called"):
+        build(**one(FULL) | {"layers": layers, "sections": [{"layers": ["head"]}]})

@@ -30,10 +30,13 @@ from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.sketch import Read, Sketch
 from dfopt.workloads.step import ServingParameters
 
-__all__ = ["NORMS", "Convolution", "EndsParameters", "Head", "with_ends"]
+__all__ = ["BACK", "FRONT", "NORMS", "Convolution", "EndsParameters", "Head", "with_ends"]
 
 NORMS: Final = {"rmsnorm": "RMSNorm", "layernorm": "LayerNorm"}
 """What kernels of norms are called."""
+FRONT: Final = "embedding"
+BACK: Final = "head"
+"""Names of the layers that the ends are, where not all layers are drawn."""
 
 
 class Convolution(Part):
@@ -199,10 +202,10 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
         def once(kernel: Kernel) -> Kernel:
             """With what it reads from the layers and writes for them as DRAM traffic."""
             exchanged = sum(kernel.name in (tensor.src, tensor.dst) for tensor in crossing) * row_bytes
-            layer = "embedding" if (kernel.stage_with or kernel.name) in before else "head"
+            layer = FRONT if (kernel.stage_with or kernel.name) in before else BACK
             return kernel.model_copy(update={"layer": layer, "dram_bytes": kernel.dram_bytes + exchanged})
 
-        sections = (Section(layers=("embedding",)), *sections, *([Section(layers=("head",))] if last else []))
+        sections = (Section(layers=(FRONT,)), *sections, *([Section(layers=(BACK,))] if last else []))
         first, last, gradients = ([once(kernel) for kernel in some] for some in (first, last, gradients))
     forward = [kernel for kernel in graph.kernels if kernel.phase == "forward"]
     layers_back = [kernel for kernel in graph.kernels if kernel.phase != "forward"]
@@ -293,6 +296,6 @@ def _backward(
 
 
 def _gradient_of(joint: str) -> str:
-    """The gradient of a kernel of the layers, one of several drawn copies or not."""
-    name, dot, copy = joint.partition(".")
-    return f"{name}_bwd{dot}{copy}"
+    """The gradient of a kernel of the layers, which may be one of several copies or belong to one of several kinds."""
+    name, dot, copy = joint.rpartition(".")
+    return f"{name}_bwd.{copy}" if dot and copy.isdecimal() else f"{joint}_bwd"
