@@ -27,12 +27,13 @@ from dfopt.workloads.blocks import Block, FeedForward, Mixer
 from dfopt.workloads.blocks.ends import BACK, FRONT, NORMS, EndsParameters, with_ends
 from dfopt.workloads.blocks.mla import LatentAttention
 from dfopt.workloads.blocks.moe import MixtureOfExperts
+from dfopt.workloads.blocks.predicting import ENTRY, EXIT, predictor_parameters, with_predictors
 from dfopt.workloads.checks import check_routing
 from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.recompute import recomputed
 from dfopt.workloads.unroll import unroll
 
-__all__ = ["Counts", "Layer", "Parameters", "StackParameters", "build", "counts"]
+__all__ = ["Counts", "Layer", "Parameters", "StackParameters", "StackSection", "build", "counts"]
 
 _PARTS: Final = ("mixer", "feed_forward")
 
@@ -82,6 +83,20 @@ class Layer(Part):
         return 1 if self.parallel == "shared" else each * len(self.parts)
 
 
+class StackSection(Section):
+    """A pattern of layers and how often it repeats, of the model itself or of what predicts further tokens.
+
+    Examples
+    --------
+    >>> StackSection(layers=("dense", "sparse"), repeat=3).count
+    6
+    """
+
+    predicts: bool = Field(
+        default=False, description="a module for each repeat, which is left out unless it is asked for"
+    )
+
+
 class StackParameters(EndsParameters):
     """What a stack of layers is built from.
 
@@ -95,7 +110,7 @@ class StackParameters(EndsParameters):
     """
 
     layers: dict[str, Layer] = Field(min_length=1, max_length=1000, description="kinds of layers by name")
-    sections: tuple[Section, ...] = Field(min_length=1, max_length=1000, description="the layers in their order")
+    sections: tuple[StackSection, ...] = Field(min_length=1, max_length=1000, description="the layers in their order")
     published_parameters: int | None = Field(
         default=None, ge=1, le=10**15, description="as published, to compare the parameter count with"
     )
@@ -104,12 +119,26 @@ class StackParameters(EndsParameters):
         default=None, ge=1, le=10**12, description="as published, that are kept of a token"
     )
 
+    predict: bool = Field(default=False, description="count and draw the sections that predict further tokens too")
+
+    @property
+    def layers_in_order(self) -> tuple[StackSection, ...]:
+        """Sections of the model itself."""
+        return tuple(section for section in self.sections if not section.predicts)
+
+    @property
+    def modules(self) -> list[tuple[str, ...]]:
+        """Layers of every module that predicts a further token."""
+        asked = (section for section in self.sections if section.predicts and self.predict)
+        return [section.layers for section in asked for _ in range(section.repeat)]
+
     @property
     def times(self) -> dict[str, int]:
         """How often every kind of layer is there."""
-        return {
-            name: sum(section.layers.count(name) * section.repeat for section in self.sections) for name in self.layers
-        }
+        every = [(section.layers, section.repeat) for section in self.layers_in_order]
+        every += [(module, 1) for module in self.modules]
+        found = {name: sum(layers.count(name) * repeat for layers, repeat in every) for name in self.layers}
+        return {name: count for name, count in found.items() if count}
 
     @property
     def open(self) -> tuple[LatentAttention, ...]:
@@ -137,12 +166,18 @@ class StackParameters(EndsParameters):
                     raise problem(f"no layer is called {name!r}", did_you_mean(name, self.layers), where)
         experts = [one for layer in self.layers.values() if isinstance(one := layer.feed_forward, MixtureOfExperts)]
         check_routing(self.routing, self.tokens, [(one.experts, one.chosen) for one in experts])
-        for name, times in self.times.items():
-            if name in (FRONT, BACK):
+        named = {name for section in self.sections for name in section.layers}
+        if not self.layers_in_order:
+            raise problem("found no section of the model itself", "leave predicts out of some", "$.sections")
+        if self.predict and (self.mode == "training" or not self.drawn_ends or self.head.kind != "logits"):
+            message = "found prediction without logits, or in a training step"
+            raise problem(message, "leave it out, or serve with ends", "$.predict")
+        for name in self.layers:
+            if name in (FRONT, BACK, ENTRY, EXIT):
                 raise problem(
                     f"found {name!r}, as the ends are called", "write another name", json_path("layers", name)
                 )
-            if not times:
+            if name not in named:
                 raise problem(f"no section has a layer {name!r}", "leave it out", json_path("layers", name))
             for part, where in zip((self.layers[name].mixer, self.layers[name].feed_forward), _PARTS, strict=True):
                 if part and (found := part.misfit(self.segment, trains=self.mode == "training")):
@@ -193,7 +228,8 @@ def counts(p: StackParameters) -> Counts:
             active += times * part.active(p.hidden)
             kept += math.ceil(times * part.token_elements * p.words.kv)
         whole, active = whole + times * norms, active + times * norms
-    return Counts(whole, active, kept)
+    beside = len(p.modules) * predictor_parameters(p)
+    return Counts(whole + beside, active + beside, kept)
 
 
 def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
@@ -219,15 +255,18 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
     >>> len(graph.kernels), graph.repeat
     (18, 3)
     """
-    several, routing = len(p.layers) > 1, p.routing or Routing()
-    parts = [part for kind in p.layers.values() for part in kind.parts.values()]
+    several, routing, inner = len(p.times) > 1, p.routing or Routing(), p.layers_in_order
+    parts = [part for name in p.times for part in p.layers[name].parts.values()]
     said = dict.fromkeys(text for part in parts if (text := part.said(p.tokens, routing)))
     if said:
         about["description"] = f"{about.get('description', '')} ({'; '.join(said)})".strip()
-    kinds = {name: _kind(name, p, several=several) for name in p.layers}
-    names = [name for section in p.sections for name in section.layers]
-    sections = p.sections if several else repeated(sum(section.count for section in p.sections))
-    graphs, brought = [graph for graph, _ in kinds.values()], {one for _, more in kinds.values() for one in more}
+    kinds = {name: _kind(name, p, several=several or bool(p.modules)) for name in p.times}
+    names = [name for section in inner for name in section.layers]
+    sections: tuple[Section, ...] | None = tuple(Section(layers=one.layers, repeat=one.repeat) for one in inner)
+    if not several and not p.modules:
+        sections = repeated(sum(section.count for section in inner))
+    graphs, brought = [kinds[name][0] for name in kinds if name in names], {one for _, m in kinds.values() for one in m}
+    apart = [kinds[name][0] for name in kinds if name not in names]
     graph = Graph(
         **about,
         **p.sized,
@@ -241,7 +280,7 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
     if drawn > 1:
         graph, first, last = unroll(graph, drawn), f"{first}.0", f"{last}.{drawn - 1}"
     graph = with_ends(graph, p, (first, last)) if p.drawn_ends else graph
-    return _without_inputs(graph, brought)
+    return _without_inputs(with_predictors(graph, p, p.modules, apart), brought)
 
 
 def _kind(name: str, p: StackParameters, *, several: bool) -> tuple[Graph, set[tuple[str, int]]]:

@@ -481,3 +481,44 @@ def test_an_end_is_called_as_no_layer() -> None:
     layers = {"head": {"mixer": FULL}}
     with pytest.raises(ValidationError, match="found 'head', as the ends are called"):
         build(**one(FULL) | {"layers": layers, "sections": [{"layers": ["head"]}]})
+
+
+# --- layers that predict further tokens ---------------------------------------------------------------------
+
+PREDICTING: dict[str, Any] = {
+    "layers": {"dense": {"mixer": FULL, "feed_forward": mlp(50)}, "sparse": {"feed_forward": moe(8, 2, 10)}},
+    "sections": [{"layers": ["dense"], "repeat": 3}, {"layers": ["dense", "sparse"], "repeat": 2, "predicts": True}],
+}
+
+
+def test_what_predicts_further_tokens_is_left_out_unless_it_is_asked_for() -> None:
+    p = one(FULL, mlp(50)) | PREDICTING
+    plain, asked = (counts(StackParameters(**p, predict=more, phase="decode")) for more in (False, True))
+    layer = counts(StackParameters(**one(FULL, mlp(50), phase="decode")))
+    assert plain == layer
+    dense = 2 * HIDDEN * (30 + 10) + 3 * 50 * HIDDEN + 2 * HIDDEN
+    sparse = HIDDEN * 8 + 8 * 3 * 10 * HIDDEN + HIDDEN
+    assert asked.parameters - plain.parameters == 2 * (dense + sparse + 2 * HIDDEN**2 + 3 * HIDDEN)
+    assert build(**p, phase="decode").kernels == build(**one(FULL, mlp(50), phase="decode")).kernels
+
+
+def test_modules_stand_behind_the_head_and_read_its_matrix_again() -> None:
+    p = one(FULL, mlp(50), microbatch=4, batch=16) | PREDICTING
+    graph = build(**p, phase="decode", context=30, predict=True)
+    assert [section.layers for section in graph.sections or ()] == [
+        ("embedding",), ("dense",), ("head",), *(2 * [("predictor",), ("dense", "sparse"), ("prediction",)]),
+    ]  # fmt: skip
+    kernels = by_name(graph)
+    assert {str(k.layer): graph.times_of(k) for k in graph.kernels} == {
+        "embedding": 1, "dense": 5, "sparse": 2, "head": 1, "predictor": 2, "prediction": 2,
+    }  # fmt: skip
+    assert (kernels["Predict_Proj"].m, kernels["Predict_Proj"].k) == (HIDDEN, 2 * HIDDEN)
+    assert weight_elements(kernels["Predict_Logits"]) == 0 and flop(kernels["Predict_Logits"]) == 2 * 100 * HIDDEN * 4
+    read = {graph.kernels[k].name: size for k, operand, size in graph.reads() if operand == 2}
+    assert read["Predict_Logits"] == 100 * HIDDEN * 2
+    system = load_system("sn10-8-ring")
+    found, without = (
+        optimize(build(**p, phase="decode", predict=more), system, tp=2, pp=1, dp=4, sensitivity=False)
+        for more in (True, False)
+    )
+    assert found.status == without.status == "optimal" and found.step_time_s > without.step_time_s
