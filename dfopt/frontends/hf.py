@@ -1,4 +1,4 @@
-"""The ``config.json`` of a Hugging Face model as a graph file: decoders of equal layers, dense or of experts.
+"""The ``config.json`` of a Hugging Face model as a graph file: decoders, dense or of experts, and stacks of layers.
 
 Two tables say everything. `FIELDS` has a row for each field that is understood: what it gives the decoder, or the
 values under which it changes nothing. `FAMILIES` has an entry for each ``model_type``: what its architecture always
@@ -21,8 +21,10 @@ from pydantic import ValidationError
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
+from dfopt.frontends.hf_stacks import DEEPSEEK_FIELDS, DEEPSEEK_WORDS, deepseek
 from dfopt.frontends.quantization import quantized_types
 from dfopt.workloads.decoder import DecoderParameters, parameter_count
+from dfopt.workloads.stack import StackParameters, counts
 
 __all__ = ["COSMETIC", "FAMILIES", "FIELDS", "read", "recipe"]
 
@@ -41,6 +43,16 @@ class Family:
     also: tuple[str, ...] = ()  # fields that only some families have
     unused: tuple[str, ...] = ()  # fields that say something of layers which a model of this type does not have
     heads_share_hidden: bool = False  # the type had no head_dim at first: then hidden_size / num_attention_heads
+    fields: Mapping[str, Field] | None = None  # instead of the rows of `FIELDS` that decoders have
+    words: frozenset[str] = frozenset()  # fields that change no shape, cost or size of this type
+    stack: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None  # what its layers are, where they differ
+
+    @property
+    def rows(self) -> dict[str, Field]:
+        """The fields that configs of this type may have, in the order of the tables."""
+        if self.fields is not None:
+            return {**self.fields}
+        return {name: row for name, row in FIELDS.items() if name not in _BY_FAMILY or name in self.also}
 
 
 @dataclass(frozen=True)
@@ -134,6 +146,41 @@ COSMETIC: Final = frozenset({
 })  # fmt: skip
 """Fields that change no shape, cost or size of a graph: names, constants of formulas, defaults of generation."""
 
+
+def _natural(parameter: str) -> Field:
+    """A whole number, which may be 0; the same for none."""
+
+    def gives(value: Any) -> dict[str, Any] | None:
+        whole = value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
+        return {parameter: value or 0} if whole else None
+
+    return Field(gives, "a whole number from 0 on", needed=True)
+
+
+def _rank(value: Any) -> dict[str, Any] | None:
+    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
+    return {"query_rank": value} if whole or value is None else None
+
+
+_ALSO_OF_STACKS: Final = ("hidden_act", "tie_word_embeddings", "torch_dtype", "attention_bias", "quantization_config")
+_LATENT: Final[Mapping[str, Field]] = {
+    **{name: _count(parameter) for name, parameter in DEEPSEEK_FIELDS.items()},
+    **{name: FIELDS[name] for name in _ALSO_OF_STACKS},
+    # latent attention computes keys and values of every head, whatever the config says of K/V heads
+    "num_key_value_heads": Field(lambda value: _NOTHING if isinstance(value, int) else None, "a whole number"),
+    "q_lora_rank": Field(_rank, "null, or a whole number from 1 on", needed=True),
+    "n_shared_experts": _natural("shared"),
+    "first_k_dense_replace": _natural("dense"),
+    "moe_layer_freq": _one_of("1: every layer behind the dense ones has experts", {1: _NOTHING}, needed=True),
+    # Layers that predict further tokens draft; what is served is the model without them.
+    "num_nextn_predict_layers": Field(lambda value: _NOTHING if value in (0, 1) else None, "0 or 1"),
+}
+_LATENT_FAMILY: Final = Family(
+    left_out={"attention_bias": False, "tie_word_embeddings": False, "moe_layer_freq": 1, "n_shared_experts": 0},
+    fields=_LATENT,
+    words=DEEPSEEK_WORDS,
+    stack=deepseek,
+)
 _WINDOWS: Final = ("use_sliding_window", "sliding_window", "layer_types")
 FAMILIES: Final[Mapping[str, Family]] = {
     "llama": Family(
@@ -168,6 +215,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
         ),
         unused=("intermediate_size",),
     ),
+    "deepseek_v3": _LATENT_FAMILY,
+    "kimi_k2": _LATENT_FAMILY,
     "gemma": Family(
         left_out={"tie_word_embeddings": True, "attention_bias": False, "hidden_act": "gelu_pytorch_tanh"},
         also=("hidden_activation",),
@@ -208,16 +257,16 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
     kind, issues = data["model_type"], list[Issue]()
     given: dict[str, Any] = {**family.always}
     seen = {_OTHER_NAMES.get(name, name): name for name in data}
-    mine = [name for name in FIELDS if name not in _BY_FAMILY or name in family.also]
+    mine = family.rows
     for name, written in seen.items():
-        if name in COSMETIC or name in family.unused:
+        if name in COSMETIC or name in family.unused or name in family.words:
             continue
         if name not in mine:
             message = "not understood, and could change a shape, a cost or a size"
             close = did_you_mean(name, [one for one in mine if one not in seen])
             issues.append(Issue(f"$.{written}", message, close or f"a decoder of type {kind} has none"))
             continue
-        value, row = data[written], FIELDS[name]
+        value, row = data[written], mine[name]
         uses = data.get("use_sliding_window", family.left_out.get("use_sliding_window"))
         if name == "sliding_window" and uses is False:
             continue
@@ -232,15 +281,15 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
             given |= found
     told = dict(_left_out(family, seen, data))
     for name in mine:
-        if FIELDS[name].needed and name not in family.unused and name not in seen and name not in told:
-            issues.append(Issue(f"$.{name}", f"missing, expected {FIELDS[name].expected}", "it has no default"))
+        if mine[name].needed and name not in family.unused and name not in seen and name not in told:
+            issues.append(Issue(f"$.{name}", f"missing, expected {mine[name].expected}", "it has no default"))
     if issues:
         raise DocumentError(file, issues)
     for name, value in told.items():
-        given |= FIELDS[name].gives(value) or {}
+        given |= mine[name].gives(value) or {}
     if "dtypes" in given:  # which say how large words are
         del given["word_bytes"]
-    return _document(given, told, kind, file)
+    return _document(given, told, kind, file, family)
 
 
 def _family(data: Mapping[str, Any], file: str) -> Family:
@@ -269,14 +318,20 @@ def _left_out(family: Family, seen: Mapping[str, str], data: Mapping[str, Any]) 
         yield "head_dim", hidden // heads
 
 
-def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: str) -> dict[str, Any]:
+def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: str, family: Family) -> dict[str, Any]:
     path, positions = Path(file), given.pop("positions")
     window = given.get("window")
     seq = min(_SEQ, positions, window if window is not None else _SEQ)
-    parameters = {**given, "gated_mlp": True, "norm": "rmsnorm", "seq": seq, "microbatch": 1, "batch": _BATCH}
+    workload, chosen = "decoder", {"seq": seq, "microbatch": 1, "batch": _BATCH}
+    parameters = {**given, "gated_mlp": True, "norm": "rmsnorm", **chosen}
+    if family.stack is not None:
+        workload, parameters = "stack", {**family.stack(given), **chosen}
     try:
-        sizes = DecoderParameters(**parameters)
-        count, active = (parameter_count(sizes, active=one) for one in (False, True))
+        if family.stack is not None:
+            count, active = counts(StackParameters(**parameters))[:2]
+        else:
+            sizes = DecoderParameters(**parameters)
+            count, active = (parameter_count(sizes, active=one) for one in (False, True))
     except ValidationError as error:  # sizes that are whole numbers, but do not fit together
         names = {parameter: name for name, parameter in _SIZES.items()}
         where = (str(one.get("ctx", {}).get("where", one["loc"])).strip("$.(),'") for one in error.errors())
@@ -285,7 +340,7 @@ def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: s
         raise DocumentError(file, issues) from None
     stem = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
     assumed = ", ".join(f"{name} {str(value).lower()}" for name, value in told.items())
-    used = f", of which a token uses {active / 1e9:.4g} billion" if sizes.experts else ""
+    used = f", of which a token uses {active / 1e9:.4g} billion" if given.get("experts") else ""
     said = f"{kind} with {count / 1e9:.4g} billion parameters{used}{_types(given.get('dtypes'))}" + (
         f"; the config leaves out {assumed}" if assumed else ""
     )
@@ -294,7 +349,7 @@ def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: s
         "name": stem,
         "description": said,
         "source": f"{path.name} of a Hugging Face model",
-        "workload": "decoder",
+        "workload": workload,
         "parameters": parameters,
     }
 

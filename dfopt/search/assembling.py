@@ -139,7 +139,10 @@ def proof_of(
         proof = f"sharding and fusion are found together{why if kept else ''}"
     else:
         proof = "per plan the sharding is optimal for the inter-chip problem and the fusion for that sharding"
-    fixed = "all layers alike, and in a shared dim tensor before pipeline before data parallelism"
+    alike = "all layers alike"
+    if graphs[0].layers.counted > 1:
+        alike = "layers of a kind alike, in one layout between all of them"
+    fixed = f"{alike}, and in a shared dim tensor before pipeline before data parallelism"
     return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed})"
 
 
