@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
-from dfopt.frontends.hf_stacks import DEEPSEEK_FIELDS, DEEPSEEK_WORDS, deepseek
+from dfopt.frontends.hf_stacks import DEEPSEEK_FIELDS, DEEPSEEK_WORDS, INDEXER_FIELDS, deepseek
 from dfopt.frontends.quantization import quantized_types
 from dfopt.workloads.decoder import DecoderParameters, parameter_count
 from dfopt.workloads.stack import StackParameters, counts
@@ -181,6 +181,9 @@ _LATENT_FAMILY: Final = Family(
     words=DEEPSEEK_WORDS,
     stack=deepseek,
 )
+_SPARSE_FAMILY: Final = replace(
+    _LATENT_FAMILY, fields={**_LATENT, **{name: _count(parameter) for name, parameter in INDEXER_FIELDS.items()}}
+)
 _WINDOWS: Final = ("use_sliding_window", "sliding_window", "layer_types")
 FAMILIES: Final[Mapping[str, Family]] = {
     "llama": Family(
@@ -217,6 +220,9 @@ FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "deepseek_v3": _LATENT_FAMILY,
     "kimi_k2": _LATENT_FAMILY,
+    "deepseek_v32": _SPARSE_FAMILY,
+    # of latent attention the parts of a head count, and not their sums, which its class works out
+    "glm_moe_dsa": replace(_SPARSE_FAMILY, unused=("head_dim", "qk_head_dim")),
     "gemma": Family(
         left_out={"tie_word_embeddings": True, "attention_bias": False, "hidden_act": "gelu_pytorch_tanh"},
         also=("hidden_activation",),

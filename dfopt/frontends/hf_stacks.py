@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-__all__ = ["DEEPSEEK_FIELDS", "DEEPSEEK_WORDS", "deepseek"]
+__all__ = ["DEEPSEEK_FIELDS", "DEEPSEEK_WORDS", "INDEXER_FIELDS", "deepseek"]
 
 DEEPSEEK_FIELDS: Final[Mapping[str, str]] = {
     "hidden_size": "hidden",
@@ -27,11 +27,17 @@ DEEPSEEK_FIELDS: Final[Mapping[str, str]] = {
     "num_experts_per_tok": "chosen",
 }
 """Sizes of latent attention and of experts behind dense layers, by the names of the configs."""
+INDEXER_FIELDS: Final[Mapping[str, str]] = {
+    "index_n_heads": "index_heads",
+    "index_head_dim": "index_dim",
+    "index_topk": "top_k",
+}
+"""Sizes of an indexer, whose keys say which tokens attention reads (DeepSeek-V3.2, GLM-5)."""
 DEEPSEEK_WORDS: Final = frozenset({
-    "aux_loss_alpha", "ep_size", "n_group", "routed_scaling_factor", "scoring_func", "seq_aux", "topk_group",
-    "topk_method",
+    "aux_loss_alpha", "ep_size", "indexer_rope_interleave", "n_group", "rope_interleave", "routed_scaling_factor",
+    "scoring_func", "seq_aux", "topk_group", "topk_method",
 })  # fmt: skip
-"""Fields of the router's formula: with all experts on every chip they change no shape, cost or size."""
+"""Fields of the router's formula and of the order of features: with all experts on every chip they change no size."""
 
 
 def deepseek(given: Mapping[str, Any]) -> dict[str, Any]:
@@ -46,6 +52,8 @@ def deepseek(given: Mapping[str, Any]) -> dict[str, Any]:
     """
     names = ("heads", "rank", "query_rank", "nope_dim", "rotary_dim", "value_dim")
     mixer = {"kind": "mla", **{name: given[name] for name in names if given.get(name) is not None}}
+    if "top_k" in given:
+        mixer["sparse"] = {"heads": given["index_heads"], "head_dim": given["index_dim"], "top_k": given["top_k"]}
     inside = {name: given[name] for name in ("experts", "chosen")}
     experts = {"kind": "moe", **inside, "ffn": given["expert_ffn"], "router_bias": True}
     if given["shared"]:

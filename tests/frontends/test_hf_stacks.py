@@ -46,6 +46,21 @@ def test_decode_on_eight_chips_is_proven_and_checked() -> None:
     assert found.verdict.startswith("verified optimal")
 
 
+@pytest.mark.parametrize("kind", ["deepseek_v32", "glm_moe_dsa"])
+def test_an_indexer_has_weights_and_keys_of_its_own(kind: str) -> None:
+    """In each of 61 layers: queries of 64 heads, one key of 128 features and its norm, and a weight for each head."""
+    indexer = {"index_n_heads": 64, "index_head_dim": 128, "index_topk": 2048}
+    known = {name: value for name, value in CONFIG.items() if name != "auto_map"}
+    sparse, dense = (
+        counts(StackParameters(**recipe(data, FILE)["parameters"]))
+        for data in (known | indexer | {"model_type": kind}, CONFIG)
+    )
+    assert sparse.parameters - dense.parameters == 61 * (1536 * 64 * 128 + 7168 * (128 + 64) + 2 * 128)
+    assert sparse.bytes_per_token - dense.bytes_per_token == 61 * 128 * 2
+    with pytest.raises(DocumentError, match="index_topk: missing"):
+        recipe(known | {"model_type": kind, "index_n_heads": 64, "index_head_dim": 128}, FILE)
+
+
 @pytest.mark.parametrize("field", sorted(CONFIG))
 @pytest.mark.parametrize("what", ["removed", "renamed"])
 def test_no_field_is_taken_for_granted(field: str, what: str) -> None:
