@@ -11,8 +11,8 @@ Sources of the tables: the config classes of transformers 4.46.3 (Qwen3: 4.51), 
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -21,7 +21,8 @@ from pydantic import ValidationError
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
-from dfopt.frontends.hf_stacks import DEEPSEEK_FIELDS, DEEPSEEK_WORDS, INDEXER_FIELDS, deepseek
+from dfopt.frontends.hf_fields import Family, Field, count, one_of
+from dfopt.frontends.hf_stacks import DEEPSEEK_FIELDS, DEEPSEEK_WORDS, GPT_OSS_FIELDS, INDEXER_FIELDS, deepseek, gpt_oss
 from dfopt.frontends.quantization import quantized_types
 from dfopt.workloads.decoder import DecoderParameters, parameter_count
 from dfopt.workloads.stack import StackParameters, counts
@@ -29,57 +30,6 @@ from dfopt.workloads.stack import StackParameters, counts
 __all__ = ["COSMETIC", "FAMILIES", "FIELDS", "read", "recipe"]
 
 _SEQ, _BATCH = 8192, 32  # a choice, as in the zoo: at most as long as the positions of the model
-_MISSING: Final = object()
-Gives = Callable[[Any], dict[str, Any] | None]
-"""Parameters of the decoder that a value gives; none if the value is not understood."""
-
-
-@dataclass(frozen=True)
-class Family:
-    """A ``model_type``: parameters of its architecture, and what its config class takes for fields left out."""
-
-    always: Mapping[str, Any] = field(default_factory=dict)
-    left_out: Mapping[str, Any] = field(default_factory=dict)
-    also: tuple[str, ...] = ()  # fields that only some families have
-    unused: tuple[str, ...] = ()  # fields that say something of layers which a model of this type does not have
-    heads_share_hidden: bool = False  # the type had no head_dim at first: then hidden_size / num_attention_heads
-    fields: Mapping[str, Field] | None = None  # instead of the rows of `FIELDS` that decoders have
-    words: frozenset[str] = frozenset()  # fields that change no shape, cost or size of this type
-    stack: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None  # what its layers are, where they differ
-
-    @property
-    def rows(self) -> dict[str, Field]:
-        """The fields that configs of this type may have, in the order of the tables."""
-        if self.fields is not None:
-            return {**self.fields}
-        return {name: row for name, row in FIELDS.items() if name not in _BY_FAMILY or name in self.also}
-
-
-@dataclass(frozen=True)
-class Field:
-    """A field of configs: what its values give, what is expected, and whether a file must have it."""
-
-    gives: Gives
-    expected: str
-    needed: bool = False
-
-
-def _count(parameter: str) -> Field:
-    def gives(value: Any) -> dict[str, Any] | None:
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        return {parameter: value} if whole else None
-
-    return Field(gives, "a whole number from 1 on", needed=True)
-
-
-def _one_of(expected: str, values: Mapping[Any, dict[str, Any]], needed: bool = False) -> Field:
-    """A field with a few values; True is not 1."""
-
-    def gives(value: Any) -> dict[str, Any] | None:
-        known = [given for key, given in values.items() if type(key) is type(value) and key == value]
-        return known[0] if known else None
-
-    return Field(gives, expected, needed)
 
 
 def _window(value: Any) -> dict[str, Any] | None:
@@ -110,27 +60,27 @@ _SIZES: Final = {
     "moe_intermediate_size": "ffn",
 }
 FIELDS: Final[Mapping[str, Field]] = {
-    **{name: _count(parameter) for name, parameter in _SIZES.items()},
-    "hidden_act": _one_of(" or ".join(_ACTIVATIONS), dict.fromkeys(_ACTIVATIONS, _NOTHING), needed=True),
-    "hidden_activation": _one_of(" or ".join(_ACTIVATIONS), dict.fromkeys((*_ACTIVATIONS, None), _NOTHING)),
-    "tie_word_embeddings": _one_of(
+    **{name: count(parameter) for name, parameter in _SIZES.items()},
+    "hidden_act": one_of(" or ".join(_ACTIVATIONS), dict.fromkeys(_ACTIVATIONS, _NOTHING), needed=True),
+    "hidden_activation": one_of(" or ".join(_ACTIVATIONS), dict.fromkeys((*_ACTIVATIONS, None), _NOTHING)),
+    "tie_word_embeddings": one_of(
         "true or false", {True: {"tie_embeddings": True}, False: {"tie_embeddings": False}}, needed=True
     ),
-    "torch_dtype": _one_of(
+    "torch_dtype": one_of(
         "bfloat16, float16 or float32",
         {"bfloat16": {"word_bytes": 2}, "float16": {"word_bytes": 2}, "float32": {"word_bytes": 4}},
         needed=True,
     ),
-    "attention_bias": _one_of("false: biases of the type are not counted", {False: _NOTHING}),
-    "mlp_bias": _one_of("false: biases of the type are not counted", {False: _NOTHING}),
-    "use_sliding_window": _one_of("false: layers would differ", {False: _NOTHING}),
+    "attention_bias": one_of("false: biases of the type are not counted", {False: _NOTHING}),
+    "mlp_bias": one_of("false: biases of the type are not counted", {False: _NOTHING}),
+    "use_sliding_window": one_of("false: layers would differ", {False: _NOTHING}),
     "sliding_window": Field(_window, "null, or the tokens that every layer attends to"),
     "layer_types": Field(_layer_types, "full_attention for every layer: others are not drawn yet"),
-    "decoder_sparse_step": _one_of("1: every layer has experts", {1: _NOTHING}, needed=True),
+    "decoder_sparse_step": one_of("1: every layer has experts", {1: _NOTHING}, needed=True),
     "mlp_only_layers": Field(lambda value: _NOTHING if value == [] else None, "[]: every layer has experts", True),
-    "partial_rotary_factor": _one_of("1.0: a part of the features is not drawn", {1.0: _NOTHING}),
-    "num_nextn_predict_layers": _one_of("0: layers that predict further tokens are not drawn", {0: _NOTHING}),
-    "quantization_config": _one_of("null, or a mapping", {None: _NOTHING}),
+    "partial_rotary_factor": one_of("1.0: a part of the features is not drawn", {1.0: _NOTHING}),
+    "num_nextn_predict_layers": one_of("0: layers that predict further tokens are not drawn", {0: _NOTHING}),
+    "quantization_config": one_of("null, or a mapping", {None: _NOTHING}),
 }
 _OTHER_NAMES: Final = {"dtype": "torch_dtype"}
 _EXPERTS: Final = ("num_experts", "num_local_experts", "num_experts_per_tok", "moe_intermediate_size")
@@ -164,14 +114,14 @@ def _rank(value: Any) -> dict[str, Any] | None:
 
 _ALSO_OF_STACKS: Final = ("hidden_act", "tie_word_embeddings", "torch_dtype", "attention_bias", "quantization_config")
 _LATENT: Final[Mapping[str, Field]] = {
-    **{name: _count(parameter) for name, parameter in DEEPSEEK_FIELDS.items()},
+    **{name: count(parameter) for name, parameter in DEEPSEEK_FIELDS.items()},
     **{name: FIELDS[name] for name in _ALSO_OF_STACKS},
     # latent attention computes keys and values of every head, whatever the config says of K/V heads
     "num_key_value_heads": Field(lambda value: _NOTHING if isinstance(value, int) else None, "a whole number"),
     "q_lora_rank": Field(_rank, "null, or a whole number from 1 on", needed=True),
     "n_shared_experts": _natural("shared"),
     "first_k_dense_replace": _natural("dense"),
-    "moe_layer_freq": _one_of("1: every layer behind the dense ones has experts", {1: _NOTHING}, needed=True),
+    "moe_layer_freq": one_of("1: every layer behind the dense ones has experts", {1: _NOTHING}, needed=True),
     # Layers that predict further tokens draft; what is served is the model without them.
     "num_nextn_predict_layers": Field(lambda value: _NOTHING if value in (0, 1) else None, "0 or 1"),
 }
@@ -182,7 +132,27 @@ _LATENT_FAMILY: Final = Family(
     stack=deepseek,
 )
 _SPARSE_FAMILY: Final = replace(
-    _LATENT_FAMILY, fields={**_LATENT, **{name: _count(parameter) for name, parameter in INDEXER_FIELDS.items()}}
+    _LATENT_FAMILY, fields={**_LATENT, **{name: count(parameter) for name, parameter in INDEXER_FIELDS.items()}}
+)
+_ATTENTIONS: Final = {"sliding_attention": "local", "full_attention": "global"}
+
+
+def _types_of_layers(value: Any) -> dict[str, Any] | None:
+    known = isinstance(value, list) and value and all(one in _ATTENTIONS for one in value)
+    return {"types": [_ATTENTIONS[one] for one in value]} if known else None
+
+
+_GPT_OSS_FAMILY: Final = Family(
+    left_out={"torch_dtype": "bfloat16", "tie_word_embeddings": False},
+    fields={
+        **{name: count(parameter) for name, parameter in GPT_OSS_FIELDS.items()},
+        **{name: FIELDS[name] for name in ("hidden_act", "tie_word_embeddings", "torch_dtype", "quantization_config")},
+        "attention_bias": one_of("true: all projections have one", {True: _NOTHING}, needed=True),
+        "experts_per_token": replace(count("chosen_too"), needed=False),  # the same by another name
+        "layer_types": Field(_types_of_layers, "a list of sliding_attention and full_attention", needed=True),
+    },
+    words=frozenset({"initial_context_length", "swiglu_limit"}),
+    stack=gpt_oss,
 )
 _WINDOWS: Final = ("use_sliding_window", "sliding_window", "layer_types")
 FAMILIES: Final[Mapping[str, Family]] = {
@@ -223,11 +193,19 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "deepseek_v32": _SPARSE_FAMILY,
     # of latent attention the parts of a head count, and not their sums, which its class works out
     "glm_moe_dsa": replace(_SPARSE_FAMILY, unused=("head_dim", "qk_head_dim")),
+    "gpt_oss": _GPT_OSS_FAMILY,
     "gemma": Family(
         left_out={"tie_word_embeddings": True, "attention_bias": False, "hidden_act": "gelu_pytorch_tanh"},
         also=("hidden_activation",),
     ),
 }
+
+
+def rows_of(family: Family) -> dict[str, Field]:
+    """The fields that configs of a type may have, in the order of the tables."""
+    if family.fields is not None:
+        return {**family.fields}
+    return {name: row for name, row in FIELDS.items() if name not in _BY_FAMILY or name in family.also}
 
 
 def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, Any]:
@@ -262,8 +240,9 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
     family = _family(data, file)
     kind, issues = data["model_type"], list[Issue]()
     given: dict[str, Any] = {**family.always}
+    wide = data.get("torch_dtype", data.get("dtype", family.left_out.get("torch_dtype")))
     seen = {_OTHER_NAMES.get(name, name): name for name in data}
-    mine = family.rows
+    mine = rows_of(family)
     for name, written in seen.items():
         if name in COSMETIC or name in family.unused or name in family.words:
             continue
@@ -277,7 +256,7 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
         if name == "sliding_window" and uses is False:
             continue
         if name == "quantization_config" and isinstance(value, Mapping):
-            types, wrong = quantized_types(value, data.get(seen.get("torch_dtype", "")), f"$.{written}")
+            types, wrong = quantized_types(value, wide, f"$.{written}")
             given, issues = given | {"dtypes": types}, issues + wrong
             continue
         found = row.gives(value)
@@ -331,13 +310,17 @@ def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: s
     workload, chosen = "decoder", {"seq": seq, "microbatch": 1, "batch": _BATCH}
     parameters = {**given, "gated_mlp": True, "norm": "rmsnorm", **chosen}
     if family.stack is not None:
-        workload, parameters = "stack", {**family.stack(given), **chosen}
+        try:
+            workload, parameters = "stack", {**family.stack(given), **chosen}
+        except ValueError as error:  # sizes that do not fit together
+            name, _, what = str(error).partition(": ")
+            raise DocumentError(file, [Issue(f"$.{name}", what)]) from None
     try:
         if family.stack is not None:
-            count, active = counts(StackParameters(**parameters))[:2]
+            known, active = counts(StackParameters(**parameters))[:2]
         else:
             sizes = DecoderParameters(**parameters)
-            count, active = (parameter_count(sizes, active=one) for one in (False, True))
+            known, active = (parameter_count(sizes, active=one) for one in (False, True))
     except ValidationError as error:  # sizes that are whole numbers, but do not fit together
         names = {parameter: name for name, parameter in _SIZES.items()}
         where = (str(one.get("ctx", {}).get("where", one["loc"])).strip("$.(),'") for one in error.errors())
@@ -347,7 +330,7 @@ def _document(given: dict[str, Any], told: Mapping[str, Any], kind: str, file: s
     stem = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
     assumed = ", ".join(f"{name} {str(value).lower()}" for name, value in told.items())
     used = f", of which a token uses {active / 1e9:.4g} billion" if given.get("experts") else ""
-    said = f"{kind} with {count / 1e9:.4g} billion parameters{used}{_types(given.get('dtypes'))}" + (
+    said = f"{kind} with {known / 1e9:.4g} billion parameters{used}{_types(given.get('dtypes'))}" + (
         f"; the config leaves out {assumed}" if assumed else ""
     )
     return {
@@ -364,6 +347,8 @@ def _types(dtypes: Mapping[str, str] | None) -> str:
     """What the description says of types."""
     if not dtypes:
         return ""
+    if "experts" in dtypes:
+        return f", experts in {dtypes['experts']}, all else in {dtypes['weights']}"
     return f", weights in {dtypes['weights']}, with the routers but without head and embedding ({dtypes['ends']})"
 
 

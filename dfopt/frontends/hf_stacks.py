@@ -1,15 +1,25 @@
 """Hugging Face configs whose layers differ: what their fields give a stack of layers.
 
 Sources: the configs and the config classes that lie beside them on the hub (``configuration_deepseek.py`` of
-DeepSeek-V3 and Kimi K2); the DeepSeek-V3 report (arXiv 2412.19437) for what the fields mean.
+DeepSeek-V3 and Kimi K2); the DeepSeek-V3 report (arXiv 2412.19437) for what the fields mean. gpt-oss: its model card
+(arXiv 2508.10925), which has biases everywhere, sinks, and all but the experts in bf16.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from itertools import groupby
 from typing import Any, Final
 
-__all__ = ["DEEPSEEK_FIELDS", "DEEPSEEK_WORDS", "INDEXER_FIELDS", "deepseek"]
+__all__ = [
+    "DEEPSEEK_FIELDS",
+    "DEEPSEEK_WORDS",
+    "GPT_OSS_FIELDS",
+    "INDEXER_FIELDS",
+    "deepseek",
+    "gpt_oss",
+    "in_sections",
+]
 
 DEEPSEEK_FIELDS: Final[Mapping[str, str]] = {
     "hidden_size": "hidden",
@@ -68,3 +78,67 @@ def deepseek(given: Mapping[str, Any]) -> dict[str, Any]:
     }
     layers_used = {name: kind for name, kind in kinds.items() if counts[name]}
     return {**kept, "layers": layers_used, "sections": sections, "causal": True}
+
+
+GPT_OSS_FIELDS: Final[Mapping[str, str]] = {
+    "hidden_size": "hidden",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "num_key_value_heads": "kv_heads",
+    "head_dim": "head_dim",
+    "intermediate_size": "ffn",
+    "vocab_size": "vocab",
+    "max_position_embeddings": "positions",
+    "num_local_experts": "experts",
+    "num_experts_per_tok": "chosen",
+    "sliding_window": "window",
+}
+"""Sizes of layers of experts with local and global attention."""
+
+
+def in_sections(kinds: Sequence[str]) -> list[dict[str, Any]]:
+    """The layers of a model as sections: one pattern that repeats, or else runs of equal layers.
+
+    Examples
+    --------
+    >>> in_sections("abab"), in_sections("aab")
+    ([{'layers': ['a', 'b'], 'repeat': 2}], [{'layers': ['a'], 'repeat': 2}, {'layers': ['b']}])
+    """
+    for period in range(1, len(kinds) // 2 + 1):
+        times, rest = divmod(len(kinds), period)
+        if not rest and list(kinds) == list(kinds[:period]) * times:
+            return [{"layers": list(kinds[:period]), "repeat": times}]
+    runs = ((kind, len(list(same))) for kind, same in groupby(kinds))
+    return [{"layers": [kind], **({"repeat": times} if times > 1 else {})} for kind, times in runs]
+
+
+def gpt_oss(given: Mapping[str, Any]) -> dict[str, Any]:
+    """The stack of a model whose layers of experts attend to a window or to all tokens.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many types of layers as layers, or experts of a token differ by name.
+
+    Examples
+    --------
+    >>> sizes = {"hidden": 8, "vocab": 100, "heads": 2, "kv_heads": 1, "head_dim": 4, "window": 4, "layers": 2}
+    >>> sizes |= {"ffn": 16, "experts": 4, "chosen": 2, "types": ["local", "global"]}
+    >>> gpt_oss(sizes)["sections"]
+    [{'layers': ['local']}, {'layers': ['global']}]
+    """
+    types = given["types"]
+    if len(types) != given["layers"]:
+        raise ValueError(f"layer_types: found {len(types)} types of {given['layers']} layers")
+    if given.get("chosen_too", given["chosen"]) != given["chosen"]:
+        raise ValueError(f"experts_per_token: found {given['chosen_too']}, num_experts_per_tok says {given['chosen']}")
+    wide = {"kind": "attention", **{name: given[name] for name in ("heads", "kv_heads", "head_dim")}}
+    wide |= {"bias": "all", "sinks": True}
+    experts = {"kind": "moe", "bias": True, "router_bias": True}
+    experts |= {name: given[name] for name in ("experts", "chosen", "ffn")}
+    mixers = {"local": {**wide, "window": given["window"]}, "global": wide}
+    layers = {name: {"mixer": mixers[name], "feed_forward": experts} for name in dict.fromkeys(types)}
+    kept = {
+        name: given[name] for name in ("hidden", "vocab", "tie_embeddings", "word_bytes", "dtypes") if name in given
+    }
+    return {**kept, "layers": layers, "sections": in_sections(types), "causal": True}

@@ -1,4 +1,4 @@
-"""The ``quantization_config`` of a Hugging Face model as types of a graph: fp8 weights, of blocks or whole matrices.
+"""The ``quantization_config`` of a Hugging Face model as types of a graph: fp8 weights, or experts in mxfp4.
 
 What the checkpoint leaves as it is (``modules_to_not_convert``) is told by the names of its modules, which a table
 lists: the head, embeddings, norms and routers. The head and the embedding are class ``ends`` of the graph; norms have
@@ -19,7 +19,7 @@ __all__ = ["quantized_types"]
 
 _WIDE: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 _VALUES: Final[Mapping[str, tuple[Any, ...]]] = {
-    "quant_method": ("fp8",),
+    "quant_method": ("fp8", "mxfp4"),
     "fmt": ("e4m3", "float8_e4m3fn"),
     "activation_scheme": ("dynamic", "static"),
     "weight_block_size": ([128, 128], None),
@@ -50,6 +50,8 @@ def quantized_types(config: Mapping[str, Any], wide: object, where: str) -> tupl
     >>> quantized_types(fp8, "bfloat16", "$.quantization_config")[0]["weights"]
     'fp8_128x128'
     """
+    if config.get("quant_method") == "mxfp4":
+        return _experts_only(config, wide, where)
     issues = list(_issues(config, where))
     if issues or wide not in _WIDE:  # of which the field itself says what is wrong
         return {}, issues
@@ -58,6 +60,25 @@ def quantized_types(config: Mapping[str, Any], wide: object, where: str) -> tupl
     narrow = {"weights": f"fp8_128x128{scales}", "operands": f"fp8_1x128{scales}"} if blocks else {}
     left = _WIDE[str(wide)]
     return {"weights": "fp8", "operands": "fp8", **narrow, "activations": left, "ends": left}, []
+
+
+_NOT_EXPERTS: Final = ("lm_head", "model.embed_tokens", "model.layers.*.mlp.router", "model.layers.*.self_attn")
+
+
+def _experts_only(config: Mapping[str, Any], wide: object, where: str) -> tuple[dict[str, str], list[Issue]]:
+    """Types of a model whose experts alone are stored in mxfp4 (gpt-oss), and multiplied as wide as activations."""
+    issues = []
+    for name in config:
+        if name not in ("quant_method", "modules_to_not_convert"):
+            issues.append(Issue(f"{where}.{name}", "not understood, and could change a size"))
+    kept = config.get("modules_to_not_convert")
+    if not isinstance(kept, list) or sorted(map(str, kept)) != [*_NOT_EXPERTS]:
+        message = f"found {shown(kept)}, expected all modules but the experts: {', '.join(_NOT_EXPERTS)}"
+        issues.append(Issue(f"{where}.modules_to_not_convert", message))
+    if issues or wide not in _WIDE:
+        return {}, issues
+    left = _WIDE[str(wide)]
+    return {"weights": left, "experts": "mxfp4", "activations": left, "ends": left}, []
 
 
 def _issues(config: Mapping[str, Any], where: str) -> Iterator[Issue]:

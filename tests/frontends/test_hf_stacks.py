@@ -1,4 +1,4 @@
-"""Configs of models whose layers differ: DeepSeek-V3, as published (``tests/golden/hf/deepseek-v3.json``)."""
+"""Configs of models whose layers differ: DeepSeek-V3 and gpt-oss-20b, as published (``tests/golden/hf``)."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pytest
 
 import dfopt as df
 from dfopt.errors import DocumentError
-from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe
+from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe, rows_of
 from dfopt.search.verify import verify
 from dfopt.workloads import expand
 from dfopt.workloads.stack import StackParameters, counts
@@ -77,7 +77,7 @@ def test_no_field_is_taken_for_granted(field: str, what: str) -> None:
         assert field in refused
         return
     assert what == "removed"
-    harmless = not free and not FAMILY.rows[field].needed and FAMILY.rows[field].gives(CONFIG[field]) == {}
+    harmless = not free and not rows_of(FAMILY)[field].needed and rows_of(FAMILY)[field].gives(CONFIG[field]) == {}
     said = f"{field} {str(FAMILY.left_out.get(field)).lower()}" in found["description"]
     assert free or said or harmless or field == "quantization_config"
 
@@ -96,4 +96,37 @@ def test_no_field_is_taken_for_granted(field: str, what: str) -> None:
 def test_what_is_not_understood_is_refused(change: dict[str, Any], said: str) -> None:
     with pytest.raises(DocumentError) as caught:
         recipe(CONFIG | change, FILE)
+    assert said in str(caught.value)
+
+
+OSS: dict[str, Any] = json.loads((FILE.parent / "gpt-oss-20b.json").read_text())
+
+
+def test_gpt_oss_has_local_and_global_layers_of_experts() -> None:
+    """20.9 billion parameters, 3.6 of a token (arXiv 2508.10925); a window of 128 tokens in every other layer."""
+    found = recipe(OSS, "gpt-oss-20b/config.json")
+    p = StackParameters(**found["parameters"])
+    assert counts(p).parameters == pytest.approx(20.9e9, rel=0.015)
+    assert counts(p).active == pytest.approx(3.6e9, rel=0.02)
+    assert found["parameters"]["sections"] == [{"layers": ["local", "global"], "repeat": 12}]
+    assert found["parameters"]["dtypes"]["experts"] == "mxfp4"
+    assert "experts in mxfp4, all else in bf16; the config leaves out torch_dtype bfloat16" in found["description"]
+    graph = df.load_graph(FILE.parent / "gpt-oss-20b.json", phase="decode", context=4096, microbatch=8, batch=8)
+    held = {s.tokens for kernel in graph.kernels for s in kernel.states or ()}
+    assert min(held) <= 128 < max(held)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"layer_types": ["full_attention"]}, "$.layer_types: found 1 types of 24 layers"),
+        ({"layer_types": ["linear_attention"] * 24}, "$.layer_types: found a list of 24, expected"),
+        ({"experts_per_token": 8}, "$.experts_per_token: found 8, num_experts_per_tok says 4"),
+        ({"quantization_config": {"quant_method": "mxfp4"}}, "modules_to_not_convert: found"),
+        ({"attention_bias": False}, "$.attention_bias: found false, expected true"),
+    ],
+)
+def test_what_gpt_oss_does_not_have_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(DocumentError) as caught:
+        recipe(OSS | change, FILE)
     assert said in str(caught.value)
