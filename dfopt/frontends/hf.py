@@ -21,7 +21,7 @@ from pydantic import ValidationError
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
-from dfopt.frontends.hf_fields import Family, Field, count, one_of
+from dfopt.frontends.hf_fields import HEADS, SIZES, Family, Field, count, is_whole, one_of
 from dfopt.frontends.hf_stacks import DEEPSEEK_FIELDS, DEEPSEEK_WORDS, GPT_OSS_FIELDS, INDEXER_FIELDS, deepseek, gpt_oss
 from dfopt.frontends.quantization import quantized_types
 from dfopt.workloads.decoder import DecoderParameters, parameter_count
@@ -35,7 +35,7 @@ _SEQ, _BATCH = 8192, 32  # a choice, as in the zoo: at most as long as the posit
 def _window(value: Any) -> dict[str, Any] | None:
     if value is None:
         return {}
-    return {"window": value} if isinstance(value, int) and not isinstance(value, bool) and value > 0 else None
+    return {"window": value} if is_whole(value) else None
 
 
 def _layer_types(value: Any) -> dict[str, Any] | None:
@@ -46,14 +46,8 @@ def _layer_types(value: Any) -> dict[str, Any] | None:
 _ACTIVATIONS = ("silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "quick_gelu", "relu")
 _NOTHING: Final[dict[str, Any]] = {}
 _SIZES: Final = {
-    "hidden_size": "hidden",
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "num_key_value_heads": "kv_heads",
-    "head_dim": "head_dim",
-    "intermediate_size": "ffn",
-    "vocab_size": "vocab",
-    "max_position_embeddings": "positions",
+    **SIZES,
+    **HEADS,
     "num_experts": "experts",
     "num_local_experts": "experts",
     "num_experts_per_tok": "chosen",
@@ -101,15 +95,13 @@ def _natural(parameter: str) -> Field:
     """A whole number, which may be 0; the same for none."""
 
     def gives(value: Any) -> dict[str, Any] | None:
-        whole = value is None or (isinstance(value, int) and not isinstance(value, bool) and value >= 0)
-        return {parameter: value or 0} if whole else None
+        return {parameter: value or 0} if value is None or is_whole(value, 0) else None
 
     return Field(gives, "a whole number from 0 on", needed=True)
 
 
 def _rank(value: Any) -> dict[str, Any] | None:
-    whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-    return {"query_rank": value} if whole or value is None else None
+    return {"query_rank": value} if value is None or is_whole(value) else None
 
 
 _ALSO_OF_STACKS: Final = ("hidden_act", "tie_word_embeddings", "torch_dtype", "attention_bias", "quantization_config")
@@ -209,7 +201,7 @@ def rows_of(family: Family) -> dict[str, Field]:
 
 
 def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The graph file of a config: the workload ``decoder`` with its sizes.
+    """The graph file of a config: the workload ``decoder`` with its sizes, or a ``stack`` where layers differ.
 
     Parameters
     ----------
@@ -240,8 +232,8 @@ def recipe(data: Mapping[str, Any], path: str | os.PathLike[str]) -> dict[str, A
     family = _family(data, file)
     kind, issues = data["model_type"], list[Issue]()
     given: dict[str, Any] = {**family.always}
-    wide = data.get("torch_dtype", data.get("dtype", family.left_out.get("torch_dtype")))
     seen = {_OTHER_NAMES.get(name, name): name for name in data}
+    wide = data.get(seen.get("torch_dtype", ""), family.left_out.get("torch_dtype"))
     mine = rows_of(family)
     for name, written in seen.items():
         if name in COSMETIC or name in family.unused or name in family.words:

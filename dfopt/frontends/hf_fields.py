@@ -4,9 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Final
 
-__all__ = ["Family", "Field", "Gives", "count", "one_of"]
+__all__ = ["HEADS", "SIZES", "Family", "Field", "Gives", "count", "is_whole", "one_of"]
+
+SIZES: Final[Mapping[str, str]] = {
+    "hidden_size": "hidden",
+    "num_hidden_layers": "layers",
+    "num_attention_heads": "heads",
+    "intermediate_size": "ffn",
+    "vocab_size": "vocab",
+    "max_position_embeddings": "positions",
+}
+"""Sizes that configs of every type have, and what they are called here."""
+HEADS: Final[Mapping[str, str]] = {"num_key_value_heads": "kv_heads", "head_dim": "head_dim"}
+"""Those of attention with keys and values of its own."""
 
 Gives = Callable[[Any], dict[str, Any] | None]
 """Parameters of the decoder that a value gives; none if the value is not understood."""
@@ -35,12 +47,16 @@ class Field:
     needed: bool = False
 
 
+def is_whole(value: Any, least: int = 1) -> bool:
+    """Whether a value is a whole number of at least so much; True is none."""
+    return isinstance(value, int) and not isinstance(value, bool) and value >= least
+
+
 def count(parameter: str) -> Field:
     """A whole number of at least one, which every file must have."""
 
     def gives(value: Any) -> dict[str, Any] | None:
-        whole = isinstance(value, int) and not isinstance(value, bool) and value >= 1
-        return {parameter: value} if whole else None
+        return {parameter: value} if is_whole(value) else None
 
     return Field(gives, "a whole number from 1 on", needed=True)
 

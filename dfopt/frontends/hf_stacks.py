@@ -11,6 +11,8 @@ from collections.abc import Mapping, Sequence
 from itertools import groupby
 from typing import Any, Final
 
+from dfopt.frontends.hf_fields import HEADS, SIZES
+
 __all__ = [
     "DEEPSEEK_FIELDS",
     "DEEPSEEK_WORDS",
@@ -22,12 +24,7 @@ __all__ = [
 ]
 
 DEEPSEEK_FIELDS: Final[Mapping[str, str]] = {
-    "hidden_size": "hidden",
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "intermediate_size": "ffn",
-    "vocab_size": "vocab",
-    "max_position_embeddings": "positions",
+    **SIZES,
     "kv_lora_rank": "rank",
     "qk_nope_head_dim": "nope_dim",
     "qk_rope_head_dim": "rotary_dim",
@@ -68,27 +65,17 @@ def deepseek(given: Mapping[str, Any]) -> dict[str, Any]:
     experts = {"kind": "moe", **inside, "ffn": given["expert_ffn"], "router_bias": True}
     if given["shared"]:
         experts["shared"] = given["shared"] * given["expert_ffn"]
-    dense, layers = min(given["dense"], given["layers"]), given["layers"]
-    kinds = {"dense": {"mixer": mixer, "feed_forward": {"kind": "mlp", "ffn": given["ffn"]}}}
-    kinds |= {"experts": {"mixer": mixer, "feed_forward": experts}}
-    counts = {"dense": dense, "experts": layers - dense}
-    sections = [{"layers": [name], **({"repeat": n} if n > 1 else {})} for name, n in counts.items() if n]
-    kept = {
-        name: given[name] for name in ("hidden", "vocab", "tie_embeddings", "word_bytes", "dtypes") if name in given
+    kinds = {
+        "dense": {"mixer": mixer, "feed_forward": {"kind": "mlp", "ffn": given["ffn"]}},
+        "experts": {"mixer": mixer, "feed_forward": experts},
     }
-    layers_used = {name: kind for name, kind in kinds.items() if counts[name]}
-    return {**kept, "layers": layers_used, "sections": sections, "causal": True}
+    dense = min(given["dense"], given["layers"])
+    return _stack(given, kinds, ["dense"] * dense + ["experts"] * (given["layers"] - dense))
 
 
 GPT_OSS_FIELDS: Final[Mapping[str, str]] = {
-    "hidden_size": "hidden",
-    "num_hidden_layers": "layers",
-    "num_attention_heads": "heads",
-    "num_key_value_heads": "kv_heads",
-    "head_dim": "head_dim",
-    "intermediate_size": "ffn",
-    "vocab_size": "vocab",
-    "max_position_embeddings": "positions",
+    **SIZES,
+    **HEADS,
     "num_local_experts": "experts",
     "num_experts_per_tok": "chosen",
     "sliding_window": "window",
@@ -137,8 +124,11 @@ def gpt_oss(given: Mapping[str, Any]) -> dict[str, Any]:
     experts = {"kind": "moe", "bias": True, "router_bias": True}
     experts |= {name: given[name] for name in ("experts", "chosen", "ffn")}
     mixers = {"local": {**wide, "window": given["window"]}, "global": wide}
-    layers = {name: {"mixer": mixers[name], "feed_forward": experts} for name in dict.fromkeys(types)}
-    kept = {
-        name: given[name] for name in ("hidden", "vocab", "tie_embeddings", "word_bytes", "dtypes") if name in given
-    }
-    return {**kept, "layers": layers, "sections": in_sections(types), "causal": True}
+    return _stack(given, {name: {"mixer": mixers[name], "feed_forward": experts} for name in mixers}, types)
+
+
+def _stack(given: Mapping[str, Any], kinds: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
+    """A stack of layers in this order, with those of the kinds that it has."""
+    kept = [name for name in ("hidden", "vocab", "tie_embeddings", "word_bytes", "dtypes") if name in given]
+    layers = {name: kinds[name] for name in dict.fromkeys(order)}
+    return {**{name: given[name] for name in kept}, "layers": layers, "sections": in_sections(order), "causal": True}
