@@ -192,7 +192,7 @@ def _excess(where: str, one: Tensor | Output, graph: Graph, known: dict[str, int
 def _layer_issues(graph: Graph, known: dict[str, int]) -> Iterator[Issue]:
     """Layers without kernels, kernels without a layer, and what connects kernels of different kinds."""
     of = {name: graph.kernels[position].layer or LAYER for name, position in known.items()}
-    names = {name for one in graph.sections or () for name in one.layers} or {LAYER}
+    names, drawn = {name for one in graph.sections or () for name in one.layers} or {LAYER}, {*of.values()}
     for position, kernel in enumerate(graph.kernels):
         if (kernel.layer or LAYER) not in names:
             lack = f"no section has it: {', '.join(sorted(names))}" if graph.folded else "the graph has no sections"
@@ -200,9 +200,9 @@ def _layer_issues(graph: Graph, known: dict[str, int]) -> Iterator[Issue]:
             yield Issue(f"$.kernels[{position}].layer", f"found {kernel.layer or LAYER!r}, but {lack}", remedy)
     for number, section in enumerate(graph.sections or ()):
         for place, name in enumerate(section.layers):
-            if name not in of.values():
+            if name not in drawn:
                 where = f"$.sections[{number}].layers[{place}]"
-                yield Issue(where, f"no kernel belongs to {name!r}", did_you_mean(name, of.values(), "draw some"))
+                yield Issue(where, f"no kernel belongs to {name!r}", did_you_mean(name, drawn, "draw some"))
     apart = "what passes between kinds of layers goes through DRAM: put it in dram_bytes of both kernels"
     for where, kernel, other in _partners(graph):
         if other in of and of[other] != of[kernel.name]:

@@ -9,6 +9,7 @@ import numpy as np
 
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import Space
+from dfopt.documents.sections import kernels_by_kind
 from dfopt.fusion.downsets import Lattice
 from dfopt.physics import ops
 from dfopt.setting.instance import Setting
@@ -46,8 +47,8 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
     fused = assumptions.execution == "dataflow"
     exact = assumptions.execution != "library"
     fusions = 0.0
-    for kind in range(len(graph.layers.kinds)) if fused else ():
-        forward = np.array([k.phase == "forward" for k in graph.kernels if graph.kind_of(k) == kind])
+    for kind, of_kind in enumerate(kernels_by_kind(graph) if fused else ()):
+        forward = np.array([kernel.phase == "forward" for kernel in of_kind])
         separate = assumptions.forward_backward == "separate" and bool(forward.any()) and not forward.all()
         lattice = lattices.get(kind)
         if lattice is not None and len(lattice.size) <= _COUNTED and lattice.member.shape[1] == len(forward):

@@ -9,6 +9,7 @@ import numpy as np
 
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.sections import kernels_by_kind
 from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
@@ -24,7 +25,7 @@ from dfopt.setting.tables import Floats, compute_seconds
 
 @dataclass(frozen=True)
 class _Least:
-    """What no sharding over some degree of tensor parallelism avoids, for one layer and microbatch, or one piece."""
+    """What no sharding over some degree of tensor parallelism avoids, for one kind of layer and one microbatch."""
 
     compute_s: float
     memory_s: float
@@ -48,33 +49,32 @@ class PlanBounds:
         self._least: dict[int, tuple[_Least, ...]] = {}
         self._ends = _ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self._kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
-        kinds = range(len(graph.layers.kinds))
-        self._kinds = [[graph.kernels[k] for k in np.flatnonzero(self._kind_k == kind)] for kind in kinds]
+        self._kinds = kernels_by_kind(graph)
         self._talks = any(kernel.communications for kernel in graph.kernels)
         self._saved = _saved_by_kernel(setting)
 
     def seconds(self, instance: Instance) -> float:
         """Seconds per step that no mapping under a plan beats."""
         plan, assumptions = instance.plan, instance.assumptions
-        pieces, drawn = self._of_degree(plan.shards), self._drawn_stages(instance)
+        kinds, drawn = self._of_degree(plan.shards), self._drawn_stages(instance)
         own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
-        network = np.bincount(self._kind_k, own_k, len(pieces))
+        network = np.bincount(self._kind_k, own_k, len(kinds))
         once = [
             partition_time(least.compute_s, least.memory_s, float(talk), assumptions.overlap) / drawn
-            for least, talk in zip(pieces, network, strict=True)
+            for least, talk in zip(kinds, network, strict=True)
         ]
-        gradients = [0.0] * len(pieces)
+        gradients = [0.0] * len(kinds)
         if plan.copies > 1 and assumptions.gradients == "exact":
-            volumes = [least.gradient_bytes / drawn for least in pieces]
+            volumes = [least.gradient_bytes / drawn for least in kinds]
             gradients = [instance.communication_s(Collective.ALL_REDUCE, each, plan.copy_dims) for each in volumes]
         if drawn > 1:  # kernels drawn once are not spread evenly: some stage runs the longest of them whole
-            once = [max(average, self._longest(least, own_k)) for average, least in zip(once, pieces, strict=True)]
+            once = [max(average, self._longest(least, own_k)) for average, least in zip(once, kinds, strict=True)]
         stages = self.stages(instance)
         return step_time(
             plan,
             assumptions,
-            max(sum(times * once[piece] for piece, times in stage.runs) for stage in stages),
-            gradient_reduction_s=max(sum(times * gradients[piece] for piece, times in stage.runs) for stage in stages),
+            max(sum(times * once[kind] for kind, times in stage.runs) for stage in stages),
+            gradient_reduction_s=max(sum(times * gradients[kind] for kind, times in stage.runs) for stage in stages),
         ).total
 
     def _longest(self, least: _Least, own_k: Floats) -> float:
@@ -99,9 +99,9 @@ class PlanBounds:
 
     def least_states(self, instance: Instance) -> dict[int, Sequence[State]]:
         """What the kernels of each stage of the mapping keep at least, each state by itself, for :meth:`stages`."""
-        drawn, pieces = self._drawn_stages(instance), self._of_degree(instance.plan.shards)
+        drawn, kinds = self._drawn_stages(instance), self._of_degree(instance.plan.shards)
         return {
-            piece: [replace(one, bytes=one.bytes / drawn) for one in least.states] for piece, least in enumerate(pieces)
+            kind: [replace(one, bytes=one.bytes / drawn) for one in least.states] for kind, least in enumerate(kinds)
         }
 
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:

@@ -6,6 +6,7 @@ import math
 from functools import lru_cache
 
 from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import ops
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.physics.states import cached_bytes, own_traffic
@@ -38,9 +39,7 @@ def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
     layers = graph.layers
     if stages == 1 or layers.counted == len(layers.kinds):
         return []
-    even, of_kind = layers_per_stage(layers.count, stages), [list[Kernel]() for _ in layers.kinds]
-    for kernel in graph.kernels:
-        of_kind[graph.kind_of(kernel)].append(kernel)
+    even, of_kind = layers_per_stage(layers.count, stages), kernels_by_kind(graph)
     alone, spared = [], []
     for first in (True, False):
         own = [kernel for kind, _ in layers.ends(first, not first) for kernel in of_kind[kind]]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from itertools import pairwise
 
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.sections import repeated
+from dfopt.documents.sections import kernels_by_kind, repeated
 from dfopt.errors import GraphError, Issue
 
 __all__ = ["unroll"]
@@ -58,10 +58,8 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
     for place in range(count + 1):
         drawn += [(kind, f".{place}" if layers.times(kind) > 1 else "") for kind in at[place]]
         drawn += order[place : place + 1]
-    of: list[list[Kernel]] = [[] for _ in layers.kinds]
-    kind_of = {kernel.name: graph.kind_of(kernel) for kernel in graph.kernels}
-    for kernel in graph.kernels:
-        of[kind_of[kernel.name]].append(kernel)
+    of, handed = kernels_by_kind(graph), graph.handed_on
+    kind_of = {kernel.name: kind for kind, kernels in enumerate(of) for kernel in kernels}
 
     def renamed(kernel: Kernel, suffix: str) -> Kernel:
         names = {key: getattr(kernel, key) for key in ("name", "accumulates_into", "stage_with")}
@@ -72,7 +70,6 @@ def unroll(graph: Graph, copies: int | None = None) -> Graph:
         return tensor.model_copy(update={"src": tensor.src + here, "dst": other.dst + there})
 
     tensors = [between(one, one, end, end) for kind, end in drawn for one in graph.tensors if kind_of[one.src] == kind]
-    handed = [[one for one in graph.carried if kind_of[one.src] == kind] for kind in range(layers.counted)]
     carried = []
     for place in range(len(handed[0])):
         ahead = handed[0][place].direction == "forward"  # gradients go to the previous layer
