@@ -44,9 +44,19 @@ class Recurrent(Block):
     convolution: int = Field(default=4, ge=1, le=1000, description="tokens that the short convolution looks at")
     state_bytes: int = Field(default=4, ge=1, le=16, description="bytes per element of the state")
 
-    def sequence_bytes(self, word_bytes: int) -> int:
-        """Bytes that are kept of a sequence, however long it is."""
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of a sequence."""
         raise NotImplementedError
+
+    @property
+    def convolved(self) -> int:
+        """Features that pass the convolution, of all heads."""
+        raise NotImplementedError
+
+    def sequence_bytes(self, word_bytes: int) -> int:
+        """Bytes that are kept of a sequence, however long it is: the state and the inputs of the convolution."""
+        return self.state_elements * self.state_bytes + self.convolved * (self.convolution - 1) * word_bytes
 
     def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
         """Only what follows one after the other has a state; its gradients are not drawn."""
@@ -74,6 +84,27 @@ class Recurrent(Block):
         depth = -(-work // (2 * out * one.new))
         shape = {"outer": heads, "m": out, "k": depth, "n": one.new, **samples, **stream}
         return drawing.draw(Kernel(name=name, op="matmul", states=kept, **shape), v, rest)
+
+    def _delta_rule(
+        self,
+        drawing: Drawing,
+        hidden: int,
+        heads: tuple[int, int],
+        dims: tuple[int, int],
+        chunk: int,
+        mixed: str,
+        gate: str | Read,
+    ) -> str:
+        """Draw the rule on the queries, keys and values of one output, its norm and gate, and what leads out.
+
+        ``heads``: of values, and of keys; ``dims``: features of a key, and of a value.
+        """
+        values, keys = heads[0] * dims[1], 2 * heads[1] * dims[0]
+        v, q_and_k = Read(mixed, 2, drawing.bytes(values * drawing.tokens)), drawing.bytes(keys * drawing.tokens)
+        work = delta_rule_flop(drawing.segment, chunk, *dims)
+        out = self._scan(drawing, "Delta_Rule", heads[0], dims, work, v, Read(mixed, 1, q_and_k))
+        normed = drawing.by_head("Delta_Norm", heads[0], dims[1], out, gate, normalizes=True)
+        return drawing.linear("O_Proj", hidden, values, normed)
 
 
 def _kept(drawing: Drawing, name: str, heads: int, size: int) -> tuple[SequenceState, ...] | None:
@@ -114,10 +145,15 @@ class GatedDeltaNet(Recurrent):
         """Features of a query, a key and the values that belong to them."""
         return 2 * self.key_dim + self.value_heads // self.key_heads * self.value_dim
 
-    def sequence_bytes(self, word_bytes: int) -> int:
-        """Bytes of the state and of the inputs of the convolution."""
-        state = self.value_heads * self.key_dim * self.value_dim * self.state_bytes
-        return state + self.key_heads * self._of_group * (self.convolution - 1) * word_bytes
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of a sequence."""
+        return self.value_heads * self.key_dim * self.value_dim
+
+    @property
+    def convolved(self) -> int:
+        """Features that pass the convolution, of all heads."""
+        return self.key_heads * self._of_group
 
     def parameters(self, hidden: int) -> int:
         """Parameters of projections, convolution, decay and norm."""
@@ -134,12 +170,7 @@ class GatedDeltaNet(Recurrent):
         read = Read(into, None, drawing.bytes(groups * self._of_group * drawing.tokens))
         mixed = self._convolve(drawing, "QKV_Conv", groups, self._of_group, read)
         gate = Read(into, None, drawing.bytes(heads * self.value_dim * drawing.tokens))
-        work = delta_rule_flop(drawing.segment, self.chunk, *dims)
-        keys, values = 2 * groups * self.key_dim, heads * self.value_dim
-        q_and_k, v = Read(mixed, 1, drawing.bytes(keys * drawing.tokens)), drawing.bytes(values * drawing.tokens)
-        out = self._scan(drawing, "Delta_Rule", heads, dims, work, Read(mixed, 2, v), q_and_k)
-        normed = drawing.by_head("Delta_Norm", heads, self.value_dim, out, gate, normalizes=True)
-        return drawing.linear("O_Proj", hidden, heads * self.value_dim, normed)
+        return self._delta_rule(drawing, hidden, (heads, groups), dims, self.chunk, mixed, gate)
 
 
 class KimiDeltaAttention(Recurrent):
@@ -164,10 +195,15 @@ class KimiDeltaAttention(Recurrent):
     def _of_head(self) -> int:
         return 2 * self.key_dim + self.value_dim
 
-    def sequence_bytes(self, word_bytes: int) -> int:
-        """Bytes of the state and of the inputs of the convolution."""
-        state = self.heads * self.key_dim * self.value_dim * self.state_bytes
-        return state + self.heads * self._of_head * (self.convolution - 1) * word_bytes
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of a sequence."""
+        return self.heads * self.key_dim * self.value_dim
+
+    @property
+    def convolved(self) -> int:
+        """Features that pass the convolution, of all heads."""
+        return self.heads * self._of_head
 
     def parameters(self, hidden: int) -> int:
         """Parameters of projections, convolution, decay, gate and norm."""
@@ -186,12 +222,7 @@ class KimiDeltaAttention(Recurrent):
         decay = drawing.linear("Decay_Up", self.key_dim, self.decay_rank, next(ranks), outer=heads)
         gate = drawing.linear("Gate_Up", self.value_dim, self.gate_rank, next(ranks), outer=heads)
         mixed = self._convolve(drawing, "QKV_Conv", heads, self._of_head, read, decay)
-        work = delta_rule_flop(drawing.segment, self.chunk, *dims)
-        keys, values = (drawing.bytes(heads * size * drawing.tokens) for size in (2 * self.key_dim, self.value_dim))
-        q_and_k, v = Read(mixed, 1, keys), Read(mixed, 2, values)
-        out = self._scan(drawing, "Delta_Rule", heads, dims, work, v, q_and_k)
-        normed = drawing.by_head("Delta_Norm", heads, self.value_dim, out, gate, normalizes=True)
-        return drawing.linear("O_Proj", hidden, heads * self.value_dim, normed)
+        return self._delta_rule(drawing, hidden, (heads, heads), dims, self.chunk, mixed, gate)
 
 
 def delta_rule_flop(segment: Segment, chunk: int, key_dim: int, value_dim: int) -> int:
@@ -240,18 +271,20 @@ class Mamba2(Recurrent):
         return self.heads * self.head_dim
 
     @property
-    def _convolved(self) -> int:
-        return self._inner + 2 * self.groups * self.state
+    def state_elements(self) -> int:
+        """Elements of the state of a sequence."""
+        return self._inner * self.state
 
-    def sequence_bytes(self, word_bytes: int) -> int:
-        """Bytes of the state and of the inputs of the convolution."""
-        return self._inner * self.state * self.state_bytes + self._convolved * (self.convolution - 1) * word_bytes
+    @property
+    def convolved(self) -> int:
+        """Features that pass the convolution, of all heads."""
+        return self._inner + 2 * self.groups * self.state
 
     def parameters(self, hidden: int) -> int:
         """Parameters of projections, convolution, decays and norm."""
-        into = self._inner + self._convolved + self.heads
+        into = self._inner + self.convolved + self.heads
         products = hidden * (into + self._inner) + (into + hidden) * self.bias
-        return products + self._convolved * (self.convolution + self.conv_bias) + 3 * self.heads + self._inner
+        return products + self.convolved * (self.convolution + self.conv_bias) + 3 * self.heads + self._inner
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw projections, convolutions, scan, norm and gate."""
@@ -290,9 +323,15 @@ class Mamba(Recurrent):
     conv_bias: bool = Field(default=True, description="of the convolution; for the parameter count")
     inner_norms: bool = Field(default=False, description="norms of what is told by a token, as in Jamba")
 
-    def sequence_bytes(self, word_bytes: int) -> int:
-        """Bytes of the state and of the inputs of the convolution."""
-        return self.inner * (self.state * self.state_bytes + (self.convolution - 1) * word_bytes)
+    @property
+    def state_elements(self) -> int:
+        """Elements of the state of a sequence."""
+        return self.inner * self.state
+
+    @property
+    def convolved(self) -> int:
+        """Features that pass the convolution, of all heads."""
+        return self.inner
 
     def parameters(self, hidden: int) -> int:
         """Parameters of projections, convolution, decays and norms."""
