@@ -109,14 +109,28 @@ def test_a_weight_in_parts_is_alone_where_what_a_block_hands_on_takes_no_sram() 
         Kernel(name="b", op="elementwise", m=2, n=1, role="activation"),
     )
     graph = Graph(name="g", word_bytes=2, kernels=kernels, tensors=(Tensor(src="a", dst="b", operand=1),))
-    chip = Chip(name="c", tiles=4, peak=3e4, sram=Sram(capacity=12.0), dram=Dram(bandwidth=40.0))
-    ring = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=20.0)
-    chosen = resolve(Assumptions(execution="library", weight_tiling="reread"), "dataflow", 0.5)
-    world = World(graph, System(name="s", chip=chip, network=[ring]), Plan(tp=2, tp_dims=("x",)), chosen)
-    limits = IntraChipLimits(p_max=2, exactly=False, forward_backward="shared")
-    case = Case(Menu(world.instance, interchip.build(world.instance)), 1, limits, np.arange(2), 0.0)
+    case = of_two(graph, Assumptions(execution="library", weight_tiling="reread"), sram=12.0, link=20.0)
     assert case.one_by_one() == pytest.approx(0.45)
     find(case, np.inf)
+
+
+def test_a_block_promises_the_layouts_that_a_later_block_may_ask_for() -> None:
+    """Two products in two blocks, the first one pays to convert; the best without conversions takes 2.445 s."""
+    kernels = (Kernel(name="a", op="gemm", m=2, k=4, n=2), Kernel(name="b", op="gemm", m=4, k=8, n=2))
+    graph = Graph(name="g", word_bytes=2, kernels=kernels, tensors=(Tensor(src="a", dst="b", operand=1, bytes=8.0),))
+    case = of_two(graph, Assumptions(overlap="none", sequence_parallelism="none"), sram=40.0, link=200.0)
+    assert case.one_by_one() == pytest.approx(2.3253333333)
+    find(case, np.inf)
+
+
+def of_two(graph: Graph, assumptions: Assumptions, *, sram: float, link: float) -> Case:
+    """Two kernels on two chips of a ring, each in any block."""
+    chip = Chip(name="c", tiles=4, peak=3e4, sram=Sram(capacity=sram), dram=Dram(bandwidth=40.0))
+    ring = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=link)
+    chosen = resolve(assumptions, "dataflow", 0.5)
+    world = World(graph, System(name="s", chip=chip, network=[ring]), Plan(tp=2, tp_dims=("x",)), chosen)
+    limits = IntraChipLimits(p_max=2, exactly=False, forward_backward="shared")
+    return Case(Menu(world.instance, interchip.build(world.instance)), 1, limits, np.arange(2), 0.0)
 
 
 def find(case: Case, above: float) -> None:
