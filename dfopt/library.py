@@ -12,6 +12,7 @@ from dfopt.documents.base import Document
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import KINDS, kind_of
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.published import Figure
 from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
@@ -20,7 +21,7 @@ from dfopt.documents.zoo import Kind, find, is_path, one, zoo
 from dfopt.errors import NotInZoo, PlanError, close_matches, refuse
 from dfopt.machines.compose import expand_system, load_system
 from dfopt.machines.stacks import expand_stack
-from dfopt.workloads import expand, load_graph, load_variants
+from dfopt.workloads import expand, load_graph, load_variants, overridden, sizes_of
 
 # Kinds whose files may be written in terms of others.
 _IN_OTHER_TERMS: Final[dict[str, Callable[..., Document]]] = {
@@ -40,27 +41,43 @@ def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Docu
     >>> load_any("sn10-8-ring").chips
     8
     """
+    return load_sized(name_or_path, overrides)[0]
+
+
+def load_sized(name_or_path: str, overrides: dict[str, Any] | None = None) -> tuple[Document, tuple[Figure, ...]]:
+    """The same, and of a graph what its model counts beside what is published of it.
+
+    Examples
+    --------
+    >>> graph, (parameters, *_) = load_sized("llama-3.1-8b")
+    >>> parameters.computed, parameters.published
+    (8030261248, 8030000000)
+    """
+    kind, path, data = _found(name_or_path)
+    if overrides and kind != "graph":
+        message = f"a document of kind {kind} has no parameters, found {', '.join(overrides)}"
+        refuse(name_or_path, message, "--param belongs to graphs built from a workload")
+    if overrides:
+        data = overridden(data, overrides, str(path))
+    make: Callable[..., Document] = _IN_OTHER_TERMS.get(kind) or KINDS[kind].from_data
+    return make(data, str(path)), sizes_of(data, path) if kind == "graph" else ()
+
+
+def _found(name_or_path: str) -> tuple[str, Path, dict[str, Any]]:
+    """Kind, path and data of what a text names."""
     shelf = _shelf_of(name_or_path)
     if shelf is None and is_path(name_or_path):
         path = find("graphs", name_or_path)
         data = load_strict(path)  # once: it may be a pipe
-        kind = kind_of(data, str(path))
-    elif shelf is None and name_or_path in PROFILES:
-        kind, path, data = "assumptions", Path(name_or_path), PROFILES[name_or_path].to_data()
-    else:
-        shelf = shelf or next((each for each in ZOOS if name_or_path in zoo(each)), None)
-        if shelf is None:
-            everything = [*(name for each in ZOOS for name in zoo(each)), *PROFILES]
-            raise NotInZoo(name_or_path, close_matches(name_or_path, everything, 0.5), "|".join([*ZOOS, "assumptions"]))
-        kind, path = one(shelf), find(shelf, name_or_path.removeprefix(f"{shelf}/"))
-        data = load_strict(path)
-    if overrides and kind == "graph":
-        return load_graph(path, **overrides)
-    if overrides:
-        message = f"a document of kind {kind} has no parameters, found {', '.join(overrides)}"
-        refuse(name_or_path, message, "--param belongs to graphs built from a workload")
-    make: Callable[..., Document] = _IN_OTHER_TERMS.get(kind) or KINDS[kind].from_data
-    return make(data, str(path))
+        return kind_of(data, str(path)), path, data
+    if shelf is None and name_or_path in PROFILES:
+        return "assumptions", Path(name_or_path), PROFILES[name_or_path].to_data()
+    shelf = shelf or next((each for each in ZOOS if name_or_path in zoo(each)), None)
+    if shelf is None:
+        everything = [*(name for each in ZOOS for name in zoo(each)), *PROFILES]
+        raise NotInZoo(name_or_path, close_matches(name_or_path, everything, 0.5), "|".join([*ZOOS, "assumptions"]))
+    path = find(shelf, name_or_path.removeprefix(f"{shelf}/"))
+    return one(shelf), path, load_strict(path)
 
 
 def _shelf_of(text: str) -> Kind | None:

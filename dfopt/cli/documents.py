@@ -43,13 +43,13 @@ def show(
 ) -> None:
     """Show a graph, system, stack, result or any other document; `stacks/hbm3` names the shelf of the zoo too."""
     with errors():
-        from dfopt.library import load_any
+        from dfopt.library import load_sized
         from dfopt.physics.ops import flop
         from dfopt.show.describe import report
 
-        document = load_any(target, arguments.values(param, "--param"))
+        document, figures = load_sized(target, arguments.values(param, "--param"))
         work = [flop(kernel) for kernel in getattr(document, "kernels", ()) if hasattr(kernel, "op")]
-        emit(as_json, document.to_data, lambda: report(document, work))
+        emit(as_json, document.to_data, lambda: report(document, work, figures))
 
 
 @app.command()
@@ -58,16 +58,19 @@ def check(
     time_limit: Annotated[float, option("seconds for proving the bounds of a result again", min=0.1)] = 60.0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check documents; of a result, verify its claims."""
+    """Check documents; of a graph, its counts against what is published; of a result, verify its claims."""
+    from dfopt.documents.published import issues
     from dfopt.documents.result import Result
-    from dfopt.errors import DfoptError
-    from dfopt.library import load_any
+    from dfopt.errors import DfoptError, DocumentError
+    from dfopt.library import load_sized
 
     with errors():
         worst, rows = 0, []
         for name in files:
             try:
-                document = load_any(name)
+                document, figures = load_sized(name)
+                if wrong := [*issues(figures)]:
+                    raise DocumentError(name, wrong)
                 said = "ok"
                 if isinstance(document, Result):
                     from dfopt.search.verify import verdict  # takes the problems and the judge

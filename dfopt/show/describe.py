@@ -6,6 +6,7 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.base import Document
 from dfopt.documents.graph import Graph
+from dfopt.documents.published import Figure
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
@@ -16,13 +17,14 @@ from dfopt.show.stacks import stack_report
 from dfopt.show.tables import graph_report, result_report, score_report, system_report
 
 
-def report(document: Document, flop: list[float] | None = None) -> RenderableType:
+def report(document: Document, flop: list[float] | None = None, figures: tuple[Figure, ...] = ()) -> RenderableType:
     """A table for documents that have one, the document itself for the others.
 
-    ``flop`` per kernel belongs to a graph; the caller computes it, because this room computes nothing.
+    ``flop`` per kernel and the ``figures`` of its model belong to a graph; the caller computes them, because this room
+    computes nothing.
     """
     if isinstance(document, Graph):
-        return graph_report(document, flop or [0.0] * len(document.kernels))
+        return graph_report(document, flop or [0.0] * len(document.kernels), figures)
     if isinstance(document, System):
         stack = [] if document.stack is None else ["", stack_report(document.stack)]
         return Group(system_report(document), *stack)

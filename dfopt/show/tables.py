@@ -14,6 +14,7 @@ from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HEAT_WORDS
 from dfopt.documents.plan import Plan
+from dfopt.documents.published import Figure
 from dfopt.documents.result import Result, status_words
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
@@ -250,8 +251,8 @@ def _counted_names(names: Sequence[str]) -> str:
     return " + ".join(name if count == 1 else f"{count} {name}" for name, count in runs)
 
 
-def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
-    """A graph: its size and its kernels. ``flop`` per kernel, computed by the caller."""
+def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = ()) -> RenderableType:
+    """A graph: its size and its kernels. ``flop`` per kernel and what is ``counted`` of it come from the caller."""
     rows = []
     for position, (kernel, work) in enumerate(zip(graph.kernels, flop, strict=True)):
         sizes = [str(kernel.outer), str(kernel.m), str(kernel.k), str(kernel.n)]
@@ -269,7 +270,14 @@ def graph_report(graph: Graph, flop: list[float]) -> RenderableType:
         ("batch", batch_words(graph)),
         ("FLOP", f"{sum(flop):.6g} per evaluation, {step:.6g} per step"),
     ]
-    return Group(Facts([*facts, *routing_facts(routing_of(graph)), *_ends(graph)]), "", table)
+    return Group(Facts([*facts, *_beside(counted), *routing_facts(routing_of(graph)), *_ends(graph)]), "", table)
+
+
+def _beside(figures: tuple[Figure, ...]) -> list[tuple[str, str]]:
+    """What a model counts, beside what is published of it."""
+    beside = {one.name: f", published {one.published:,}" if one.published is not None else "" for one in figures}
+    said = {"parameters": "parameters", "active_parameters": "active", "kv_bytes_per_token": "kept, B"}
+    return [(said[one.name], f"{one.computed:,}{beside[one.name]}") for one in figures]
 
 
 def routing_facts(words: str) -> list[tuple[str, str]]:

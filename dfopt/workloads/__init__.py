@@ -13,17 +13,18 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any, ClassVar, Final
 
-from pydantic import Field, create_model
+from pydantic import Field, create_model, model_validator
 
 from dfopt.documents.base import Document, Part, schema_of_forms
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import is_model_config
+from dfopt.documents.published import Counts, Figure, Published, figures
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, refuse, shown
 from dfopt.machines.replace import replaced
 
-__all__ = ["WORKLOADS", "Workload", "expand", "graph_schema", "load_graph", "load_variants"]
+__all__ = ["WORKLOADS", "Workload", "expand", "graph_schema", "load_graph", "load_variants", "sizes_of"]
 
 
 class _Recipe(Document):
@@ -36,6 +37,17 @@ class _Recipe(Document):
     description: str = ""
     source: str = ""
     workload: str
+    published: Published | None = Field(default=None, description="sizes that its makers give, to compare counts with")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _published_apart(cls, data: Any) -> Any:
+        """Earlier files gave the parameters that are published among those of the workload."""
+        inside = data.get("parameters") if isinstance(data, Mapping) else None
+        if not isinstance(inside, Mapping) or "published_parameters" not in inside or "published" in data:
+            return data
+        kept = {name: value for name, value in inside.items() if name != "published_parameters"}
+        return {**data, "parameters": kept, "published": {"parameters": inside["published_parameters"]}}
 
 
 @dataclass(frozen=True)
@@ -111,10 +123,49 @@ def expand(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> 
     file = os.fspath(path)
     if not isinstance(data, Mapping) or "workload" not in data:
         return Graph.from_data(data, file)
-    workload = _workload(data["workload"], file)
-    recipe = _recipe_of(workload).from_data(data, file)
+    workload, recipe = _recipe(data, file)
     parameters = recipe.parameters.model_dump(exclude_unset=True)  # type: ignore[attr-defined]
     return workload(recipe.name, recipe.description, recipe.source, **parameters)
+
+
+def sizes_of(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> tuple[Figure, ...]:
+    """Counts of a model beside what is published; none of a graph whose workload counts nothing.
+
+    A workload that counts has a function ``counts`` of its parameters.
+
+    Examples
+    --------
+    >>> sizes = {"hidden": 8, "heads": 2, "head_dim": 4, "seq": 16, "layers": 3}
+    >>> recipe = {"schema": "dfopt/graph/2", "name": "tiny", "workload": "transformer", "parameters": sizes}
+    >>> [(figure.name, figure.computed) for figure in sizes_of(recipe)]
+    [('parameters', 2304), ('active_parameters', 2304), ('kv_bytes_per_token', 96)]
+    """
+    if "workload" not in data:
+        return ()
+    file = os.fspath(path)
+    workload, recipe = _recipe(data, file)
+    said, found = recipe.published, _counts(workload, recipe)
+    if found is None and said is not None:
+        message = f"found sizes of a {recipe.workload} graph, whose parameters are not counted"
+        raise DocumentError(file, [Issue("$.published", message, "leave it out")])
+    for name in said.beside if said else ():
+        part = find("graphs", name)
+        other = _counts(*_recipe(load_strict(part), str(part)))
+        if found is None or other is None:
+            issue = Issue("$.published.beside", f"found {name!r}, whose parameters are not counted", "leave it out")
+            raise DocumentError(file, [issue])
+        found = Counts(*map(sum, zip(found, other, strict=True)))
+    return figures(said, found) if found else ()
+
+
+def _counts(workload: Workload, recipe: _Recipe) -> Counts | None:
+    counts = getattr(import_module(workload.module), "counts", None)
+    return counts(recipe.parameters) if counts else None  # type: ignore[attr-defined]
+
+
+def _recipe(data: Mapping[str, Any], file: str) -> tuple[Workload, _Recipe]:
+    workload = _workload(data.get("workload"), file)
+    return workload, _recipe_of(workload).from_data(data, file)
 
 
 def load_graph(name_or_path: str | os.PathLike[str], **overrides: Any) -> Graph:
@@ -154,7 +205,7 @@ def _read(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any]) ->
     if is_model_config(data):
         data = import_module("dfopt.frontends.hf").recipe(data, path)
     if overrides:
-        data = _overridden(data, overrides, str(path))
+        data = overridden(data, overrides, str(path))
     return data, path
 
 
@@ -200,7 +251,8 @@ def _recipe_of(workload: Workload) -> type[_Recipe]:
     return create_model("Recipe", __base__=_Recipe, parameters=(workload.parameters, ...))
 
 
-def _overridden(data: dict[str, Any], overrides: Mapping[str, Any], file: str) -> dict[str, Any]:
+def overridden(data: dict[str, Any], overrides: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """Data of a graph file with some of its parameters replaced, as :func:`load_graph` does."""
     if "workload" in data:
         allowed = list(_workload(data["workload"], file).parameters.model_fields)
         owner = f"workload {data['workload']!r}"

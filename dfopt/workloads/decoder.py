@@ -16,12 +16,13 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph
+from dfopt.documents.published import Counts
 from dfopt.workloads import stack
 from dfopt.workloads.checks import check_routing
 from dfopt.workloads.layer import LayerParameters
 from dfopt.workloads.step import ServingParameters
 
-__all__ = ["DecoderParameters", "Parameters", "as_stack", "build", "parameter_count"]
+__all__ = ["DecoderParameters", "Parameters", "as_stack", "build", "counts", "parameter_count"]
 
 
 class DecoderParameters(LayerParameters, ServingParameters):
@@ -61,9 +62,6 @@ class DecoderParameters(LayerParameters, ServingParameters):
     )
     bias: Literal["none", "qkv", "all"] = Field(
         default="none", description="projections with a bias; for the parameter count"
-    )
-    published_parameters: int | None = Field(
-        default=None, ge=1, le=10**15, description="as published, to compare the parameter count with"
     )
     window: int | None = Field(
         default=None, ge=1, le=10**8, description="tokens that local layers attend to; seq must fit, none if left out"
@@ -166,5 +164,10 @@ def parameter_count(parameters: DecoderParameters, *, active: bool = False) -> i
     >>> parameter_count(llama)
     8030261248
     """
-    found = stack.counts(as_stack(parameters))
+    found = counts(parameters)
     return found.active if active else found.parameters
+
+
+def counts(p: DecoderParameters) -> Counts:
+    """How large a decoder is, as :func:`dfopt.workloads.stack.counts` says it."""
+    return stack.counts(as_stack(p))

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Set
-from typing import Any, Final, Literal, NamedTuple, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Input, Tensor
+from dfopt.documents.published import Counts
 from dfopt.documents.routing import Routing
 from dfopt.documents.sections import Section, repeated
 from dfopt.errors import did_you_mean, json_path
@@ -111,14 +112,6 @@ class StackParameters(EndsParameters):
 
     layers: dict[str, Layer] = Field(min_length=1, max_length=1000, description="kinds of layers by name")
     sections: tuple[StackSection, ...] = Field(min_length=1, max_length=1000, description="the layers in their order")
-    published_parameters: int | None = Field(
-        default=None, ge=1, le=10**15, description="as published, to compare the parameter count with"
-    )
-    published_active: int | None = Field(default=None, ge=1, le=10**15, description="as published, of one token")
-    published_bytes_per_token: int | None = Field(
-        default=None, ge=1, le=10**12, description="as published, that are kept of a token"
-    )
-
     predict: bool = Field(default=False, description="count and draw the sections that predict further tokens too")
 
     @property
@@ -188,24 +181,6 @@ class StackParameters(EndsParameters):
 Parameters = StackParameters
 
 
-class Counts(NamedTuple):
-    """How large a model is.
-
-    Attributes
-    ----------
-    parameters : int
-        All of them.
-    active : int
-        Those that one token is multiplied with: of experts the chosen ones, and no table in which it looks up a row.
-    bytes_per_token : int
-        What is kept of a token in all layers, as far as no window drops it.
-    """
-
-    parameters: int
-    active: int
-    bytes_per_token: int
-
-
 def counts(p: StackParameters) -> Counts:
     """Count the parameters of a model, with what its graph does not draw, and what it keeps of a token.
 
@@ -217,7 +192,7 @@ def counts(p: StackParameters) -> Counts:
     >>> layer = {"mixer": attention, "feed_forward": {"kind": "mlp", "ffn": 14336}}
     >>> sections = [{"layers": ["layer"], "repeat": 32}]
     >>> counts(StackParameters(hidden=4096, vocab=128256, seq=8192, layers={"layer": layer}, sections=sections))
-    Counts(parameters=8030261248, active=7504924672, bytes_per_token=131072)
+    Counts(parameters=8030261248, active=7504924672, bytes_per_token=131072, looked_up=525336576)
     """
     whole, active, kept = p.end_parameters(active=False), p.end_parameters(active=True), 0
     for name, times in p.times.items():
@@ -229,7 +204,7 @@ def counts(p: StackParameters) -> Counts:
             kept += math.ceil(times * part.token_elements * p.words.kv)
         whole, active = whole + times * norms, active + times * norms
     beside = len(p.modules) * predictor_parameters(p)
-    return Counts(whole + beside, active + beside, kept)
+    return Counts(whole + beside, active + beside, kept, p.hidden * p.table_rows)
 
 
 def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:

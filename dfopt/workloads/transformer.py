@@ -9,12 +9,14 @@ gradients.
 
 from __future__ import annotations
 
+import math
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph, Tensor
+from dfopt.documents.published import Counts
 from dfopt.documents.sections import repeated
 from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.drawing import Attending, Drawing
@@ -23,7 +25,7 @@ from dfopt.workloads.recompute import recomputed
 from dfopt.workloads.sketch import Read
 from dfopt.workloads.unroll import unroll
 
-__all__ = ["Parameters", "TransformerParameters", "build"]
+__all__ = ["Parameters", "TransformerParameters", "build", "counts"]
 
 
 class TransformerParameters(LayerParameters):
@@ -58,6 +60,18 @@ class TransformerParameters(LayerParameters):
 
 
 Parameters = TransformerParameters
+
+
+def counts(p: TransformerParameters) -> Counts:
+    """Parameters of the matrices that are drawn, and keys and values of a token, though no graph here keeps them.
+
+    Examples
+    --------
+    >>> counts(TransformerParameters(hidden=768, heads=12, head_dim=64, seq=1024, layers=12)).parameters
+    84934656
+    """
+    matrices = p.layers * 2 * p.hidden * (2 * p.width + p.ffn_features)
+    return Counts(matrices, matrices, p.layers * math.ceil(2 * p.width * p.words.kv))
 
 
 def build(p: TransformerParameters, **about: str) -> Graph:

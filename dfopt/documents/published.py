@@ -1,0 +1,114 @@
+"""What the makers of a model publish of its size, beside what is counted of it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from typing import NamedTuple
+
+from pydantic import Field
+
+from dfopt.documents.base import Part
+from dfopt.errors import Issue
+
+__all__ = ["Counts", "Figure", "Published", "figures", "issues"]
+
+_PARAMETERS, _ACTIVE = 0.015, 0.02  # published ones are rounded, and some leave out norms and biases
+
+
+class Counts(NamedTuple):
+    """How large a model is.
+
+    Attributes
+    ----------
+    parameters : int
+        All of them.
+    active : int
+        Those that one token is multiplied with: of experts the chosen ones, and no table in which it looks up a row.
+    bytes_per_token : int
+        What is kept of a token in all layers, as far as no window drops it.
+    looked_up : int
+        Parameters of tables.
+    """
+
+    parameters: int
+    active: int
+    bytes_per_token: int
+    looked_up: int = 0
+
+
+class Published(Part):
+    """Sizes of a model as its makers give them; none = they give none, or count what is not drawn here.
+
+    Examples
+    --------
+    >>> Published(parameters=8_030_000_000, kv_bytes_per_token=131072, source="model card").active_parameters is None
+    True
+    """
+
+    parameters: int | None = Field(default=None, ge=1, le=10**15, description="of the whole model")
+    active_parameters: int | None = Field(default=None, ge=1, le=10**15, description="that one token uses")
+    active_with_embedding: bool = Field(
+        default=False, description="whether those count the table too, of which a token looks up one row"
+    )
+    kv_bytes_per_token: int | None = Field(
+        default=None, ge=0, le=10**12, description="kept of a token in all layers, as far as no window drops it"
+    )
+    beside: tuple[str, ...] = Field(
+        default=(), max_length=100, description="graphs that are parts of the same model, such as its encoder"
+    )
+    source: str = Field(default="", description="where they are published")
+
+
+class Figure(NamedTuple):
+    """A size of a model: as counted, as published, and how far both may be apart.
+
+    Examples
+    --------
+    >>> Figure("parameters", 8_030_261_248, 8_030_000_000, 0.015).off < 1e-4
+    True
+    """
+
+    name: str
+    computed: int
+    published: int | None
+    tolerance: float
+
+    @property
+    def off(self) -> float:
+        """Relative distance of what is counted from what is published; 0 if nothing is."""
+        return 0.0 if self.published is None else abs(self.computed - self.published) / max(self.published, 1)
+
+
+def figures(published: Published | None, counts: Counts) -> tuple[Figure, ...]:
+    """What is counted of a model beside what is published.
+
+    Examples
+    --------
+    >>> counts = Counts(parameters=110, active=80, bytes_per_token=4, looked_up=20)
+    >>> [one.computed for one in figures(Published(active_parameters=100, active_with_embedding=True), counts)]
+    [110, 100, 4]
+    """
+    said = published or Published()
+    active = counts.active + counts.looked_up * said.active_with_embedding
+    return (
+        Figure("parameters", counts.parameters, said.parameters, _PARAMETERS),
+        Figure("active_parameters", active, said.active_parameters, _ACTIVE),
+        Figure("kv_bytes_per_token", counts.bytes_per_token, said.kv_bytes_per_token, 0.0),
+    )
+
+
+def issues(figures: Iterable[Figure]) -> Iterator[Issue]:
+    """What is too far from what is published.
+
+    Examples
+    --------
+    >>> [issue.message for issue in issues([Figure("parameters", 103, 100, 0.015)])]
+    ['found 100, but the graph counts 103, which is 3 % more: at most 1.5 % is rounding']
+    """
+    for one in figures:
+        if one.published is None or one.off <= one.tolerance:
+            continue
+        apart = f"{100 * one.off:.3g} % {'more' if one.computed > one.published else 'less'}"
+        limit = f"at most {100 * one.tolerance:g} % is rounding" if one.tolerance else "it has to be exact"
+        message = f"found {one.published}, but the graph counts {one.computed}, which is {apart}: {limit}"
+        yield Issue(f"$.published.{one.name}", message, "correct the sizes under parameters, or what is published")
