@@ -25,6 +25,7 @@ from dfopt.documents.sections import Section, repeated
 from dfopt.errors import did_you_mean, json_path
 from dfopt.workloads.backward import backward_of
 from dfopt.workloads.blocks import Block, FeedForward, Mixer
+from dfopt.workloads.blocks.conditioning import PARTS, modulation, modulation_parameters
 from dfopt.workloads.blocks.ends import BACK, FRONT, NORMS, EndsParameters, with_ends
 from dfopt.workloads.blocks.mla import LatentAttention
 from dfopt.workloads.blocks.moe import MixtureOfExperts
@@ -60,6 +61,12 @@ class Layer(Part):
         default="none", description="both read the same residual, through one norm, as in GPT-J, or through one each"
     )
 
+    modulated: bool = Field(
+        default=False,
+        description="norms and what is added are scaled by what a sample's condition says, as in DiT; norms have no"
+        " gains of their own",
+    )
+
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
         if self.mixer is None and self.feed_forward is None:
@@ -69,6 +76,8 @@ class Layer(Part):
                 raise problem(f"found {self.parallel}, but only one part", "leave it out", "$.parallel")
             if self.norms != "pre":
                 raise problem(f"found norms {self.norms} of parallel parts", "write norms: pre", "$.norms")
+        if self.modulated and (self.norms != "pre" or self.parallel != "none"):
+            raise problem("found it of other norms than pre", "write norms: pre, and no parallel", "$.modulated")
         return self
 
     @property
@@ -170,6 +179,11 @@ class StackParameters(EndsParameters):
                 raise problem(
                     f"found {name!r}, as the ends are called", "write another name", json_path("layers", name)
                 )
+            if self.layers[name].modulated and (self.condition is None or self.mode == "training"):
+                message = (
+                    "found it of a model without a condition, or in a training step, whose gradients are not drawn"
+                )
+                raise problem(message, "give a condition, and mode: forward", json_path("layers", name, "modulated"))
             if name not in named:
                 raise problem(f"no section has a layer {name!r}", "leave it out", json_path("layers", name))
             for part, where in zip((self.layers[name].mixer, self.layers[name].feed_forward), _PARTS, strict=True):
@@ -197,7 +211,11 @@ def counts(p: StackParameters) -> Counts:
     whole, active, kept = p.end_parameters(active=False), p.end_parameters(active=True), 0
     for name, times in p.times.items():
         layer = p.layers[name]
-        norms = p.gains * layer.norms_of_layer
+        norms = (
+            modulation_parameters(p.hidden, PARTS * len(layer.parts))
+            if layer.modulated
+            else p.gains * layer.norms_of_layer
+        )
         for part in layer.parts.values():
             whole += times * part.parameters(p.hidden)
             active += times * part.active(p.hidden)
@@ -308,12 +326,13 @@ def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]
     """Draw a layer; gives its first and its last kernel."""
 
     def norm(place: str, source: str) -> str:
-        return drawing.pointwise(f"{NORMS[p.norm]}_{place}", p.hidden, source, normalizes=True, role="norm")
+        return drawing.pointwise(f"{NORMS[p.norm]}_{place}", p.hidden, source, *scaled, normalizes=True, role="norm")
 
     def add(number: int, *summands: str) -> str:
-        return drawing.pointwise(f"Add_{number}", p.hidden, *summands, role="residual")
+        return drawing.pointwise(f"Add_{number}", p.hidden, *summands, *gated, role="residual")
 
     first = residual = drawing.pointwise("Residual_In", p.hidden, role="residual")
+    scaled, gated = modulation(drawing, p.hidden, len(layer.parts)) if layer.modulated else ((), ())
     if layer.parallel != "none":
         read = {1: norm("1", residual)}
         read[2] = norm("2", residual) if layer.parallel == "own" else read[1]

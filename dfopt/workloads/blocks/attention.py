@@ -132,7 +132,9 @@ class Attention(Heads):
 
     @property
     def token_elements(self) -> int:
-        """Elements of the keys and values of a token, and of the key of an indexer."""
+        """Elements of the keys and values of a token, and of the key of an indexer; none where all tokens are new."""
+        if self.sees == "full":
+            return 0
         return 2 * self.kv_width + (self.sparse.token_elements if self.sparse else 0)
 
     def parameters(self, hidden: int) -> int:
@@ -147,6 +149,11 @@ class Attention(Heads):
         """Windows and chunks are those of tokens before, and there are none of a tree."""
         if trains and self.sparse is not None:
             return "found an indexer in a training step, whose gradients are not drawn", "write mode: forward"
+        if self.sees == "full" and segment.cached:
+            message = (
+                f"found {segment.cached} cached tokens, but all tokens see each other, and nothing is kept of them"
+            )
+            return message, "write phase: prefill without a hit, or leave it out"
         seen = Sight(segment, window=self.window, chunk=self.chunk)
         if not seen.local or (self.sees or segment.sees) == "causal":
             return None
@@ -173,7 +180,8 @@ class Attention(Heads):
         k = self._placed(drawing, Read(k), self.groups).src
         drawing.sums[k] = ("K_Sum_bwd", "K_Proj")
         shared = self.shared(drawing, sight)
-        kept = [sight.state(drawing, name, self.groups, dim) for name in ("keys", "values")]
+        names = ("keys", "values")
+        kept = [sight.state(drawing, name, self.groups, dim) if self.sees != "full" else () for name in names]
         attended = attend(
             drawing,
             sight.scores(self.heads, single=drawing.keeps),

@@ -26,6 +26,7 @@ from dfopt.documents.base import Part, problem
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.sections import Section
 from dfopt.workloads.backward import Gradient, backward_of
+from dfopt.workloads.blocks.conditioning import FINAL, Conditioning
 from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.sketch import Read, Sketch
 from dfopt.workloads.step import ServingParameters
@@ -70,23 +71,24 @@ class Head(Part):
     1000
     """
 
-    kind: Literal["logits", "classifier", "none"] = Field(
-        default="logits", description="logits over the vocabulary, classes of a whole sequence, or nothing"
+    kind: Literal["logits", "classifier", "linear", "none"] = Field(
+        default="logits",
+        description="logits over the vocabulary, classes of a whole sequence, features of every token, or nothing",
     )
-    classes: int | None = Field(default=None, ge=1, le=10**9, description="of a classifier")
-    bias: bool = Field(default=False, description="of logits or of a classifier; for the parameter count")
+    classes: int | None = Field(default=None, ge=1, le=10**9, description="of a classifier, or features of a token")
+    bias: bool = Field(default=False, description="of its product; for the parameter count")
     pooler: bool = Field(default=False, description="a product of one token's features in front of it, as in BERT")
 
     @model_validator(mode="after")
     def _has_classes(self) -> Self:
-        if (self.classes is None) == (self.kind == "classifier"):
+        if (self.classes is None) == (self.kind in ("classifier", "linear")):
             message = "missing" if self.classes is None else f"found {self.classes}, but no classifier"
-            raise problem(message, "a classifier has some, and nothing else does", "$.classes")
+            raise problem(message, "a classifier and a linear head have some, and nothing else does", "$.classes")
         return self
 
     def rows(self, vocab: int | None) -> int:
         """Rows of its matrix; 0 where there is none."""
-        return {"logits": vocab, "classifier": self.classes, "none": 0}[self.kind] or 0
+        return {"logits": vocab, "none": 0}.get(self.kind, self.classes) or 0
 
 
 class EndsParameters(ServingParameters):
@@ -109,6 +111,9 @@ class EndsParameters(ServingParameters):
     input: tuple[Convolution, ...] = Field(
         default=(), max_length=100, description="products in front of the layers, of a model without a vocabulary"
     )
+    condition: Conditioning | None = Field(
+        default=None, description="what layers that are modulated and the final norm are told of a sample, as in DiT"
+    )
     form: Form | None = Field(
         default=None,
         description="how latent attention is computed where layers leave it open; none = as is less work, and a search"
@@ -130,6 +135,9 @@ class EndsParameters(ServingParameters):
             raise problem(message, "layers begin with an embedding or with products", "$.vocab")
         if self.tie_embeddings and self.head.kind != "logits":
             raise problem("found tied embeddings of a model without logits", "leave it out", "$.tie_embeddings")
+        if self.condition is not None and (self.mode == "training" or not self.final_norm):
+            message = "found one in a training step, whose gradients are not drawn, or without a final norm"
+            raise problem(message, "write mode: forward and final_norm: true, or leave it out", "$.condition")
         if self.mode == "training" and self.form == "absorbed":
             raise problem("found absorbed in a training step", "write expanded, or leave it out", "$.form")
         if self.mode == "training" and self.drawn_ends and self.head.kind == "none":
@@ -140,14 +148,16 @@ class EndsParameters(ServingParameters):
         """Parameters of the ends; active ones are those that are multiplied, as a token looks up only a row."""
         head, rows = self.head, self.head.rows(self.vocab)
         products = self.hidden * rows + rows * head.bias + self.hidden * (self.hidden + 1) * head.pooler
-        products += self.gains * (self.final_norm + self.embedding_norm) + sum(one.parameters for one in self.input)
+        normed = self.embedding_norm + (self.final_norm and self.condition is None)
+        products += self.gains * normed + sum(one.parameters for one in self.input)
+        products += self.condition.parameters(self.hidden) if self.condition else 0
         return products + (0 if active else self.hidden * self.table_rows)
 
     @property
     def table_rows(self) -> int:
         """Rows of tables that tokens look up, but of one that is tied to the logits."""
         own = 0 if self.tie_embeddings else self.vocab or 0
-        return own + self.learned_positions + self.token_types
+        return own + self.learned_positions + self.token_types + (self.condition.classes if self.condition else 0)
 
     def drawing(self) -> Drawing:
         """An empty drawing of a layer."""
@@ -223,6 +233,8 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
 def _front(p: EndsParameters) -> Drawing:
     """The embedding, or the products that stand for it."""
     drawing, reads = p.drawing(), tuple[Read, ...]()
+    if p.condition is not None:
+        p.condition.draw(drawing, p.hidden)
     for number, one in enumerate(p.input, start=1):
         positions, name = p.tokens * one.per_token, f"Convolution_{number}"
         drawing.draw(Kernel(name=name, op="gemm", m=one.outputs, k=one.inputs, n=positions), *reads)
@@ -230,7 +242,8 @@ def _front(p: EndsParameters) -> Drawing:
         # all of it where windows of positions overlap
         reads = (Read(name, None, following and drawing.bytes(min(following, one.outputs * positions))),)
     tables = sum((p.vocab is not None, p.learned_positions > 0, p.token_types > 0))
-    rows = {"dram_bytes": tables * p.tokens, "resident_bytes": p.table_rows}
+    classes = p.segment.sequences if p.condition and p.condition.classes else 0
+    rows = {"dram_bytes": tables * p.tokens + classes, "resident_bytes": p.table_rows}
     looked_up = {name: count * p.hidden * p.words.ends for name, count in rows.items()}
     last = drawing.pointwise("Embedding", p.hidden, *reads, **looked_up)
     if p.embedding_norm:
@@ -241,10 +254,11 @@ def _front(p: EndsParameters) -> Drawing:
 def _back(p: EndsParameters) -> Drawing:
     """The final norm and the head."""
     drawing, few = p.drawing(), p.segment.sequences
-    few = {"logits": p.wanted, "classifier": few, "none": few}[p.head.kind]
+    few = {"logits": p.wanted, "linear": p.tokens}.get(p.head.kind, few)
     last: tuple[Read | str, ...] = ()
     if p.final_norm:
-        last = (drawing.pointwise(f"{NORMS[p.norm]}_Final", p.hidden, normalizes=True, role="norm"),)
+        told = {"dram_bytes": drawing.bytes(FINAL * p.hidden * p.segment.sequences)} if p.condition else {}
+        last = (drawing.pointwise(f"{NORMS[p.norm]}_Final", p.hidden, normalizes=True, role="norm", **told),)
     # their tokens are no stream: they come from the ends of the sequences
     tokens: dict[str, Any] = {"n": few} | ({"stream": "none"} if few < p.tokens else {})
     part = drawing.bytes(few * p.hidden) if few < p.tokens else None

@@ -1,0 +1,74 @@
+"""Conditioning of layers: norms and residuals are scaled by what a time step and a class say (adaLN-Zero).
+
+The encoding of a time step and the row of a class become one vector for each sample. Every layer makes of it a scale
+and a shift for each of its norms, which have no gains of their own, and a gate for what is added to the residual; the
+final norm has a scale and a shift too. All of them are products for one token of each sample.
+
+Source: Peebles and Xie, Scalable Diffusion Models with Transformers (arXiv:2212.09748), section 3.2.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pydantic import Field
+
+from dfopt.documents.base import Part
+from dfopt.documents.graph import Kernel
+from dfopt.workloads.drawing import Drawing
+from dfopt.workloads.sketch import Read
+
+__all__ = ["Conditioning", "PARTS", "FINAL", "modulation", "modulation_parameters"]
+
+PARTS, FINAL = 3, 2
+"""Vectors for a mixer or a feed-forward: scale, shift and gate; and for the final norm, which adds nothing."""
+
+
+class Conditioning(Part):
+    """What all layers of a diffusion transformer are told of a sample.
+
+    Examples
+    --------
+    Of DiT-XL/2, without the table of classes:
+
+    >>> Conditioning(inputs=256, classes=1001).parameters(1152)
+    4280832
+    """
+
+    inputs: int = Field(ge=1, le=10**6, description="features of the encoding of a time step")
+    classes: int = Field(default=0, ge=0, le=10**9, description="rows of a learned table, one of which is added")
+
+    def parameters(self, hidden: int) -> int:
+        """Of both products behind a time step, and of the modulation of the final norm."""
+        return hidden * (self.inputs + 1) + hidden * (hidden + 1) + modulation_parameters(hidden, FINAL)
+
+    def draw(self, drawing: Drawing, hidden: int) -> None:
+        """Draw the vector of every sample, and what the final norm makes of it; both are left in DRAM."""
+        vector = drawing.draw(_product(drawing, "Condition_1", hidden, self.inputs))
+        left = {"dram_bytes": drawing.bytes(hidden * drawing.segment.sequences)}  # for all layers
+        vector = drawing.draw(_product(drawing, "Condition_2", hidden, hidden, **left), vector)
+        drawing.draw(_product(drawing, "Modulation_Final", FINAL * hidden, hidden), vector)
+
+
+def modulation(drawing: Drawing, hidden: int, parts: int) -> tuple[tuple[Read, ...], tuple[Read, ...]]:
+    """Draw scales, shifts and gates of a layer of so many parts; gives what its norms and what its sums read."""
+    samples = drawing.segment.sequences
+    vector = drawing.draw(Kernel(name="Condition", op="elementwise", m=hidden, n=samples, stream="none"))
+    name = drawing.draw(_product(drawing, "Modulation", PARTS * parts * hidden, hidden), vector)
+    one = drawing.bytes(hidden * samples)
+    return (Read(name, None, 2 * one),), (Read(name, None, one),)
+
+
+def modulation_parameters(hidden: int, vectors: int) -> int:
+    """Parameters of the product that gives so many vectors.
+
+    Examples
+    --------
+    >>> modulation_parameters(8, 2)
+    144
+    """
+    return vectors * hidden * (hidden + 1)
+
+
+def _product(drawing: Drawing, name: str, m: int, k: int, **fields: Any) -> Kernel:
+    return Kernel(name=name, op="gemm", m=m, k=k, n=drawing.segment.sequences, stream="none", **fields)
