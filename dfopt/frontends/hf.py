@@ -35,7 +35,7 @@ _SEQ, _BATCH = 8192, 32  # a choice, as in the zoo: at most as long as the posit
 def _window(value: Any) -> dict[str, Any] | None:
     if value is None:
         return {}
-    return {"window": value} if is_whole(value) else None
+    return {"window": value, "global_every": 0} if is_whole(value) else None
 
 
 def _layer_types(value: Any) -> dict[str, Any] | None:

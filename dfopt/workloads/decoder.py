@@ -64,8 +64,20 @@ class DecoderParameters(LayerParameters, ServingParameters):
         default="none", description="projections with a bias; for the parameter count"
     )
     window: int | None = Field(
-        default=None, ge=1, le=10**8, description="tokens that local layers attend to; seq must fit, none if left out"
+        default=None, ge=1, le=10**8, description="tokens that local layers attend to; none if left out"
     )
+    global_every: int | None = Field(
+        default=None,
+        ge=0,
+        le=10**6,
+        description="with a window: how many layers it is from one that attends to all tokens to the next, 0 = no layer"
+        " does; none = it is not known, and samples have to fit the window",
+    )
+
+    @property
+    def looks_away(self) -> bool:
+        """Whether a window keeps tokens of a sample from each other."""
+        return self.window is not None and self.segment.keys > self.window
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -79,14 +91,25 @@ class DecoderParameters(LayerParameters, ServingParameters):
             message = f"found {self.chosen} experts for a token, of {self.experts or 1}"
             raise problem(message, "at most all of them: see experts", "$.chosen")
         check_routing(self.routing, self.tokens, [(self.experts, self.chosen)] if self.experts else [])
-        keys = self.segment.keys
-        if self.window is not None and keys > self.window:
+        if self.global_every is not None and self.window is None:
+            raise problem("found it without a window", "leave it out, or write a window", "$.global_every")
+        if self.looks_away:
+            self._check_layers(self.segment.keys)
+        return self
+
+    def _check_layers(self, keys: int) -> None:
+        """Refuse samples longer than the window, if it is not known of which layers, or cannot be drawn."""
+        if self.global_every is None:
             raise problem(
                 f"found {keys} tokens in a sample, but local layers attend to {self.window}: layers would differ",
-                "shorten seq, or leave window out to let every layer attend to all tokens",
+                "shorten seq, leave window out to let every layer attend to all tokens, or write global_every",
                 "$.seq",
             )
-        return self
+        if self.segment.sees != "causal":
+            message = f"found {keys} tokens, of which local layers attend to {self.window} before them, but no mask"
+            raise problem(message, "write causal: true or a phase, or shorten seq", "$.seq")
+        if self.drawn > 1:
+            raise problem(f"found {self.drawn} drawn layers, but layers differ", "leave it out", "$.drawn")
 
 
 Parameters = DecoderParameters
@@ -117,17 +140,20 @@ def build(p: DecoderParameters, **about: str) -> Graph:
 
 
 def as_stack(p: DecoderParameters) -> stack.StackParameters:
-    """A decoder as a stack of one kind of layer.
+    """A decoder as a stack of one kind of layer, or of two where a window tells local from global ones.
 
     Examples
     --------
     >>> sizes = DecoderParameters(hidden=64, heads=8, head_dim=8, ffn=192, vocab=1000, seq=32, layers=4)
     >>> as_stack(sizes).times
     {'layer': 4}
+    >>> local = sizes.model_copy(update={"window": 16, "global_every": 3, "causal": True})
+    >>> as_stack(local).times
+    {'local': 3, 'global': 1}
     """
     inside: dict[str, Any] = {"ffn": p.ffn, "gated": p.gated_mlp, "bias": p.bias == "all"}
     experts = {"kind": "moe", "experts": p.experts, "chosen": p.chosen}
-    layer = {
+    layer: dict[str, Any] = {
         "mixer": {
             "kind": "attention",
             "heads": p.heads,
@@ -139,11 +165,20 @@ def as_stack(p: DecoderParameters) -> stack.StackParameters:
         "feed_forward": inside | ({"kind": "mlp"} if p.experts is None else experts),
         "norms": "pre_post" if p.post_norm else "pre",
     }
+    mixer = layer["mixer"]
+    kinds: dict[str, Any] = {"layer": layer}
+    pattern: list[str] = ["layer"]
+    if p.looks_away:
+        kinds = {"local": {**layer, "mixer": {**mixer, "window": p.window}}, "global": layer}
+        pattern = ["local"] * ((p.global_every or 2) - 1) + ["global"] * (p.global_every != 0)
+    times, rest = divmod(p.layers, len(pattern))
+    sections = [(pattern, times), (pattern[:rest], 1)]
+    used = {name for names, count in sections for name in names if count}
     shared = p.model_fields_set & stack.StackParameters.model_fields.keys() - {"layers"}
     return stack.StackParameters(
         **{name: getattr(p, name) for name in shared},
-        layers={"layer": layer},
-        sections=({"layers": ("layer",), "repeat": p.layers},),
+        layers={name: kind for name, kind in kinds.items() if name in used},
+        sections=[{"layers": names, "repeat": count} for names, count in sections if names and count],
     )
 
 

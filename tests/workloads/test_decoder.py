@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -19,7 +20,7 @@ from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, legal_schemes, operands, shard_extents, split_share, weight_elements, weight_share
 from dfopt.search import optimize
 from dfopt.workloads import WORKLOADS, load_graph
-from dfopt.workloads.decoder import DecoderParameters, parameter_count
+from dfopt.workloads.decoder import DecoderParameters, as_stack, parameter_count
 
 # the sharding that is best by itself, with whole tokens
 MEGATRON = Assumptions(sharding_objective="seconds", sequence_parallelism="none")
@@ -282,6 +283,39 @@ def test_a_bad_override_is_an_issue_at_its_parameter() -> None:
         with pytest.raises(DocumentError) as caught:
             load_graph("gemma-2-9b", **override)
         assert [issue.where for issue in caught.value.issues] == [f"$.parameters.{where}"]
+
+
+# --- windows ------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("every", "times"),
+    [(0, {"local": 7}), (1, {"global": 7}), (2, {"local": 4, "global": 3}), (6, {"local": 6, "global": 1})],
+)
+def test_layers_differ_where_samples_are_longer_than_the_window(every: int, times: dict[str, int]) -> None:
+    sizes = SMALL | {"layers": 7, "window": 4, "global_every": every, "phase": "decode"}
+    assert as_stack(DecoderParameters(**sizes, context=9)).times == times
+    held = {"local": 4, "global": 10}
+    graph = build(**sizes, context=9)
+    kept = sum(graph.times_of(k) * state.held_bytes for k in graph.kernels for state in k.states or ())
+    assert kept == sum(2 * 2 * 5 * 2 * held[name] * count for name, count in times.items())
+    assert build(**sizes, context=3) == build(**SMALL | {"layers": 7, "phase": "decode"}, context=3)
+
+
+@pytest.mark.parametrize(
+    ("change", "where", "says"),
+    [
+        ({"global_every": 2}, "$.seq", "found 7 tokens, of which local layers attend to 4 before them, but no mask"),
+        ({"global_every": None, "causal": True}, "$.seq", "layers would differ"),
+        ({"global_every": 2, "causal": True, "layers": 4, "drawn": 2}, "$.drawn", "found 2 drawn layers"),
+        ({"window": None, "global_every": 2}, "$.global_every", "found it without a window"),
+    ],
+)
+def test_what_a_window_does_not_allow(change: dict[str, Any], where: str, says: str) -> None:
+    with pytest.raises(ValidationError, match=re.escape(says)) as caught:
+        build(**SMALL | {"window": 4} | change)
+    (error,) = caught.value.errors()
+    assert error["ctx"]["where"] == where
 
 
 # --- the zoo ------------------------------------------------------------------------------------------------
