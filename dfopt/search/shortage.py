@@ -54,6 +54,8 @@ class LeastHeld:
     states: Mapping[str, float]  # bytes by state, as people call it
     alike: Mapping[str, float]  # of those, what each of the plan's copies holds whole
     again: float  # of those, what the forward pass saves for the backward pass
+    kept: float = 0.0  # of those, what is kept for sequences of serving
+    sequences: int = 0  # so many, over all copies
     others: int = 0  # plans that may lack less, which other limits rule out, or several together
 
     @property
@@ -70,6 +72,7 @@ class LeastHeld:
         ]
         if self.others:
             said.append(f"({self.others} other plans may hold less: other limits, or several together, rule them out)")
+        said += self._nearest()
         copies, less = self.plan.copies, []
         if copies > 1 and self.alike:
             saved = sum(self.alike.values()) * (1 - 1 / copies)
@@ -82,6 +85,18 @@ class LeastHeld:
             if len(less) > 1 and sum(saved for saved, _ in less) < short:
                 said += ["  not even all of these together are enough"]
         return "\n".join(said)
+
+    def _nearest(self) -> list[str]:
+        """How many sequences there could be room for, or chips that could hold what does not grow with them."""
+        fixed = self.bytes - self.kept
+        if self.again or not self.sequences:
+            return []
+        each = self.kept * self.plan.copies / self.sequences
+        room = math.floor((self.capacity - fixed) / each) * self.plan.copies if each and fixed <= self.capacity else 0
+        if room:
+            return [f"nearest: room for at most {room} of the {self.sequences} sequences under this plan (--batch max)"]
+        chips = math.ceil(self.plan.tp * self.plan.pp * (fixed + each) / self.capacity)
+        return [f"nearest: about {chips} such chips for one sequence, or {gb(fixed + each)} on each of these"]
 
 
 def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> LeastHeld | None:
@@ -146,19 +161,22 @@ def _fullest(
     """The books of the pipeline stage and memory that lack most."""
     found = []
     for stage, (tier, capacity) in itertools.product(stages, limits.items()):
-        sums, alike, again = defaultdict[str, float](float), defaultdict[str, float](float), 0.0
+        sums, alike, again, served = defaultdict[str, float](float), defaultdict[str, float](float), 0.0, 0.0
         for state, size in kept(instance, stage, states):
             if state.tier != tier:
                 continue
             sums[LABELS[state.name]] += size
             if state.lifetime == "microbatch":
                 again += size
-            elif state.lifetime != "sequences" and "copies" not in state.split_over:  # no copy has another's sequences
+            elif state.lifetime == "sequences":
+                served += size
+            elif "copies" not in state.split_over:  # no copy has another's sequences
                 alike[LABELS[state.name]] += size
         waits = max(waiting.get(number, 0.0) for number, _ in stage.runs) if tier == _WAITS.tier else 0.0
         if waits:
             sums[_WAITING] = waits
-        found.append(LeastHeld(instance.plan, stage.name, tier, capacity, dict(sums), dict(alike), again))
+        held = dict(sums), dict(alike), again, served, instance.graph.batch if served else 0
+        found.append(LeastHeld(instance.plan, stage.name, tier, capacity, *held))
     return max(found, key=lambda held: held.bytes - held.capacity)
 
 

@@ -133,3 +133,26 @@ def test_the_leanest_schemes_hold_what_every_sharding_holds_at_least(name: str) 
     lean = sharded_states(setting, shard(node.ready.instance, schemes))
     least = PlanBounds(setting).least_states(node.ready.instance)[0]
     assert [(one.name, one.bytes) for one in lean] == [(one.name, one.bytes) for one in least]
+
+
+@pytest.mark.parametrize(
+    ("model", "batch", "said"),
+    [
+        ("deepseek-v2-lite", 4096, "room for at most"),
+        ("llama-3.1-405b", 16, "nearest: about 10 such chips for one sequence, or 101.7 GB on each of these"),
+    ],
+)
+def test_what_is_nearest_is_told(model: str, batch: int, said: str) -> None:
+    """405B: 100.9 GB of weights, half a GB of table and 0.26 GB for a sequence on each of eight chips."""
+    graph = load_graph(model, phase="decode", context=4096, batch=batch, microbatch=16)
+    with pytest.raises(Infeasible) as error:
+        optimize(graph, "h100-8", assumptions=JOINT, tp=8)
+    assert said in str(error.value)
+    least = error.value.least
+    assert isinstance(least, LeastHeld) and least.sequences == batch
+    if "room" in said:
+        room = int(str(error.value).partition("at most ")[2].partition(" of the 4096")[0])
+        fits = load_graph(model, phase="decode", context=4096, batch=room // 16 * 16, microbatch=16)
+        assert optimize(fits, "h100-8", assumptions=JOINT, tp=8, sensitivity=False).status == "optimal"
+        with pytest.raises(Infeasible):
+            optimize(fits.model_copy(update={"batch": room // 16 * 16 + 16}), "h100-8", assumptions=JOINT, tp=8)
