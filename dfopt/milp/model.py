@@ -25,6 +25,8 @@ __all__ = ["IntArray", "Model", "ModelArrays"]
 def _broadcast(what: str, values: ArrayLike, shape: tuple[int, ...]) -> FloatArray:
     """Return ``values`` as floats of ``shape``, with a message naming the culprit."""
     array = np.asarray(values, dtype=np.float64)
+    if array.shape == shape or not array.shape:  # most often, and numpy takes long for it
+        return array if array.shape == shape else np.full(shape, array)
     try:
         return np.broadcast_to(array, shape)
     except ValueError:

@@ -203,7 +203,7 @@ class JointSearch(Search):
             self._open(entry.what)
             return
         node, unit = entry.what, self._unit(entry.what)
-        if node.rooted and node.whole and self._looks(unit):
+        if node.rooted and node.whole and self._looks(unit) and (node.met or np.isinf(self.incumbent)):
             self._start(node)
             if self.stopped:
                 raise KeyboardInterrupt

@@ -146,7 +146,7 @@ class Nodes:
                 listed = False
                 continue
             if node.rooted and not node.met:  # what no stage with every figure at its least knows: layouts have to meet
-                meet(search, self.shown.apart(node, stage), stage, most)
+                meet(search, self.shown.apart(node, stage, most), stage, most)
                 meet(search, self.shown.both(node, stage, deadline), stage, most)
             if not search.low:
                 started = with_starts(ready, self.options.deadline).stages[number]

@@ -65,11 +65,15 @@ class Shown:
         return work.both
 
     def apart(self, node: Node, stage: Stage, upper: float = np.inf) -> Apart:
-        """What a stage takes at least by each resource for itself, whatever its partitions are."""
+        """What a stage takes at least by each resource for itself, whatever its partitions are.
+
+        From ``upper`` seconds on no schemes are looked for; where they were not, they are for who asks for more.
+        """
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         menu, known = self.menu(node.ready.instance), stage.work.apart
         per_byte = per_gradient_byte(node.ready, menu, node.allowed_o)
-        if per_byte not in known:
+        found = known.get(per_byte)
+        if found is None or (found.option_k is None and 0 < found.seconds < upper):
             given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, per_byte, upper
             known[per_byte] = optimize_apart(*given, time_limit=self.options.left() * _PART)
         return known[per_byte]
