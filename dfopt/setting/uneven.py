@@ -101,7 +101,7 @@ def splits(repeat: int, stages: int, first: int, last: int, alone: tuple[bool, b
     >>> splits(42, 8, 0, 6, (False, True))
     ((6, 6, 0),)
     """
-    least = [0 if own else 1 for own in alone]
+    least, first, last = [0 if own else 1 for own in alone], min(first, repeat), min(last, repeat)
     even = layers_per_stage(repeat, stages)
     if stages == 2:
         low, high = max(even - max(first, 3), least[0]), min(repeat - even + max(last, 3), repeat - least[1])

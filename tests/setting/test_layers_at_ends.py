@@ -102,6 +102,11 @@ def test_a_heavy_head_is_worth_many_layers() -> None:
     assert "6 layers in the first stage" in report(result_report(result)) or result.plan.label.endswith("L6+6..6+0")
 
 
+def test_no_stage_spares_more_layers_than_there_are() -> None:
+    """Ends may be worth millions of layers that keep almost nothing."""
+    assert splits(43, 8, 10**9, 10**9, (True, True)) == splits(43, 8, 43, 43, (True, True))
+
+
 def test_plans_with_uneven_layers_are_there_only_with_ends() -> None:
     system = machine(4)
     legal, _ = plans(workload(), system, pp=4)
