@@ -56,6 +56,9 @@ INSIDE = {
     "shared": moe(8, 2, 10, shared=20, shared_gate=True),
     "wide": moe(8, 2, 10, shared=25, shared_gate=True),
     "latent": moe(8, 2, 10, shared=20, latent=6, gated=False),
+    "apart": moe(8, 2, 10, shared=20, shared_apart=True),
+    "beside": moe(8, 2, 10, shared=20, shared_norms=True),
+    "alone": mlp(50, typed="experts"),
 }
 
 
@@ -118,7 +121,7 @@ def test_weights_that_are_drawn_are_the_counted_matrices(mixer: str, inside: str
     found = counts(StackParameters(**p)).parameters
     drawn = 3 * sum(weight_elements(k) for k in build(**p).kernels) + 100 * HIDDEN * 2
     norms = HIDDEN * (1 + 3 * 2)
-    inside_only = {"plain": 50 + HIDDEN, "experts": 8 * (20 + HIDDEN + 1)}
+    inside_only = {"plain": 50 + HIDDEN, "experts": 8 * (20 + HIDDEN + 1), "beside": 4 * HIDDEN}
     mixer_only = {
         "gated": 2 * 5, "norm of all": 30 + 10 + 6 + 30 + 20 + HIDDEN, "sparse": 2 * 2, "expanded": 10 + 8,
         "absorbed": 8, "chosen": 10 + 8 + 2 * 2, "delta": 4 * (2 * 6 + 20) + 2 * 4 + 5,
@@ -230,15 +233,31 @@ def test_decode_is_the_verification_of_no_draft(mixer: str) -> None:
     assert build(**p, phase="verify", context=20).kernels == build(**p, phase="decode", context=20).kernels
 
 
-@pytest.mark.parametrize("inside", ["shared", "wide"])
-def test_shared_experts_are_more_experts_or_an_mlp(inside: str) -> None:
+@pytest.mark.parametrize("inside, width", [("shared", None), ("wide", 25), ("apart", 20), ("beside", 20)])
+def test_shared_experts_are_more_experts_or_an_mlp(inside: str, width: int | None) -> None:
     graph = by_name(build(**one(None, INSIDE[inside])))
-    if inside == "shared":
+    if width is None:
         routed = graph["Up_Proj"].experts
         assert routed is not None and (routed.count, routed.chosen, graph["Up_Proj"].m) == (10, 4, 40)
     else:
-        assert graph["Shared_Up_Proj"].m == 25 and graph["Shared_Up_Proj"].experts is None
-    assert graph["Router"].m == 9
+        assert graph["Shared_Up_Proj"].m == width and graph["Shared_Up_Proj"].experts is None
+    assert graph["Router"].m == 8 + bool(INSIDE[inside].get("shared_gate"))
+    norms = [name for name, kernel in graph.items() if kernel.role == "norm"]
+    between = ["Experts_Norm", "Experts_Norm_Post", "Shared_Norm_Post"]
+    assert norms == ["RMSNorm_2", *(between if inside == "beside" else [])]
+    typed = by_name(build(**one(None, INSIDE[inside] | {"shared_typed": "experts"})))
+    assert all(kernel.experts for name, kernel in typed.items() if name.endswith(("Up_Proj", "Down_Proj")))
+
+
+def test_an_mlp_of_the_experts_type_costs_what_one_of_that_type_does() -> None:
+    """It is one expert that every token chooses: as much work, and bytes of the class that it is of."""
+    types = {"weights": "bf16", "experts": "nvfp4"}
+    plain, typed = (build(**one(None, mlp(50, typed=of)), dtypes=types) for of in ("weights", "experts"))
+    assert [flop(kernel) for kernel in plain.kernels] == [flop(kernel) for kernel in typed.kernels]
+    for kernel, other in zip(plain.kernels, typed.kernels, strict=True):
+        if kernel.op == "gemm":
+            assert plain.words.of_weight(kernel) == 2 and typed.words.of_weight(other) == 4.5 / 8
+            assert weight_elements(kernel) == weight_elements(other)
 
 
 def test_keys_of_an_encoder_are_computed_once_and_read_ever_after() -> None:

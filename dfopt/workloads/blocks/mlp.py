@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Final, Literal
 
 from pydantic import Field
 
@@ -13,7 +13,11 @@ from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
-__all__ = ["Mlp", "draw_mlp", "mlp_parameters"]
+__all__ = ["ALONE", "Mlp", "draw_mlp", "mlp_parameters"]
+
+
+ALONE: Final = Experts(count=1, chosen=1, touched=1.0)
+"""One expert that every token chooses."""
 
 
 class Mlp(Block):
@@ -29,6 +33,10 @@ class Mlp(Block):
     ffn: int = Field(ge=1, le=10**8, description="features inside")
     gated: bool = Field(default=True, description="gate, up and down projection, or up and down only")
     bias: bool = Field(default=False, description="projections have a bias; for the parameter count")
+    typed: Literal["weights", "experts"] = Field(
+        default="weights",
+        description="which class of data types its weights are of; of experts they are one that every token chooses",
+    )
 
     def parameters(self, hidden: int) -> int:
         """Parameters of the projections."""
@@ -36,7 +44,8 @@ class Mlp(Block):
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw projections and activation."""
-        return draw_mlp(drawing, hidden, self.ffn, source, gated=self.gated)
+        alone = ALONE if self.typed == "experts" else None
+        return draw_mlp(drawing, hidden, self.ffn, source, gated=self.gated, experts=alone)
 
 
 def mlp_parameters(hidden: int, ffn: int, *, gated: bool, bias: bool) -> int:

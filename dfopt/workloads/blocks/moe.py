@@ -2,7 +2,9 @@
 
 Beside them there may be experts that every token uses, whose output a gate may weigh. Where they are as large as some
 of the others, they are more experts that every token chooses (DeepSeek-V3, arXiv:2412.19437, section 3.4.2); else they
-are an MLP of their own. Latent experts work on fewer features, behind a projection and in front of another one.
+are an MLP of their own, also where their weights are of another type. In Gemma 4 norms stand behind
+that MLP, in front of the experts and behind those. Latent experts work on fewer features, behind a projection and in
+front of another one.
 
 The experts' products are grouped ones: their weights are held for all experts, and read for those that some token of
 an evaluation chooses. Chips share every expert; experts that lie on different chips are not drawn. When training, the
@@ -11,7 +13,7 @@ shares of a token's experts have gradients too; what adding those up over chips 
 
 from __future__ import annotations
 
-from typing import Literal, Self
+from typing import Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -20,7 +22,7 @@ from dfopt.documents.experts import Experts, routed
 from dfopt.documents.routing import Routing
 from dfopt.workloads.backward import Gradient
 from dfopt.workloads.blocks.block import Block
-from dfopt.workloads.blocks.mlp import draw_mlp, mlp_parameters
+from dfopt.workloads.blocks.mlp import ALONE, draw_mlp, mlp_parameters
 from dfopt.workloads.drawing import Drawing
 from dfopt.workloads.sketch import Read
 
@@ -49,6 +51,17 @@ class MixtureOfExperts(Block):
         default=0, ge=0, le=10**8, description="features inside all experts that every token uses, together"
     )
     shared_gate: bool = Field(default=False, description="their output is multiplied by a gate")
+    shared_apart: bool = Field(
+        default=False, description="they are an MLP of their own, whatever their size, as if of another type"
+    )
+    shared_typed: Literal["weights", "experts"] = Field(
+        default="weights", description="which class of data types their weights are of, where they are such an MLP"
+    )
+    shared_norms: bool = Field(
+        default=False,
+        description="norms behind them, and in front of the other experts and behind those, as in Gemma 4; then they"
+        " are an MLP of their own",
+    )
     latent: int | None = Field(
         default=None, ge=1, le=10**7, description="features that the experts work on; none = those of the residual"
     )
@@ -60,6 +73,9 @@ class MixtureOfExperts(Block):
             raise problem(message, "at most all of them: see experts", "$.chosen")
         if self.shared_gate and not self.shared:
             raise problem("found a gate of no shared expert", "say how large it is: shared", "$.shared_gate")
+        for name in ("shared_apart", "shared_norms"):
+            if getattr(self, name) and not self.shared:
+                raise problem("found true, but no shared expert", "say how large it is: shared", f"$.{name}")
         return self
 
     def parameters(self, hidden: int) -> int:
@@ -74,12 +90,15 @@ class MixtureOfExperts(Block):
         shape = {"gated": self.gated, "bias": self.bias}
         own = experts * mlp_parameters(self.latent or hidden, self.ffn, **shape)
         shared = mlp_parameters(hidden, self.shared, **shape) + hidden * self.shared_gate if self.shared else 0
-        return (hidden + self.router_bias) * self.experts + own + shared + 2 * hidden * (self.latent or 0)
+        # norms have gains, and the one of the router, which is that of no other kernel, has some too
+        norms = 4 * hidden * self.shared_norms
+        return (hidden + self.router_bias) * self.experts + own + shared + norms + 2 * hidden * (self.latent or 0)
 
     @property
     def always(self) -> int:
         """Experts that every token chooses: shared ones that are as large as the others."""
-        alike = self.latent is None and self.shared % self.ffn == 0
+        alone = self.shared_apart or self.shared_norms
+        alike = self.latent is None and self.shared % self.ffn == 0 and not alone
         return self.shared // self.ffn if alike else 0
 
     def routed(self, tokens: int, routing: Routing) -> Experts:
@@ -101,14 +120,24 @@ class MixtureOfExperts(Block):
         # the shares of a token's experts, with which their outputs are added up
         shares = Read(top, None, drawing.bytes(routed.chosen * drawing.tokens))
         worked_on, into = self.latent or hidden, source
+
+        def normed(name: str, read: str) -> str:
+            return drawing.pointwise(name, hidden, read, normalizes=True, role="norm") if self.shared_norms else read
+
+        # drawn behind the norm of the layer, which is as large as the residual that it reads
+        into = normed("Experts_Norm", into)
         if self.latent is not None:
-            into = drawing.linear("Latent_Down", self.latent, hidden, source)
+            into = drawing.linear("Latent_Down", self.latent, hidden, into)
         inside = self.ffn * routed.chosen
         out = draw_mlp(drawing, worked_on, inside, into, gated=self.gated, experts=routed, shares=(shares,))
         if self.latent is not None:
             out = drawing.linear("Latent_Up", hidden, self.latent, out)
         if not apart:
             return out
+        out = normed("Experts_Norm_Post", out)
         gate = (Read(top, None, drawing.bytes(drawing.tokens)),) if self.shared_gate else ()
-        shared = draw_mlp(drawing, hidden, self.shared, source, gated=self.gated, shares=gate, called="Shared_")
+        typed = ALONE if self.shared_typed == "experts" else None
+        shape: dict[str, Any] = {"gated": self.gated, "experts": typed, "shares": gate, "called": "Shared_"}
+        shared = draw_mlp(drawing, hidden, self.shared, source, **shape)
+        shared = normed("Shared_Norm_Post", shared)
         return drawing.pointwise("Shared_Add", hidden, out, shared)
