@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final
+from typing import Any, Final, TypeGuard
 
-__all__ = ["HEADS", "SIZES", "Family", "Field", "Gives", "count", "is_whole", "one_of"]
+__all__ = [
+    "HEADS", "SIZES", "Family", "Field", "Gives", "Modules", "count", "few", "flag", "head_dim_of", "heads_of",
+    "is_whole", "listed", "natural", "one_of", "optional", "unless",
+]  # fmt: skip
 
 SIZES: Final[Mapping[str, str]] = {
     "hidden_size": "hidden",
@@ -25,8 +28,28 @@ Gives = Callable[[Any], dict[str, Any] | None]
 
 
 @dataclass(frozen=True)
+class Modules:
+    """What the weights of a type of model are called, by the part that they belong to.
+
+    ``few`` are weights that count with those of attention, whatever is done with them: routers, and gates of experts.
+    ``*`` stands for the layer's number. Names begin behind one of ``fronts``.
+    """
+
+    fronts: tuple[str, ...] = ("model.",)
+    layer: str = "layers.*."
+    mixer: tuple[str, ...] = tuple(f"self_attn.{name}_proj" for name in "qkvo")
+    dense: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
+    experts: tuple[str, ...] = tuple(f"mlp.experts.0.{name}_proj" for name in ("gate", "up", "down"))
+    shared: tuple[str, ...] = tuple(f"mlp.shared_experts.{name}_proj" for name in ("gate", "up", "down"))
+    few: tuple[str, ...] = ("mlp.gate",)
+
+
+@dataclass(frozen=True)
 class Family:
-    """A ``model_type``: parameters of its architecture, and what its config class takes for fields left out."""
+    """A ``model_type``: parameters of its architecture, and what its config class takes for fields left out.
+
+    A value of ``left_out`` may be a function of the config, which gives none where others are missing.
+    """
 
     always: Mapping[str, Any] = field(default_factory=dict)
     left_out: Mapping[str, Any] = field(default_factory=dict)
@@ -36,6 +59,9 @@ class Family:
     fields: Mapping[str, Field] | None = None  # instead of the rows of `FIELDS` that decoders have
     words: frozenset[str] = frozenset()  # fields that change no shape, cost or size of this type
     stack: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None  # what its layers are, where they differ
+    names: Mapping[str, str] = field(default_factory=dict)  # other names that its fields have
+    modules: Modules = Modules()
+    left: Mapping[str, str] = field(default_factory=dict)  # fields of parts that are left out, and what those are
 
 
 @dataclass(frozen=True)
@@ -47,18 +73,55 @@ class Field:
     needed: bool = False
 
 
-def is_whole(value: Any, least: int = 1) -> bool:
+def is_whole(value: Any, least: int = 1) -> TypeGuard[int]:
     """Whether a value is a whole number of at least so much; True is none."""
     return isinstance(value, int) and not isinstance(value, bool) and value >= least
 
 
-def count(parameter: str) -> Field:
-    """A whole number of at least one, which every file must have."""
+def few(parameter: str) -> Field:
+    """Numbers of layers, which are written out one by one: a thousand at most."""
 
     def gives(value: Any) -> dict[str, Any] | None:
-        return {parameter: value} if is_whole(value) else None
+        return {parameter: value} if is_whole(value) and value <= 1000 else None
 
-    return Field(gives, "a whole number from 1 on", needed=True)
+    return Field(gives, "a whole number from 1 on, 1000 at most", needed=True)
+
+
+def heads_of(data: Mapping[str, Any]) -> int | None:
+    """What a class takes for heads of keys and values: as many as of queries."""
+    heads = data.get("num_attention_heads")
+    return heads if is_whole(heads) else None
+
+
+def head_dim_of(data: Mapping[str, Any]) -> int | None:
+    """What a class takes for the features of a head: those of the residual, divided among the heads."""
+    hidden, heads = data.get("hidden_size"), data.get("num_attention_heads")
+    return hidden // heads if is_whole(hidden) and is_whole(heads) and hidden % heads == 0 else None
+
+
+def unless(name: str, value: Any) -> Callable[[Mapping[str, Any]], Any]:
+    """What a class takes for a field unless another one stands for it."""
+    return lambda data: value if data.get(name) in (None, []) else None
+
+
+def count(parameter: str, needed: bool = True) -> Field:
+    """A whole number of at least one, which every file must have."""
+    return Field(lambda value: {parameter: value} if is_whole(value) else None, "a whole number from 1 on", needed)
+
+
+def optional(parameter: str, needed: bool = False) -> Field:
+    """A whole number of at least one, or null, which is said too."""
+    expected = "null, or a whole number from 1 on"
+    return Field(lambda value: {parameter: value} if value is None or is_whole(value) else None, expected, needed)
+
+
+def natural(parameter: str, needed: bool = True) -> Field:
+    """A whole number, which may be 0; the same for none."""
+
+    def gives(value: Any) -> dict[str, Any] | None:
+        return {parameter: value or 0} if value is None or is_whole(value, 0) else None
+
+    return Field(gives, "a whole number from 0 on", needed)
 
 
 def one_of(expected: str, values: Mapping[Any, dict[str, Any]], needed: bool = False) -> Field:
@@ -69,3 +132,21 @@ def one_of(expected: str, values: Mapping[Any, dict[str, Any]], needed: bool = F
         return known[0] if known else None
 
     return Field(gives, expected, needed)
+
+
+def flag(true: dict[str, Any] | None = None, false: dict[str, Any] | None = None, needed: bool = False) -> Field:
+    """True or false; with one of them left out it must be the other."""
+    known = {one: given for one, given in ((True, true), (False, false)) if given is not None}
+    return one_of(" or ".join(str(one).lower() for one in known), known, needed)
+
+
+def listed(parameter: str, known: Mapping[Any, Any], needed: bool = False) -> Field:
+    """A list of words or numbers, one for every layer, each of which is known."""
+
+    def gives(value: Any) -> dict[str, Any] | None:
+        if not isinstance(value, list) or not value or any(isinstance(one, (list, dict)) for one in value):
+            return None
+        found = [[given for key, given in known.items() if type(key) is type(one) and key == one] for one in value]
+        return {parameter: [one[0] for one in found]} if all(found) else None
+
+    return Field(gives, f"a list of {' and '.join(str(one) for one in known)}", needed)

@@ -1,134 +1,144 @@
-"""Hugging Face configs whose layers differ: what their fields give a stack of layers.
+"""Hugging Face configs of latent attention, and of gpt-oss.
 
 Sources: the configs and the config classes that lie beside them on the hub (``configuration_deepseek.py`` of
 DeepSeek-V3 and Kimi K2); the DeepSeek-V3 report (arXiv 2412.19437) for what the fields mean. gpt-oss: its model card
-(arXiv 2508.10925), which has biases everywhere, sinks, and all but the experts in bf16.
+(arXiv 2508.10925), which has biases everywhere, sinks, and all but the experts in bf16. GLM-5.2, GLM-4.7-Flash and
+DeepSeek-V2: ``configuration_glm_moe_dsa.py``, ``configuration_glm4_moe_lite.py``, ``configuration_deepseek_v2.py`` of
+transformers 5.23.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from itertools import groupby
+from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
-from dfopt.frontends.hf_fields import HEADS, SIZES
+from dfopt.frontends.hf_fields import Family, Field, Modules, count, is_whole, listed, natural, one_of, optional
+from dfopt.frontends.hf_layers import Given, dense_first, made_by
+from dfopt.frontends.hf_rows import NOTHING, rows
 
-__all__ = [
-    "DEEPSEEK_FIELDS",
-    "DEEPSEEK_WORDS",
-    "GPT_OSS_FIELDS",
-    "INDEXER_FIELDS",
-    "deepseek",
-    "gpt_oss",
-    "in_sections",
-]
+__all__ = ["LATENT_FAMILIES"]
 
-DEEPSEEK_FIELDS: Final[Mapping[str, str]] = {
-    **SIZES,
-    "kv_lora_rank": "rank",
-    "qk_nope_head_dim": "nope_dim",
-    "qk_rope_head_dim": "rotary_dim",
-    "v_head_dim": "value_dim",
-    "moe_intermediate_size": "expert_ffn",
-    "n_routed_experts": "experts",
-    "num_experts_per_tok": "chosen",
-}
-"""Sizes of latent attention and of experts behind dense layers, by the names of the configs."""
-INDEXER_FIELDS: Final[Mapping[str, str]] = {
-    "index_n_heads": "index_heads",
-    "index_head_dim": "index_dim",
-    "index_topk": "top_k",
-}
-"""Sizes of an indexer, whose keys say which tokens attention reads (DeepSeek-V3.2, GLM-5)."""
-DEEPSEEK_WORDS: Final = frozenset({
+_LATENT_WORDS: Final = frozenset({
     "aux_loss_alpha", "ep_size", "indexer_rope_interleave", "n_group", "rope_interleave", "routed_scaling_factor",
     "scoring_func", "seq_aux", "topk_group", "topk_method",
 })  # fmt: skip
 """Fields of the router's formula and of the order of features: with all experts on every chip they change no size."""
-
-
-def deepseek(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The stack of a model with latent attention: some dense layers, and layers of experts behind them.
-
-    Examples
-    --------
-    >>> sizes = {"hidden": 8, "vocab": 100, "heads": 2, "rank": 4, "nope_dim": 2, "rotary_dim": 2, "value_dim": 2}
-    >>> sizes |= {"layers": 3, "dense": 1, "ffn": 16, "experts": 4, "chosen": 2, "expert_ffn": 4, "shared": 1}
-    >>> deepseek(sizes)["sections"]
-    [{'layers': ['dense']}, {'layers': ['experts'], 'repeat': 2}]
-    """
-    names = ("heads", "rank", "query_rank", "nope_dim", "rotary_dim", "value_dim")
-    mixer = {"kind": "mla", **{name: given[name] for name in names if given.get(name) is not None}}
-    if "top_k" in given:
-        mixer["sparse"] = {"heads": given["index_heads"], "head_dim": given["index_dim"], "top_k": given["top_k"]}
-    inside = {name: given[name] for name in ("experts", "chosen")}
-    experts = {"kind": "moe", **inside, "ffn": given["expert_ffn"], "router_bias": True}
-    if given["shared"]:
-        experts["shared"] = given["shared"] * given["expert_ffn"]
-    kinds = {
-        "dense": {"mixer": mixer, "feed_forward": {"kind": "mlp", "ffn": given["ffn"]}},
-        "experts": {"mixer": mixer, "feed_forward": experts},
-    }
-    dense = min(given["dense"], given["layers"])
-    return _stack(given, kinds, ["dense"] * dense + ["experts"] * (given["layers"] - dense))
-
-
-GPT_OSS_FIELDS: Final[Mapping[str, str]] = {
-    **SIZES,
-    **HEADS,
-    "num_local_experts": "experts",
-    "num_experts_per_tok": "chosen",
-    "sliding_window": "window",
+_LATENT: Final[Mapping[str, Field]] = rows(
+    "n_routed_experts",
+    "num_experts_per_tok",
+    "moe_intermediate_size",
+    "n_shared_experts",
+    "first_k_dense_replace",
+    "num_nextn_predict_layers",
+    kv_lora_rank=count("rank"),
+    qk_nope_head_dim=count("nope_dim"),
+    qk_rope_head_dim=count("rotary_dim"),
+    v_head_dim=count("value_dim"),
+    q_lora_rank=optional("query_rank", needed=True),
+    # latent attention computes keys and values of every head, whatever the config says of K/V heads
+    num_key_value_heads=Field(lambda value: NOTHING if is_whole(value) else None, "a whole number"),
+    attention_bias=one_of("false: biases of the type are not counted", {False: NOTHING}),
+    mlp_bias=one_of("false: biases of the type are not counted", {False: NOTHING}),
+    moe_layer_freq=one_of("1: every layer behind the dense ones has experts", {1: NOTHING}, needed=True),
+)
+_LATENT_MODULES: Final = Modules(
+    mixer=(
+        "self_attn.q_proj", "self_attn.q_a_proj", "self_attn.q_b_proj", "self_attn.kv_a_proj_with_mqa",
+        "self_attn.kv_b_proj", "self_attn.o_proj",
+    ),
+)  # fmt: skip
+_LATENT_FAMILY: Final = Family(
+    always={"router_bias": True},
+    left_out={
+        "attention_bias": False,
+        "tie_word_embeddings": False,
+        "moe_layer_freq": 1,
+        "n_shared_experts": 0,
+        "num_nextn_predict_layers": 0,
+    },
+    fields=_LATENT,
+    words=_LATENT_WORDS,
+    stack=made_by(dense_first),
+    modules=_LATENT_MODULES,
+)
+_INDEXED: Final = {
+    **_LATENT,
+    "index_n_heads": count("index_heads"),
+    "index_head_dim": count("index_dim"),
+    "index_topk": count("top_k"),
 }
-"""Sizes of layers of experts with local and global attention."""
+_SPARSE_FAMILY: Final = replace(
+    _LATENT_FAMILY,
+    fields=_INDEXED,
+    modules=replace(
+        _LATENT_MODULES,
+        mixer=(*_LATENT_MODULES.mixer, "self_attn.indexer.wq_b", "self_attn.indexer.wk"),
+        # the weights of an indexer's heads, by the name of its class and by that in quantized checkpoints
+        few=("mlp.gate", "self_attn.indexer.weights_proj", "self_attn.indexers_proj"),
+    ),
+)
 
 
-def in_sections(kinds: Sequence[str]) -> list[dict[str, Any]]:
-    """The layers of a model as sections: one pattern that repeats, or else runs of equal layers.
-
-    Examples
-    --------
-    >>> in_sections("abab"), in_sections("aab")
-    ([{'layers': ['a', 'b'], 'repeat': 2}], [{'layers': ['a'], 'repeat': 2}, {'layers': ['b']}])
-    """
-    for period in range(1, len(kinds) // 2 + 1):
-        times, rest = divmod(len(kinds), period)
-        if not rest and list(kinds) == list(kinds[:period]) * times:
-            return [{"layers": list(kinds[:period]), "repeat": times}]
-    runs = ((kind, len(list(same))) for kind, same in groupby(kinds))
-    return [{"layers": [kind], **({"repeat": times} if times > 1 else {})} for kind, times in runs]
+def _shared_indexers(given: Given) -> dict[str, Any]:
+    """Layers whose attention reads what an earlier layer chose have no indexer of their own."""
+    if "types" not in given:
+        if given.get("index_turn", 1) != 1 or given.get("index_pattern") is not None:
+            raise ValueError("types: missing, but index_topk_freq or index_topk_pattern say that layers differ")
+        return {}
+    sizes = {"heads": given["index_heads"], "head_dim": given["index_dim"], "top_k": given["top_k"]}
+    return {"own": {"shared": {"sparse": {**sizes, "shared": True}}}}
 
 
-def gpt_oss(given: Mapping[str, Any]) -> dict[str, Any]:
-    """The stack of a model whose layers of experts attend to a window or to all tokens.
-
-    Raises
-    ------
-    ValueError
-        If there are not as many types of layers as layers, or experts of a token differ by name.
-
-    Examples
-    --------
-    >>> sizes = {"hidden": 8, "vocab": 100, "heads": 2, "kv_heads": 1, "head_dim": 4, "window": 4, "layers": 2}
-    >>> sizes |= {"ffn": 16, "experts": 4, "chosen": 2, "types": ["local", "global"]}
-    >>> gpt_oss(sizes)["sections"]
-    [{'layers': ['local']}, {'layers': ['global']}]
-    """
-    types = given["types"]
-    if len(types) != given["layers"]:
-        raise ValueError(f"layer_types: found {len(types)} types of {given['layers']} layers")
-    if given.get("chosen_too", given["chosen"]) != given["chosen"]:
-        raise ValueError(f"experts_per_token: found {given['chosen_too']}, num_experts_per_tok says {given['chosen']}")
-    wide = {"kind": "attention", **{name: given[name] for name in ("heads", "kv_heads", "head_dim")}}
-    wide |= {"bias": "all", "sinks": True}
-    experts = {"kind": "moe", "bias": True, "router_bias": True}
-    experts |= {name: given[name] for name in ("experts", "chosen", "ffn")}
-    mixers = {"local": {**wide, "window": given["window"]}, "global": wide}
-    return _stack(given, {name: {"mixer": mixers[name], "feed_forward": experts} for name in mixers}, types)
-
-
-def _stack(given: Mapping[str, Any], kinds: Mapping[str, Any], order: Sequence[str]) -> dict[str, Any]:
-    """A stack of layers in this order, with those of the kinds that it has."""
-    kept = [name for name in ("hidden", "vocab", "tie_embeddings", "word_bytes", "dtypes") if name in given]
-    layers = {name: kinds[name] for name in dict.fromkeys(order)}
-    return {**{name: given[name] for name in kept}, "layers": layers, "sections": in_sections(order), "causal": True}
+_GLM_DSA: Final = replace(
+    _SPARSE_FAMILY,
+    fields={
+        **_INDEXED,
+        "indexer_types": listed("types", {"full": "full", "shared": "shared"}),
+        "index_topk_freq": count("index_turn", needed=False),
+        "index_topk_pattern": Field(
+            lambda value: {"index_pattern": value} if value is None or isinstance(value, (str, list)) else None,
+            "null, or which layers have an indexer",
+        ),
+        "index_skip_topk_offset": natural("index_offset", needed=False),
+        "mlp_layer_types": listed("sparse", {"dense": False, "sparse": True}),
+        "layer_types": listed("all_alike", {"deepseek_sparse_attention": "alike", "indexed_attention": "alike"}),
+    },
+    # of latent attention the parts of a head count, and not their sums, which its class works out
+    unused=("head_dim", "qk_head_dim"),
+    words=_LATENT_WORDS | {"index_share_for_mtp_iteration", "moe_router_dtype"},
+    names={"num_experts": "n_routed_experts"},
+    stack=made_by(_shared_indexers, dense_first),
+)
+_WINDOWS: Final = {"local": "sliding_attention", "global": "full_attention"}
+_GPT_OSS: Final = Family(
+    always={"bias": "all", "sinks": True, "mlp_bias": True, "router_bias": True},
+    left_out={"torch_dtype": "bfloat16", "tie_word_embeddings": False},
+    fields={
+        **rows("head_dim", "num_local_experts", "num_experts_per_tok"),
+        "sliding_window": count("window"),
+        "attention_bias": one_of("true: all projections have one", {True: NOTHING}, needed=True),
+        "layer_types": listed("types", {name: kind for kind, name in _WINDOWS.items()}, needed=True),
+    },
+    words=frozenset({"initial_context_length", "swiglu_limit"}),
+    names={"experts_per_token": "num_experts_per_tok"},
+    stack=made_by(),
+    modules=Modules(experts=("mlp.experts.gate_up_proj", "mlp.experts.down_proj"), few=("mlp.router",)),
+)
+LATENT_FAMILIES: Final[Mapping[str, Family]] = {
+    "deepseek_v2": replace(
+        _LATENT_FAMILY,
+        always={"router_bias": False},
+        fields={**_LATENT, "num_nextn_predict_layers": one_of("0", {0: NOTHING})},
+    ),
+    "deepseek_v3": _LATENT_FAMILY,
+    "kimi_k2": _LATENT_FAMILY,
+    "deepseek_v32": _SPARSE_FAMILY,
+    "glm_moe_dsa": _GLM_DSA,
+    "glm4_moe_lite": replace(
+        _LATENT_FAMILY,
+        fields={**_LATENT, "mlp_layer_types": listed("sparse", {"dense": False, "sparse": True})},
+        unused=("head_dim", "qk_head_dim"),
+    ),
+    "gpt_oss": _GPT_OSS,
+}

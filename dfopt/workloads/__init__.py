@@ -203,7 +203,7 @@ def _read(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any]) ->
         refuse(str(path), "found an ONNX model, expected a graph", "turn it into one with `dfopt import onnx`")
     data = load_strict(path)
     if is_model_config(data):
-        data = import_module("dfopt.frontends.hf").recipe(data, path)
+        data = import_module("dfopt.frontends.hf").read(path, data)
     if overrides:
         data = overridden(data, overrides, str(path))
     return data, path

@@ -123,14 +123,14 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
         ({"quantization_config": {"quant_method": "fp8"}}, "$.quantization_config.fmt: missing (it has no default)"),
         ({"quantization_config": "fp8"}, "$.quantization_config: found 'fp8', expected null, or a mapping"),
         ({"quantization_config": FP8 | {"bits": 4}}, "$.quantization_config.bits: not understood"),
-        ({"quantization_config": FP8 | {"quant_method": "awq"}}, "$.quantization_config.quant_method: found 'awq'"),
+        ({"quantization_config": FP8 | {"quant_method": "hqq"}}, "$.quantization_config.quant_method: found 'hqq'"),
         (
             {"quantization_config": FP8 | {"weight_block_size": [64, 64]}},
             "weight_block_size: found a list of 2, expected [128, 128] or null",
         ),
         (
             {"quantization_config": FP8 | {"modules_to_not_convert": ["lm_head", "model.layers.0.self_attn.q_proj"]}},
-            "modules_to_not_convert[1]: found 'model.layers.0.self_attn.q_proj', expected a head",
+            "modules_to_not_convert[1]: found attention of two types, as wide as all else (model.layers.0.self_attn",
         ),
         ({"num_nextn_predict_layers": 1}, "$.num_nextn_predict_layers: found 1, expected 0"),
         ({"hidden_size": "4096"}, "$.hidden_size: found '4096', expected a whole number from 1 on"),
@@ -217,11 +217,12 @@ def test_a_folder_of_a_model_is_read_and_written(tmp_path: Path) -> None:
         app, ["solve", str(folder), "h100-8", "--phase", "decode", "--batch", "4", "--tp", "8", "--no-sensitivity"]
     )
     assert solved.exit_code == 0 and "optimal: no mapping in the space is better" in solved.stdout, solved.output
-    (tmp_path / "llama4.json").write_text(json.dumps(LLAMA | {"model_type": "llama4"}))
-    refused = run(app, ["solve", str(tmp_path / "llama4.json"), "h100-8"])
-    assert refused.exit_code == 3 and "$.model_type: found 'llama4'" in refused.stderr
+    (tmp_path / "other.json").write_text(json.dumps(LLAMA | {"model_type": "rwkv"}))
+    refused = run(app, ["solve", str(tmp_path / "other.json"), "h100-8"])
+    assert refused.exit_code == 3 and "$.model_type: found 'rwkv'" in refused.stderr
     (folder / "hf_quant_config.json").write_text("{}")
-    assert "quantized" in run(app, ["import", "hf", str(folder), "-o", str(tmp_path / "mine.yaml")]).stderr
+    refused = run(app, ["import", "hf", str(folder), "-o", str(tmp_path / "mine.yaml")])
+    assert "hf_quant_config.json: 1 problem\n  $.quantization: found no description" in refused.stderr
     assert run(app, ["import", "hf", str(tmp_path), "-o", str(tmp_path / "mine.yaml")]).exit_code == 3
 
 

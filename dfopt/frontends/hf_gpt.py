@@ -1,0 +1,185 @@
+"""Hugging Face configs of the first decoders: LayerNorm, an MLP without a gate, positions that are learned or added.
+
+Their fields have many names. Sources: ``configuration_*.py`` and ``modeling_*.py`` of transformers 5.23.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, Final
+
+from dfopt.frontends.hf_fields import Family, Field, Modules, flag, head_dim_of, heads_of, is_whole, one_of, optional
+from dfopt.frontends.hf_layers import Given, made_by
+from dfopt.frontends.hf_rows import NOTHING, rows
+
+__all__ = ["GPT_FAMILIES"]
+
+
+def _so_often(name: str, times: int) -> Callable[[Mapping[str, Any]], int | None]:
+    """What a class takes for a size: so many times another one."""
+
+    def size(data: Mapping[str, Any]) -> int | None:
+        found = data.get(name)
+        return times * found if is_whole(found) else None
+
+    return size
+
+
+_GPT: Final = Family(
+    always={"norm": "layernorm", "gated": False},
+    left_out={"num_key_value_heads": heads_of, "head_dim": head_dim_of, "tie_word_embeddings": True},
+    names={
+        "activation": "hidden_act",
+        "activation_function": "hidden_act",
+        "ffn_dim": "intermediate_size",
+        "ffn_hidden_size": "intermediate_size",
+        "n_embd": "hidden_size",
+        "n_embed": "hidden_size",
+        "n_head": "num_attention_heads",
+        "n_inner": "intermediate_size",
+        "n_layer": "num_hidden_layers",
+        "n_positions": "max_position_embeddings",
+        "num_kv_heads": "num_key_value_heads",
+    },
+    words=frozenset({
+        "attention_softmax_in_fp32", "attn_pdrop", "classifier_dropout", "dropout", "gradient_checkpointing",
+        "init_std", "layerdrop", "masked_softmax_fusion", "n_ctx", "reorder_and_upcast_attn", "rotary",
+        "rotary_emb_base",
+        "scale_attn_by_inverse_layer_idx", "scale_attn_weights", "scale_attention_softmax_in_fp32", "skip_bias_add",
+        "skip_bias_add_qkv", "slow_but_exact", "summary_activation", "summary_first_dropout", "summary_proj_to_labels",
+        "summary_type", "summary_use_proj", "training_parameters", "unk_token_id", "word_embed_proj_layer_norm",
+    }),
+    stack=made_by(),
+)  # fmt: skip
+
+
+def _learned_positions(given: Given) -> dict[str, Any]:
+    """A table of positions, and nothing that turns queries and keys."""
+    return {"learned_positions": given["positions"] + given.get("more_positions", 0), "rotary_dim": 0}
+
+
+def _falcon(given: Given) -> dict[str, Any]:
+    """One head of keys and values, or as many as are said; attention and MLP side by side, reading one norm or two."""
+    found: dict[str, Any] = {"rotary_dim": 0} if given["alibi"] else {}
+    if given["new_architecture"]:
+        found |= {"parallel": "shared" if given.get("norms_beside") == 1 else "own"}
+    else:
+        one_head = {"kv_heads": 1} if given["multi_query"] else {"kv_heads": given["heads"]}
+        found |= one_head | ({"parallel": "shared"} if given["beside"] else {})
+    return found
+
+
+def _as_wide(given: Given) -> dict[str, Any]:
+    """An embedding as wide as the residual: projections between the two are not drawn."""
+    if given.get("embedded") not in (None, given["hidden"]):
+        raise ValueError(f"embedded: found {given['embedded']}, expected {given['hidden']}, as hidden_size")
+    return {}
+
+
+GPT_FAMILIES: Final[Mapping[str, Family]] = {
+    "gpt2": replace(
+        _GPT,
+        always={**_GPT.always, "bias": "all", "mlp_bias": True},
+        left_out={**_GPT.left_out, "intermediate_size": _so_often("hidden_size", 4), "torch_dtype": "float32"},
+        fields=rows("head_dim", add_cross_attention=one_of("false", {False: NOTHING})),
+        stack=made_by(_learned_positions),
+        modules=Modules(fronts=("transformer.", "")),
+    ),
+    "gptj": replace(
+        _GPT,
+        always={**_GPT.always, "mlp_bias": True, "parallel": "shared", "head": {"kind": "logits", "bias": True}},
+        left_out={
+            **_GPT.left_out,
+            "intermediate_size": _so_often("hidden_size", 4),
+            "tie_word_embeddings": False,
+            "torch_dtype": "float32",
+            "rotary_dim": 64,
+        },
+        fields=rows("head_dim", "rotary_dim"),
+    ),
+    "gpt_neox": replace(
+        _GPT,
+        left_out={
+            **_GPT.left_out,
+            "tie_word_embeddings": False,
+            "attention_bias": True,
+            "use_parallel_residual": True,
+            "partial_rotary_factor": 0.25,
+        },
+        always={**_GPT.always, "mlp_bias": True},
+        fields=rows(
+            "head_dim",
+            "attention_bias",
+            "partial_rotary_factor",
+            use_parallel_residual=flag({"parallel": "own"}, NOTHING, needed=True),
+        ),
+        names={**_GPT.names, "rotary_pct": "partial_rotary_factor"},
+    ),
+    "opt": replace(
+        _GPT,
+        always={**_GPT.always, "more_positions": 2},  # a row for what is padded in front of them
+        left_out={
+            **_GPT.left_out,
+            "enable_bias": True,
+            "do_layer_norm_before": True,
+            "hidden_act": "relu",
+            "layer_norm_elementwise_affine": True,
+            "_remove_final_layer_norm": False,
+            "word_embed_proj_dim": None,
+        },
+        fields=rows(
+            "head_dim",
+            enable_bias=one_of("true", {True: {"bias": "all", "mlp_bias": True}}, needed=True),
+            do_layer_norm_before=one_of("true: norms behind are not drawn", {True: NOTHING}, needed=True),
+            layer_norm_elementwise_affine=one_of("true", {True: NOTHING}, needed=True),
+            _remove_final_layer_norm=one_of("false", {False: NOTHING}, needed=True),
+            word_embed_proj_dim=optional("embedded"),
+        ),
+        stack=made_by(_as_wide, _learned_positions),
+    ),
+    "bloom": replace(
+        _GPT,
+        always={**_GPT.always, "bias": "all", "mlp_bias": True, "rotary_dim": 0, "embedding_norm": True},
+        left_out={
+            **_GPT.left_out,
+            "intermediate_size": _so_often("hidden_size", 4),
+            "hidden_act": "gelu",
+            "max_position_embeddings": 2048,
+            "apply_residual_connection_post_layernorm": False,
+        },
+        fields=rows(
+            "head_dim",
+            apply_residual_connection_post_layernorm=one_of("false", {False: NOTHING}, needed=True),
+            bias_dropout_fusion=Field(lambda value: NOTHING, "anything"),
+        ),
+        names={**_GPT.names, "seq_length": "max_position_embeddings", "num_layers": "num_hidden_layers"},
+        words=_GPT.words | {"offset_alibi", "attention_softmax_in_fp32"},
+    ),
+    "falcon": replace(
+        _GPT,
+        left_out={
+            **_GPT.left_out,
+            "num_key_value_heads": heads_of,
+            "intermediate_size": _so_often("hidden_size", 4),
+            "hidden_act": "gelu",
+            "max_position_embeddings": 2048,
+            "alibi": False,
+            "bias": False,
+            "multi_query": True,
+            "new_decoder_architecture": False,
+            "parallel_attn": True,
+            "num_ln_in_parallel_attn": None,
+        },
+        fields=rows(
+            "head_dim",
+            alibi=flag({"alibi": True}, {"alibi": False}, needed=True),
+            bias=flag({"bias": "all", "mlp_bias": True}, NOTHING, needed=True),
+            multi_query=flag({"multi_query": True}, {"multi_query": False}, needed=True),
+            new_decoder_architecture=flag({"new_architecture": True}, {"new_architecture": False}, needed=True),
+            parallel_attn=flag({"beside": True}, {"beside": False}, needed=True),
+            num_ln_in_parallel_attn=one_of("1, 2 or null", {n: {"norms_beside": n} for n in (1, 2, None)}),
+        ),
+        stack=made_by(_falcon),
+    ),
+}

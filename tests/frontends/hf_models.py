@@ -1,0 +1,175 @@
+"""Configs of published models, each with what its makers publish of it: parameters in billions, and of one token.
+
+Sizes: the config.json of each model on the Hugging Face hub; counts: model cards, and the checkpoints' own. Of what a
+token uses no table counts in which it looks up a row, see ``dfopt.workloads.stack.Counts``.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+Config = dict[str, Any]
+
+
+class Published(NamedTuple):
+    """A config, its parameters in billions, those of one token, and bytes kept of a token in 16 bits."""
+
+    config: Config
+    parameters: float
+    active: float | None = None
+    kept: int | None = None
+
+
+def config(
+    kind: str, layers: int, hidden: int, heads: int, kv_heads: int | None, ffn: int, vocab: int, **more: Any
+) -> Config:
+    """A config with the usual names of sizes; those that are none are left out."""
+    sizes = {
+        "model_type": kind,
+        "num_hidden_layers": layers,
+        "hidden_size": hidden,
+        "num_attention_heads": heads,
+        "num_key_value_heads": kv_heads,
+        "intermediate_size": ffn,
+        "vocab_size": vocab,
+        "max_position_embeddings": 4096,
+        "torch_dtype": "bfloat16",
+        "hidden_act": "silu",
+    } | more
+    return {name: value for name, value in sizes.items() if value is not None}
+
+
+def gpt(kind: str, layers: int, hidden: int, heads: int, vocab: int, **more: Any) -> Config:
+    sizes = {"n_layer": layers, "n_embd": hidden, "n_head": heads, "n_positions": 2048, "n_inner": None}
+    return {"model_type": kind, "vocab_size": vocab, "activation_function": "gelu_new", **sizes, **more}
+
+
+_LATENT = {"kv_lora_rank": 512, "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128}
+_LETTERS = {"L": "sliding_attention", "G": "full_attention", "C": "chunked_attention"}
+
+
+def kinds(pattern: str, layers: int) -> list[str]:
+    return [_LETTERS[pattern[place % len(pattern)]] for place in range(layers)]
+
+
+MODELS: dict[str, Published] = {
+    "phi-3-mini": Published(config("phi3", 32, 3072, 32, 32, 8192, 32064, sliding_window=2047), 3.82),
+    "phi-4": Published(config("phi3", 40, 5120, 40, 10, 17920, 100352), 14.66),
+    "phi-4-mini": Published(
+        config("phi3", 32, 3072, 24, 8, 8192, 200064, tie_word_embeddings=True, partial_rotary_factor=0.75), 3.84
+    ),
+    "olmo-2-7b": Published(config("olmo2", 32, 4096, 32, None, 11008, 100352), 7.3),
+    "olmo-3-7b": Published(config("olmo3", 32, 4096, 32, 32, 11008, 100278), 7.3),
+    "qwen1.5-moe-a2.7b": Published(
+        config(
+            "qwen2_moe", 24, 2048, 16, 16, 5632, 151936, num_experts=60, num_experts_per_tok=4,
+            moe_intermediate_size=1408, shared_expert_intermediate_size=5632, decoder_sparse_step=1,
+        ), 14.3, 2.7 - 0.311,
+    ),
+    "qwen2-57b-a14b": Published(
+        config(
+            "qwen2_moe", 28, 3584, 28, 4, 18944, 151936, num_experts=64, num_experts_per_tok=8,
+            moe_intermediate_size=2560, shared_expert_intermediate_size=20480, decoder_sparse_step=1,
+        ), 57.4, 14.2 - 0.545,
+    ),
+    "granite-3.1-8b": Published(
+        config("granite", 40, 4096, 32, 8, 12800, 49155, tie_word_embeddings=True, logits_scaling=16.0), 8.17
+    ),
+    "command-r": Published(config("cohere", 40, 8192, 64, 64, 22528, 256000), 34.98),
+    "command-r-plus": Published(config("cohere", 64, 12288, 96, 8, 33792, 256000, use_qk_norm=True), 103.8),
+    "command-r7b": Published(config("cohere2", 32, 4096, 32, 8, 14336, 256000), 8.03),
+    "starcoder2-3b": Published(config("starcoder2", 30, 3072, 24, 2, 12288, 49152, hidden_act="gelu"), 3.03),
+    "starcoder2-7b": Published(
+        config("starcoder2", 32, 4608, 36, 4, 18432, 49152, hidden_act="gelu", sliding_window=4096), 7.17
+    ),
+    "glm-4-9b": Published(config("glm4", 40, 4096, 32, 2, 13696, 151552), 9.4),
+    "glm-4.5": Published(
+        config(
+            "glm4_moe", 92, 5120, 96, 8, 12288, 151552, head_dim=128, n_routed_experts=160, num_experts_per_tok=8,
+            moe_intermediate_size=1536, first_k_dense_replace=3, use_qk_norm=True, attention_bias=True,
+            num_nextn_predict_layers=1,
+        ), 353,
+    ),
+    "glm-4.5-air": Published(
+        config(
+            "glm4_moe", 46, 4096, 96, 8, 10944, 151552, head_dim=128, n_routed_experts=128, num_experts_per_tok=8,
+            moe_intermediate_size=1408, attention_bias=True,
+        ), 106.85,
+    ),
+    "glm-4.7-flash": Published(
+        config(
+            "glm4_moe_lite", 47, 2048, 20, 20, 10240, 154880, n_routed_experts=64, num_experts_per_tok=4,
+            n_shared_experts=1, first_k_dense_replace=1, moe_intermediate_size=1536, q_lora_rank=768,
+            **(_LATENT | {"qk_nope_head_dim": 192, "v_head_dim": 256}),
+        ), 29.9,
+    ),
+    "ernie-4.5-0.3b": Published(config("ernie4_5", 18, 1024, 16, 2, 3072, 103424), 0.361),
+    "ernie-4.5-21b-a3b": Published(
+        config(
+            "ernie4_5_moe", 28, 2560, 20, 4, 12288, 103424, moe_num_experts=64, moe_k=6, moe_intermediate_size=1536,
+            moe_layer_start_index=1,
+        ), 21.8,
+    ),
+    "smollm3-3b": Published(config("smollm3", 36, 2048, 16, 4, 11008, 128256), 3.08),
+    "exaone-4.0-32b": Published(
+        config("exaone4", 64, 5120, 40, 8, 27392, 102400, sliding_window_pattern="LLLG", layer_types=kinds("LLLG", 64)),
+        32.0,
+    ),
+    "hunyuan-7b": Published(
+        config("hunyuan_v1_dense", 32, 4096, 32, 8, 14336, 128167, tie_word_embeddings=True, use_qk_norm=True), 7.5
+    ),
+    "dots.llm1": Published(
+        config(
+            "dots1", 62, 4096, 32, 32, 10944, 152064, n_routed_experts=128, n_shared_experts=2, num_experts_per_tok=6,
+            first_k_dense_replace=1, moe_intermediate_size=1408,
+        ), 142.8, 14 - 0.623,
+    ),
+    "internlm2-7b": Published(config("internlm2", 32, 4096, 32, 8, 14336, 92544, bias=False), 7.74),
+    "deepseek-v2-lite": Published(
+        config(
+            "deepseek_v2", 27, 2048, 16, 16, 10944, 102400, n_routed_experts=64, n_shared_experts=2,
+            num_experts_per_tok=6, first_k_dense_replace=1, moe_intermediate_size=1408, q_lora_rank="null", **_LATENT,
+        ), 15.706, None, 31104,
+    ),
+    "deepseek-v2": Published(
+        config(
+            "deepseek_v2", 60, 5120, 128, 128, 12288, 102400, n_routed_experts=160, n_shared_experts=2,
+            num_experts_per_tok=6, first_k_dense_replace=1, moe_intermediate_size=1536, q_lora_rank=1536, **_LATENT,
+        ), 235.7, 21 - 0.2,
+    ),
+    "gemma-2-9b": Published(
+        config("gemma2", 42, 3584, 16, 8, 14336, 256000, head_dim=256, hidden_act=None), 9.241, None, 344064
+    ),
+    "gemma-2-27b": Published(
+        config("gemma2", 46, 4608, 32, 16, 36864, 256000, head_dim=128, hidden_act=None), 27.23, None, 376832
+    ),
+    "gemma-3-27b": Published(
+        config("gemma3_text", 62, 5376, 32, 16, 21504, 262144, head_dim=128, hidden_act=None, sliding_window=1024),
+        27.01, None, 507904,
+    ),
+    "llama-4-scout": Published(
+        config(
+            "llama4_text", 48, 5120, 40, 8, 8192, 202048, intermediate_size_mlp=16384, num_local_experts=16,
+            num_experts_per_tok=1,
+        ), 107.8, None, 196608,
+    ),
+    "gpt2": Published(gpt("gpt2", 12, 768, 12, 50257, n_positions=1024), 0.1244, None, 2 * 36864),
+    "gpt-j-6b": Published(gpt("gptj", 28, 4096, 16, 50400, rotary_dim=64, torch_dtype="float16"), 6.05, None, 458752),
+    "gpt-neox-20b": Published(config("gpt_neox", 44, 6144, 64, None, 24576, 50432, hidden_act="gelu_fast"), 20.55),
+    "opt-6.7b": Published(
+        config("opt", 32, 4096, 32, None, None, 50272, ffn_dim=16384, hidden_act=None, activation_function="relu"), 6.66
+    ),
+    "bloom-7b1": Published(
+        {"model_type": "bloom", "n_layer": 30, "n_embed": 4096, "num_attention_heads": 32, "vocab_size": 250880}
+        | {"torch_dtype": "float16", "seq_length": 2048}, 7.07,
+    ),
+    "falcon-7b": Published(
+        {"model_type": "falcon", "num_hidden_layers": 32, "hidden_size": 4544, "num_attention_heads": 71}
+        | {"vocab_size": 65024, "torch_dtype": "bfloat16", "alibi": False, "new_decoder_architecture": False}, 6.92,
+    ),
+    "falcon-40b": Published(
+        {"model_type": "falcon", "num_hidden_layers": 60, "hidden_size": 8192, "num_attention_heads": 128}
+        | {"vocab_size": 65024, "torch_dtype": "bfloat16", "num_kv_heads": 8, "new_decoder_architecture": True}, 41.3,
+    ),
+}  # fmt: skip
+MODELS["deepseek-v2-lite"].config["q_lora_rank"] = None
