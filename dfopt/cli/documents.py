@@ -119,7 +119,7 @@ def import_hf(
     config: Annotated[Path, argument("PATH", "config.json of a Hugging Face model, or its folder")],
     output: Annotated[Path, option("file for the graph", "-o", "--output", metavar="FILE.yaml")],
 ) -> None:
-    """Import a dense decoder: writes its graph, for every phase, and says what it counts."""
+    """Import a language model: writes its graph, for every phase, and says what it counts."""
     with errors():
         from dfopt.documents.files import write_text
         from dfopt.documents.strict_yaml import dump_yaml

@@ -172,6 +172,9 @@ class _Found:
         self.told: dict[str, Any] = {}
         self.origin: dict[str, str] = {}  # which field a parameter comes from
         self.data: dict[str, Any] = {}  # by the names that the tables have
+        share = {"head_dim": head_dim_of} if family.heads_share_hidden else {}
+        self.left_out: dict[str, Any] = {**family.left_out, **share}
+        self.predicted = 0  # modules that predict further tokens, as far as types leave them as they are
 
     def read(self) -> None:
         """Read every field, and then what is left out."""
@@ -182,8 +185,7 @@ class _Found:
                 self.refuse(written, f"found {shown(value)}, but {before[name]} says {shown(self.data[name])}")
             self.data[name], before[name] = value, written
             self.read_field(name, written, value)
-        left_out = {**self.family.left_out, **({"head_dim": head_dim_of} if self.family.heads_share_hidden else {})}
-        for name, value in left_out.items():
+        for name, value in self.left_out.items():
             said = self.data.get("hidden_activation") is not None and name == "hidden_act"
             known = value(self.data) if callable(value) else value
             if self.data.get(name) is not None or name in self.origin.values() or said:
@@ -216,7 +218,7 @@ class _Found:
         if found is not None:
             self.given |= found
             self.origin |= dict.fromkeys(found, name)
-        elif value is not None or name not in family.left_out:  # null is what a class has a default for
+        elif value is not None or name not in self.left_out:  # null is what a class has a default for
             self.refuse(written, f"found {shown(value)}, expected {row.expected}")
 
     def refuse(self, written: str, message: str, remedy: str = "") -> None:
@@ -267,6 +269,7 @@ def _with_types(
             results.append((built, typed_parameters))
         if issues:
             raise DocumentError(name, issues)
+    found.predicted = _predicting(parameters) - _predicting(results[0][1] if results else parameters)
     if len(results) > 1 and results[0] != results[1]:
         message = "found other types than quantization_config of config.json says"
         raise DocumentError(said[1][0], [Issue("$.quantization", message, "delete one of the two")])
@@ -292,6 +295,7 @@ def _document(found: _Found, workload: str, parameters: dict[str, Any], kind: st
     text = " of its text model" if found.text.inside != "$" else ""
     used = f", of which a token uses {known.active / 1e9:.4g} billion" if known.active < 0.9 * known.parameters else ""
     said = f"{kind} with {known.parameters / 1e9:.4g} billion parameters{text}{used}{words(parameters)}"
+    said += f", {known.bytes_per_token} B kept of a token"
     return {
         "schema": "dfopt/graph/2",
         "name": stem,
@@ -302,13 +306,18 @@ def _document(found: _Found, workload: str, parameters: dict[str, Any], kind: st
     }
 
 
+def _predicting(parameters: Mapping[str, Any]) -> int:
+    """Modules that predict further tokens."""
+    return sum(one.get("repeat", 1) for one in parameters.get("sections", ()) if one.get("predicts"))
+
+
 def _notes(found: _Found, parameters: Mapping[str, Any]) -> Iterator[str]:
     """What the graph leaves out, and what the config does."""
     if found.text.left:
         yield f"{' and '.join(found.text.left)} left out: only the text model is drawn and counted"
-    modules = sum(one.get("repeat", 1) for one in parameters.get("sections", ()) if one.get("predicts"))
-    if modules:
-        yield f"{modules} module{'s' * (modules > 1)} that predict{'s' * (modules == 1)} further tokens not counted"
+    for modules, what in ((_predicting(parameters), "not counted"), (found.predicted, "left out: of other types")):
+        if modules:
+            yield f"{modules} module{'s' * (modules > 1)} that predict{'s' * (modules == 1)} further tokens {what}"
     for name, part in found.family.left.items():
         if found.data.get(name):
             yield f"{part} left out ({name} {found.data[name]})"

@@ -35,7 +35,12 @@ from dfopt.frontends.hf_rows import FIELDS, NOTHING, rows
 __all__ = ["DECODER_FAMILIES"]
 
 _HEADS: Final[dict[str, Any]] = {"num_key_value_heads": heads_of, "head_dim": head_dim_of}
-_PLAIN: Final[dict[str, Any]] = {"attention_bias": False, "tie_word_embeddings": False, **_HEADS}
+_PLAIN: Final[dict[str, Any]] = {
+    "hidden_act": "silu",
+    "attention_bias": False,
+    "tie_word_embeddings": False,
+    **_HEADS,
+}
 
 
 def _layers(value: Any) -> dict[str, Any] | None:
@@ -79,6 +84,23 @@ _EXPERTS: Final = Family(
     ),
     words=_OF_ROUTERS,
     stack=made_by(dense_first),
+)
+
+
+_GLM_4_MOE: Final = replace(
+    _EXPERTS,
+    left_out={
+        **_EXPERTS.left_out,
+        "n_shared_experts": 1,
+        "first_k_dense_replace": 1,
+        "use_qk_norm": False,
+        "partial_rotary_factor": 0.5,
+    },
+    fields={
+        **(_EXPERTS.fields or {}),
+        "use_qk_norm": flag({"qk_norm": "head"}, NOTHING, needed=True),
+    },
+    names={"num_mtp_layers": "num_nextn_predict_layers"},
 )
 
 
@@ -126,21 +148,14 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "glm": replace(_GLM_4, always={}, left_out={**_GLM_4.left_out, "attention_bias": False}),
     "glm4": _GLM_4,
-    "glm4_moe": replace(
-        _EXPERTS,
-        left_out={
-            **_EXPERTS.left_out,
-            "n_shared_experts": 1,
-            "first_k_dense_replace": 1,
-            "use_qk_norm": False,
-            "partial_rotary_factor": 0.5,
-        },
-        fields={
-            **(_EXPERTS.fields or {}),
-            "use_qk_norm": flag({"qk_norm": "head"}, NOTHING, needed=True),
-        },
-        names={"num_mtp_layers": "num_nextn_predict_layers"},
+    "glm4v_text": replace(
+        _GLM_4,
+        always={"norms": "pre_post", "bias": "qkv"},
+        fields={**(_GLM_4.fields or {}), "attention_bias": one_of("true", {True: NOTHING})},
+        left_out={**_GLM_4.left_out, "head_dim": head_dim_of},
     ),
+    "glm4_moe": _GLM_4_MOE,
+    "glm4v_moe_text": replace(_GLM_4_MOE, left_out={**_GLM_4_MOE.left_out, "attention_bias": True}),
     "dots1": replace(
         _EXPERTS,
         always={"router_bias": True, "qk_norm": "head"},

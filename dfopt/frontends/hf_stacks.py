@@ -56,8 +56,11 @@ _LATENT_FAMILY: Final = Family(
         "moe_layer_freq": 1,
         "n_shared_experts": 0,
         "num_nextn_predict_layers": 0,
+        "hidden_act": "silu",
     },
     fields=_LATENT,
+    # of latent attention the parts of a head count, and not their sums, which its class works out
+    unused=("head_dim", "partial_rotary_factor", "qk_head_dim"),
     words=_LATENT_WORDS,
     stack=made_by(dense_first),
     modules=_LATENT_MODULES,
@@ -104,8 +107,6 @@ _GLM_DSA: Final = replace(
         "mlp_layer_types": listed("sparse", {"dense": False, "sparse": True}),
         "layer_types": listed("all_alike", {"deepseek_sparse_attention": "alike", "indexed_attention": "alike"}),
     },
-    # of latent attention the parts of a head count, and not their sums, which its class works out
-    unused=("head_dim", "qk_head_dim"),
     words=_LATENT_WORDS | {"index_share_for_mtp_iteration", "moe_router_dtype"},
     names={"num_experts": "n_routed_experts"},
     stack=made_by(_shared_indexers, dense_first),
@@ -138,7 +139,6 @@ LATENT_FAMILIES: Final[Mapping[str, Family]] = {
     "glm4_moe_lite": replace(
         _LATENT_FAMILY,
         fields={**_LATENT, "mlp_layer_types": listed("sparse", {"dense": False, "sparse": True})},
-        unused=("head_dim", "qk_head_dim"),
     ),
     "gpt_oss": _GPT_OSS,
 }

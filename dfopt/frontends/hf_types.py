@@ -34,8 +34,7 @@ _NOT_DRAWN: Final = re.compile(
     # of layers that predict further tokens
     r"|(.*\.)?(mtp|mtp_layers|eh_proj|enorm|hnorm|shared_head)(\..*)?"
     # towers for images and sound, and what brings their features to the text model
-    r"|(model\.)?(visual|vision_tower|vision_model|mm_projector|multi_modal_projector|patch_merge_mlp|embed_vision"
-    r"|embed_audio|audio_tower)(\..*)?"
+    r"|(model\.)?(\w*(visual|vision|audio)\w*|mm_projector|multi_modal_projector|patch_merge_mlp)(\..*)?"
 )
 PARTS: Final = {
     "mixer": "attention",
@@ -129,11 +128,18 @@ def _means(pattern: str, name: str, how: str) -> bool:
         return False  # and is told to mean nothing
 
 
+def _behind(pattern: str, layers: int) -> bool:
+    """Whether a pattern means something of layers behind those of the model, which predict further tokens."""
+    number = re.search(r"(?:^|\.)layers\.(\d+)(?=\.|\*?$)", pattern)
+    return number is not None and int(number[1]) >= layers
+
+
 def _known(pattern: str, layers: int) -> bool:
     """Whether a pattern means what is no weight of a layer that is drawn."""
-    number = _NUMBER.search(pattern) or re.search(r"(?:^|\.)layers\.(\d+)\*?$", pattern)
-    if number is not None and int(number[1]) >= layers:
-        return True
+    return _behind(pattern, layers) or _is_no_weight(pattern)
+
+
+def _is_no_weight(pattern: str) -> bool:
     plain = pattern.removeprefix("re:").replace("\\", "").lstrip("^").removeprefix(".*").removeprefix("*")
     plain = re.sub(r"(\.?\*+|\.\*|\.|\$)+$", "", plain).lstrip(".")
     return _NOT_DRAWN.fullmatch(plain) is not None
@@ -175,11 +181,25 @@ def typed(
                 names = [front + name for front in before]
                 scheme, where = patterns.scheme(names, number)
                 schemes.setdefault(part, {}).setdefault(scheme, (names[-1], where))
+    parameters = _without_others(parameters, said, total, modules)
     issues = [*patterns.unmet(total), *_differing(schemes, said)]
     if issues:
         return workload, {**parameters}, issues
     found = {part: next(iter(of)) for part, of in schemes.items()}
     return _with_types(workload, parameters, found, said, _WIDE[str(wide)])
+
+
+def _without_others(parameters: Mapping[str, Any], said: Quantized, layers: int, modules: Modules) -> Mapping[str, Any]:
+    """Without the modules that predict further tokens if their weights are left as they are, and others are not."""
+    few = tuple(f".{name}" for name in modules.few)
+    apart = any(
+        (_behind(pattern, layers) and not _is_no_weight(pattern) and not pattern.endswith(few))
+        or re.match(r"(re:)?(\.?\*)?mtp", pattern)
+        for pattern, _ in said.kept
+    )
+    if not apart or "sections" not in parameters:
+        return parameters
+    return {**parameters, "sections": [one for one in parameters["sections"] if not one.get("predicts")]}
 
 
 def _differing(schemes: Mapping[str, Mapping[Scheme | None, tuple[str, str]]], said: Quantized) -> Iterator[Issue]:

@@ -254,6 +254,7 @@ WINDOW_FAMILIES: Final[Mapping[str, Family]] = {
     "llama4_text": _LLAMA_4,
     "minimax_m2": _MINIMAX_2,
     "minimax_m3": _MINIMAX_3,
+    "minimax_m3_vl_text": _MINIMAX_3,
     "mimo": Family(
         always={"bias": "qkv"},
         left_out={

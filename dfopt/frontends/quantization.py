@@ -15,7 +15,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Final, Literal, NamedTuple
+from typing import Any, Final, Literal, NamedTuple, TypeGuard
 
 from dfopt.errors import Issue, did_you_mean, shown
 
@@ -173,9 +173,7 @@ def quantization_of(config: Mapping[str, Any], where: str) -> tuple[Quantized, l
 
 def _fp8(reading: _Reading) -> Quantized:
     """Weights of fp8 in blocks or with one scale, and, where modelopt made experts narrower, those."""
-    values = {
-        name: reading.one_of(name, known, needed=name in ("fmt", "activation_scheme")) for name, known in _FP8.items()
-    }
+    values = {name: reading.one_of(name, known, needed=name != "scale_fmt") for name, known in _FP8.items()}
     kept = reading.patterns("modules_to_not_convert")
     scheme = Scheme("fp8", "fp8")
     if values["weight_block_size"] is not None:
@@ -285,9 +283,9 @@ def _caches(reading: _Reading) -> str | None:
         if name not in reading.config:
             continue
         value = reading.config[name]
-        if isinstance(value, Mapping) and not set(value) - {*_ARGUMENTS}:
+        if _are_arguments(value):
             value = _BITS.get((value.get("type"), value.get("num_bits")), value)
-        if isinstance(value, (Mapping, list)) or value not in _CACHES:
+        if not isinstance(value, str | None) or value not in _CACHES:
             reading.refuse(name, "null, FP8, NVFP4 or INT8, or their number of bits and type")
         else:
             found.add(_CACHES[value])
@@ -312,6 +310,30 @@ _ARGUMENTS: Final = frozenset({
     "actorder", "block_structure", "dynamic", "group_size", "num_bits", "observer", "observer_kwargs", "scale_dtype",
     "strategy", "symmetric", "type", "zp_dtype",
 })  # fmt: skip
+
+
+_STRATEGIES: Final = (None, "tensor", "channel", "token", "group", "tensor_group", "block")
+_FLOATS: Final[Mapping[tuple[Any, Any], str]] = {
+    (8, None): "fp8", (8, 32): "mxfp8", (8, 128): "fp8_1x128", (4, 16): "nvfp4", (4, 32): "mxfp4",
+}  # fmt: skip
+"""Types of floats by their bits, and by how many of them share a scale."""
+
+
+def _are_arguments(said: Any) -> TypeGuard[Mapping[str, Any]]:
+    """Whether arguments of a type are known, and what they say could be true."""
+    if (
+        not isinstance(said, Mapping)
+        or set(said) - _ARGUMENTS
+        or said.get("dynamic") not in (None, True, False, "local")
+    ):
+        return False
+    whole = all(isinstance(said.get(name), int | None) for name in ("num_bits", "group_size"))
+    return (
+        whole
+        and isinstance(said.get("type"), str | None)
+        and said.get("symmetric") in (None, True, False)
+        and said.get("strategy") in _STRATEGIES
+    )
 
 
 def _of_groups(reading: _Reading) -> Scheme | None:
@@ -341,24 +363,15 @@ def _type(said: Any, *, of_weights: bool = True) -> str | None:
     """The type that some arguments mean; of activations "" if they stay as they are; none if not understood."""
     if said is None and not of_weights:
         return ""
-    if not isinstance(said, Mapping) or set(said) - _ARGUMENTS:
+    if not _are_arguments(said):
         return None
     bits, of, group = said.get("num_bits"), said.get("type"), said.get("group_size")
     blocks = said.get("block_structure") if said.get("strategy") == "block" else None
     zeros = "_zp" if said.get("symmetric") is False else ""
-    if said.get("strategy") not in (None, "tensor", "channel", "token", "group", "tensor_group", "block"):
-        return None
     if of == "float" and bits == 8 and said.get("strategy") == "block":
         return "fp8_128x128" if blocks in ([128, 128], "128x128") and of_weights else None
     if of == "float":
-        known: dict[tuple[Any, Any], str] = {
-            (8, None): "fp8",
-            (8, 32): "mxfp8",
-            (8, 128): "fp8_1x128",
-            (4, 16): "nvfp4",
-            (4, 32): "mxfp4",
-        }
-        return known.get((bits, group)) if isinstance(group, int | None) else None
+        return _FLOATS.get((bits, group))
     if of == "int" and bits == 8 and group in (None, -1):
         return "int8"
     if of == "int" and bits == 4 and group in (32, 64, 128) and of_weights:

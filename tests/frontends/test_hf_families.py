@@ -93,9 +93,9 @@ def test_a_file_is_read_at_once_and_drawn(name: str) -> None:
 def test_every_type_is_tried() -> None:
     tried = {config.get("text_config", config)["model_type"] for config in CONFIGS.values()}
     alike = {"qwen2", "mistral", "gemma", "qwen2_5_vl_text", "qwen3_vl_moe_text", "deepseek_v32", "kimi_k2", "glm"}
+    alike |= {"glm4v_text", "glm4v_moe_text", "minimax_m3_vl_text"}
     assert set(FAMILIES) - tried <= alike  # as another one is, or tried in another file
-    inside = {kind for wrapper in WRAPPERS.values() for kind in wrapper.texts}
-    assert {kind for kind in inside if kind in FAMILIES}
+    assert {kind for wrapper in WRAPPERS.values() for kind in wrapper.texts} <= set(FAMILIES)
 
 
 # --- what layers are ----------------------------------------------------------------------------------------
@@ -153,10 +153,8 @@ def test_modules_that_predict_are_a_section_of_their_own() -> None:
 
 def test_the_text_model_alone_is_read_and_it_is_said() -> None:
     found = recipe(FILES["qwen3-vl-2b"], "qwen3-vl-2b/config.json")
-    said = (
-        "qwen3_vl with 1.721 billion parameters of its text model; vision_config left out: only the text model is drawn"
-    )
-    assert found["description"].startswith(said)
+    said = "qwen3_vl with 1.721 billion parameters of its text model, 114688 B kept of a token; vision_config left out"
+    assert found["description"].startswith(f"{said}: only the text model is drawn and counted")
     inside = FILES["qwen3-vl-2b"]["text_config"]
     assert found["parameters"] == recipe(inside, "x.json")["parameters"]
 

@@ -110,7 +110,10 @@ def test_gpt_oss_has_local_and_global_layers_of_experts() -> None:
     assert counts(p).active == pytest.approx(3.6e9, rel=0.02)
     assert found["parameters"]["sections"] == [{"layers": ["local", "global"], "repeat": 12}]
     assert found["parameters"]["dtypes"]["experts"] == "mxfp4"
-    assert "experts in mxfp4, all else in bf16; the config leaves out torch_dtype bfloat16" in found["description"]
+    assert (
+        "experts in mxfp4, all else in bf16, 49152 B kept of a token; the config leaves out torch_dtype bfloat16"
+        in found["description"]
+    )
     graph = df.load_graph(FILE.parent / "gpt-oss-20b.json", phase="decode", context=4096, microbatch=8, batch=8)
     held = {s.tokens for kernel in graph.kernels for s in kernel.states or ()}
     assert min(held) <= 128 < max(held)
