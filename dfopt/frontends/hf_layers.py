@@ -188,13 +188,13 @@ def in_sections(kinds: Sequence[str]) -> list[dict[str, Any]]:
         return [{"layers": kinds[:1], **({"repeat": end} if end > 1 else {})}]
     # of what begins at a place: layers in its patterns, sections, and of the first how far it goes, and its period
     least: list[tuple[int, int, int, int]] = [(0, 0, 0, 0)] * (end + 1)
+    alike = [0] * (end + 1)  # from a place on, the layers that are as those one period behind them
     for place in reversed(range(end)):
         found = []
         for period in range(1, end - place + 1):
-            alike = place + period  # up to where the pattern goes on
-            while alike < end and kinds[alike] == kinds[alike - period]:
-                alike += 1
-            for times in range(1, (alike - place) // period + 1):
+            same = place + period < end and kinds[place] == kinds[place + period]
+            alike[period] = alike[period] + 1 if same else 0
+            for times in range(1, alike[period] // period + 2):
                 rest = least[place + period * times]
                 found.append((period + rest[0], 1 + rest[1], -period * times, period))
         least[place] = min(found)

@@ -36,6 +36,7 @@ _NOT_DRAWN: Final = re.compile(
     # towers for images and sound, and what brings their features to the text model
     r"|(model\.)?(\w*(visual|vision|audio)\w*|mm_projector|multi_modal_projector|patch_merge_mlp)(\..*)?"
 )
+_SPECIAL: Final = re.compile(r"[*?\[]")
 PARTS: Final = {
     "mixer": "attention",
     "dense": "dense MLPs",
@@ -83,8 +84,11 @@ def _is_there(name: str, mixer: Mapping[str, Any]) -> bool:
 class _Patterns:
     """The patterns of a description, and which of them have meant something."""
 
-    def __init__(self, said: Quantized) -> None:
+    def __init__(self, said: Quantized, fronts: tuple[str, ...]) -> None:
         self.said, self.met = said, set[str]()
+        plain = [one.removeprefix("re:").replace("\\", "") for one in [*(one for one, _ in said.kept), *said.layers]]
+        begun = {max((front for front in fronts if one.startswith(front)), key=len, default=None) for one in plain}
+        self.fronts = [front for front in fronts if front in begun] or [fronts[-1]]
         self.everywhere, self.of_layer = list[tuple[str, str]](), dict[int, list[tuple[str, str]]]()
         for one in [*said.kept, *((name, f"{said.where}.quantized_layers.{name}") for name in said.layers)]:
             number = _NUMBER.search(one[0] if one[0].startswith("re:") is False else "")
@@ -117,6 +121,9 @@ def _means(pattern: str, name: str, how: str) -> bool:
     """Whether a pattern means a weight, or all of a module that it is in."""
     try:
         if how == "globs":
+            start = pattern.removesuffix("*")
+            if not _SPECIAL.search(start):
+                return name.startswith(start if start != pattern else f"{pattern}.") or name == pattern
             return fnmatchcase(name, pattern) or fnmatchcase(name, f"{pattern}.*")
         if how == "exact":
             return re.match(pattern[3:], name) is not None if pattern.startswith("re:") else name == pattern
@@ -168,10 +175,10 @@ def typed(
     """
     if wide not in _WIDE:
         return workload, {**parameters}, []  # of which the field itself says what is wrong
-    patterns, schemes, total = _Patterns(said), dict[str, dict[Scheme | None, tuple[str, str]]](), 0
+    patterns, schemes, total = _Patterns(said, modules.fronts), dict[str, dict[Scheme | None, tuple[str, str]]](), 0
     for number, layer in enumerate(_order(parameters)):
         total += 1
-        before = [front + modules.layer.replace("*", str(number)) for front in modules.fronts]
+        before = [front + modules.layer.replace("*", str(number)) for front in patterns.fronts]
         for name in modules.few:
             patterns.scheme([front + name for front in before], number)
         for part in layer.parts:
