@@ -23,7 +23,7 @@ from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
 from dfopt.frontends.hf_decoders import DECODER_FAMILIES
-from dfopt.frontends.hf_fields import Family, Field, Modules, head_dim_of
+from dfopt.frontends.hf_fields import BLOCKS, Family, Field, head_dim_of
 from dfopt.frontends.hf_gemma import GEMMA_FAMILIES
 from dfopt.frontends.hf_gpt import GPT_FAMILIES
 from dfopt.frontends.hf_rows import BY_FAMILY, COSMETIC, EVERYWHERE, FIELDS
@@ -78,12 +78,9 @@ _DECODERS: Final[Mapping[str, Family]] = {
         also=("hidden_activation",),
     ),
 }
-_EXPERTS_OF_BLOCKS: Final = Modules(
-    experts=tuple(f"block_sparse_moe.experts.0.{name}" for name in ("w1", "w2", "w3")), few=("block_sparse_moe.gate",)
-)
 FAMILIES: Final[Mapping[str, Family]] = {
     **_DECODERS,
-    "mixtral": replace(_DECODERS["mixtral"], modules=_EXPERTS_OF_BLOCKS),
+    "mixtral": replace(_DECODERS["mixtral"], modules=BLOCKS),
     "qwen2_5_vl_text": _DECODERS["qwen2"],
     "qwen3_vl_text": _DECODERS["qwen3"],
     "qwen3_vl_moe_text": _DECODERS["qwen3_moe"],

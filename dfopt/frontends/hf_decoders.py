@@ -12,6 +12,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dfopt.frontends.hf_fields import (
+    BLOCKS,
     Family,
     Field,
     Modules,
@@ -48,6 +49,10 @@ def _layers(value: Any) -> dict[str, Any] | None:
     return {"only_dense": value or []} if whole or value is None else None
 
 
+_GRANITE: Final = frozenset({
+    "attention_multiplier", "embedding_multiplier", "logits_scaling", "residual_multiplier",
+})  # fmt: skip
+_YES: Final = one_of("true", {True: NOTHING})
 _QKV_BIAS: Final = flag({"bias": "qkv"}, NOTHING)
 _NO_BIAS: Final = one_of("false: biases of the type are not counted", {False: NOTHING})
 _GLM_4: Final = Family(
@@ -121,7 +126,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
     "granite": Family(
         left_out={**_PLAIN, "mlp_bias": False},
         fields=rows("head_dim", "attention_bias", "mlp_bias"),
-        words=frozenset({"attention_multiplier", "embedding_multiplier", "logits_scaling", "residual_multiplier"}),
+        words=_GRANITE,
         stack=made_by(),
     ),
     # its norms have gains only; that of queries and keys those of all heads
@@ -265,6 +270,86 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
             }
         ),
         stack=made_by(),
+    ),
+    "seed_oss": Family(
+        left_out={**_PLAIN, "attention_bias": True, "attention_out_bias": False, "mlp_bias": False, "head_dim": 128},
+        fields=rows("head_dim", "mlp_bias", attention_bias=_QKV_BIAS, attention_out_bias=_NO_BIAS),
+        words=frozenset({"residual_dropout"}),
+        stack=made_by(),
+    ),
+    "ministral3": Family(
+        left_out={"tie_word_embeddings": False, "hidden_act": "silu", **_HEADS, "sliding_window": None},
+        fields=rows("head_dim", "sliding_window"),
+        stack=made_by(local_everywhere),
+    ),
+    "apertus": Family(
+        always={"qk_norm": "head", "gated": False},
+        left_out={**_PLAIN, "hidden_act": "xielu"},
+        fields=rows("head_dim", "attention_bias", mlp_bias=_NO_BIAS, post_norm=_NO_BIAS, qk_norm=_YES),
+        stack=made_by(),
+    ),
+    "arcee": Family(
+        always={"gated": False},
+        left_out={**_PLAIN, "hidden_act": "relu2", "mlp_bias": False},
+        fields=rows("head_dim", "attention_bias", "mlp_bias"),
+        stack=made_by(),
+    ),
+    "nemotron": Family(
+        always={"norm": "layernorm", "gated": False},
+        left_out={**_PLAIN, "hidden_act": "relu2", "mlp_bias": False, "partial_rotary_factor": 0.5},
+        fields=rows("head_dim", "attention_bias", "mlp_bias", "partial_rotary_factor"),
+        stack=made_by(),
+    ),
+    # norms of every head by itself, as many gains as of all of them
+    "stablelm": Family(
+        always={"norm": "layernorm"},
+        left_out={
+            "hidden_act": "silu",
+            "tie_word_embeddings": False,
+            **_HEADS,
+            "partial_rotary_factor": 0.25,
+            "qk_layernorm": False,
+            "use_parallel_residual": False,
+            "use_qkv_bias": False,
+        },
+        fields=rows(
+            "head_dim",
+            "partial_rotary_factor",
+            qk_layernorm=flag({"qk_norm": "all"}, NOTHING, needed=True),
+            use_parallel_residual=flag({"parallel": "shared"}, NOTHING, needed=True),
+            use_qkv_bias=flag({"bias": "qkv"}, NOTHING, needed=True),
+        ),
+        stack=made_by(),
+    ),
+    "granitemoe": Family(
+        left_out=_PLAIN,
+        fields=rows("head_dim", "attention_bias", "num_local_experts", "num_experts_per_tok"),
+        words=_GRANITE,
+        stack=made_by(),
+        modules=BLOCKS,
+    ),
+    "olmoe": Family(
+        always={"qk_norm": "all"},
+        left_out=_PLAIN,
+        fields=rows("head_dim", "attention_bias", "num_experts", "num_experts_per_tok"),
+        words=frozenset({"clip_qkv"}),
+        names={"num_local_experts": "num_experts"},
+        stack=made_by(),
+    ),
+    "phimoe": Family(
+        always={"norm": "layernorm"},
+        left_out={**_PLAIN, "lm_head_bias": False, "sliding_window": None},
+        fields=rows(
+            "head_dim",
+            "attention_bias",
+            "sliding_window",
+            "num_local_experts",
+            "num_experts_per_tok",
+            lm_head_bias=flag({"head": {"kind": "logits", "bias": True}}, NOTHING, needed=True),
+        ),
+        words=frozenset({"input_jitter_noise", "original_max_position_embeddings", "router_jitter_noise"}),
+        stack=made_by(local_everywhere),
+        modules=BLOCKS,
     ),
     "internlm2": Family(
         left_out={"tie_word_embeddings": False, "head_dim": head_dim_of, "num_key_value_heads": heads_of},

@@ -7,8 +7,8 @@ from dataclasses import dataclass, field
 from typing import Any, Final, TypeGuard
 
 __all__ = [
-    "HEADS", "SIZES", "Family", "Field", "Gives", "Modules", "count", "few", "flag", "head_dim_of", "heads_of",
-    "is_whole", "listed", "natural", "one_of", "optional", "unless",
+    "BLOCKS", "HEADS", "SIZES", "Family", "Field", "Gives", "Modules", "count", "few", "flag", "head_dim_of",
+    "heads_of", "is_whole", "listed", "natural", "one_of", "optional", "unless",
 ]  # fmt: skip
 
 SIZES: Final[Mapping[str, str]] = {
@@ -42,6 +42,12 @@ class Modules:
     experts: tuple[str, ...] = tuple(f"mlp.experts.0.{name}_proj" for name in ("gate", "up", "down"))
     shared: tuple[str, ...] = tuple(f"mlp.shared_experts.{name}_proj" for name in ("gate", "up", "down"))
     few: tuple[str, ...] = ("mlp.gate",)
+
+
+BLOCKS: Final = Modules(
+    experts=tuple(f"block_sparse_moe.experts.0.{name}" for name in ("w1", "w2", "w3")), few=("block_sparse_moe.gate",)
+)
+"""What the weights of experts are called in Mixtral, and in types made after it."""
 
 
 @dataclass(frozen=True)

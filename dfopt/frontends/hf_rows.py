@@ -27,7 +27,7 @@ def _layer_types(value: Any) -> dict[str, Any] | None:
 
 
 _ACTIVATIONS = (
-    "silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "quick_gelu", "relu", "relu2",
+    "silu", "swish", "gelu", "gelu_new", "gelu_pytorch_tanh", "gelu_fast", "quick_gelu", "relu", "relu2", "xielu",
 )  # fmt: skip
 FIELD_OF: Final[Mapping[str, str]] = {
     **SIZES,

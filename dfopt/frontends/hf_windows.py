@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dfopt.frontends.hf_fields import (
+    BLOCKS,
     Family,
     Field,
     Modules,
@@ -24,7 +25,7 @@ from dfopt.frontends.hf_fields import (
     one_of,
     optional,
     unless,
-)  # fmt: skip
+)
 from dfopt.frontends.hf_layers import Given, every_so_many, experts_behind, local_everywhere, local_in_turn, made_by
 from dfopt.frontends.hf_rows import ATTENTIONS, FIELDS, NOTHING, rows
 
@@ -117,7 +118,6 @@ def _predicted(given: Given) -> dict[str, Any]:
     return {"predicts": given.get("modules", 0) if given.get("has_modules") else 0}
 
 
-_MINIMAX_EXPERTS: Final = tuple(f"block_sparse_moe.experts.0.{name}" for name in ("w1", "w2", "w3"))
 _MINIMAX_2: Final = Family(
     always={"router_bias": True},
     left_out={
@@ -146,7 +146,7 @@ _MINIMAX_2: Final = Family(
     ),
     words=_MINIMAX_WORDS - {"attn_type_list", "qk_norm_type", "rotary_dim"},
     stack=made_by(_predicted),
-    modules=Modules(experts=_MINIMAX_EXPERTS, few=("block_sparse_moe.gate",)),
+    modules=BLOCKS,
 )
 
 
@@ -220,7 +220,7 @@ _MINIMAX_3: Final = Family(
     # 7 modules and 1 layer, of which the config does not say how they go together
     left={"num_mtp_modules": "modules that predict further tokens"},
     stack=made_by(_minimax_3),
-    modules=Modules(experts=_MINIMAX_EXPERTS, few=("block_sparse_moe.gate",)),
+    modules=BLOCKS,
 )
 _WINDOWED: Final = ("head_dim", "attention_bias", "sliding_window", "layer_types")
 

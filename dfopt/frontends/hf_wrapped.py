@@ -56,7 +56,9 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "minimax_m3_vl": Wrapper(
         ("minimax_m3", "minimax_m3_vl_text"), words=frozenset({"projector_hidden_act", "projector_hidden_size"})
     ),
-    "mistral3": Wrapper(("mistral",), words=frozenset({"multimodal_projector_bias", "projector_hidden_act"})),
+    "mistral3": Wrapper(
+        ("mistral", "ministral3"), words=frozenset({"multimodal_projector_bias", "projector_hidden_act"})
+    ),
     "qwen2_5_vl": Wrapper(("qwen2_5_vl_text",)),
     "qwen3_vl": Wrapper(("qwen3_vl_text",)),
     "qwen3_vl_moe": Wrapper(("qwen3_vl_moe_text",)),

@@ -124,6 +124,29 @@ MODELS: dict[str, Published] = {
             first_k_dense_replace=1, moe_intermediate_size=1408,
         ), 142.8, 14 - 0.623,
     ),
+    "seed-oss-36b": Published(config("seed_oss", 64, 5120, 80, 8, 27648, 155136, head_dim=128), 36.15),
+    "ministral-3-8b": Published(config("ministral3", 34, 4096, 32, 8, 14336, 131072, head_dim=128), 8.49),
+    "apertus-8b": Published(config("apertus", 32, 4096, 32, 8, 21504, 131072, hidden_act="xielu"), 8.05),
+    "afm-4.5b": Published(config("arcee", 36, 2560, 20, 4, 18432, 128004, head_dim=128, hidden_act="relu2"), 4.62),
+    "nemotron-mini-4b": Published(config("nemotron", 32, 3072, 24, 8, 9216, 256000, hidden_act="relu2"), 4.19),
+    "stablelm-2-12b": Published(
+        config("stablelm", 40, 5120, 32, 8, 13824, 100352, qk_layernorm=True, use_parallel_residual=True), 12.14
+    ),
+    "granite-3.1-3b-a800m": Published(
+        config(
+            "granitemoe", 32, 1536, 24, 8, 512, 49155, num_local_experts=40, num_experts_per_tok=8,
+            tie_word_embeddings=True,
+        ), 3.3,
+    ),
+    "olmoe-1b-7b": Published(
+        config("olmoe", 16, 2048, 16, 16, 1024, 50304, num_experts=64, num_experts_per_tok=8), 6.92, 1.28 - 0.103
+    ),
+    "phi-3.5-moe": Published(
+        config(
+            "phimoe", 32, 4096, 32, 8, 6400, 32064, num_local_experts=16, num_experts_per_tok=2, attention_bias=True,
+            lm_head_bias=True,
+        ), 41.9, 6.6 - 0.131,
+    ),
     "internlm2-7b": Published(config("internlm2", 32, 4096, 32, 8, 14336, 92544, bias=False), 7.74),
     "deepseek-v2-lite": Published(
         config(
