@@ -81,6 +81,7 @@ _DECODERS: Final[Mapping[str, Family]] = {
 FAMILIES: Final[Mapping[str, Family]] = {
     **_DECODERS,
     "mixtral": replace(_DECODERS["mixtral"], modules=BLOCKS),
+    "qwen2_vl_text": _DECODERS["qwen2"],
     "qwen2_5_vl_text": _DECODERS["qwen2"],
     "qwen3_vl_text": _DECODERS["qwen3"],
     "qwen3_vl_moe_text": _DECODERS["qwen3_moe"],
@@ -257,7 +258,7 @@ def _with_types(
             raise DocumentError(where, [Issue("$.quantization", "found no description of types, expected a mapping")])
         said.append((where, "$.quantization", {"quant_method": "modelopt", **described}))
     results, modules = list[tuple[str, dict[str, Any]]](), found.family.modules
-    if found.text.inside != "$":
+    if found.text.wrapped:
         modules = replace(modules, fronts=(*FRONTS, *modules.fronts))
     for name, path, config in said:
         quantized, issues = quantization_of(config, path)
@@ -289,7 +290,7 @@ def _counted(found: _Found, workload: str, parameters: Mapping[str, Any], file: 
 def _document(found: _Found, workload: str, parameters: dict[str, Any], kind: str, path: Path) -> dict[str, Any]:
     known = _counted(found, workload, parameters, str(path))
     stem = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
-    text = " of its text model" if found.text.inside != "$" else ""
+    text = " of its text model" if found.text.wrapped else ""
     used = f", of which a token uses {known.active / 1e9:.4g} billion" if known.active < 0.9 * known.parameters else ""
     said = f"{kind} with {known.parameters / 1e9:.4g} billion parameters{text}{used}{words(parameters)}"
     said += f", {known.bytes_per_token} B kept of a token"

@@ -44,6 +44,7 @@ class Wrapper:
     texts: tuple[str, ...]
     parts: tuple[str, ...] = ("vision_config",)
     words: frozenset[str] = frozenset()
+    flat: str = ""  # the type of the text model of a file that has its fields beside the parts, as older ones do
 
 
 WRAPPERS: Final[Mapping[str, Wrapper]] = {
@@ -59,7 +60,8 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "mistral3": Wrapper(
         ("mistral", "ministral3"), words=frozenset({"multimodal_projector_bias", "projector_hidden_act"})
     ),
-    "qwen2_5_vl": Wrapper(("qwen2_5_vl_text",)),
+    "qwen2_vl": Wrapper(("qwen2_vl_text",), flat="qwen2_vl_text"),
+    "qwen2_5_vl": Wrapper(("qwen2_5_vl_text",), flat="qwen2_5_vl_text"),
     "qwen3_vl": Wrapper(("qwen3_vl_text",)),
     "qwen3_vl_moe": Wrapper(("qwen3_vl_moe_text",)),
 }
@@ -72,6 +74,7 @@ class Text(NamedTuple):
     paths: Mapping[str, str]
     left: tuple[str, ...] = ()
     inside: str = "$"
+    wrapped: bool = False
 
     def path(self, name: str) -> str:
         """Where a field stands, or would."""
@@ -95,6 +98,14 @@ def text_of(data: Mapping[str, Any], file: str) -> Text:
     wrapper = WRAPPERS.get(data["model_type"]) if isinstance(data.get("model_type"), str) else None
     if wrapper is None:
         return Text(data, {name: f"$.{name}" for name in data})
+    left = tuple(part for part in wrapper.parts if data.get(part) is not None)
+    if odd := [part for part in left if not isinstance(data[part], Mapping)]:
+        issues = [Issue(f"$.{part}", f"found {shown(data[part])}, expected null, or a mapping") for part in odd]
+        raise DocumentError(file, issues)
+    if wrapper.flat and "text_config" not in data:
+        beside = {*_WORDS, *wrapper.words, *wrapper.parts}
+        own = {name: value for name, value in data.items() if name not in beside} | {"model_type": wrapper.flat}
+        return Text(own, {name: f"$.{name}" for name in own}, left, wrapped=True)
     inner = data.get("text_config")
     if issues := list(_issues(data, wrapper, inner)):
         raise DocumentError(file, issues)
@@ -102,8 +113,7 @@ def text_of(data: Mapping[str, Any], file: str) -> Text:
     paths = {name: f"$.text_config.{name}" for name in inner}
     above = [name for name in _INHERITED if name in data and name not in inner]
     merged = {**inner, **{name: data[name] for name in above}}
-    left = tuple(part for part in wrapper.parts if data.get(part) is not None)
-    return Text(merged, paths | {name: f"$.{name}" for name in above}, left, "$.text_config")
+    return Text(merged, paths | {name: f"$.{name}" for name in above}, left, "$.text_config", wrapped=True)
 
 
 def _issues(data: Mapping[str, Any], wrapper: Wrapper, inner: Any) -> Iterator[Issue]:
@@ -117,9 +127,6 @@ def _issues(data: Mapping[str, Any], wrapper: Wrapper, inner: Any) -> Iterator[I
             continue
         message = "not understood, and could change a shape, a cost or a size"
         yield Issue(f"$.{name}", message, did_you_mean(name, sorted(known)))
-    for part in wrapper.parts:
-        if part in data and not isinstance(data[part], Mapping | None):
-            yield Issue(f"$.{part}", f"found {shown(data[part])}, expected null, or a mapping")
     expected = f"expected the config of {' or '.join(wrapper.texts)}"
     if not isinstance(inner, Mapping):
         yield Issue("$.text_config", f"{'missing' if inner is None else f'found {shown(inner)}'}, {expected}")

@@ -93,7 +93,7 @@ def test_a_file_is_read_at_once_and_drawn(name: str) -> None:
 def test_every_type_is_tried() -> None:
     tried = {config.get("text_config", config)["model_type"] for config in CONFIGS.values()}
     alike = {"qwen2", "mistral", "gemma", "qwen2_5_vl_text", "qwen3_vl_moe_text", "deepseek_v32", "kimi_k2", "glm"}
-    alike |= {"glm4v_text", "glm4v_moe_text", "minimax_m3_vl_text"}
+    alike |= {"qwen2_vl_text", "glm4v_text", "glm4v_moe_text", "minimax_m3_vl_text"}
     assert set(FAMILIES) - tried <= alike  # as another one is, or tried in another file
     assert {kind for wrapper in WRAPPERS.values() for kind in wrapper.texts} <= set(FAMILIES)
 
@@ -170,6 +170,16 @@ def least(kinds: str) -> tuple[int, int]:
                 rest = least(kinds[period * times :])
                 found.append((period + rest[0], 1 + rest[1]))
     return min(found)
+
+
+def test_an_older_file_has_the_fields_of_its_text_model_beside_the_tower() -> None:
+    """Qwen2.5-VL 7B: 7.6 billion parameters without the tower, which has 0.68."""
+    sizes = hf_models.config("qwen2_5_vl", 28, 3584, 28, 4, 18944, 152064, tie_word_embeddings=False)
+    flat = sizes | {"vision_config": {"depth": 32}, "vision_start_token_id": 1, "use_sliding_window": False}
+    found = recipe(flat, "m.json")
+    assert found["description"].startswith("qwen2_5_vl with 7.616 billion parameters of its text model")
+    assert "vision_config left out" in found["description"]
+    assert "$.vision_tower: not understood" in refusal(flat | {"vision_tower": 1})
 
 
 @given(st.text("abc", min_size=1, max_size=8))
