@@ -290,9 +290,10 @@ def _counted(found: _Found, workload: str, parameters: Mapping[str, Any], file: 
 def _document(found: _Found, workload: str, parameters: dict[str, Any], kind: str, path: Path) -> dict[str, Any]:
     known = _counted(found, workload, parameters, str(path))
     stem = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+    types = words(parameters) or f", all in {found.data.get('torch_dtype', found.told.get('torch_dtype'))}"
     text = " of its text model" if found.text.wrapped else ""
     used = f", of which a token uses {known.active / 1e9:.4g} billion" if known.active < 0.9 * known.parameters else ""
-    said = f"{kind} with {known.parameters / 1e9:.4g} billion parameters{text}{used}{words(parameters)}"
+    said = f"{kind} with {known.parameters / 1e9:.4g} billion parameters{text}{used}{types}"
     said += f", {known.bytes_per_token} B kept of a token"
     return {
         "schema": "dfopt/graph/2",

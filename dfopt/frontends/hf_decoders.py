@@ -129,7 +129,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
         words=_GRANITE,
         stack=made_by(),
     ),
-    # its norms have gains only; that of queries and keys those of all heads
+    # its norms have gains only, and are counted with biases: a hundred-thousandth of all
     "cohere": Family(
         always={"norm": "layernorm", "parallel": "shared"},
         left_out={**_PLAIN, "tie_word_embeddings": True, "use_qk_norm": False},

@@ -30,7 +30,9 @@ _WIDE: Final = {"bfloat16": "bf16", "float16": "fp16", "float32": "fp32"}
 _NUMBER: Final = re.compile(r"(?:^|\.)layers\.(\d+)(?=\.)")
 _NOT_DRAWN: Final = re.compile(
     # the head, embeddings, norms, corrections of routers
-    r"(.*\.)?(lm_head|head|embed_tokens|wte|wpe|\w*norm\w*(\.(bias|weight))?|e_score_correction_bias)"
+    r"(.*\.)?(lm_head|head|embed_tokens|wte|wpe|\w*norm(_?\d)?(\.(bias|weight))?|e_score_correction_bias)"
+    # routers, where a model has none
+    r"|(.*\.)?(router|((mlp|block_sparse_moe|feed_forward)\.)(gate|router)|shared_expert_gate)"
     # of layers that predict further tokens
     r"|(.*\.)?(mtp|mtp_layers|eh_proj|enorm|hnorm|shared_head)(\..*)?"
     # towers for images and sound, and what brings their features to the text model

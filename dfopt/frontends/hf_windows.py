@@ -47,7 +47,7 @@ def _llama_4(given: Given) -> dict[str, Any]:
     else:
         sparse = [kind == "yes" for kind in every_so_many(number, given["experts_turn"], "no", "yes")]
     qk_norm = {} if given["normed"] else {"qk_norm": "none"}
-    # the norm of queries and keys has no gains, and is that of layers with positions
+    # the norm of queries and keys is that of layers with positions; it has no gains, of which 256 a layer are counted
     own = {"global": {"rotary_dim": 0, "qk_norm": "none"}, "chunked": qk_norm}
     if given.get("chunk") is None:
         placed = ["whole" if kind == "chunked" else kind for kind in placed]
@@ -151,7 +151,11 @@ _MINIMAX_2: Final = Family(
 
 
 def _minimax_3(given: Given) -> dict[str, Any]:
-    """Layers whose attention reads blocks that an indexer chooses, and layers of experts, as lists of layers say."""
+    """Layers whose attention reads blocks that an indexer chooses, and layers of experts, as lists of layers say.
+
+    Each group of heads chooses blocks of its own, as many as all heads here. Weights of the indexer's heads, which this
+    one does not have, are counted: 25 thousand a layer.
+    """
     experts_behind(given)
     own = {"sparse": {"sparse": given["indexer"]}}
     return {"own": own, "shared": given["shared"] * given["shared_ffn"], "ffn": given["dense_ffn"]}

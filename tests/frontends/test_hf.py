@@ -71,10 +71,8 @@ def test_the_parameters_are_those_that_were_published(name: str) -> None:
 def test_what_a_file_leaves_out_is_said() -> None:
     found = recipe(LLAMA, "model/config.json")
     assert found["name"] == "model"
-    assert (
-        found["description"]
-        == "llama with 8.03 billion parameters, 131072 B kept of a token; the config leaves out head_dim 128"
-    )
+    counted = "llama with 8.03 billion parameters, all in bfloat16, 131072 B kept of a token"
+    assert found["description"] == f"{counted}; the config leaves out head_dim 128"
     bare = {key: value for key, value in LLAMA.items() if key not in ("tie_word_embeddings", "mlp_bias")}
     assert "leaves out mlp_bias false, tie_word_embeddings false, head_dim 128" in recipe(bare, "x.json")["description"]
 

@@ -153,8 +153,8 @@ def test_modules_that_predict_are_a_section_of_their_own() -> None:
 
 def test_the_text_model_alone_is_read_and_it_is_said() -> None:
     found = recipe(FILES["qwen3-vl-2b"], "qwen3-vl-2b/config.json")
-    said = "qwen3_vl with 1.721 billion parameters of its text model, 114688 B kept of a token; vision_config left out"
-    assert found["description"].startswith(f"{said}: only the text model is drawn and counted")
+    said = "qwen3_vl with 1.721 billion parameters of its text model, all in bfloat16, 114688 B kept of a token"
+    assert found["description"].startswith(f"{said}; vision_config left out: only the text model is drawn and counted")
     inside = FILES["qwen3-vl-2b"]["text_config"]
     assert found["parameters"] == recipe(inside, "x.json")["parameters"]
 
