@@ -172,6 +172,7 @@ class _Found:
         self.data: dict[str, Any] = {}  # by the names that the tables have
         share = {"head_dim": head_dim_of} if family.heads_share_hidden else {}
         self.left_out: dict[str, Any] = {**family.left_out, **share}
+        self.empty = set[str]()  # fields of which a file says null, where a class has a default
         self.predicted = 0  # modules that predict further tokens, as far as types leave them as they are
 
     def read(self) -> None:
@@ -192,7 +193,8 @@ class _Found:
                 self.told[name] = known
                 self.given |= self.rows[name].gives(known) or {}
         for name, row in self.rows.items():
-            if row.needed and name not in self.family.unused and name not in self.data and name not in self.told:
+            known = name in self.told or name in self.family.unused or name in self.family.words
+            if row.needed and not known and (name not in self.data or name in self.empty):
                 self.issues.append(
                     Issue(self.text.path(name), f"missing, expected {row.expected}", "it has no default")
                 )
@@ -216,7 +218,9 @@ class _Found:
         if found is not None:
             self.given |= found
             self.origin |= dict.fromkeys(found, name)
-        elif value is not None or name not in self.left_out:  # null is what a class has a default for
+        elif value is None and name in self.left_out:  # for which a class has a default
+            self.empty.add(name)
+        else:  # null is what a class has a default for
             self.refuse(written, f"found {shown(value)}, expected {row.expected}")
 
     def refuse(self, written: str, message: str, remedy: str = "") -> None:
@@ -231,13 +235,20 @@ class _Found:
 def _built(found: _Found, file: str) -> tuple[str, dict[str, Any]]:
     """The workload of a config, and its parameters."""
     given, family = found.given, found.family
-    seq = min(_SEQ, given.pop("positions"))
+    seq = min(_SEQ, given["positions"])
     if family.stack is None:
         seq = min(seq, given.get("window") or _SEQ)  # layers of a decoder are alike
-        sizes = {"seq": seq, "microbatch": 1, "batch": _BATCH}
-        return "decoder", {**given, "gated_mlp": True, "norm": "rmsnorm", **sizes}
+        sizes = {name: value for name, value in given.items() if name != "positions"}
+        return "decoder", {
+            **sizes,
+            "gated_mlp": True,
+            "norm": "rmsnorm",
+            "seq": seq,
+            "microbatch": 1,
+            "batch": _BATCH,
+        }
     try:
-        return "stack", {**family.stack({**given, "positions": seq}), "seq": seq, "microbatch": 1, "batch": _BATCH}
+        return "stack", {**family.stack(given), "seq": seq, "microbatch": 1, "batch": _BATCH}
     except ValueError as error:  # sizes that do not fit together
         name, _, what = str(error).partition(": ")
         raise DocumentError(file, [Issue(found.where(name), what)]) from None
