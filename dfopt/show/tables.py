@@ -275,9 +275,10 @@ def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = 
 
 def _beside(figures: tuple[Figure, ...]) -> list[tuple[str, str]]:
     """What a model counts, beside what is published of it."""
-    beside = {one.name: f", published {one.published:,}" if one.published is not None else "" for one in figures}
-    said = {"parameters": "parameters", "active_parameters": "active", "kv_bytes_per_token": "kept, B"}
-    return [(said[one.name], f"{one.computed:,}{beside[one.name]}") for one in figures]
+    said = {"parameters": "parameters", "active_parameters": "active", "kv_bytes_per_token": "B kept of a token"}
+    beside = {one.name: f" (published {one.published:,})" if one.published is not None else "" for one in figures}
+    words = [f"{one.computed:,} {said[one.name]}{beside[one.name]}" for one in figures]
+    return [("model", ", ".join(words))] if words else []
 
 
 def routing_facts(words: str) -> list[tuple[str, str]]:
