@@ -11,9 +11,9 @@ from __future__ import annotations
 import json
 import os
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any, Final, NoReturn
+from typing import Any, Final
 
 import yaml
 
@@ -30,11 +30,12 @@ _DEEP: Final = f"nested more than {MAX_DEPTH} levels deep", "flatten it, or is i
 _Steps = tuple[str | int, ...]
 
 
-def load_strict(source: str | Path) -> dict[str, Any]:
+def load_strict(source: str | Path, unbounded: Callable[[object], bool] | None = None) -> dict[str, Any]:
     """Read a YAML or JSON document into plain data; a `str` is the YAML text itself.
 
     A `Path` is a file: JSON if its suffix is ``.json``, YAML otherwise. Raises `DocumentError` with every issue found;
-    parsing stops at the first one that makes the rest unreadable.
+    parsing stops at the first one that makes the rest unreadable. ``unbounded`` says of JSON data whether they may have
+    infinite numbers, as those of other programs.
 
     Examples
     --------
@@ -53,7 +54,7 @@ def load_strict(source: str | Path) -> dict[str, Any]:
     if "\0" in text:
         refuse(name, "found a NUL byte, expected text", "this is a binary file; give a YAML or JSON file")
     as_json = isinstance(source, Path) and source.suffix.lower() == ".json"
-    data = _load_json(text, name) if as_json else _Reader(text, name).read()
+    data = _load_json(text, name, unbounded) if as_json else _Reader(text, name).read()
     if not isinstance(data, dict):
         kind = shown(data) if data is None or isinstance(data, list) else f"the single value {shown(data, 40)}"
         refuse(name, f"found {kind} at the top, expected a mapping", "start with 'key: value' lines")
@@ -88,8 +89,8 @@ def _read(path: Path, name: str) -> str:
         refuse(name, f"line {line}: found bytes that are not UTF-8, expected text", "save the file as UTF-8")
 
 
-def _load_json(text: str, name: str) -> Any:
-    twice: list[str] = []
+def _load_json(text: str, name: str, unbounded: Callable[[object], bool] | None) -> Any:
+    twice, limits = list[str](), list[str]()
 
     def unique(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
         made = dict(pairs)
@@ -97,8 +98,9 @@ def _load_json(text: str, name: str) -> Any:
             twice.extend(key for _, key, _ in repeated(key for key, _ in pairs))
         return made
 
-    def not_finite(constant: str) -> NoReturn:
-        refuse(name, f"found {constant}, expected a finite number", NO_LIMIT)
+    def not_finite(constant: str) -> float:
+        limits.append(constant)
+        return float(constant)
 
     try:
         data = json.loads(text, object_pairs_hook=unique, parse_constant=not_finite)
@@ -113,6 +115,8 @@ def _load_json(text: str, name: str) -> Any:
         refuse(name, "found half a surrogate pair, expected text", "fix the \\u escape")
     except ValueError as error:  # an integer of more than 4300 digits
         refuse(name, f"found a number that is too long: {shown(str(error))}", "shorten it")
+    if "NaN" in limits or (limits and not (unbounded and unbounded(data))):
+        refuse(name, f"found {'NaN' if 'NaN' in limits else limits[0]}, expected a finite number", NO_LIMIT)
     if twice and len(text) < 1_000_000:  # JSON is almost YAML, whose reader knows path and line; it is slow
         _Reader(text, name).read()
     if twice:

@@ -201,7 +201,7 @@ def _read(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any]) ->
     path = find("graphs", inside if os.path.isfile(inside) else name_or_path)
     if path.suffix.lower() == ".onnx":
         refuse(str(path), "found an ONNX model, expected a graph", "turn it into one with `dfopt import onnx`")
-    data = load_strict(path)
+    data = load_strict(path, unbounded=is_model_config)
     if is_model_config(data):
         data = import_module("dfopt.frontends.hf").read(path, data)
     if overrides:
