@@ -23,9 +23,11 @@ from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
 from dfopt.frontends.hf_decoders import DECODER_FAMILIES
+from dfopt.frontends.hf_delta import DELTA_FAMILIES
 from dfopt.frontends.hf_fields import BLOCKS, Family, Field, head_dim_of
 from dfopt.frontends.hf_gemma import GEMMA_FAMILIES
 from dfopt.frontends.hf_gpt import GPT_FAMILIES
+from dfopt.frontends.hf_mamba import MAMBA_FAMILIES
 from dfopt.frontends.hf_rows import BY_FAMILY, COSMETIC, EVERYWHERE, FIELDS
 from dfopt.frontends.hf_stacks import LATENT_FAMILIES
 from dfopt.frontends.hf_types import typed, words
@@ -90,6 +92,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     **WINDOW_FAMILIES,
     **DECODER_FAMILIES,
     **GPT_FAMILIES,
+    **DELTA_FAMILIES,
+    **MAMBA_FAMILIES,
 }
 
 
@@ -356,7 +360,7 @@ def read(path: str | os.PathLike[str], data: Mapping[str, Any] | None = None) ->
     """
     file = Path(path)
     file = file / "config.json" if file.is_dir() else file
-    data = load_strict(file) if data is None else data
+    data = load_strict(file, unbounded=is_model_config) if data is None else data
     if not is_model_config(data):
         raise DocumentError(str(file), [Issue("$.model_type", "missing", "expected the config.json of a model")])
     quantized = file.with_name("hf_quant_config.json")

@@ -38,6 +38,7 @@ class Modules:
     fronts: tuple[str, ...] = ("model.",)
     layer: str = "layers.*."
     mixer: tuple[str, ...] = tuple(f"self_attn.{name}_proj" for name in "qkvo")
+    mixers: Mapping[str, tuple[str, ...]] = field(default_factory=dict)  # of kinds of mixers whose names are others
     dense: tuple[str, ...] = ("mlp.gate_proj", "mlp.up_proj", "mlp.down_proj")
     experts: tuple[str, ...] = tuple(f"mlp.experts.0.{name}_proj" for name in ("gate", "up", "down"))
     shared: tuple[str, ...] = tuple(f"mlp.shared_experts.{name}_proj" for name in ("gate", "up", "down"))

@@ -184,7 +184,8 @@ def typed(
         for name in modules.few:
             patterns.scheme([front + name for front in before], number)
         for part in layer.parts:
-            for name in getattr(modules, part):
+            mine = modules.mixers.get(layer.mixer.get("kind", "")) if part == "mixer" else None
+            for name in mine or getattr(modules, part):
                 if part == "mixer" and not _is_there(name, layer.mixer):
                     continue
                 names = [front + name for front in before]

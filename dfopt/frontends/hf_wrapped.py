@@ -62,6 +62,8 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     ),
     "qwen2_vl": Wrapper(("qwen2_vl_text",), flat="qwen2_vl_text"),
     "qwen2_5_vl": Wrapper(("qwen2_5_vl_text",), flat="qwen2_5_vl_text"),
+    "qwen3_5": Wrapper(("qwen3_5_text",), words=frozenset({"language_model_only"})),
+    "qwen3_5_moe": Wrapper(("qwen3_5_moe_text",), words=frozenset({"language_model_only"})),
     "qwen3_vl": Wrapper(("qwen3_vl_text",)),
     "qwen3_vl_moe": Wrapper(("qwen3_vl_moe_text",)),
 }
