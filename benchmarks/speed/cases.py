@@ -202,7 +202,7 @@ def _fields(layer: Graph, name: str, kernels: list[Kernel], tensors: list[Tensor
         "word_bytes": layer.word_bytes,
         "microbatch": layer.microbatch,
         "batch": layer.batch,
-        "tokens_per_sample": layer.tokens_per_sample,
+        "tokens": layer.tokens,
         "kernels": kernels,
         "tensors": tensors,
         "carried": layer.carried,

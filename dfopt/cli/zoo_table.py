@@ -31,11 +31,18 @@ def _parameters(graph: Any) -> str:
     return f"{whole / 1e9:.3g} G" if whole else "-"
 
 
+def _tokens(graph: Any) -> str:
+    """Tokens of a sample."""
+    from dfopt.documents.tokens import tokens_of
+
+    return f"{tokens_of(graph).processed / graph.microbatch:.10g}"
+
+
 # Of each kind the columns: title, what of a document is told there, and in which unit.
 _COLUMNS: Final[dict[str, tuple[tuple[str, str | Callable[[Any], object], Any], ...]]] = {
     "graphs": (
         ("layers", "repeat", None), ("kernels", lambda graph: len(graph.kernels), None),
-        ("weights", _parameters, None), ("batch", "batch", None), ("tokens", "tokens_per_sample", None),
+        ("weights", _parameters, None), ("batch", "batch", None), ("tokens", _tokens, None),
     ),
     "systems": (
         ("chips", "chips", None), ("peak of one", "chip.peak_flops", "flop_rate"),

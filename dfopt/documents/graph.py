@@ -24,6 +24,7 @@ from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.on_axes import Group
 from dfopt.documents.sections import LAYER, Layers, Section, add_repeat, layers_of, of_version_1, spelled_out
 from dfopt.documents.sequence_state import SequenceState as SequenceState
+from dfopt.documents.tokens import Tokens, of_evaluation, tokens_of
 from dfopt.documents.wiring import needed, reads, structure_issues, writes
 from dfopt.errors import GraphError
 from dfopt.units import Bytes
@@ -251,7 +252,7 @@ class Graph(Named):
     )
     microbatch: int = Field(default=1, ge=1, le=10**9, description="samples in one evaluation of the graph")
     batch: int = Field(default=1, ge=1, le=10**12, description="samples in one step, over all data-parallel copies")
-    tokens_per_sample: int = Field(default=1, ge=1, le=10**9)
+    tokens: Tokens | None = Field(default=None, description="of one evaluation; none = one of every sample")
     variant: str | None = Field(default=None, max_length=200, description="which of several ways to compute the same")
     kernels: tuple[Kernel, ...] = Field(min_length=1, max_length=20000)
     tensors: tuple[Tensor, ...] = Field(default=(), max_length=200000)
@@ -275,11 +276,11 @@ class Graph(Named):
     @classmethod
     def _spelled_out(cls, data: Any) -> Any:
         earlier = isinstance(data, dict) and data.get("schema") in cls.EARLIER  # of which `_converted` has this too
-        return data if earlier else spelled_out(data)
+        return data if earlier else spelled_out(of_evaluation(data))
 
     @classmethod
     def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
-        return dict(spelled_out(of_version_1(data)))
+        return dict(spelled_out(of_evaluation(of_version_1(data))))
 
     @model_validator(mode="after")
     def _is_a_dag(self) -> Self:
@@ -389,11 +390,10 @@ class Graph(Named):
     __str__ = __repr__  # of a pydantic model it would be every field of every part
 
     def _repr_html_(self) -> str:
-        of_tokens = f" of {self.tokens_per_sample} tokens" if self.tokens_per_sample > 1 else ""
         facts = [
             ("graph", f"{self.name}: {self.description}" if self.description else self.name),
             ("size", f"{len(self.kernels)} kernels, {len(self.tensors)} tensors, repeated {self.repeat} times"),
-            ("batch", f"{self.batch} samples{of_tokens}, {self.microbatch} per evaluation"),
+            ("batch", f"{self.batch} samples, {self.microbatch} per evaluation, {tokens_of(self).processed} tokens"),
         ]
         rows = [[k.name, k.op, k.phase, *(str(size) for size in (k.outer, k.m, k.k, k.n))] for k in self.kernels]
         return facts_html(facts) + table_html("Kernels", ("kernel", "op", "phase", "outer", "m", "k", "n"), rows)

@@ -72,6 +72,11 @@ class Segment(Part):
         """Tokens whose logits are computed."""
         return self.sequences * {"last": 1, "all": self.new, "none": 0}[self.logits]
 
+    @property
+    def produced(self) -> int:
+        """Tokens that its sequences gain at least: one of each whose logits are wanted, of a draft maybe more."""
+        return 0 if self.logits == "none" else self.sequences
+
     def pairs(self, window: int | None = None, chunk: int | None = None) -> int:
         """Pairs of a new token and a key that it attends to, in one sequence.
 

@@ -185,7 +185,8 @@ class Score(Document):
     flop_per_step: float
     utilization: float = Field(description="of the peak of the type that each kernel computes in")
     samples_per_s: float
-    tokens_per_s: float
+    tokens_per_s: float = Field(description="that are processed")
+    produced_tokens_per_s: float | None = Field(default=None, description="that sequences gain at least, in serving")
     bound_by: Bound
     compute_share: float
     memory_share: float

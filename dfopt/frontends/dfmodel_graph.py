@@ -114,11 +114,12 @@ def _layer(drawn: Data, block: Data, word: int, axes: tuple[Axis, ...]) -> Built
     streams = {"N_TILING": "n", "K_TILING": "k"}
     kernels = [kernel_of(k, stream=streams.get(k.get("tiling", "N_TILING"), "none")) for k in drawn["kernels"]]
     caches = {k["id"] for k in drawn["kernels"] if _is_cache(k)}
+    microbatch = int(block.get("micro_batch_size") or 1)  # left to their solver, which has none faster than 1
     fields = {
         "repeat": int(block["num_layer"]),
-        "microbatch": int(block.get("micro_batch_size") or 1),  # left to their solver, which has none faster than 1
+        "microbatch": microbatch,
         "batch": int(block.get("global_batch_size", 1)),  # the first generation reports the time of one sample
-        "tokens_per_sample": int(block["seq_len"]),
+        "tokens": {"processed": microbatch * int(block["seq_len"])},
     }
     return kernels, lambda t: 0.0 if t.get("zero_out") or t["src"] in caches else float(t["bytes"]), fields
 

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from dfopt.documents.graph import Graph
+from dfopt.documents.tokens import Tokens
 from dfopt.errors import DocumentError, Issue, did_you_mean, refuse
 from dfopt.workloads.fold import find_run, fold, with_entrances
 
@@ -78,9 +79,10 @@ def read(
     about = {
         "name": Path(file).stem,
         "source": f"{Path(file).name}, opset {max((node.opset for node in model.nodes), default=0)}",
-        "microbatch": _size(model, samples, "--sample-dim", file),
-        "tokens_per_sample": _size(model, tokens, "--token-dim", file),
+        "microbatch": (size := _size(model, samples, "--sample-dim", file)),
     }
+    each = _size(model, tokens, "--token-dim", file)
+    about |= {"tokens": Tokens(processed=each * size)} if each > 1 else {}
     try:
         canvas = Canvas(model)
         for node in model.nodes:

@@ -20,6 +20,7 @@ from itertools import groupby
 
 from dfopt.documents.score import ChipHeat, PartitionPhysics, PhysicalScore, Score
 from dfopt.documents.stack import Stack
+from dfopt.documents.tokens import tokens_of
 from dfopt.judge import activity, network, streams, traffic
 from dfopt.judge.case import TERMS, Case, Place, Term
 from dfopt.physics import pipeline
@@ -96,7 +97,7 @@ def physical_score(
         iterations=rounds,
         loop_gain=state.gain,
         energy_per_step_j=whole,
-        energy_per_token_j=whole / (case.graph.batch * case.graph.tokens_per_sample),
+        energy_per_token_j=whole / (case.graph.batch * (tokens_of(case.graph).processed / case.graph.microbatch)),
         energy_j=energy,
         power_w=max(chip.power_w for chip in chips),
         logic_max_c=max(die.max_c for chip in chips for die in chip.dies if die.kind == "logic"),

@@ -7,6 +7,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 
 from dfopt.documents.score import PartitionScore, Score, StageScore
+from dfopt.documents.tokens import tokens_of
 from dfopt.judge import ledger, network, traffic, types
 from dfopt.judge.case import TERMS, Case, Place, Placed, Term, totals
 from dfopt.judge.limits import violations
@@ -35,7 +36,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         gradient_reduction_s=max(network.gradient_reduction_s(case, rank, price) for rank in case.ranks),
     )
     graph, system = case.graph, case.system
-    samples_per_s = graph.batch / step.total
+    samples_per_s, tokens = graph.batch / step.total, tokens_of(graph)
     work = math.fsum(graph.times_of(one.kernel) * ops.flop(one.kernel) for one in case.kernels)
     flop = work * (graph.batch / graph.microbatch)
     shares = _shares(case, slowest, partitions)
@@ -49,7 +50,8 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         flop_per_step=flop,
         utilization=_utilization(case, flop, step.total),
         samples_per_s=samples_per_s,
-        tokens_per_s=samples_per_s * graph.tokens_per_sample,
+        tokens_per_s=samples_per_s * (tokens.processed / graph.microbatch),
+        produced_tokens_per_s=None if tokens.produced is None else samples_per_s * (tokens.produced / graph.microbatch),
         # A stage without kernels can be the slowest only because of what it relays.
         bound_by=max(TERMS, key=lambda term: shares[term]) if max(shares.values()) > 0 else "network",
         compute_share=shares["compute"],

@@ -19,6 +19,7 @@ from dfopt.documents.result import Result, status_words
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System
+from dfopt.documents.tokens import tokens_of
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.omissions import left_out
 from dfopt.units import format as show_unit
@@ -105,6 +106,8 @@ def _headline(score: Score, step_time_s: float, utilization: float) -> list[tupl
     samples = f"{score.samples_per_s:.4g} samples/s"
     # of an FFT or of a DLRM a sample is one token
     tokens = "" if counted(score) == "sample" else f", {score.tokens_per_s:.4g} tokens/s"
+    if tokens and score.produced_tokens_per_s not in (None, score.tokens_per_s):
+        tokens += f" processed, {score.produced_tokens_per_s:.4g} tokens/s produced"
     return [
         ("step time", f"{seconds(step_time_s)}   ({layer})"),
         ("throughput", samples + tokens),
@@ -208,8 +211,8 @@ def score_report(score: Score, missing: str = "", routing: str = "", kinds: Sequ
 
 def batch_words(graph: Graph) -> str:
     """The samples of a step, the tokens of each where there are several, and how many are evaluated at once."""
-    samples = f"{graph.batch} sample{'' if graph.batch == 1 else 's'}"
-    tokens = "" if graph.tokens_per_sample == 1 else f" of {graph.tokens_per_sample} tokens"
+    samples, each = f"{graph.batch} sample{'' if graph.batch == 1 else 's'}", tokens_of(graph).processed
+    tokens = "" if each == graph.microbatch else f" of {each / graph.microbatch:.10g} tokens"
     return f"{samples}{tokens}, {graph.microbatch} per evaluation"
 
 

@@ -93,6 +93,7 @@ def _figures(result: Result) -> dict[str, Any]:
         "layer_network_s": sum(part.network_s for part in mine),
         "dram_used_bytes": max(stage.dram_bytes for stage in score.stages),
         **{name: getattr(score, name) for name in _FIGURES},
+        **({} if (made := score.produced_tokens_per_s) is None else {"produced_tokens_per_s": made}),
     }
     if physical is not None:
         found |= {column: getattr(physical, name) for column, name in _PHYSICAL.items()}

@@ -11,6 +11,7 @@ from dfopt.documents.base import Part, problem
 from dfopt.documents.dtypes import Dtypes, Words, check_word_bytes, words_of
 from dfopt.documents.phase import Phase, Segment, decode, prefill, verify
 from dfopt.documents.routing import Routing
+from dfopt.documents.tokens import Tokens
 from dfopt.workloads.checks import check_batch
 
 __all__ = ["ServingParameters", "StepParameters"]
@@ -60,6 +61,11 @@ class StepParameters(Part):
         return self.tokens
 
     @property
+    def produced(self) -> int | None:
+        """Tokens that sequences gain at least; none of whole samples."""
+        return None
+
+    @property
     def words(self) -> Words:
         """Bytes of an element of every class of data."""
         return words_of(self.dtypes, self.word_bytes)
@@ -76,7 +82,7 @@ class StepParameters(Part):
             **self.typed,
             "microbatch": self.microbatch,
             "batch": self.batch or self.microbatch,
-            "tokens_per_sample": self.segment.new,
+            "tokens": Tokens(processed=self.tokens, produced=self.produced),
         }
 
     @model_validator(mode="after")
@@ -140,6 +146,11 @@ class ServingParameters(StepParameters):
     def wanted(self) -> int:
         """Tokens whose logits are computed; of a whole sample all."""
         return self.tokens if self.phase is None else self.segment.wanted
+
+    @property
+    def produced(self) -> int | None:
+        """Tokens that sequences gain at least; none of whole samples."""
+        return None if self.phase is None else self.segment.produced
 
     @model_validator(mode="after")
     def _is_one_phase(self) -> Self:

@@ -9,6 +9,7 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.tokens import Tokens
 
 PLAIN = Assumptions(
     execution="chip",
@@ -108,7 +109,7 @@ def gpt3_layer() -> Graph:
         name="gpt3-175b-layer",
         repeat=96,
         batch=2304,
-        tokens_per_sample=s,
+        tokens=Tokens(processed=s),
         kernels=kernels,
         tensors=tuple(Tensor(src=kernels[a - 1].name, dst=kernels[b - 1].name) for a, b in ends),
         carried=(Tensor(src="Add_2", dst="Add_Prev_Layer"),),

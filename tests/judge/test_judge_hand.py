@@ -13,6 +13,7 @@ from judge_cases import PLAIN, closed, gemm, machine, place, ring, simd
 from dfopt.documents.graph import Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.score import Score
+from dfopt.documents.tokens import Tokens
 from dfopt.judge import evaluate
 
 # a: 2*4*8*16 = 1024 FLOP, weight 4*8 = 64 B, output 4*16 = 128 B
@@ -22,7 +23,7 @@ PAIR = closed(
     repeat=3,
     microbatch=2,
     batch=10,
-    tokens_per_sample=7,
+    tokens=Tokens(processed=14),
     kernels=(gemm("a", 4, 8, 16), gemm("b", 8, 4, 16)),
     tensors=(Tensor(src="a", dst="b"),),
     carried=(Tensor(src="b", dst="a"),),

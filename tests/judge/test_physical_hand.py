@@ -17,12 +17,13 @@ from dfopt.documents.stack import Limits, LogicEnergies, Stack
 from dfopt.documents.stack_dram import RefreshStep
 from dfopt.documents.stack_parts import Bond, Die, HtcPackage, Leakage, TileGrid
 from dfopt.documents.system import System
+from dfopt.documents.tokens import Tokens
 from dfopt.errors import SystemSpecError
 from dfopt.judge import evaluate
 from dfopt.technology.dram import bounds_of_streams
 
 # 2 x 10 x 10 x 5 FLOP at 500 FLOP/s: 2 s; 200 B of weights at 100 B/s: 2 s, a little more on real DRAM.
-ONE = closed(name="one", kernels=(gemm("a", 10, 10, 5),), batch=4, tokens_per_sample=3)
+ONE = closed(name="one", kernels=(gemm("a", 10, 10, 5),), batch=4, tokens=Tokens(processed=3))
 
 
 def judged(graph: Graph, mapping: Mapping, on: Stack, system: System | None = None, **more: Any) -> PhysicalScore:

@@ -13,6 +13,7 @@ from pydantic import ValidationError
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.phase import Phase, Segment, decode, verify
+from dfopt.documents.tokens import Tokens
 from dfopt.errors import DocumentError
 from dfopt.machines.compose import load_system
 from dfopt.physics.ops import flop, streamed_rows
@@ -43,7 +44,7 @@ def test_a_decode_step() -> None:
     token = 2 * 5 * 2  # K/V heads, features, bytes
     held = [("QK", 3 * 21 * token, 3 * 20 * token, 3 * token), ("AV", 3 * 21 * token, 3 * 20 * token, 3 * token)]
     assert caches(graph) == held
-    assert graph.tokens_per_sample == 1
+    assert graph.tokens == Tokens(processed=3, produced=3)
 
 
 def test_a_prompt_writes_what_it_does_not_read() -> None:

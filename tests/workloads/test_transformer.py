@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.tokens import tokens_of
 from dfopt.physics.ops import flop, operands, weight_elements
 from dfopt.workloads import WORKLOADS
 
@@ -236,7 +237,7 @@ def test_flop_and_activations_scale_with_the_microbatch(
         **{"ffn": ffn, "seq": seq, "mode": "training"},
     }
     one, many = build(**sizes), build(**sizes, microbatch=microbatch)
-    assert (many.microbatch, many.batch, many.tokens_per_sample) == (microbatch, microbatch, seq)
+    assert (many.microbatch, many.batch, tokens_of(many).processed) == (microbatch, microbatch, microbatch * seq)
     for small, large in zip(one.kernels, many.kernels, strict=True):
         assert flop(large) == microbatch * flop(small), small.name
         assert weight_elements(large) == weight_elements(small)

@@ -79,6 +79,8 @@ def _head(result: Result) -> Html:
         ("bound by", score.bound_by),
         (f"{per}s per second", _rate(score.samples_per_s if per == "sample" else score.tokens_per_s)),
     ]
+    if (made := score.produced_tokens_per_s) not in (None, score.tokens_per_s):
+        boxes.append(("tokens produced per second", _rate(made or 0.0)))
     types = [("types", tables.type_words(graph))] if graph.dtypes else []
     rows = [
         ("workload", entitled(graph)), *types, ("system", entitled(system)),
