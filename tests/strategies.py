@@ -130,6 +130,14 @@ def _consumer(dice: Dice, op: str, number: int, made: list[Kernel]) -> tuple[dic
         return shape, tensors
     if op == "gemm":
         tokens = first.n * (first.samples or 1)
+        other = dice(made)
+        if other is not first and not dice(range(3)):  # two parts of one operand
+            parts = [one.matrices * one.m * one.n for one in (first, other)]
+            tensors = [
+                Tensor(src=one.name, dst=name, bytes=float(size * WORD), operand=1)
+                for one, size in zip((first, other), parts, strict=True)
+            ]
+            return {"outer": dice([1, 1, 2]), "m": dice(SIZES), "k": -(-sum(parts) // tokens), "n": tokens}, tensors
         if dice([False, True]):
             return {"outer": first.outer, "m": dice(SIZES), "k": first.m, "n": tokens}, tensors
         shape = {"outer": dice([1, 1, 2]), "m": dice(SIZES), "k": first.outer * first.m, "n": tokens}

@@ -65,10 +65,17 @@ def solve(
         str | None, under(WORKLOAD, "samples in one evaluation; of several the best is found", metavar="N[,N...]|all")
     ] = None,
     phase: Annotated[
-        str | None, under(WORKLOAD, "serving, with all microbatches unless said", metavar="prefill|decode|verify")
+        str | None, under(WORKLOAD, "serving, with all microbatches unless said", metavar="prefill|decode|verify|mixed")
     ] = None,
     context: Annotated[int | None, under(WORKLOAD, "decode, verify: cached tokens of a sequence", min=0)] = None,
     window: Annotated[int | None, under(WORKLOAD, "verify: draft tokens (parameter draft)", min=0)] = None,
+    tree: Annotated[
+        str | None, under(WORKLOAD, "verify: or a tree of drafts, the depth of each", metavar="0,1[,N...]")
+    ] = None,
+    segments: Annotated[
+        str | None,
+        under(WORKLOAD, "mixed: sequences x new tokens @ cached ones; a sample is one mix", metavar="SxN@C[,SxN@C...]"),
+    ] = None,
     prompt: Annotated[int | None, under(WORKLOAD, "tokens of a prompt (parameter seq)", min=1)] = None,
     hit: Annotated[int | None, under(WORKLOAD, "prefill: of these cached already", min=0)] = None,
     param: ParamOpt = None,
@@ -120,7 +127,7 @@ def solve(
             assumptions = assumptions.with_(execution="kernel_by_kernel")
         fixed = Pins.load(pins) if pins is not None else Pins()
         on_axes, served = fixed.on_axes | arguments.on_axes(axes), {"phase": phase, "context": context, "hit": hit}
-        served |= {"seq": prompt, "draft": window}
+        served |= {"seq": prompt, "draft": window, "tree": tree, "segments": segments}
         size = arguments.count_or("--batch", batch, "max")
         if size == "max":
             from dfopt.search.largest import largest_batch

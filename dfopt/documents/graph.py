@@ -199,8 +199,8 @@ class Tensor(Part):
     """What one kernel produces and another consumes.
 
     ``bytes`` defaults to the whole output of ``src``. ``operand`` tells which input of a
-    ``matmul`` or ``weight_update`` it is: 1 is the ``k x n`` side, 2 the ``m x k`` side;
-    the default is decided by size, then by order.
+    ``matmul`` or ``weight_update`` it is: 1 is the ``k x n`` side, 2 the ``m x k`` side; the default is decided by
+    size, then by order. Several that state their bytes may be parts of the operand of a ``gemm``.
     """
 
     src: str

@@ -7,17 +7,23 @@ All counts are exact integers.
 
 from __future__ import annotations
 
-from typing import Literal, Self
+import re
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from dfopt.documents.base import Part, problem
+from dfopt.errors import shown
 
-__all__ = ["Phase", "Segment", "decode", "encode", "mixed", "prefill", "train", "verify"]
+__all__ = ["Phase", "Segment", "Segments", "check_depths", "decode", "encode", "mixed", "prefill", "train", "verify"]
+
+_TEXT: Final = re.compile(r"(\d+)x(\d+)(?:@(\d+))?(?::(last|all|none))?")
 
 
 class Segment(Part):
     """Sequences of one shape: ``new`` tokens of each are processed behind ``cached`` ones.
+
+    As text ``SEQUENCESxNEW@CACHED``, of which the last logits are wanted unless ``:all`` or ``:none`` follow.
 
     Examples
     --------
@@ -26,6 +32,8 @@ class Segment(Part):
     >>> hit = Segment(sequences=4, new=32, cached=96, logits="last")
     >>> hit.tokens, hit.held, hit.wanted, hit.pairs()
     (128, 512, 4, 3600)
+    >>> Segment.model_validate("4x32@96") == hit, str(hit)
+    (True, '4x32@96')
     """
 
     sequences: int = Field(ge=1, le=10**9, description="sequences, or samples")
@@ -38,6 +46,24 @@ class Segment(Part):
     )
     logits: Literal["last", "all", "none"] = Field(default="all", description="new tokens whose logits are wanted")
 
+    @model_validator(mode="before")
+    @classmethod
+    def _from_text(cls, data: Any) -> Any:
+        if not isinstance(data, str):
+            return data
+        found = _TEXT.fullmatch(data.strip())
+        if found is None:
+            remedy = "write SEQUENCESxNEW@CACHED, such as 4x512@0 or 16x1@4096, and :all or :none for its logits"
+            raise problem(f"found {shown(data)}, expected a segment", remedy)
+        sequences, new, cached, logits = found.groups()
+        sizes = {"sequences": int(sequences), "new": int(new), "cached": int(cached or 0)}
+        return {**sizes, "logits": logits or "last"}
+
+    def __str__(self) -> str:
+        wants = "" if self.logits == "last" else f":{self.logits}"
+        sees = "" if self.sees == "causal" else f", {self.sees if isinstance(self.sees, str) else 'a tree'}"
+        return f"{self.sequences}x{self.new}@{self.cached}{wants}{sees}"
+
     @model_validator(mode="after")
     def _is_a_tree(self) -> Self:
         if isinstance(self.sees, str):
@@ -45,11 +71,7 @@ class Segment(Part):
         if len(self.sees) != self.new:
             message = f"found {len(self.sees)} depths for {self.new} new tokens"
             raise problem(message, "give every new token a depth", "$.sees")
-        below = set(self.sees)
-        for depth in sorted(below):
-            if depth < 0 or (depth > 0 and depth - 1 not in below):
-                message = f"found a depth of {depth}, but none of {depth - 1}"
-                raise problem(message, "count depths from 0, the tokens that follow the cached ones", "$.sees")
+        check_depths(self.sees, "$.sees")
         return self
 
     @property
@@ -114,6 +136,14 @@ class Segment(Part):
         return q * c + own
 
 
+def _listed(data: Any) -> Any:
+    return data.split(",") if isinstance(data, str) else data
+
+
+Segments = Annotated[tuple[Segment, ...], BeforeValidator(_listed)]
+"""Segments, or as text several with commas between."""
+
+
 class Phase(Part):
     """One evaluation of a model: its segments, and whether a backward pass follows.
 
@@ -122,9 +152,11 @@ class Phase(Part):
     >>> step = mixed(prefill(1, 512), decode(63, 4096))
     >>> step.tokens, step.wanted, step.sequences
     (575, 64, 64)
+    >>> Phase(segments="1x512@0, 63x1@4096").tokens
+    575
     """
 
-    segments: tuple[Segment, ...] = Field(min_length=1, max_length=1000)
+    segments: Segments = Field(min_length=1, max_length=1000)
     backward: bool = Field(default=False, description="whether a backward pass and an update of the weights follow")
 
     @property
@@ -138,9 +170,25 @@ class Phase(Part):
         return sum(one.wanted for one in self.segments)
 
     @property
+    def produced(self) -> int:
+        """Tokens that all sequences gain at least."""
+        return sum(one.produced for one in self.segments)
+
+    @property
     def sequences(self) -> int:
         """Sequences of all segments."""
         return sum(one.sequences for one in self.segments)
+
+    def times(self, number: int) -> Phase:
+        """So many times as many sequences in every segment.
+
+        Examples
+        --------
+        >>> [str(one) for one in Phase(segments="1x512@0,4x1@4096").times(2).segments]
+        ['2x512@0', '8x1@4096']
+        """
+        more = (one.model_copy(update={"sequences": number * one.sequences}) for one in self.segments)
+        return self.model_copy(update={"segments": tuple(more)})
 
 
 def prefill(batch: int, prompt: int, hit: int = 0) -> Phase:
@@ -213,6 +261,20 @@ def train(batch: int, length: int) -> Phase:
     True
     """
     return Phase(segments=(Segment(sequences=batch, new=length),), backward=True)
+
+
+def check_depths(depths: tuple[int, ...], where: str) -> None:
+    """Refuse depths of no tree.
+
+    Examples
+    --------
+    >>> check_depths((0, 1, 1, 2), "$.tree")
+    """
+    below = set(depths)
+    for depth in sorted(below):
+        if depth < 0 or (depth > 0 and depth - 1 not in below):
+            message = f"found a depth of {depth}, but none of {depth - 1}"
+            raise problem(message, "count depths from 0, the tokens that follow the cached ones", where)
 
 
 def _up_to(tokens: int, window: int) -> int:

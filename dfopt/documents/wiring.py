@@ -235,17 +235,18 @@ def _listed(handed: list[tuple[str, float]]) -> str:
 
 def _operand_issues(graph: Graph, known: dict[str, int]) -> Iterator[Issue]:
     """Operands that come twice, and shapes that disagree."""
-    incoming = Counter[str]()
+    incoming, parted = Counter[str](), _parted(graph, known)
     for position, tensor in enumerate(graph.tensors):
         if tensor.dst not in known:
             continue
         where, kernel = f"$.tensors[{position}]", graph.kernels[known[tensor.dst]]
         incoming[kernel.name] += 1
         most = _OPERANDS[kernel.op]
-        if kernel.op != "elementwise" and incoming[kernel.name] > most:
+        if kernel.op != "elementwise" and incoming[kernel.name] > most and kernel.name not in parted:
             twice = f"this is number {incoming[kernel.name]} (two producers for one operand)"
             message = f"{kernel.op} kernel {kernel.name!r} takes {most} input tensor(s), {twice}"
-            yield Issue(f"{where}.dst", message, "add the inputs in an elementwise kernel first")
+            remedy = "add the inputs in an elementwise kernel first, or state the bytes of each if they are parts"
+            yield Issue(f"{where}.dst", message, remedy if kernel.op == "gemm" else remedy.partition(",")[0])
         if tensor.bytes is None and tensor.src in known:
             src = graph.kernels[known[tensor.src]]
             elements = float(src.matrices * needed(src))
@@ -263,6 +264,16 @@ def _operand_issues(graph: Graph, known: dict[str, int]) -> Iterator[Issue]:
         if kernel.op != "elementwise" and incoming[given.dst] > _OPERANDS[kernel.op]:
             message = f"{kernel.op} kernel {kernel.name!r} has its {_OPERANDS[kernel.op]} operand(s) already"
             yield Issue(where, message, "remove the input, or the tensor that brings the operand")
+
+
+def _parted(graph: Graph, known: dict[str, int]) -> set[str]:
+    """GEMMs whose operand several tensors bring in parts, each with its bytes, together no more than it."""
+    parts: defaultdict[str, list[float]] = defaultdict(list)
+    for tensor in graph.tensors:
+        if {tensor.src, tensor.dst} <= known.keys() and graph.kernels[known[tensor.dst]].op == "gemm":
+            parts[tensor.dst].append(math.nan if tensor.bytes is None else graph.elements_of(tensor))
+    several = ((graph.kernels[known[name]], math.fsum(sizes)) for name, sizes in parts.items() if len(sizes) > 1)
+    return {kernel.name for kernel, whole in several if whole <= kernel.outer * kernel.k * kernel.n * (1 + 1e-9)}
 
 
 def _misfit(elements: float, kernel: Kernel) -> str:

@@ -77,7 +77,12 @@ class DecoderParameters(LayerParameters, ServingParameters):
     @property
     def looks_away(self) -> bool:
         """Whether a window keeps tokens of a sample from each other."""
-        return self.window is not None and self.segment.keys > self.window
+        return self.window is not None and self._keys > self.window
+
+    @property
+    def _keys(self) -> int:
+        """Tokens of the longest sequence."""
+        return max(one.keys for one in self.evaluation.segments)
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
@@ -94,7 +99,7 @@ class DecoderParameters(LayerParameters, ServingParameters):
         if self.global_every is not None and self.window is None:
             raise problem("found it without a window", "leave it out, or write a window", "$.global_every")
         if self.looks_away:
-            self._check_layers(self.segment.keys)
+            self._check_layers(self._keys)
         return self
 
     def _check_layers(self, keys: int) -> None:
@@ -105,7 +110,7 @@ class DecoderParameters(LayerParameters, ServingParameters):
                 "shorten seq, leave window out to let every layer attend to all tokens, or write global_every",
                 "$.seq",
             )
-        if self.segment.sees != "causal":
+        if any(one.sees != "causal" for one in self.evaluation.segments):
             message = f"found {keys} tokens, of which local layers attend to {self.window} before them, but no mask"
             raise problem(message, "write causal: true or a phase, or shorten seq", "$.seq")
         if self.drawn > 1:

@@ -5,9 +5,11 @@ Matrices are held with features along ``m`` and tokens along ``n``, see :mod:`df
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any, Literal, Self
 
 from dfopt.documents.dtypes import Words
 from dfopt.documents.graph import Kernel, Role, SequenceState
@@ -40,11 +42,11 @@ class Attending:
     new: int
     keys: int
     pairs: int
-    single: bool = False  # one token of each sequence is no stream, and cuts no other kernel's short
+    still: bool = False  # no stream, so that few tokens of each sequence cut no other kernel's short
 
     @property
     def _shape(self) -> dict[str, Any]:
-        whole, stream = self.new * self.keys, {"stream": "none"} if self.single and self.new == 1 else {}
+        whole, stream = self.new * self.keys, {"stream": "none"} if self.still else {}
         samples = {"samples": self.sequences} if self.sequences > 1 else {}
         density = self.pairs / whole if self.pairs < whole else None
         return {"outer": self.heads, "n": self.new, "density": density, **samples, **stream}
@@ -63,18 +65,23 @@ class Attending:
 class Drawing(Sketch):
     """A layer that is drawn, and how its backward pass departs from the rules of the ops.
 
+    What is done with every token is one kernel for the tokens of all segments. What differs from segment to segment,
+    such as attention, is drawn by a view of its own (:meth:`each`), whose kernels carry the number of the segment.
+
     Attributes
     ----------
-    segment : Segment
-        What one evaluation works on.
+    segments : tuple of Segment
+        What one evaluation works on, or of a view what it draws.
     words : Words
         Bytes of an element of every class of data.
     keeps : bool
         Whether states are kept of it.
     trains : bool
         Whether a backward pass follows.
-    form : str, optional
-        How latent attention is computed where a layer leaves it open.
+    forms : tuple of str, optional
+        How latent attention is computed in every segment where a layer leaves it open.
+    places : tuple of int
+        Where the segments of a view stand among all.
     routing : Routing
         Who is sent to which expert.
     rules, sums
@@ -85,35 +92,99 @@ class Drawing(Sketch):
     Examples
     --------
     >>> from dfopt.documents.dtypes import words_of
-    >>> drawing = Drawing(Segment(sequences=3, new=16), words_of(None, 2))
+    >>> drawing = Drawing([Segment(sequences=3, new=16), Segment(sequences=2, new=1)], words_of(None, 2))
     >>> drawing.linear("Up", 32, 8, drawing.pointwise("Norm", 8, normalizes=True))
     'Up'
     >>> drawing.kernels[-1].n, drawing.bytes(10)
-    (48, 20.0)
+    (50, 20.0)
+    >>> [part.pointwise("Act", 32, part.own("Up")) for part in drawing.each()]
+    ['Act_1', 'Act_2']
+    >>> [tensor.bytes for tensor in drawing.tensors]
+    [None, 3072.0, 128.0]
     """
 
     def __init__(
         self,
-        segment: Segment,
+        segments: Sequence[Segment],
         words: Words,
         *,
         keeps: bool = False,
         page: int = 1,
         trains: bool = False,
-        form: Form | None = None,
+        forms: tuple[Form, ...] | None = None,
         routing: Routing | None = None,
     ) -> None:
         super().__init__()
-        self.trains, self.form, self.routing = trains, form, routing or Routing()
-        self.segment, self.words, self.keeps, self.page = segment, words, keeps, page
+        self.trains, self.forms, self.routing = trains, forms, routing or Routing()
+        self.words, self.keeps, self.page = words, keeps, page
+        self.segments, self.places, self.suffix = tuple(segments), tuple(range(len(segments))), ""
+        self._rows = _rows(self.segments)
         self.rules: dict[str, Gradient | tuple[Gradient, ...]] = {}
         self.sums: dict[str, tuple[str, str]] = {}
         self.from_states: set[tuple[str, int]] = set()
 
     @property
     def tokens(self) -> int:
-        """Tokens of one evaluation."""
-        return self.segment.tokens
+        """Tokens of one evaluation, or of a view."""
+        return sum(one.tokens for one in self.segments)
+
+    @property
+    def sequences(self) -> int:
+        """Sequences of one evaluation, or of a view."""
+        return sum(one.sequences for one in self.segments)
+
+    @property
+    def segment(self) -> Segment:
+        """The segment of a view of one."""
+        (only,) = self.segments
+        return only
+
+    @property
+    def still(self) -> bool:
+        """Whether the tokens of a segment are no stream: single ones of sequences, or few beside many others."""
+        return self.keeps and self.segment.new < self._rows
+
+    def of(self, places: Sequence[int]) -> Self:
+        """A view that draws some segments; of all it is the drawing itself."""
+        if tuple(places) == self.places:
+            return self
+        view = copy.copy(self)  # it adds to the same kernels and tensors
+        view.places, by_place = tuple(places), dict(zip(self.places, self.segments, strict=True))
+        view.segments = tuple(by_place[place] for place in view.places)
+        view.suffix = "".join(f"_{place + 1}" for place in view.places)
+        return view
+
+    def each(self) -> tuple[Self, ...]:
+        """A view of every segment."""
+        return tuple(self.of((place,)) for place in self.places)
+
+    def called(self, name: str) -> str:
+        """What a kernel or a state of that name is called here."""
+        return name + self.suffix
+
+    def draw(self, kernel: Kernel, *inputs: str | Read) -> str:
+        """Add a kernel, called after the segments of a view, and its inputs; gives its name."""
+        named = kernel.model_copy(update={"name": self.called(kernel.name)}) if self.suffix else kernel
+        return super().draw(named, *inputs)
+
+    def own(self, source: str | Read) -> Read:
+        """What is read of the tokens of a view, of a kernel over more of them."""
+        read = Read(source) if isinstance(source, str) else source
+        made = self._made(read.src)
+        if made.n == self.tokens:
+            return read
+        size = self.bytes(made.outer * made.m * made.n) if read.bytes is None else read.bytes
+        return read._replace(bytes=size / made.n * self.tokens)
+
+    def joined(self, names: Sequence[str]) -> tuple[Read, ...]:
+        """Outputs of views, side by side the operand of a kernel over the tokens of all."""
+        if len(names) == 1:
+            return (Read(names[0]),)
+        made = [self._made(name) for name in names]
+        return tuple(Read(one.name, None, self.bytes(one.matrices * one.m * one.n)) for one in made)
+
+    def _made(self, name: str) -> Kernel:
+        return next(kernel for kernel in reversed(self.kernels) if kernel.name == name)
 
     def bytes(self, elements: int) -> float:
         """Bytes of some elements of a tensor."""
@@ -135,6 +206,25 @@ class Drawing(Sketch):
         """Draw an elementwise kernel over heads of every token."""
         return self.pointwise(name, dim, *inputs, outer=heads, **fields)
 
-    def linear(self, name: str, m: int, k: int, source: str | Read, *, outer: int = 1, **fields: Any) -> str:
+    def linear(self, name: str, m: int, k: int, *sources: str | Read, outer: int = 1, **fields: Any) -> str:
         """Draw a product with a weight on every token; ``outer`` = heads if each head has a weight of its own."""
-        return self.draw(Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens, **fields), source)
+        return self.draw(Kernel(name=name, op="gemm", outer=outer, m=m, k=k, n=self.tokens, **fields), *sources)
+
+
+def _rows(segments: Sequence[Segment]) -> int:
+    """New tokens from which on a segment is a stream: so that the fewest scores are on the chip at a time.
+
+    All streams are cut into as many tiles as the shortest has tokens; what is none is there as a whole.
+
+    Examples
+    --------
+    >>> chunk, draft, step = (Segment(sequences=n, new=new, cached=99) for n, new in ((1, 512), (8, 4), (16, 1)))
+    >>> _rows([chunk, draft, step]), _rows([draft, step]), _rows([step])
+    (512, 4, 2)
+    """
+
+    def held(tiles: int) -> int:
+        rows = ((one, -(-one.new // tiles) if one.new >= tiles else one.new) for one in segments)
+        return sum(one.sequences * one.keys * most for one, most in rows)
+
+    return min((one.new for one in segments if one.new > 1), key=lambda tiles: (held(tiles), -tiles), default=2)

@@ -11,9 +11,10 @@ queries the gradients of K and V come out per query head and are then added up o
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Set
-from typing import Any, Final, Literal, Self
+from typing import Any, Final, Literal, Self, get_args
 
 from pydantic import Field, model_validator
 
@@ -149,14 +150,24 @@ class StackParameters(EndsParameters):
         return tuple(one for one in mixers if one.form == "auto" and self.mode == "forward")
 
     @property
-    def variant(self) -> Form | None:
-        """The form that is drawn where layers leave it open: as asked for, else what is less work for the first."""
-        return None if not self.open else self.form or self.open[0].less_work(self.segment)
+    def forms(self) -> tuple[Form, ...] | None:
+        """The form of every segment where layers leave it open: as asked for, else what is less work for the first."""
+        if not self.open:
+            return None
+        segments = self.evaluation.segments
+        if isinstance(self.form, str):
+            return (self.form,) * len(segments)
+        return self.form or tuple(self.open[0].less_work(one) for one in segments)
+
+    @property
+    def variant(self) -> str | None:
+        """What the graph is called among those that compute the same: after the forms of its segments."""
+        return ", ".join(self.forms) if self.forms else None
 
     def drawing(self) -> Drawing:
         """An empty drawing of a layer."""
         drawing = super().drawing()
-        drawing.form = self.variant
+        drawing.forms = self.forms
         return drawing
 
     @model_validator(mode="after")
@@ -187,8 +198,9 @@ class StackParameters(EndsParameters):
             if name not in named:
                 raise problem(f"no section has a layer {name!r}", "leave it out", json_path("layers", name))
             for part, where in zip((self.layers[name].mixer, self.layers[name].feed_forward), _PARTS, strict=True):
-                if part and (found := part.misfit(self.segment, trains=self.mode == "training")):
-                    raise problem(*found, json_path("layers", name, where))
+                for segment in self.evaluation.segments:
+                    if part and (found := part.misfit(segment, trains=self.mode == "training")):
+                        raise problem(*found, json_path("layers", name, where))
         return self
 
 
@@ -298,7 +310,7 @@ def _kind(name: str, p: StackParameters, *, several: bool) -> tuple[Graph, set[t
     return found, {(f"{name}.{kernel}", operand) for kernel, operand in drawing.from_states}
 
 
-def variants(p: StackParameters) -> tuple[dict[str, Form], ...]:
+def variants(p: StackParameters) -> tuple[dict[str, Form | tuple[Form, ...]], ...]:
     """Parameters that draw what computes the same in another way: the other form of latent attention, if left open.
 
     Examples
@@ -308,9 +320,10 @@ def variants(p: StackParameters) -> tuple[dict[str, Form], ...]:
     >>> variants(StackParameters(hidden=8, vocab=9, seq=16, layers={"layer": {"mixer": mixer}}, sections=sections))
     ({'form': 'absorbed'},)
     """
-    if p.variant is None or p.form is not None:
+    if p.forms is None or p.form is not None:
         return ()
-    return ({"form": "absorbed" if p.variant == "expanded" else "expanded"},)
+    every = itertools.product(get_args(Form), repeat=len(p.forms))
+    return tuple({"form": forms if len(forms) > 1 else forms[0]} for forms in every if forms != p.forms)
 
 
 def _without_inputs(graph: Graph, brought: Set[tuple[str, int]]) -> Graph:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.dtypes import Dtypes, Words, check_word_bytes, words_of
-from dfopt.documents.phase import Phase, Segment, decode, prefill, verify
+from dfopt.documents.phase import Phase, Segment, Segments, check_depths, decode, prefill, verify
 from dfopt.documents.routing import Routing
 from dfopt.documents.tokens import Tokens
 from dfopt.workloads.checks import check_batch
@@ -46,14 +46,15 @@ class StepParameters(Part):
     )
 
     @property
-    def segment(self) -> Segment:
+    def evaluation(self) -> Phase:
         """What one evaluation works on: whole samples."""
-        return Segment(sequences=self.microbatch, new=self.seq, sees="causal" if self.causal else "full")
+        one = Segment(sequences=self.microbatch, new=self.seq, sees="causal" if self.causal else "full")
+        return Phase(segments=(one,))
 
     @property
     def tokens(self) -> int:
         """Tokens of one evaluation."""
-        return self.segment.tokens
+        return self.evaluation.tokens
 
     @property
     def wanted(self) -> int:
@@ -92,13 +93,25 @@ class StepParameters(Part):
         return self
 
 
+def _listed(data: Any) -> Any:
+    """Numbers from text with commas; what is none is left to be refused."""
+    if isinstance(data, int) and not isinstance(data, bool):
+        return (data,)
+    if not isinstance(data, str):
+        return data
+    words = [word.strip() for word in data.split(",")]
+    return [int(word) if word.isdecimal() else word for word in words]
+
+
 class ServingParameters(StepParameters):
     """Samples of one evaluation, or a phase of serving.
 
     Examples
     --------
-    >>> ServingParameters(seq=16, phase="decode", context=99).segment.keys
+    >>> ServingParameters(seq=16, phase="decode", context=99).evaluation.segments[0].keys
     100
+    >>> ServingParameters(seq=16, phase="mixed", segments="1x512@0,16x1@4096", microbatch=2).tokens
+    1056
     """
 
     ends: bool | None = Field(
@@ -106,17 +119,31 @@ class ServingParameters(StepParameters):
         description="draw embedding, final norm and logits too; they load the first and last stage. none = in serving,"
         " that is with a phase",
     )
-    phase: Literal["prefill", "decode", "verify"] | Phase | None = Field(
+    phase: Literal["prefill", "decode", "verify", "mixed"] | Phase | None = Field(
         default=None,
-        description="serving: prefill (seq is the prompt), decode (one token behind context), verify (a draft more), or"
-        " the segments of one evaluation; keys and values are then kept in DRAM. none = a whole sample that nothing is"
-        " kept of",
+        description="serving: prefill (seq is the prompt), decode (one token behind context), verify (a draft more),"
+        " mixed (some of these in one evaluation: segments), or what that name stands for; keys and values are then"
+        " kept in DRAM. none = a whole sample that nothing is kept of",
     )
     context: int | None = Field(
         default=None, ge=0, le=10**8, description="decode, verify: cached tokens of every sequence; seq if left out"
     )
     draft: int = Field(default=0, ge=0, le=10**6, description="verify: tokens of a draft behind the last one")
+    tree: Annotated[tuple[int, ...], BeforeValidator(_listed)] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=10**5,
+        description="verify: instead of a draft a tree of them, as the depth of each, such as 0,1,1,2; the first is the"
+        " token that is there already",
+    )
     hit: int = Field(default=0, ge=0, le=10**8, description="prefill: tokens of the prompt that are cached already")
+    segments: Segments | None = Field(
+        default=None,
+        min_length=1,
+        max_length=16,
+        description="mixed: what a sample is then, such as 1x512@0,16x1@4096: a sequence of 512 new tokens, and 16 of"
+        " one behind 4096 cached ones",
+    )
     page: int = Field(default=1, ge=1, le=10**6, description="cached tokens that are given DRAM together")
     routing: Routing | None = Field(
         default=None,
@@ -135,52 +162,69 @@ class ServingParameters(StepParameters):
         return self.keeps if self.ends is None else self.ends
 
     @property
-    def segment(self) -> Segment:
-        """What one evaluation works on: one segment for all of its sequences."""
+    def evaluation(self) -> Phase:
+        """What one evaluation works on."""
         if self.phase is None:
-            return super().segment
-        found = self.phase if isinstance(self.phase, Phase) else _PHASES[self.phase](self)
-        return found.segments[0]
+            return super().evaluation
+        return self.phase if isinstance(self.phase, Phase) else _PHASES[self.phase](self)
 
     @property
     def wanted(self) -> int:
         """Tokens whose logits are computed; of a whole sample all."""
-        return self.tokens if self.phase is None else self.segment.wanted
+        return self.tokens if self.phase is None else self.evaluation.wanted
 
     @property
     def produced(self) -> int | None:
         """Tokens that sequences gain at least; none of whole samples."""
-        return None if self.phase is None else self.segment.produced
+        return None if self.phase is None else self.evaluation.produced
 
     @model_validator(mode="after")
     def _is_one_phase(self) -> Self:
         if self.phase is not None and self.mode == "training":
             raise problem("found a phase of serving in a training step", "leave one of them out", "$.phase")
-        for name, needs in (("context", ("decode", "verify")), ("draft", ("verify",)), ("hit", ("prefill",))):
-            if name in self.model_fields_set and self.phase not in needs:
-                message = f"found {getattr(self, name)}, which is of {' and '.join(needs)} only"
+        for name, needs in _NEEDS.items():
+            if name in self.model_fields_set and getattr(self, name) is not None and self.phase not in needs:
+                found = getattr(self, name)
+                found = ", ".join(map(str, found)) if isinstance(found, tuple) else found
+                message = f"found {found}, which is of {' and '.join(needs)} only"
                 raise problem(message, f"write phase: {needs[0]}, or leave it out", f"$.{name}")
         if self.phase == "prefill" and self.hit >= self.seq:
             message = f"found {self.hit} cached tokens of a prompt of {self.seq}: at least one is left to process"
             raise problem(message, f"at most {self.seq - 1}", "$.hit")
+        if self.tree is not None:
+            if "draft" in self.model_fields_set:
+                message = f"found a tree beside a draft of {self.draft}"
+                raise problem(message, "leave one of them out", "$.tree")
+            check_depths(self.tree, "$.tree")
+        if self.phase == "mixed" and self.segments is None:
+            message = "missing: phase mixed is a union of some"
+            raise problem(message, "write such as 1x512@0,16x1@4096", "$.segments")
         if isinstance(self.phase, Phase):
             if self.phase.backward:
                 raise problem("found a backward pass", "write mode: training, and no phase", "$.phase.backward")
-            if len(self.phase.segments) > 1:
-                message = f"found {len(self.phase.segments)} segments in one evaluation, expected one"
-                raise problem(message, "give each a graph of its own", "$.phase.segments")
-            if self.drawn_ends and not self.phase.wanted:
-                raise problem(
-                    "found no token whose logits are wanted", "write ends: false", "$.phase.segments[0].logits"
-                )
             if self.phase.sequences != self.microbatch:
                 message = f"found {self.phase.sequences} sequences, but a microbatch of {self.microbatch}"
-                raise problem(message, "make them equal", "$.phase.segments[0].sequences")
+                raise problem(message, "make them equal", "$.phase.segments")
+        if self.phase is not None and self.drawn_ends and not self.evaluation.wanted:
+            where = "$.segments" if self.phase == "mixed" else "$.phase.segments"
+            raise problem("found no token whose logits are wanted", "write ends: false", f"{where}[0].logits")
         return self
 
 
+def _context(p: ServingParameters) -> int:
+    return p.seq if p.context is None else p.context
+
+
+_NEEDS: Final[dict[str, tuple[str, ...]]] = {
+    "context": ("decode", "verify"),
+    "draft": ("verify",),
+    "tree": ("verify",),
+    "hit": ("prefill",),
+    "segments": ("mixed",),
+}
 _PHASES: Final[dict[str, Callable[[ServingParameters], Phase]]] = {
     "prefill": lambda p: prefill(p.microbatch, p.seq, p.hit),
-    "decode": lambda p: decode(p.microbatch, p.seq if p.context is None else p.context),
-    "verify": lambda p: verify(p.microbatch, p.seq if p.context is None else p.context, p.draft),
+    "decode": lambda p: decode(p.microbatch, _context(p)),
+    "verify": lambda p: verify(p.microbatch, _context(p), p.draft, p.tree),
+    "mixed": lambda p: Phase(segments=p.segments or ()).times(p.microbatch),
 }

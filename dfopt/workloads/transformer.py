@@ -96,10 +96,10 @@ def build(p: TransformerParameters, **about: str) -> Graph:
 
 def _forward(p: TransformerParameters) -> Drawing:
     hidden, ffn, dim = p.hidden, p.ffn_features, p.head_dim
-    layer = Drawing(p.segment, p.words)
+    layer = Drawing(p.evaluation.segments, p.words)
     draw, pointwise, linear = layer.draw, layer.pointwise, layer.linear
     # DFModel's program splits heads of all samples as one axis
-    scores = Attending(p.heads * p.microbatch, 1, p.seq, p.seq, p.segment.pairs())
+    scores = Attending(p.heads * p.microbatch, 1, p.seq, p.seq, layer.segment.pairs())
     residual = pointwise("Add_Prev_Layer", hidden, role="residual")
     normed = pointwise("LayerNorm_1", hidden, residual, normalizes=True, role="norm")
     q, k, v = (linear(name, dim, hidden, normed, outer=p.heads) for name in ("Q", "K", "V"))

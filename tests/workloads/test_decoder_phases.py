@@ -12,7 +12,7 @@ from pydantic import ValidationError
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
-from dfopt.documents.phase import Phase, Segment, decode, verify
+from dfopt.documents.phase import Phase, Segment, decode, mixed, prefill, verify
 from dfopt.documents.tokens import Tokens
 from dfopt.errors import DocumentError
 from dfopt.machines.compose import load_system
@@ -121,15 +121,39 @@ def test_what_a_token_holds_in_a_whole_model(model: str, bytes_per_token: int) -
         ({"phase": "prefill", "hit": 12}, "at least one is left"),
         ({"phase": "decode", "context": 20, "window": 20}, "found 21 tokens in a sample"),
         ({"phase": decode(2, 8)}, "found 2 sequences, but a microbatch of 3"),
-        ({"phase": Phase(segments=(Segment(sequences=1, new=1), Segment(sequences=2, new=1)))}, "found 2 segments"),
+        ({"phase": mixed(decode(2, 8), prefill(2, 8))}, "found 4 sequences, but a microbatch of 3"),
+        ({"phase": "mixed"}, "missing: phase mixed is a union of some"),
+        ({"phase": "mixed", "segments": "3x4"}, None),
+        ({"phase": "mixed", "segments": "3 x 4"}, "found '3 x 4', expected a segment"),
+        ({"phase": "mixed", "segments": "3x4@-1"}, "expected a segment"),
+        ({"phase": "mixed", "segments": "3x0@1"}, "greater than or equal to 1"),
+        ({"phase": "mixed", "segments": "3x4:none"}, "no token whose logits"),
+        ({"phase": "mixed", "segments": ",".join(17 * ["1x1"])}, "at most 16 items"),
+        ({"phase": "decode", "segments": "3x4"}, "found 3x4@0, which is of mixed only"),
+        ({"phase": "decode", "tree": (0, 1)}, "found 0, 1, which is of verify only"),
+        ({"phase": "verify", "tree": (0, 2)}, "found a depth of 2, but none of 1"),
+        ({"phase": "verify", "tree": "0,1,b"}, "tree"),
+        ({"phase": "verify", "tree": "0,1", "draft": 1}, "found a tree beside a draft of 1"),
         ({"phase": Phase(segments=(Segment(sequences=3, new=2, logits="none"),))}, "no token whose logits"),
         ({"phase": Phase(segments=(Segment(sequences=3, new=2),), backward=True)}, "found a backward pass"),
         ({"phase": "decoding"}, "decode"),
     ],
 )
-def test_what_makes_no_sense_is_refused(changes: dict[str, Any], said: str) -> None:
+def test_what_makes_no_sense_is_refused(changes: dict[str, Any], said: str | None) -> None:
+    if said is None:
+        assert build(**SMALL | changes)
+        return
     with pytest.raises(ValidationError, match=said):
         build(**SMALL | changes)
+
+
+def test_a_tree_is_verified_with_its_ancestors() -> None:
+    graph = build(**SMALL, phase="verify", context=20, tree="0,1,1,2")
+    assert flops(graph)["QK"] == 2 * 5 * 6 * 3 * (4 * 20 + 1 + 2 + 2 + 3)
+    assert graph.kernels == build(**SMALL, phase=verify(3, 20, tree=(0, 1, 1, 2))).kernels
+    line = build(**SMALL, phase="verify", context=20, tree=[0, 1, 2])
+    assert line.kernels == build(**SMALL, phase="verify", context=20, draft=2).kernels
+    assert graph.tokens == Tokens(processed=12, produced=3)  # of a draft one token of each sequence is sure
 
 
 def test_the_zoo_says_where_a_phase_is_wrong() -> None:

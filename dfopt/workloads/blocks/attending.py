@@ -92,10 +92,10 @@ class Sight:
         )
         return (kept,)
 
-    def scores(self, heads: int, *, single: bool) -> Attending:
+    def scores(self, heads: int, *, still: bool) -> Attending:
         """Makers of the kernels over scores."""
         one = self.segment
-        return Attending(heads, one.sequences, one.new, self.keys, self.pairs, single)
+        return Attending(heads, one.sequences, one.new, self.keys, self.pairs, still)
 
 
 def attend(
@@ -114,7 +114,7 @@ def attend(
     Parameters
     ----------
     drawing, scores
-        The layer, and makers of the kernels over its scores.
+        The layer, or the view of a segment, and makers of the kernels over its scores.
     q, k, v
         What is read of queries, of keys and of values; none if all keys and values are in the states.
     dims
@@ -135,5 +135,5 @@ def attend(
         "AV": (Gradient("AV_bwd_scores"), Gradient("AV_bwd_values", turned=False)),
     }
     product = scores.product("AV", of_value, scores.keys, "context", states[1])
-    drawing.from_states |= {(name, 2) for name, read in (("QK", k), ("AV", v)) if read is None}
+    drawing.from_states |= {(drawing.called(name), 2) for name, read in (("QK", k), ("AV", v)) if read is None}
     return drawing.draw(product, *((v,) if v else ()), Read(weights, 1))

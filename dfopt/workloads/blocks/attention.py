@@ -76,8 +76,8 @@ class Heads(Block):
         return 2 * hidden * (self.width + self.kv_width) + biases[self.bias]
 
     def shared(self, drawing: Drawing, sight: Sight) -> float | None:
-        """Bytes of the new tokens' K or V, where a product would expect that of more heads or of more keys."""
-        few = self.groups < self.heads or sight.keys != sight.segment.new
+        """Bytes of the new tokens' K or V, where a product would expect that of more heads, keys or tokens."""
+        few = self.groups < self.heads or sight.keys != sight.segment.new or drawing.suffix
         return drawing.bytes(self.kv_width * sight.segment.tokens) if few else None
 
 
@@ -160,15 +160,15 @@ class Attention(Heads):
         message = f"found local attention, where tokens of {segment.keys} see more than those before them"
         return message, "write causal: true or a phase, or leave window and chunk out"
 
-    def sight(self, drawing: Drawing) -> Sight:
-        """What the new tokens attend to."""
+    def sight(self, segment: Segment) -> Sight:
+        """What the new tokens of a segment attend to."""
         sees = {} if self.sees is None else {"sees": self.sees}
         top = self.sparse.tokens if self.sparse else None
-        return Sight(drawing.segment.model_copy(update=sees), window=self.window, chunk=self.chunk, top=top)
+        return Sight(segment.model_copy(update=sees), window=self.window, chunk=self.chunk, top=top)
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw projections, positions and attention."""
-        dim, sight, linear = self.head_dim, self.sight(drawing), drawing.linear
+        dim, linear = self.head_dim, drawing.linear
         gates = {"none": 0, "element": dim, "head": 1}[self.gate]
         projected = linear("Q_Proj", dim + gates, hidden, source, outer=self.heads)
         part = drawing.bytes(self.width * drawing.tokens) if gates else None
@@ -179,27 +179,32 @@ class Attention(Heads):
         q = self._placed(drawing, Read(projected, None, part), self.heads)
         k = self._placed(drawing, Read(k), self.groups).src
         drawing.sums[k] = ("K_Sum_bwd", "K_Proj")
-        shared = self.shared(drawing, sight)
-        names = ("keys", "values")
-        kept = [sight.state(drawing, name, self.groups, dim) if self.sees != "full" else () for name in names]
-        attended = attend(
-            drawing,
-            sight.scores(self.heads, single=drawing.keeps),
-            q,
-            Read(k, 2, shared),
-            Read(v, 2, shared),
-            dims=(dim, dim),
-            states=(kept[0], kept[1]),
-            chosen=self.sparse.draw(drawing, hidden, source) if self.sparse else None,
-        )
+        index, made = self.sparse.project(drawing, hidden, source) if self.sparse else None, list[str]()
+        for view in drawing.each():
+            sight = self.sight(view.segment)
+            shared = self.shared(view, sight)
+            keeps, names = self.sees != "full", ("keys", "values")
+            kept = [sight.state(view, name, self.groups, dim) if keeps else () for name in names]
+            attended = attend(
+                view,
+                sight.scores(self.heads, still=view.still),
+                view.own(q),
+                Read(k, 2, shared),
+                Read(v, 2, shared),
+                dims=(dim, dim),
+                states=(kept[0], kept[1]),
+                chosen=self.sparse.choose(view, index) if self.sparse else None,
+            )
+            made.append(attended)
+        attended_by = drawing.joined(made)
         if gates:
             gate = Read(projected, None, drawing.bytes(self.heads * gates * drawing.tokens))
             drawing.rules["Gated"] = (
-                Gradient("Gated_bwd_values", of=(attended,), reads=(projected,)),
-                Gradient("Gated_bwd_gate", of=(projected,), reads=(attended,)),
+                Gradient("Gated_bwd_values", of=tuple(made), reads=(projected,)),
+                Gradient("Gated_bwd_gate", of=(projected,), reads=tuple(made)),
             )
-            attended = drawing.by_head("Gated", self.heads, dim, attended, gate)
-        return linear("O_Proj", hidden, self.width, attended)
+            attended_by = (Read(drawing.by_head("Gated", self.heads, dim, *attended_by, gate)),)
+        return linear("O_Proj", hidden, self.width, *attended_by)
 
     def _placed(self, drawing: Drawing, projected: Read, heads: int) -> Read:
         """Draw norm and position of queries or keys, which one kernel does."""

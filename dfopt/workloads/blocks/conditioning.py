@@ -45,14 +45,14 @@ class Conditioning(Part):
     def draw(self, drawing: Drawing, hidden: int) -> None:
         """Draw the vector of every sample, and what the final norm makes of it; both are left in DRAM."""
         vector = drawing.draw(_product(drawing, "Condition_1", hidden, self.inputs))
-        left = {"dram_bytes": drawing.bytes(hidden * drawing.segment.sequences)}  # for all layers
+        left = {"dram_bytes": drawing.bytes(hidden * drawing.sequences)}  # for all layers
         vector = drawing.draw(_product(drawing, "Condition_2", hidden, hidden, **left), vector)
         drawing.draw(_product(drawing, "Modulation_Final", FINAL * hidden, hidden), vector)
 
 
 def modulation(drawing: Drawing, hidden: int, parts: int) -> tuple[tuple[Read, ...], tuple[Read, ...]]:
     """Draw scales, shifts and gates of a layer of so many parts; gives what its norms and what its sums read."""
-    samples = drawing.segment.sequences
+    samples = drawing.sequences
     vector = drawing.draw(Kernel(name="Condition", op="elementwise", m=hidden, n=samples, stream="none"))
     name = drawing.draw(_product(drawing, "Modulation", PARTS * parts * hidden, hidden), vector)
     one = drawing.bytes(hidden * samples)
@@ -71,4 +71,4 @@ def modulation_parameters(hidden: int, vectors: int) -> int:
 
 
 def _product(drawing: Drawing, name: str, m: int, k: int, **fields: Any) -> Kernel:
-    return Kernel(name=name, op="gemm", m=m, k=k, n=drawing.segment.sequences, stream="none", **fields)
+    return Kernel(name=name, op="gemm", m=m, k=k, n=drawing.sequences, stream="none", **fields)

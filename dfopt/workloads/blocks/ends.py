@@ -114,10 +114,10 @@ class EndsParameters(ServingParameters):
     condition: Conditioning | None = Field(
         default=None, description="what layers that are modulated and the final norm are told of a sample, as in DiT"
     )
-    form: Form | None = Field(
+    form: Form | tuple[Form, ...] | None = Field(
         default=None,
-        description="how latent attention is computed where layers leave it open; none = as is less work, and a search"
-        " tries both",
+        description="how latent attention is computed where layers leave it open, in all segments or in each; none = as"
+        " is less work, and a search tries both",
     )
     head: Head = Field(default=Head(), description="what stands behind the last norm")
 
@@ -138,7 +138,11 @@ class EndsParameters(ServingParameters):
         if self.condition is not None and (self.mode == "training" or not self.final_norm):
             message = "found one in a training step, whose gradients are not drawn, or without a final norm"
             raise problem(message, "write mode: forward and final_norm: true, or leave it out", "$.condition")
-        if self.mode == "training" and self.form == "absorbed":
+        segments = len(self.evaluation.segments)
+        if isinstance(self.form, tuple) and len(self.form) != segments:
+            message = f"found {len(self.form)} forms for {segments} segments"
+            raise problem(message, "write one for all, or one for each", "$.form")
+        if self.mode == "training" and self.form and self.form not in ("expanded", ("expanded",)):
             raise problem("found absorbed in a training step", "write expanded, or leave it out", "$.form")
         if self.mode == "training" and self.drawn_ends and self.head.kind == "none":
             raise problem("found none in a training step, which ends in a loss", "write ends: false", "$.head.kind")
@@ -165,10 +169,9 @@ class EndsParameters(ServingParameters):
             "keeps": self.keeps,
             "page": self.page,
             "trains": self.mode == "training",
-            "form": self.form,
             "routing": self.routing,
         }
-        return Drawing(self.segment, self.words, **shape)
+        return Drawing(self.evaluation.segments, self.words, **shape)
 
 
 def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph:
@@ -242,7 +245,7 @@ def _front(p: EndsParameters) -> Drawing:
         # all of it where windows of positions overlap
         reads = (Read(name, None, following and drawing.bytes(min(following, one.outputs * positions))),)
     tables = sum((p.vocab is not None, p.learned_positions > 0, p.token_types > 0))
-    classes = p.segment.sequences if p.condition and p.condition.classes else 0
+    classes = p.evaluation.sequences if p.condition and p.condition.classes else 0
     rows = {"dram_bytes": tables * p.tokens + classes, "resident_bytes": p.table_rows}
     looked_up = {name: count * p.hidden * p.words.ends for name, count in rows.items()}
     last = drawing.pointwise("Embedding", p.hidden, *reads, **looked_up)
@@ -253,11 +256,11 @@ def _front(p: EndsParameters) -> Drawing:
 
 def _back(p: EndsParameters) -> Drawing:
     """The final norm and the head."""
-    drawing, few = p.drawing(), p.segment.sequences
+    drawing, few = p.drawing(), p.evaluation.sequences
     few = {"logits": p.wanted, "linear": p.tokens}.get(p.head.kind, few)
     last: tuple[Read | str, ...] = ()
     if p.final_norm:
-        told = {"dram_bytes": drawing.bytes(FINAL * p.hidden * p.segment.sequences)} if p.condition else {}
+        told = {"dram_bytes": drawing.bytes(FINAL * p.hidden * p.evaluation.sequences)} if p.condition else {}
         last = (drawing.pointwise(f"{NORMS[p.norm]}_Final", p.hidden, normalizes=True, role="norm", **told),)
     # their tokens are no stream: they come from the ends of the sequences
     tokens: dict[str, Any] = {"n": few} | ({"stream": "none"} if few < p.tokens else {})

@@ -63,8 +63,10 @@ class Indexer(Part):
         """Features that are computed from the residual: its key, and the weights of its heads."""
         return 0 if self.shared else self.head_dim + self.heads
 
-    def draw(self, drawing: Drawing, hidden: int, source: str, latent: tuple[Read, int] | None = None) -> Read | None:
-        """Draw it; gives what is read of the choice, none if an earlier layer has made it.
+    def project(
+        self, drawing: Drawing, hidden: int, source: str, latent: tuple[Read, int] | None = None
+    ) -> tuple[Read, str] | None:
+        """Draw its projections; gives what is read of its queries, and who has its key; none if it has none.
 
         Parameters
         ----------
@@ -75,21 +77,27 @@ class Indexer(Part):
         """
         if self.shared:
             return None
-        one, dim, segment = Sight(drawing.segment), self.head_dim, drawing.segment
+        wide = self.heads * self.head_dim
         if latent is None:
-            width = self.heads * dim + self.features
+            width = wide + self.features
             normed = drawing.pointwise(
                 "Index_Norm", width, drawing.linear("Index_Proj", width, hidden, source), normalizes=True
             )
-            q = Read(normed, 1, drawing.bytes(self.heads * dim * drawing.tokens))
-        else:
-            normed, (read, features) = source, latent
-            q = Read(drawing.linear("Index_Q", self.heads * dim, features, read), 1)
+            return Read(normed, 1, drawing.bytes(wide * drawing.tokens)), normed
+        read, features = latent
+        return Read(drawing.linear("Index_Q", wide, features, read), 1), source
+
+    def choose(self, drawing: Drawing, projected: tuple[Read, str] | None) -> Read | None:
+        """Draw the choice of a segment; gives what is read of it, none if an earlier layer has made it."""
+        if projected is None:
+            return None
+        (queries, key), dim, segment = projected, self.head_dim, drawing.segment
+        one = Sight(segment)
         # What all heads say of a pair is added up: their features lie side by side, those of the key are shared.
-        scores = one.scores(1, single=drawing.keeps)
+        scores = one.scores(1, still=drawing.still)
         product = scores.product(
             "Index_Scores", one.keys, self.heads * dim, None, one.state(drawing, "index keys", 1, dim)
         )
-        drawing.draw(product, q, Read(normed, 2, drawing.bytes(dim * drawing.tokens)))
-        top = drawing.draw(scores.pointwise("Index_Top_K", None, normalizes=True), "Index_Scores")
+        said = drawing.draw(product, drawing.own(queries), Read(key, 2, drawing.bytes(dim * drawing.tokens)))
+        top = drawing.draw(scores.pointwise("Index_Top_K", None, normalizes=True), said)
         return Read(top, None, drawing.bytes(segment.sequences * Sight(segment, top=self.tokens).pairs))

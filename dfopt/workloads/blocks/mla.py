@@ -9,6 +9,9 @@ and read a copy each. There are two ways to compute the same:
   collected. Attention then is that of all heads to one key as wide as the latent, which the scores read from DRAM and
   the sums of values find on the chip.
 
+Segments of one evaluation may take different ones, as a chunk of a prompt and decode steps do; the matrices that both
+hold are then held in both forms, as implementations do.
+
 Source: DeepSeek-V2 (arXiv:2405.04434), section 2.1 and appendix C.
 """
 
@@ -18,7 +21,7 @@ from typing import Literal
 
 from pydantic import Field
 
-from dfopt.documents.graph import Kernel
+from dfopt.documents.graph import Kernel, SequenceState
 from dfopt.documents.phase import Segment
 from dfopt.workloads.backward import Gradient
 from dfopt.workloads.blocks.attending import Sight, States, attend
@@ -98,51 +101,76 @@ class LatentAttention(Block):
         if self.query_rank is not None:
             queries, read = self.query_rank, Read(latent, None, drawing.bytes(self.query_rank * tokens))
         q = drawing.linear("Q_Up", self.query_dim, queries, read, outer=self.heads)
-        chosen = self.sparse.draw(drawing, hidden, latent, (read, queries)) if self.sparse else None
-        sight = Sight(drawing.segment, top=self.sparse.tokens if self.sparse else None)
-        form = drawing.form if self.form == "auto" else self.form
-        draw = self._absorbed if form == "absorbed" else self._expanded
-        attended = draw(drawing, sight, q, latent, chosen)
-        return drawing.linear("O_Proj", hidden, self.heads * self.value_dim, attended)
+        projected = self.sparse.project(drawing, hidden, latent, (read, queries)) if self.sparse else None
+        choices = [self.sparse.choose(part, projected) if self.sparse else None for part in drawing.each()]
+        chosen = dict(zip(drawing.places, choices, strict=True))
+        made = list[str]()
+        for form, draw in (("expanded", self._expanded), ("absorbed", self._absorbed)):
+            alike = [place for place in drawing.places if self._form(drawing, place) == form]
+            if alike:
+                made += draw(drawing.of(alike), q, latent, chosen)
+        return drawing.linear("O_Proj", hidden, self.heads * self.value_dim, *drawing.joined(made))
+
+    def _form(self, drawing: Drawing, place: int) -> Form:
+        if self.form != "auto":
+            return self.form
+        return drawing.forms[place] if drawing.forms else "expanded"
+
+    def sight(self, segment: Segment) -> Sight:
+        """What the new tokens of a segment attend to."""
+        return Sight(segment, top=self.sparse.tokens if self.sparse else None)
 
     def less_work(self, segment: Segment) -> Form:
         """The form that computes less for a segment."""
-        sight = Sight(segment, top=self.sparse.tokens if self.sparse else None)
+        sight = self.sight(segment)
         up = self.rank * (self.nope_dim + self.value_dim)
         expanded = sight.keys * up + sight.pairs * (self.query_dim + self.value_dim)
         absorbed = segment.new * up + sight.pairs * (self._latent + self.rank)
         return "expanded" if expanded <= absorbed else "absorbed"
 
-    def _expanded(self, drawing: Drawing, sight: Sight, q: str, latent: str, chosen: Read | None) -> str:
-        one, heads, shared = sight.segment, self.heads, drawing.bytes
-        every = one.sequences * sight.keys  # tokens, cached ones among them
-        kept = Sight(one).state(drawing, "latents", 1, self._latent)  # all are expanded, whatever is chosen
-        new = Read(latent, None, shared(self._latent * one.tokens))
-        gathered = Kernel(name="Latents", op="elementwise", m=self._latent, n=every, states=kept or None)
+    def _expanded(self, drawing: Drawing, q: str, latent: str, chosen: dict[int, Read | None]) -> list[str]:
+        heads, shared, parts = self.heads, drawing.bytes, drawing.each()
+        sights = [self.sight(part.segment) for part in parts]
+        # tokens, cached ones among them: of every segment, and of all
+        tokens = [one.segment.sequences * one.keys for one in sights]
+        every, kept = sum(tokens), list[SequenceState]()
+        for part, sight in zip(parts, sights, strict=True):  # all are expanded, whatever is chosen
+            kept += Sight(sight.segment).state(part, part.called("latents"), 1, self._latent)
+        new = Read(latent, None, shared(self._latent * drawing.tokens))
+        gathered = Kernel(name="Latents", op="elementwise", m=self._latent, n=every, states=tuple(kept) or None)
         latent = drawing.draw(gathered, new)
         dims, up = (self.query_dim, self.value_dim), {"m": self.nope_dim + self.value_dim, "k": self.rank, "n": every}
         read, position = (Read(latent, None, shared(n * every)) for n in (self.rank, self.rotary_dim))
         both = drawing.draw(Kernel(name="KV_Up", op="gemm", outer=heads, **up), read)
-        content, values = (Read(both, None, shared(heads * n * every)) for n in (self.nope_dim, self.value_dim))
+        content = Read(both, None, shared(heads * self.nope_dim * every))
         placed = Kernel(name="K_RoPE", op="elementwise", outer=heads, m=self.query_dim, n=every)
-        k, q = drawing.draw(placed, content, position), drawing.by_head("Q_RoPE", heads, self.query_dim, q)
+        k, q = drawing.draw(placed, content, position), drawing.by_head("Q_RoPE", heads, self.query_dim, drawing.own(q))
         of_head = Gradient("K_RoPE_bwd", of=(both,), reads=(), fields={"m": self.nope_dim})
         of_all = {"outer": 1, "m": self.rotary_dim, "flop_per_element": heads}
         of_position = Gradient("K_RoPE_bwd_latent", of=(latent,), reads=(), fields=of_all)
         drawing.rules |= {"Q_RoPE": Gradient(reads=()), "K_RoPE": (of_head, of_position)}
-        read_k, read_v, none = Read(k, 2), values._replace(operand=2), ((), ())
-        scores = sight.scores(heads, single=drawing.keeps)
-        return attend(drawing, scores, Read(q), read_k, read_v, dims=dims, states=none, chosen=chosen)
+        made = list[str]()
+        for part, sight, own in zip(parts, sights, tokens, strict=True):
+            keys = Read(k, 2, None if own == every else shared(heads * self.query_dim * own))
+            values = Read(both, 2, shared(heads * self.value_dim * own))
+            scores, (place,) = sight.scores(heads, still=part.still), part.places
+            read_q, none = part.own(q), ((), ())
+            made.append(attend(part, scores, read_q, keys, values, dims=dims, states=none, chosen=chosen[place]))
+        return made
 
-    def _absorbed(self, drawing: Drawing, sight: Sight, q: str, latent: str, chosen: Read | None) -> str:
-        heads, shared, tokens = self.heads, drawing.bytes, sight.segment.tokens
+    def _absorbed(self, drawing: Drawing, q: str, latent: str, chosen: dict[int, Read | None]) -> list[str]:
+        heads, shared, tokens = self.heads, drawing.bytes, drawing.tokens
         content, position = (Read(q, None, shared(heads * n * tokens)) for n in (self.nope_dim, self.rotary_dim))
         absorbed = drawing.linear("Q_Absorb", self.rank, self.nope_dim, content, outer=heads)
-        q = drawing.by_head("Q_RoPE", heads, self._latent, absorbed, position)
-        keys, values = (Read(latent, 2, shared(size * tokens)) for size in (self._latent, self.rank))
-        kept = sight.state(drawing, "latents", 1, self._latent)
-        dims = (self._latent, self.rank)
-        states: States = (kept, ())
-        scores = sight.scores(heads, single=drawing.keeps)
-        attended = attend(drawing, scores, Read(q), keys, values, dims=dims, states=states, chosen=chosen)
-        return drawing.linear("V_Up", self.value_dim, self.rank, attended, outer=heads)
+        q, dims = drawing.by_head("Q_RoPE", heads, self._latent, absorbed, position), (self._latent, self.rank)
+        made = list[str]()
+        for part in drawing.each():
+            sight, (place,) = self.sight(part.segment), part.places
+            keys, values = (Read(latent, 2, shared(size * part.tokens)) for size in (self._latent, self.rank))
+            states: States = (sight.state(part, "latents", 1, self._latent), ())
+            scores = sight.scores(heads, still=part.still)
+            read_q = part.own(q)
+            made.append(attend(part, scores, read_q, keys, values, dims=dims, states=states, chosen=chosen[place]))
+        if len(made) > 1:  # heads of all tokens, of which a product tells no part from what all heads share
+            made = [drawing.by_head("Collected", heads, self.rank, *drawing.joined(made))]
+        return [drawing.linear("V_Up", self.value_dim, self.rank, *made, outer=heads)]

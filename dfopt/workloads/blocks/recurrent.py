@@ -79,7 +79,7 @@ class Recurrent(Block):
         """Draw the products of chunks and state: ``work`` FLOP for every head of a sequence."""
         one, (inner, out) = drawing.segment, dims
         kept = _kept(drawing, "state", heads, drawing.state_bytes(heads * inner * out, self.state_bytes))
-        stream = {"stream": "none"} if drawing.keeps and one.new == 1 else {}
+        stream = {"stream": "none"} if drawing.still else {}
         samples = {"samples": one.sequences} if one.sequences > 1 else {}
         depth = -(-work // (2 * out * one.new))
         shape = {"outer": heads, "m": out, "k": depth, "n": one.new, **samples, **stream}
@@ -92,18 +92,23 @@ class Recurrent(Block):
         heads: tuple[int, int],
         dims: tuple[int, int],
         chunk: int,
-        mixed: str,
+        into: str,
         gate: str | Read,
+        *decay: str,
     ) -> str:
-        """Draw the rule on the queries, keys and values of one output, its norm and gate, and what leads out.
+        """Draw convolution and rule on the queries, keys and values of ``into``, norm and gate, and what leads out.
 
         ``heads``: of values, and of keys; ``dims``: features of a key, and of a value.
         """
-        values, keys = heads[0] * dims[1], 2 * heads[1] * dims[0]
-        v, q_and_k = Read(mixed, 2, drawing.bytes(values * drawing.tokens)), drawing.bytes(keys * drawing.tokens)
-        work = delta_rule_flop(drawing.segment, chunk, *dims)
-        out = self._scan(drawing, "Delta_Rule", heads[0], dims, work, v, Read(mixed, 1, q_and_k))
-        normed = drawing.by_head("Delta_Norm", heads[0], dims[1], out, gate, normalizes=True)
+        values, keys, made = heads[0] * dims[1], 2 * heads[1] * dims[0], list[str]()
+        for part in drawing.each():
+            read = Read(into, None, part.bytes(self.convolved * part.tokens))
+            beside = (part.own(one) for one in decay)
+            mixed = self._convolve(part, "QKV_Conv", heads[1], self.convolved // heads[1], read, *beside)
+            v, q_and_k = Read(mixed, 2, part.bytes(values * part.tokens)), part.bytes(keys * part.tokens)
+            work = delta_rule_flop(part.segment, chunk, *dims)
+            made.append(self._scan(part, "Delta_Rule", heads[0], dims, work, v, Read(mixed, 1, q_and_k)))
+        normed = drawing.by_head("Delta_Norm", heads[0], dims[1], *drawing.joined(made), gate, normalizes=True)
         return drawing.linear("O_Proj", hidden, values, normed)
 
 
@@ -167,10 +172,8 @@ class GatedDeltaNet(Recurrent):
         each = heads // groups  # with the gate, and two rates, of every value head
         wide = self._of_group + each * (self.value_dim + 2)
         into = drawing.linear("QKVZ_Proj", wide, hidden, source, outer=groups)
-        read = Read(into, None, drawing.bytes(groups * self._of_group * drawing.tokens))
-        mixed = self._convolve(drawing, "QKV_Conv", groups, self._of_group, read)
         gate = Read(into, None, drawing.bytes(heads * self.value_dim * drawing.tokens))
-        return self._delta_rule(drawing, hidden, (heads, groups), dims, self.chunk, mixed, gate)
+        return self._delta_rule(drawing, hidden, (heads, groups), dims, self.chunk, into, gate)
 
 
 class KimiDeltaAttention(Recurrent):
@@ -216,13 +219,11 @@ class KimiDeltaAttention(Recurrent):
         """Draw projections, convolution, delta rule, norm and gate."""
         heads, dims = self.heads, (self.key_dim, self.value_dim)
         into = drawing.linear("QKV_Proj", self._of_head + 1, hidden, source, outer=heads)  # with a rate of every head
-        read = Read(into, None, drawing.bytes(heads * self._of_head * drawing.tokens))
         down = drawing.linear("Ranks_Down", self.decay_rank + self.gate_rank, hidden, source, role="latent")
         ranks = (Read(down, None, drawing.bytes(n * drawing.tokens)) for n in (self.decay_rank, self.gate_rank))
         decay = drawing.linear("Decay_Up", self.key_dim, self.decay_rank, next(ranks), outer=heads)
         gate = drawing.linear("Gate_Up", self.value_dim, self.gate_rank, next(ranks), outer=heads)
-        mixed = self._convolve(drawing, "QKV_Conv", heads, self._of_head, read, decay)
-        return self._delta_rule(drawing, hidden, (heads, heads), dims, self.chunk, mixed, gate)
+        return self._delta_rule(drawing, hidden, (heads, heads), dims, self.chunk, into, gate, decay)
 
 
 def delta_rule_flop(segment: Segment, chunk: int, key_dim: int, value_dim: int) -> int:
@@ -288,20 +289,23 @@ class Mamba2(Recurrent):
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw projections, convolutions, scan, norm and gate."""
-        heads, dim, groups, one = self.heads, self.head_dim, self.groups, drawing.segment
+        heads, dim, groups, made = self.heads, self.head_dim, self.groups, list[str]()
         into = drawing.linear("XZ_Proj", 2 * dim + 1, hidden, source, outer=heads)  # with a time step of every head
         both = drawing.linear("BC_Proj", 2 * self.state, hidden, source, outer=groups)
-        read = gate = Read(into, None, drawing.bytes(heads * dim * drawing.tokens))
-        x = self._convolve(drawing, "X_Conv", heads, dim, read)
-        written = self._convolve(drawing, "BC_Conv", groups, 2 * self.state, both)
-        # A pair of a chunk: C and B of the group, shared by its heads, and their weight of x. A token: what is added
-        # to the state, and what is read of it.
-        pairs = chunked_pairs(one, self.chunk)
-        work = 2 * pairs * dim + -(-2 * pairs * self.state * groups // heads) + 4 * one.new * dim * self.state
-        features, of_groups = (drawing.bytes(n * drawing.tokens) for n in (heads * dim, 2 * groups * self.state))
-        values, rest = Read(x, 2, features), Read(written, 1, of_groups)
-        out = self._scan(drawing, "Scan", heads, (self.state, dim), work, values, rest)
-        normed = drawing.by_head("Scan_Norm", groups, self._inner // groups, out, gate, normalizes=True)
+        gate = Read(into, None, drawing.bytes(heads * dim * drawing.tokens))
+        for part in drawing.each():
+            one, sizes = part.segment, (heads * dim, 2 * groups * self.state)
+            features, of_groups = (part.bytes(n * part.tokens) for n in sizes)
+            x = self._convolve(part, "X_Conv", heads, dim, Read(into, None, features))
+            written = self._convolve(part, "BC_Conv", groups, 2 * self.state, part.own(both))
+            # A pair of a chunk: C and B of the group, shared by its heads, and their weight of x. A token: what is
+            # added to the state, and what is read of it.
+            pairs = chunked_pairs(one, self.chunk)
+            work = 2 * pairs * dim + -(-2 * pairs * self.state * groups // heads) + 4 * one.new * dim * self.state
+            values, rest = Read(x, 2, features), Read(written, 1, of_groups)
+            made.append(self._scan(part, "Scan", heads, (self.state, dim), work, values, rest))
+        out, features = drawing.joined(made), self._inner // groups
+        normed = drawing.by_head("Scan_Norm", groups, features, *out, gate, normalizes=True)
         return drawing.linear("O_Proj", hidden, self._inner, normed)
 
 
@@ -343,15 +347,19 @@ class Mamba(Recurrent):
         """Draw projections, convolution, scan and gate."""
         inner, told = self.inner, self.time_rank + 2 * self.state
         both = drawing.linear("XZ_Proj", 2, hidden, source, outer=inner)
-        into = gate = Read(both, None, drawing.bytes(inner * drawing.tokens))
-        x = self._convolve(drawing, "X_Conv", inner, 1, into)
-        read = drawing.linear("BCT_Proj", told, inner, x)
+        parts, every = drawing.each(), list[str]()
+        for part in parts:
+            every.append(self._convolve(part, "X_Conv", inner, 1, Read(both, None, part.bytes(inner * part.tokens))))
+        read = drawing.linear("BCT_Proj", told, inner, *drawing.joined(every))
         read = drawing.pointwise("BCT_Norm", told, read, normalizes=True) if self.inner_norms else read
         ranks = Read(read, None, drawing.bytes(self.time_rank * drawing.tokens))
-        steps = drawing.linear("DT_Proj", inner, self.time_rank, ranks)
-        kept = _kept(drawing, "state", inner, drawing.state_bytes(inner * self.state, self.state_bytes))
-        told_too = Read(read, None, drawing.bytes(2 * self.state * drawing.tokens))
-        # Of every feature of the state: the decay and what is written (2 each), their sum with it (2), the output (2).
-        shape = {"flop_per_element": 8 * self.state, "states": kept}
-        out = drawing.by_head("Scan", inner, 1, x, steps, told_too, gate, **shape)
-        return drawing.linear("O_Proj", hidden, inner, out)
+        steps, made = drawing.linear("DT_Proj", inner, self.time_rank, ranks), list[str]()
+        for part, x in zip(parts, every, strict=True):
+            kept = _kept(part, "state", inner, part.state_bytes(inner * self.state, self.state_bytes))
+            told_too = Read(read, None, part.bytes(2 * self.state * part.tokens))
+            gate = Read(both, None, part.bytes(inner * part.tokens))
+            # Of every feature of the state: the decay and what is written (2 each), their sum with it (2), and the
+            # output (2).
+            shape = {"flop_per_element": 8 * self.state, "states": kept}
+            made.append(part.by_head("Scan", inner, 1, x, part.own(steps), told_too, gate, **shape))
+        return drawing.linear("O_Proj", hidden, inner, *drawing.joined(made))
