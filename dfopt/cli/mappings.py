@@ -135,7 +135,10 @@ def solve(
             def draw(samples: int, each: int) -> Any:
                 return graph_of(graph, param, samples, microbatch=each, **served)
 
-            largest = largest_batch(draw, machine, assumptions=assumptions, time_limit=time_limit, **on_axes)
+            try:
+                largest = largest_batch(draw, machine, assumptions=assumptions, time_limit=time_limit, **on_axes)
+            except Infeasible as error:
+                raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
             size = largest.batch
             typer.echo(str(largest), err=True)
         workload, *variants = graphs_of(graph, param, size, microbatch, **served)

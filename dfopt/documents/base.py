@@ -362,5 +362,12 @@ def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationEr
         else:
             message = str(ctx["error"]) if "error" in ctx else f"{detail['msg']}, found {shown(value)}"
             plain.append(Issue(where, message))
-    merged = [Issue(w, f"found {s}, expected {' or '.join(x)}", r) for w, (s, x, r) in expected.items()]
+    # of a mapping or list that may be there only what is wrong inside: other members of the union are not meant
+    places = [*(issue.where for issue in plain), *expected]
+    inside = {one[:end] for one in places for end, letter in enumerate(one) if letter in ".["}
+    merged = [
+        Issue(w, f"found {s}, expected {' or '.join(x)}", r)
+        for w, (s, x, r) in expected.items()
+        if w not in inside or not s.startswith(("a mapping of ", "a list of "))
+    ]
     return list(dict.fromkeys(plain + merged))

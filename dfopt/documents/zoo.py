@@ -52,7 +52,9 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
     if text in names:
         return _zoo_folder(kind) / f"{text}.yaml"
     if os.path.isdir(text):
-        refuse(text, "found a directory, expected a file", f"name a file in it, or one of `dfopt list {kind}`")
+        lacks = kind == "graphs" and not os.path.exists(os.path.join(text, "config.json"))
+        found = f"a directory{' without the config.json of a model' if lacks else ''}"
+        refuse(text, f"found {found}, expected a file", f"name a file in it, or one of `dfopt list {kind}`")
     if isinstance(name_or_path, os.PathLike) or is_path(text):
         refuse(text, "no such file", f"check the spelling; zoo names have no suffix: `dfopt list {kind}`")
     # The graphs and systems first: a name such as gb200-nvl72 may be that of a part too.
