@@ -189,7 +189,7 @@ def test_ends_that_cost_nothing_change_nothing(world: World, runs: set[str]) -> 
     except (Infeasible, PlanError):
         return
     both = optimize(large, world.system, assumptions=world.assumptions, tp=1)
-    each = 2 / (0.5 * world.system.chip.peak_flops) + 4 * large.word_bytes / world.system.chip.dram.bandwidth
+    each = 2 / (0.5 * world.system.chip.peak_flops) + 4 * large.words.activations / world.system.chip.dram.bandwidth
     most = step_time(alone.plan, alone.assumptions, each).total
     # where one stage stands for all, the last one is charged a hop too
     hop = alone.score.stages[0].point_to_point_s
