@@ -182,6 +182,11 @@ class StackParameters(EndsParameters):
         named = {name for section in self.sections for name in section.layers}
         if not self.layers_in_order:
             raise problem("found no section of the model itself", "leave predicts out of some", "$.sections")
+        plain = ("pre", "none", False)
+        odd = [name for name, one in self.layers.items() if (one.norms, one.parallel, one.modulated) != plain]
+        if self.streams is not None and (odd or self.predict):
+            where = json_path("layers", odd[0]) if odd else "$.predict"
+            raise problem("found beside several streams, which is not drawn", "write norms: pre only", where)
         if self.predict and (self.mode == "training" or not self.drawn_ends or self.head.kind != "logits"):
             message = "found prediction without logits, or in a training step"
             raise problem(message, "leave it out, or serve with ends", "$.predict")
@@ -232,6 +237,7 @@ def counts(p: StackParameters) -> Counts:
             whole += times * part.parameters(p.hidden)
             active += times * part.active(p.hidden)
             kept += math.ceil(times * part.token_elements * p.words.kv)
+        norms += 0 if p.streams is None else len(layer.parts) * p.streams.parameters(p.hidden)
         whole, active = whole + times * norms, active + times * norms
     beside = len(p.modules) * predictor_parameters(p)
     return Counts(whole + beside, active + beside, kept, p.hidden * p.table_rows)
@@ -344,13 +350,18 @@ def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]
     def add(number: int, *summands: str) -> str:
         return drawing.pointwise(f"Add_{number}", p.hidden, *summands, *gated, role="residual")
 
-    first = residual = drawing.pointwise("Residual_In", p.hidden, role="residual")
+    first = residual = drawing.pointwise("Residual_In", p.residual, role="residual")
     scaled, gated = modulation(drawing, p.hidden, len(layer.parts)) if layer.modulated else ((), ())
     if layer.parallel != "none":
-        read = {1: norm("1", residual)}
-        read[2] = norm("2", residual) if layer.parallel == "own" else read[1]
-        return first, add(1, *(part.draw(drawing, p.hidden, read[n]) for n, part in layer.parts.items()), residual)
+        normed = {1: norm("1", residual)}
+        normed[2] = norm("2", residual) if layer.parallel == "own" else normed[1]
+        return first, add(1, *(part.draw(drawing, p.hidden, normed[n]) for n, part in layer.parts.items()), residual)
     for number, part in layer.parts.items():
+        if p.streams is not None:
+            read, mix = p.streams.read(drawing, number, p.hidden, residual)
+            out = part.draw(drawing, p.hidden, norm(str(number), read))
+            residual = p.streams.write(drawing, number, p.hidden, out, residual, mix)
+            continue
         before, behind = layer.norms in ("pre", "pre_post"), layer.norms in ("pre_post", "post")
         out = part.draw(drawing, p.hidden, norm(str(number), residual) if before else residual)
         out = norm(f"{number}_Post" if before else str(number), out) if behind else out

@@ -32,6 +32,8 @@ SSD = {"kind": "mamba2", "heads": 4, "head_dim": 5, "groups": 2, "state": 6, "ch
 SCAN = {"kind": "mamba", "inner": 12, "state": 3, "time_rank": 2, "inner_norms": True}
 FULL = attention(6, 2, 5)
 CROSS = {"kind": "cross_attention", "heads": 6, "kv_heads": 2, "head_dim": 5, "tokens": 9, "source": 7}
+COMPRESSED = {"kind": "compressed_attention", "heads": 6, "head_dim": 5, "query_rank": 10, "window": 3}
+COMPRESSED |= {"output_groups": 2, "output_rank": 4}
 MIXERS = {
     "grouped": FULL,
     "gated": FULL | {"gate": "element", "qk_norm": "head", "rotary_dim": 2},
@@ -44,6 +46,8 @@ MIXERS = {
     "expanded": LATENT | {"form": "expanded"},
     "absorbed": LATENT | {"form": "absorbed", "query_rank": None},
     "chosen": LATENT | {"form": "absorbed", "sparse": INDEXER},
+    "compressed": COMPRESSED | {"group": 4},
+    "compressed choice": COMPRESSED | {"group": 2, "overlaps": True, "sparse": {"heads": 3, "head_dim": 2, "top_k": 3}},
     "delta": DELTA,
     "kda": KDA,
     "mamba2": SSD,
@@ -124,7 +128,8 @@ def test_weights_that_are_drawn_are_the_counted_matrices(mixer: str, inside: str
     inside_only = {"plain": 50 + HIDDEN, "experts": 8 * (20 + HIDDEN + 1), "beside": 4 * HIDDEN}
     mixer_only = {
         "gated": 2 * 5, "norm of all": 30 + 10 + 6 + 30 + 20 + HIDDEN, "sparse": 2 * 2, "expanded": 10 + 8,
-        "absorbed": 8, "chosen": 10 + 8 + 2 * 2, "delta": 4 * (2 * 6 + 20) + 2 * 4 + 5,
+        "absorbed": 8, "chosen": 10 + 8 + 2 * 2, "compressed": 10 + 5 + 6 + 4 * 5 + 5,
+        "compressed choice": 10 + 5 + 6 + 2 * 2 * (5 + 2) + 5 + 2, "delta": 4 * (2 * 6 + 20) + 2 * 4 + 5,
         "kda": 4 * 4 * 11 + 4 + 12 + 5, "mamba2": (20 + 24) * 5 + 3 * 4 + 20, "mamba": 12 * (5 + 3 + 2) + 8,
     }  # fmt: skip
     assert found - drawn - norms == 3 * (inside_only.get(inside, 0) + mixer_only.get(mixer, 0))

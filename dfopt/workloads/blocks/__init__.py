@@ -8,6 +8,7 @@ from pydantic import Field
 
 from dfopt.workloads.blocks.attention import Attention
 from dfopt.workloads.blocks.block import Block
+from dfopt.workloads.blocks.compressed import CompressedAttention
 from dfopt.workloads.blocks.cross import CrossAttention
 from dfopt.workloads.blocks.mla import LatentAttention
 from dfopt.workloads.blocks.mlp import Mlp
@@ -17,7 +18,14 @@ from dfopt.workloads.blocks.recurrent import GatedDeltaNet, KimiDeltaAttention, 
 __all__ = ["Block", "FeedForward", "Mixer"]
 
 Mixer = Annotated[
-    Attention | CrossAttention | LatentAttention | GatedDeltaNet | KimiDeltaAttention | Mamba | Mamba2,
+    Attention
+    | CompressedAttention
+    | CrossAttention
+    | LatentAttention
+    | GatedDeltaNet
+    | KimiDeltaAttention
+    | Mamba
+    | Mamba2,
     Field(discriminator="kind"),
 ]
 FeedForward = Annotated[Mlp | MixtureOfExperts, Field(discriminator="kind")]

@@ -39,7 +39,7 @@ class Block(Part):
         return None
 
     @property
-    def token_elements(self) -> int:
+    def token_elements(self) -> float:
         """Elements that are kept of every token, as far as no window drops it."""
         return 0
 

@@ -27,6 +27,7 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.sections import Section
 from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.blocks.conditioning import FINAL, Conditioning
+from dfopt.workloads.blocks.streams import Streams
 from dfopt.workloads.drawing import Drawing, Form
 from dfopt.workloads.sketch import Read, Sketch
 from dfopt.workloads.step import ServingParameters
@@ -120,6 +121,12 @@ class EndsParameters(ServingParameters):
         " is less work, and a search tries both",
     )
     head: Head = Field(default=Head(), description="what stands behind the last norm")
+    streams: Streams | None = Field(default=None, description="several residual streams; none = one")
+
+    @property
+    def residual(self) -> int:
+        """Features of all residual streams."""
+        return self.hidden * (1 if self.streams is None else self.streams.count)
 
     @property
     def gains(self) -> int:
@@ -146,6 +153,9 @@ class EndsParameters(ServingParameters):
             raise problem("found absorbed in a training step", "write expanded, or leave it out", "$.form")
         if self.mode == "training" and self.drawn_ends and self.head.kind == "none":
             raise problem("found none in a training step, which ends in a loss", "write ends: false", "$.head.kind")
+        if self.mode == "training" and self.streams is not None:
+            message = "found several streams in a training step, whose gradients are not drawn"
+            raise problem(message, "write mode: forward", "$.streams")
         return self
 
     def end_parameters(self, *, active: bool) -> int:
@@ -155,6 +165,7 @@ class EndsParameters(ServingParameters):
         normed = self.embedding_norm + (self.final_norm and self.condition is None)
         products += self.gains * normed + sum(one.parameters for one in self.input)
         products += self.condition.parameters(self.hidden) if self.condition else 0
+        products += 0 if self.streams is None else self.streams.end_parameters(self.hidden)
         return products + (0 if active else self.hidden * self.table_rows)
 
     @property
@@ -197,7 +208,7 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
     >>> [(graph.kernels[position].name, graph.kernels[position].layer) for position in (0, 1, -1)]
     [('Embedding', 'embedding'), ('Residual_In', None), ('Logits', 'head')]
     """
-    row_bytes = p.tokens * p.hidden * p.words.activations  # one row per token
+    row_bytes = p.tokens * p.residual * p.words.activations  # one row per token
     front, back = _front(p), _back(p)
     tensors = [*front.tensors, Tensor(src=front.kernels[-1].name, dst=joints[0])]
     if back.kernels:
@@ -258,10 +269,10 @@ def _back(p: EndsParameters) -> Drawing:
     """The final norm and the head."""
     drawing, few = p.drawing(), p.evaluation.sequences
     few = {"logits": p.wanted, "linear": p.tokens}.get(p.head.kind, few)
-    last: tuple[Read | str, ...] = ()
+    last: tuple[Read | str, ...] = () if p.streams is None else (p.streams.end(drawing, p.hidden),)
     if p.final_norm:
         told = {"dram_bytes": drawing.bytes(FINAL * p.hidden * p.evaluation.sequences)} if p.condition else {}
-        last = (drawing.pointwise(f"{NORMS[p.norm]}_Final", p.hidden, normalizes=True, role="norm", **told),)
+        last = (drawing.pointwise(f"{NORMS[p.norm]}_Final", p.hidden, *last, normalizes=True, role="norm", **told),)
     # their tokens are no stream: they come from the ends of the sequences
     tokens: dict[str, Any] = {"n": few} | ({"stream": "none"} if few < p.tokens else {})
     part = drawing.bytes(few * p.hidden) if few < p.tokens else None

@@ -1,0 +1,69 @@
+"""Several residual streams instead of one: hyper-connections, as in DeepSeek-V4.
+
+In front of a mixer or a feed-forward, streams are added up to what it reads; behind it, what it gives is added to each,
+and they are mixed among each other. The weights of all that are computed from all streams of a token; a matrix of them
+is normalised again and again by rows and by columns. The embedding is put into every stream, and behind the last layer
+they are added up once more, which one kernel does with the product that gives those weights.
+
+Sources: ``inference/model.py`` of deepseek-ai/DeepSeek-V4-Flash on the Hugging Face hub; hyper-connections
+(arXiv:2409.19606), on a manifold of doubly stochastic matrices (arXiv:2512.24880).
+"""
+
+from __future__ import annotations
+
+from pydantic import Field
+
+from dfopt.documents.base import Part
+from dfopt.workloads.drawing import Drawing
+from dfopt.workloads.sketch import Read
+
+__all__ = ["Streams"]
+
+
+class Streams(Part):
+    """How many residual streams there are, and how their weights are normalised.
+
+    Examples
+    --------
+    >>> Streams(count=4).parameters(hidden=4096), Streams(count=4).end_parameters(hidden=4096)
+    (393243, 65541)
+    """
+
+    count: int = Field(ge=2, le=100, description="residual streams")
+    iterations: int = Field(
+        default=20, ge=0, le=1000, description="normalisations of their weights, by rows and columns"
+    )
+
+    @property
+    def _weights(self) -> int:
+        """Weights of a token: of what is read, of what is written, and of every stream for every other."""
+        return self.count * (2 + self.count)
+
+    def parameters(self, hidden: int) -> int:
+        """Parameters of one mixer or feed-forward: the product, its bias, and a factor of each of its three parts."""
+        return self._weights * (self.count * hidden + 1) + 3
+
+    def end_parameters(self, hidden: int) -> int:
+        """Parameters of what adds the streams up behind the last layer."""
+        return self.count * (self.count * hidden + 1) + 1
+
+    def read(self, drawing: Drawing, number: int, hidden: int, residual: str) -> tuple[str, str]:
+        """Draw what is read of the streams; gives it, and the weights."""
+        weights, count = self._weights, self.count
+        mix = drawing.linear(f"Mix_{number}", weights, count * hidden, residual, role="router")
+        work = 4 * self.iterations * count**2  # of a token, for sums and quotients by rows and by columns
+        each = 2 * count - (-work // hidden)
+        return drawing.pointwise(f"Streams_{number}", hidden, residual, mix, flop_per_element=each), mix
+
+    def write(self, drawing: Drawing, number: int, hidden: int, out: str, residual: str, mix: str) -> str:
+        """Draw what is written to the streams."""
+        count = self.count
+        rest = Read(mix, None, drawing.bytes((self._weights - count) * drawing.tokens))
+        work = {"flop_per_element": 1 + 2 * count}
+        return drawing.pointwise(f"Add_{number}", count * hidden, out, residual, rest, role="residual", **work)
+
+    def end(self, drawing: Drawing, hidden: int) -> str:
+        """Draw what adds them up behind the last layer, with the product of its weights."""
+        size = self.count**2 * hidden * drawing.words.weights
+        work = 2 * self.count * (self.count + 1)
+        return drawing.pointwise("Streams", hidden, flop_per_element=work, dram_bytes=size, resident_bytes=size)

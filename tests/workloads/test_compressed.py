@@ -1,0 +1,147 @@
+"""Compressed attention and several residual streams, against loops and sums by hand."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.phase import Segment
+from dfopt.errors import DocumentError
+from dfopt.machines.compose import load_system
+from dfopt.physics.ops import flop, weight_elements
+from dfopt.search import optimize
+from dfopt.workloads import WORKLOADS, expand
+from dfopt.workloads.blocks.compressed import group_pairs
+from dfopt.workloads.stack import StackParameters, counts
+
+build = WORKLOADS["stack"]
+HIDDEN = 24
+MIXER: dict[str, Any] = {"kind": "compressed_attention", "heads": 6, "head_dim": 5, "query_rank": 10, "window": 3}
+MIXER |= {"output_groups": 2, "output_rank": 4}
+CHOICE: dict[str, Any] = {"group": 4, "overlaps": True, "sparse": {"heads": 3, "head_dim": 2, "top_k": 2}}
+INSIDE = {"kind": "mlp", "ffn": 50}
+
+
+def one(mixer: Any = MIXER, feed_forward: Any = None, **more: Any) -> dict[str, Any]:
+    sections = [{"layers": ["layer"], "repeat": 3}]
+    layer = {"mixer": mixer, "feed_forward": feed_forward}
+    sizes = {"hidden": HIDDEN, "vocab": 100, "seq": 12, "causal": True}
+    return sizes | {"layers": {"layer": layer}, "sections": sections} | more
+
+
+def by_name(graph: Graph) -> dict[str, Kernel]:
+    return {kernel.name: kernel for kernel in graph.kernels}
+
+
+@given(st.integers(1, 40), st.integers(0, 40), st.integers(1, 9), st.none() | st.integers(1, 6))
+def test_pairs_are_those_of_a_loop(new: int, cached: int, group: int, most: int | None) -> None:
+    seen = [(token + 1) // group for token in range(cached, cached + new)]
+    found = group_pairs(Segment(sequences=1, new=new, cached=cached), group, most)
+    assert found == sum(one if most is None else min(one, most) for one in seen)
+
+
+def test_the_published_model_has_the_parameters_that_were_published() -> None:
+    """DeepSeek-V4-Flash: 284 billion, of which a token uses 13 (its model card); entries of 512 numbers by layer."""
+    sizes = {"heads": 64, "head_dim": 512, "query_rank": 1024, "window": 128, "output_groups": 8, "output_rank": 1024}
+    mixer = {"kind": "compressed_attention", **sizes}
+    experts = {"kind": "moe", "experts": 256, "chosen": 6, "ffn": 2048, "shared": 2048, "router_bias": True}
+    fine = {"group": 4, "overlaps": True, "sparse": {"heads": 64, "head_dim": 128, "top_k": 512}}
+    kinds = {"local": mixer, "fine": mixer | fine, "coarse": mixer | {"group": 128}}
+    layers = {name: {"mixer": mixer, "feed_forward": experts} for name, mixer in kinds.items()}
+    order = [("local", 2), ("fine", 1), *(20 * [("coarse", 1), ("fine", 1)])]
+    sections = [{"layers": [name], "repeat": times} for name, times in order]
+    p = {"hidden": 4096, "vocab": 129280, "layers": layers, "sections": sections, "streams": {"count": 4}}
+    found = counts(StackParameters(**p, causal=True, seq=64))
+    assert found.parameters == pytest.approx(284e9, rel=0.015)
+    assert found.active == pytest.approx(13e9, abs=0.5e9)
+    assert found.bytes_per_token == 2 * (21 * (512 + 128) // 4 + 20 * 512 // 128)
+
+
+def test_a_window_and_groups_are_attended_to_and_kept() -> None:
+    """Behind 22 tokens the 23rd sees two before and itself, and five groups of four."""
+    p = one(MIXER | {"group": 4}, microbatch=2)
+    step = by_name(build(**p, phase="decode", context=22))
+    assert flop(step["QK"]) == 2 * 6 * 5 * 2 * (3 + 5)
+    keys, entries = step["QK"].states or ()
+    assert (keys.tokens, keys.reads, keys.writes, keys.heads) == (3, 2, 1, 1)
+    assert (entries.tokens, entries.reads, entries.writes, entries.bytes_per_token) == (5, 5, 0, 5 * 2)
+    (waiting,) = step["Down_Norm"].states or ()
+    assert (waiting.tokens, waiting.reads, waiting.writes, waiting.bytes_per_token) == (4, 0, 1, 2 * 5 * 4)
+    ends = by_name(build(**p, phase="decode", context=23))
+    entries, waiting = (ends["QK"].states or ())[1], (ends["Down_Norm"].states or ())[0]
+    assert (entries.tokens, entries.reads, entries.writes, waiting.reads) == (6, 5, 1, 3)
+    whole = by_name(build(**p, phase="prefill"))
+    assert flop(whole["QK"]) == 2 * 6 * 5 * 2 * ((1 + 2 + 10 * 3) + (4 * 1 + 4 * 2 + 3))
+    assert (whole["QK"].states or ())[1].writes == 3
+
+
+def test_an_indexer_scores_every_group_and_attention_reads_the_best() -> None:
+    p = one(MIXER | CHOICE, microbatch=2)
+    step = by_name(build(**p, phase="decode", context=40))
+    assert flop(step["Index_Scores"]) == 2 * 2 * 3 * 2 * 10
+    assert flop(step["QK"]) == 2 * 6 * 5 * 2 * (3 + 2)
+    (index,), (_, entries) = step["Index_Scores"].states or (), step["QK"].states or ()
+    assert (index.tokens, index.reads, index.bytes_per_token) == (10, 10, 2 * 2)
+    assert (entries.tokens, entries.reads) == (10, 2)
+    waiting = step["Down_Norm"].states or ()  # of keys and of the indexer, of two groups each
+    assert [(one.tokens, one.bytes_per_token) for one in waiting] == [(8, 4 * 4 * 5), (8, 4 * 4 * 2)]
+    assert "Index_Scores" not in by_name(build(**p | {"seq": 3}, phase="prefill"))  # no group is complete
+
+
+def test_without_groups_it_is_attention_to_a_window() -> None:
+    graph = by_name(build(**one(), phase="decode", context=40))
+    (keys,) = graph["QK"].states or ()
+    assert (keys.tokens, keys.reads, flop(graph["QK"])) == (3, 2, 2 * 6 * 5 * 3)
+    assert graph["Down_Norm"].states is None and counts(StackParameters(**one())).bytes_per_token == 0
+
+
+@pytest.mark.parametrize("phase", [{"phase": "prefill"}, {"phase": "decode", "context": 30}])
+def test_streams_are_read_mixed_and_written(phase: dict[str, Any]) -> None:
+    plain, several = (one(MIXER, INSIDE, microbatch=2, batch=8, streams=s) for s in (None, {"count": 3}))
+    old, new = (StackParameters(**p) for p in (plain, several))
+    each = 15 * (3 * HIDDEN + 1) + 3
+    assert counts(new).parameters - counts(old).parameters == 3 * 2 * each + 3 * (3 * HIDDEN + 1) + 1
+    graphs = [build(**p, ends=True, **phase) for p in (plain, several)]
+    weights = [sum(map(weight_elements, graph.kernels)) for graph in graphs]
+    assert weights[1] - weights[0] == 2 * 15 * 3 * HIDDEN
+    kernels, tokens = by_name(graphs[1]), 2 * (1 if "context" in phase else 12)
+    assert kernels["Residual_In"].m == kernels["Add_2"].m == 3 * HIDDEN
+    assert graphs[1].output_bytes("Add_2") == 3 * HIDDEN * tokens * 2
+    assert kernels["Streams"].dram_bytes == 3 * 3 * HIDDEN * 2 + 3 * HIDDEN * tokens * 2
+    assert {t.src for t in graphs[1].tensors if t.dst == "Add_1"} == {"O_Proj", "Residual_In", "Mix_1"}
+    result = optimize(graphs[1], load_system("sn10-8-ring"), tp=2, pp=2, dp=2, time_limit=20, sensitivity=False)
+    assert result.status == "optimal"
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"output_groups": 4}, r"mixer\.output_groups: found 4 groups, expected a divisor of the 6 heads"),
+        ({"overlaps": True}, r"mixer\.overlaps: found, but no groups"),
+        ({"sparse": CHOICE["sparse"]}, r"mixer\.sparse: found, but no groups"),
+        (CHOICE | {"sparse": CHOICE["sparse"] | {"block": 2}}, r"mixer\.sparse: found an indexer of tokens"),
+    ],
+)
+def test_sizes_that_do_not_fit_together_are_an_issue(change: dict[str, Any], said: str) -> None:
+    data = {"schema": "dfopt/graph/2", "name": "x", "workload": "stack", "parameters": one(MIXER | change)}
+    with pytest.raises(DocumentError, match=said):
+        expand(data)
+
+
+@pytest.mark.parametrize(
+    ("change", "said"),
+    [
+        ({"mode": "training"}, "gradients are not drawn"),
+        ({"causal": False}, "found groups of tokens, where those of 12 see more"),
+        ({"layers": {"layer": {"mixer": MIXER, "norms": "after"}}, "streams": {"count": 2}}, "beside several streams"),
+        ({"streams": {"count": 2}, "predict": True, "ends": True}, "beside several streams"),
+    ],
+)
+def test_what_is_not_drawn_is_refused(change: dict[str, Any], said: str) -> None:
+    with pytest.raises(ValidationError, match=said):
+        build(**one() | change)
