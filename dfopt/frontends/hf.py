@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
+from dfopt.frontends.hf_compressed import COMPRESSED_FAMILIES
 from dfopt.frontends.hf_decoders import DECODER_FAMILIES
 from dfopt.frontends.hf_delta import DELTA_FAMILIES
 from dfopt.frontends.hf_fields import BLOCKS, Family, Field, head_dim_of
@@ -94,6 +95,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     **GPT_FAMILIES,
     **DELTA_FAMILIES,
     **MAMBA_FAMILIES,
+    **COMPRESSED_FAMILIES,
 }
 
 
@@ -277,11 +279,18 @@ def _with_types(
         modules = replace(modules, fronts=(*FRONTS, *modules.fronts))
     for name, path, config in said:
         quantized, issues = quantization_of(config, path)
+        # a type of experts beside that of all weights, unless layers have their own
+        if not issues and (held := found.given.get("experts_in")) and quantized.scheme and not quantized.layers:
+            experts = modules.layer + modules.experts[0].partition(".0.")[0]
+            quantized = replace(quantized, layers={experts: quantized.scheme._replace(weights=held)})
         if not issues:
             built, typed_parameters, issues = typed(workload, parameters, quantized, wide, modules)
             results.append((built, typed_parameters))
         if issues:
             raise DocumentError(name, issues)
+    if "experts_in" in found.given and not results:
+        message = "found a type of experts, but no quantization_config"
+        raise DocumentError(file, [Issue(found.where("experts_in"), message, "say how all else is held")])
     found.predicted = _predicting(parameters) - _predicting(results[0][1] if results else parameters)
     if len(results) > 1 and results[0] != results[1]:
         message = "found other types than quantization_config of config.json says"

@@ -20,7 +20,7 @@ STATE_TYPES: Final = one_of(
 NO_BIAS: Final = one_of("false: biases of the type are not counted", {False: NOTHING})
 CONV_BIAS: Final = flag({"conv_bias": True}, {"conv_bias": False}, needed=True)
 SILU: Final = one_of("silu", {"silu": NOTHING})
-_KEPT: Final = ("hidden", "vocab", "tie_embeddings", "word_bytes")
+_KEPT: Final = ("hidden", "vocab", "tie_embeddings", "word_bytes", "streams")
 
 
 def mixer_of(kind: str, given: Given, *names: str, **more: Any) -> dict[str, Any]:

@@ -1,9 +1,9 @@
-"""Configs of layers with states: what they build, and what is refused.
+"""Configs of layers with states, and of compressed attention: what they build, and what is refused.
 
 ``tests/golden/hf`` has some as published: Qwen/Qwen3.5-35B-A3B, nvidia/Nemotron-H-56B-Base-8K,
-nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8 and nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4. The sizes of the
-others: the config classes of transformers 5.23 and ``configuration_kimi.py``; of Kimi Linear the technical report
-(arXiv 2510.26692), of Jamba 1.5 Mini its model card.
+nvidia/NVIDIA-Nemotron-3-Super-120B-A12B-FP8, nvidia/NVIDIA-Nemotron-3.5-Lightning-30B-A3B-NVFP4 and
+deepseek-ai/DeepSeek-V4-Flash. The sizes of the others: the config classes of transformers 5.23 and
+``configuration_kimi.py``; of Kimi Linear the technical report (arXiv 2510.26692), of Jamba 1.5 Mini its model card.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError
 from dfopt.frontends.hf import COSMETIC, FAMILIES, read, recipe, rows_of
+from dfopt.frontends.hf_compressed import COMPRESSED_FAMILIES
 from dfopt.frontends.hf_delta import DELTA_FAMILIES
 from dfopt.frontends.hf_mamba import MAMBA_FAMILIES
 from dfopt.frontends.hf_mixed import put_together
@@ -31,7 +32,7 @@ Config = dict[str, Any]
 PUBLISHED = {
     name: load_strict(FOLDER / f"{name}.json", unbounded=is_model_config)
     for name in (
-        "qwen3.5-35b-a3b", "nemotron-h-56b", "nemotron-3-super", "nemotron-3.5-lightning",
+        "qwen3.5-35b-a3b", "nemotron-h-56b", "nemotron-3-super", "nemotron-3.5-lightning", "deepseek-v4-flash",
     )
 }  # fmt: skip
 NEXT: Config = {
@@ -83,6 +84,7 @@ SIZES = {  # in billions, and bytes of a token at two bytes a number
     "nemotron-h-56b": (56, 10 * 2 * 8 * 128 * 2),
     "nemotron-3-super": (120, 8 * 2 * 2 * 128 * 2),
     "nemotron-3.5-lightning": (31.6, 6 * 2 * 2 * 128 * 2),
+    "deepseek-v4-flash": (284, 6880),
     "qwen3-next-80b": (80, 12 * 2 * 2 * 256 * 2),
     "kimi-linear-48b": (49, 7 * (512 + 64) * 2),
     "mamba-130m": (0.1291, 0),
@@ -112,10 +114,10 @@ def test_counts_are_those_that_were_published(name: str) -> None:
 def test_every_type_is_tried() -> None:
     tried = {config.get("text_config", config)["model_type"] for config in CONFIGS.values()}
     alike = {"qwen3_5_text", "falcon_mamba"}  # as with experts, and as Mamba
-    assert {*DELTA_FAMILIES, *MAMBA_FAMILIES} == tried | alike
+    assert {*DELTA_FAMILIES, *MAMBA_FAMILIES, *COMPRESSED_FAMILIES} == tried | alike
 
 
-@pytest.mark.parametrize("name", ["qwen3.5-35b-a3b", "nemotron-h-56b", "nemotron-3-super"])
+@pytest.mark.parametrize("name", ["qwen3.5-35b-a3b", "nemotron-h-56b", "nemotron-3-super", "deepseek-v4-flash"])
 @pytest.mark.parametrize("phase", [{"phase": "prefill"}, {"phase": "decode", "context": 4096}])
 def test_a_config_is_the_model_of_the_zoo(name: str, phase: Config) -> None:
     mine, known = (df.load_graph(path, seq=2048, **phase) for path in (FOLDER / f"{name}.json", name))
@@ -129,6 +131,7 @@ def test_what_is_left_out_is_said() -> None:
     assert "34.66 billion parameters of its text model, of which a token uses 2.946 billion" in said("qwen3.5-35b-a3b")
     assert "vision_config left out" in said("qwen3.5-35b-a3b")
     assert "1 module that predicts further tokens not counted" in said("nemotron-3-super")
+    assert "the table of experts by token of hashed layers left out" in said("deepseek-v4-flash")
     assert "mamba_ssm_cache_dtype float32" in said("nemotron-h-56b")
 
 
@@ -154,6 +157,18 @@ def test_what_predicts_further_tokens_is_drawn_if_it_is_asked_for() -> None:
     assert [one.layers for one in graph.sections or ()][-3:] == [
         ("predictor",), ("attention", "experts"), ("prediction",),
     ]  # fmt: skip
+
+
+def test_types_of_experts_apart() -> None:
+    """DeepSeek-V4-Flash: weights in fp8 with blocks, experts in fp4 with blocks of 32, shared ones as all else."""
+    found = recipe(PUBLISHED["deepseek-v4-flash"], "config.json")["parameters"]
+    assert found["dtypes"] == {
+        "weights": "fp8_128x128_ue8m0", "experts": "mxfp4", "operands": "fp8_1x128_ue8m0", "activations": "bf16",
+        "ends": "bf16",
+    }  # fmt: skip
+    assert all(layer["feed_forward"]["shared_apart"] for layer in found["layers"].values())
+    bare = {key: value for key, value in PUBLISHED["deepseek-v4-flash"].items() if key != "quantization_config"}
+    assert "$.expert_dtype: found a type of experts, but no quantization_config" in refusal(bare)
 
 
 def test_descriptions_of_types_know_the_names_of_the_weights() -> None:
@@ -242,6 +257,10 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
         ("nemotron-3-super", {"residual_in_fp32": True}, "$.residual_in_fp32: found true, expected false"),
         ("nemotron-3-super", {"n_shared_experts": 2}, "$.n_shared_experts: found 2, expected 1"),
         ("jamba-1.5-mini", {"sliding_window": 4096}, "$.sliding_window: found 4096, expected null"),
+        ("deepseek-v4-flash", {"compress_ratios": [4, 128]}, "$.compress_ratios: found 2, expected one for each of 43"),
+        ("deepseek-v4-flash", {"num_key_value_heads": 8}, "$.num_key_value_heads: found 8, expected 1"),
+        ("deepseek-v4-flash", {"expert_dtype": "int3"}, "$.expert_dtype: found 'int3', expected fp4, or null"),
+        ("deepseek-v4-flash", {"hc_mult": 1}, "$.hc_mult: found 1, expected a whole number from 2 on"),
     ],
 )
 def test_what_is_not_understood_is_refused(name: str, change: Config, said: str) -> None:
