@@ -358,9 +358,8 @@ def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]
         return first, add(1, *(part.draw(drawing, p.hidden, normed[n]) for n, part in layer.parts.items()), residual)
     for number, part in layer.parts.items():
         if p.streams is not None:
-            read, mix = p.streams.read(drawing, number, p.hidden, residual)
-            out = part.draw(drawing, p.hidden, norm(str(number), read))
-            residual = p.streams.write(drawing, number, p.hidden, out, residual, mix)
+            read = norm(str(number), p.streams.read(drawing, number, p.hidden, residual))
+            residual = p.streams.write(drawing, number, p.hidden, part.draw(drawing, p.hidden, read), residual)
             continue
         before, behind = layer.norms in ("pre", "pre_post"), layer.norms in ("pre_post", "post")
         out = part.draw(drawing, p.hidden, norm(str(number), residual) if before else residual)

@@ -3,7 +3,8 @@
 In front of a mixer or a feed-forward, streams are added up to what it reads; behind it, what it gives is added to each,
 and they are mixed among each other. The weights of all that are computed from all streams of a token; a matrix of them
 is normalised again and again by rows and by columns. The embedding is put into every stream, and behind the last layer
-they are added up once more, which one kernel does with the product that gives those weights.
+they are added up once more, which one kernel does with the product that gives those weights. They count as traffic
+in front of a part and not behind it: they are a few numbers of a token.
 
 Sources: ``inference/model.py`` of deepseek-ai/DeepSeek-V4-Flash on the Hugging Face hub; hyper-connections
 (arXiv:2409.19606), on a manifold of doubly stochastic matrices (arXiv:2512.24880).
@@ -15,7 +16,6 @@ from pydantic import Field
 
 from dfopt.documents.base import Part
 from dfopt.workloads.drawing import Drawing
-from dfopt.workloads.sketch import Read
 
 __all__ = ["Streams"]
 
@@ -47,20 +47,18 @@ class Streams(Part):
         """Parameters of what adds the streams up behind the last layer."""
         return self.count * (self.count * hidden + 1) + 1
 
-    def read(self, drawing: Drawing, number: int, hidden: int, residual: str) -> tuple[str, str]:
-        """Draw what is read of the streams; gives it, and the weights."""
+    def read(self, drawing: Drawing, number: int, hidden: int, residual: str) -> str:
+        """Draw the weights of a mixer or feed-forward, and what is read of the streams."""
         weights, count = self._weights, self.count
         mix = drawing.linear(f"Mix_{number}", weights, count * hidden, residual, role="router")
         work = 4 * self.iterations * count**2  # of a token, for sums and quotients by rows and by columns
         each = 2 * count - (-work // hidden)
-        return drawing.pointwise(f"Streams_{number}", hidden, residual, mix, flop_per_element=each), mix
+        return drawing.pointwise(f"Streams_{number}", hidden, residual, mix, flop_per_element=each)
 
-    def write(self, drawing: Drawing, number: int, hidden: int, out: str, residual: str, mix: str) -> str:
+    def write(self, drawing: Drawing, number: int, hidden: int, out: str, residual: str) -> str:
         """Draw what is written to the streams."""
-        count = self.count
-        rest = Read(mix, None, drawing.bytes((self._weights - count) * drawing.tokens))
-        work = {"flop_per_element": 1 + 2 * count}
-        return drawing.pointwise(f"Add_{number}", count * hidden, out, residual, rest, role="residual", **work)
+        each = {"flop_per_element": 1 + 2 * self.count}
+        return drawing.pointwise(f"Add_{number}", self.count * hidden, out, residual, role="residual", **each)
 
     def end(self, drawing: Drawing, hidden: int) -> str:
         """Draw what adds them up behind the last layer, with the product of its weights."""
