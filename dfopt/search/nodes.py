@@ -154,6 +154,9 @@ class Nodes:
             node.lows[number] = max(node.lows[number], search.low)
             if search.answer is None:
                 open_.append((search, number, most))
+            node.proven()
+            if node.bound >= cut:  # whatever the other stages take
+                break
         node.proven()
         if not node.rooted or node.bound >= cut or not open_:
             node.rooted = True
