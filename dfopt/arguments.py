@@ -69,6 +69,20 @@ def schemes(items: list[str] | None) -> dict[str, Any]:
     return {kernel: choice(f"--shard {kernel}", value, SCHEMES) for kernel, value in pairs(items, "--shard").items()}
 
 
+def modules(items: list[str] | None) -> dict[str, Any]:
+    """--module MODULE=SCHEME words.
+
+    Examples
+    --------
+    >>> modules(["mixer=n", "experts=outer"])
+    {'mixer': 'n', 'experts': 'outer'}
+    """
+    from dfopt.documents.modules import SCHEMES, Modules
+
+    names, found = tuple(Modules.model_fields), pairs(items, "--module")
+    return {choice("--module", name, names): choice(f"--module {name}", v, SCHEMES) for name, v in found.items()}
+
+
 def on_axes(options: dict[str, Any]) -> dict[str, Any]:
     """Degrees and network dims that are given, by the keys of documents.
 

@@ -150,7 +150,7 @@ def mapping_of(
 
 def judged(world: World, mapping: Mapping) -> Score:
     """What the judge says."""
-    return evaluate(mapping, world.graph, world.system, world.assumptions)
+    return evaluate(mapping, world.model or world.graph, world.system, world.assumptions)
 
 
 def end_bytes(world: World, sharding: dict[str, Sharding]) -> dict[str, float]:

@@ -437,16 +437,20 @@ def systems(
 
 @dataclass(frozen=True)
 class World:
-    """What one plan's solve is given; assumptions are resolved."""
+    """What one plan's solve is given; assumptions are resolved.
+
+    ``model``: the whole graph, where this one is what a chip of a second axis sees of it.
+    """
 
     graph: Graph
     system: System
     plan: Plan
     assumptions: Assumptions
+    model: Graph | None = None
 
     @property
     def instance(self) -> Instance:
-        return Setting(self.graph, self.system, self.assumptions).under(self.plan)
+        return Setting(self.model or self.graph, self.system, self.assumptions).under(self.plan)
 
 
 @st.composite

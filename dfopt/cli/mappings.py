@@ -58,6 +58,11 @@ def solve(
         str, under(HEAT, "aware: partitions, clocks and pauses that keep a stack cool", metavar="ignore|aware")
     ] = "ignore",
     interleave: Annotated[int | None, under(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
+    ep: Annotated[int | None, under(PARALLEL, "expert parallelism: mp with experts by expert", min=1)] = None,
+    attention_dp: Annotated[int | None, under(PARALLEL, "attention by sequences: mp with mixer n", min=1)] = None,
+    module: Annotated[
+        list[str] | None, under(PARALLEL, "fix a module's scheme over the mp chips", metavar="MODULE=n|outer|m|none")
+    ] = None,
     batch: Annotated[
         str | None, under(WORKLOAD, "samples per step; max: the largest that fits", metavar="N|max")
     ] = None,
@@ -128,6 +133,7 @@ def solve(
         fixed = Pins.load(pins) if pins is not None else Pins()
         on_axes, served = fixed.on_axes | arguments.on_axes(axes), {"phase": phase, "context": context, "hit": hit}
         served |= {"seq": prompt, "draft": window, "tree": tree, "segments": segments}
+        shared = {**on_axes, "ep": ep, "attention_dp": attention_dp, "modules": arguments.modules(module)}
         size = arguments.count_or("--batch", batch, "max")
         if size == "max":
             from dfopt.search.largest import largest_batch
@@ -136,7 +142,7 @@ def solve(
                 return graph_of(graph, param, samples, microbatch=each, **served)
 
             try:
-                largest = largest_batch(draw, machine, assumptions=assumptions, time_limit=time_limit, **on_axes)
+                largest = largest_batch(draw, machine, assumptions=assumptions, time_limit=time_limit, **shared)
             except Infeasible as error:
                 raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
             size = largest.batch
@@ -148,7 +154,7 @@ def solve(
                 workload,
                 machine,
                 assumptions=assumptions,
-                **on_axes,
+                **shared,
                 interleave=interleave,
                 variants=variants,
                 p_max=p_max if p_max is not None else fixed.p_max,

@@ -8,6 +8,8 @@ it, and everyone else goes over all axes: documents have its degree under its na
 it splits   the chips along it
 ==========  ========================================================================================================
 kernels     share the work and the weights of every kernel: shardings are chosen over all such axes together
+modules     share the work of every module in a way of its own: sequences, heads, experts or features, see
+            :mod:`dfopt.documents.modules`
 layers      are the stages of a pipeline, each with some of the layers
 batch       hold copies of the weights and work on different samples; their gradients are added up after a step
 ==========  ========================================================================================================
@@ -19,13 +21,13 @@ import inspect
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, Final, Literal, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from dfopt.documents.graph import Graph
 
 F = TypeVar("F", bound=Callable[..., Any])
-Splits = Literal["kernels", "layers", "batch"]
+Splits = Literal["kernels", "modules", "layers", "batch"]
 Dims = tuple[str, ...]
 
 
@@ -64,11 +66,15 @@ class Share(NamedTuple):
     dims: Dims
 
 
+MODULES: Final = "mp"
+"""The axis over which modules have schemes, as a group of chips."""
+
 # the order is that of labels, and in which they take neighbours of a network dim that they share
 AXES: dict[str, Axis] = {
     axis.name: axis
     for axis in (
         Axis("tp", "tensor parallelism", "kernels", optional=False),
+        Axis(MODULES, "parallelism by modules, the second axis", "modules"),
         Axis("pp", "pipeline parallelism", "layers", optional=False),
         Axis("dp", "data parallelism", "batch", optional=False),
     )
@@ -79,14 +85,14 @@ AXES: dict[str, Axis] = {
 def groups() -> dict[str, tuple[tuple[Axis, ...], slice]]:
     """Groups of chips that a kernel's communication may be over: axes, and which of their network dims.
 
-    An axis that splits kernels or the batch by its name; of the first, the first network dim alone (``tp_first``) or
-    the others (``tp_rest``); ``all`` of both kinds together.
+    An axis that splits kernels, modules or the batch by its name; of the first two, the first network dim alone
+    (``tp_first``) or the others (``tp_rest``); ``all`` of those that split kernels or the batch together.
     """
-    inside = tuple(axis for axis in AXES.values() if axis.splits != "layers")
+    inside = tuple(axis for axis in AXES.values() if axis.splits in ("kernels", "batch"))
     found: dict[str, tuple[tuple[Axis, ...], slice]] = {}
-    for axis in inside:
+    for axis in (one for one in AXES.values() if one.splits != "layers"):
         found[axis.name] = (axis,), slice(None)
-        if axis.splits == "kernels":
+        if axis.splits in ("kernels", "modules"):
             found |= {f"{axis.name}_first": ((axis,), slice(1)), f"{axis.name}_rest": ((axis,), slice(1, None))}
     return {**found, "all": (inside, slice(None))}
 

@@ -32,13 +32,31 @@ class Experts(Part):
     chosen: int = Field(ge=1, le=10**6, description="experts that every token is sent to, at most all")
     touched: float = Field(gt=0, le=10**6, description="experts that an evaluation reads, as expected under a routing")
     routing: Routing | None = Field(default=None, description="the routing; none = uniform")
+    always: int | None = Field(default=None, ge=1, le=10**6, description="of these, those that every token chooses")
+    held: int | None = Field(
+        default=None, ge=1, le=10**6, description="of a chip that holds some: experts that there are; none = all here"
+    )
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
+        if self.held is not None:  # a chip may hold fewer than a token chooses
+            return self
         if not self.chosen <= self.touched * (1 + 1e-12) <= self.count * (1 + 2e-12):
             message = f"found {self.touched:g} of {self.count} experts, of which a token chooses {self.chosen}"
             raise problem(message, "as many as a token chooses at least, and all at most", "$.touched")
         return self
+
+    def for_tokens(self, tokens: int) -> Experts:
+        """The same experts where so many tokens choose some.
+
+        Examples
+        --------
+        >>> Experts(count=8, chosen=2, touched=8.0).for_tokens(1).touched
+        2.0
+        """
+        always, routing = self.always or 0, self.routing or Routing()
+        touched = routing.touched(self.count - always, self.chosen - always, tokens) + always
+        return self.model_copy(update={"touched": touched})
 
     @property
     def words(self) -> str:
@@ -51,7 +69,7 @@ def routed(routing: Routing, count: int, chosen: int, tokens: int, always: int =
     """Experts, of which tokens touch as many as expected under a routing; ``always`` more are chosen by every token."""
     touched = routing.touched(count, chosen, tokens) + always
     told = None if routing == Routing() else routing
-    return Experts(count=count + always, chosen=chosen + always, touched=touched, routing=told)
+    return Experts(count=count + always, chosen=chosen + always, touched=touched, routing=told, always=always or None)
 
 
 def routing_of(graph: Graph) -> str:

@@ -18,10 +18,12 @@ from pydantic import ConfigDict, Field, model_validator
 
 from dfopt.documents.axes import groups
 from dfopt.documents.base import Named, Part, problem
+from dfopt.documents.communication import CollectiveKind as CollectiveKind
+from dfopt.documents.communication import Communication as Communication
 from dfopt.documents.dtypes import Dtypes, Words, check_word_bytes, words_of
 from dfopt.documents.experts import Experts
 from dfopt.documents.html import facts_html, table_html
-from dfopt.documents.on_axes import Group
+from dfopt.documents.modules import Module
 from dfopt.documents.sections import LAYER, Layers, Section, add_repeat, layers_of, of_version_1, spelled_out
 from dfopt.documents.sequence_state import SequenceState as SequenceState
 from dfopt.documents.tokens import Tokens, of_evaluation, tokens_of
@@ -31,33 +33,11 @@ from dfopt.units import Bytes
 
 Op = Literal["gemm", "matmul", "elementwise", "weight_update"]
 Phase = Literal["forward", "backward", "update"]
-CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "point_to_point"]
 Role = Literal[
     "scores", "softmax", "scores_dropout", "context", "gate", "up", "activation", "bias", "dropout", "residual",
     "norm", "optimizer", "router", "latent",
 ]  # fmt: skip
 Count = Field(ge=1, le=10**15)
-
-
-class Communication(Part):
-    """A collective that a kernel needs in every evaluation, whatever its sharding.
-
-    Embedding rows that live on other chips, the transpose of an FFT, the panel of an LU step: what an
-    operation sends because of what it computes. ``over`` is the group of chips, one of
-    :func:`dfopt.documents.axes.groups`:
-
-    * ``tp``: all tensor-parallel chips; ``tp_first``, ``tp_rest``: those along the first network dim that
-      carries tensor parallelism, or along the others (the columns and rows of a process grid). Each such
-      smaller group works on its share of the tensor, all at the same time.
-    * ``dp``: the data-parallel copies; ``all``: tensor-parallel chips and copies together. Every copy brings a
-      tensor of this size to an ``all_to_all`` or ``all_gather``.
-
-    Communications of one kernel that use different network dims run at the same time.
-    """
-
-    kind: CollectiveKind
-    bytes: Bytes = Field(gt=0, description="of the whole tensor in one evaluation, see dfopt.physics.collectives")
-    over: Group = next(iter(groups()))
 
 
 class Kernel(Part):
@@ -146,6 +126,10 @@ class Kernel(Part):
         max_length=200,
         description="kind of layer that it belongs to, of a graph with sections; none = layer. Backward kernels stay"
         " with their forward ones",
+    )
+
+    module: Module | None = Field(
+        default=None, description="module whose scheme on the second axis of chips it has; none = the residual stream"
     )
 
     @property

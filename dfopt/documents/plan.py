@@ -10,6 +10,7 @@ from pydantic import Field
 
 from dfopt.documents.axes import AXES, Dims, Share, Splits, groups
 from dfopt.documents.base import Document
+from dfopt.documents.modules import Modules
 from dfopt.documents.on_axes import OnAxes
 
 if TYPE_CHECKING:
@@ -36,6 +37,7 @@ class Plan(Document, OnAxes):
     microbatches: int = Field(default=1, ge=1)
     layers_per_stage: int = Field(default=1, ge=1)
     interleave: int = Field(default=1, ge=1)
+    modules: Modules | None = Field(default=None, description="schemes over the second axis; none where that is 1")
     first_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
     last_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
 
@@ -56,6 +58,16 @@ class Plan(Document, OnAxes):
     def shards(self) -> int:
         """Chips that share the work of a kernel."""
         return self._degree("kernels")
+
+    @cached_property
+    def members(self) -> int:
+        """Chips of the second axis, over which modules have schemes."""
+        return self._degree("modules")
+
+    @cached_property
+    def member_dims(self) -> Dims:
+        """Network dims along which these lie."""
+        return self._dims("modules")
 
     @cached_property
     def stages(self) -> int:
@@ -96,10 +108,28 @@ class Plan(Document, OnAxes):
         >>> Plan(tp=8, dp=4, tp_dims=("x", "y"), dp_dims=("z",)).group("all")
         (('x', 'y', 'z'), 4)
         """
-        chosen, which = groups()[over]
-        taken = [share for share in self.axes if share.axis in chosen]
-        dims = tuple(name for share in taken for name in share.dims[which])
-        return dims, math.prod(share.degree for share in taken if share.axis.splits == "batch")
+        if over not in self._known_groups:
+            chosen, which = groups()[over]
+            taken = [share for share in self.axes if share.axis in chosen]
+            dims = tuple(name for share in taken for name in share.dims[which])
+            copies = math.prod(share.degree for share in taken if share.axis.splits == "batch")
+            self._known_groups[over] = dims, copies
+        return self._known_groups[over]
+
+    @cached_property
+    def _known_groups(self) -> dict[str, tuple[Dims, int]]:
+        return {}
+
+    def sharing(self, over: str) -> int:
+        """Chips that share a tensor communicated over such groups; smaller groups have their part of it each.
+
+        Examples
+        --------
+        >>> Plan(tp=8, dp=4, tp_dims=("x", "y"), dp_dims=("z",)).sharing("tp_first")
+        8
+        """
+        chosen, _ = groups()[over]
+        return math.prod(share.degree for share in self.axes if share.axis in chosen and share.axis.splits != "batch")
 
     def label_of(self, splits: Splits) -> str:
         """The axes that split something, with their degrees, such as ``DP 8``."""
@@ -139,6 +169,8 @@ class Plan(Document, OnAxes):
         """
         shown = (share for share in self.axes if not share.axis.optional or share.degree > 1)
         parts = [f"{axis.label}{degree}" + (f"({'*'.join(dims)})" if dims else "") for axis, degree, dims in shown]
+        if self.modules is not None:
+            parts.append(f"[{self.modules.label}]")
         if self.interleave > 1:
             parts.append(f"v{self.interleave}")
         if self.uneven:

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Literal, Self
+from typing import Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError
 
-from dfopt.documents.axes import AXES, keys
+from dfopt.documents.axes import AXES, MODULES, keys
 from dfopt.documents.base import Part, issues_of
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.modules import ModuleScheme
 from dfopt.documents.on_axes import OnAxes
 from dfopt.errors import PlanError
 from dfopt.units import Seconds
+
+_BY_MODULE: Final[dict[str, tuple[str, ModuleScheme]]] = {"ep": ("experts", "outer"), "attention_dp": ("mixer", "n")}
+"""What the field calls schemes of modules, by the degree that says so."""
 
 MetricName = Literal["step_time"]
 
@@ -56,6 +60,15 @@ class Request(OnAxes):
     )
     sensitivity: bool = Field(default=False, description="what 10 % more of each resource would bring")
     objective: Objective = Objective()
+    ep: int | None = Field(
+        default=None, ge=1, description="expert parallelism: mp of this degree with experts: outer; 1 = no second axis"
+    )
+    attention_dp: int | None = Field(
+        default=None, ge=1, description="data parallelism of attention: mp of this degree with mixer: n; 1 = no mp"
+    )
+    modules: dict[Literal["stream", "mixer", "dense", "experts", "ends"], ModuleScheme] = Field(
+        default_factory=dict, description="module -> scheme on the second axis that is fixed, such as mixer: n"
+    )
     pin_sharding: dict[str, Sharding] = Field(default_factory=dict, description="kernel -> scheme that is fixed")
     pin_partition: dict[str, int] = Field(default_factory=dict, description="kernel -> partition that is fixed")
 
@@ -79,6 +92,27 @@ class Request(OnAxes):
         """What differs from a request for nothing in particular, as in a file."""
         plain = Request().model_dump(mode="json")
         return {name: value for name, value in self.model_dump(mode="json").items() if value != plain.get(name)}
+
+    @property
+    def shared_out(self) -> tuple[dict[str, Any], dict[str, ModuleScheme]]:
+        """What is asked about axes, by the keys of documents, and about modules; ``ep`` and its like are both.
+
+        Examples
+        --------
+        >>> Request(tp=2, ep=8).shared_out
+        ({'tp': 2, 'mp': 8}, {'experts': 'outer'})
+        """
+        on_axes, schemes = self.on_axes, {str(name): scheme for name, scheme in self.modules.items()}
+        for name, (module, scheme) in _BY_MODULE.items():
+            degree = getattr(self, name)
+            if degree is None:
+                continue
+            if on_axes.setdefault(MODULES, degree) != degree:
+                message = f"{name} {degree} and {MODULES} {on_axes[MODULES]}: modules share one second axis"
+                raise PlanError(f"{message}; give one degree")
+            if degree > 1 and schemes.setdefault(module, scheme) != scheme:
+                raise PlanError(f"{name} {degree} is {module}: {scheme}, found {module}: {schemes[module]}; drop one")
+        return on_axes, schemes
 
     @classmethod
     def listed(cls, indent: str = "") -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterator, Mapping
+from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Discriminator, Field, Tag, ValidatorFunctionWrapHandler, WrapValidator, model_validator
@@ -283,6 +284,15 @@ class System(Named):
 
     def dim(self, name: str) -> NetworkDim:
         """The network dim with this name, or the part of one that it means (``x[8]``, ``x[4@8]``)."""
+        if name not in self._parts:
+            self._parts[name] = self._part(name)
+        return self._parts[name]
+
+    @cached_property
+    def _parts(self) -> dict[str, NetworkDim]:
+        return {}
+
+    def _part(self, name: str) -> NetworkDim:
         whole, size, stride = split_part_name(name)
         found = next((dim for dim in self.network if dim.name == whole), None)
         if found is None:

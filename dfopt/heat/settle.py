@@ -85,7 +85,8 @@ class HeatSettler:
     def judge(self, mapping: Mapping, throttle: bool = False) -> Score:
         """Score of a mapping on the stack; at its own clocks, unless it may be throttled."""
         ready = self.ready
-        return evaluate(mapping, ready.graph, ready.system, ready.assumptions, self.limits.stack, throttle=throttle)
+        model = ready.instance.setting.model
+        return evaluate(mapping, model, ready.system, ready.assumptions, self.limits.stack, throttle=throttle)
 
     def at_level(self, mapping: Mapping, level: int) -> Mapping:
         """A mapping with all partitions at one level, without pauses."""

@@ -18,6 +18,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
+from dfopt.judge.members import seen_by_a_chip
 from dfopt.judge.types import made_word, peak, weight_word, word
 from dfopt.physics import ops, pipeline
 
@@ -117,10 +118,12 @@ class Rank:
 class Case:
     """A mapping, its documents and the lookups that the judge needs; assumptions are resolved.
 
+    ``model``: the graph that was given; ``graph``: what one chip of the second axis sees of it, itself without one.
     ``clocks``: share of the nominal frequency of the partitions that run below it. ``pauses``: seconds that a stage of
     the mapping waits after every evaluation.
     """
 
+    model: Graph
     graph: Graph
     system: System
     plan: Plan
@@ -227,6 +230,7 @@ class Case:
 def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions) -> Case:
     """Look everything up. The mapping must fit its graph and system, see `dfopt.judge.fit`."""
     assume = pipeline.resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
+    model, graph = graph, seen_by_a_chip(graph, mapping.plan, system)
     given = {one.name: one for one in mapping.kernels}
     degree, rules = mapping.plan.shards, assume.sharding_rules
     placed, produced = [], []
@@ -280,6 +284,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     for number, one in enumerate(placed):
         members[one.place].append(number)
     case = Case(
+        model=model,
         graph=graph,
         system=system,
         plan=mapping.plan,

@@ -16,7 +16,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System, part_name, split_part_name
 from dfopt.errors import DocumentError, Issue, PlanError, SystemSpecError, did_you_mean, repeated
-from dfopt.judge import types
+from dfopt.judge import members, types
 from dfopt.physics import ops, pipeline
 
 
@@ -34,7 +34,8 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         in a type that holds what a kernel computes with.
     """
     plan = list(_plan_issues(mapping.plan, graph, system))
-    kernels = [*_kernel_issues(mapping, graph, assumptions), *_rate_issues(mapping, stack)]
+    seen = graph if plan else members.seen_by_a_chip(graph, mapping.plan, system)
+    kernels = [*_kernel_issues(mapping, seen, assumptions), *_rate_issues(mapping, stack)]
     if plan:
         count = len(plan) + len(kernels)
         head = f"{mapping.graph} on {mapping.system}: {count} problem{'' if count == 1 else 's'}"
@@ -56,12 +57,14 @@ def _chip_issues(chip: Chip, model: str) -> Iterator[Issue]:
 
 
 def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
-    names, found = [share.axis.name for share in plan.axes], [share.degree for share in plan.axes]
+    shown = [share for share in plan.axes if share.degree > 1 or not share.axis.optional]
+    names, found = [share.axis.name for share in shown], [share.degree for share in shown]
     if math.prod(found) != system.chips:
         product = f"{' x '.join(names)} is {' x '.join(map(str, found))} = {math.prod(found)}"
         message = f"{product}, but the system has {system.chips} chips"
         yield Issue("$.plan", message, "choose degrees that multiply to the chips")
-    yield from _dim_issues(plan, system)
+    dims = list(_dim_issues(plan, system))
+    yield from dims or members.issues(plan, graph, system)
     for name, reason in plan.refused(graph).items():
         yield Issue(f"$.plan.{name}", reason, "choose another degree")
     copied = [share.axis.name for share in plan.axes if share.axis.splits == "batch"]

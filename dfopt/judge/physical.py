@@ -167,8 +167,8 @@ def _work(here: _Setting) -> StepWork:
 def _energy(here: _Setting, state: State, split: dict[str, list[float]], step_s: float) -> dict[str, float]:
     """Joules of a step by component, all chips."""
     case, plan = here.case, here.case.plan
-    group = plan.shards * plan.copies
-    evaluations = plan.shards * case.graph.batch / case.graph.microbatch
+    group = plan.shards * plan.members * plan.copies
+    evaluations = plan.shards * plan.members * case.graph.batch / case.graph.microbatch
     times, folded = case.graph.layers.times, case.graph.folded
     repeats = [times(stage) if folded else 1 for stage, _ in here.places]
     parts: dict[str, list[float]] = {name: [] for name in COMPONENTS}

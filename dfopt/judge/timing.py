@@ -37,7 +37,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     )
     graph, system = case.graph, case.system
     samples_per_s, tokens = graph.batch / step.total, tokens_of(graph)
-    work = math.fsum(graph.times_of(one.kernel) * ops.flop(one.kernel) for one in case.kernels)
+    work = math.fsum(graph.times_of(kernel) * ops.flop(kernel) for kernel in case.model.kernels)
     flop = work * (graph.batch / graph.microbatch)
     shares = _shares(case, slowest, partitions)
     cost = system_cost(system)
@@ -111,9 +111,8 @@ def _partitions(
 def _utilization(case: Case, flop: float, step_s: float) -> float:
     """Share of a step that its FLOP would take with every kernel at the peak of the type that it computes in."""
     by_peak: dict[float, list[float]] = defaultdict(list)
-    for one in case.kernels:
-        times = case.graph.times_of(one.kernel)
-        by_peak[one.peak].append(times * ops.flop(one.kernel))
+    for one, kernel in zip(case.kernels, case.model.kernels, strict=True):
+        by_peak[one.peak].append(case.graph.times_of(kernel) * ops.flop(kernel))
     work = {peak: math.fsum(parts) for peak, parts in by_peak.items()}
     whole, chips = math.fsum(work.values()), case.system.chips
     return math.fsum(flop * (part / whole) / (step_s * chips * peak) for peak, part in work.items())

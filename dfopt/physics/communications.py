@@ -32,7 +32,7 @@ def group_volume(communication: Communication, plan: Plan, group_chips: int) -> 
     """
     copies = plan.group(communication.over)[1]
     brought = copies if Collective(communication.kind) in _EACH_COPY_BRINGS_ONE else 1
-    return communication.bytes * brought * (group_chips // copies) / plan.shards
+    return communication.bytes * brought * (group_chips // copies) / plan.sharing(communication.over)
 
 
 def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[str], int]) -> float:

@@ -15,12 +15,15 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Placement", "chips_of_a_token", "most_loaded", "odds_of", "placed"]
+from dfopt.documents.experts import Experts
+from dfopt.documents.routing import Routing, touched
+
+__all__ = ["Placement", "Spread", "chips_of_a_token", "most_loaded", "odds_of", "placed", "spread"]
 
 Placement = tuple[Mapping[int, float], ...]
 """Of every chip the experts that it holds, each with the part of its tokens that it takes."""
@@ -120,6 +123,64 @@ def odds_of(shares: tuple[float, ...]) -> NDArray[np.float64]:
         mine = mine * rest / have
         mine /= np.exp(np.mean(np.log(mine)))
     raise ArithmeticError(f"no odds found for shares of {min(shares):g} to {max(shares):g}")
+
+
+class Spread(NamedTuple):
+    """What the most loaded of some chips has of experts, and how far tokens go.
+
+    Attributes
+    ----------
+    held : int
+        Experts on the chip that holds most.
+    touched : float
+        Of those of a chip, as many as some of the tokens choose on the chip with most of them: one at least.
+    load : float
+        Share of all tokens' choices that falls on the most loaded chip.
+    chips, groups : float
+        Distinct chips that a token is sent to, and distinct groups of so many neighbours, as expected.
+    """
+
+    held: int
+    touched: float
+    load: float
+    chips: float
+    groups: float
+
+
+@lru_cache(maxsize=512)
+def spread(experts: Experts, chips: int, first: int, tokens: int) -> Spread:
+    """Experts over chips, loads as even as they get without copies; what every token chooses is on every chip.
+
+    Parameters
+    ----------
+    experts : Experts
+        Those of one layer.
+    chips, first : int
+        Chips that share them, and neighbours in a group.
+    tokens : int
+        Of one evaluation, over all chips.
+
+    Examples
+    --------
+    >>> some = Experts(count=8, chosen=2, touched=8.0)
+    >>> one = spread(some, chips=4, first=2, tokens=1000)
+    >>> one.held, one.load, round(one.chips, 6), round(one.groups, 6)
+    (2, 0.25, 1.857143, 1.571429)
+    """
+    always, routing = experts.always or 0, experts.routing or Routing()
+    count, chosen = experts.count - always, experts.chosen - always
+    shares = routing.shares(count, chosen, tokens)
+    where = placed(shares, chips, "balanced")
+    load = most_loaded(shares, where)
+    read = max(touched([shares[one] for one in chip], tokens) for chip in where)
+    if routing.law == "balanced":
+        read = min(float(max(map(len, where))), chosen * tokens * load)
+    held = max(map(len, where))
+    together = tuple(
+        {one: part for chip in where[at : at + first] for one, part in chip.items()} for at in range(0, chips, first)
+    )
+    reached = chips_of_a_token(shares, where), chips_of_a_token(shares, together)
+    return Spread(held + always, min(max(read, 1.0), float(held)) + always, load, *reached)
 
 
 def _inclusions(odds: NDArray[np.float64], chosen: int) -> NDArray[np.float64]:

@@ -158,7 +158,8 @@ class Plans:
             self.bound, self.why = every, f"{plan.label}: {low.why or 'another sharding is not excluded'}"
         if level < self.level_bound:
             self.level_bound, self.level_why = level, f"{plan.label}: {low.why}"
-        counts = (tile_counts(setting.graph, setting.assumptions, least) for least in (1, plan.shards))
+        drawn = setting.under(plan).graph
+        counts = (tile_counts(drawn, setting.assumptions, least) for least in (1, plan.shards))
         allowed = {None, *itertools.chain(*counts)}
         seen = Counter(record.tile_count for _, record in records)
         if any(count > 1 for count in seen.values()) or not set(seen) <= allowed:

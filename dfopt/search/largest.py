@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from dfopt.documents.assumptions import Assumptions, profile
@@ -25,7 +26,7 @@ from dfopt.search.shortage import gb, listed
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.ledger import held
-from dfopt.setting.plans import asked_plans
+from dfopt.setting.plans import asked_plans, may_share
 from dfopt.setting.shares import divisors
 
 __all__ = ["LargestBatch", "largest_batch"]
@@ -63,10 +64,11 @@ class LargestBatch:
 
 @dataclass(frozen=True)
 class _Room:
-    """Up to how many sequences a plan's copies may hold, and what decides it."""
+    """Up to how many sequences a plan's copies may hold, in units that it shares out, and what decides it."""
 
     copies: int
     sequences: int
+    unit: int
     plan: Plan
     states: dict[str, float]
     capacity: float
@@ -112,19 +114,24 @@ def largest_batch(
         raise Infeasible("one sequence fits, but not one on each copy of the plans that were asked for")
     best, most = 0, rooms[0].copies * rooms[0].sequences
 
-    def fits(copies: int, sequences: int) -> bool:
+    def fits(room: _Room, units: int) -> bool:
+        copies, sequences = room.copies, units * room.unit
         drawn = [draw(copies * sequences, size) for size in sorted(divisors(sequences), reverse=True)]
         one = {**asked, "dp": copies, "sensitivity": False}
-        try:
-            optimize(drawn[0], system, assumptions=chosen, variants=drawn[1:], **one)
-        except Infeasible:
-            return False
-        return True
+        own = {key: what for axis, *of in room.plan.axes for key, what in zip(axis.keys, of, strict=True)}
+        own["modules"] = room.plan.modules.schemes if room.plan.modules is not None else {}
+        for graphs, more in ((drawn[:1], own), (drawn, {})):  # the plan that may hold most is likely to
+            try:
+                optimize(graphs[0], system, assumptions=chosen, variants=graphs[1:], **{**one, **more})
+            except (Infeasible, PlanError):  # a graph that no plan can use is none that fits
+                continue
+            return True
+        return False
 
     for room in rooms:
         if room.copies * room.sequences <= best:
             break
-        best = max(best, room.copies * _most(lambda n, room=room: fits(room.copies, n), room.sequences))  # type: ignore[misc]
+        best = max(best, room.copies * room.unit * _most(partial(fits, room), room.sequences // room.unit))
     if not best:
         optimize(draw(rooms[0].copies, 1), system, assumptions=chosen, **asked)
     return LargestBatch(best, most, rooms[0].plan, rooms[0].states, rooms[0].capacity)
@@ -133,23 +140,30 @@ def largest_batch(
 def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> Iterator[_Room]:
     """For every number of copies the plan that may hold most sequences on each."""
     copies = [asked.on_axes["dp"]] if asked.on_axes.get("dp") else divisors(system.chips)
+    several = may_share(draw(1, 1), asked)
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
     for count in copies:
-        one, two = (Setting(draw(count * n, n), system, resolved) for n in (1, 2))
+        each = system.chips // count if several else 1  # whatever the degree, its chips have as many each
+        one, two = (Setting(draw(count * n * each, n * each), system, resolved) for n in (1, 2))
         try:
             legal, _ = asked_plans(one.graph, system, asked, resolved)
         except PlanError:  # no plan has so many copies
             continue
         bounds = PlanBounds(one), PlanBounds(two)
-        found = [_room(plan, count, one, two, bounds) for plan in legal if plan.copies == count]
+        found = [_room(plan, count, each, one, two, bounds) for plan in legal if plan.copies == count]
         most = max(found, key=lambda room: room.sequences, default=None)
         if most is not None and most.sequences > 0:
             yield most
 
 
-def _room(plan: Plan, copies: int, one: Setting, two: Setting, bounds: tuple[PlanBounds, PlanBounds]) -> _Room:
-    """The sequences that the fullest stage of a plan has room for, each state at its least over all shardings."""
-    rooms = []
+def _room(
+    plan: Plan, copies: int, each: int, one: Setting, two: Setting, bounds: tuple[PlanBounds, PlanBounds]
+) -> _Room:
+    """The sequences that the fullest stage of a plan has room for, each state at its least over all shardings.
+
+    The settings are of ``each`` sequences, and of twice as many.
+    """
+    rooms, unit = [], plan.members if plan.modules is not None and "n" in plan.modules.schemes.values() else 1
     under = one.under(plan), two.under(plan)
     states = tuple(bound.least_states(instance) for bound, instance in zip(bounds, under, strict=True))
     for stage in bounds[0].stages(under[0]):
@@ -160,9 +174,10 @@ def _room(plan: Plan, copies: int, one: Setting, two: Setting, bounds: tuple[Pla
             slope = sum(grows.values())
             fixed = sum(first.values()) - slope
             if slope > 0:
-                sequences = max(math.floor((capacity - fixed) / slope * (1 + 1e-12)), 0)
-                full = {LABELS[name]: first.get(name, 0.0) + grow * (sequences - 1) for name, grow in grows.items()}
-                rooms.append(_Room(copies, sequences, plan, full, capacity))
+                sequences = max(math.floor((capacity - fixed) / slope * each / unit * (1 + 1e-12)), 0) * unit
+                more_of = sequences / each - 1
+                full = {LABELS[name]: first.get(name, 0.0) + grow * more_of for name, grow in grows.items()}
+                rooms.append(_Room(copies, sequences, unit, plan, full, capacity))
     if not rooms:
         raise PlanError("--batch max: nothing that the graph keeps grows with the batch, or the memory has no limit")
     return min(rooms, key=lambda room: room.sequences)

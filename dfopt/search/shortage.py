@@ -95,7 +95,7 @@ class LeastHeld:
         room = math.floor((self.capacity - fixed) / each) * self.plan.copies if each and fixed <= self.capacity else 0
         if room:
             return [f"nearest: room for at most {room} of the {self.sequences} sequences under this plan (--batch max)"]
-        chips = math.ceil(self.plan.tp * self.plan.pp * (fixed + each) / self.capacity)
+        chips = math.ceil(self.plan.shards * self.plan.members * self.plan.stages * (fixed + each) / self.capacity)
         return [f"nearest: about {chips} such chips for one sequence, or {gb(fixed + each)} on each of these"]
 
 

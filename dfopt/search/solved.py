@@ -161,7 +161,8 @@ def scored(
     """
     mapping = ready.mapping(partition_k)
     # Plans are ranked without heat; what the result holds is judged on its stack once the best is known.
-    score = evaluate(mapping, ready.graph, ready.system, ready.assumptions, physical=False)
+    model = ready.instance.setting.model
+    score = evaluate(mapping, model, ready.system, ready.assumptions, physical=False)
     value = judged(score, ready.metric.name)
     if expected is not None and abs(value - expected) > _AGREE * max(expected, 1e-30):
         raise ScoreMismatch(ready.metric.name, expected, value)
@@ -169,7 +170,7 @@ def scored(
         raise ScoreMismatch(f"limits ({score.violations[0]})", 0.0, float(len(score.violations)))
     ended = {record.termination for record in records}
     return Solved(
-        graph=ready.graph,
+        graph=model,
         plan=ready.plan,
         mapping=mapping,
         score=score,

@@ -55,11 +55,12 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
             fusions += log10_paths(lattice, forward if separate else None)
         else:
             fusions, exact = fusions + (len(forward) - 1 - separate) * math.log10(2), False
-    per_degree: dict[int, float] = {}
+    per_degree: dict[tuple[int, Setting], float] = {}  # of every graph that plans see
     for plan in plans:
-        if plan.shards not in per_degree:
-            options = (ops.legal_schemes(k, plan.shards, assumptions) for k in graph.kernels)
-            per_degree[plan.shards] = math.fsum(math.log10(len(schemes)) for schemes in options)
+        degree = plan.shards, setting.under(plan).setting
+        if degree not in per_degree:
+            options = (ops.legal_schemes(k, plan.shards, assumptions) for k in degree[1].graph.kernels)
+            per_degree[degree] = math.fsum(math.log10(len(schemes)) for schemes in options)
     stages: dict[int, float] = {1: 0.0}
     totals = []
     for plan in plans:
@@ -67,7 +68,7 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
         if cut not in stages:  # cuts of one topological order into stages, some of them empty
             stages[cut] = _log10_choose(kernels + cut - 1, cut - 1)
         exact = exact and cut == 1
-        totals.append(per_degree[plan.shards] + stages[cut] + fusions)
+        totals.append(per_degree[plan.shards, setting.under(plan).setting] + stages[cut] + fusions)
     return Space(
         plans=len(plans),
         log10_shardings=max(per_degree.values(), default=0.0),

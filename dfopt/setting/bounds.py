@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 
@@ -35,8 +36,54 @@ class _Least:
     memory_k: Floats
 
 
+class _Alone(NamedTuple):
+    """What no scheme of a kernel over some degree avoids, each by itself; bytes but for compute."""
+
+    compute_s: float
+    weight_share: float
+    output_share: float
+    moved: float
+    cached: float
+
+
 class PlanBounds:
-    """Step times that no mapping beats, for any number of plans of one graph on one system.
+    """Step times that no mapping beats, and what every mapping holds, for any number of plans of a setting."""
+
+    def __init__(self, setting: Setting) -> None:
+        self.setting = setting
+        self._known: dict[Setting, _Bounds] = {}  # of the graphs that plans with a second axis see, too
+        self._of_kernels: dict[tuple[Kernel, int], _Alone] = {}  # many of which are the same in several of them
+
+    def _of(self, instance: Instance) -> _Bounds:
+        if instance.setting not in self._known:
+            self._known[instance.setting] = _Bounds(instance.setting, self._of_kernels)
+        return self._known[instance.setting]
+
+    def seconds(self, instance: Instance) -> float:
+        """Seconds per step that no mapping under a plan beats."""
+        return self._of(instance).seconds(instance)
+
+    def check_dram(self, instance: Instance) -> None:
+        """Refuse a plan under which no mapping fits the DRAM: what its kernels hold at least is more than that.
+
+        Raises
+        ------
+        Infeasible
+            If the weights, gradients, optimizer state and saved activations of a stage exceed the capacity.
+        """
+        self._of(instance).check_dram(instance)
+
+    def least_states(self, instance: Instance) -> dict[int, Sequence[State]]:
+        """What the kernels of each stage of the mapping keep at least, each state by itself, for :meth:`stages`."""
+        return self._of(instance).least_states(instance)
+
+    def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
+        """The distinct pipeline stages."""
+        return self._of(instance).stages(instance)
+
+
+class _Bounds:
+    """Bounds for any number of plans of one graph on one system.
 
     Compute of every kernel as short as under any of its legal schemes, when it has the whole chip; the DRAM
     traffic that no mapping avoids (weights, gradients, KV caches, inputs and outputs); the communications that
@@ -44,8 +91,9 @@ class PlanBounds:
     end of the step. What a sharding or a cut costs counts as nothing.
     """
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: Setting, of_kernels: dict[tuple[Kernel, int], _Alone]) -> None:
         self.setting, graph = setting, setting.graph
+        self._of_kernels = of_kernels
         self._least: dict[int, tuple[_Least, ...]] = {}
         self._ends = _ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self._kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
@@ -123,20 +171,17 @@ class PlanBounds:
         weights = parameters = gradient = saved = cached = 0.0
         compute, traffic = [], []
         for kernel in kernels:
-            schemes = ops.legal_schemes(kernel, shards, assumptions)
-            if assumptions.compute_model == "cycle":
-                least = min(least_cycles_s(kernel, z, shards, system, rules) for z in schemes)
-                compute.append(least * slowdown(self.setting.graph, kernel, system.chip))
-            else:
-                seconds = compute_seconds(self.setting, [kernel] * len(schemes), schemes, shards)
-                compute.append(float(seconds.min()))
-            held_share = min(ops.weight_share(kernel, z, shards, rules) for z in schemes)
-            made_share = min(ops.output_share(kernel, z, shards, rules) for z in schemes)
+            if (kernel, shards) not in self._of_kernels:
+                self._of_kernels[kernel, shards] = self._alone(kernel, shards)
+            alone = self._of_kernels[kernel, shards]
+            _, held_share, made_share, moved, kept = alone
+            compute.append(alone.compute_s)
             word, held = words.of_weight(kernel), ops.weight_elements(kernel) * held_share
             update = ops.gradient_elements(kernel) * words.activations * made_share
-            moved = min(own_traffic(kernel, z, shards) for z in schemes)
             moved += ops.weights_read(kernel) * word * held_share if assumptions.weights_from_dram else 0.0
-            for operand, size in self._ends.get(kernel.name, ()):  # operand 0 is the output
+            ends = self._ends.get(kernel.name, ())
+            schemes = ops.legal_schemes(kernel, shards, assumptions) if ends else ()
+            for operand, size in ends:  # operand 0 is the output
                 moved += size * min(
                     _end_share(kernel, operand, z, shards, rules, size / words.activations) for z in schemes
                 )
@@ -145,12 +190,28 @@ class PlanBounds:
             if kernel.phase == "forward" or not self.setting.only_forward:
                 weights, parameters = weights + held * word, parameters + held
             gradient += update
-            cached += min(cached_bytes(kernel, z, shards) for z in schemes)
+            cached += kept
             saved += self._saved[kernel.name] * made_share
         compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.dram.bandwidth
         whole = float(compute_k.sum()), float(memory_k.sum())
         states = states_of(self.setting, kernels, weights, parameters, saved, cached)
         return _Least(*whole, gradient, states, compute_k, memory_k)
+
+    def _alone(self, kernel: Kernel, shards: int) -> _Alone:
+        assumptions, system = self.setting.assumptions, self.setting.system
+        rules, schemes = assumptions.sharding_rules, ops.legal_schemes(kernel, shards, assumptions)
+        if assumptions.compute_model == "cycle":
+            least = min(least_cycles_s(kernel, z, shards, system, rules) for z in schemes)
+            least *= slowdown(self.setting.graph, kernel, system.chip)
+        else:
+            least = float(compute_seconds(self.setting, [kernel] * len(schemes), schemes, shards).min())
+        return _Alone(
+            compute_s=least,
+            weight_share=min(ops.weight_share(kernel, z, shards, rules) for z in schemes),
+            output_share=min(ops.output_share(kernel, z, shards, rules) for z in schemes),
+            moved=min(own_traffic(kernel, z, shards) for z in schemes),
+            cached=min(cached_bytes(kernel, z, shards) for z in schemes),
+        )
 
 
 def _ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:

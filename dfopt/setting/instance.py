@@ -6,7 +6,7 @@ that holds nothing else, so it cannot depend on anything else.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 
 import numpy as np
@@ -15,21 +15,32 @@ from numpy.typing import NDArray
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import groups
 from dfopt.documents.graph import Graph
+from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_seconds
 from dfopt.physics.network import communication_seconds
+from dfopt.setting.members import member_graph
 from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages
 
 
 @dataclass(frozen=True, eq=False)
 class Setting:
-    """A graph on a system under resolved assumptions (no ``auto`` left): what stays the same whatever the plan."""
+    """A graph on a system under resolved assumptions (no ``auto`` left): what stays the same whatever the plan.
+
+    ``of``: the model, where the graph is what one chip of a second axis sees of it.
+    """
 
     graph: Graph
     system: System
     assumptions: Assumptions
+    of: Graph | None = None
+
+    @property
+    def model(self) -> Graph:
+        """The whole graph, which the judge is told."""
+        return self.of or self.graph
 
     @cached_property
     def shared(self) -> dict[Plan, Instance]:
@@ -47,9 +58,18 @@ class Setting:
         """Whether only forward kernels hold weights: the backward GEMMs read theirs again, the same parameters."""
         return self.graph.trains and any(k.op == "gemm" and k.phase == "forward" for k in self.graph.kernels)
 
+    @cached_property
+    def _of_members(self) -> dict[tuple[Modules, int, int], Setting]:
+        return {}
+
     def under(self, plan: Plan) -> Instance:
-        """The setting under a plan."""
-        return Instance(self, plan)
+        """The setting under a plan, which sees the graph of one chip of its second axis."""
+        if plan.modules is None:
+            return Instance(self, plan)
+        key = plan.modules, plan.members, self.system.dim(plan.member_dims[0]).size
+        if key not in self._of_members:
+            self._of_members[key] = replace(self, graph=member_graph(self.graph, *key), of=self.graph)
+        return Instance(self._of_members[key], plan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,14 +117,18 @@ class Instance:
             return self
         if self.assumptions.gradients == "dfmodel" and graph.trains:  # added up in every microbatch
             part = plan.only("kernels", "batch", microbatches=plan.microbatches)
+        elif self.setting.between_copies:
+            part = plan.only("kernels", "modules", "batch")
         else:
-            part = plan.only("kernels", "batch") if self.setting.between_copies else plan.only("kernels")
+            part = plan.only("kernels", "modules")
         known = self.setting.shared
-        return known[part] if part in known else known.setdefault(part, self.setting.under(part))
+        return known[part] if part in known else known.setdefault(part, Instance(self.setting, part))
 
     @cached_property
     def own_communication_s(self) -> NDArray[np.float64]:
         """Seconds of each kernel's own communications, which no sharding changes."""
+        if self.shared is not self:
+            return self.shared.own_communication_s
 
         def chips(dim: str) -> int:
             return self.system.dim(dim).size

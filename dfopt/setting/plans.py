@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.axes import AXES, Dims
+from dfopt.documents.axes import AXES, Dims, keys
 from dfopt.documents.graph import Graph
+from dfopt.documents.modules import STREAM, Modules
 from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.system import System, split_part_name
-from dfopt.errors import PlanError
+from dfopt.errors import PlanError, did_you_mean
 from dfopt.physics.pipeline import layers_per_stage
+from dfopt.setting.members import menu, refusal
 from dfopt.setting.shares import Orders, divisors, shares
 from dfopt.setting.uneven import uneven_layers
 
@@ -35,6 +37,7 @@ def plans(
     interleave: int | None = None,
     parts: bool = False,
     interleaved: bool = False,
+    schemes: Mapping[str, str] | None = None,
     **asked: Any,
 ) -> tuple[list[Plan], list[Rejected]]:
     """All plans: every network dim carries one axis, or shares its chips out among several.
@@ -61,6 +64,9 @@ def plans(
         Whether a dim may be shared by several axes.
     interleaved
         Whether a stage may hold its layers in several chunks (the interleaved 1F1B schedule).
+    schemes
+        Schemes of modules on the second axis that are asked for. Where neither these nor its degree are, only a model
+        with experts has one.
     **asked
         Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims, in their order: ``tp_dims=("x[8]",)``.
         A plan with others is left out.
@@ -84,7 +90,10 @@ def plans(
     found: list[Plan] = []
     rejected: list[Rejected] = []
     used = [dim for dim in system.network if dim.size > 1]
-    for degree, shared in shares(used, parts or pinned, pinned, named=bool(dims)):
+    second = _second(graph, asked, schemes or {})
+    axes = [name for name, axis in AXES.items() if second or axis.splits != "modules"]
+    menus: dict[int, list[Modules | None]] = {1: [None]}
+    for degree, shared in shares(used, parts or pinned, pinned, named=bool(dims), axes=axes):
         if any(degree[axis] != value for axis, value in degrees.items()):
             continue
         if any(set(shared[axis]) != set(names) for axis, names in dims.items()):
@@ -92,12 +101,17 @@ def plans(
         for order in orders.of(shared | dims, fixed=dims):
             plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
             legal, reason = _of_order(graph, plan, interleave, interleaved)
-            found += legal
+            if plan.members not in menus:
+                menus[plan.members] = [one for one in menu(graph, plan.members) if _taken(one, schemes or {})]
+            picked = menus[plan.members]
+            found += [p if m is None else p.model_copy(update={"modules": m}) for p in legal for m in picked]
+            if legal and not picked:
+                reason = Rejected(plan, f"no module can share its work over {plan.label_of('modules')} as asked for")
             if reason:  # whatever the order
                 rejected.append(reason)
                 break
     if not found:
-        raise PlanError(_nothing_left(system, degrees, dims, rejected, parts or pinned))
+        raise PlanError(_nothing_left(system, degrees, dims, rejected, parts or pinned, axes))
     return found, rejected
 
 
@@ -105,6 +119,7 @@ def asked_plans(
     graph: Graph, system: System, asked: Request, assumptions: Assumptions
 ) -> tuple[list[Plan], list[Rejected]]:
     """The plans that a request leaves free under given assumptions, see :func:`plans`."""
+    on_axes, schemes = asked.shared_out
     return plans(
         graph,
         system,
@@ -112,8 +127,40 @@ def asked_plans(
         interleave=asked.interleave,
         parts=assumptions.network_dims == "parts",
         interleaved=graph.trains and assumptions.schedule == assumptions.bubble == "one_f_one_b",
-        **asked.on_axes,
+        schemes=schemes,
+        **on_axes,
     )
+
+
+def may_share(graph: Graph, asked: Request) -> bool:
+    """Whether plans with a second axis are listed for a request."""
+    on_axes, schemes = asked.shared_out
+    return _second(graph, on_axes, schemes)
+
+
+def _second(graph: Graph, asked: Mapping[str, Any], schemes: Mapping[str, str]) -> bool:
+    """Whether plans with a second axis are listed: where they are asked for, or experts are there.
+
+    Raises
+    ------
+    PlanError
+        If they are asked for and the graph has none.
+    """
+    said = {key: what for key, what in asked.items() if keys()[key][0].splits == "modules"}
+    if said and not schemes and all(what in (1, ()) for what in said.values()):
+        return False
+    if not said and not schemes:
+        return refusal(graph) is None and any(kernel.module == "experts" for kernel in graph.kernels)
+    if reason := refusal(graph):
+        raise PlanError(f"{graph.name} has no second axis: {reason}")
+    own = {STREAM, *(kernel.module for kernel in graph.kernels if kernel.module is not None)}
+    if missing := [name for name in schemes if name not in own]:
+        raise PlanError(f"{graph.name} has no module {missing[0]!r}: {did_you_mean(missing[0], sorted(own))}")
+    return True
+
+
+def _taken(modules: Modules, schemes: Mapping[str, str]) -> bool:
+    return all(modules.schemes.get(name) == scheme for name, scheme in schemes.items())
 
 
 def _of_order(
@@ -172,6 +219,7 @@ def _nothing_left(
     wanted_dims: Mapping[str, Dims],
     rejected: list[Rejected],
     parts: bool,
+    axes: Sequence[str],
 ) -> str:
     if rejected:
         return "no plan is usable: " + "; ".join(f"{r.plan.label}: {r.reason}" for r in rejected[:4])
@@ -179,10 +227,10 @@ def _nothing_left(
     asked = [f"{AXES[axis].label} {value}" for axis, value in wanted.items()]
     asked += [f"{AXES[axis].label} on {'*'.join(names) or 'no dim'}" for axis, names in wanted_dims.items()]
     dims = [dim for dim in system.network if dim.size > 1]
-    degrees = sorted({degree for found, _ in shares(dims, parts) for degree in found.values()})
+    degrees = sorted({degree for found, _ in shares(dims, parts, axes=axes) for degree in found.values()})
     rule = "a dim may be shared, in divisors of its size" if parts else "each dim carries one parallelism whole"
     return (
         f"no plan on {system.name} has {', '.join(asked)}: the network dims are {sizes},"
         f" {system.chips} chips; {rule}, so a degree is one of {degrees},"
-        f" and {' x '.join(axis.label for axis in AXES.values())} must be {system.chips}"
+        f" and {' x '.join(AXES[name].label for name in axes)} must be {system.chips}"
     )

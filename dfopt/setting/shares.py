@@ -21,40 +21,49 @@ _ON_SHARDS = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALL_TO_AL
 
 
 def shares(
-    dims: Sequence[NetworkDim], parts: bool, neighbours: bool = False, named: bool = False
+    dims: Sequence[NetworkDim],
+    parts: bool,
+    neighbours: bool = False,
+    named: bool = False,
+    axes: Sequence[str] = tuple(AXES),
 ) -> Iterator[tuple[dict[str, int], Shared]]:
     """Every way to share dims out: the degree of each axis, and the names of its dims or parts, in the order of `dims`.
 
     Inside a dim, neighbours go to the first axis, and the others follow; with `neighbours` they go to each in turn.
     Of ways that differ only in which of some dims that are wired alike is which, one is given, unless dims are `named`.
+    Axes other than those asked for have a degree of 1.
 
     Examples
     --------
     >>> x = NetworkDim(name="x", topology="switch", size=4, link_bandwidth=1e9)
-    >>> [tuple(degrees.values()) for degrees, _ in shares([x], parts=False)]
-    [(4, 1, 1), (1, 4, 1), (1, 1, 4)]
-    >>> len(list(shares([x], parts=True)))
+    >>> three = "tp", "pp", "dp"
+    >>> [tuple(degrees.values()) for degrees, _ in shares([x], parts=False, axes=three)]
+    [(4, 1, 1, 1), (1, 1, 4, 1), (1, 1, 1, 4)]
+    >>> len(list(shares([x], parts=True, axes=three)))
     6
     >>> y = x.model_copy(update={"name": "y"})
-    >>> [tuple(shared.values()) for _, shared in shares([x, y], parts=False)][:3]
-    [(('x', 'y'), (), ()), (('x',), ('y',), ()), (('x',), (), ('y',))]
-    >>> len(list(shares([x, y], parts=False))), len(list(shares([x, y], parts=False, named=True)))
-    (6, 9)
+    >>> [tuple(shared.values()) for _, shared in shares([x, y], parts=False, axes=three)][:3]
+    [(('x', 'y'), (), (), ()), (('x',), (), ('y',), ()), (('x',), (), (), ('y',))]
+    >>> len(list(shares([x, y], parts=False, axes=three))), len(list(shares([x, y], parts=False)))
+    (6, 10)
     """
     alike: list[list[int]] = []
     for number, dim in enumerate(dims):
         same = [] if named else [of for of in alike if dims[of[0]].model_copy(update={"name": dim.name}) == dim]
         same[0].append(number) if same else alike.append([number])
     ways = [
-        itertools.combinations_with_replacement(_of_one(dims[of[0]].size, parts, len(AXES)), len(of)) for of in alike
+        itertools.combinations_with_replacement(_of_one(dims[of[0]].size, parts, len(axes)), len(of)) for of in alike
     ]
     place_of = np.argsort(list(itertools.chain(*alike))).tolist()
     for picked in itertools.product(*ways):
         of_kind = list(itertools.chain(*picked))
         choice = [of_kind[place] for place in place_of]
-        degrees = {axis: math.prod(sizes[place] for sizes in choice) for place, axis in enumerate(AXES)}
+        degrees = dict.fromkeys(AXES, 1)
+        degrees |= {axis: math.prod(sizes[place] for sizes in choice) for place, axis in enumerate(axes)}
         for names in itertools.product(*(_named(*one, neighbours) for one in zip(dims, choice, strict=True))):
-            yield degrees, {axis: tuple(of[place] for of in names if place in of) for place, axis in enumerate(AXES)}
+            shared: Shared = dict.fromkeys(AXES, ())
+            shared |= {axis: tuple(of[place] for of in names if place in of) for place, axis in enumerate(axes)}
+            yield degrees, shared
 
 
 def _of_one(size: int, parts: bool, axes: int) -> Iterator[tuple[int, ...]]:
@@ -103,11 +112,18 @@ class Orders:
         self._system, self._assumptions = system, assumptions
         ends = (Collective.REDUCE_SCATTER,) if assumptions.sequence_parallelism == "allow" else ()
         asked = {"kernels": (*_ON_SHARDS, *ends), "layers": (Collective.POINT_TO_POINT,)}
+        asked["modules"] = *_ON_SHARDS, Collective.REDUCE_SCATTER
         asked |= {"batch": (Collective.ALL_REDUCE,)} if graph.trains else {}
         # axes that collectives are over, which of the dims of each, collectives
         self._priced: list[tuple[tuple[str, ...], slice, tuple[Collective, ...]]] = [
             (tuple(axis.name for axis in AXES.values() if axis.splits == splits), slice(None), kinds)
             for splits, kinds in asked.items()
+        ]
+        self._priced += [  # tokens on their way to experts
+            ((axis.name,), which, (Collective.ALL_TO_ALL,))
+            for axis in AXES.values()
+            if axis.splits == "modules"
+            for which in (slice(1), slice(1, None))
         ]
         for over, kind in sorted({(one.over, one.kind) for kernel in graph.kernels for one in kernel.communications}):
             axes, which = groups()[over]

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal, NamedTuple
 
 from dfopt.documents.graph import Kernel, Tensor
+from dfopt.documents.modules import Module
 
 __all__ = ["Read", "Sketch"]
 
@@ -36,6 +37,21 @@ class Sketch:
     def __init__(self) -> None:
         self.kernels: list[Kernel] = []
         self.tensors: list[Tensor] = []
+
+    def of_module(self, module: Module, since: int) -> None:
+        """Say which module the kernels belong to that were drawn since there were so many, as far as nothing is said.
+
+        Examples
+        --------
+        >>> sketch = Sketch()
+        >>> _ = sketch.draw(Kernel(name="up", op="gemm", m=16, k=4, n=16))
+        >>> sketch.of_module("dense", 0)
+        >>> sketch.kernels[0].module
+        'dense'
+        """
+        for place, kernel in enumerate(self.kernels[since:], start=since):
+            if kernel.module is None:
+                self.kernels[place] = kernel.model_copy(update={"module": module})
 
     def draw(self, kernel: Kernel, *inputs: str | Read) -> str:
         """Add a kernel and its inputs; gives its name, for the kernels that read it."""

@@ -350,19 +350,25 @@ def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]
     def add(number: int, *summands: str) -> str:
         return drawing.pointwise(f"Add_{number}", p.hidden, *summands, *gated, role="residual")
 
+    def draw(number: int, source: str) -> str:
+        since = len(drawing.kernels)
+        out = layer.parts[number].draw(drawing, p.hidden, source)
+        drawing.of_module("mixer" if number == 1 else "dense", since)
+        return out
+
     first = residual = drawing.pointwise("Residual_In", p.residual, role="residual")
     scaled, gated = modulation(drawing, p.hidden, len(layer.parts)) if layer.modulated else ((), ())
     if layer.parallel != "none":
         normed = {1: norm("1", residual)}
         normed[2] = norm("2", residual) if layer.parallel == "own" else normed[1]
-        return first, add(1, *(part.draw(drawing, p.hidden, normed[n]) for n, part in layer.parts.items()), residual)
-    for number, part in layer.parts.items():
+        return first, add(1, *(draw(n, normed[n]) for n in layer.parts), residual)
+    for number in layer.parts:
         if p.streams is not None:
             read = norm(str(number), p.streams.read(drawing, number, p.hidden, residual))
-            residual = p.streams.write(drawing, number, p.hidden, part.draw(drawing, p.hidden, read), residual)
+            residual = p.streams.write(drawing, number, p.hidden, draw(number, read), residual)
             continue
         before, behind = layer.norms in ("pre", "pre_post"), layer.norms in ("pre_post", "post")
-        out = part.draw(drawing, p.hidden, norm(str(number), residual) if before else residual)
+        out = draw(number, norm(str(number), residual) if before else residual)
         out = norm(f"{number}_Post" if before else str(number), out) if behind else out
         residual = add(number, out, residual)
         residual = norm(str(number), residual) if layer.norms == "after" else residual

@@ -27,6 +27,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.system import System
 from dfopt.errors import PlanError
 from dfopt.judge import case, ledger, network, timing, traffic
+from dfopt.judge.members import seen_by_a_chip
 from dfopt.physics import ops
 from dfopt.physics.metrics import METRICS, Constants
 from dfopt.physics.pipeline import resolve
@@ -66,7 +67,8 @@ def joint_optimum(
     metric = METRICS[asked.objective.metric]
     open_: list[tuple[float, int, Choice]] = []
     for plan in plans:
-        for choice in choices(World(graph, system, plan, chosen), asked, memo):
+        world = World(seen_by_a_chip(graph, plan, system), system, plan, chosen, graph)
+        for choice in choices(world, asked, memo):
             # without hops and gradients, which only the judge adds
             open_.append((metric.value(choice.seconds, Constants(plan, chosen)), len(open_), choice))
     best: Joint | None = None
@@ -194,7 +196,11 @@ class Problem:
             near = [mine | _or(near[k] for k in range(len(near)) if mine >> k & 1) for mine in near]
         self.near = near
         # what a block costs does not depend on the other axes, unless its kernels communicate along them
-        alone = not any(kernel.communications for kernel in graph.kernels) and chosen.gradients == "exact"
+        alone = (
+            world.plan.modules is None
+            and not any(kernel.communications for kernel in graph.kernels)
+            and chosen.gradients == "exact"
+        )
         self.key = (world.plan.shards, world.plan.shard_dims) if alone else world.plan
         self.price = network.price_list(self.case(*self.plainest()))
 
@@ -237,7 +243,7 @@ class Problem:
         """The judge's view of a mapping."""
         world = self.world
         mapping = self.mapping(schemes, stage_k, partition_k, count)
-        return case.build(mapping, world.graph, world.system, world.assumptions)
+        return case.build(mapping, world.model or world.graph, world.system, world.assumptions)
 
     # -- time ---------------------------------------------------------------------------------
     def seconds(self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int) -> tuple[float, ...]:

@@ -49,9 +49,9 @@ def experts() -> Iterator[Axis]:
     """Copies of everything but the experts, of which this graph has four."""
 
     def refuses(graph: Graph, degree: int) -> str | None:
-        return f"EP {degree} does not divide the 4 experts of {graph.name}" if 4 % degree else None
+        return f"XP {degree} does not divide the 4 experts of {graph.name}" if 4 % degree else None
 
-    with one_more(Axis("ep", "expert parallelism", "batch", refuses)) as axis:
+    with one_more(Axis("xp", "expert parallelism", "batch", refuses)) as axis:
         yield axis
 
 
@@ -78,18 +78,18 @@ def solved(**asked: object) -> Result:
 
 def test_plans_share_dims_out_to_it_and_keep_its_rule(experts: Axis) -> None:
     legal, rejected = plans(layers(), machine(), parts=True)
-    assert {plan.ep for plan in legal} == {1, 2, 4}
-    assert all(plan.shards * plan.stages * plan.copies == 8 == plan.tp * plan.pp * plan.dp * plan.ep for plan in legal)
-    assert "TP2(x) PP1 DP2(y[2]) EP2(y[2@2])" in {plan.label for plan in legal}
-    assert {one.reason for one in rejected if one.plan.ep == 8} == {"EP 8 does not divide the 4 experts of g"}
-    assert {plan.ep_dims for plan in plans(layers(), machine(), ep=2, parts=True)[0]} == {("x",), ("y[2@2]",)}
-    with pytest.raises(PlanError, match=r"EP 3.*TP x PP x DP x EP must be 8"):
-        plans(layers(), machine(), ep=3)
+    assert {plan.xp for plan in legal} == {1, 2, 4}
+    assert all(plan.shards * plan.stages * plan.copies == 8 == plan.tp * plan.pp * plan.dp * plan.xp for plan in legal)
+    assert "TP2(x) PP1 DP2(y[2]) XP2(y[2@2])" in {plan.label for plan in legal}
+    assert {one.reason for one in rejected if one.plan.xp == 8} == {"XP 8 does not divide the 4 experts of g"}
+    assert {plan.xp_dims for plan in plans(layers(), machine(), xp=2, parts=True)[0]} == {("x",), ("y[2@2]",)}
+    with pytest.raises(PlanError, match=r"XP 3.*TP x PP x DP x XP must be 8"):
+        plans(layers(), machine(), xp=3)
 
 
 def test_copies_on_it_are_timed_bounded_and_judged_as_copies_on_another(experts: Axis) -> None:
-    mine, other = (solved(tp=2, tp_dims=("x",), pp=1, **{axis: 4}) for axis in ("ep", "dp"))
-    assert mine.plan.label == "TP2(x) PP1 DP1 EP4(y)"
+    mine, other = (solved(tp=2, tp_dims=("x",), pp=1, **{axis: 4}) for axis in ("xp", "dp"))
+    assert mine.plan.label == "TP2(x) PP1 DP1 XP4(y)"
     assert other.plan.label == "TP2(x) PP1 DP4(y)"
     assert mine.step_time_s == other.step_time_s
     assert mine.score.gradient_reduction_s == other.score.gradient_reduction_s > 0
@@ -98,17 +98,17 @@ def test_copies_on_it_are_timed_bounded_and_judged_as_copies_on_another(experts:
     bounds = [PlanBounds(setting).seconds(setting.under(one.plan)) for one in (mine, other)]
     assert bounds[0] == bounds[1] <= mine.step_time_s
     assert df.evaluate(mine.mapping, layers(), machine()).step_time_s == mine.step_time_s
-    both = solved(tp=2, ep=2, dp=2, pp=1)
+    both = solved(tp=2, xp=2, dp=2, pp=1)
     assert both.plan.copies == 4 and both.plan.microbatches == 24
     assert not verify(both).problems
 
 
 def test_the_judge_knows_its_rule_and_its_dims(experts: Axis) -> None:
-    mapping = solved(tp=2, ep=4, ep_dims=("y",)).mapping
+    mapping = solved(tp=2, xp=4, xp_dims=("y",)).mapping
     for changes, said in (
-        ({"ep": 8, "tp": 1, "tp_dims": (), "ep_dims": ("x", "y"), "microbatches": 12}, r"\$\.plan\.ep: EP 8 does not"),
-        ({"ep_dims": ("x",)}, r"\$\.plan\.ep_dims: x 2 give 2 chips, but ep is 4"),
-        ({"ep": 2, "ep_dims": ("y",)}, r"tp x pp x dp x ep is 2 x 1 x 1 x 2 = 4"),
+        ({"xp": 8, "tp": 1, "tp_dims": (), "xp_dims": ("x", "y"), "microbatches": 12}, r"\$\.plan\.xp: XP 8 does not"),
+        ({"xp_dims": ("x",)}, r"\$\.plan\.xp_dims: x 2 give 2 chips, but xp is 4"),
+        ({"xp": 2, "xp_dims": ("y",)}, r"tp x pp x dp x xp is 2 x 1 x 1 x 2 = 4"),
     ):
         wrong = mapping.model_copy(update={"plan": df.Plan(**mapping.plan.to_data() | {"schema": ""} | changes)})
         with pytest.raises(PlanError, match=said):
@@ -116,33 +116,33 @@ def test_the_judge_knows_its_rule_and_its_dims(experts: Axis) -> None:
 
 
 def test_kernels_communicate_over_it(experts: Axis) -> None:
-    exchange = Communication(kind="all_to_all", bytes=1e6, over="ep")
+    exchange = Communication(kind="all_to_all", bytes=1e6, over="xp")
     graph = layers(communications=(exchange,))
-    split, whole = (df.optimize(graph, machine(), tp=1, pp=1, ep=ep) for ep in (4, 1))
+    split, whole = (df.optimize(graph, machine(), tp=1, pp=1, xp=xp) for xp in (4, 1))
     assert split.score.collectives["all_to_all.forward"] == 1
     assert "all_to_all.forward" not in whole.score.collectives
 
 
 def test_it_is_full_where_all_chips_are(experts: Axis) -> None:
-    with pytest.raises(Infeasible, match=r"TP1 PP1 DP2\(x\) EP4\(y\).*DRAM"):
-        df.optimize(layers(), machine(dram=1e6), dp=2, ep=4)
+    with pytest.raises(Infeasible, match=r"TP1 PP1 DP2\(x\) XP4\(y\).*DRAM"):
+        df.optimize(layers(), machine(dram=1e6), dp=2, xp=4)
 
 
 def test_documents_and_frames_have_its_keys(experts: Axis, tmp_path: Path) -> None:
-    result = solved(tp=2, ep=4, ep_dims=("y",))
+    result = solved(tp=2, xp=4, xp_dims=("y",))
     result.dump(tmp_path / "r.json")
     assert Result.load(tmp_path / "r.json") == result
-    assert (result.request.ep, result.request.asked_degrees) == (4, {"tp": 2, "ep": 4})
-    assert result.plan.to_data()["ep_dims"] == ["y"] and "ep" not in solved(tp=8).plan.to_data()
+    assert (result.request.xp, result.request.asked_degrees) == (4, {"tp": 2, "xp": 4})
+    assert result.plan.to_data()["xp_dims"] == ["y"] and "xp" not in solved(tp=8).plan.to_data()
     layers().dump(tmp_path / "g.yaml")
     machine().dump(tmp_path / "s.yaml")
     study = Study(
         name="one", graphs=[{"graph": str(tmp_path / "g.yaml")}], systems=[{"system": str(tmp_path / "s.yaml")}],
-        options={"tp": 2, "ep": 4},
+        options={"tp": 2, "xp": 4},
     )  # fmt: skip
-    assert study.columns[-1] == "ep"
-    assert study.options.asked_degrees == {"tp": 2, "ep": 4}
-    assert result.plan.counts == {"tp": 2, "pp": 1, "dp": 1, "ep": 4} | {
+    assert study.columns[-1] == "xp"
+    assert study.options.asked_degrees == {"tp": 2, "xp": 4}
+    assert result.plan.counts == {"tp": 2, "mp": 1, "pp": 1, "dp": 1, "xp": 4} | {
         "microbatches": 24, "layers_per_stage": 8, "interleave": 1,
     }  # fmt: skip
 
@@ -172,7 +172,7 @@ def test_the_frame_of_a_sweep_has_a_column_of_it(experts: Axis, tmp_path: Path) 
     frame = df.sweep(study, executor=Here()).frame()
     assert frame.status.tolist() == ["optimal"]
     row = frame.iloc[0]
-    assert row.tp * row.pp * row.dp * row.ep == 8
+    assert row.tp * row.pp * row.dp * row.xp == 8
     assert row.plan == solved(tp=2, pp=1).plan.label
 
 
@@ -199,7 +199,7 @@ def test_an_axis_of_kernels_shards_them_with_the_others() -> None:
         same = solved(tp=8, tp_dims=("y", "x"))
         assert mine.step_time_s == same.step_time_s
         assert [k.sharding for k in mine.mapping.kernels] == [k.sharding for k in same.mapping.kernels]
-    with pytest.raises(DocumentError, match=r"\$\.sp: unknown key \(axes of a plan: tp, pp, dp"):
+    with pytest.raises(DocumentError, match=r"\$\.sp: unknown key \(axes of a plan: tp, mp, pp, dp"):
         df.Plan.from_data({"schema": "dfopt/plan/1", "sp": 2})
 
 

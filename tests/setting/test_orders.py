@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from strategies import share
 
 import dfopt as df
+from dfopt.documents.axes import AXES
 from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
@@ -56,7 +57,7 @@ def test_some_order_that_is_kept_is_as_good_as_any(
     graph = layers(Communication(kind=kind, bytes=8, over=over))
     names = tuple(dim.name for dim in system.network)
     shared = {"tp": names[:-1], "pp": (), "dp": names[-1:]} if over == "all" else {over[:2]: names}
-    shared = {"tp": (), "pp": (), "dp": (), **shared}
+    shared = dict.fromkeys(AXES, ()) | shared
     kept = Orders(graph, system, assumptions).of(shared)
 
     def prices(order: dict[str, tuple[str, ...]]) -> list[float]:

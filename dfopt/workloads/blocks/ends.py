@@ -251,7 +251,7 @@ def _front(p: EndsParameters) -> Drawing:
         p.condition.draw(drawing, p.hidden)
     for number, one in enumerate(p.input, start=1):
         positions, name = p.tokens * one.per_token, f"Convolution_{number}"
-        drawing.draw(Kernel(name=name, op="gemm", m=one.outputs, k=one.inputs, n=positions), *reads)
+        drawing.draw(Kernel(name=name, op="gemm", m=one.outputs, k=one.inputs, n=positions, module="ends"), *reads)
         following = p.input[number].inputs * p.tokens * p.input[number].per_token if number < len(p.input) else None
         # all of it where windows of positions overlap
         reads = (Read(name, None, following and drawing.bytes(min(following, one.outputs * positions))),)
@@ -274,7 +274,7 @@ def _back(p: EndsParameters) -> Drawing:
         told = {"dram_bytes": drawing.bytes(FINAL * p.hidden * p.evaluation.sequences)} if p.condition else {}
         last = (drawing.pointwise(f"{NORMS[p.norm]}_Final", p.hidden, *last, normalizes=True, role="norm", **told),)
     # their tokens are no stream: they come from the ends of the sequences
-    tokens: dict[str, Any] = {"n": few} | ({"stream": "none"} if few < p.tokens else {})
+    tokens: dict[str, Any] = {"n": few, "module": "ends"} | ({"stream": "none"} if few < p.tokens else {})
     part = drawing.bytes(few * p.hidden) if few < p.tokens else None
     made = {"output_class": "logits"} if p.dtypes is not None and p.head.kind == "logits" else {}
     head = p.head.kind.capitalize(), p.head.rows(p.vocab), made

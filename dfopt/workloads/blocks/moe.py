@@ -7,7 +7,7 @@ that MLP, in front of the experts and behind those. Latent experts work on fewer
 front of another one.
 
 The experts' products are grouped ones: their weights are held for all experts, and read for those that some token of
-an evaluation chooses. Chips share every expert; experts that lie on different chips are not drawn. When training, the
+an evaluation chooses. On which chips they lie is a matter of plans (:mod:`dfopt.documents.modules`). When training, the
 shares of a token's experts have gradients too; what adding those up over chips costs is not counted.
 """
 
@@ -129,7 +129,9 @@ class MixtureOfExperts(Block):
         if self.latent is not None:
             into = drawing.linear("Latent_Down", self.latent, hidden, into)
         inside = self.ffn * routed.chosen
+        since = len(drawing.kernels)
         out = draw_mlp(drawing, worked_on, inside, into, gated=self.gated, experts=routed, shares=(shares,))
+        drawing.of_module("experts", since)
         if self.latent is not None:
             out = drawing.linear("Latent_Up", hidden, self.latent, out)
         if not apart:

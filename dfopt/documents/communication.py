@@ -1,0 +1,37 @@
+"""Collectives that kernels need because of what they compute, whatever their sharding."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+from pydantic import Field
+
+from dfopt.documents.axes import groups
+from dfopt.documents.base import Part
+from dfopt.documents.on_axes import Group
+from dfopt.units import Bytes
+
+__all__ = ["CollectiveKind", "Communication"]
+
+CollectiveKind = Literal["all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "point_to_point"]
+
+
+class Communication(Part):
+    """A collective that a kernel needs in every evaluation, whatever its sharding.
+
+    Embedding rows that live on other chips, the transpose of an FFT, the panel of an LU step: what an
+    operation sends because of what it computes. ``over`` is the group of chips, one of
+    :func:`dfopt.documents.axes.groups`:
+
+    * ``tp``: all tensor-parallel chips; ``tp_first``, ``tp_rest``: those along the first network dim that
+      carries tensor parallelism, or along the others (the columns and rows of a process grid). Each such
+      smaller group works on its share of the tensor, all at the same time.
+    * ``dp``: the data-parallel copies; ``all``: tensor-parallel chips and copies together. Every copy brings a
+      tensor of this size to an ``all_to_all`` or ``all_gather``.
+
+    Communications of one kernel that use different network dims run at the same time.
+    """
+
+    kind: CollectiveKind
+    bytes: Bytes = Field(gt=0, description="of the whole tensor in one evaluation, see dfopt.physics.collectives")
+    over: Group = next(iter(groups()))

@@ -1,0 +1,75 @@
+"""The second axis of chips: modules of a graph, and the scheme that each of them takes over it.
+
+On the first axis every kernel has a scheme of its own. On the second one all kernels of a module follow one scheme, and
+the residual stream (kernels of no module: norms, sums) has one too:
+
+=========  ===========================================================================================================
+scheme     what the chips of the axis share
+=========  ===========================================================================================================
+``n``      sequences: each chip has some of them whole, with what is kept of them, and a copy of all weights
+``outer``  heads of a mixer, or experts: each chip has some of them, and all tokens, or of experts the tokens sent there
+``m``      features: what goes into a module is split by its output, what leads out by its contraction
+``none``   nothing: every chip does the same work
+=========  ===========================================================================================================
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal, get_args
+
+from pydantic import Field
+
+from dfopt.documents.base import Part
+
+__all__ = ["MENU", "SCHEMES", "STREAM", "Module", "ModuleScheme", "Modules"]
+
+Module = Literal["mixer", "dense", "experts", "ends"]
+ModuleScheme = Literal["n", "outer", "m", "none"]
+STREAM = "stream"
+SCHEMES: Final = get_args(ModuleScheme)
+
+
+class Modules(Part):
+    """Scheme of every module over the second axis; none: the graph has no such module.
+
+    Examples
+    --------
+    Attention by sequences, experts by expert:
+
+    >>> modules = Modules(stream="n", mixer="n", dense="n", experts="outer", ends="n")
+    >>> modules.label
+    'n: stream mixer dense ends; outer: experts'
+    """
+
+    stream: Literal["n", "none"] = Field(default="none", description="the residual stream: norms and sums")
+    mixer: Literal["n", "outer", "none"] | None = Field(default=None, description="attention, or what stands for it")
+    dense: Literal["n", "m", "none"] | None = Field(
+        default=None, description="feed-forward that every token passes: an MLP, a router, shared experts apart"
+    )
+    experts: Literal["n", "outer", "m", "none"] | None = Field(default=None, description="routed experts")
+    ends: Literal["n", "m", "none"] | None = Field(default=None, description="logits, classifiers, input products")
+
+    def of(self, module: str | None) -> ModuleScheme:
+        """Scheme of a module; of none that of the residual stream."""
+        scheme: ModuleScheme | None = getattr(self, module or STREAM)
+        return scheme or "none"
+
+    @property
+    def schemes(self) -> dict[str, ModuleScheme]:
+        """Scheme of every module that there is."""
+        every = {name: getattr(self, name) for name in type(self).model_fields}
+        return {name: scheme for name, scheme in every.items() if scheme is not None}
+
+    @property
+    def label(self) -> str:
+        """Modules by scheme, in a line."""
+        by: dict[str, list[str]] = {}
+        for name, scheme in self.schemes.items():
+            by.setdefault(scheme, []).append(name)
+        return "; ".join(f"{scheme}: {' '.join(names)}" for scheme, names in by.items())
+
+
+MENU: dict[str, tuple[ModuleScheme, ...]] = {
+    "mixer": ("n", "outer"), "dense": ("n", "m"), "experts": ("outer", "m", "n"), "ends": ("n", "m"),
+}  # fmt: skip
+"""Schemes of every module, of which those are tried that its kernels allow; ``none`` where they allow no other."""

@@ -1,0 +1,280 @@
+"""What one chip of a plan's second axis does, by the judge's own reading of the rules of modules.
+
+Optimiser and judge share no line of this: the optimiser lays kernels out one after the other and then looks what their
+readers ask for; the judge asks of every kernel what its place among the others makes of it, and of every output who
+takes it.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from functools import cached_property
+
+from dfopt.documents.axes import MODULES
+from dfopt.documents.communication import Communication
+from dfopt.documents.dtypes import FORMATS
+from dfopt.documents.experts import Experts
+from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.documents.wiring import operands
+from dfopt.errors import Issue
+from dfopt.judge.types import made_word, word
+from dfopt.physics import ops
+from dfopt.physics.spread import Spread, spread
+
+__all__ = ["issues", "seen_by_a_chip"]
+
+_REMEDY = "choose another scheme of the module, or another degree of the second axis"
+
+
+def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
+    """What keeps the modules of a graph from sharing the second axis as a plan says."""
+    if (plan.modules is None) != (plan.members == 1):
+        found = "none" if plan.modules is None else "some"
+        message = f"found {found} on a second axis of {plan.members} chips"
+        yield Issue("$.plan.modules", message, "schemes of modules belong to a second axis, and only to it")
+        return
+    if plan.modules is None:
+        return
+    listed = {kernel.module for kernel in graph.kernels} - {None}
+    missing = sorted(str(one) for one in listed if getattr(plan.modules, str(one)) is None)
+    if missing:
+        yield Issue("$.plan.modules", f"no scheme of {', '.join(missing)}", "give one for every module of the graph")
+    if graph.trains or any(kernel.distributed or kernel.communications for kernel in graph.kernels):
+        message = "found a second axis of a graph that trains, or that spreads kernels over chips itself"
+        yield Issue(f"$.plan.{MODULES}", message, "use the other axes")
+        return
+    view = _View(graph, plan, system)
+    for kernel in graph.kernels:
+        if problem := view.problem(kernel):
+            yield Issue("$.plan.modules", problem, _REMEDY)
+
+
+def seen_by_a_chip(graph: Graph, plan: Plan, system: System) -> Graph:
+    """The graph as one chip of the second axis has it; itself where there is none."""
+    return graph if plan.modules is None else _View(graph, plan, system).graph
+
+
+class _View:
+    """A graph, and what a chip of the second axis makes of it."""
+
+    def __init__(self, graph: Graph, plan: Plan, system: System) -> None:
+        assert plan.modules is not None
+        self.all, self.modules, self.chips = graph, plan.modules, plan.members
+        self.near = system.dim(plan.member_dims[0]).size
+        self.of = {kernel.name: kernel for kernel in graph.kernels}
+        self.made_by: dict[str, list[str]] = {name: [] for name in self.of}
+        self.taken_by: dict[str, list[str]] = {name: [] for name in self.of}
+        for tensor in graph.tensors:
+            self.made_by[tensor.dst].append(tensor.src)
+            self.taken_by[tensor.src].append(tensor.dst)
+        self.sequences = math.ceil(graph.microbatch / self.chips)
+        self._roles: dict[str, str] = {}
+
+    # -- the part that a kernel plays -------------------------------------------------------
+    def role(self, name: str) -> str:
+        """One of copy, rows (some sequences), sent (tokens of some experts), into, inside and out of split features."""
+        if name not in self._roles:
+            self._roles[name] = self._role(self.of[name])
+        return self._roles[name]
+
+    def _role(self, kernel: Kernel) -> str:
+        scheme = self.modules.of(kernel.module)
+        if scheme in ("none", "n"):
+            return "copy" if scheme == "none" else "rows"
+        if kernel.module == "experts" and scheme == "outer":
+            return "sent"
+        behind = any(self._hands_on_features(other) for other in self._own(kernel, self.made_by[kernel.name]))
+        if kernel.outer > 1:
+            return "copy" if kernel.op == "elementwise" and not behind else "inside"
+        if kernel.op == "elementwise":
+            return "inside" if behind else "copy"
+        if behind:
+            return "out"
+        normed = (self.of[other] for other in self._own(kernel, self.taken_by[kernel.name]))
+        small = kernel.role in ("router", "latent") or any(one.normalizes and one.outer == 1 for one in normed)
+        return "copy" if small else "into"
+
+    def _own(self, kernel: Kernel, names: list[str]) -> list[str]:
+        return [name for name in names if self.of[name].module == kernel.module]
+
+    def _hands_on_features(self, name: str) -> bool:
+        return self.role(name) in ("into", "inside")
+
+    def problem(self, kernel: Kernel) -> str | None:
+        """Why a kernel cannot play its part."""
+        role, name, many = self.role(kernel.name), kernel.name, self.all.microbatch
+        if role == "rows":
+            if many == 1:
+                return "one sequence has no parts"
+            if kernel.samples is None and kernel.op == "matmul":
+                return f"{name!r} is not apart for every sequence"
+            size = kernel.n if kernel.samples is None else kernel.samples
+            counts = [size, *(state.sequences for state in kernel.states or ())]
+            return f"{name!r} is not as large as {many} sequences make it" if any(c % many for c in counts) else None
+        if role == "sent":
+            free = [one.count - (one.always or 0) for one in self._experts]
+            if len(free) != 1 or free[0] < self.chips:
+                return f"{self.chips} chips for experts of {free}"
+            apart = kernel.op in ("gemm", "elementwise") and kernel.samples is None
+            return None if apart else f"{name!r} is no work on tokens apart"
+        if role == "copy":
+            gets = [o for o in self._own(kernel, self.made_by[name]) if self._hands_on_features(o)]
+            return f"{name!r} needs all features" if gets else None
+        if kernel.op == "weight_update" or (kernel.op == "matmul" and kernel.outer == 1):
+            return f"{name!r} cannot be split by features"
+        if role == "inside" and kernel.outer == 1 and kernel.normalizes:
+            return f"{name!r} needs all features"
+        axis = {"out": kernel.k, "into": kernel.m, "inside": kernel.outer if kernel.outer > 1 else kernel.m}[role]
+        if axis % self.chips:
+            return f"{axis} of {name!r} are not shared by {self.chips} chips"
+        if self._hands_on_features(name):
+            beyond = {t.dst for t in (*self.all.tensors, *self.all.carried) if t.src == name}
+            if any(self.of[other].module != kernel.module for other in beyond):
+                return f"what {name!r} makes is needed whole"
+        return None
+
+    # -- sizes ------------------------------------------------------------------------------
+    @cached_property
+    def _experts(self) -> set[Experts]:
+        return {k.experts for k in self.all.kernels if k.experts is not None and k.module == "experts"}
+
+    def _spread(self, tokens: int) -> Spread:
+        (experts,) = self._experts
+        return spread(experts, self.chips, self.near, tokens)
+
+    def cut(self, kernel: Kernel) -> Kernel:
+        """As large as a chip has it."""
+        role, new = self.role(kernel.name), dict[str, object]()
+        if role == "rows":
+            part = self.sequences / self.all.microbatch
+            axis = "n" if kernel.samples is None else "samples"
+            new = {axis: round(getattr(kernel, axis) * part), "dram_bytes": kernel.dram_bytes * part}
+            new["dram_bytes_per_chip"] = kernel.dram_bytes_per_chip * part
+            new["states"] = self._states(kernel, lambda s: {"sequences": round(s.sequences * part)})
+            if kernel.experts is not None:
+                new["experts"] = kernel.experts.for_tokens(round(kernel.n * part))
+        elif role == "sent":
+            (experts,) = self._experts
+            here, every = self._spread(kernel.n), experts.always or 0
+            own = kernel.n * ((experts.chosen - every) * here.load + every / self.chips) / experts.chosen
+            new["n"] = max(math.ceil(own - 1e-12 * own), 1)
+            if kernel.experts is not None:
+                more = {"count": here.held, "touched": here.touched, "held": experts.count}
+                new["experts"] = kernel.experts.model_copy(update=more)
+        elif role in ("into", "out") or (role == "inside" and kernel.outer == 1):
+            axis = "k" if role == "out" else "m"
+            if kernel.outer > 1:
+                axis = "outer"
+            new[axis] = getattr(kernel, axis) // self.chips
+        elif role == "inside":
+            new["outer"] = kernel.outer // self.chips
+            new["states"] = self._states(kernel, self._of_heads)
+        return kernel.model_copy(update=new)
+
+    def _of_heads(self, state: object) -> dict[str, object]:
+        heads = getattr(state, "heads")  # noqa: B009
+        kept = math.ceil(heads / self.chips)
+        names = ("bytes_per_token", "bytes_per_sequence")
+        return {"heads": kept, **{name: getattr(state, name) * kept // heads for name in names}}
+
+    @staticmethod
+    def _states(kernel: Kernel, change: object) -> object:
+        assert callable(change)
+        return tuple(s.model_copy(update=change(s)) for s in kernel.states) if kernel.states else kernel.states
+
+    # -- what is exchanged ------------------------------------------------------------------
+    def _asks(self, name: str, tensor: Tensor, *, carried: bool) -> str:
+        """How a reader needs an output: all of it, its own rows, or what its experts were sent."""
+        same = self.of[tensor.src].module == self.of[name].module and not carried
+        role = self.role(name)
+        if same and ((role == "sent") or (role in ("out", "inside") and self._hands_on_features(tensor.src))):
+            return "handed on"
+        return {"rows": "rows", "sent": "sent"}.get(role, "all")
+
+    @cached_property
+    def _everywhere(self) -> bool:
+        """Whether tokens are on all chips in front of the experts."""
+        before = {o for k in self.all.kernels if self.role(k.name) == "sent" for o in self.made_by[k.name]}
+        return all(self.role(o) in ("copy", "out") for o in before if self.role(o) != "sent")
+
+    def exchanged(self, kernel: Kernel) -> list[Communication]:
+        """What the chips do with an output so that everyone has what he asks for."""
+        role, bytes_of = self.role(kernel.name), self.all.bytes_of
+        asked: dict[float, set[str]] = {}
+        for carried, tensors in ((False, self.all.tensors), (True, self.all.carried)):
+            for tensor in tensors:
+                how = self._asks(tensor.dst, tensor, carried=carried) if tensor.src == kernel.name else "handed on"
+                if how != "handed on":
+                    asked.setdefault(bytes_of(tensor), set()).add(how)
+        if role in ("out", "sent") and not self.taken_by[kernel.name]:
+            end = "rows" if self.modules.stream == "n" else "all"
+            asked.setdefault(self.all.output_bytes(kernel.name), set()).add(end)
+        found: list[Communication] = []
+        for size, hows in asked.items():
+            summed = "reduce_scatter" if hows == {"rows"} else "all_reduce"
+            if role == "out" or (role == "sent" and self._everywhere):
+                found.append(Communication.model_validate({"kind": summed, "bytes": size, "over": MODULES}))
+                continue
+            if role == "sent":
+                found += self._sent(kernel, size)
+            if (role == "rows" and "all" in hows) or (role == "sent" and hows != {"rows"}):
+                found.append(Communication(kind="all_gather", bytes=size, over=MODULES))
+            if role == "rows" and "sent" in hows:
+                types = self.all.dtypes
+                narrow = types.operands if types is not None else None
+                found += self._sent(kernel, size * (float(FORMATS[narrow].bytes) / word(self.all) if narrow else 1.0))
+        return found
+
+    def _sent(self, kernel: Kernel, size: float) -> list[Communication]:
+        here = self._spread(kernel.n)
+        near_and_far = {f"{MODULES}_first": here.chips, f"{MODULES}_rest": here.groups}
+        ways = near_and_far if 1 < self.near < self.chips else {MODULES: here.chips}
+        return [Communication(kind="all_to_all", bytes=size * copies, over=over) for over, copies in ways.items()]
+
+    # -- the graph --------------------------------------------------------------------------
+    @cached_property
+    def graph(self) -> Graph:
+        """Of one chip."""
+        mine = {}
+        for kernel in self.all.kernels:
+            listed = tuple(self.exchanged(kernel))
+            mine[kernel.name] = self.cut(kernel).model_copy(update={"communications": listed} if listed else {})
+
+        def size_of(kernel: Kernel, operand: int) -> int:
+            return (kernel.matrices if kernel.op != "gemm" else 1) * ops.needed(kernel, operand)
+
+        def output(name: str) -> float:
+            kernel = mine[name]
+            return float(kernel.matrices * ops.needed(kernel)) * made_word(self.all, kernel)
+
+        def tensor(one: Tensor, operand: int) -> Tensor:
+            reader, size, shape = self.of[one.dst], self.all.bytes_of(one), ops.operand_shape(self.of[one.dst], operand)
+            own = size * size_of(mine[one.dst], operand) / size_of(reader, operand)
+            if self.role(one.dst) in ("inside", "out") and not self._hands_on_features(one.src):
+                elements, matrix = size / made_word(self.all, self.of[one.src]), shape[0] * shape[1]
+                common = elements < matrix * reader.matrices if reader.op == "elementwise" else elements <= matrix
+                own = size if common and elements < matrix * reader.matrices else own
+            asis = one.bytes is None and math.isclose(own, output(one.src))
+            meant = operand if reader.op in ("matmul", "weight_update") else one.operand
+            return one.model_copy(update={"bytes": None if asis else min(own, output(one.src)), "operand": meant})
+
+        kernels = self.all.kernels
+        read = [
+            Input(
+                dst=kernels[k].name,
+                operand=o if kernels[k].op in ("matmul", "weight_update") else None,
+                bytes=size * size_of(mine[kernels[k].name], o) / size_of(kernels[k], o),
+            )
+            for k, o, size in self.all.reads()
+        ]
+        written = [
+            Output(src=kernels[k].name, bytes=size * output(kernels[k].name) / self.all.output_bytes(k))
+            for k, size in self.all.writes()
+        ]
+        between = [tensor(one, operand) for one, operand in zip(self.all.tensors, operands(self.all), strict=True)]
+        handed = [tensor(one, one.operand or 1).model_copy(update={"operand": one.operand}) for one in self.all.carried]
+        parts = {"kernels": (*mine.values(),), "tensors": (*between,), "carried": (*handed,)}
+        return self.all.model_copy(update={**parts, "inputs": (*read,), "outputs": (*written,)})
