@@ -70,8 +70,11 @@ def refusal(graph: Graph) -> str | None:
     return None
 
 
-def menu(graph: Graph, members: int) -> Iterator[Modules]:
+def menu(graph: Graph, members: int, *, sparing: bool = False) -> Iterator[Modules]:
     """Schemes to try: all that modules can take, together; where one takes ``n``, the residual stream does too.
+
+    ``sparing``: ends are split by features where they can be, and what another axis does as well is left out: copies of
+    everything (``dp``), and features of everything (``tp``).
 
     Examples
     --------
@@ -85,12 +88,16 @@ def menu(graph: Graph, members: int) -> Iterator[Modules]:
     for name in names:
         alone: dict[str, Any] = dict.fromkeys(names, "none")
         able[name] = [one for one in MENU[name] if _able(graph, Modules(**alone | {name: one}), members)] or ["none"]
+        able[name] = able[name][-1:] if sparing and name == "ends" else able[name]
     rows = _able(graph, Modules(stream="n"), members)
     streams: tuple[Literal["n", "none"], ...] = ("n", "none") if rows else ("none",)
     for stream in streams:
         for schemes in itertools.product(*(able[name] for name in names)):
+            picked: dict[str, Any] = dict(zip(names, schemes, strict=True))
+            copies, parts = {*schemes} == {"n"}, "n" not in schemes and picked.get("experts") != "outer"
+            if sparing and (copies or parts):
+                continue
             if (stream == "n" or "n" not in schemes) and {stream, *schemes} != {"none"}:
-                picked: dict[str, Any] = dict(zip(names, schemes, strict=True))
                 yield Modules(stream=stream, **picked)
 
 

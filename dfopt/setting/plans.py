@@ -66,7 +66,7 @@ def plans(
         Whether a stage may hold its layers in several chunks (the interleaved 1F1B schedule).
     schemes
         Schemes of modules on the second axis that are asked for. Where neither these nor its degree are, only a model
-        with experts has one.
+        with experts has one, and only with schemes that are no other axis's, see :func:`dfopt.setting.members.menu`.
     **asked
         Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims, in their order: ``tp_dims=("x[8]",)``.
         A plan with others is left out.
@@ -91,6 +91,7 @@ def plans(
     rejected: list[Rejected] = []
     used = [dim for dim in system.network if dim.size > 1]
     second = _second(graph, asked, schemes or {})
+    sparing = not schemes and not any(keys()[key][0].splits == "modules" for key in asked)
     axes = [name for name, axis in AXES.items() if second or axis.splits != "modules"]
     menus: dict[int, list[Modules | None]] = {1: [None]}
     for degree, shared in shares(used, parts or pinned, pinned, named=bool(dims), axes=axes):
@@ -102,7 +103,8 @@ def plans(
             plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
             legal, reason = _of_order(graph, plan, interleave, interleaved)
             if plan.members not in menus:
-                menus[plan.members] = [one for one in menu(graph, plan.members) if _taken(one, schemes or {})]
+                few = menu(graph, plan.members, sparing=sparing)
+                menus[plan.members] = [one for one in few if _taken(one, schemes or {})]
             picked = menus[plan.members]
             found += [p if m is None else p.model_copy(update={"modules": m}) for p in legal for m in picked]
             if legal and not picked:
