@@ -223,10 +223,43 @@ class _View:
             if (role == "rows" and "all" in hows) or (role == "sent" and hows != {"rows"}):
                 found.append(Communication(kind="all_gather", bytes=size, over=MODULES))
             if role == "rows" and "sent" in hows:
-                types = self.all.dtypes
-                narrow = types.operands if types is not None else None
-                found += self._sent(kernel, size * (float(FORMATS[narrow].bytes) / word(self.all) if narrow else 1.0))
+                found += self._sent(kernel, size * self._narrow)
         return found
+
+    def through_dram(self, kernel: Kernel) -> float:
+        """Bytes that come from other chips: read by a kernel, or written where its output goes."""
+        taken, given = list[float](), dict[tuple[float, str], float]()
+        for carried, tensors in ((False, self.all.tensors), (True, self.all.carried)):
+            for tensor in tensors:
+                if kernel.name in (tensor.src, tensor.dst):
+                    how, size = self._asks(tensor.dst, tensor, carried=carried), self.all.bytes_of(tensor)
+                    came = self._came(self.of[tensor.src], how, size)
+                    given.update({(size, how): came} if kernel.name == tensor.src else {})
+                    taken += [came] if kernel.name == tensor.dst else []
+        if self.role(kernel.name) in ("out", "sent") and not self.taken_by[kernel.name]:
+            size, end = self.all.output_bytes(kernel.name), "rows" if self.modules.stream == "n" else "all"
+            given[size, end] = self._came(kernel, end, size)
+        return math.fsum([*taken, *given.values()])
+
+    def _came(self, source: Kernel, how: str, size: float) -> float:
+        """Bytes of an output that a chip gets from others, over its own share."""
+        role, share = self.role(source.name), self.sequences / self.all.microbatch
+        if how == "handed on" or role not in ("rows", "sent") or (role, how) == ("rows", "rows"):
+            return 0.0
+        if role == "sent" and (self._everywhere or how == "sent"):
+            return 0.0
+        if how == "all":
+            return size - size * share
+        here = self._spread(source.n)
+        reached, own = here.chips / self.chips, here.load if how == "sent" else share
+        return size * max(reached * (self._narrow if how == "sent" else 1.0) - own, 0.0)
+
+    @property
+    def _narrow(self) -> float:
+        """Bytes of an element on its way to experts, over those of an activation."""
+        types = self.all.dtypes
+        narrow = types.operands if types is not None else None
+        return float(FORMATS[narrow].bytes) / word(self.all) if narrow else 1.0
 
     def _sent(self, kernel: Kernel, size: float) -> list[Communication]:
         here = self._spread(kernel.n)
@@ -240,8 +273,11 @@ class _View:
         """Of one chip."""
         mine = {}
         for kernel in self.all.kernels:
-            listed = tuple(self.exchanged(kernel))
-            mine[kernel.name] = self.cut(kernel).model_copy(update={"communications": listed} if listed else {})
+            listed, own = tuple(self.exchanged(kernel)), self.cut(kernel)
+            more: dict[str, object] = {"communications": listed} if listed else {}
+            if passed := self.through_dram(kernel):
+                more["dram_bytes_per_chip"] = own.dram_bytes_per_chip + passed
+            mine[kernel.name] = own.model_copy(update=more)
 
         def size_of(kernel: Kernel, operand: int) -> int:
             return (kernel.matrices if kernel.op != "gemm" else 1) * ops.needed(kernel, operand)

@@ -21,13 +21,12 @@ routing, in the type that products take; combine brings as many back. Over two n
 of the other dims once, and from there on to the chips of the first one. Experts are placed so that loads are as even as
 they get without copies, and every chip takes as long as the one with the most.
 
-Chips have whole sequences: of so many that each has as many as the one with the most. What an all-gather brings is
-read and written as much as a chip had of it.
+Chips have whole sequences: of so many that each has as many as the one with the most. What an all-gather, a dispatch
+or a combine brings to a chip beside its own share is written to DRAM, and read from there by all that need it.
 """
 
 from __future__ import annotations
 
-import itertools
 import math
 from collections import defaultdict
 from collections.abc import Iterator
@@ -43,11 +42,11 @@ from dfopt.documents.communication import CollectiveKind, Communication
 from dfopt.documents.dtypes import FORMATS
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
-from dfopt.documents.modules import MENU, Modules, ModuleScheme
+from dfopt.documents.modules import Modules, ModuleScheme
 from dfopt.documents.wiring import needed, operand_shape, operands
 from dfopt.physics.spread import spread
 
-__all__ = ["Unsplit", "member_graph", "menu", "refusal"]
+__all__ = ["Unsplit", "able", "member_graph"]
 
 Lies = Literal["whole", "tokens", "sums", "experts", "features"]
 
@@ -57,56 +56,6 @@ _CLOSE = 1e-12
 
 class Unsplit(Exception):
     """A scheme that a module cannot take, and why."""
-
-
-def refusal(graph: Graph) -> str | None:
-    """Why a graph has no second axis at all, if it has none."""
-    if all(kernel.module is None for kernel in graph.kernels):
-        return "no kernel says which module it belongs to"
-    if graph.trains:
-        return "gradients of what its chips hold copies of are not added up yet"
-    if any(kernel.distributed or kernel.communications for kernel in graph.kernels):
-        return "kernels that the workload itself spreads over chips have no scheme there"
-    return None
-
-
-def menu(graph: Graph, members: int, *, sparing: bool = False) -> Iterator[Modules]:
-    """Schemes to try: all that modules can take, together; where one takes ``n``, the residual stream does too.
-
-    ``sparing``: ends are split by features where they can be, and what another axis does as well is left out: copies of
-    everything (``dp``), and features of everything (``tp``).
-
-    Examples
-    --------
-    >>> up = Kernel(name="up", op="gemm", m=8, k=4, n=6, module="dense")
-    >>> graph = Graph(name="g", microbatch=2, kernels=(up,))
-    >>> [modules.label for modules in menu(graph, 2)]
-    ['n: stream dense', 'n: stream; m: dense', 'none: stream; m: dense']
-    """
-    names = [name for name in MENU if any(kernel.module == name for kernel in graph.kernels)]
-    able: dict[str, list[ModuleScheme]] = {}
-    for name in names:
-        alone: dict[str, Any] = dict.fromkeys(names, "none")
-        able[name] = [one for one in MENU[name] if _able(graph, Modules(**alone | {name: one}), members)] or ["none"]
-        able[name] = able[name][-1:] if sparing and name == "ends" else able[name]
-    rows = _able(graph, Modules(stream="n"), members)
-    streams: tuple[Literal["n", "none"], ...] = ("n", "none") if rows else ("none",)
-    for stream in streams:
-        for schemes in itertools.product(*(able[name] for name in names)):
-            picked: dict[str, Any] = dict(zip(names, schemes, strict=True))
-            copies, parts = {*schemes} == {"n"}, "n" not in schemes and picked.get("experts") != "outer"
-            if sparing and (copies or parts):
-                continue
-            if (stream == "n" or "n" not in schemes) and {stream, *schemes} != {"none"}:
-                yield Modules(stream=stream, **picked)
-
-
-def _able(graph: Graph, modules: Modules, members: int) -> bool:
-    try:
-        _Member(graph, modules, members, members).kernels  # noqa: B018
-    except Unsplit:
-        return False
-    return True
 
 
 def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Graph:
@@ -138,6 +87,15 @@ def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Gr
     ['all_reduce']
     """
     return _Member(graph, modules, members, first).graph
+
+
+def able(graph: Graph, modules: Modules, members: int) -> bool:
+    """Whether modules can take their schemes over so many chips."""
+    try:
+        _Member(graph, modules, members, members).kernels  # noqa: B018
+    except Unsplit:
+        return False
+    return True
 
 
 @dataclass(frozen=True)
@@ -280,6 +238,7 @@ class _Member:
     def kernels(self) -> tuple[Kernel, ...]:
         """With what they exchange."""
         wanted: dict[tuple[str, float], set[Lies]] = defaultdict(set)
+        passed: dict[str, list[float]] = defaultdict(list)  # through DRAM
         within = len(self.whole.tensors)
         for place, tensor in enumerate((*self.whole.tensors, *self.whole.carried)):
             src, dst = self.laid[tensor.src], self.laid[tensor.dst]
@@ -290,6 +249,7 @@ class _Member:
                 raise Unsplit(f"{tensor.dst!r} needs all features of {tensor.src!r}")
             needs = "whole" if dst.needs == "features" else dst.needs
             wanted[tensor.src, self.whole.bytes_of(tensor)].add(needs)
+            passed[tensor.dst].append(self._arrives(tensor.src, needs, self.whole.bytes_of(tensor)))
         for kernel in self.whole.kernels:  # the end of a graph is whole, or as the residual stream
             if self.laid[kernel.name].makes in ("sums", "experts") and not self.out[kernel.name]:
                 end: Lies = "tokens" if self.modules.stream == "n" else "whole"
@@ -297,11 +257,27 @@ class _Member:
         listed: dict[str, list[Communication]] = defaultdict(list)
         for (name, size), asked in wanted.items():
             listed[name] += self._exchanged(name, self.laid[name].makes, asked, size)
+            for need in asked:  # what arrives is written once, and read by everyone
+                passed[name].append(self._arrives(name, need, size))
         found = []
         for kernel in self.whole.kernels:
-            own = tuple(listed[kernel.name])
-            found.append(self.laid[kernel.name].kernel.model_copy(update={"communications": own} if own else {}))
+            own, part = tuple(listed[kernel.name]), self.laid[kernel.name].kernel
+            changes: dict[str, Any] = {"communications": own} if own else {}
+            if moved := math.fsum(passed[kernel.name]):
+                changes["dram_bytes_per_chip"] = part.dram_bytes_per_chip + moved
+            found.append(part.model_copy(update=changes))
         return tuple(found)
+
+    def _arrives(self, name: str, needs: Lies, size: float) -> float:
+        """Bytes of an output that come to a chip beside its own share of it."""
+        makes, samples = self.laid[name].makes, float(self.samples)
+        if makes not in ("tokens", "experts") or makes == needs or (makes == "experts" and self._gathered):
+            return 0.0
+        if needs == "whole":
+            return size * (1.0 - samples)
+        here = spread(self.experts, self.members, self.first, self.whole.kernels[self.whole.index()[name]].n)
+        copies = here.chips / self.members * (self._dispatched if needs == "experts" else 1.0)
+        return size * max(copies - (here.load if needs == "experts" else samples), 0.0)
 
     def _exchanged(self, name: str, makes: Lies, needs: set[Lies], size: float) -> Iterator[Communication]:
         """What brings an output of so many bytes, of all chips together, to all that need it."""

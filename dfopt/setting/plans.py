@@ -16,7 +16,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.system import System, split_part_name
 from dfopt.errors import PlanError, did_you_mean
 from dfopt.physics.pipeline import layers_per_stage
-from dfopt.setting.members import menu, refusal
+from dfopt.setting.module_menu import menu, refusal
 from dfopt.setting.shares import Orders, divisors, shares
 from dfopt.setting.uneven import uneven_layers
 
@@ -66,7 +66,7 @@ def plans(
         Whether a stage may hold its layers in several chunks (the interleaved 1F1B schedule).
     schemes
         Schemes of modules on the second axis that are asked for. Where neither these nor its degree are, only a model
-        with experts has one, and only with schemes that are no other axis's, see :func:`dfopt.setting.members.menu`.
+        with experts has one, and only with schemes that are no other axis's, see :func:`dfopt.setting.module_menu.menu`.
     **asked
         Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims, in their order: ``tp_dims=("x[8]",)``.
         A plan with others is left out.

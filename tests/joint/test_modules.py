@@ -26,7 +26,8 @@ from dfopt.judge.members import issues, seen_by_a_chip
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 from dfopt.search.verify import verify
-from dfopt.setting.members import member_graph, menu
+from dfopt.setting.members import member_graph
+from dfopt.setting.module_menu import menu
 from dfopt.setting.plans import asked_plans
 
 
@@ -93,6 +94,15 @@ def models(draw: st.DrawFn, most: int = 7) -> Graph:
     )
 
 
+def rounded(graph: Graph) -> Graph:
+    """With traffic to twelve digits: two ways to write a sum may differ in the last one."""
+    sizes = [float(f"{kernel.dram_bytes_per_chip:.12g}") for kernel in graph.kernels]
+    kernels = zip(graph.kernels, sizes, strict=True)
+    return graph.model_copy(
+        update={"kernels": tuple(kernel.model_copy(update={"dram_bytes_per_chip": size}) for kernel, size in kernels)}
+    )
+
+
 @share(5)  # 300 in CI
 @given(models(), st.sampled_from([(2, 1), (4, 2), (3, 3), (6, 2), (6, 3), (4, 4)]), st.data())
 def test_optimiser_and_judge_share_modules_out_alike(graph: Graph, axis: tuple[int, int], data: st.DataObject) -> None:
@@ -106,7 +116,7 @@ def test_optimiser_and_judge_share_modules_out_alike(graph: Graph, axis: tuple[i
     for modules in menu(graph, members):
         plan = Plan(mp=members, mp_dims=names, modules=modules)
         mine = member_graph(graph, modules, members, near)
-        assert mine == seen_by_a_chip(graph, plan, system)
+        assert rounded(mine) == rounded(seen_by_a_chip(graph, plan, system))
         assert not list(issues(plan, graph, system))
         assert Graph.model_validate(mine.to_data()) == mine
         for whole, part in zip(graph.kernels, mine.kernels, strict=True):
