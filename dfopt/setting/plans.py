@@ -66,7 +66,7 @@ def plans(
         Whether a stage may hold its layers in several chunks (the interleaved 1F1B schedule).
     schemes
         Schemes of modules on the second axis that are asked for. Where neither these nor its degree are, only a model
-        with experts has one, and only with schemes that are no other axis's, see :func:`dfopt.setting.module_menu.menu`.
+        with experts has one, and only with schemes that are no other axis's, see :mod:`dfopt.setting.module_menu`.
     **asked
         Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims, in their order: ``tp_dims=("x[8]",)``.
         A plan with others is left out.
