@@ -65,7 +65,8 @@ def test_every_column_has_a_unit_or_is_none_of_a_quantity() -> None:
     """Names say the unit, or the text of the column says that there is none."""
     suffixes = ("_s", "_c", "_w", "_j", "_bytes", "_usd", "_per_s", "_per_step", "_per_dollar", "_per_watt", "_share")
     plain = {
-        "status", "gap", "level_gap", "utilization", "tp", "pp", "dp", "microbatches", "layers_per_stage", "interleave",
+        "status", "gap", "level_gap", "utilization", "tp", "mp", "pp", "dp", "microbatches", "layers_per_stage",
+        "interleave",
         "plan", "partitions", "bound_by", "chips", "tiles", "note", "cell", "dfopt", "refresh_rate", "limits_broken",
         "stack_energy_per_step_j", "stack_energy_per_token_j",
     }  # fmt: skip
