@@ -142,6 +142,8 @@ def proof_of(
     alike = "all layers alike"
     if graphs[0].layers.counted > 1:
         alike = "layers of a kind alike, in one layout between all of them"
+    if any(record.plan.modules is not None for record in records):
+        alike += ", modules with one scheme each over the second axis"
     fixed = f"{alike}, and in a shared dim tensor before pipeline before data parallelism"
     return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed})"
 

@@ -157,7 +157,8 @@ def _second(graph: Graph, asked: Mapping[str, Any], schemes: Mapping[str, str]) 
         raise PlanError(f"{graph.name} has no second axis: {reason}")
     own = {STREAM, *(kernel.module for kernel in graph.kernels if kernel.module is not None)}
     if missing := [name for name in schemes if name not in own]:
-        raise PlanError(f"{graph.name} has no module {missing[0]!r}: {did_you_mean(missing[0], sorted(own))}")
+        remedy = f"it has {', '.join(sorted(own))}"
+        raise PlanError(f"{graph.name} has no module {missing[0]!r}: {did_you_mean(missing[0], own, remedy)}")
     return True
 
 

@@ -232,7 +232,8 @@ def test_degrees_of_modules_are_one_second_axis() -> None:
 
 def test_the_judge_refuses_modules_that_cannot_share() -> None:
     result = df.optimize(mixture(), machine(), ep=4)
-    with pytest.raises(PlanError, match="g has no module 'ends'"):
+    assert "modules with one scheme each over the second axis" in result.proof
+    with pytest.raises(PlanError, match="g has no module 'ends': it has experts, mixer, stream"):
         df.optimize(mixture(), machine(), modules={"ends": "n"})
     for changes, said in (
         ({"modules": None}, "found none on a second axis of 4 chips"),
