@@ -1,0 +1,146 @@
+"""What the claims share: rows of the table, solves by the clock, and programs run as processes of their own."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import dfopt as df
+from dfopt.documents.assumptions import profile
+
+ROOT = Path(__file__).resolve().parents[2]
+HERE = ROOT / "benchmarks"
+SHORT = 5.0  # seconds: solves that take less are timed again
+# one machine's own rules, as the first version had them: no split of tokens, no library of kernels on GPUs and TPUs
+PLAIN = {"sequence_parallelism": "none"}
+ALONE = PLAIN | {"execution": "kernel_by_kernel"}
+
+
+class Row(NamedTuple):
+    """A claim: what ran, what was seen, what the limit is, and whether it is met (None: it could not be said)."""
+
+    claim: str
+    ran: str
+    seen: str
+    limit: str
+    met: bool | None
+
+    def line(self) -> str:
+        """The row of the table."""
+        verdict = "error" if self.met is None else "yes" if self.met else "**no**"
+        cells = (one.replace("|", "/").replace("\n", " ") for one in self[:4])
+        return f"| {' | '.join(cells)} | {verdict} |"
+
+
+HEAD = "| claim | what ran | seen | limit | met |\n| --- | --- | --- | --- | --- |"
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What the command line asks for.
+
+    Attributes
+    ----------
+    seconds : float
+        Limit of a solve where the claim has none of its own.
+    attack : float
+        Of the search around one answer.
+    examples : int
+        Random worlds: those of the profile, of which a test takes a part or a multiple.
+    most : int, optional
+        Pairs, cells, results or mutations of a section at most.
+    reference : Path, optional
+        Folder with the measured and simulated cases of others.
+    """
+
+    seconds: float = 60.0
+    attack: float = 20.0
+    examples: int = 1000
+    most: int | None = None
+    reference: Path | None = None
+
+
+Section = Callable[[Asked], Iterator[Row]]
+
+
+@dataclass(frozen=True)
+class Case:
+    """A graph on a system, the rules that differ from the default, and what the plan is asked to be."""
+
+    graph: str
+    system: Any
+    parameters: dict[str, Any] = field(default_factory=dict)
+    rules: dict[str, Any] = field(default_factory=dict)
+    asked: dict[str, Any] = field(default_factory=dict)
+
+    def __str__(self) -> str:
+        machine = self.system if isinstance(self.system, str) else self.system.name
+        words = [f"{key}={value}" for key, value in (self.parameters | self.asked | self.rules).items()]
+        return f"{self.graph}, {machine}" + (f": {', '.join(words)}" if words else "")
+
+    def loaded(self) -> tuple[df.Graph, df.System, Any]:
+        """Graph, system and assumptions."""
+        system = df.load_system(self.system) if isinstance(self.system, str) else self.system
+        return df.load_graph(self.graph, **self.parameters), system, profile("default").with_(**self.rules)
+
+    def solved(self, seconds: float, **changed: Any) -> tuple[df.Result, float]:
+        """The answer under some rules changed, and the seconds that it took on the clock, without loading."""
+        graph, system, rules = self.loaded()
+        rules = rules.with_(**changed)
+        began = time.perf_counter()
+        result = df.optimize(graph, system, assumptions=rules, time_limit=seconds, **self.asked)
+        return result, time.perf_counter() - began
+
+
+def warm() -> None:
+    """Imports of solvers, and first calls, are no part of what is timed."""
+    for tokens in ("none", "allow"):
+        Case("llama-68m", "sn10-8-ring", {"mode": "training"}, {}, {"tp": 8}).solved(30.0, sequence_parallelism=tokens)
+
+
+def timed(case: Case, seconds: float, **changed: Any) -> tuple[df.Result, float]:
+    """The answer, and the least seconds of three solves, or those of one that takes long."""
+    result, least = case.solved(seconds, **changed)
+    for _ in range(2 if least < SHORT else 0):
+        least = min(least, case.solved(seconds, **changed)[1])
+    return result, least
+
+
+def gap_of(result: df.Result) -> str:
+    """The gap, in words."""
+    return "gap 0" if result.gap == 0 else f"gap {100 * result.gap:.3g} % ({result.status})"
+
+
+class Ran(NamedTuple):
+    """How a program ended: exit code, what it printed, seconds on the clock."""
+
+    code: int
+    out: str
+    err: str
+    seconds: float
+
+    @property
+    def last(self) -> str:
+        """Its last line."""
+        lines = [line for line in (self.out or self.err).splitlines() if line.strip()]
+        return lines[-1].strip() if lines else "nothing printed"
+
+
+def run(words: list[str], *, root: Path = ROOT, **environment: str) -> Ran:
+    """Run Python with some words in a checkout, whose code it takes."""
+    paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
+    found = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment
+    began = time.perf_counter()
+    done = subprocess.run([sys.executable, *words], cwd=root, env=found, capture_output=True, text=True)
+    return Ran(done.returncode, done.stdout, done.stderr, time.perf_counter() - began)
+
+
+def shown(words: list[str]) -> str:
+    """A command as the table has it."""
+    return "`" + " ".join(one.removeprefix(f"{ROOT}{os.sep}") for one in words) + "`"

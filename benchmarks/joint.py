@@ -1,0 +1,65 @@
+"""Every claim about the joint optimum of sharding, fusion, plan and memory, run again: a row of a table for each.
+
+    python benchmarks/joint.py [--list] [--only NAME ...] [--seconds S] [--examples N] [--most N] [--reference DIR]
+
+Seconds are those on the clock, without imports and loading; where a solve is short, the least of three. A claim that is
+not met is a row: the exit code is 0 as long as all of it ran.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+
+from claims import memory, mutations, programs, times
+from claims.rows import HEAD, Asked, Row, Section
+
+SECTIONS: dict[str, Section] = {
+    "reproduced": times.reproduced,
+    "forward-times": times.forward_times,
+    "pipeline-plans": times.pipeline_plans,
+    "training-times": times.training_times,
+    "scale": times.scale,
+    "drawn": times.drawn,
+    "sequence-splits": times.sequence_splits,
+    "two-levels": programs.two_levels,
+    "local-search": programs.local_search,
+    "matrices": programs.matrices,
+    "brute": programs.brute,
+    "check": times.check,
+    "infeasible": memory.infeasible,
+    "tests": programs.tests,
+    "nothing-lost": programs.nothing_lost,
+    "mutations": mutations.mutations,
+}
+
+
+def main(words: list[str] | None = None) -> int:
+    """Print the table."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="name the sections, run none")
+    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=60.0, help="limit of a solve that has none of its own")
+    parser.add_argument("--attack", type=float, default=20.0, help="seconds of the search around one answer")
+    parser.add_argument("--examples", type=int, default=1000, help="random worlds (a test takes a multiple of it)")
+    parser.add_argument("--most", type=int, help="checked results and mutations at most")
+    parser.add_argument("--reference", type=Path, metavar="DIR", help="measured and simulated cases of others")
+    given = parser.parse_args(words)
+    if given.list:
+        for name, section in SECTIONS.items():
+            print(f"{name}: {section.__doc__}")
+        return 0
+    asked = Asked(given.seconds, given.attack, given.examples, given.most, given.reference)
+    print(HEAD)
+    for name in given.only:
+        try:
+            for row in SECTIONS[name](asked):
+                print(row.line(), flush=True)
+        except Exception as error:  # the other claims are run all the same
+            print(Row(name, "", f"{type(error).__name__}: {error}", "", None).line(), flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

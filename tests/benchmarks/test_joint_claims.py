@@ -1,0 +1,39 @@
+"""The runner of all claims: what it lists, and that its mutations still meet the source."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+def said(*words: str) -> str:
+    """What Python prints, with the benchmarks on the path."""
+    paths = os.pathsep.join([str(ROOT), str(ROOT / "benchmarks")])
+    done = subprocess.run(
+        [sys.executable, *words], env=os.environ | {"PYTHONPATH": paths}, capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_it_lists_its_sections() -> None:
+    lines = said(str(ROOT / "benchmarks" / "joint.py"), "--list").splitlines()
+    names = [line.split(": ")[0] for line in lines]
+    assert {"reproduced", "infeasible", "check", "mutations"} <= set(names)
+    assert all(len(line.split(": ", 1)[1]) > 10 for line in lines)
+
+
+def test_every_mutation_meets_the_source_once() -> None:
+    code = "from claims.mutations import MUTATIONS\nfor one in MUTATIONS: print(one.count(), one.text != one.instead)"
+    assert said("-c", code).splitlines() == ["1 True"] * 6
+
+
+@pytest.mark.parametrize("met, word", [(True, "yes"), (False, "**no**"), (None, "error")])
+def test_a_row_says_whether_a_claim_is_met(met: bool | None, word: str) -> None:
+    code = f"from claims.rows import Row\nprint(Row('a', 'b|c', 'd', 'e', {met}).line())"
+    assert said("-c", code).strip() == f"| a | b/c | d | e | {word} |"
