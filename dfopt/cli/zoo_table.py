@@ -46,7 +46,7 @@ _COLUMNS: Final[dict[str, tuple[tuple[str, str | Callable[[Any], object], Any], 
     ),
     "systems": (
         ("chips", "chips", None), ("peak of one", "chip.peak_flops", "flop_rate"),
-        ("DRAM of one", "chip.dram.capacity", "bytes"), ("bandwidth", "chip.dram.bandwidth", "bandwidth"),
+        ("DRAM of one", "chip.fastest.capacity", "bytes"), ("bandwidth", "chip.fastest.bandwidth", "bandwidth"),
         ("network", lambda system: ", ".join(
             f"{dim.topology.replace('_', ' ')} of {dim.size}" for dim in system.network), None),
     ),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -14,6 +14,9 @@ from dfopt.documents.base import Named, Part
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.graph import CollectiveKind
 from dfopt.documents.html import facts_html, table_html
+from dfopt.documents.memories import Dram as Dram
+from dfopt.documents.memories import Memory as Memory
+from dfopt.documents.memories import check_order
 from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError, repeated
 from dfopt.units import Bandwidth, Bytes, Flop, FlopRate, Hertz, Ratio, Seconds
@@ -28,18 +31,6 @@ class Sram(Part):
     """On-chip memory that holds weights and the buffers between fused kernels."""
 
     capacity: Bytes = Field(gt=0)
-
-
-class Dram(Part):
-    """Off-chip memory of one chip. ``capacity`` may be left out: then it is not a limit.
-
-    Prices and powers here, of `NetworkDim` and of `Link` are per GB/s = 1e9 B/s of bandwidth, as their names say.
-    """
-
-    bandwidth: Bandwidth = Field(gt=0)
-    capacity: Bytes | None = Field(default=None, gt=0)
-    usd_per_gb_s: float | None = Field(default=None, ge=0, description="price in USD per GB/s; 0 = in that of the chip")
-    w_per_gb_s: float | None = Field(default=None, ge=0, description="power in W per GB/s; 0 = in that of the chip")
 
 
 class EfficiencyRow(Part):
@@ -131,9 +122,55 @@ class Chip(ChipBody):
 
     ``peak`` is the dense rate of the whole chip, for all types or by type. It may be left out
     when lanes, stages and frequency are given: ``2 * lanes * stages * tiles * frequency``.
+
+    Its off-chip memory is ``dram``, or ``memories`` if it has several: the fastest first.
+
+    Examples
+    --------
+    >>> hbm, ddr = Memory(name="HBM", bandwidth=1.6e12, capacity=64e9), Memory(name="DDR", bandwidth=200e9)
+    >>> chip = Chip(name="c", tiles=4, peak=1e12, sram=Sram(capacity=1e6), memories=(hbm, ddr))
+    >>> list(chip.tiers), chip.fastest.capacity
+    (['HBM', 'DDR'], 64000000000.0)
     """
 
-    dram: Dram
+    dram: Dram | None = Field(default=None, description="the off-chip memory, where there is one")
+    memories: tuple[Memory, ...] | None = Field(
+        default=None, max_length=8, description="the off-chip memories, fastest first, in place of dram"
+    )
+
+    @property
+    def tiers(self) -> dict[str, Dram]:
+        """The off-chip memories by name, fastest first; one alone is ``dram``, whatever it is called."""
+        if self.dram is not None:
+            return {"dram": self.dram}
+        assert self.memories is not None  # the validator below saw to it
+        return {one.name: one for one in self.memories} if len(self.memories) > 1 else {"dram": self.memories[0]}
+
+    @property
+    def told(self) -> dict[str, Dram]:
+        """The off-chip memories by what people call them."""
+        return {"DRAM" if name == "dram" else name: one for name, one in self.tiers.items()}
+
+    @property
+    def fastest(self) -> Dram:
+        """The fastest of the off-chip memories, or the only one."""
+        return next(iter(self.tiers.values()))
+
+    def with_memories(self, change: Callable[[Dram], Dram]) -> Self:
+        """The chip with every off-chip memory changed."""
+        dram = None if self.dram is None else change(self.dram)
+        memories = None if self.memories is None else tuple(change(one) for one in self.memories)
+        return self.model_copy(update={"dram": dram, "memories": memories})
+
+    @model_validator(mode="after")
+    def _has_memories(self) -> Self:
+        if self.dram is not None and self.memories is not None:
+            raise ValueError("found both dram and memories, expected one of them: dram is the short form of one memory")
+        if not self.dram and not self.memories:
+            found = "memories is empty" if self.memories is not None else "the off-chip memory is missing"
+            raise ValueError(f"{found}: give dram, or memories as a list of one or more, fastest first")
+        check_order(self.memories or ())
+        return self
 
 
 class CollectiveFactor(Part):
@@ -307,14 +344,13 @@ class System(Named):
     __str__ = __repr__  # of a pydantic model it would be every field of every part
 
     def _repr_html_(self) -> str:
-        chip, dram = self.chip, self.chip.dram
-        capacity = [] if dram.capacity is None else [show_unit(dram.capacity, "bytes")]
+        chip = self.chip
         facts = [
             ("system", f"{self.name}: {self.description}" if self.description else self.name),
             ("chips", f"{self.chips} x {chip.name} ({chip.execution.replace('_', ' ')})"),
             ("compute", f"{show_unit(chip.peak_flops, 'flop_rate')} peak per chip, {chip.tiles} tiles"),
             ("SRAM", show_unit(chip.sram.capacity, "bytes")),
-            ("DRAM", ", ".join([show_unit(dram.bandwidth, "bandwidth"), *capacity])),
+            *((word, one.words) for word, one in chip.told.items()),
             *([("stack", self.stack.name)] if self.stack is not None else []),
         ]
         rows = [

@@ -116,7 +116,7 @@ def combine(terms: Terms3, chip: Chip) -> Floats:
 def chip_of(system: System, assumptions: Assumptions) -> Chip:
     """The chip as pricing wants it, under resolved assumptions."""
     return Chip(
-        dram_bandwidth=system.chip.dram.bandwidth,
+        dram_bandwidth=system.chip.fastest.bandwidth,
         sram=system.chip.sram.capacity,
         tiles=system.chip.tiles,
         overlap=assumptions.overlap,

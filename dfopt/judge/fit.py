@@ -49,6 +49,9 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
 
 def _chip_issues(chip: Chip, model: str) -> Iterator[Issue]:
     """What a compute model needs of the chip and does not find."""
+    if len(chip.tiers) > 1:
+        message = f"found {len(chip.tiers)} memories, but mappings say of one only what lies in it"
+        yield Issue("$.chip.memories", message, "give the chip one memory (dram)")
     needs = {"cycle": ("lanes", "stages", "frequency"), "efficiency": ("efficiency",)}
     for key in needs.get(model, ()):
         if getattr(chip, key) is None:

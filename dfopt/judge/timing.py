@@ -84,7 +84,7 @@ def _partitions(
         flop = math.fsum(one.flop for one in members)
         seconds: dict[Term, float] = {
             "compute": _compute_s(case, members) / case.clock(place),
-            "memory": moved.get(place, 0.0) / chip.dram.bandwidth,
+            "memory": moved.get(place, 0.0) / chip.fastest.bandwidth,
             "network": talk.get(place, 0.0),
         }
         found.append(

@@ -29,7 +29,7 @@ from dfopt.documents.base import Document, Part, schema_of_forms
 from dfopt.documents.parts import Size
 from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.system import Chip, ChipBody, ChipStack, Dram, Link, NetworkDim, System
+from dfopt.documents.system import Chip, ChipBody, ChipStack, Dram, Link, Memory, NetworkDim, System
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, SystemSpecError, json_path
 from dfopt.machines.fields import with_fields
@@ -56,6 +56,7 @@ class _ChipForm(ChipBody):
     """A chip whose memory may be given beside it."""
 
     dram: Dram | None = None
+    memories: tuple[Memory, ...] | None = None
 
 
 class _Wiring(Part):
@@ -133,13 +134,13 @@ def expand_system(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data
     if resolver.issues:
         raise DocumentError(file, resolver.issues)
     form: Any = _form_of(whole).from_data(whole, file)
-    dram = _memory(form, data, file)
+    memories = _memories(form, data, file)
     try:
         return System(
             name=form.name,
             description=form.description,
             source=form.source,
-            chip=Chip(**{**dict(form.chip), "dram": dram}),
+            chip=Chip(**{**dict(form.chip), **memories}),
             network=_dims(form.network, file),
             collective_overhead=form.collective_overhead,
             stack=form.stack,
@@ -213,9 +214,23 @@ def _is_composed(data: Mapping[str, Any]) -> bool:
         or isinstance(stack, str)
         or (isinstance(stack, Mapping) and ("part" in stack or (isinstance(chip, Mapping) and "dram" not in chip)))
         or "memory" in data
+        or "memories" in data
         or isinstance(network, str | Mapping)
         or any(isinstance(dim, Mapping) and "link" in dim for dim in dims)
     )
+
+
+def _memories(form: Any, data: Mapping[str, Any], file: str) -> dict[str, Any]:
+    """The fields of the chip about its memories: one, or a list that stands in place of what its part comes with."""
+    listed = form.memories if form.memories is not None else form.chip.memories
+    if listed is None:
+        return {"dram": _memory(form, data, file), "memories": None}
+    where = "$.memories" if form.memories is not None else "$.chip.memories"
+    given = {"memory": form.memory, "stack": form.stack} | ({} if form.memories else {"chip.dram": form.chip.dram})
+    for key, other in given.items():
+        if other is not None:
+            raise DocumentError(file, [Issue(where, f"found beside {key}, expected one of them", f"leave {key} out")])
+    return {"dram": None, "memories": listed}
 
 
 def _memory(form: Any, data: Mapping[str, Any], file: str) -> Dram:
@@ -256,6 +271,7 @@ def _form(by_shape: Any, wired: bool) -> type[_Composed]:
         __base__=_Composed,
         chip=(_ChipForm, ...),
         memory=(Dram | None, None),
+        memories=(tuple[Memory, ...] | None, None),
         stack=(ChipStack | None, None),
         network=(wiring if wired else tuple[NetworkDim, ...], ()),
     )

@@ -225,12 +225,16 @@ def with_stack(system: System, stack: Stack | str | os.PathLike[str], memory: bo
     ('hybrid-vault', 16384000000000.0)
     """
     found = stack if isinstance(stack, Stack) else load_stack(stack)
+    if len(system.chip.tiers) > 1:
+        message = f"stack {found.name!r} has one memory, the chip has {len(system.chip.tiers)}"
+        raise SystemSpecError(system.name, [Issue("$.chip.memories", message, "give the chip one memory, or no stack")])
     if not memory:
-        issues = memory_issues(system.chip.dram, found, "$.chip.dram")
+        issues = memory_issues(system.chip.fastest, found, "$.chip.dram")
         if issues:
             raise SystemSpecError(system.name, issues)
         return system.model_copy(update={"stack": found})
-    chip = system.chip.model_copy(update={"dram": memory_of(found, system.chip.dram)})
+    own = memory_of(found, system.chip.dram)
+    chip = system.chip.model_copy(update={"dram": own, "memories": None})
     return system.model_copy(update={"stack": found, "chip": chip})
 
 

@@ -155,9 +155,13 @@ def system_cost(system: System, counts: Counting = "exact") -> SystemCost:
 
     def components(of_chip: str, unit: str) -> dict[str, float | None]:
         chip, chips = system.chip, system.chips
+        several = [(f"$.chip.memories[{at}]", one) for at, one in enumerate(chip.memories or ())]
+        memories = [("$.chip.dram", chip.dram)] if chip.dram is not None else several
         return {
             "accelerators": times(chips, chip, "$.chip", of_chip),
-            "memory": times(chips * chip.dram.bandwidth / _GB_S, chip.dram, "$.chip.dram", f"{unit}_per_gb_s"),
+            "memory": _total(
+                *(times(chips * one.bandwidth / _GB_S, one, at, f"{unit}_per_gb_s") for at, one in memories)
+            ),
             "links": over_dims([count.links for count in counted], f"link_{unit}_per_gb_s"),
             "switches": over_dims([count.switch_ports for count in counted], f"switch_{unit}_per_gb_s"),
         }

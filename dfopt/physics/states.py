@@ -77,7 +77,7 @@ LABELS: Final = {kind.name: kind.label for kind in KINDS}
 
 def capacities(chip: Chip) -> dict[str, float]:
     """Bytes of every memory of a chip that has a limit, by tier."""
-    return {} if chip.dram.capacity is None else {"dram": chip.dram.capacity}
+    return {name: one.capacity for name, one in chip.tiers.items() if one.capacity is not None}
 
 
 def head_share(outer: int, heads: int, scheme: Sharding, degree: int) -> float:

@@ -276,7 +276,7 @@ def _at_least(one: Solved, system: System) -> float:
     Without heat the memory is taken to give its full bandwidth. A memory that is slower than the stack's says nothing.
     """
     assert system.stack is not None
-    return one.bound if system.chip.dram.bandwidth >= system.stack.dram.peak * (1 - 1e-9) else 0.0
+    return one.bound if system.chip.fastest.bandwidth >= system.stack.dram.peak * (1 - 1e-9) else 0.0
 
 
 def _aware(one: Solved, setting: Setting, options: Options) -> _Aware:

@@ -55,9 +55,7 @@ def more_of(system: System, resource: str, factor: float) -> System:
     if resource == "compute":
         chip = chip.faster(factor)
     elif resource == "dram_bandwidth":
-        chip = chip.model_copy(
-            update={"dram": chip.dram.model_copy(update={"bandwidth": chip.dram.bandwidth * factor})}
-        )
+        chip = chip.with_memories(lambda one: one.model_copy(update={"bandwidth": one.bandwidth * factor}))
     elif resource == "sram":
         chip = chip.model_copy(update={"sram": chip.sram.model_copy(update={"capacity": chip.sram.capacity * factor})})
     elif resource == "link_bandwidth":

@@ -106,8 +106,8 @@ def least_held(setting: Setting, plans: Sequence[Plan], options: Options) -> Lea
     fusion leaves to wait.
     """
     chip = setting.system.chip
-    dram = chip.dram.model_copy(update={"capacity": None})
-    system = setting.system.model_copy(update={"chip": chip.model_copy(update={"dram": dram})})
+    endless = chip.with_memories(lambda one: one.model_copy(update={"capacity": None}))
+    system = setting.system.model_copy(update={"chip": endless})
     free = replace(setting, system=system)  # where nothing is too small, all can be counted
     nodes, bounds, limits = Nodes(free, options), PlanBounds(free), capacities(chip)
     until = time.perf_counter() + _PART * options.left()

@@ -192,7 +192,7 @@ class _Bounds:
             gradient += update
             cached += kept
             saved += self._saved[kernel.name] * made_share
-        compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.dram.bandwidth
+        compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.fastest.bandwidth
         whole = float(compute_k.sum()), float(memory_k.sum())
         states = states_of(self.setting, kernels, weights, parameters, saved, cached)
         return _Least(*whole, gradient, states, compute_k, memory_k)

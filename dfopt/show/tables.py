@@ -327,15 +327,12 @@ def system_facts(system: System) -> list[tuple[str, str]]:
     """Chip, memories and network of a system."""
     chip = system.chip
     compute = f"{peak_words(chip)} peak per chip, {chip.tiles} tiles"
-    dram = show_unit(chip.dram.bandwidth, "bandwidth")
-    if chip.dram.capacity is not None:
-        dram += f", {show_unit(chip.dram.capacity, 'bytes')}"
     facts = [
         ("chips", f"{system.chips} x {chip.name} ({chip.execution.replace('_', ' ')})"),
         ("compute", f"{compute}, sustained {percent(chip.compute_utilization)}"),
         *((f"{unit} shares", _shares(chip, unit)) for unit in ("matrix", "vector") if chip.efficiency is not None),
         ("SRAM", show_unit(chip.sram.capacity, "bytes")),
-        ("DRAM", dram),
+        *((word, one.words) for word, one in chip.told.items()),
     ]
     known = [dollars(chip.price_usd)] if chip.price_usd is not None else []
     known += [f"{chip.power_w:,.6g} W"] if chip.power_w is not None else []

@@ -56,7 +56,7 @@ def _row(cell: Cell, record: Record | None, cost: SystemCost) -> dict[str, Any]:
         "tiles": chip.tiles,
         "peak_flop_per_s": chip.peak_flops,
         "sram_bytes": chip.sram.capacity,
-        "dram_bandwidth_bytes_per_s": chip.dram.bandwidth,
+        "dram_bandwidth_bytes_per_s": chip.fastest.bandwidth,
         "price_usd": cost.total_usd,
         "power_w": cost.total_w,
         "note": unpriced,

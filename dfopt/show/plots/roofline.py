@@ -84,7 +84,7 @@ def roofline(result: Result, ax: Axes | None = None) -> Axes:
     rates = sorted({rate(result.graph, kernel, chip) for kernel in result.graph.kernels}, reverse=True)
     peak = rates[0]
     shared = assumed.compute_utilization if assumed.compute_model == "fixed" else None  # else kernels have their own
-    slopes = {"memory": chip.dram.bandwidth}
+    slopes = {"memory": chip.fastest.bandwidth}
     if sends and any(kind == "network" for _, kind, _ in dots):
         slopes["network"] = sends
     corners = [peak / slope for slope in slopes.values()]

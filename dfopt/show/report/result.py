@@ -188,7 +188,7 @@ def _held(stage: StageScore) -> dict[str, float]:
 def _memory(result: Result) -> Html:
     (stage,) = result.score.stages
     rows = [[name, _unit(value, "bytes")] for name, value in _held(stage).items() if value or "all" in name]
-    capacity = result.system.chip.dram.capacity
+    capacity = result.system.chip.fastest.capacity
     rows.append(["capacity", "no limit given" if capacity is None else _unit(capacity, "bytes")])
     return table("DRAM of one chip", ["what", "held"], rows)
 

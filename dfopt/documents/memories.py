@@ -1,0 +1,49 @@
+"""Off-chip memories of a chip: one, or several as tiers."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Sequence
+
+from pydantic import Field
+
+from dfopt.documents.base import Part
+from dfopt.errors import repeated
+from dfopt.units import Bandwidth, Bytes
+from dfopt.units import format as show_unit
+
+__all__ = ["Dram", "Memory", "check_order"]
+
+
+class Dram(Part):
+    """Off-chip memory of one chip. ``capacity`` may be left out: then it is not a limit.
+
+    Prices and powers here, of `NetworkDim` and of `Link` are per GB/s = 1e9 B/s of bandwidth, as their names say.
+    """
+
+    bandwidth: Bandwidth = Field(gt=0)
+    capacity: Bytes | None = Field(default=None, gt=0)
+    usd_per_gb_s: float | None = Field(default=None, ge=0, description="price in USD per GB/s; 0 = in that of the chip")
+    w_per_gb_s: float | None = Field(default=None, ge=0, description="power in W per GB/s; 0 = in that of the chip")
+
+    @property
+    def words(self) -> str:
+        """Bandwidth and capacity, as people read them."""
+        capacity = [] if self.capacity is None else [show_unit(self.capacity, "bytes")]
+        return ", ".join([show_unit(self.bandwidth, "bandwidth"), *capacity])
+
+
+class Memory(Dram):
+    """One of several memories of a chip, a tier, with a name of its own."""
+
+    name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_-]*$", description="what a placement calls it")
+
+
+def check_order(memories: Sequence[Memory]) -> None:
+    """Raise `ValueError` unless memories have names of their own and come fastest first."""
+    for at, name, first in repeated(one.name for one in memories):
+        raise ValueError(f"memories[{at}] is called {name!r} like memories[{first}]; give each a name of its own")
+    for at, (one, other) in enumerate(itertools.pairwise(memories), 1):
+        if other.bandwidth > one.bandwidth:
+            rates = [show_unit(each.bandwidth, "bandwidth") for each in (other, one)]
+            raise ValueError(f"memories[{at}] has {rates[0]}, memories[{at - 1}] {rates[1]}; list them fastest first")
