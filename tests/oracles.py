@@ -377,7 +377,7 @@ def moved_bytes(world: World, sharding: dict[str, Sharding], stage: dict[str, in
         needed = ops.required_layout(kernels[t.dst], operand, sharding[t.dst], chosen.sharding_rules, elements)
         if ops.conversion(ops.PRODUCED[sharding[t.src]], needed) is not None:
             shared = chosen.fanout == "shared" and i < len(graph.tensors)
-            bill: tuple[object, ...] = (t.src, size) if shared else (i,)
+            bill: tuple[object, ...] = (t.src, size, t.part) if shared else (i,)
             if chosen.sequence_parallelism == "none":
                 bill = (*bill, needed) if shared else bill
             elif i < len(graph.tensors) and kernels[t.src].phase == "forward" != kernels[t.dst].phase:

@@ -185,6 +185,9 @@ class Tensor(Part):
     ``bytes`` defaults to the whole output of ``src``. ``operand`` tells which input of a
     ``matmul`` or ``weight_update`` it is: 1 is the ``k x n`` side, 2 the ``m x k`` side; the default is decided by
     size, then by order. Several that state their bytes may be parts of the operand of a ``gemm``.
+
+    What several kernels read of an output is stored once if it is the same ``part`` and as large: without names, parts
+    of one size are the same.
     """
 
     src: str
@@ -193,6 +196,9 @@ class Tensor(Part):
     operand: Literal[1, 2] | None = None
     direction: Literal["forward", "backward"] = Field(
         default="forward", description="of a carried tensor: to the next repeat, or (gradients) to the previous one"
+    )
+    part: str | None = Field(
+        default=None, min_length=1, max_length=200, description="of the output of src, where others are as large"
     )
 
 
@@ -309,6 +315,11 @@ class Graph(Named):
     def bytes_of(self, tensor: Tensor) -> float:
         """Bytes of a tensor: as stated, else the whole output of its source."""
         return tensor.bytes if tensor.bytes is not None else self.output_bytes(tensor.src)
+
+    def taken(self, tensor: Tensor) -> tuple[str, float, str | None]:
+        """Of which output it is, how much and which part: the same for what is stored once if fan-out is shared."""
+        size = self.bytes_of(tensor)
+        return tensor.src, size, None if size == self.output_bytes(tensor.src) else tensor.part
 
     def elements_of(self, tensor: Tensor) -> float:
         """Elements of a tensor, of which its source says the bytes."""

@@ -276,7 +276,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         src, whole = index[tensor.src], graph.bytes_of(tensor)
         depth = level[tensor.dst] - level[tensor.src] + 1 if level else 2
         depth = 0 if assume.execution == "library" else depth  # handed on in registers
-        key = (src, whole) if assume.fanout == "shared" else position
+        key = graph.taken(tensor) if assume.fanout == "shared" else position
         fans.setdefault(key, (src, whole, []))[2].append(Consumer(index[tensor.dst], operand, depth))
 
     carried = tuple(fan(index[t.src], graph.bytes_of(t), (Consumer(index[t.dst], 1, 2),)) for t in graph.carried)

@@ -202,18 +202,18 @@ class _View:
 
     def exchanged(self, kernel: Kernel) -> list[Communication]:
         """What the chips do with an output so that everyone has what he asks for."""
-        role, bytes_of = self.role(kernel.name), self.all.bytes_of
-        asked: dict[float, set[str]] = {}
+        role = self.role(kernel.name)
+        asked: dict[tuple[str, float, str | None], set[str]] = {}
         for carried, tensors in ((False, self.all.tensors), (True, self.all.carried)):
             for tensor in tensors:
                 how = self._asks(tensor.dst, tensor, carried=carried) if tensor.src == kernel.name else "handed on"
                 if how != "handed on":
-                    asked.setdefault(bytes_of(tensor), set()).add(how)
+                    asked.setdefault(self.all.taken(tensor), set()).add(how)
         if role in ("out", "sent") and not self.taken_by[kernel.name]:
             end = "rows" if self.modules.stream == "n" else "all"
-            asked.setdefault(self.all.output_bytes(kernel.name), set()).add(end)
+            asked.setdefault((kernel.name, self.all.output_bytes(kernel.name), None), set()).add(end)
         found: list[Communication] = []
-        for size, hows in asked.items():
+        for (_, size, _), hows in asked.items():
             summed = "reduce_scatter" if hows == {"rows"} else "all_reduce"
             if role == "out" or (role == "sent" and self._everywhere):
                 found.append(Communication.model_validate({"kind": summed, "bytes": size, "over": MODULES}))
@@ -228,17 +228,17 @@ class _View:
 
     def through_dram(self, kernel: Kernel) -> float:
         """Bytes that come from other chips: read by a kernel, or written where its output goes."""
-        taken, given = list[float](), dict[tuple[float, str], float]()
+        taken, given = list[float](), dict[tuple[object, str], float]()
         for carried, tensors in ((False, self.all.tensors), (True, self.all.carried)):
             for tensor in tensors:
                 if kernel.name in (tensor.src, tensor.dst):
                     how, size = self._asks(tensor.dst, tensor, carried=carried), self.all.bytes_of(tensor)
                     came = self._came(self.of[tensor.src], how, size)
-                    given.update({(size, how): came} if kernel.name == tensor.src else {})
+                    given.update({(self.all.taken(tensor), how): came} if kernel.name == tensor.src else {})
                     taken += [came] if kernel.name == tensor.dst else []
         if self.role(kernel.name) in ("out", "sent") and not self.taken_by[kernel.name]:
             size, end = self.all.output_bytes(kernel.name), "rows" if self.modules.stream == "n" else "all"
-            given[size, end] = self._came(kernel, end, size)
+            given[(kernel.name, size, None), end] = self._came(kernel, end, size)
         return math.fsum([*taken, *given.values()])
 
     def _came(self, source: Kernel, how: str, size: float) -> float:
@@ -295,7 +295,8 @@ class _View:
                 own = size if common and elements < matrix * reader.matrices else own
             asis = one.bytes is None and math.isclose(own, output(one.src))
             meant = operand if reader.op in ("matmul", "weight_update") else one.operand
-            return one.model_copy(update={"bytes": None if asis else min(own, output(one.src)), "operand": meant})
+            sizes = {"bytes": None, "part": None} if asis else {"bytes": min(own, output(one.src))}
+            return one.model_copy(update={**sizes, "operand": meant})
 
         kernels = self.all.kernels
         read = [

@@ -28,11 +28,11 @@ Bools = NDArray[np.bool_]
 
 
 def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
-    """Group of each tensor: those with one source and one size when fan-out is shared."""
+    """Group of each tensor: when fan-out is shared, those that are the same of one output."""
     if assumptions.fanout == "per_consumer":
         return np.arange(len(graph.tensors), dtype=np.int64)
-    seen: dict[tuple[str, float], int] = {}
-    return np.array([seen.setdefault((t.src, graph.bytes_of(t)), len(seen)) for t in graph.tensors], dtype=np.int64)
+    seen: dict[tuple[str, float, str | None], int] = {}
+    return np.array([seen.setdefault(graph.taken(t), len(seen)) for t in graph.tensors], dtype=np.int64)
 
 
 def gathered_again(graph: Graph, assumptions: Assumptions) -> Bools:

@@ -237,7 +237,7 @@ class _Member:
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
         """With what they exchange."""
-        wanted: dict[tuple[str, float], set[Lies]] = defaultdict(set)
+        wanted: dict[tuple[str, float, str | None], set[Lies]] = defaultdict(set)
         passed: dict[str, list[float]] = defaultdict(list)  # through DRAM
         within = len(self.whole.tensors)
         for place, tensor in enumerate((*self.whole.tensors, *self.whole.carried)):
@@ -248,14 +248,14 @@ class _Member:
             if src.makes == "features":
                 raise Unsplit(f"{tensor.dst!r} needs all features of {tensor.src!r}")
             needs = "whole" if dst.needs == "features" else dst.needs
-            wanted[tensor.src, self.whole.bytes_of(tensor)].add(needs)
+            wanted[self.whole.taken(tensor)].add(needs)
             passed[tensor.dst].append(self._arrives(tensor.src, needs, self.whole.bytes_of(tensor)))
         for kernel in self.whole.kernels:  # the end of a graph is whole, or as the residual stream
             if self.laid[kernel.name].makes in ("sums", "experts") and not self.out[kernel.name]:
                 end: Lies = "tokens" if self.modules.stream == "n" else "whole"
-                wanted[kernel.name, self.whole.output_bytes(kernel.name)].add(end)
+                wanted[kernel.name, self.whole.output_bytes(kernel.name), None].add(end)
         listed: dict[str, list[Communication]] = defaultdict(list)
-        for (name, size), asked in wanted.items():
+        for (name, size, _), asked in wanted.items():
             listed[name] += self._exchanged(name, self.laid[name].makes, asked, size)
             for need in asked:  # what arrives is written once, and read by everyone
                 passed[name].append(self._arrives(name, need, size))
@@ -343,8 +343,8 @@ class _Member:
                 pointwise = old.op == "elementwise"
                 share = 1.0 if elements < shape * old.matrices and (pointwise or elements <= shape) else share
             whole_output = one.bytes is None and math.isclose(size * share, made[src.name])
-            part = None if whole_output else min(size * share, made[src.name])
-            return one.model_copy(update={"bytes": part, "operand": operand})
+            sizes = {"bytes": None, "part": None} if whole_output else {"bytes": min(size * share, made[src.name])}
+            return one.model_copy(update={**sizes, "operand": operand})
 
         meant = zip(whole.tensors, operands(whole), strict=True)
         tensors = [tensor(t, o if _two(whole.kernels[index[t.dst]]) else t.operand) for t, o in meant]

@@ -137,7 +137,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
                 Collective.POINT_TO_POINT, volume * share, plan.stage_dims
             )
         shared = assumptions.fanout == "shared" and t < len(graph.tensors)
-        group_t[t] = groups.setdefault((tensor.src, volume) if shared else (t,), len(groups))
+        group_t[t] = groups.setdefault(graph.taken(tensor) if shared else (t,), len(groups))
 
     again_t = np.append(gathered_again(graph, assumptions), np.zeros(len(carried), dtype=bool))
     alone = assumptions.execution == "kernel_by_kernel"  # every reader is a partition of its own

@@ -205,6 +205,7 @@ class _Sent:
     elements: float
     place: int = 0
     bytes: float | None = None
+    part: str | None = None
     product: bool = False
     added: bool = False
     running: bool = False
@@ -254,8 +255,7 @@ class _Pass:
             for number, gradient in enumerate(self._gradients(kernel), start=1):
                 self._draw(kernel, number, gradient)
         passed = [one.tensor.src for one in self.inputs[name] if not one.carried]
-        passed += [gradient.to for gradient in self.rules.get(name, ()) if gradient.to is not None]
-        for producer in dict.fromkeys(passed):
+        for producer in dict.fromkeys([*passed, *(one.to for one in self.rules.get(name, ()) if one.to is not None)]):
             self.readers[producer].discard(name)
             if producer in self.wanted and not self.readers[producer]:
                 self._settle(self.forward[producer])
@@ -270,7 +270,7 @@ class _Pass:
         for one in self.arrived[kernel.name]:
             self._read(one, name, 1)
         inputs = [one.tensor for one in self.inputs[kernel.name] if not one.carried]
-        self.tensors += [Tensor(src=one.src, dst=name, bytes=one.bytes, operand=2) for one in inputs]
+        self.tensors += [one.model_copy(update={"dst": name, "operand": 2}) for one in inputs]
 
     def carried(self) -> Iterator[Tensor]:
         """The gradients of carried tensors, which go the other way."""
@@ -317,7 +317,7 @@ class _Pass:
         if isinstance(one.src, int):
             self.taken[one.src].append((reader, operand))
         else:
-            self.tensors.append(Tensor(src=one.src, dst=reader, bytes=one.bytes, operand=operand))
+            self.tensors.append(Tensor(src=one.src, dst=reader, bytes=one.bytes, part=one.part, operand=operand))
 
     def _draw(self, kernel: Kernel, number: int, gradient: Gradient) -> None:
         """One gradient kernel; of a matmul that of operand ``number``."""
@@ -358,7 +358,7 @@ class _Pass:
             beside = sum(graph.elements_of(each.tensor) for each in inputs) == _elements(kernel)
             given, most = (own, one.elements) if beside else (part, own)
             if given < most:
-                one = replace(one, elements=given, bytes=given * graph.words.activations)
+                one = replace(one, elements=given, bytes=given * graph.words.activations, part=into.tensor.src)
         if into.carried:
             self.given[into.place].append(one)
         else:
@@ -396,5 +396,5 @@ class _Pass:
                 fields["density"] = None if producer.masked else producer.density
         alone = len(self.inputs[kernel.name]) == 1
         reads = gradient.reads if gradient.reads is not None else tuple(one.tensor.src for one in here if alone)
-        read = {one.tensor.src: one.tensor.bytes for one in here}
-        return fields, None, [Tensor(src=src, dst=kernel.name, bytes=read.get(src)) for src in reads]
+        read = {one.tensor.src: one.tensor for one in here}
+        return fields, None, [read.get(src) or Tensor(src=src, dst=kernel.name) for src in reads]

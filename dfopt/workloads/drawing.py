@@ -164,8 +164,13 @@ class Drawing(Sketch):
 
     def draw(self, kernel: Kernel, *inputs: str | Read) -> str:
         """Add a kernel, called after the segments of a view, and its inputs; gives its name."""
-        named = kernel.model_copy(update={"name": self.called(kernel.name)}) if self.suffix else kernel
-        return super().draw(named, *inputs)
+        if not self.suffix:
+            return super().draw(kernel, *inputs)
+        reads = (Read(one) if isinstance(one, str) else one for one in inputs)
+        own = (
+            one._replace(part=self.called(one.part or "tokens")) for one in reads
+        )  # parts of two views may be as large
+        return super().draw(kernel.model_copy(update={"name": self.called(kernel.name)}), *own)
 
     def own(self, source: str | Read) -> Read:
         """What is read of the tokens of a view, of a kernel over more of them."""

@@ -48,12 +48,16 @@ class Run:
         return divmod(kernel - self.start, self.period) if inside else None
 
 
+_Source = tuple[str, int, int, float, str | None]  # where, place in it, and a read but for its source
+
+
 class _Read(NamedTuple):
-    """What a kernel reads: of which kernel (-1: from DRAM), as which operand, how much."""
+    """What a kernel reads: of which kernel (-1: from DRAM), as which operand, how much, and which part."""
 
     src: int
     operand: int
     bytes: float
+    part: str | None = None
 
 
 @dataclass(frozen=True)
@@ -74,7 +78,7 @@ def _wiring(graph: Graph) -> _Wiring:
     writes = [0.0] * count
     for tensor in graph.tensors:
         src, dst = index[tensor.src], index[tensor.dst]
-        reads[dst].append(_Read(src, tensor.operand or 0, graph.bytes_of(tensor)))
+        reads[dst].append(_Read(src, tensor.operand or 0, *graph.taken(tensor)[1:]))
         readers[src].append(dst)
     for one in graph.inputs or ():
         reads[index[one.dst]].append(_Read(-1, one.operand or 0, float(one.bytes or 0)))
@@ -184,16 +188,16 @@ def _is_alike(wiring: _Wiring, run: Run) -> bool:
     return True
 
 
-def _sources(wiring: _Wiring, run: Run, kernel: int) -> Counter[tuple[str, int, int, float]]:
+def _sources(wiring: _Wiring, run: Run, kernel: int) -> Counter[_Source]:
     """What a kernel of a layer reads, in words that are the same for every layer unless it is of one further back."""
-    found: Counter[tuple[str, int, int, float]] = Counter()
+    found: Counter[_Source] = Counter()
     here = run.place(kernel)
     for one in wiring.reads[kernel]:
         there = run.place(one.src)
         if there is not None and here is not None and there[0] in (here[0], here[0] - 1):
-            found["inner" if there[0] == here[0] else "before", there[1], one.operand, one.bytes] += 1
+            found["inner" if there[0] == here[0] else "before", there[1], *one[1:]] += 1
         else:
-            found["shared", one.src, one.operand, one.bytes] += 1
+            found["shared", *one] += 1
     return found
 
 
@@ -254,7 +258,7 @@ def _before(wiring: _Wiring, run: Run, layer: int, place: int, dst: tuple[int, i
     if layer:
         return run.start + (layer - 1) * run.period + place
     rest = _sources(wiring, run, run.start + dst[0]) - _sources(wiring, run, run.start + run.period + dst[0])
-    return next((key[1] for key in rest if key[2:] == (dst[1], size)), -1)
+    return next((key[1] for key in rest if key[2:] == (dst[1], size, None)), -1)
 
 
 def _one_before(wiring: _Wiring, run: Run, key: tuple[int, float], dsts: list[tuple[int, int]]) -> bool:
@@ -273,14 +277,15 @@ def fold(graph: Graph, run: Run) -> Graph:
     wiring, kernels, period = _wiring(graph), graph.kernels, run.period
     tensors, inputs = list[Tensor](), list[Input]()
     carried: dict[Tensor, None] = {}
-    wanted: dict[tuple[int, float], None] = {}  # what kernels before the layers write for others
+    wanted: dict[tuple[int, float, str | None], None] = {}  # what kernels before the layers write for others
 
     def tensor(src: int, dst: int, one: _Read) -> Tensor:
-        return Tensor(src=kernels[src].name, dst=kernels[dst].name, operand=_operand(one), bytes=one.bytes)
+        ends = {"src": kernels[src].name, "dst": kernels[dst].name}
+        return Tensor(**ends, operand=_operand(one), bytes=one.bytes, part=one.part)
 
     for dst, reads in enumerate(wiring.reads):
         layer = run.place(dst)
-        wanted.update({(one.src, one.bytes): None for one in reads if 0 <= one.src < run.start <= dst})
+        wanted.update({(one.src, one.bytes, one.part): None for one in reads if 0 <= one.src < run.start <= dst})
         if layer is not None and layer[0] != 1:  # the second layer says what all of them read
             continue
         here = dst if layer is None else dst - period
@@ -296,7 +301,7 @@ def fold(graph: Graph, run: Run) -> Graph:
     drawn = [place for place in range(len(kernels)) if not run.start + period <= place < run.end]
     outputs = [one for one in graph.outputs or () if graph.index()[one.src] in set(drawn)]
     written = {(graph.index()[one.src], float(one.bytes or 0)) for one in outputs}
-    outputs += [Output(src=kernels[src].name, bytes=size) for src, size in wanted if (src, size) not in written]
+    outputs += [Output(src=kernels[src].name, bytes=size) for src, size, _ in wanted if (src, size) not in written]
     layers = ["first" if place < run.start else "last" if place >= run.end else None for place in drawn]
     ends = [(Section(layers=(name,)),) if name in layers else () for name in ("first", "last")]
     sections = (*ends[0], Section(repeat=run.repeat), *ends[1])

@@ -11,7 +11,7 @@ __all__ = ["Read", "Sketch"]
 
 
 class Read(NamedTuple):
-    """What a kernel reads: of whom, as which operand of a product, and how much of it if not the whole output.
+    """What a kernel reads: of whom, as which operand of a product, how much of it if not the whole output, and what.
 
     Operand 1 of a product is its ``k x n`` side, operand 2 its ``m x k`` side.
     """
@@ -19,6 +19,7 @@ class Read(NamedTuple):
     src: str
     operand: Literal[1, 2] | None = None
     bytes: float | None = None
+    part: str | None = None
 
 
 class Sketch:
@@ -57,6 +58,7 @@ class Sketch:
         """Add a kernel and its inputs; gives its name, for the kernels that read it."""
         self.kernels.append(kernel)
         for one in inputs:
-            src, operand, size = Read(one) if isinstance(one, str) else one
-            self.tensors.append(Tensor(src=src, dst=kernel.name, operand=operand, bytes=size))
+            read = Read(one) if isinstance(one, str) else one
+            part = read.part if read.bytes is not None else None
+            self.tensors.append(Tensor(dst=kernel.name, **{**read._asdict(), "part": part}))
         return kernel.name

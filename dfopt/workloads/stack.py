@@ -344,11 +344,12 @@ def _without_inputs(graph: Graph, brought: Set[tuple[str, int]]) -> Graph:
 def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]:
     """Draw a layer; gives its first and its last kernel."""
 
-    def norm(place: str, source: str) -> str:
-        return drawing.pointwise(f"{NORMS[p.norm]}_{place}", p.hidden, source, *scaled, normalizes=True, role="norm")
+    def norm(number: int, source: str, behind: str = "") -> str:
+        name, told = f"{NORMS[p.norm]}_{number}{behind}", scaled.get(number, ())
+        return drawing.pointwise(name, p.hidden, source, *told, normalizes=True, role="norm")
 
     def add(number: int, *summands: str) -> str:
-        return drawing.pointwise(f"Add_{number}", p.hidden, *summands, *gated, role="residual")
+        return drawing.pointwise(f"Add_{number}", p.hidden, *summands, *gated.get(number, ()), role="residual")
 
     def draw(number: int, source: str) -> str:
         since = len(drawing.kernels)
@@ -357,21 +358,21 @@ def _draw(layer: Layer, p: StackParameters, drawing: Drawing) -> tuple[str, str]
         return out
 
     first = residual = drawing.pointwise("Residual_In", p.residual, role="residual")
-    scaled, gated = modulation(drawing, p.hidden, len(layer.parts)) if layer.modulated else ((), ())
+    scaled, gated = modulation(drawing, p.hidden, len(layer.parts)) if layer.modulated else ({}, {})
     if layer.parallel != "none":
-        normed = {1: norm("1", residual)}
-        normed[2] = norm("2", residual) if layer.parallel == "own" else normed[1]
+        normed = {1: norm(1, residual)}
+        normed[2] = norm(2, residual) if layer.parallel == "own" else normed[1]
         return first, add(1, *(draw(n, normed[n]) for n in layer.parts), residual)
     for number in layer.parts:
         if p.streams is not None:
-            read = norm(str(number), p.streams.read(drawing, number, p.hidden, residual))
+            read = norm(number, p.streams.read(drawing, number, p.hidden, residual))
             residual = p.streams.write(drawing, number, p.hidden, draw(number, read), residual)
             continue
         before, behind = layer.norms in ("pre", "pre_post"), layer.norms in ("pre_post", "post")
-        out = draw(number, norm(str(number), residual) if before else residual)
-        out = norm(f"{number}_Post" if before else str(number), out) if behind else out
+        out = draw(number, norm(number, residual) if before else residual)
+        out = norm(number, out, "_Post" if before else "") if behind else out
         residual = add(number, out, residual)
-        residual = norm(str(number), residual) if layer.norms == "after" else residual
+        residual = norm(number, residual) if layer.norms == "after" else residual
     return first, residual
 
 

@@ -436,7 +436,7 @@ class Problem:
         sizes: dict[object, tuple[int, float]] = {}
         for number, tensor in enumerate(graph.tensors):
             src, dst, size = self.index[tensor.src], self.index[tensor.dst], graph.bytes_of(tensor)
-            key = (src, size) if chosen.fanout == "shared" else number
+            key = (src, size, tensor.part) if chosen.fanout == "shared" else number
             fans.setdefault(key, []).append(dst)
             sizes[key] = src, size
         done = np.bitwise_or.accumulate(rows, axis=1)

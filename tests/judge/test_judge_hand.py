@@ -166,6 +166,27 @@ def test_fan_out_across(fanout: str, dram: list[float], sram: list[float]) -> No
     assert [p.sram_bytes for p in score.partitions] == sram
 
 
+@pytest.mark.parametrize(
+    ("parts", "bytes_", "dram", "sram"),
+    [
+        # halves of x, 100 B: the same one, two of them, and, for want of names, one
+        (("left", "left"), 100, [100, 100], [20, 20]),
+        (("left", "right"), 100, [200, 200], [40, 40]),
+        ((None, None), 100, [100, 100], [20, 20]),
+        # all of x is the same, whatever it is called
+        (("left", "right"), 200, [200, 200], [40, 40]),
+    ],
+)
+def test_parts_of_one_size(
+    parts: tuple[str | None, str | None], bytes_: float, dram: list[float], sram: list[float]
+) -> None:
+    tensors = tuple(Tensor(src="x", dst=dst, bytes=bytes_, part=part) for dst, part in zip("uv", parts, strict=True))
+    graph = closed(name="parts", kernels=(simd("x", 10, 10), simd("u", 10, 10), simd("v", 10, 10)), tensors=tensors)
+    score = evaluate(place(graph, {"x": 0, "u": 1, "v": 1}, tile_count=10), graph, machine(), PLAIN)
+    assert [p.dram_bytes for p in score.partitions] == dram
+    assert [p.sram_bytes for p in score.partitions] == sram
+
+
 def test_a_shared_fan_converts_once_per_layout() -> None:
     """x is split by m; u (none) and w (none) want it whole, v (m) takes it as it is."""
     plan = Plan(tp=2, tp_dims=("x",))

@@ -176,7 +176,7 @@ class Attention(Heads):
         if self.values == "own":
             v = linear("V_Proj", dim, hidden, source, outer=self.groups)
             drawing.sums[v] = ("V_Sum_bwd", v)
-        q = self._placed(drawing, Read(projected, None, part), self.heads)
+        q = self._placed(drawing, Read(projected, None, part, "queries"), self.heads)
         k = self._placed(drawing, Read(k), self.groups).src
         drawing.sums[k] = ("K_Sum_bwd", "K_Proj")
         index, made = self.sparse.project(drawing, hidden, source) if self.sparse else None, list[str]()
@@ -198,7 +198,7 @@ class Attention(Heads):
             made.append(attended)
         attended_by = drawing.joined(made)
         if gates:
-            gate = Read(projected, None, drawing.bytes(self.heads * gates * drawing.tokens))
+            gate = Read(projected, None, drawing.bytes(self.heads * gates * drawing.tokens), "gate")
             drawing.rules["Gated"] = (
                 Gradient("Gated_bwd_values", of=tuple(made), reads=(projected,)),
                 Gradient("Gated_bwd_gate", of=(projected,), reads=tuple(made)),

@@ -142,7 +142,7 @@ class CompressedAttention(Block):
         # A value and its weight: position, exponent, both sums and a product, half of it for each.
         shape = {"normalizes": True, "flop_per_element": 3, "states": tuple(kept) or None}
         normed = drawing.pointwise("Down_Norm", features, down, **shape)
-        latent = Read(normed, None, size(self.query_rank * tokens))
+        latent = Read(normed, None, size(self.query_rank * tokens), "queries")
         wide = choice.heads * choice.head_dim if choice else 0
         asked = Read(drawing.linear("Index_Q", wide, self.query_rank, latent)) if wide else None
         chosen = [self._choose(part, normed, asked) for part in drawing.each()]
@@ -162,7 +162,7 @@ class CompressedAttention(Block):
         sight, (before, after) = Sight(one, window=self.window), self._ended(one)
         pairs = sight.pairs + (group_pairs(one, self.group, most) if self.group is not None else 0)
         states = sight.state(drawing, "keys", 1, dim) + self._entries(drawing, "entries", dim, most)
-        new = Read(normed, 2, drawing.bytes(dim * (drawing.tokens + one.sequences * (after - before))))
+        new = Read(normed, 2, drawing.bytes(dim * (drawing.tokens + one.sequences * (after - before))), "keys")
         scores = Attending(self.heads, one.sequences, one.new, sight.keys + after, pairs, drawing.still)
         return attend(drawing, scores, drawing.own(q), new, new, dims=(dim, dim), states=(states, ()), chosen=chosen)
 
@@ -178,10 +178,10 @@ class CompressedAttention(Block):
         product = scores.product("Index_Scores", after, choice.heads * dim, None, kept)
         new = one.sequences * (after - before) * dim
         read = drawing.own(asked)._replace(operand=1)
-        said = drawing.draw(product, read, *((Read(normed, 2, size(new)),) if new else ()))
+        said = drawing.draw(product, read, *((Read(normed, 2, size(new), "index keys"),) if new else ()))
         if not new:
             drawing.from_states.add((said, 2))
-        weights = Read(normed, None, size(choice.heads * drawing.tokens))
+        weights = Read(normed, None, size(choice.heads * drawing.tokens), "index weights")
         top = drawing.draw(scores.pointwise("Index_Top_K", None, normalizes=True), said, weights)
         return Read(top, None, size(one.sequences * group_pairs(one, group, choice.top_k)))
 

@@ -20,6 +20,8 @@ from dfopt.workloads.sketch import Read
 
 __all__ = ["Conditioning", "PARTS", "FINAL", "modulation", "modulation_parameters"]
 
+_Told = dict[int, tuple[Read, ...]]  # by part of a layer
+
 PARTS, FINAL = 3, 2
 """Vectors for a mixer or a feed-forward: scale, shift and gate; and for the final norm, which adds nothing."""
 
@@ -50,13 +52,17 @@ class Conditioning(Part):
         drawing.draw(_product(drawing, "Modulation_Final", FINAL * hidden, hidden), vector)
 
 
-def modulation(drawing: Drawing, hidden: int, parts: int) -> tuple[tuple[Read, ...], tuple[Read, ...]]:
-    """Draw scales, shifts and gates of a layer of so many parts; gives what its norms and what its sums read."""
+def modulation(drawing: Drawing, hidden: int, parts: int) -> tuple[_Told, _Told]:
+    """Draw scales, shifts and gates of a layer of so many parts; gives what the norm and what the sum of each read."""
     samples = drawing.sequences
     vector = drawing.draw(Kernel(name="Condition", op="elementwise", m=hidden, n=samples, stream="none"))
     name = drawing.draw(_product(drawing, "Modulation", PARTS * parts * hidden, hidden), vector)
     one = drawing.bytes(hidden * samples)
-    return (Read(name, None, 2 * one),), (Read(name, None, one),)
+    scaled, gated = _Told(), _Told()
+    for number in range(1, parts + 1):
+        scaled[number] = (Read(name, None, 2 * one, f"scale and shift {number}"),)
+        gated[number] = (Read(name, None, one, f"gate {number}"),)
+    return scaled, gated
 
 
 def modulation_parameters(hidden: int, vectors: int) -> int:

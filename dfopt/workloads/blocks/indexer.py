@@ -83,7 +83,7 @@ class Indexer(Part):
             normed = drawing.pointwise(
                 "Index_Norm", width, drawing.linear("Index_Proj", width, hidden, source), normalizes=True
             )
-            return Read(normed, 1, drawing.bytes(wide * drawing.tokens)), normed
+            return Read(normed, 1, drawing.bytes(wide * drawing.tokens), "index queries"), normed
         read, features = latent
         return Read(drawing.linear("Index_Q", wide, features, read), 1), source
 
@@ -98,6 +98,8 @@ class Indexer(Part):
         product = scores.product(
             "Index_Scores", one.keys, self.heads * dim, None, one.state(drawing, "index keys", 1, dim)
         )
-        said = drawing.draw(product, drawing.own(queries), Read(key, 2, drawing.bytes(dim * drawing.tokens)))
+        said = drawing.draw(
+            product, drawing.own(queries), Read(key, 2, drawing.bytes(dim * drawing.tokens), "index keys")
+        )
         top = drawing.draw(scores.pointwise("Index_Top_K", None, normalizes=True), said)
         return Read(top, None, drawing.bytes(segment.sequences * Sight(segment, top=self.tokens).pairs))

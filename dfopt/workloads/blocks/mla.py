@@ -99,7 +99,7 @@ class LatentAttention(Block):
         latent = drawing.pointwise("Down_Norm", features, down, normalizes=True)
         queries, read = hidden, Read(source)
         if self.query_rank is not None:
-            queries, read = self.query_rank, Read(latent, None, drawing.bytes(self.query_rank * tokens))
+            queries, read = self.query_rank, Read(latent, None, drawing.bytes(self.query_rank * tokens), "queries")
         q = drawing.linear("Q_Up", self.query_dim, queries, read, outer=self.heads)
         projected = self.sparse.project(drawing, hidden, latent, (read, queries)) if self.sparse else None
         choices = [self.sparse.choose(part, projected) if self.sparse else None for part in drawing.each()]
@@ -136,13 +136,16 @@ class LatentAttention(Block):
         every, kept = sum(tokens), list[SequenceState]()
         for part, sight in zip(parts, sights, strict=True):  # all are expanded, whatever is chosen
             kept += Sight(sight.segment).state(part, part.called("latents"), 1, self._latent)
-        new = Read(latent, None, shared(self._latent * drawing.tokens))
+        new = Read(latent, None, shared(self._latent * drawing.tokens), "latent")
         gathered = Kernel(name="Latents", op="elementwise", m=self._latent, n=every, states=tuple(kept) or None)
         latent = drawing.draw(gathered, new)
         dims, up = (self.query_dim, self.value_dim), {"m": self.nope_dim + self.value_dim, "k": self.rank, "n": every}
-        read, position = (Read(latent, None, shared(n * every)) for n in (self.rank, self.rotary_dim))
+        read, position = (
+            Read(latent, None, shared(n * every), name)
+            for n, name in ((self.rank, "content"), (self.rotary_dim, "position"))
+        )
         both = drawing.draw(Kernel(name="KV_Up", op="gemm", outer=heads, **up), read)
-        content = Read(both, None, shared(heads * self.nope_dim * every))
+        content = Read(both, None, shared(heads * self.nope_dim * every), "keys")
         placed = Kernel(name="K_RoPE", op="elementwise", outer=heads, m=self.query_dim, n=every)
         k, q = drawing.draw(placed, content, position), drawing.by_head("Q_RoPE", heads, self.query_dim, drawing.own(q))
         of_head = Gradient("K_RoPE_bwd", of=(both,), reads=(), fields={"m": self.nope_dim})
@@ -152,7 +155,7 @@ class LatentAttention(Block):
         made = list[str]()
         for part, sight, own in zip(parts, sights, tokens, strict=True):
             keys = Read(k, 2, None if own == every else shared(heads * self.query_dim * own))
-            values = Read(both, 2, shared(heads * self.value_dim * own))
+            values = Read(both, 2, shared(heads * self.value_dim * own), "values")
             scores, (place,) = sight.scores(heads, still=part.still), part.places
             read_q, none = part.own(q), ((), ())
             made.append(attend(part, scores, read_q, keys, values, dims=dims, states=none, chosen=chosen[place]))
@@ -160,13 +163,15 @@ class LatentAttention(Block):
 
     def _absorbed(self, drawing: Drawing, q: str, latent: str, chosen: dict[int, Read | None]) -> list[str]:
         heads, shared, tokens = self.heads, drawing.bytes, drawing.tokens
-        content, position = (Read(q, None, shared(heads * n * tokens)) for n in (self.nope_dim, self.rotary_dim))
+        sizes = {"content": self.nope_dim, "position": self.rotary_dim}
+        content, position = (Read(q, None, shared(heads * n * tokens), name) for name, n in sizes.items())
         absorbed = drawing.linear("Q_Absorb", self.rank, self.nope_dim, content, outer=heads)
         q, dims = drawing.by_head("Q_RoPE", heads, self._latent, absorbed, position), (self._latent, self.rank)
         made = list[str]()
         for part in drawing.each():
             sight, (place,) = self.sight(part.segment), part.places
-            keys, values = (Read(latent, 2, shared(size * part.tokens)) for size in (self._latent, self.rank))
+            read = {"latent": self._latent, "content": self.rank}
+            keys, values = (Read(latent, 2, shared(n * part.tokens), name) for name, n in read.items())
             states: States = (sight.state(part, "latents", 1, self._latent), ())
             scores = sight.scores(heads, still=part.still)
             read_q = part.own(q)

@@ -137,7 +137,7 @@ class MixtureOfExperts(Block):
         if not apart:
             return out
         out = normed("Experts_Norm_Post", out)
-        gate = (Read(top, None, drawing.bytes(drawing.tokens)),) if self.shared_gate else ()
+        gate = (Read(top, None, drawing.bytes(drawing.tokens), "shared"),) if self.shared_gate else ()
         typed = ALONE if self.shared_typed == "experts" else None
         shape: dict[str, Any] = {"gated": self.gated, "experts": typed, "shares": gate, "called": "Shared_"}
         shared = draw_mlp(drawing, hidden, self.shared, source, **shape)

@@ -102,12 +102,13 @@ class Recurrent(Block):
         """
         values, keys, made = heads[0] * dims[1], 2 * heads[1] * dims[0], list[str]()
         for part in drawing.each():
-            read = Read(into, None, part.bytes(self.convolved * part.tokens))
+            read = Read(into, None, part.bytes(self.convolved * part.tokens), "convolved")
             beside = (part.own(one) for one in decay)
             mixed = self._convolve(part, "QKV_Conv", heads[1], self.convolved // heads[1], read, *beside)
-            v, q_and_k = Read(mixed, 2, part.bytes(values * part.tokens)), part.bytes(keys * part.tokens)
+            v = Read(mixed, 2, part.bytes(values * part.tokens), "values")
+            q_and_k = Read(mixed, 1, part.bytes(keys * part.tokens), "queries and keys")
             work = delta_rule_flop(part.segment, chunk, *dims)
-            made.append(self._scan(part, "Delta_Rule", heads[0], dims, work, v, Read(mixed, 1, q_and_k)))
+            made.append(self._scan(part, "Delta_Rule", heads[0], dims, work, v, q_and_k))
         normed = drawing.by_head("Delta_Norm", heads[0], dims[1], *drawing.joined(made), gate, normalizes=True)
         return drawing.linear("O_Proj", hidden, values, normed)
 
@@ -172,7 +173,7 @@ class GatedDeltaNet(Recurrent):
         each = heads // groups  # with the gate, and two rates, of every value head
         wide = self._of_group + each * (self.value_dim + 2)
         into = drawing.linear("QKVZ_Proj", wide, hidden, source, outer=groups)
-        gate = Read(into, None, drawing.bytes(heads * self.value_dim * drawing.tokens))
+        gate = Read(into, None, drawing.bytes(heads * self.value_dim * drawing.tokens), "gate")
         return self._delta_rule(drawing, hidden, (heads, groups), dims, self.chunk, into, gate)
 
 
@@ -220,7 +221,8 @@ class KimiDeltaAttention(Recurrent):
         heads, dims = self.heads, (self.key_dim, self.value_dim)
         into = drawing.linear("QKV_Proj", self._of_head + 1, hidden, source, outer=heads)  # with a rate of every head
         down = drawing.linear("Ranks_Down", self.decay_rank + self.gate_rank, hidden, source, role="latent")
-        ranks = (Read(down, None, drawing.bytes(n * drawing.tokens)) for n in (self.decay_rank, self.gate_rank))
+        sizes = {"decay": self.decay_rank, "gate": self.gate_rank}
+        ranks = (Read(down, None, drawing.bytes(n * drawing.tokens), name) for name, n in sizes.items())
         decay = drawing.linear("Decay_Up", self.key_dim, self.decay_rank, next(ranks), outer=heads)
         gate = drawing.linear("Gate_Up", self.value_dim, self.gate_rank, next(ranks), outer=heads)
         return self._delta_rule(drawing, hidden, (heads, heads), dims, self.chunk, into, gate, decay)
@@ -292,11 +294,11 @@ class Mamba2(Recurrent):
         heads, dim, groups, made = self.heads, self.head_dim, self.groups, list[str]()
         into = drawing.linear("XZ_Proj", 2 * dim + 1, hidden, source, outer=heads)  # with a time step of every head
         both = drawing.linear("BC_Proj", 2 * self.state, hidden, source, outer=groups)
-        gate = Read(into, None, drawing.bytes(heads * dim * drawing.tokens))
+        gate = Read(into, None, drawing.bytes(heads * dim * drawing.tokens), "gate")
         for part in drawing.each():
             one, sizes = part.segment, (heads * dim, 2 * groups * self.state)
             features, of_groups = (part.bytes(n * part.tokens) for n in sizes)
-            x = self._convolve(part, "X_Conv", heads, dim, Read(into, None, features))
+            x = self._convolve(part, "X_Conv", heads, dim, Read(into, None, features, "x"))
             written = self._convolve(part, "BC_Conv", groups, 2 * self.state, part.own(both))
             # A pair of a chunk: C and B of the group, shared by its heads, and their weight of x. A token: what is
             # added to the state, and what is read of it.
@@ -349,15 +351,16 @@ class Mamba(Recurrent):
         both = drawing.linear("XZ_Proj", 2, hidden, source, outer=inner)
         parts, every = drawing.each(), list[str]()
         for part in parts:
-            every.append(self._convolve(part, "X_Conv", inner, 1, Read(both, None, part.bytes(inner * part.tokens))))
+            x_too = Read(both, None, part.bytes(inner * part.tokens), "x")
+            every.append(self._convolve(part, "X_Conv", inner, 1, x_too))
         read = drawing.linear("BCT_Proj", told, inner, *drawing.joined(every))
         read = drawing.pointwise("BCT_Norm", told, read, normalizes=True) if self.inner_norms else read
-        ranks = Read(read, None, drawing.bytes(self.time_rank * drawing.tokens))
+        ranks = Read(read, None, drawing.bytes(self.time_rank * drawing.tokens), "time")
         steps, made = drawing.linear("DT_Proj", inner, self.time_rank, ranks), list[str]()
         for part, x in zip(parts, every, strict=True):
             kept = _kept(part, "state", inner, part.state_bytes(inner * self.state, self.state_bytes))
-            told_too = Read(read, None, part.bytes(2 * self.state * part.tokens))
-            gate = Read(both, None, part.bytes(inner * part.tokens))
+            told_too = Read(read, None, part.bytes(2 * self.state * part.tokens), "state")
+            gate = Read(both, None, part.bytes(inner * part.tokens), "gate")
             # Of every feature of the state: the decay and what is written (2 each), their sum with it (2), and the
             # output (2).
             shape = {"flop_per_element": 8 * self.state, "states": kept}
