@@ -43,7 +43,7 @@ class Nodes:
     def __init__(self, setting: Setting, options: Options, every: bool = False, at_once: bool = False) -> None:
         self.setting, self.options, self.every, self.at_once = setting, options, every, at_once
         self.menus: dict[Instance, Menu] = {}
-        self.alike: dict[tuple[object, ...], Menu] = {}
+        self.alike: dict[tuple[Setting, tuple[object, ...]], Menu] = {}
         self.works: dict[tuple[Menu, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
         self.given: dict[tuple[Menu, tuple[int, ...]], ChipWork] = {}
         self.domains: dict[Menu, list[tuple[tuple[int, ...], Bools]]] = {}
@@ -57,7 +57,7 @@ class Nodes:
         shared = instance.shared
         if shared not in self.menus:
             menu = Menu(shared, interchip.build(shared, self.options.request.pin_sharding))
-            self.menus[shared] = self.alike.setdefault(menu.look, menu)
+            self.menus[shared] = self.alike.setdefault((shared.setting, menu.look), menu)
         return self.menus[shared]
 
     def open(self, plan: Plan) -> list[Node]:

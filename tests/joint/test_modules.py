@@ -246,6 +246,27 @@ def test_the_judge_refuses_modules_that_cannot_share() -> None:
     assert all(modules.stream == "none" for modules in menu(odd, 2))
 
 
+def test_schemes_of_modules_that_talk_alike_are_apart() -> None:
+    """Experts by expert and by features end in the same collective, and differ in what a chip computes."""
+    experts = Experts(count=4, chosen=2, touched=3.5)
+    own = {"op": "gemm", "m": 4, "k": 4, "n": 4, "experts": experts, "module": "experts"}
+    kernels = (Kernel(name="k0", op="elementwise", m=4, n=4), Kernel(name="k1", **own), Kernel(name="k2", **own))
+    tensors = tuple(Tensor(src=src, dst=dst) for src, dst in pairwise(("k0", "k1", "k2")))
+    graph = Graph(name="g", microbatch=2, batch=24, kernels=kernels, tensors=tensors)
+    chip = Chip(
+        name="c", tiles=2, peak=300.0, compute_utilization=0.5, sram=Sram(capacity=257e9), dram=Dram(bandwidth=40)
+    )
+    network = [NetworkDim(name="x", topology="ring", size=2, link_bandwidth=20.0)]
+    chosen = df.Assumptions(layer_boundary="dram", sharding_objective="joint", tile_rows=1)
+    asked = {"mp": 2, "dp": 1, "pp": 1, "assumptions": chosen}
+    found = df.optimize(graph, System(name="s", chip=chip, network=network), **asked)
+    every = [
+        df.optimize(graph, System(name="s", chip=chip, network=network), modules={"experts": scheme}, **asked).value
+        for scheme in ("outer", "m", "n")
+    ]
+    assert found.value == pytest.approx(min(every), rel=1e-12)
+
+
 @share(0.3)
 @given(models(), st.sampled_from(["dram", "bandwidth", "link"]))
 def test_more_of_a_machine_never_hurts(graph: Graph, what: str) -> None:
