@@ -59,9 +59,11 @@ def solve(
     ] = "ignore",
     interleave: Annotated[int | None, under(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
     ep: Annotated[int | None, under(PARALLEL, "expert parallelism: mp with experts by expert", min=1)] = None,
+    cp: Annotated[int | None, under(PARALLEL, "context parallelism: mp with mixer context", min=1)] = None,
     attention_dp: Annotated[int | None, under(PARALLEL, "attention by sequences: mp with mixer n", min=1)] = None,
     module: Annotated[
-        list[str] | None, under(PARALLEL, "fix a module's scheme over the mp chips", metavar="MODULE=n|outer|m|none")
+        list[str] | None,
+        under(PARALLEL, "fix a module's scheme over the mp chips", metavar="MODULE=n|outer|m|context|none"),
     ] = None,
     batch: Annotated[
         str | None, under(WORKLOAD, "samples per step; max: the largest that fits", metavar="N|max")
@@ -133,7 +135,7 @@ def solve(
         fixed = Pins.load(pins) if pins is not None else Pins()
         on_axes, served = fixed.on_axes | arguments.on_axes(axes), {"phase": phase, "context": context, "hit": hit}
         served |= {"seq": prompt, "draft": window, "tree": tree, "segments": segments}
-        shared = {**on_axes, "ep": ep, "attention_dp": attention_dp, "modules": arguments.modules(module)}
+        shared = {**on_axes, "ep": ep, "cp": cp, "attention_dp": attention_dp, "modules": arguments.modules(module)}
         size = arguments.count_or("--batch", batch, "max")
         if size == "max":
             from dfopt.search.largest import largest_batch

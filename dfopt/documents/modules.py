@@ -3,14 +3,18 @@
 On the first axis every kernel has a scheme of its own. On the second one all kernels of a module follow one scheme, and
 the residual stream (kernels of no module: norms, sums) has one too:
 
-=========  ===========================================================================================================
-scheme     what the chips of the axis share
-=========  ===========================================================================================================
-``n``      sequences: each chip has some of them whole, with what is kept of them, and a copy of all weights
-``outer``  heads of a mixer, or experts: each chip has some of them, and all tokens, or of experts the tokens sent there
-``m``      features: what goes into a module is split by its output, what leads out by its contraction
-``none``   nothing: every chip does the same work
-=========  ===========================================================================================================
+===========  ===========================================================================================================
+scheme       what the chips of the axis share
+===========  ===========================================================================================================
+``n``        sequences: each chip has some of them whole, with what is kept of them, and a copy of all weights; where
+             the residual stream is shared by ``context``, tokens of every sequence, with a copy of all weights
+``outer``    heads of a mixer, or experts: each chip has some of them, and all tokens, or of experts the tokens sent
+             there
+``context``  tokens of every sequence. Of a residual stream and its mixer: each chip has some of them, and gathers keys
+             and values. Of a mixer alone: each chip has some of the keys that are kept, and all queries look for them
+``m``        features: what goes into a module is split by its output, what leads out by its contraction
+``none``     nothing: every chip does the same work
+===========  ===========================================================================================================
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ from dfopt.documents.base import Part
 __all__ = ["MENU", "SCHEMES", "STREAM", "Module", "ModuleScheme", "Modules"]
 
 Module = Literal["mixer", "dense", "experts", "ends"]
-ModuleScheme = Literal["n", "outer", "m", "none"]
+ModuleScheme = Literal["n", "outer", "m", "context", "none"]
 STREAM = "stream"
 SCHEMES: Final = get_args(ModuleScheme)
 
@@ -41,8 +45,10 @@ class Modules(Part):
     'n: stream mixer dense ends; outer: experts'
     """
 
-    stream: Literal["n", "none"] = Field(default="none", description="the residual stream: norms and sums")
-    mixer: Literal["n", "outer", "none"] | None = Field(default=None, description="attention, or what stands for it")
+    stream: Literal["n", "context", "none"] = Field(default="none", description="the residual stream: norms and sums")
+    mixer: Literal["n", "outer", "context", "none"] | None = Field(
+        default=None, description="attention, or what stands for it"
+    )
     dense: Literal["n", "m", "none"] | None = Field(
         default=None, description="feed-forward that every token passes: an MLP, a router, shared experts apart"
     )
@@ -70,6 +76,6 @@ class Modules(Part):
 
 
 MENU: dict[str, tuple[ModuleScheme, ...]] = {
-    "mixer": ("n", "outer"), "dense": ("n", "m"), "experts": ("outer", "m", "n"), "ends": ("n", "m"),
+    "mixer": ("n", "outer", "context"), "dense": ("n", "m"), "experts": ("outer", "m", "n"), "ends": ("n", "m"),
 }  # fmt: skip
 """Schemes of every module, of which those are tried that its kernels allow; ``none`` where they allow no other."""

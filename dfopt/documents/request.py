@@ -15,7 +15,9 @@ from dfopt.documents.on_axes import OnAxes
 from dfopt.errors import PlanError
 from dfopt.units import Seconds
 
-_BY_MODULE: Final[dict[str, tuple[str, ModuleScheme]]] = {"ep": ("experts", "outer"), "attention_dp": ("mixer", "n")}
+_BY_MODULE: Final[dict[str, tuple[str, ModuleScheme]]] = {
+    "ep": ("experts", "outer"), "cp": ("mixer", "context"), "attention_dp": ("mixer", "n"),
+}  # fmt: skip
 """What the field calls schemes of modules, by the degree that says so."""
 
 MetricName = Literal["step_time"]
@@ -62,6 +64,9 @@ class Request(OnAxes):
     objective: Objective = Objective()
     ep: int | None = Field(
         default=None, ge=1, description="expert parallelism: mp of this degree with experts: outer; 1 = no second axis"
+    )
+    cp: int | None = Field(
+        default=None, ge=1, description="context parallelism: mp of this degree with mixer: context; 1 = no mp"
     )
     attention_dp: int | None = Field(
         default=None, ge=1, description="data parallelism of attention: mp of this degree with mixer: n; 1 = no mp"

@@ -14,15 +14,14 @@ from functools import cached_property
 from dfopt.documents.axes import MODULES
 from dfopt.documents.communication import Communication
 from dfopt.documents.dtypes import FORMATS
-from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.documents.wiring import operands
 from dfopt.errors import Issue
+from dfopt.judge.member_parts import Parts
 from dfopt.judge.types import made_word, word
 from dfopt.physics import ops
-from dfopt.physics.spread import Spread, spread
 
 __all__ = ["issues", "seen_by_a_chip"]
 
@@ -57,142 +56,25 @@ def seen_by_a_chip(graph: Graph, plan: Plan, system: System) -> Graph:
     return graph if plan.modules is None else _View(graph, plan, system).graph
 
 
-class _View:
-    """A graph, and what a chip of the second axis makes of it."""
-
-    def __init__(self, graph: Graph, plan: Plan, system: System) -> None:
-        assert plan.modules is not None
-        self.all, self.modules, self.chips = graph, plan.modules, plan.members
-        self.near = system.dim(plan.member_dims[0]).size
-        self.of = {kernel.name: kernel for kernel in graph.kernels}
-        self.made_by: dict[str, list[str]] = {name: [] for name in self.of}
-        self.taken_by: dict[str, list[str]] = {name: [] for name in self.of}
-        for tensor in graph.tensors:
-            self.made_by[tensor.dst].append(tensor.src)
-            self.taken_by[tensor.src].append(tensor.dst)
-        self.sequences = math.ceil(graph.microbatch / self.chips)
-        self._roles: dict[str, str] = {}
-
-    # -- the part that a kernel plays -------------------------------------------------------
-    def role(self, name: str) -> str:
-        """One of copy, rows (some sequences), sent (tokens of some experts), into, inside and out of split features."""
-        if name not in self._roles:
-            self._roles[name] = self._role(self.of[name])
-        return self._roles[name]
-
-    def _role(self, kernel: Kernel) -> str:
-        scheme = self.modules.of(kernel.module)
-        if scheme in ("none", "n"):
-            return "copy" if scheme == "none" else "rows"
-        if kernel.module == "experts" and scheme == "outer":
-            return "sent"
-        behind = any(self._hands_on_features(other) for other in self._own(kernel, self.made_by[kernel.name]))
-        if kernel.outer > 1:
-            return "copy" if kernel.op == "elementwise" and not behind else "inside"
-        if kernel.op == "elementwise":
-            return "inside" if behind else "copy"
-        if behind:
-            return "out"
-        normed = (self.of[other] for other in self._own(kernel, self.taken_by[kernel.name]))
-        small = kernel.role in ("router", "latent") or any(one.normalizes and one.outer == 1 for one in normed)
-        return "copy" if small else "into"
-
-    def _own(self, kernel: Kernel, names: list[str]) -> list[str]:
-        return [name for name in names if self.of[name].module == kernel.module]
-
-    def _hands_on_features(self, name: str) -> bool:
-        return self.role(name) in ("into", "inside")
-
-    def problem(self, kernel: Kernel) -> str | None:
-        """Why a kernel cannot play its part."""
-        role, name, many = self.role(kernel.name), kernel.name, self.all.microbatch
-        if role == "rows":
-            if many == 1:
-                return "one sequence has no parts"
-            if kernel.samples is None and kernel.op == "matmul":
-                return f"{name!r} is not apart for every sequence"
-            size = kernel.n if kernel.samples is None else kernel.samples
-            counts = [size, *(state.sequences for state in kernel.states or ())]
-            return f"{name!r} is not as large as {many} sequences make it" if any(c % many for c in counts) else None
-        if role == "sent":
-            free = [one.count - (one.always or 0) for one in self._experts]
-            if len(free) != 1 or free[0] < self.chips:
-                return f"{self.chips} chips for experts of {free}"
-            apart = kernel.op in ("gemm", "elementwise") and kernel.samples is None
-            return None if apart else f"{name!r} is no work on tokens apart"
-        if role == "copy":
-            gets = [o for o in self._own(kernel, self.made_by[name]) if self._hands_on_features(o)]
-            return f"{name!r} needs all features" if gets else None
-        if kernel.op == "weight_update" or (kernel.op == "matmul" and kernel.outer == 1):
-            return f"{name!r} cannot be split by features"
-        if role == "inside" and kernel.outer == 1 and kernel.normalizes:
-            return f"{name!r} needs all features"
-        axis = {"out": kernel.k, "into": kernel.m, "inside": kernel.outer if kernel.outer > 1 else kernel.m}[role]
-        if axis % self.chips:
-            return f"{axis} of {name!r} are not shared by {self.chips} chips"
-        if self._hands_on_features(name):
-            beyond = {t.dst for t in (*self.all.tensors, *self.all.carried) if t.src == name}
-            if any(self.of[other].module != kernel.module for other in beyond):
-                return f"what {name!r} makes is needed whole"
-        return None
-
-    # -- sizes ------------------------------------------------------------------------------
-    @cached_property
-    def _experts(self) -> set[Experts]:
-        return {k.experts for k in self.all.kernels if k.experts is not None and k.module == "experts"}
-
-    def _spread(self, tokens: int) -> Spread:
-        (experts,) = self._experts
-        return spread(experts, self.chips, self.near, tokens)
-
-    def cut(self, kernel: Kernel) -> Kernel:
-        """As large as a chip has it."""
-        role, new = self.role(kernel.name), dict[str, object]()
-        if role == "rows":
-            part = self.sequences / self.all.microbatch
-            axis = "n" if kernel.samples is None else "samples"
-            new = {axis: round(getattr(kernel, axis) * part), "dram_bytes": kernel.dram_bytes * part}
-            new["dram_bytes_per_chip"] = kernel.dram_bytes_per_chip * part
-            new["states"] = self._states(kernel, lambda s: {"sequences": round(s.sequences * part)})
-            if kernel.experts is not None:
-                new["experts"] = kernel.experts.for_tokens(round(kernel.n * part))
-        elif role == "sent":
-            (experts,) = self._experts
-            here, every = self._spread(kernel.n), experts.always or 0
-            own = kernel.n * ((experts.chosen - every) * here.load + every / self.chips) / experts.chosen
-            new["n"] = max(math.ceil(own - 1e-12 * own), 1)
-            if kernel.experts is not None:
-                more = {"count": here.held, "touched": here.touched, "held": experts.count}
-                new["experts"] = kernel.experts.model_copy(update=more)
-        elif role in ("into", "out") or (role == "inside" and kernel.outer == 1):
-            axis = "k" if role == "out" else "m"
-            if kernel.outer > 1:
-                axis = "outer"
-            new[axis] = getattr(kernel, axis) // self.chips
-        elif role == "inside":
-            new["outer"] = kernel.outer // self.chips
-            new["states"] = self._states(kernel, self._of_heads)
-        return kernel.model_copy(update=new)
-
-    def _of_heads(self, state: object) -> dict[str, object]:
-        heads = getattr(state, "heads")  # noqa: B009
-        kept = math.ceil(heads / self.chips)
-        names = ("bytes_per_token", "bytes_per_sequence")
-        return {"heads": kept, **{name: getattr(state, name) * kept // heads for name in names}}
-
-    @staticmethod
-    def _states(kernel: Kernel, change: object) -> object:
-        assert callable(change)
-        return tuple(s.model_copy(update=change(s)) for s in kernel.states) if kernel.states else kernel.states
+class _View(Parts):
+    """What the chips exchange, and the graph of one."""
 
     # -- what is exchanged ------------------------------------------------------------------
     def _asks(self, name: str, tensor: Tensor, *, carried: bool) -> str:
         """How a reader needs an output: all of it, its own rows, or what its experts were sent."""
         same = self.of[tensor.src].module == self.of[name].module and not carried
         role = self.role(name)
+        if same and role in ("looked up", "merged") and self.role(tensor.src) == "looked up":
+            return "handed on"
+        if role == "rows" and self.modules.stream == "context" and not carried and self._operand[id(tensor)] == 2:
+            return "all"
         if same and ((role == "sent") or (role in ("out", "inside") and self._hands_on_features(tensor.src))):
             return "handed on"
         return {"rows": "rows", "sent": "sent"}.get(role, "all")
+
+    @cached_property
+    def _operand(self) -> dict[int, int]:
+        return {id(one): operand for one, operand in zip(self.all.tensors, operands(self.all), strict=True)}
 
     @cached_property
     def _everywhere(self) -> bool:
@@ -209,12 +91,18 @@ class _View:
                 how = self._asks(tensor.dst, tensor, carried=carried) if tensor.src == kernel.name else "handed on"
                 if how != "handed on":
                     asked.setdefault(self.all.taken(tensor), set()).add(how)
-        if role in ("out", "sent") and not self.taken_by[kernel.name]:
-            end = "rows" if self.modules.stream == "n" else "all"
+        if role in ("out", "sent", "merged") and not self.taken_by[kernel.name]:
+            end = "all" if self.modules.stream == "none" else "rows"
             asked.setdefault((kernel.name, self.all.output_bytes(kernel.name), None), set()).add(end)
         found: list[Communication] = []
         for (_, size, _), hows in asked.items():
             summed = "reduce_scatter" if hows == {"rows"} else "all_reduce"
+            if role == "merged":  # beside it a largest score and a sum of four bytes for every row
+                rows = kernel.outer * (kernel.samples or 1) * kernel.n
+                found.append(
+                    Communication.model_validate({"kind": summed, "bytes": size + 8.0 * rows, "over": MODULES})
+                )
+                continue
             if role == "out" or (role == "sent" and self._everywhere):
                 found.append(Communication.model_validate({"kind": summed, "bytes": size, "over": MODULES}))
                 continue
@@ -236,14 +124,14 @@ class _View:
                     came = self._came(self.of[tensor.src], how, size)
                     given.update({(self.all.taken(tensor), how): came} if kernel.name == tensor.src else {})
                     taken += [came] if kernel.name == tensor.dst else []
-        if self.role(kernel.name) in ("out", "sent") and not self.taken_by[kernel.name]:
-            size, end = self.all.output_bytes(kernel.name), "rows" if self.modules.stream == "n" else "all"
+        if self.role(kernel.name) in ("out", "sent", "merged") and not self.taken_by[kernel.name]:
+            size, end = self.all.output_bytes(kernel.name), "all" if self.modules.stream == "none" else "rows"
             given[(kernel.name, size, None), end] = self._came(kernel, end, size)
         return math.fsum([*taken, *given.values()])
 
     def _came(self, source: Kernel, how: str, size: float) -> float:
         """Bytes of an output that a chip gets from others, over its own share."""
-        role, share = self.role(source.name), self.sequences / self.all.microbatch
+        role, share = self.role(source.name), self._row_share(source)
         if how == "handed on" or role not in ("rows", "sent") or (role, how) == ("rows", "rows"):
             return 0.0
         if role == "sent" and (self._everywhere or how == "sent"):
@@ -293,6 +181,8 @@ class _View:
                 elements, matrix = size / made_word(self.all, self.of[one.src]), shape[0] * shape[1]
                 common = elements < matrix * reader.matrices if reader.op == "elementwise" else elements <= matrix
                 own = size if common and elements < matrix * reader.matrices else own
+            if self.role(one.dst) in ("looked up", "merged") and operand == 2 and self.role(one.src) != "looked up":
+                own = min(size, size_of(mine[one.dst], 2) * made_word(self.all, self.of[one.src]))
             asis = one.bytes is None and math.isclose(own, output(one.src))
             meant = operand if reader.op in ("matmul", "weight_update") else one.operand
             sizes = {"bytes": None, "part": None} if asis else {"bytes": min(own, output(one.src))}

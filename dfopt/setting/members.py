@@ -21,8 +21,10 @@ routing, in the type that products take; combine brings as many back. Over two n
 of the other dims once, and from there on to the chips of the first one. Experts are placed so that loads are as even as
 they get without copies, and every chip takes as long as the one with the most.
 
-Chips have whole sequences: of so many that each has as many as the one with the most. What an all-gather, a dispatch
-or a combine brings to a chip beside its own share is written to DRAM, and read from there by all that need it.
+Chips have whole sequences, of so many that each has as many as the one with the most; or tokens of every sequence
+(``context``), where keys and values are gathered. Or each has some of the keys that are kept, and what they weigh up is
+added, with the largest score and the sum of every row that a softmax is put together from. What an all-gather, a
+dispatch or a combine brings to a chip beside its own share is written to DRAM, and read from there by all that need it.
 """
 
 from __future__ import annotations
@@ -30,32 +32,18 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass
-from fractions import Fraction
 from functools import cached_property
-from typing import Any, Literal
-
-import networkx as nx
+from typing import Any
 
 from dfopt.documents.axes import MODULES
 from dfopt.documents.communication import CollectiveKind, Communication
 from dfopt.documents.dtypes import FORMATS
-from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
-from dfopt.documents.modules import Modules, ModuleScheme
+from dfopt.documents.modules import Modules
 from dfopt.documents.wiring import needed, operand_shape, operands
-from dfopt.physics.spread import spread
+from dfopt.setting.laid import Laid, Lies, Unsplit
 
 __all__ = ["Unsplit", "able", "member_graph"]
-
-Lies = Literal["whole", "tokens", "sums", "experts", "features"]
-
-
-_CLOSE = 1e-12
-
-
-class Unsplit(Exception):
-    """A scheme that a module cannot take, and why."""
 
 
 def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Graph:
@@ -98,140 +86,8 @@ def able(graph: Graph, modules: Modules, members: int) -> bool:
     return True
 
 
-@dataclass(frozen=True)
-class _Laid:
-    """A kernel on one chip of the axis: how it needs its inputs, and how its output lies."""
-
-    kernel: Kernel
-    needs: Lies
-    makes: Lies
-
-
-class _Member:
+class _Member(Laid):
     """A graph that is shared out."""
-
-    def __init__(self, whole: Graph, modules: Modules, members: int, first: int) -> None:
-        self.whole, self.modules, self.members, self.first = whole, modules, members, first
-        self.samples = Fraction(-(-whole.microbatch // members), whole.microbatch)
-        self.into: dict[str, list[Tensor]] = defaultdict(list)
-        self.out: dict[str, list[Tensor]] = defaultdict(list)
-        for tensor in whole.tensors:
-            self.into[tensor.dst].append(tensor)
-            self.out[tensor.src].append(tensor)
-
-    @cached_property
-    def laid(self) -> dict[str, _Laid]:
-        """Every kernel, in the order of the tensors."""
-        index, found = self.whole.index(), dict[str, _Laid]()
-        for name in nx.topological_sort(self.whole.networkx()):
-            kernel = self.whole.kernels[index[name]]
-            of_module = {found[t.src].makes for t in self.into[name] if found[t.src].kernel.module == kernel.module}
-            found[name] = self._of(kernel, self.modules.of(kernel.module), of_module)
-        return found
-
-    def _of(self, kernel: Kernel, scheme: ModuleScheme, read: set[Lies]) -> _Laid:
-        """``read``: how what it reads from kernels of its own module lies."""
-        if scheme == "none":
-            return _Laid(kernel, "whole", "whole")
-        if scheme == "n":
-            return _Laid(self._by_samples(kernel), "tokens", "tokens")
-        if kernel.module == "experts" and scheme == "outer":
-            return _Laid(self._by_expert(kernel), "experts", "experts")
-        return self._by_features(kernel, "features" in read)
-
-    def _by_samples(self, kernel: Kernel) -> Kernel:
-        """Some of the sequences."""
-
-        def of(size: int, what: str) -> int:
-            part = size * self.samples
-            if part.denominator != 1 or self.samples == 1:
-                raise Unsplit(f"{what} of {kernel.name!r}, {size}, are not those of {self.whole.microbatch} sequences")
-            return int(part)
-
-        changes: dict[str, Any] = {}
-        if kernel.samples is not None:
-            changes["samples"] = of(kernel.samples, "samples")
-        elif kernel.op == "matmul":
-            raise Unsplit(f"{kernel.name!r} is not apart for every sequence")
-        else:
-            changes["n"] = of(kernel.n, "tokens")
-        if kernel.states:
-            changes["states"] = tuple(
-                one.model_copy(update={"sequences": of(one.sequences, "sequences")}) for one in kernel.states
-            )
-        if kernel.experts is not None:
-            changes["experts"] = kernel.experts.for_tokens(changes["n"])
-        for name in ("dram_bytes", "dram_bytes_per_chip"):
-            if size := getattr(kernel, name):
-                changes[name] = size * float(self.samples)
-        return kernel.model_copy(update=changes)
-
-    def _by_expert(self, kernel: Kernel) -> Kernel:
-        """Some of the experts, with the tokens sent to the most loaded chip."""
-        experts, always = self.experts, self.experts.always or 0
-        if kernel.op not in ("gemm", "elementwise") or kernel.samples is not None:
-            raise Unsplit(f"{kernel.name!r} is no work on tokens apart")
-        here = spread(experts, self.members, self.first, kernel.n)
-        part = ((experts.chosen - always) * here.load + always / self.members) / experts.chosen
-        changes: dict[str, Any] = {"n": max(math.ceil(kernel.n * part * (1 - _CLOSE)), 1)}
-        if kernel.experts is not None:
-            own = {"count": here.held, "touched": here.touched, "held": experts.count}
-            changes["experts"] = kernel.experts.model_copy(update=own)
-        return kernel.model_copy(update=changes)
-
-    @cached_property
-    def experts(self) -> Experts:
-        """Those of the module, of which there is one kind."""
-        found = {k.experts for k in self.whole.kernels if k.module == "experts" and k.experts is not None}
-        if len(found) != 1:
-            raise Unsplit(f"experts of {len(found)} kinds")
-        experts = found.pop()
-        if experts.count - (experts.always or 0) < self.members:
-            raise Unsplit(f"{self.members} chips for {experts.count - (experts.always or 0)} experts")
-        return experts
-
-    def _by_features(self, kernel: Kernel, split: bool) -> _Laid:
-        """Heads, or features: ``split`` where it reads some of its module that are."""
-        members, name = self.members, kernel.name
-
-        def of(size: int, what: str) -> int:
-            if size % members:
-                raise Unsplit(f"{what} of {name!r}, {size}, are not shared by {members} chips")
-            return size // members
-
-        if kernel.op == "weight_update":
-            raise Unsplit(f"{name!r} is a gradient")
-        if kernel.outer > 1:
-            if kernel.op == "gemm" or split or kernel.op == "matmul":
-                return _Laid(self._by_heads(kernel, of(kernel.outer, "heads")), "features", "features")
-            return _Laid(kernel, "whole", "whole")
-        if kernel.op == "matmul":
-            raise Unsplit(f"{name!r} has one head")
-        if kernel.op == "elementwise":
-            if not split:
-                return _Laid(kernel, "whole", "whole")
-            if kernel.normalizes:
-                raise Unsplit(f"{name!r} needs all features")
-            return _Laid(kernel.model_copy(update={"m": of(kernel.m, "features")}), "features", "features")
-        if split:
-            return _Laid(kernel.model_copy(update={"k": of(kernel.k, "features")}), "features", "sums")
-        index = self.whole.index()
-        readers = [self.whole.kernels[index[t.dst]] for t in self.out[name]]
-        whole = any(one.normalizes and one.outer == 1 and one.module == kernel.module for one in readers)
-        if whole or kernel.role in ("router", "latent"):
-            return _Laid(kernel, "whole", "whole")
-        return _Laid(kernel.model_copy(update={"m": of(kernel.m, "features")}), "whole", "features")
-
-    def _by_heads(self, kernel: Kernel, heads: int) -> Kernel:
-        """So many of the heads, and what is kept for them: one that all share is on every chip."""
-        states = []
-        for one in kernel.states or ():
-            own = -(-one.heads // self.members)
-            if heads % own or one.bytes_per_token * own % one.heads or one.bytes_per_sequence * own % one.heads:
-                raise Unsplit(f"{one.name} of {kernel.name!r} belong to {one.heads} heads")
-            sizes = {name: getattr(one, name) * own // one.heads for name in ("bytes_per_token", "bytes_per_sequence")}
-            states.append(one.model_copy(update={"heads": own, **sizes}))
-        return kernel.model_copy(update={"outer": heads, "states": tuple(states) or None})
 
     # -- what is exchanged ------------------------------------------------------------------
     @cached_property
@@ -240,19 +96,20 @@ class _Member:
         wanted: dict[tuple[str, float, str | None], set[Lies]] = defaultdict(set)
         passed: dict[str, list[float]] = defaultdict(list)  # through DRAM
         within = len(self.whole.tensors)
+        meant = (*self.operands, *(tensor.operand or 1 for tensor in self.whole.carried))
         for place, tensor in enumerate((*self.whole.tensors, *self.whole.carried)):
             src, dst = self.laid[tensor.src], self.laid[tensor.dst]
             inside = src.kernel.module == dst.kernel.module and place < within
-            if inside and src.makes in ("features", "experts") and src.makes == dst.needs:
+            if inside and src.makes in ("features", "experts", "keys") and src.makes == dst.needs:
                 continue
-            if src.makes == "features":
-                raise Unsplit(f"{tensor.dst!r} needs all features of {tensor.src!r}")
-            needs = "whole" if dst.needs == "features" else dst.needs
+            if src.makes in ("features", "keys"):
+                raise Unsplit(f"{tensor.dst!r} needs all {src.makes} of {tensor.src!r}")
+            needs = self.needs(tensor, meant[place])
             wanted[self.whole.taken(tensor)].add(needs)
             passed[tensor.dst].append(self._arrives(tensor.src, needs, self.whole.bytes_of(tensor)))
         for kernel in self.whole.kernels:  # the end of a graph is whole, or as the residual stream
             if self.laid[kernel.name].makes in ("sums", "experts") and not self.out[kernel.name]:
-                end: Lies = "tokens" if self.modules.stream == "n" else "whole"
+                end: Lies = "whole" if self.modules.stream == "none" else "tokens"
                 wanted[kernel.name, self.whole.output_bytes(kernel.name), None].add(end)
         listed: dict[str, list[Communication]] = defaultdict(list)
         for (name, size, _), asked in wanted.items():
@@ -270,14 +127,14 @@ class _Member:
 
     def _arrives(self, name: str, needs: Lies, size: float) -> float:
         """Bytes of an output that come to a chip beside its own share of it."""
-        makes, samples = self.laid[name].makes, float(self.samples)
+        makes, kernel = self.laid[name].makes, self.whole.kernels[self.whole.index()[name]]
         if makes not in ("tokens", "experts") or makes == needs or (makes == "experts" and self._gathered):
             return 0.0
         if needs == "whole":
-            return size * (1.0 - samples)
-        here = spread(self.experts, self.members, self.first, self.whole.kernels[self.whole.index()[name]].n)
+            return size * (1.0 - self.share(kernel))
+        here = self.spread(kernel)
         copies = here.chips / self.members * (self._dispatched if needs == "experts" else 1.0)
-        return size * max(copies - (here.load if needs == "experts" else samples), 0.0)
+        return size * max(copies - (here.load if needs == "experts" else self.share(kernel)), 0.0)
 
     def _exchanged(self, name: str, makes: Lies, needs: set[Lies], size: float) -> Iterator[Communication]:
         """What brings an output of so many bytes, of all chips together, to all that need it."""
@@ -291,6 +148,7 @@ class _Member:
             if "experts" in needs:
                 yield from self._sent(name, size * self._dispatched)
         elif makes == "sums":
+            size += self._statistics(name)
             yield over_all("reduce_scatter" if needs == {"tokens"} else "all_reduce")
         elif makes == "experts":
             if self._gathered:
@@ -299,6 +157,16 @@ class _Member:
             yield from self._sent(name, size)
             if needs != {"tokens"}:
                 yield over_all("all_gather")
+
+    def _statistics(self, name: str) -> float:
+        """Bytes that go with the parts of a softmax: the largest score of every row, and its sum, in fp32."""
+        kernel = self.laid[name].kernel
+        return 8.0 * kernel.matrices * kernel.n if self.laid[name].needs == "keys" else 0.0
+
+    @cached_property
+    def operands(self) -> list[int]:
+        """Which operand of its reader each tensor is."""
+        return operands(self.whole)
 
     @cached_property
     def _gathered(self) -> bool:
@@ -317,8 +185,7 @@ class _Member:
 
     def _sent(self, name: str, size: float) -> Iterator[Communication]:
         """Every token to, or from, the distinct chips with its experts."""
-        tokens = self.whole.kernels[self.whole.index()[name]].n
-        here = spread(self.experts, self.members, self.first, tokens)
+        here = self.spread(self.whole.kernels[self.whole.index()[name]])
         if self.first in (1, self.members):
             yield Communication(kind="all_to_all", bytes=size * here.chips, over=MODULES)
         else:
@@ -342,11 +209,13 @@ class _Member:
                 # what all heads share, or all features of a token
                 pointwise = old.op == "elementwise"
                 share = 1.0 if elements < shape * old.matrices and (pointwise or elements <= shape) else share
+            if self.laid[one.dst].needs == "keys" and operand == 2:  # keys and values, which lie on every chip
+                share = min(_operand(dst, 2) / elements, 1.0)
             whole_output = one.bytes is None and math.isclose(size * share, made[src.name])
             sizes = {"bytes": None, "part": None} if whole_output else {"bytes": min(size * share, made[src.name])}
             return one.model_copy(update={**sizes, "operand": operand})
 
-        meant = zip(whole.tensors, operands(whole), strict=True)
+        meant = zip(whole.tensors, self.operands, strict=True)
         tensors = [tensor(t, o if _two(whole.kernels[index[t.dst]]) else t.operand) for t, o in meant]
         inputs = []
         for k, operand, size in whole.reads():

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from dfopt.documents.graph import Graph
@@ -11,6 +11,8 @@ from dfopt.documents.modules import MENU, Modules, ModuleScheme
 from dfopt.setting.members import able
 
 __all__ = ["menu", "refusal"]
+
+_Stream = Literal["n", "context", "none"]
 
 
 def refusal(graph: Graph) -> str | None:
@@ -25,10 +27,11 @@ def refusal(graph: Graph) -> str | None:
 
 
 def menu(graph: Graph, members: int, *, sparing: bool = False) -> Iterator[Modules]:
-    """Schemes to try: all that modules can take, together; where one takes ``n``, the residual stream does too.
+    """Schemes to try: all that modules can take, together; where one takes ``n``, the residual stream is shared too.
 
-    ``sparing``: ends are split by features where they can be, and what another axis does as well is left out: copies of
-    everything (``dp``), and features of everything (``tp``).
+    ``sparing``: ends are split by features where they can be, and what something else does as well is left out: copies
+    of everything (``dp``), features of everything (``tp``), tokens of sequences where there are enough of these, and
+    beside those tokens a dense feed-forward by features, and copies of experts.
 
     Examples
     --------
@@ -39,18 +42,38 @@ def menu(graph: Graph, members: int, *, sparing: bool = False) -> Iterator[Modul
     ['n: stream dense', 'n: stream; m: dense', 'none: stream; m: dense']
     """
     names = [name for name in MENU if any(kernel.module == name for kernel in graph.kernels)]
-    schemes_of: dict[str, list[ModuleScheme]] = {}
-    for name in names:
-        alone: dict[str, Any] = dict.fromkeys(names, "none")
-        found = [one for one in MENU[name] if able(graph, Modules(**alone | {name: one}), members)]
-        schemes_of[name] = (found[-1:] if sparing and name == "ends" else found) or ["none"]
-    rows = able(graph, Modules(stream="n"), members)
-    streams: tuple[Literal["n", "none"], ...] = ("n", "none") if rows else ("none",)
-    for stream in streams:
+    for stream, schemes_of in _schemes(graph, members, names, sparing=sparing):
         for schemes in itertools.product(*(schemes_of[name] for name in names)):
             picked: dict[str, Any] = dict(zip(names, schemes, strict=True))
-            copies, parts = {*schemes} == {"n"}, "n" not in schemes and picked.get("experts") != "outer"
+            copies = {*schemes} == {"n"}
+            parts = not {"n", "context"} & {*schemes} and picked.get("experts") != "outer"
             if sparing and (copies or parts):
                 continue
-            if (stream == "n" or "n" not in schemes) and {stream, *schemes} != {"none"}:
+            if (stream != "none" or "n" not in schemes) and {stream, *schemes} != {"none"}:
                 yield Modules(stream=stream, **picked)
+
+
+def _schemes(
+    graph: Graph, members: int, names: Sequence[str], *, sparing: bool
+) -> Iterator[tuple[_Stream, dict[str, list[ModuleScheme]]]]:
+    """Schemes of the residual stream, each with those that every module can take beside it."""
+    none: dict[str, Any] = dict.fromkeys(("stream", *names), "none")
+
+    def possible(name: str, beside: dict[str, Any]) -> list[ModuleScheme]:
+        found = [one for one in MENU[name] if able(graph, Modules(**beside | {name: one}), members)]
+        if sparing and (name == "ends" or beside["stream"] == "context"):
+            found = {"dense": found[:1], "experts": found[:2], "ends": found[-1:]}.get(name, found)
+        return found or ["none"]
+
+    schemes_of = {name: possible(name, none) for name in names}
+    rows = able(graph, Modules(stream="n"), members)
+    if sparing and rows and "context" in (of_mixer := schemes_of.get("mixer", [])):
+        of_mixer.remove("context")
+    if rows:
+        yield "n", schemes_of
+    beside: dict[str, Any] = none | {"stream": "context", "mixer": "context"}
+    if "mixer" in names and not (sparing and rows) and able(graph, Modules(**beside), members):
+        yield "context", {name: possible(name, beside) if name != "mixer" else ["context"] for name in names}
+        if sparing and "context" in schemes_of["mixer"][1:]:
+            schemes_of["mixer"].remove("context")
+    yield "none", schemes_of

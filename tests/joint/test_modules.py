@@ -61,7 +61,19 @@ def models(draw: st.DrawFn, most: int = 7) -> Graph:
     if dice([False, True]):
         heads, dim = dice([(2, 2), (4, 1), (2, 1)])
         chain.add(op="gemm", m=heads * dim, k=features, module="mixer", role=dice([None, None, "latent"]))
-        if dice([False, True]):
+        attends = dice([None, "keys", "heads"])
+        if attends == "keys" and len(chain.kernels) < most:
+            keys, masked = dice([each, 9, 8]), dice([None, 0.75])
+            old = 0 if keys == each else keys - each
+            sizes = {"bytes_per_token": 4 * heads, "tokens": keys, "reads": old, "writes": min(each, keys)}
+            state = SequenceState(name="keys", sequences=samples, heads=dice([1, heads]), **sizes)
+            shape = {"outer": heads, "samples": samples, "n": each, "module": "mixer"}
+            more = {"density": masked, "states": (state,) if dice([True, False]) else None}
+            chain.add(op="matmul", m=keys, k=dim, role="scores", **more, **shape)
+            if dice([False, True]) and len(chain.kernels) < most:
+                chain.add(op="elementwise", m=keys, role="softmax", density=masked, normalizes=True, **shape)
+            chain.add(op="matmul", m=dim, k=keys, role="context", density=masked, masked=masked and 1, **shape)
+        elif attends == "heads":
             state = SequenceState(
                 name="keys", sequences=samples, heads=dice([1, heads]), bytes_per_token=4 * heads, tokens=dice([9, 3]),
                 reads=3, writes=1,

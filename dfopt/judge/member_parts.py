@@ -1,0 +1,228 @@
+"""The part that a kernel plays on a plan's second axis, and how large a chip has it, by the judge's own reading."""
+
+from __future__ import annotations
+
+import math
+from functools import cached_property
+
+from dfopt.documents.experts import Experts
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import System
+from dfopt.physics import ops
+from dfopt.physics.spread import Spread, spread
+
+__all__ = ["Parts"]
+
+
+class Parts:
+    """A graph, and what a chip of the second axis makes of it."""
+
+    def __init__(self, graph: Graph, plan: Plan, system: System) -> None:
+        assert plan.modules is not None
+        self.all, self.modules, self.chips = graph, plan.modules, plan.members
+        self.near = system.dim(plan.member_dims[0]).size
+        self.of = {kernel.name: kernel for kernel in graph.kernels}
+        self.made_by: dict[str, list[str]] = {name: [] for name in self.of}
+        self.taken_by: dict[str, list[str]] = {name: [] for name in self.of}
+        for tensor in graph.tensors:
+            self.made_by[tensor.dst].append(tensor.src)
+            self.taken_by[tensor.src].append(tensor.dst)
+        self.sequences = math.ceil(graph.microbatch / self.chips)
+        self._roles: dict[str, str] = {}
+
+    # -- the part that a kernel plays -------------------------------------------------------
+    def role(self, name: str) -> str:
+        """What a kernel is there.
+
+        One of copy, rows (some sequences, or some tokens of each), sent (tokens of some experts), into, inside and out
+        of split features, looked up (with some of the keys) and merged (what those weigh up).
+        """
+        if name not in self._roles:
+            self._roles[name] = self._role(self.of[name])
+        return self._roles[name]
+
+    def _role(self, kernel: Kernel) -> str:
+        scheme = self.modules.of(kernel.module)
+        if scheme == "none":
+            return "copy"
+        if scheme == "n" or (scheme == "context" and self.modules.stream == "context"):
+            return "rows"
+        if scheme == "context":
+            return {
+                "scores": "looked up",
+                "softmax": "looked up",
+                "scores_dropout": "looked up",
+                "context": "merged",
+            }.get(kernel.role or "", "copy")
+        if kernel.module == "experts" and scheme == "outer":
+            return "sent"
+        behind = any(self._hands_on_features(other) for other in self._own(kernel, self.made_by[kernel.name]))
+        if kernel.outer > 1:
+            return "copy" if kernel.op == "elementwise" and not behind else "inside"
+        if kernel.op == "elementwise":
+            return "inside" if behind else "copy"
+        if behind:
+            return "out"
+        normed = (self.of[other] for other in self._own(kernel, self.taken_by[kernel.name]))
+        small = kernel.role in ("router", "latent") or any(one.normalizes and one.outer == 1 for one in normed)
+        return "copy" if small else "into"
+
+    def _own(self, kernel: Kernel, names: list[str]) -> list[str]:
+        return [name for name in names if self.of[name].module == kernel.module]
+
+    def _hands_on_features(self, name: str) -> bool:
+        return self.role(name) in ("into", "inside")
+
+    def problem(self, kernel: Kernel) -> str | None:
+        """Why a kernel cannot play its part."""
+        role, name, many = self.role(kernel.name), kernel.name, self.all.microbatch
+        if role in ("looked up", "merged"):
+            keys = kernel.k if role == "merged" else kernel.m
+            if keys < self.chips:
+                return f"{name!r} has {keys} keys for {self.chips} chips"
+            told = {self.of[o].role for o in self.made_by[name]} - {"scores", "softmax", "scores_dropout"}
+            if kernel.op == "elementwise" and told:
+                return f"{name!r} is told which keys to look at"
+            return self._whole_sequences(kernel)
+        if role == "copy" and self._strays(name):
+            return f"{name!r} needs all keys"
+        if role == "rows" and self.modules.stream == "context":
+            return self._rows_problem(kernel)
+        if role == "rows":
+            if many == 1:
+                return "one sequence has no parts"
+            if kernel.samples is None and kernel.op == "matmul":
+                return f"{name!r} is not apart for every sequence"
+            size = kernel.n if kernel.samples is None else kernel.samples
+            counts = [size, *(state.sequences for state in kernel.states or ())]
+            return f"{name!r} is not as large as {many} sequences make it" if any(c % many for c in counts) else None
+        if role == "sent":
+            free = [one.count - (one.always or 0) for one in self._experts]
+            if len(free) != 1 or free[0] < self.chips:
+                return f"{self.chips} chips for experts of {free}"
+            apart = kernel.op in ("gemm", "elementwise") and kernel.samples is None
+            return None if apart else f"{name!r} is no work on tokens apart"
+        if role == "copy":
+            gets = [o for o in self._own(kernel, self.made_by[name]) if self._hands_on_features(o)]
+            return f"{name!r} needs all features" if gets else None
+        if kernel.op == "weight_update" or (kernel.op == "matmul" and kernel.outer == 1):
+            return f"{name!r} cannot be split by features"
+        if role == "inside" and kernel.outer == 1 and kernel.normalizes:
+            return f"{name!r} needs all features"
+        axis = {"out": kernel.k, "into": kernel.m, "inside": kernel.outer if kernel.outer > 1 else kernel.m}[role]
+        if axis % self.chips:
+            return f"{axis} of {name!r} are not shared by {self.chips} chips"
+        if self._hands_on_features(name):
+            beyond = {t.dst for t in (*self.all.tensors, *self.all.carried) if t.src == name}
+            if any(self.of[other].module != kernel.module for other in beyond):
+                return f"what {name!r} makes is needed whole"
+        return None
+
+    def _strays(self, name: str) -> bool:
+        """Whether scores of some keys come to where all are needed."""
+        return any(self.role(other) == "looked up" for other in self.made_by[name])
+
+    def _whole_sequences(self, kernel: Kernel) -> str | None:
+        kept = [state.name for state in kernel.states or () if state.bytes_per_sequence > 0]
+        return f"{kept[0]} of {kernel.name!r} are of whole sequences" if kept else None
+
+    def _rows_problem(self, kernel: Kernel) -> str | None:
+        """Why the tokens of a sequence cannot be shared out."""
+        name, many = kernel.name, self.all.microbatch
+        if kernel.module == "mixer" and self.modules.mixer == "n":
+            return f"{name!r} shares sequences where all else shares their tokens"
+        if kernel.op == "weight_update":
+            return f"{name!r} cannot be split by tokens"
+        if kernel.samples is not None or kernel.op == "matmul":
+            attends = kernel.role in ("scores", "softmax", "scores_dropout", "context")
+            if not attends or kernel.n < 2 or (kernel.samples or 1) % many:
+                return f"{name!r} does not attend with several tokens of each sequence"
+        elif kernel.n % many:
+            return f"{name!r} is not as large as {many} sequences make it"
+        if any(state.reads > 0 for state in kernel.states or ()):
+            return f"{name!r} reads what was kept before, on all chips"
+        return self._whole_sequences(kernel)
+
+    # -- sizes ------------------------------------------------------------------------------
+    @cached_property
+    def _experts(self) -> set[Experts]:
+        return {k.experts for k in self.all.kernels if k.experts is not None and k.module == "experts"}
+
+    def _spread(self, tokens: int) -> Spread:
+        (experts,) = self._experts
+        return spread(experts, self.chips, self.near, tokens)
+
+    def _row_share(self, kernel: Kernel) -> float:
+        """The most of a kernel's rows that a chip has."""
+        if self.modules.stream != "context":
+            return self.sequences / self.all.microbatch
+        tokens = kernel.n
+        if kernel.samples is None and kernel.op != "matmul":
+            tokens //= self.all.microbatch
+        return math.ceil(tokens / self.chips) / tokens
+
+    def _kept(self, kernel: Kernel) -> object:
+        """Tokens of one chip, of what is kept of all."""
+        return self._states(
+            kernel, lambda s: {name: math.ceil(getattr(s, name) / self.chips) for name in ("tokens", "reads", "writes")}
+        )
+
+    def cut(self, kernel: Kernel) -> Kernel:
+        """As large as a chip has it."""
+        role, new = self.role(kernel.name), dict[str, object]()
+        if role in ("looked up", "merged"):
+            axis = "k" if role == "merged" else "m"
+            new = {axis: math.ceil(getattr(kernel, axis) / self.chips), "states": self._kept(kernel)}
+        elif role == "rows" and self.modules.stream == "context":
+            part = self._row_share(kernel)
+            new = {name: getattr(kernel, name) * part for name in ("dram_bytes", "dram_bytes_per_chip")}
+            new |= {"n": round(kernel.n * part), "states": self._kept(kernel)}
+            if kernel.experts is not None:
+                new["experts"] = kernel.experts.for_tokens(round(kernel.n * part))
+        elif role == "rows":
+            part = self.sequences / self.all.microbatch
+            axis = "n" if kernel.samples is None else "samples"
+            new = {axis: round(getattr(kernel, axis) * part), "dram_bytes": kernel.dram_bytes * part}
+            new["dram_bytes_per_chip"] = kernel.dram_bytes_per_chip * part
+            new["states"] = self._states(kernel, lambda s: {"sequences": round(s.sequences * part)})
+            if kernel.experts is not None:
+                new["experts"] = kernel.experts.for_tokens(round(kernel.n * part))
+        elif role == "sent":
+            (experts,) = self._experts
+            here, every = self._spread(kernel.n), experts.always or 0
+            own = kernel.n * ((experts.chosen - every) * here.load + every / self.chips) / experts.chosen
+            new["n"] = max(math.ceil(own - 1e-12 * own), 1)
+            if kernel.experts is not None:
+                more = {"count": here.held, "touched": here.touched, "held": experts.count}
+                new["experts"] = kernel.experts.model_copy(update=more)
+        elif role in ("into", "out") or (role == "inside" and kernel.outer == 1):
+            axis = "k" if role == "out" else "m"
+            if kernel.outer > 1:
+                axis = "outer"
+            new[axis] = getattr(kernel, axis) // self.chips
+        elif role == "inside":
+            new["outer"] = kernel.outer // self.chips
+            new["states"] = self._states(kernel, self._of_heads)
+        return self._seen(kernel, kernel.model_copy(update=new))
+
+    def _seen(self, kernel: Kernel, mine: Kernel) -> Kernel:
+        """What a mask leaves is shared evenly where keys are, or tokens of a sequence."""
+        role = self.role(kernel.name)
+        shared = role in ("looked up", "merged") or (role == "rows" and self.modules.stream == "context")
+        if kernel.density is None or not shared:
+            return mine
+        seen = math.ceil(ops.needed(kernel, kernel.masked or 0) / self.chips)
+        whole = mine.m * mine.n if kernel.masked is None else math.prod(ops.operand_shape(mine, kernel.masked))
+        return mine.model_copy(update={"density": min(seen / whole, 1.0)})
+
+    def _of_heads(self, state: object) -> dict[str, object]:
+        heads = getattr(state, "heads")  # noqa: B009
+        kept = math.ceil(heads / self.chips)
+        names = ("bytes_per_token", "bytes_per_sequence")
+        return {"heads": kept, **{name: getattr(state, name) * kept // heads for name in names}}
+
+    @staticmethod
+    def _states(kernel: Kernel, change: object) -> object:
+        assert callable(change)
+        return tuple(s.model_copy(update=change(s)) for s in kernel.states) if kernel.states else kernel.states

@@ -1,0 +1,244 @@
+"""How the kernels of a graph lie on the second axis: what one chip has of each, by the scheme of its module."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Final, Literal
+
+import networkx as nx
+
+from dfopt.documents.experts import Experts
+from dfopt.documents.graph import Graph, Kernel, SequenceState, Tensor
+from dfopt.documents.modules import Modules, ModuleScheme
+from dfopt.documents.wiring import needed, operand_shape
+from dfopt.physics.spread import Spread, spread
+
+__all__ = ["Laid", "Lies", "Placed", "Unsplit"]
+
+Lies = Literal["whole", "tokens", "sums", "experts", "features", "keys"]
+
+_CLOSE = 1e-12
+_OVER_KEYS: Final = {"scores": "m", "softmax": "m", "scores_dropout": "m", "context": "k"}
+"""Kernels of attention by their role, with the axis that keys are along."""
+
+
+class Unsplit(Exception):
+    """A scheme that a module cannot take, and why."""
+
+
+@dataclass(frozen=True)
+class Placed:
+    """A kernel on one chip of the axis: how it needs its inputs, and how its output lies."""
+
+    kernel: Kernel
+    needs: Lies
+    makes: Lies
+
+
+class Laid:
+    """A graph that is shared out."""
+
+    def __init__(self, whole: Graph, modules: Modules, members: int, first: int) -> None:
+        self.whole, self.modules, self.members, self.first = whole, modules, members, first
+        self.samples = Fraction(-(-whole.microbatch // members), whole.microbatch)
+        self.into: dict[str, list[Tensor]] = defaultdict(list)
+        self.out: dict[str, list[Tensor]] = defaultdict(list)
+        for tensor in whole.tensors:
+            self.into[tensor.dst].append(tensor)
+            self.out[tensor.src].append(tensor)
+
+    @cached_property
+    def laid(self) -> dict[str, Placed]:
+        """Every kernel, in the order of the tensors."""
+        index, found = self.whole.index(), dict[str, Placed]()
+        for name in nx.topological_sort(self.whole.networkx()):
+            kernel = self.whole.kernels[index[name]]
+            of_module = {found[t.src].makes for t in self.into[name] if found[t.src].kernel.module == kernel.module}
+            found[name] = self._of(kernel, self.modules.of(kernel.module), of_module)
+        return found
+
+    def _of(self, kernel: Kernel, scheme: ModuleScheme, read: set[Lies]) -> Placed:
+        """``read``: how what it reads from kernels of its own module lies."""
+        if scheme == "none":
+            return Placed(kernel, "whole", "whole")
+        if scheme in ("n", "context") and self.modules.stream == "context":
+            return Placed(self._by_tokens(kernel, scheme), "tokens", "tokens")
+        if scheme == "n":
+            return Placed(self._by_samples(kernel), "tokens", "tokens")
+        if scheme == "context":
+            return self._by_keys(kernel)
+        if kernel.module == "experts" and scheme == "outer":
+            return Placed(self._by_expert(kernel), "experts", "experts")
+        return self._by_features(kernel, "features" in read)
+
+    def _by_samples(self, kernel: Kernel) -> Kernel:
+        """Some of the sequences."""
+
+        def of(size: int, what: str) -> int:
+            part = size * self.samples
+            if part.denominator != 1 or self.samples == 1:
+                raise Unsplit(f"{what} of {kernel.name!r}, {size}, are not those of {self.whole.microbatch} sequences")
+            return int(part)
+
+        changes: dict[str, Any] = {}
+        if kernel.samples is not None:
+            changes["samples"] = of(kernel.samples, "samples")
+        elif kernel.op == "matmul":
+            raise Unsplit(f"{kernel.name!r} is not apart for every sequence")
+        else:
+            changes["n"] = of(kernel.n, "tokens")
+        if kernel.states:
+            changes["states"] = tuple(
+                one.model_copy(update={"sequences": of(one.sequences, "sequences")}) for one in kernel.states
+            )
+        if kernel.experts is not None:
+            changes["experts"] = kernel.experts.for_tokens(changes["n"])
+        for name in ("dram_bytes", "dram_bytes_per_chip"):
+            if size := getattr(kernel, name):
+                changes[name] = size * float(self.samples)
+        return kernel.model_copy(update=changes)
+
+    def _by_tokens(self, kernel: Kernel, scheme: ModuleScheme) -> Kernel:
+        """Some of the tokens of every sequence, each chip early and late ones: under a causal mask all do as much."""
+        name, whole = kernel.name, self.whole.microbatch
+        if kernel.module == "mixer" and scheme == "n":
+            raise Unsplit(f"{name!r} shares sequences, the residual stream tokens of each")
+        if kernel.op == "weight_update":
+            raise Unsplit(f"{name!r} is a gradient")
+        apart = kernel.samples is not None or kernel.op == "matmul"
+        if apart and (kernel.role not in _OVER_KEYS or kernel.n == 1 or (kernel.samples or 1) % whole):
+            raise Unsplit(f"{name!r} does not attend with several tokens of each of {whole} sequences")
+        if not apart and kernel.n % whole:
+            raise Unsplit(f"tokens of {name!r}, {kernel.n}, are not those of {whole} sequences")
+        n = -(-kernel.n // self.members) if apart else whole * -(-kernel.n // (whole * self.members))
+        changes: dict[str, Any] = {"n": n, "states": self._of_tokens(kernel)}
+        if any(state.reads for state in kernel.states or ()):
+            raise Unsplit(f"{name!r} reads tokens of an earlier evaluation, which are not gathered")
+        if kernel.experts is not None:
+            changes["experts"] = kernel.experts.for_tokens(n)
+        for field in ("dram_bytes", "dram_bytes_per_chip"):
+            if size := getattr(kernel, field):
+                changes[field] = size * n / kernel.n
+        return self._masked(kernel, kernel.model_copy(update=changes))
+
+    def _by_keys(self, kernel: Kernel) -> Placed:
+        """Some of the keys of every sequence, in turn; the parts of a softmax are put together behind it."""
+        if not any(one.module == "mixer" and one.role == "scores" for one in self.whole.kernels):
+            raise Unsplit("no kernel scores keys")
+        axis = _OVER_KEYS.get(kernel.role or "")
+        if axis is None:
+            return Placed(kernel, "whole", "whole")
+        keys, index = getattr(kernel, axis), self.whole.index()
+        if keys < self.members:
+            raise Unsplit(f"{self.members} chips for {keys} keys of {kernel.name!r}")
+        read = (self.whole.kernels[index[tensor.src]] for tensor in self.into[kernel.name])
+        if axis == "m" and kernel.op == "elementwise" and any(one.role not in _OVER_KEYS for one in read):
+            raise Unsplit(f"{kernel.name!r} is told which keys are attended to, anywhere")
+        cut = kernel.model_copy(update={axis: -(-keys // self.members), "states": self._of_tokens(kernel)})
+        return Placed(self._masked(kernel, cut), "keys", "keys" if axis == "m" else "sums")
+
+    def _masked(self, kernel: Kernel, part: Kernel) -> Kernel:
+        """With the density of a chip that has its share of what a mask leaves."""
+        if kernel.density is None:
+            return part
+        rows, columns = operand_shape(part, kernel.masked) if kernel.masked else (part.m, part.n)
+        left = -(-needed(kernel, kernel.masked or 0) // self.members)
+        return part.model_copy(update={"density": min(left / (rows * columns), 1.0)})
+
+    def _of_tokens(self, kernel: Kernel) -> tuple[SequenceState, ...] | None:
+        """What is kept of the tokens of one chip: of those with the most."""
+        if any(state.bytes_per_sequence for state in kernel.states or ()):
+            raise Unsplit(f"what {kernel.name!r} keeps is of whole sequences")
+        names = ("tokens", "reads", "writes")
+        parts = [{name: -(-getattr(state, name) // self.members) for name in names} for state in kernel.states or ()]
+        return tuple(s.model_copy(update=p) for s, p in zip(kernel.states or (), parts, strict=True)) or None
+
+    def _by_expert(self, kernel: Kernel) -> Kernel:
+        """Some of the experts, with the tokens sent to the most loaded chip."""
+        experts, always = self.experts, self.experts.always or 0
+        if kernel.op not in ("gemm", "elementwise") or kernel.samples is not None:
+            raise Unsplit(f"{kernel.name!r} is no work on tokens apart")
+        here = self.spread(kernel)
+        part = ((experts.chosen - always) * here.load + always / self.members) / experts.chosen
+        changes: dict[str, Any] = {"n": max(math.ceil(kernel.n * part * (1 - _CLOSE)), 1)}
+        if kernel.experts is not None:
+            own = {"count": here.held, "touched": here.touched, "held": experts.count}
+            changes["experts"] = kernel.experts.model_copy(update=own)
+        return kernel.model_copy(update=changes)
+
+    @cached_property
+    def experts(self) -> Experts:
+        """Those of the module, of which there is one kind."""
+        found = {k.experts for k in self.whole.kernels if k.module == "experts" and k.experts is not None}
+        if len(found) != 1:
+            raise Unsplit(f"experts of {len(found)} kinds")
+        experts = found.pop()
+        if experts.count - (experts.always or 0) < self.members:
+            raise Unsplit(f"{self.members} chips for {experts.count - (experts.always or 0)} experts")
+        return experts
+
+    def spread(self, kernel: Kernel) -> Spread:
+        """How the tokens of a kernel go over experts, and these over chips."""
+        return spread(self.experts, self.members, self.first, kernel.n)
+
+    def share(self, kernel: Kernel) -> float:
+        """The part of what a kernel makes that a chip makes where tokens are shared."""
+        if self.modules.stream != "context":
+            return float(self.samples)
+        apart = kernel.samples is not None or kernel.op == "matmul"
+        each = kernel.n if apart else -(-kernel.n // self.whole.microbatch)
+        return -(-each // self.members) / each
+
+    def needs(self, tensor: Tensor, operand: int) -> Lies:
+        """How a kernel needs what it reads."""
+        reader = self.laid[tensor.dst]
+        if reader.needs == "tokens" and self.modules.stream == "context" and operand == 2:
+            return "whole"  # all keys, of which its queries see those before them
+        return "whole" if reader.needs in ("features", "keys") else reader.needs
+
+    def _by_features(self, kernel: Kernel, split: bool) -> Placed:
+        """Heads, or features: ``split`` where it reads some of its module that are."""
+        members, name = self.members, kernel.name
+
+        def of(size: int, what: str) -> int:
+            if size % members:
+                raise Unsplit(f"{what} of {name!r}, {size}, are not shared by {members} chips")
+            return size // members
+
+        if kernel.op == "weight_update":
+            raise Unsplit(f"{name!r} is a gradient")
+        if kernel.outer > 1:
+            if kernel.op == "gemm" or split or kernel.op == "matmul":
+                return Placed(self._by_heads(kernel, of(kernel.outer, "heads")), "features", "features")
+            return Placed(kernel, "whole", "whole")
+        if kernel.op == "matmul":
+            raise Unsplit(f"{name!r} has one head")
+        if kernel.op == "elementwise":
+            if not split:
+                return Placed(kernel, "whole", "whole")
+            if kernel.normalizes:
+                raise Unsplit(f"{name!r} needs all features")
+            return Placed(kernel.model_copy(update={"m": of(kernel.m, "features")}), "features", "features")
+        if split:
+            return Placed(kernel.model_copy(update={"k": of(kernel.k, "features")}), "features", "sums")
+        index = self.whole.index()
+        readers = [self.whole.kernels[index[t.dst]] for t in self.out[name]]
+        whole = any(one.normalizes and one.outer == 1 and one.module == kernel.module for one in readers)
+        if whole or kernel.role in ("router", "latent"):
+            return Placed(kernel, "whole", "whole")
+        return Placed(kernel.model_copy(update={"m": of(kernel.m, "features")}), "whole", "features")
+
+    def _by_heads(self, kernel: Kernel, heads: int) -> Kernel:
+        """So many of the heads, and what is kept for them: one that all share is on every chip."""
+        states = []
+        for one in kernel.states or ():
+            own = -(-one.heads // self.members)
+            if heads % own or one.bytes_per_token * own % one.heads or one.bytes_per_sequence * own % one.heads:
+                raise Unsplit(f"{one.name} of {kernel.name!r} belong to {one.heads} heads")
+            sizes = {name: getattr(one, name) * own // one.heads for name in ("bytes_per_token", "bytes_per_sequence")}
+            states.append(one.model_copy(update={"heads": own, **sizes}))
+        return kernel.model_copy(update={"outer": heads, "states": tuple(states) or None})
