@@ -97,7 +97,7 @@ class Instance:
     @cached_property
     def pipeline(self) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages."""
-        return pipeline_stages(self.graph, self.plan)
+        return pipeline_stages(self.setting.model, self.plan)  # a chip of a second axis has as many of its layers
 
     @cached_property
     def mapped_stages(self) -> int:

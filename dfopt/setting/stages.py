@@ -44,14 +44,21 @@ def pipeline_stages(graph: Graph, plan: Plan) -> tuple[PipelineStage, ...]:
     """
     if not graph.folded:
         return tuple(PipelineStage(number, f"stage {number}", ((number, 1),)) for number in range(plan.stages))
-    layers, sizes = graph.layers, plan.stage_layers
+    key = plan.stages, plan.stage_layers
+    if key not in (known := graph.layers.known_stages):  # of thousands of plans that differ in other things
+        known[key] = _of_layers(graph.layers, *key)
+    found: tuple[PipelineStage, ...] = known[key]
+    return found
+
+
+def _of_layers(layers: Layers, stages: int, sizes: tuple[int, int, int]) -> tuple[PipelineStage, ...]:
     if len(layers.kinds) == 1:
         return (PipelineStage(0, "stage 0", ((0, sizes[1]),)),)
-    if plan.stages == 1:
+    if stages == 1:
         return (PipelineStage(0, f"the stage of {_said(sizes[1])}", _runs(layers, 0, sizes[1], True, True)),)
     found = [PipelineStage(0, f"the first stage ({_said(sizes[0])})", _runs(layers, 0, sizes[0], True, False))]
     known = set()
-    for number in range(1, plan.stages - 1):
+    for number in range(1, stages - 1):
         runs = _runs(layers, sizes[0] + (number - 1) * sizes[1], sizes[1], False, False)
         if runs not in known:
             known.add(runs)
@@ -59,9 +66,9 @@ def pipeline_stages(graph: Graph, plan: Plan) -> tuple[PipelineStage, ...]:
             found.append(PipelineStage(number, f"a stage in the middle ({_said(size)})", runs))
         if layers.counted == 1 and not any(0 < place < layers.count for at in layers.at for place in at):
             break
-    before = sizes[0] + (plan.stages - 2) * sizes[1]
+    before = sizes[0] + (stages - 2) * sizes[1]
     runs = _runs(layers, before, sizes[2], False, True)
-    found.append(PipelineStage(plan.stages - 1, f"the last stage ({_said(sizes[2])})", runs))
+    found.append(PipelineStage(stages - 1, f"the last stage ({_said(sizes[2])})", runs))
     return tuple(found)
 
 
