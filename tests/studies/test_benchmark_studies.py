@@ -14,7 +14,7 @@ FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "studies"
 CELLS = {
     "best-plans": 320, "dse": 320,
     "fig07": 6, "fig08": 16, "fig10": 80, "fig10-text": 80, "fig12": 80, "fig14": 80, "fig16": 80,
-    "fig19": 18, "fig20": 20, "fig22": 15, "fig22-heat": 35, "table6": 5,
+    "fig19": 18, "fig20": 20, "fig20-decode": 20, "fig22": 15, "fig22-heat": 35, "table6": 5,
 }  # fmt: skip
 
 
