@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import subprocess
 import sys
 import time
@@ -118,9 +119,9 @@ def gap_of(result: df.Result) -> str:
 
 
 class Ran(NamedTuple):
-    """How a program ended: exit code, what it printed, seconds on the clock."""
+    """How a program ended: exit code (None: it was ended), what it printed, seconds on the clock."""
 
-    code: int
+    code: int | None
     out: str
     err: str
     seconds: float
@@ -132,13 +133,25 @@ class Ran(NamedTuple):
         return lines[-1].strip() if lines else "nothing printed"
 
 
-def run(words: list[str], *, root: Path = ROOT, **environment: str) -> Ran:
-    """Run Python with some words in a checkout, whose code it takes."""
+def run(words: list[str], *, root: Path = ROOT, limit: float | None = None, **environment: str) -> Ran:
+    """Run Python with some words in a checkout, whose code it takes; after so many seconds it is ended."""
     paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
     found = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment
     began = time.perf_counter()
-    done = subprocess.run([sys.executable, *words], cwd=root, env=found, capture_output=True, text=True)
-    return Ran(done.returncode, done.stdout, done.stderr, time.perf_counter() - began)
+    with subprocess.Popen(
+        [sys.executable, *words], cwd=root, env=found, text=True, start_new_session=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        try:
+            out, err = process.communicate(timeout=limit)
+            code: int | None = process.returncode
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)  # with what it has started: they hold the pipes open
+            (out, err), code = process.communicate(), None
+        except BaseException:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+    return Ran(code, out, err, time.perf_counter() - began)
 
 
 def shown(words: list[str]) -> str:

@@ -37,3 +37,12 @@ def test_every_mutation_meets_the_source_once() -> None:
 def test_a_row_says_whether_a_claim_is_met(met: bool | None, word: str) -> None:
     code = f"from claims.rows import Row\nprint(Row('a', 'b|c', 'd', 'e', {met}).line())"
     assert said("-c", code).strip() == f"| a | b/c | d | e | {word} |"
+
+
+def test_a_program_that_does_not_end_is_ended() -> None:
+    code = "from claims.rows import run\ndone = run(['-c', 'import time; time.sleep(60)'], limit=0.5)\n"
+    assert said("-c", f"{code}print(done.code, done.seconds < 30)").strip() == "None True"
+    assert said("-c", "from claims.rows import run\nprint(*run(['-c', 'print(7)'], limit=60.0)[:2])").split() == [
+        "0",
+        "7",
+    ]
