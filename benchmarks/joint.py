@@ -12,7 +12,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from claims import memory, mutations, programs, times
+from claims import memory, mutations, programs, studies, times
 from claims.rows import HEAD, Asked, Row, Section
 
 SECTIONS: dict[str, Section] = {
@@ -27,6 +27,8 @@ SECTIONS: dict[str, Section] = {
     "local-search": programs.local_search,
     "matrices": programs.matrices,
     "brute": programs.brute,
+    "dse": studies.dse,
+    "best-plans": studies.best_plans,
     "check": times.check,
     "infeasible": memory.infeasible,
     "tests": programs.tests,

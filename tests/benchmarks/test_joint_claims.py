@@ -24,7 +24,7 @@ def said(*words: str) -> str:
 def test_it_lists_its_sections() -> None:
     lines = said(str(ROOT / "benchmarks" / "joint.py"), "--list").splitlines()
     names = [line.split(": ")[0] for line in lines]
-    assert {"reproduced", "infeasible", "check", "mutations"} <= set(names)
+    assert {"reproduced", "infeasible", "dse", "best-plans", "check", "mutations"} <= set(names)
     assert all(len(line.split(": ", 1)[1]) > 10 for line in lines)
 
 
