@@ -1,11 +1,12 @@
 """Attack what results claim: descend from an answer over shardings pinned by hand, through the public API alone.
 
-    python benchmarks/local_search.py [--seconds S] [GRAPH:SYSTEM[:key=value,...] ...]
+    python benchmarks/local_search.py [--seconds S] [--draw N [--seed K] [--given KEY=VALUE] | GRAPH:SYSTEM[:...] ...]
 
 Keys are degrees of the plan, assumptions, or parameters of the graph. Every move pins the sharding of all kernels, with
 that of one kernel, or of a run of neighbours that allow the same scheme, changed; the plan stays. A row says what the
 result claims and what was found. It is a failure (exit status 1) if a mapping is below the bound that holds for every
-mapping, or below an answer that calls itself optimal, by more than 1e-6.
+mapping, or below an answer that calls itself optimal, by more than 1e-6. ``--draw`` takes pairs of the zoo by chance,
+without those that have no answer, and says how many these were.
 """
 
 from __future__ import annotations
@@ -16,11 +17,12 @@ import time
 from typing import Any
 
 import yaml
+from pairs import drawn
 
 import dfopt as df
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.axes import AXES
-from dfopt.errors import DfoptError
+from dfopt.errors import DfoptError, PlanError
 from dfopt.physics.ops import legal_schemes
 
 SAME = 1e-6
@@ -95,11 +97,17 @@ def main() -> int:
     """Attack pairs, print a table, say whether a claim was refuted."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pairs", nargs="*", help="GRAPH:SYSTEM[:parameter=value,...]; default: a dozen of the zoo")
-    parser.add_argument("--seconds", type=float, default=20.0, help="for the attack on one pair")
+    parser.add_argument("--draw", type=int, metavar="N", help="so many pairs of the zoo by chance")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
+    parser.add_argument("--given", default="", metavar="KEY=VALUE", help="what each drawn pair is asked, such as tp=8")
+    parser.add_argument("--seconds", type=float, default=20.0, help="for the attack on a pair, and a drawn one's solve")
     asked = parser.parse_args()
     print(f"{'pair':52} {'status':18} {'value s':>12} {'gap %':>8} {'found s':>12} {'ahead %':>8} {'tried':>6}")
-    refuted = 0
-    for pair in asked.pairs or PAIRS:
+    refuted = shown = without = 0
+    limit = {} if asked.draw is None else {"time_limit": asked.seconds}
+    for pair in asked.pairs or (PAIRS if asked.draw is None else drawn(asked.seed, asked.given)):
+        if shown == asked.draw:
+            break
         graph, system, *rest = pair.split(":")
         parameters = dict(item.split("=") for item in rest[0].split(",")) if rest else {}
         typed = {key: yaml.safe_load(value) for key, value in parameters.items()}
@@ -108,11 +116,16 @@ def main() -> int:
             **{key: typed.pop(key) for key in list(typed) if key in Assumptions.model_fields}
         )
         try:
-            drawn = df.load_graph(graph, **typed)
-            result = df.optimize(drawn, df.load_system(system), assumptions=rules, **degrees)
-        except df.Infeasible:
-            print(f"{pair:52} infeasible", flush=True)
+            loaded = df.load_graph(graph, **typed)
+            result = df.optimize(loaded, df.load_system(system), assumptions=rules, **degrees, **limit)
+        except (df.Infeasible, df.NoSolution, PlanError) as error:  # a plan: the machine may have no such degree
+            if asked.draw is None and not isinstance(error, df.Infeasible):
+                raise
+            without += 1
+            if asked.draw is None:
+                print(f"{pair:52} infeasible", flush=True)
             continue
+        shown += 1
         found, tried = attack(result, asked.seconds)
         wrong = found < result.bound * (1 - SAME) or (result.status == "optimal" and found < result.value * (1 - SAME))
         refuted += wrong
@@ -121,7 +134,7 @@ def main() -> int:
             f" {100 * (1 - found / result.value):8.3f} {tried:6d}{'  REFUTED' if wrong else ''}",
             flush=True,
         )
-    print(f"{refuted} claims refuted")
+    print(f"{refuted} of {shown} claims refuted, {without} pairs without an answer")
     return 1 if refuted else 0
 
 

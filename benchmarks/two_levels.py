@@ -1,11 +1,12 @@
 """What two levels lose: sharding and fusion one after the other against both found together, other rules alike.
 
-    python benchmarks/two_levels.py [--seconds S] [GRAPH:SYSTEM[:key=value,...] ...]
+    python benchmarks/two_levels.py [--seconds S] [--draw N [--seed K] | GRAPH:SYSTEM[:key=value,...] ...]
 
 Keys are degrees of the plan, assumptions, or parameters of the graph. Every pair is solved without sequence parallelism
 by ``sharding_objective: seconds`` and by ``joint``, then by both where tokens may be split. *Loss* is how much longer
 the mapping of two levels takes. It fails (exit status 1) if the joint search is behind two levels, or a bound of one is
-above the answer of the other, by more than 1e-6.
+above the answer of the other, by more than 1e-6. ``--draw`` takes pairs of the zoo by chance, without those to which
+neither has an answer, and says how many these were.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ import time
 from typing import Any
 
 import yaml
+from pairs import drawn
 
 import dfopt as df
 from dfopt.documents.assumptions import Assumptions, profile
@@ -84,9 +86,9 @@ def named(pair: str) -> str:
     return pair.replace(":", ", ", 1).replace(":", ": ").replace(",", ", ").replace(",  ", ", ")
 
 
-def row(pair: str, seconds: float) -> tuple[str, bool]:
-    """A line of the table, and whether the answers contradict each other."""
-    columns, wrong = [named(pair)], False
+def row(pair: str, seconds: float) -> tuple[str, bool, bool]:
+    """A line of the table, whether the answers contradict each other, and whether there is any."""
+    columns, wrong, answered = [named(pair)], False, False
     for tokens in ("none", "allow"):
         levels, joint = (
             solved(pair, seconds, sharding_objective=objective, sequence_parallelism=tokens)
@@ -94,16 +96,19 @@ def row(pair: str, seconds: float) -> tuple[str, bool]:
         )
         lost, crossed = loss(levels[0], joint[0])
         wrong |= crossed
+        answered |= levels[0] is not None or joint[0] is not None
         if tokens == "none":
             columns += cells(levels) + cells(joint)
         columns.append(lost)
-    return "| " + " | ".join(columns) + " |", wrong
+    return "| " + " | ".join(columns) + " |", wrong, answered
 
 
 def main(words: list[str] | None = None) -> int:
     """Print the table, say whether answers contradict each other."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("pairs", nargs="*", help="GRAPH:SYSTEM[:key=value,...]; default: some of the zoo")
+    parser.add_argument("--draw", type=int, metavar="N", help="so many pairs of the zoo by chance")
+    parser.add_argument("--seed", type=int, default=0, help="of the draw")
     parser.add_argument("--seconds", type=float, default=30.0, help="for each solve")
     asked = parser.parse_args(words)
     solved("llama-68m:sn10-8-ring:tp=8", asked.seconds)  # imports of solvers are no part of the first row
@@ -111,11 +116,19 @@ def main(words: list[str] | None = None) -> int:
         "| pair | two levels, s | gap, status | CPU s | together, s | gap, status | CPU s | loss | loss, tokens split |"
     )
     print("| --- | ---: | --- | ---: | ---: | --- | ---: | ---: | ---: |")
-    bad = 0
-    for pair in asked.pairs or PAIRS:
-        line, wrong = row(pair, asked.seconds)
+    bad = shown = without = 0
+    for pair in asked.pairs or (PAIRS if asked.draw is None else drawn(asked.seed)):
+        if shown == asked.draw:
+            break
+        line, wrong, answered = row(pair, asked.seconds)
+        if asked.draw is not None and not answered:
+            without += 1
+            continue
         bad += wrong
+        shown += 1
         print(line + (" contradicts" if wrong else ""), flush=True)
+    if asked.draw is not None:
+        print(f"{shown} pairs, {bad} contradict; {without} more without an answer (most are infeasible)")
     return 1 if bad else 0
 
 

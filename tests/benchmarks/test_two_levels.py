@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
@@ -17,7 +18,9 @@ def script() -> ModuleType:
     spec = importlib.util.spec_from_file_location("two_levels", HERE / "two_levels.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(str(HERE))
+        spec.loader.exec_module(module)
     return module
 
 
@@ -46,3 +49,20 @@ def test_contradictions_are_told(script: ModuleType) -> None:
     assert script.loss(levels, None) == ("", True) and script.loss(None, joint) == ("", False)
     nothing = script.solved("llama-3.1-70b:h100-8:mode=training,tp=8", 30.0, **rules)
     assert nothing[0] is None
+
+
+def test_a_draw_is_the_same_for_a_seed_and_asks_what_is_given(script: ModuleType) -> None:
+    first, again, other = (list(islice(script.drawn(seed, "tp=8"), 50)) for seed in (0, 0, 1))
+    assert first == again != other and len(set(first)) == 50
+    assert all(pair.endswith(":tp=8") and pair.count(":") == 2 for pair in first)
+
+
+def test_a_draw_passes_over_pairs_without_an_answer(
+    script: ModuleType, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = "llama-3.1-70b:h100-8:mode=training,tp=8"
+    monkeypatch.setattr(script, "drawn", lambda seed: iter([nothing, PAIR, PAIR]))
+    assert script.main(["--draw", "1"]) == 0
+    *_, row, last = capsys.readouterr().out.splitlines()
+    assert row.startswith(f"| {script.named(PAIR)} |")
+    assert last.startswith("1 pairs, 0 contradict; 1 more without an answer")
