@@ -9,7 +9,20 @@ from collections.abc import Callable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dfopt.frontends.hf_fields import Family, Field, Modules, flag, head_dim_of, heads_of, is_whole, one_of, optional
+from dfopt.frontends.hf_fields import (
+    Family,
+    Field,
+    Modules,
+    count,
+    flag,
+    head_dim_of,
+    heads_of,
+    is_whole,
+    listed,
+    one_of,
+    optional,
+    unless,
+)
 from dfopt.frontends.hf_layers import Given, made_by
 from dfopt.frontends.hf_rows import NOTHING, rows
 
@@ -77,6 +90,69 @@ def _as_wide(given: Given) -> dict[str, Any]:
     return {}
 
 
+def _neo_turns(value: Any) -> dict[str, Any] | None:
+    """Kinds of attention, each list of them so many times."""
+    known = isinstance(value, list) and all(
+        isinstance(one, list)
+        and len(one) == 2
+        and isinstance(one[0], list)
+        and all(kind in ("global", "local") for kind in one[0])
+        and is_whole(one[1])
+        and len(one[0]) * one[1] <= 10**4
+        for one in value
+    )
+    return {"turns": [kind for kinds, times in value for kind in kinds * times]} if known else None
+
+
+def _neo_layers(given: Given) -> dict[str, Any]:
+    """Layers that attend to all tokens, and layers that attend to a window."""
+    types, turns = given.get("types"), given.get("turns")
+    if None not in (types, turns) and types != turns:
+        raise ValueError("turns: found other layers than attention_layers says")
+    return {"types": types or turns}
+
+
+_OF_MPT: Final = frozenset({
+    "alibi_bias_max", "attn_impl", "attn_pdrop", "attn_uses_sequence_id", "clip_qkv", "kv_n_heads", "softmax_scale",
+})  # fmt: skip
+
+
+def _mpt_attention(value: Any) -> dict[str, Any] | None:
+    """Heads of keys and values; positions are added to scores."""
+    if not isinstance(value, Mapping) or set(value) - {*_OF_MPT, "alibi", "attn_type", "prefix_lm", "qk_ln"}:
+        return None
+    heads: dict[str, dict[str, int]] = {"multihead_attention": {}, "multiquery_attention": {"kv_heads": 1}}
+    if is_whole(value.get("kv_n_heads")):
+        heads["grouped_query_attention"] = {"kv_heads": value["kv_n_heads"]}
+    kind = value.get("attn_type")
+    others = value.get("prefix_lm") is not True and value.get("qk_ln") is not True
+    if not isinstance(kind, str) or kind not in heads or value.get("alibi") is not True or not others:
+        return None
+    return {"of_attention": heads[kind]}
+
+
+def _mpt_layers(given: Given) -> dict[str, Any]:
+    return {"rotary_dim": 0, **given["of_attention"]}
+
+
+def _mpt_ffn(data: Mapping[str, Any]) -> int | None:
+    """What the class of MPT takes for an MLP: four times the residual, or as often as it is told."""
+    hidden, times = data.get("hidden_size"), data.get("expansion_ratio", 4)
+    return times * hidden if is_whole(hidden) and is_whole(times) else None
+
+
+def _bigcode_heads(data: Mapping[str, Any]) -> int | None:
+    """One head of keys and values, unless the class is told that each head has its own."""
+    return heads_of(data) if data.get("multi_query") is False else 1
+
+
+_CODE: Final = {
+    **_GPT.left_out,
+    "intermediate_size": _so_often("hidden_size", 4),
+    "tie_word_embeddings": False,
+    "torch_dtype": "float32",
+    "rotary_dim": 64,
+}
 GPT_FAMILIES: Final[Mapping[str, Family]] = {
     "gpt2": replace(
         _GPT,
@@ -89,14 +165,111 @@ GPT_FAMILIES: Final[Mapping[str, Family]] = {
     "gptj": replace(
         _GPT,
         always={**_GPT.always, "mlp_bias": True, "parallel": "shared", "head": {"kind": "logits", "bias": True}},
+        left_out=_CODE,
+        fields=rows("head_dim", "rotary_dim"),
+    ),
+    "codegen": replace(
+        _GPT,
+        always={**_GPT.always, "mlp_bias": True, "parallel": "shared", "head": {"kind": "logits", "bias": True}},
+        left_out=_CODE,
+        fields=rows("head_dim", "rotary_dim"),
+    ),
+    # of attention the output alone has a bias, which is not counted: one in 25 thousand parameters
+    "gpt_neo": replace(
+        _GPT,
+        always={**_GPT.always, "mlp_bias": True},
         left_out={
             **_GPT.left_out,
             "intermediate_size": _so_often("hidden_size", 4),
-            "tie_word_embeddings": False,
             "torch_dtype": "float32",
-            "rotary_dim": 64,
+            "window_size": 256,
+            "attention_types": unless("attention_layers", [[["global", "local"], 12]]),
         },
-        fields=rows("head_dim", "rotary_dim"),
+        fields=rows(
+            "head_dim",
+            window_size=count("window"),
+            attention_layers=listed("types", {"global": "global", "local": "local"}),
+            attention_types=Field(_neo_turns, "lists of global and local, each with how often it repeats"),
+        ),
+        names={**_GPT.names, "num_heads": "num_attention_heads", "num_layers": "num_hidden_layers"},
+        words=_GPT.words | {"embed_dropout", "resid_dropout"},
+        stack=made_by(_neo_layers, _learned_positions),
+    ),
+    "gpt_bigcode": replace(
+        _GPT,
+        always={**_GPT.always, "bias": "all", "mlp_bias": True},
+        left_out={
+            **_GPT.left_out,
+            "num_key_value_heads": _bigcode_heads,
+            "intermediate_size": _so_often("hidden_size", 4),
+            "multi_query": True,
+            "torch_dtype": "float32",
+        },
+        fields=rows("head_dim", multi_query=flag(NOTHING, NOTHING, needed=True)),
+        # what a server for inference is told
+        words=_GPT.words
+        | {"inference_runner", "max_batch_size", "max_sequence_length", "pad_key_length", "pre_allocate_kv_cache"}
+        | {"validate_runner_input"},
+        stack=made_by(_learned_positions),
+        modules=Modules(fronts=("transformer.", "")),
+    ),
+    # without biases its norms have none either, which are counted: a hundred-thousandth of all
+    "mpt": replace(
+        _GPT,
+        left_out={
+            **_GPT.left_out,
+            "hidden_act": "gelu",
+            "expansion_ratio": 4,
+            "intermediate_size": _mpt_ffn,
+            "no_bias": True,
+            "norm_type": "low_precision_layernorm",
+        },
+        fields=rows(
+            "head_dim",
+            attn_config=Field(
+                _mpt_attention, "attn_type, alibi: true, and neither prefix_lm nor qk_ln: others are not drawn", True
+            ),
+            expansion_ratio=Field(lambda value: NOTHING if is_whole(value) else None, "a whole number from 1 on", True),
+            no_bias=one_of("true", {True: NOTHING}, needed=True),
+            norm_type=one_of(
+                "layernorm, or low_precision_layernorm",
+                {"layernorm": NOTHING, "low_precision_layernorm": NOTHING},
+                needed=True,
+            ),
+        ),
+        names={
+            **_GPT.names,
+            "d_model": "hidden_size",
+            "max_seq_len": "max_position_embeddings",
+            "n_heads": "num_attention_heads",
+            "n_layers": "num_hidden_layers",
+        },
+        # beside positions that are added to scores there are no learned ones
+        words=_GPT.words
+        | {"emb_pdrop", "embedding_fraction", "fc_type", "init_config", "init_device", "learned_pos_emb", "logit_scale"}
+        | {"tokenizer_name", "verbose", "use_pad_tok_in_ffn"},
+        stack=made_by(_mpt_layers),
+    ),
+    "phi": replace(
+        _GPT,
+        always={
+            **_GPT.always,
+            "bias": "all",
+            "mlp_bias": True,
+            "parallel": "shared",
+            "head": {"kind": "logits", "bias": True},
+        },
+        left_out={
+            **_GPT.left_out,
+            "tie_word_embeddings": False,
+            "hidden_act": "gelu_new",
+            "partial_rotary_factor": 0.5,
+            "qk_layernorm": False,
+        },
+        fields=rows("head_dim", "partial_rotary_factor", qk_layernorm=flag({"qk_norm": "head"}, NOTHING, needed=True)),
+        modules=Modules(
+            mixer=(*(f"self_attn.{name}_proj" for name in "qkv"), "self_attn.dense"), dense=("mlp.fc1", "mlp.fc2")
+        ),
     ),
     "gpt_neox": replace(
         _GPT,

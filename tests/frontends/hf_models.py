@@ -194,5 +194,20 @@ MODELS: dict[str, Published] = {
         {"model_type": "falcon", "num_hidden_layers": 60, "hidden_size": 8192, "num_attention_heads": 128}
         | {"vocab_size": 65024, "torch_dtype": "bfloat16", "num_kv_heads": 8, "new_decoder_architecture": True}, 41.3,
     ),
+    "codegen-6b": Published(gpt("codegen", 33, 4096, 16, 51200, rotary_dim=64, torch_dtype="float16"), 7.07),
+    # counted of the checkpoint
+    "gpt-neo-1.3b": Published(
+        {"model_type": "gpt_neo", "num_layers": 24, "hidden_size": 2048, "num_heads": 16, "vocab_size": 50257}
+        | {"max_position_embeddings": 2048, "intermediate_size": None, "activation_function": "gelu_new"}
+        | {"attention_types": [[["global", "local"], 12]], "attention_layers": ["global", "local"] * 12}
+        | {"window_size": 256, "embed_dropout": 0, "resid_dropout": 0}, 1.3156,
+    ),
+    "starcoder": Published(gpt("gpt_bigcode", 40, 6144, 48, 49152, n_positions=8192, n_inner=24576), 15.5),
+    "mpt-7b": Published(
+        {"model_type": "mpt", "d_model": 4096, "n_heads": 32, "n_layers": 32, "vocab_size": 50432, "no_bias": True}
+        | {"attn_config": {"attn_type": "multihead_attention", "alibi": True, "qk_ln": False, "prefix_lm": False}}
+        | {"expansion_ratio": 4, "max_seq_len": 2048, "torch_dtype": "bfloat16"}, 6.65,
+    ),
+    "phi-2": Published(config("phi", 32, 2560, 32, 32, 10240, 51200, partial_rotary_factor=0.4), 2.78),
 }  # fmt: skip
 MODELS["deepseek-v2-lite"].config["q_lora_rank"] = None
