@@ -118,6 +118,7 @@ class Drawing(Sketch):
         self.trains, self.forms, self.routing = trains, forms, routing or Routing()
         self.words, self.keeps, self.page = words, keeps, page
         self.segments, self.places, self.suffix = tuple(segments), tuple(range(len(segments))), ""
+        self.prefix = ""
         self._rows = _rows(self.segments)
         self.rules: dict[str, Gradient | tuple[Gradient, ...]] = {}
         self.sums: dict[str, tuple[str, str]] = {}
@@ -158,14 +159,21 @@ class Drawing(Sketch):
         """A view of every segment."""
         return tuple(self.of((place,)) for place in self.places)
 
+    def prefixed(self, prefix: str) -> Self:
+        """A view whose kernels and states are called with something in front, as where two mixers are side by side."""
+        view = copy.copy(self)  # it adds to the same kernels and tensors
+        view.prefix = self.prefix + prefix
+        return view
+
     def called(self, name: str) -> str:
         """What a kernel or a state of that name is called here."""
-        return name + self.suffix
+        return self.prefix + name + self.suffix
 
     def draw(self, kernel: Kernel, *inputs: str | Read) -> str:
         """Add a kernel, called after the segments of a view, and its inputs; gives its name."""
         if not self.suffix:
-            return super().draw(kernel, *inputs)
+            named = kernel.model_copy(update={"name": self.called(kernel.name)}) if self.prefix else kernel
+            return super().draw(named, *inputs)
         reads = (Read(one) if isinstance(one, str) else one for one in inputs)
         own = (
             one._replace(part=self.called(one.part or "tokens")) for one in reads

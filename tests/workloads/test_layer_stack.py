@@ -52,7 +52,10 @@ MIXERS = {
     "kda": KDA,
     "mamba2": SSD,
     "mamba": SCAN,
+    "convolution": {"kind": "gated_convolution", "inner": HIDDEN, "convolution": 3},
+    "side by side": {"kind": "beside", "mixers": [FULL, SSD]},
 }
+SCANS = ("delta", "kda", "mamba2", "side by side")  # in chunks, which a prompt is not cut into
 INSIDE = {
     "gated": mlp(50),
     "plain": mlp(50, gated=False, bias=True),
@@ -131,6 +134,7 @@ def test_weights_that_are_drawn_are_the_counted_matrices(mixer: str, inside: str
         "absorbed": 8, "chosen": 10 + 8 + 2 * 2, "compressed": 10 + 5 + 6 + 4 * 5 + 5,
         "compressed choice": 10 + 5 + 6 + 2 * 2 * (5 + 2) + 5 + 2, "delta": 4 * (2 * 6 + 20) + 2 * 4 + 5,
         "kda": 4 * 4 * 11 + 4 + 12 + 5, "mamba2": (20 + 24) * 5 + 3 * 4 + 20, "mamba": 12 * (5 + 3 + 2) + 8,
+        "convolution": 3 * HIDDEN, "side by side": (20 + 24) * 5 + 3 * 4 + 20,
     }  # fmt: skip
     assert found - drawn - norms == 3 * (inside_only.get(inside, 0) + mixer_only.get(mixer, 0))
 
@@ -215,11 +219,22 @@ def test_the_scan_of_mamba2() -> None:
 
 
 def test_what_a_mixer_with_a_state_keeps_of_a_sequence() -> None:
-    for name in ("delta", "kda", "mamba2", "mamba"):
+    for name in ("delta", "kda", "mamba2", "mamba", "convolution"):
         p = StackParameters(**one(MIXERS[name]))
         graph = build(**one(MIXERS[name]), phase="decode", context=1000, microbatch=7)
         assert held(graph) == 7 * p.layers["layer"].mixer.sequence_bytes(2)  # type: ignore[union-attr]
         assert counts(p).bytes_per_token == 0
+
+
+def test_mixers_side_by_side_are_both_of_them() -> None:
+    """As kernels of their own, with the states of both, and a sum."""
+    for phase in ({"phase": "prefill"}, {"phase": "decode", "context": 30}):
+        both, *each = (build(**one(mixer), **phase) for mixer in (MIXERS["side by side"], FULL, SSD))
+        assert products(both) == sum(map(products, each))
+        assert held(both) == sum(map(held, each))
+        names = {kernel.name for kernel in each[1].kernels} - {kernel.name for kernel in each[0].kernels}
+        assert {f"mamba2_{name}" for name in names} <= set(by_name(both))
+        assert {tensor.src for tensor in both.tensors if tensor.dst == "Mixers_Add"} == {"O_Proj", "mamba2_O_Proj"}
 
 
 @pytest.mark.parametrize("cut", [4, 8])
@@ -229,7 +244,7 @@ def test_chunks_of_a_prompt_compute_what_the_prompt_does(mixer: str, cut: int) -
     p = one(MIXERS[mixer])
     whole = products(build(**p, phase="prefill"))
     parts = [build(**p | {"seq": cut}, phase="prefill"), build(**p, phase="prefill", hit=cut)]
-    assert sum(map(products, parts)) == pytest.approx(whole, rel=2e-2 if mixer in ("delta", "kda", "mamba2") else 1e-12)
+    assert sum(map(products, parts)) == pytest.approx(whole, rel=2e-2 if mixer in SCANS else 1e-12)
 
 
 @pytest.mark.parametrize("mixer", MIXERS)

@@ -7,9 +7,11 @@ from typing import Annotated
 from pydantic import Field
 
 from dfopt.workloads.blocks.attention import Attention
+from dfopt.workloads.blocks.beside import Beside
 from dfopt.workloads.blocks.block import Block
 from dfopt.workloads.blocks.compressed import CompressedAttention
 from dfopt.workloads.blocks.cross import CrossAttention
+from dfopt.workloads.blocks.gated_convolution import GatedConvolution
 from dfopt.workloads.blocks.mla import LatentAttention
 from dfopt.workloads.blocks.mlp import Mlp
 from dfopt.workloads.blocks.moe import MixtureOfExperts
@@ -19,9 +21,11 @@ __all__ = ["Block", "FeedForward", "Mixer"]
 
 Mixer = Annotated[
     Attention
+    | Beside
     | CompressedAttention
     | CrossAttention
     | LatentAttention
+    | GatedConvolution
     | GatedDeltaNet
     | KimiDeltaAttention
     | Mamba

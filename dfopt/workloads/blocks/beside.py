@@ -1,0 +1,68 @@
+"""Mixers side by side, as in Falcon-H1: all read the same residual, and what they give is added up.
+
+Kernels and states of all but the first are called after their kind.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import problem
+from dfopt.documents.phase import Segment
+from dfopt.workloads.blocks.attention import Attention
+from dfopt.workloads.blocks.block import Block
+from dfopt.workloads.blocks.gated_convolution import GatedConvolution
+from dfopt.workloads.blocks.recurrent import GatedDeltaNet, KimiDeltaAttention, Mamba, Mamba2
+from dfopt.workloads.drawing import Drawing
+
+__all__ = ["Beside"]
+
+_One = Annotated[
+    Attention | GatedConvolution | GatedDeltaNet | KimiDeltaAttention | Mamba | Mamba2, Field(discriminator="kind")
+]
+
+
+class Beside(Block):
+    """Several mixers that read the same.
+
+    Examples
+    --------
+    >>> attention = {"kind": "attention", "heads": 4, "head_dim": 2}
+    >>> scan = {"kind": "mamba2", "heads": 4, "head_dim": 2, "state": 4}
+    >>> both = Beside(kind="beside", mixers=[attention, scan])
+    >>> both.parameters(hidden=8), both.token_elements
+    (644, 16)
+    """
+
+    kind: Literal["beside"]
+    mixers: tuple[_One, ...] = Field(min_length=2, max_length=10, description="the mixers, of different kinds")
+
+    @model_validator(mode="after")
+    def _differ(self) -> Self:
+        kinds = [one.kind for one in self.mixers]
+        if len({*kinds}) < len(kinds):
+            raise problem(f"found {', '.join(kinds)}", "one of a kind: their kernels are called after it", "$.mixers")
+        return self
+
+    @property
+    def token_elements(self) -> float:
+        """Elements that all of them keep of a token."""
+        return sum(one.token_elements for one in self.mixers)
+
+    def parameters(self, hidden: int) -> int:
+        """Parameters of all of them."""
+        return sum(one.parameters(hidden) for one in self.mixers)
+
+    def misfit(self, segment: Segment, *, trains: bool) -> tuple[str, str] | None:
+        """What does not fit to one of them, or gradients, which are not drawn."""
+        if trains:
+            return "found mixers side by side in a training step, whose gradients are not drawn", "write mode: forward"
+        return next((found for one in self.mixers if (found := one.misfit(segment, trains=trains))), None)
+
+    def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
+        """Draw all of them, and the sum of what they give."""
+        views = (drawing.prefixed(f"{one.kind}_" if place else "") for place, one in enumerate(self.mixers))
+        made = [one.draw(view, hidden, source) for view, one in zip(views, self.mixers, strict=True)]
+        return drawing.pointwise("Mixers_Add", hidden, *made)
