@@ -28,6 +28,7 @@ from dfopt.frontends.hf_delta import DELTA_FAMILIES
 from dfopt.frontends.hf_fields import BLOCKS, Family, Field, head_dim_of
 from dfopt.frontends.hf_gemma import GEMMA_FAMILIES
 from dfopt.frontends.hf_gpt import GPT_FAMILIES
+from dfopt.frontends.hf_hybrids import HYBRID_FAMILIES
 from dfopt.frontends.hf_mamba import MAMBA_FAMILIES
 from dfopt.frontends.hf_rows import BY_FAMILY, COSMETIC, EVERYWHERE, FIELDS
 from dfopt.frontends.hf_stacks import LATENT_FAMILIES
@@ -96,6 +97,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     **DELTA_FAMILIES,
     **MAMBA_FAMILIES,
     **COMPRESSED_FAMILIES,
+    **HYBRID_FAMILIES,
 }
 
 

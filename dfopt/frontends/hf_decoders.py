@@ -33,7 +33,7 @@ from dfopt.frontends.hf_layers import (
 )
 from dfopt.frontends.hf_rows import FIELDS, NOTHING, rows
 
-__all__ = ["DECODER_FAMILIES"]
+__all__ = ["DECODER_FAMILIES", "GRANITE_WORDS"]
 
 _HEADS: Final[dict[str, Any]] = {"num_key_value_heads": heads_of, "head_dim": head_dim_of}
 _PLAIN: Final[dict[str, Any]] = {
@@ -49,7 +49,7 @@ def _layers(value: Any) -> dict[str, Any] | None:
     return {"only_dense": value or []} if whole or value is None else None
 
 
-_GRANITE: Final = frozenset({
+GRANITE_WORDS: Final = frozenset({
     "attention_multiplier", "embedding_multiplier", "logits_scaling", "residual_multiplier",
 })  # fmt: skip
 _YES: Final = one_of("true", {True: NOTHING})
@@ -126,7 +126,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
     "granite": Family(
         left_out={**_PLAIN, "mlp_bias": False},
         fields=rows("head_dim", "attention_bias", "mlp_bias"),
-        words=_GRANITE,
+        words=GRANITE_WORDS,
         stack=made_by(),
     ),
     # its norms have gains only, and are counted with biases: a hundred-thousandth of all
@@ -324,7 +324,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
     "granitemoe": Family(
         left_out=_PLAIN,
         fields=rows("head_dim", "attention_bias", "num_local_experts", "num_experts_per_tok"),
-        words=_GRANITE,
+        words=GRANITE_WORDS,
         stack=made_by(),
         modules=BLOCKS,
     ),

@@ -16,12 +16,12 @@ from dfopt.frontends.hf_layers import Given
 from dfopt.frontends.hf_mixed import CONV_BIAS, HEADED, NO_BIAS, SILU, STATE_TYPES, mixer_of, put_together
 from dfopt.frontends.hf_rows import NOTHING, rows
 
-__all__ = ["MAMBA_FAMILIES"]
+__all__ = ["MAMBA_FAMILIES", "SCAN_WORDS", "mamba2_of"]
 
 _ENDS: Final = (
     "hidden_size", "num_hidden_layers", "vocab_size", "tie_word_embeddings", "torch_dtype", "quantization_config",
 )  # fmt: skip
-_SCAN: Final = frozenset({
+SCAN_WORDS: Final = frozenset({
     "mamba_dt_init_floor", "mamba_dt_limit", "mamba_dt_max", "mamba_dt_min", "time_step_floor",
     "time_step_init_scheme", "time_step_limit", "time_step_max", "time_step_min", "time_step_scale",
     "use_mamba_kernels", "use_mambapy", "use_associative_scan", "num_logits_to_keep", "rescale_prenorm_residual",
@@ -61,7 +61,7 @@ _MAMBA: Final = Family(
         "residual_in_fp32": _RESIDUAL,
     },
     # names that the sizes had in another library, and how its residual and norms are put together
-    words=_SCAN | {"d_inner", "d_model", "fused_add_norm", "n_layer", "pad_vocab_size_multiple", "ssm_cfg"},
+    words=SCAN_WORDS | {"d_inner", "d_model", "fused_add_norm", "n_layer", "pad_vocab_size_multiple", "ssm_cfg"},
     stack=_one_scan_each,
     left={"residual_in_fp32": "the width of a residual in fp32"},
     modules=Modules(
@@ -72,7 +72,8 @@ _MAMBA: Final = Family(
 _OF_MAMBA2: Final = ("state", "convolution", "chunk", "conv_bias", "state_bytes")
 
 
-def _mamba2(given: Given) -> dict[str, Any]:
+def mamba2_of(given: Given) -> dict[str, Any]:
+    """The mixer of Mamba 2 of some sizes."""
     return mixer_of(
         "mamba2", given, *_OF_MAMBA2, heads=given["m_heads"], head_dim=given["m_dim"], groups=given["m_groups"]
     )
@@ -83,7 +84,7 @@ def _one_scan2_each(given: Given) -> dict[str, Any]:
     inner = given["expand"] * given["hidden"]
     if given["m_heads"] * given["m_dim"] != inner:
         raise ValueError(f"m_heads: found {given['m_heads']} of {given['m_dim']} features, expected {inner} together")
-    return put_together(given, {"layer": {"mixer": _mamba2(given)}}, ["layer"] * given["layers"])
+    return put_together(given, {"layer": {"mixer": mamba2_of(given)}}, ["layer"] * given["layers"])
 
 
 _MAMBA2: Final = replace(
@@ -100,7 +101,7 @@ _MAMBA2: Final = replace(
         "n_groups": count("m_groups"),
         "chunk_size": count("chunk"),
     },
-    words=_SCAN | {"time_step_rank"},  # steps of heads have no projections of their own
+    words=SCAN_WORDS | {"time_step_rank"},  # steps of heads have no projections of their own
     stack=_one_scan2_each,
 )
 
@@ -133,7 +134,7 @@ def _one_of_each(given: Given) -> dict[str, Any]:
     order = order or listed_too or []
     predicting = given.get("predicting") or given.get("predicting_listed") or []
     layers: dict[str, Any] = {
-        "mamba": {"mixer": _mamba2(given)},
+        "mamba": {"mixer": mamba2_of(given)},
         "attention": {"mixer": mixer_of("attention", given, *HEADED, rotary_dim=0)},
         "mlp": {"feed_forward": {"kind": "mlp", "ffn": given["ffn"], "gated": False}},
     }
@@ -195,7 +196,7 @@ _NEMOTRON_H: Final = Family(
     },
     # Heads and their features say how large a scan is, not expand; its steps have no projections; attention carries no
     # positions; with all experts on every chip, groups of the router change no size.
-    words=_SCAN | {
+    words=SCAN_WORDS | {
         "expand", "time_step_rank", "partial_rotary_factor", "moe_shared_expert_overlap", "n_group", "topk_group",
         "routed_scaling_factor",
     },
@@ -263,7 +264,7 @@ _JAMBA: Final = Family(
         "mamba_dt_rank": Field(_rank_of_steps, "auto, or a whole number from 1 on", needed=True),
         "mamba_conv_bias": CONV_BIAS,
     },
-    words=_SCAN,
+    words=SCAN_WORDS,
     heads_share_hidden=True,
     stack=_jamba_layers,
     modules=Modules(

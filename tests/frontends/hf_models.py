@@ -52,6 +52,15 @@ def kinds(pattern: str, layers: int) -> list[str]:
     return [_LETTERS[pattern[place % len(pattern)]] for place in range(layers)]
 
 
+def places(layers: int, attention: tuple[int, ...], usual: str, other: str) -> list[str]:
+    return [other if place in attention else usual for place in range(layers)]
+
+
+def mamba(heads: int, dim: int | str, state: int, **more: Any) -> Config:
+    sizes = {"mamba_n_heads": heads, "mamba_d_head": dim, "mamba_d_state": state, "mamba_n_groups": 1}
+    return {**sizes, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_chunk_size": 256, **more}
+
+
 MODELS: dict[str, Published] = {
     "phi-3-mini": Published(config("phi3", 32, 3072, 32, 32, 8192, 32064, sliding_window=2047), 3.82),
     "phi-4": Published(config("phi3", 40, 5120, 40, 10, 17920, 100352), 14.66),
@@ -209,5 +218,45 @@ MODELS: dict[str, Published] = {
         | {"expansion_ratio": 4, "max_seq_len": 2048, "torch_dtype": "bfloat16"}, 6.65,
     ),
     "phi-2": Published(config("phi", 32, 2560, 32, 32, 10240, 51200, partial_rotary_factor=0.4), 2.78),
+    # keys and values of a token in three layers
+    "bamba-9b": Published(
+        config("bamba", 32, 4096, 32, 8, 14336, 128256, attn_layer_indices=[9, 18, 27], **mamba(128, 64, 128)),
+        9.78, None, 3 * 4096,
+    ),
+    "granite-4.0-h-small": Published(
+        config(
+            "granitemoehybrid", 40, 4096, 32, 8, 768, 100352, num_local_experts=72, num_experts_per_tok=10,
+            shared_intermediate_size=1536, tie_word_embeddings=True, position_embedding_type="nope",
+            layer_types=places(40, (5, 15, 25, 35), "mamba", "attention"), **mamba(128, 64, 128),
+        ), 32.2, None, 4 * 4096,  # 8.8 of a token, which its card rounds to 9
+    ),
+    "granite-4.0-h-micro": Published(
+        config(
+            "granitemoehybrid", 40, 2048, 32, 8, 8192, 100352, num_local_experts=0, num_experts_per_tok=0,
+            shared_intermediate_size=8192, tie_word_embeddings=True, position_embedding_type="nope",
+            layer_types=places(40, (5, 15, 25, 35), "mamba", "attention"), **mamba(64, "auto", 128),
+        ), 3.19, None, 4 * 2048,
+    ),
+    "falcon-h1-7b": Published(
+        config(
+            "falcon_h1", 44, 3072, 12, 2, 12288, 130048, head_dim=128, mamba_rms_norm=False, attn_layer_indices="null",
+            **mamba(24, 128, 256, mamba_d_ssm=3072),
+        ), 7.59, None, 44 * 1024,
+    ),
+    "lfm2-1.2b": Published(
+        config(
+            "lfm2", 16, 2048, 32, 8, None, 65536, hidden_act=None, block_ff_dim=12288, block_auto_adjust_ff_dim=True,
+            block_ffn_dim_multiplier=1.0, block_multiple_of=256, conv_L_cache=3, conv_bias=False, conv_dim=2048,
+            full_attn_idxs=[2, 5, 8, 10, 12, 14], num_heads=32, use_pos_enc=True,
+        ), 1.17, None, 6 * 2048,
+    ),
+    "lfm2-8b-a1b": Published(
+        config(
+            "lfm2_moe", 24, 2048, 32, 8, 7168, 65536, hidden_act=None, conv_L_cache=3, conv_bias=False, num_experts=32,
+            num_experts_per_tok=4, moe_intermediate_size=1792, num_dense_layers=2, use_expert_bias=True,
+            layer_types=places(24, (2, 6, 10, 14, 18, 21), "conv", "full_attention"),
+        ), 8.34, None, 6 * 2048,  # 1.56 of a token, of which its card says 1.5
+    ),
 }  # fmt: skip
+MODELS["falcon-h1-7b"].config["attn_layer_indices"] = None
 MODELS["deepseek-v2-lite"].config["q_lora_rank"] = None
