@@ -75,11 +75,6 @@ class Layers:
         return len(self.order)
 
     @cached_property
-    def known_stages(self) -> dict[Any, Any]:
-        """What the stages of a pipeline run, once worked out: by their number, and how many layers they have."""
-        return {}
-
-    @cached_property
     def _before(self) -> Ints:
         """Layers of each counted kind before each layer."""
         ones = self.order[:, None] == np.arange(self.counted)

@@ -8,6 +8,7 @@ pipeline stage a layer is in; a pipeline stage is a contiguous run of layers.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
@@ -44,13 +45,10 @@ def pipeline_stages(graph: Graph, plan: Plan) -> tuple[PipelineStage, ...]:
     """
     if not graph.folded:
         return tuple(PipelineStage(number, f"stage {number}", ((number, 1),)) for number in range(plan.stages))
-    key = plan.stages, plan.stage_layers
-    if key not in (known := graph.layers.known_stages):  # of thousands of plans that differ in other things
-        known[key] = _of_layers(graph.layers, *key)
-    found: tuple[PipelineStage, ...] = known[key]
-    return found
+    return _of_layers(graph.layers, plan.stages, plan.stage_layers)
 
 
+@lru_cache(maxsize=4096)  # thousands of plans differ in other things
 def _of_layers(layers: Layers, stages: int, sizes: tuple[int, int, int]) -> tuple[PipelineStage, ...]:
     if len(layers.kinds) == 1:
         return (PipelineStage(0, "stage 0", ((0, sizes[1]),)),)
