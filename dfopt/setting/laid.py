@@ -45,6 +45,7 @@ class Laid:
     def __init__(self, whole: Graph, modules: Modules, members: int, first: int) -> None:
         self.whole, self.modules, self.members, self.first = whole, modules, members, first
         self.samples = Fraction(-(-whole.microbatch // members), whole.microbatch)
+        self.of = {kernel.name: kernel for kernel in whole.kernels}
         self.into: dict[str, list[Tensor]] = defaultdict(list)
         self.out: dict[str, list[Tensor]] = defaultdict(list)
         for tensor in whole.tensors:
@@ -54,14 +55,14 @@ class Laid:
     @cached_property
     def laid(self) -> dict[str, Placed]:
         """Every kernel, in the order of the tensors."""
-        index, found = self.whole.index(), dict[str, Placed]()
+        found = dict[str, Placed]()
         for name in nx.topological_sort(self.whole.networkx()):
-            kernel = self.whole.kernels[index[name]]
+            kernel = self.of[name]
             of_module = {found[t.src].makes for t in self.into[name] if found[t.src].kernel.module == kernel.module}
-            found[name] = self._of(kernel, self.modules.of(kernel.module), of_module)
+            found[name] = self._placed(kernel, self.modules.of(kernel.module), of_module)
         return found
 
-    def _of(self, kernel: Kernel, scheme: ModuleScheme, read: set[Lies]) -> Placed:
+    def _placed(self, kernel: Kernel, scheme: ModuleScheme, read: set[Lies]) -> Placed:
         """``read``: how what it reads from kernels of its own module lies."""
         if scheme == "none":
             return Placed(kernel, "whole", "whole")
@@ -97,10 +98,7 @@ class Laid:
             )
         if kernel.experts is not None:
             changes["experts"] = kernel.experts.for_tokens(changes["n"])
-        for name in ("dram_bytes", "dram_bytes_per_chip"):
-            if size := getattr(kernel, name):
-                changes[name] = size * float(self.samples)
-        return kernel.model_copy(update=changes)
+        return kernel.model_copy(update=changes | _traffic(kernel, self.samples))
 
     def _by_tokens(self, kernel: Kernel, scheme: ModuleScheme) -> Kernel:
         """Some of the tokens of every sequence, each chip early and late ones: under a causal mask all do as much."""
@@ -109,7 +107,7 @@ class Laid:
             raise Unsplit(f"{name!r} shares sequences, the residual stream tokens of each")
         if kernel.op == "weight_update":
             raise Unsplit(f"{name!r} is a gradient")
-        apart = kernel.samples is not None or kernel.op == "matmul"
+        apart = _apart(kernel)
         if apart and (kernel.role not in _OVER_KEYS or kernel.n == 1 or (kernel.samples or 1) % whole):
             raise Unsplit(f"{name!r} does not attend with several tokens of each of {whole} sequences")
         if not apart and kernel.n % whole:
@@ -120,9 +118,7 @@ class Laid:
             raise Unsplit(f"{name!r} reads tokens of an earlier evaluation, which are not gathered")
         if kernel.experts is not None:
             changes["experts"] = kernel.experts.for_tokens(n)
-        for field in ("dram_bytes", "dram_bytes_per_chip"):
-            if size := getattr(kernel, field):
-                changes[field] = size * n / kernel.n
+        changes |= _traffic(kernel, Fraction(n, kernel.n))
         return self._masked(kernel, kernel.model_copy(update=changes))
 
     def _by_keys(self, kernel: Kernel) -> Placed:
@@ -132,10 +128,10 @@ class Laid:
         axis = _OVER_KEYS.get(kernel.role or "")
         if axis is None:
             return Placed(kernel, "whole", "whole")
-        keys, index = getattr(kernel, axis), self.whole.index()
+        keys = getattr(kernel, axis)
         if keys < self.members:
             raise Unsplit(f"{self.members} chips for {keys} keys of {kernel.name!r}")
-        read = (self.whole.kernels[index[tensor.src]] for tensor in self.into[kernel.name])
+        read = (self.of[tensor.src] for tensor in self.into[kernel.name])
         if axis == "m" and kernel.op == "elementwise" and any(one.role not in _OVER_KEYS for one in read):
             raise Unsplit(f"{kernel.name!r} is told which keys are attended to, anywhere")
         cut = kernel.model_copy(update={axis: -(-keys // self.members), "states": self._of_tokens(kernel)})
@@ -189,8 +185,7 @@ class Laid:
         """The part of what a kernel makes that a chip makes where tokens are shared."""
         if self.modules.stream != "context":
             return float(self.samples)
-        apart = kernel.samples is not None or kernel.op == "matmul"
-        each = kernel.n if apart else -(-kernel.n // self.whole.microbatch)
+        each = kernel.n if _apart(kernel) else -(-kernel.n // self.whole.microbatch)
         return -(-each // self.members) / each
 
     def needs(self, tensor: Tensor, operand: int) -> Lies:
@@ -225,8 +220,7 @@ class Laid:
             return Placed(kernel.model_copy(update={"m": of(kernel.m, "features")}), "features", "features")
         if split:
             return Placed(kernel.model_copy(update={"k": of(kernel.k, "features")}), "features", "sums")
-        index = self.whole.index()
-        readers = [self.whole.kernels[index[t.dst]] for t in self.out[name]]
+        readers = [self.of[t.dst] for t in self.out[name]]
         whole = any(one.normalizes and one.outer == 1 and one.module == kernel.module for one in readers)
         if whole or kernel.role in ("router", "latent"):
             return Placed(kernel, "whole", "whole")
@@ -242,3 +236,14 @@ class Laid:
             sizes = {name: getattr(one, name) * own // one.heads for name in ("bytes_per_token", "bytes_per_sequence")}
             states.append(one.model_copy(update={"heads": own, **sizes}))
         return kernel.model_copy(update={"outer": heads, "states": tuple(states) or None})
+
+
+def _apart(kernel: Kernel) -> bool:
+    """Whether it works on every sequence apart, with ``n`` of its tokens, and not on the tokens of all at once."""
+    return kernel.samples is not None or kernel.op == "matmul"
+
+
+def _traffic(kernel: Kernel, share: Fraction) -> dict[str, float]:
+    """What a part of a kernel moves to and from DRAM beside its tensors."""
+    names = ("dram_bytes", "dram_bytes_per_chip")
+    return {name: size * share.numerator / share.denominator for name in names if (size := getattr(kernel, name))}

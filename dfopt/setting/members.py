@@ -127,7 +127,7 @@ class _Member(Laid):
 
     def _arrives(self, name: str, needs: Lies, size: float) -> float:
         """Bytes of an output that come to a chip beside its own share of it."""
-        makes, kernel = self.laid[name].makes, self.whole.kernels[self.whole.index()[name]]
+        makes, kernel = self.laid[name].makes, self.of[name]
         if makes not in ("tokens", "experts") or makes == needs or (makes == "experts" and self._gathered):
             return 0.0
         if needs == "whole":
@@ -185,7 +185,7 @@ class _Member(Laid):
 
     def _sent(self, name: str, size: float) -> Iterator[Communication]:
         """Every token to, or from, the distinct chips with its experts."""
-        here = self.spread(self.whole.kernels[self.whole.index()[name]])
+        here = self.spread(self.of[name])
         if self.first in (1, self.members):
             yield Communication(kind="all_to_all", bytes=size * here.chips, over=MODULES)
         else:
