@@ -14,6 +14,9 @@ from dfopt.physics.spread import Spread, spread
 
 __all__ = ["Parts"]
 
+_ATTENDS = {"scores": "looked up", "softmax": "looked up", "scores_dropout": "looked up", "context": "merged"}
+"""Kernels that attend to keys, by their role in a layer, and what they are where chips share the keys."""
+
 
 class Parts:
     """A graph, and what a chip of the second axis makes of it."""
@@ -49,12 +52,7 @@ class Parts:
         if scheme == "n" or (scheme == "context" and self.modules.stream == "context"):
             return "rows"
         if scheme == "context":
-            return {
-                "scores": "looked up",
-                "softmax": "looked up",
-                "scores_dropout": "looked up",
-                "context": "merged",
-            }.get(kernel.role or "", "copy")
+            return _ATTENDS.get(kernel.role or "", "copy")
         if kernel.module == "experts" and scheme == "outer":
             return "sent"
         behind = any(self._hands_on_features(other) for other in self._own(kernel, self.made_by[kernel.name]))
@@ -81,7 +79,7 @@ class Parts:
             keys = kernel.k if role == "merged" else kernel.m
             if keys < self.chips:
                 return f"{name!r} has {keys} keys for {self.chips} chips"
-            told = {self.of[o].role for o in self.made_by[name]} - {"scores", "softmax", "scores_dropout"}
+            told = any(self.role(other) != "looked up" for other in self.made_by[name])
             if kernel.op == "elementwise" and told:
                 return f"{name!r} is told which keys to look at"
             return self._whole_sequences(kernel)
@@ -135,8 +133,7 @@ class Parts:
         if kernel.op == "weight_update":
             return f"{name!r} cannot be split by tokens"
         if kernel.samples is not None or kernel.op == "matmul":
-            attends = kernel.role in ("scores", "softmax", "scores_dropout", "context")
-            if not attends or kernel.n < 2 or (kernel.samples or 1) % many:
+            if kernel.role not in _ATTENDS or kernel.n < 2 or (kernel.samples or 1) % many:
                 return f"{name!r} does not attend with several tokens of each sequence"
         elif kernel.n % many:
             return f"{name!r} is not as large as {many} sequences make it"
@@ -174,18 +171,13 @@ class Parts:
         if role in ("looked up", "merged"):
             axis = "k" if role == "merged" else "m"
             new = {axis: math.ceil(getattr(kernel, axis) / self.chips), "states": self._kept(kernel)}
-        elif role == "rows" and self.modules.stream == "context":
-            part = self._row_share(kernel)
-            new = {name: getattr(kernel, name) * part for name in ("dram_bytes", "dram_bytes_per_chip")}
-            new |= {"n": round(kernel.n * part), "states": self._kept(kernel)}
-            if kernel.experts is not None:
-                new["experts"] = kernel.experts.for_tokens(round(kernel.n * part))
         elif role == "rows":
-            part = self.sequences / self.all.microbatch
-            axis = "n" if kernel.samples is None else "samples"
-            new = {axis: round(getattr(kernel, axis) * part), "dram_bytes": kernel.dram_bytes * part}
-            new["dram_bytes_per_chip"] = kernel.dram_bytes_per_chip * part
-            new["states"] = self._states(kernel, lambda s: {"sequences": round(s.sequences * part)})
+            part, tokens = self._row_share(kernel), self.modules.stream == "context"
+            axis = "n" if tokens or kernel.samples is None else "samples"
+            new = {name: getattr(kernel, name) * part for name in ("dram_bytes", "dram_bytes_per_chip")}
+            new[axis] = round(getattr(kernel, axis) * part)
+            fewer = self._states(kernel, lambda s: {"sequences": round(s.sequences * part)})
+            new["states"] = self._kept(kernel) if tokens else fewer
             if kernel.experts is not None:
                 new["experts"] = kernel.experts.for_tokens(round(kernel.n * part))
         elif role == "sent":

@@ -97,14 +97,10 @@ class _View(Parts):
         found: list[Communication] = []
         for (_, size, _), hows in asked.items():
             summed = "reduce_scatter" if hows == {"rows"} else "all_reduce"
-            if role == "merged":  # beside it a largest score and a sum of four bytes for every row
-                rows = kernel.outer * (kernel.samples or 1) * kernel.n
-                found.append(
-                    Communication.model_validate({"kind": summed, "bytes": size + 8.0 * rows, "over": MODULES})
-                )
-                continue
-            if role == "out" or (role == "sent" and self._everywhere):
-                found.append(Communication.model_validate({"kind": summed, "bytes": size, "over": MODULES}))
+            if role in ("out", "merged") or (role == "sent" and self._everywhere):
+                # beside what keys weigh up a largest score and a sum of four bytes for every row
+                beside = 8.0 * kernel.matrices * kernel.n if role == "merged" else 0.0
+                found.append(Communication.model_validate({"kind": summed, "bytes": size + beside, "over": MODULES}))
                 continue
             if role == "sent":
                 found += self._sent(kernel, size)
