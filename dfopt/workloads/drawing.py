@@ -175,9 +175,8 @@ class Drawing(Sketch):
             named = kernel.model_copy(update={"name": self.called(kernel.name)}) if self.prefix else kernel
             return super().draw(named, *inputs)
         reads = (Read(one) if isinstance(one, str) else one for one in inputs)
-        own = (
-            one._replace(part=self.called(one.part or "tokens")) for one in reads
-        )  # parts of two views may be as large
+        # tokens of two segments may be as many: without a name of their own those would be one part, stored once
+        own = (one._replace(part=self.called(one.part or "tokens")) for one in reads)
         return super().draw(kernel.model_copy(update={"name": self.called(kernel.name)}), *own)
 
     def own(self, source: str | Read) -> Read:
