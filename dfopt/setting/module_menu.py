@@ -65,15 +65,14 @@ def _schemes(
             found = {"dense": found[:1], "experts": found[:2], "ends": found[-1:]}.get(name, found)
         return found or ["none"]
 
-    schemes_of = {name: possible(name, none) for name in names}
     rows = able(graph, Modules(stream="n"), members)
-    if sparing and rows and "context" in (of_mixer := schemes_of.get("mixer", [])):
-        of_mixer.remove("context")
+    beside: dict[str, Any] = none | {"stream": "context", "mixer": "context"}
+    tokens = "mixer" in names and not (sparing and rows) and able(graph, Modules(**beside), members)
+    schemes_of = {name: possible(name, none) for name in names}
+    if sparing and (rows or tokens) and schemes_of.get("mixer") != ["context"]:
+        schemes_of |= {name: [one for one in found if one != "context"] for name, found in schemes_of.items()}
     if rows:
         yield "n", schemes_of
-    beside: dict[str, Any] = none | {"stream": "context", "mixer": "context"}
-    if "mixer" in names and not (sparing and rows) and able(graph, Modules(**beside), members):
+    if tokens:
         yield "context", {name: possible(name, beside) if name != "mixer" else ["context"] for name in names}
-        if sparing and "context" in schemes_of["mixer"][1:]:
-            schemes_of["mixer"].remove("context")
     yield "none", schemes_of

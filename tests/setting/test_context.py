@@ -115,3 +115,23 @@ def test_keys_of_more_chips_than_heads_are_shared() -> None:
     assert shared.value < alone.value
     with pytest.raises(PlanError, match="cp 9 is mixer: context, found mixer: n; drop one"):
         df.optimize(graph, system, cp=9, modules={"mixer": "n"})
+
+
+def test_keys_stay_on_the_menu_where_nothing_else_shares_the_mixer() -> None:
+    """Sequences would do as well, but scores of all of them at once, of one head, are shared by keys alone."""
+    shape: dict[str, Any] = {"n": 2, "module": "mixer"}
+    kernels = (
+        Kernel(name="qk", op="matmul", m=8, k=4, role="scores", **shape),
+        Kernel(name="softmax", op="elementwise", m=8, role="softmax", normalizes=True, **shape),
+        Kernel(name="av", op="matmul", m=4, k=8, role="context", **shape),
+        Kernel(name="add", op="elementwise", m=4, n=2),
+    )
+    tensors = (
+        Tensor(src="qk", dst="softmax"),
+        Tensor(src="softmax", dst="av", operand=1),
+        Tensor(src="av", dst="add"),
+    )
+    graph = Graph(name="g", microbatch=2, batch=2, kernels=kernels, tensors=tensors)
+    for sparing in (False, True):
+        labels = [one.label for one in menu(graph, 2, sparing=sparing)]
+        assert labels == ["n: stream; context: mixer", "none: stream; context: mixer"]
