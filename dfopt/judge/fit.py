@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
+from dfopt.documents.memories import several
 from dfopt.documents.plan import Plan
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System, part_name, split_part_name
@@ -49,9 +50,7 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
 
 def _chip_issues(chip: Chip, model: str) -> Iterator[Issue]:
     """What a compute model needs of the chip and does not find."""
-    if len(chip.tiers) > 1:
-        message = f"found {len(chip.tiers)} memories, but mappings say of one only what lies in it"
-        yield Issue("$.chip.memories", message, "give the chip one memory (dram)")
+    yield from several(len(chip.tiers))
     needs = {"cycle": ("lanes", "stages", "frequency"), "efficiency": ("efficiency",)}
     for key in needs.get(model, ()):
         if getattr(chip, key) is None:

@@ -11,6 +11,7 @@ from typing import Any
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.axes import spelled_out
 from dfopt.documents.graph import Graph
+from dfopt.documents.memories import several
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.result import PlanRecord, Result
@@ -188,9 +189,8 @@ def _check(setting: Setting, request: Request) -> None:
     """Refuse what no search could answer, with a remedy."""
     graph, system, assumptions = setting.graph, setting.system, setting.assumptions
     chip, pin_partition, p_max = system.chip, request.pin_partition, request.p_max
-    if len(chip.tiers) > 1:
-        message = f"found {len(chip.tiers)} memories, but mappings say of one only what lies in it"
-        raise SystemSpecError(system.name, [Issue("$.chip.memories", message, "give the chip one memory (dram)")])
+    if refused := several(len(chip.tiers)):
+        raise SystemSpecError(system.name, refused)
     if assumptions.compute_model == "cycle" and None in (chip.lanes, chip.stages, chip.frequency):
         message = "the cycle model needs lanes, stages and frequency; found only peak"
         raise SystemSpecError(system.name, [Issue("$.chip", message, "give all three, or use compute_model: fixed")])
