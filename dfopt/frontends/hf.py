@@ -25,6 +25,7 @@ from dfopt.errors import DocumentError, Issue, did_you_mean, shown
 from dfopt.frontends.hf_compressed import COMPRESSED_FAMILIES
 from dfopt.frontends.hf_decoders import DECODER_FAMILIES
 from dfopt.frontends.hf_delta import DELTA_FAMILIES
+from dfopt.frontends.hf_experts import EXPERT_FAMILIES
 from dfopt.frontends.hf_fields import BLOCKS, Family, Field, head_dim_of
 from dfopt.frontends.hf_gemma import GEMMA_FAMILIES
 from dfopt.frontends.hf_gpt import GPT_FAMILIES
@@ -98,6 +99,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     **MAMBA_FAMILIES,
     **COMPRESSED_FAMILIES,
     **HYBRID_FAMILIES,
+    **EXPERT_FAMILIES,
 }
 
 

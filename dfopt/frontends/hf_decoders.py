@@ -33,10 +33,10 @@ from dfopt.frontends.hf_layers import (
 )
 from dfopt.frontends.hf_rows import FIELDS, NOTHING, rows
 
-__all__ = ["DECODER_FAMILIES", "GRANITE_WORDS"]
+__all__ = ["DECODER_FAMILIES", "GRANITE_WORDS", "HUNYUAN_WORDS", "PLAIN", "QKV_BIAS", "ROUTER_WORDS"]
 
 _HEADS: Final[dict[str, Any]] = {"num_key_value_heads": heads_of, "head_dim": head_dim_of}
-_PLAIN: Final[dict[str, Any]] = {
+PLAIN: Final[dict[str, Any]] = {
     "hidden_act": "silu",
     "attention_bias": False,
     "tie_word_embeddings": False,
@@ -53,23 +53,28 @@ GRANITE_WORDS: Final = frozenset({
     "attention_multiplier", "embedding_multiplier", "logits_scaling", "residual_multiplier",
 })  # fmt: skip
 _YES: Final = one_of("true", {True: NOTHING})
-_QKV_BIAS: Final = flag({"bias": "qkv"}, NOTHING)
+QKV_BIAS: Final = flag({"bias": "qkv"}, NOTHING)
 _NO_BIAS: Final = one_of("false: biases of the type are not counted", {False: NOTHING})
 _GLM_4: Final = Family(
     always={"norms": "pre_post"},
-    left_out={**_PLAIN, "attention_bias": True, "head_dim": 128, "partial_rotary_factor": 0.5},
-    fields=rows("head_dim", "partial_rotary_factor", attention_bias=_QKV_BIAS, mlp_bias=_NO_BIAS),
+    left_out={**PLAIN, "attention_bias": True, "head_dim": 128, "partial_rotary_factor": 0.5},
+    fields=rows("head_dim", "partial_rotary_factor", attention_bias=QKV_BIAS, mlp_bias=_NO_BIAS),
     stack=made_by(),
     modules=Modules(dense=("mlp.gate_up_proj", "mlp.down_proj")),
 )
-_OF_ROUTERS: Final = frozenset({
+ROUTER_WORDS: Final = frozenset({
     "ep_size", "moe_router_enable_expert_bias", "n_group", "rope_interleave", "routed_scaling_factor", "scoring_func",
     "topk_group", "topk_method", "router_jitter_noise", "moe_norm_min", "seq_aux", "aux_loss_alpha",
+})  # fmt: skip
+HUNYUAN_WORDS: Final = frozenset({
+    "add_classification_head", "bos_token", "cla_share_factor", "class_num", "eod_token_id", "eos_token",
+    "im_end_id", "im_newline_id", "im_start_id", "image_token_id", "mask_init_id", "max_position_interpolation",
+    "org_vocab_size", "pad_id", "pool_type", "text_end_id", "text_start_id", "video_end_id", "video_start_id",
 })  # fmt: skip
 _EXPERTS: Final = Family(
     always={"router_bias": True},
     left_out={
-        **_PLAIN,
+        **PLAIN,
         "n_shared_experts": 0,
         "first_k_dense_replace": 0,
         "num_nextn_predict_layers": 0,
@@ -84,10 +89,10 @@ _EXPERTS: Final = Family(
         "first_k_dense_replace",
         "num_nextn_predict_layers",
         "partial_rotary_factor",
-        attention_bias=_QKV_BIAS,
+        attention_bias=QKV_BIAS,
         moe_layer_freq=one_of("1: every layer behind the dense ones has experts", {1: NOTHING}),
     ),
-    words=_OF_ROUTERS,
+    words=ROUTER_WORDS,
     stack=made_by(dense_first),
 )
 
@@ -119,12 +124,12 @@ def _to_the_last(given: Given) -> dict[str, Any]:
 DECODER_FAMILIES: Final[Mapping[str, Family]] = {
     "olmo2": Family(
         always={"norms": "post", "qk_norm": "all"},
-        left_out=_PLAIN,
+        left_out=PLAIN,
         fields=rows("head_dim", "attention_bias"),
         stack=made_by(),
     ),
     "granite": Family(
-        left_out={**_PLAIN, "mlp_bias": False},
+        left_out={**PLAIN, "mlp_bias": False},
         fields=rows("head_dim", "attention_bias", "mlp_bias"),
         words=GRANITE_WORDS,
         stack=made_by(),
@@ -132,7 +137,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
     # its norms have gains only, and are counted with biases: a hundred-thousandth of all
     "cohere": Family(
         always={"norm": "layernorm", "parallel": "shared"},
-        left_out={**_PLAIN, "tie_word_embeddings": True, "use_qk_norm": False},
+        left_out={**PLAIN, "tie_word_embeddings": True, "use_qk_norm": False},
         fields=rows("head_dim", "attention_bias", use_qk_norm=flag({"qk_norm": "all"}, NOTHING)),
         words=frozenset({"logit_scale"}),
         stack=made_by(),
@@ -202,7 +207,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
             moe_use_aux_free=one_of("true or false", {True: NOTHING, False: NOTHING}),
         ),
         names={"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
-        words=_OF_ROUTERS | {"compression_ratio", "freq_allocation", "moe_capacity", "moe_gate", "rope_3d"},
+        words=ROUTER_WORDS | {"compression_ratio", "freq_allocation", "moe_capacity", "moe_gate", "rope_3d"},
         stack=made_by(_to_the_last, dense_first),
     ),
     "qwen2_moe": Family(
@@ -224,7 +229,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
             "use_sliding_window",
             layer_types=FIELDS["layer_types"],
             mlp_only_layers=Field(_layers, "null, or numbers of layers", needed=True),
-            qkv_bias=_QKV_BIAS,
+            qkv_bias=QKV_BIAS,
             sliding_window=Field(lambda value: NOTHING, "of layers that it does not have"),
         ),
         stack=made_by(experts_in_turn),
@@ -235,7 +240,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "hunyuan_v1_dense": Family(
         always={"qk_norm": "head"},
-        left_out=_PLAIN,
+        left_out=PLAIN,
         fields=rows(
             "head_dim",
             "attention_bias",
@@ -246,34 +251,12 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
             use_rotary_pos_emb=one_of("true", {True: NOTHING}),
         ),
         names={"attention_head_dim": "head_dim"},
-        words=frozenset(
-            {
-                "add_classification_head",
-                "bos_token",
-                "cla_share_factor",
-                "class_num",
-                "eod_token_id",
-                "eos_token",
-                "im_end_id",
-                "im_newline_id",
-                "im_start_id",
-                "image_token_id",
-                "mask_init_id",
-                "max_position_interpolation",
-                "org_vocab_size",
-                "pad_id",
-                "pool_type",
-                "text_end_id",
-                "text_start_id",
-                "video_end_id",
-                "video_start_id",
-            }
-        ),
+        words=HUNYUAN_WORDS,
         stack=made_by(),
     ),
     "seed_oss": Family(
-        left_out={**_PLAIN, "attention_bias": True, "attention_out_bias": False, "mlp_bias": False, "head_dim": 128},
-        fields=rows("head_dim", "mlp_bias", attention_bias=_QKV_BIAS, attention_out_bias=_NO_BIAS),
+        left_out={**PLAIN, "attention_bias": True, "attention_out_bias": False, "mlp_bias": False, "head_dim": 128},
+        fields=rows("head_dim", "mlp_bias", attention_bias=QKV_BIAS, attention_out_bias=_NO_BIAS),
         words=frozenset({"residual_dropout"}),
         stack=made_by(),
     ),
@@ -284,19 +267,19 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "apertus": Family(
         always={"qk_norm": "head", "gated": False},
-        left_out={**_PLAIN, "hidden_act": "xielu"},
+        left_out={**PLAIN, "hidden_act": "xielu"},
         fields=rows("head_dim", "attention_bias", mlp_bias=_NO_BIAS, post_norm=_NO_BIAS, qk_norm=_YES),
         stack=made_by(),
     ),
     "arcee": Family(
         always={"gated": False},
-        left_out={**_PLAIN, "hidden_act": "relu2", "mlp_bias": False},
+        left_out={**PLAIN, "hidden_act": "relu2", "mlp_bias": False},
         fields=rows("head_dim", "attention_bias", "mlp_bias"),
         stack=made_by(),
     ),
     "nemotron": Family(
         always={"norm": "layernorm", "gated": False},
-        left_out={**_PLAIN, "hidden_act": "relu2", "mlp_bias": False, "partial_rotary_factor": 0.5},
+        left_out={**PLAIN, "hidden_act": "relu2", "mlp_bias": False, "partial_rotary_factor": 0.5},
         fields=rows("head_dim", "attention_bias", "mlp_bias", "partial_rotary_factor"),
         stack=made_by(),
     ),
@@ -322,7 +305,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
         stack=made_by(),
     ),
     "granitemoe": Family(
-        left_out=_PLAIN,
+        left_out=PLAIN,
         fields=rows("head_dim", "attention_bias", "num_local_experts", "num_experts_per_tok"),
         words=GRANITE_WORDS,
         stack=made_by(),
@@ -330,7 +313,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "olmoe": Family(
         always={"qk_norm": "all"},
-        left_out=_PLAIN,
+        left_out=PLAIN,
         fields=rows("head_dim", "attention_bias", "num_experts", "num_experts_per_tok"),
         words=frozenset({"clip_qkv"}),
         names={"num_local_experts": "num_experts"},
@@ -338,7 +321,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
     ),
     "phimoe": Family(
         always={"norm": "layernorm"},
-        left_out={**_PLAIN, "lm_head_bias": False, "sliding_window": None},
+        left_out={**PLAIN, "lm_head_bias": False, "sliding_window": None},
         fields=rows(
             "head_dim",
             "attention_bias",

@@ -257,6 +257,69 @@ MODELS: dict[str, Published] = {
             layer_types=places(24, (2, 6, 10, 14, 18, 21), "conv", "full_attention"),
         ), 8.34, None, 6 * 2048,  # 1.56 of a token, of which its card says 1.5
     ),
+    "ling-mini-2.0": Published(
+        config(
+            "bailing_moe_v2", 20, 2048, 16, 4, 5120, 157184, head_dim=128, num_experts=256, num_experts_per_tok=8,
+            num_shared_experts=1, moe_intermediate_size=512, moe_shared_expert_intermediate_size=512,
+            first_k_dense_replace=1, use_qk_norm=True, use_qkv_bias=False, use_bias=False, partial_rotary_factor=0.5,
+            moe_router_enable_expert_bias=True, n_group=8, topk_group=4,
+        ), 16.26, None, 20 * 2048,
+    ),
+    "ling-lite": Published(
+        config(
+            "bailing_moe", 28, 2048, 16, 4, 5632, 126464, head_dim=128, num_experts=64, num_experts_per_tok=6,
+            num_shared_experts=2, moe_intermediate_size=1408, first_k_dense_replace=0, use_qkv_bias=False,
+        ), 16.8, 2.75 - 0.259,
+    ),
+    "deepseek-moe-16b": Published(
+        config(
+            "deepseek", 28, 2048, 16, 16, 10944, 102400, n_routed_experts=64, num_experts_per_tok=6, n_shared_experts=2,
+            moe_intermediate_size=1408, first_k_dense_replace=1, moe_layer_freq=1,
+        ), 16.4, 2.83 - 0.21,
+    ),
+    "dbrx": Published(
+        {"model_type": "dbrx", "d_model": 6144, "n_heads": 48, "n_layers": 40, "max_seq_len": 32768}
+        | {"vocab_size": 100352, "attn_config": {"clip_qkv": 8, "kv_n_heads": 8, "rope_theta": 500000}}
+        | {"torch_dtype": "bfloat16"}
+        | {"ffn_config": {"ffn_hidden_size": 10752, "moe_num_experts": 16, "moe_top_k": 4, "moe_loss_weight": 0.05}},
+        131.6, 36,
+    ),
+    "hunyuan-a13b": Published(
+        config(
+            "hunyuan_v1_moe", 32, 4096, 32, 8, 3072, 128167, attention_head_dim=128, num_experts=64,
+            moe_topk=[8] * 32, num_shared_expert=[1] * 32, moe_intermediate_size=[3072] * 32, moe_layer_num_skipped=0,
+            tie_word_embeddings=True, use_qk_norm=True, use_mixed_mlp_moe=True, use_cla=False, use_mla=False,
+        ), 80.4, 13,
+    ),
+    "k-exaone-236b": Published(
+        config(
+            "exaone_moe", 48, 6144, 64, 8, 18432, 153600, head_dim=128, num_experts=128, num_experts_per_tok=8,
+            num_shared_experts=1, moe_intermediate_size=2048, first_k_dense_replace=1, sliding_window=128,
+            sliding_window_pattern="LLLG", num_nextn_predict_layers=1,
+        ), 236, 23,
+    ),
+    "solar-open-100b": Published(
+        config(
+            "solar_open", 48, 4096, 64, 8, 10240, 196608, head_dim=128, n_routed_experts=128, num_experts_per_tok=8,
+            n_shared_experts=1, moe_intermediate_size=1280, first_k_dense_replace=0, partial_rotary_factor=1.0,
+        ), 102.6,
+    ),
+    "trinity-mini": Published(
+        config(
+            "afmoe", 32, 2048, 32, 4, 6144, 200192, head_dim=128, num_experts=128, num_experts_per_tok=8,
+            num_shared_experts=1, moe_intermediate_size=1024, num_dense_layers=2, sliding_window=2048,
+            global_attn_every_n_layers=4, route_scale=2.826,
+        ), 26.1,
+    ),
+    "flex-olmo-7x7b": Published(
+        config("flex_olmo", 32, 4096, 32, 32, 11008, 100352, num_experts=7, num_experts_per_tok=5), 33.3
+    ),
+    "granite-moe-shared": Published(
+        config(
+            "granitemoeshared", 32, 1536, 24, 8, 512, 49155, num_local_experts=62, num_experts_per_tok=6,
+            shared_intermediate_size=1024, tie_word_embeddings=True,
+        ), 5.112,  # of no card: what transformers counts
+    ),
 }  # fmt: skip
 MODELS["falcon-h1-7b"].config["attn_layer_indices"] = None
 MODELS["deepseek-v2-lite"].config["q_lora_rank"] = None
