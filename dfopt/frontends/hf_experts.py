@@ -211,7 +211,8 @@ EXPERT_FAMILIES: Final[Mapping[str, Family]] = {
             "attention_head_dim": "head_dim", "num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk",
         },
         words=ROUTER_WORDS | HUNYUAN_WORDS | {
-            "anyres_pooling_size", "anyres_vit_max_image_size", "capacity_factor", "group_limited_greedy", "moe_drop_tokens", "moe_random_routing_dropped_token",
+            "anyres_pooling_size", "anyres_vit_max_image_size", "capacity_factor", "group_limited_greedy",
+            "moe_drop_tokens", "moe_random_routing_dropped_token",
         },
         stack=made_by(_hunyuan),
         modules=_SHARED,
