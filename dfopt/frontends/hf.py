@@ -22,6 +22,7 @@ from pydantic import ValidationError
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
+from dfopt.frontends.hf_beside import BESIDE_FAMILIES
 from dfopt.frontends.hf_compressed import COMPRESSED_FAMILIES
 from dfopt.frontends.hf_decoders import DECODER_FAMILIES
 from dfopt.frontends.hf_delta import DELTA_FAMILIES
@@ -100,6 +101,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     **COMPRESSED_FAMILIES,
     **HYBRID_FAMILIES,
     **EXPERT_FAMILIES,
+    **BESIDE_FAMILIES,
 }
 
 
@@ -165,6 +167,7 @@ def _check_type(data: Mapping[str, Any], file: str) -> None:
         raise DocumentError(file, [Issue("$.model_type", message, f"{close} {types}".strip())])
     kinds, wrapped = data.get("architectures"), kind in WRAPPERS
     ends = ("ForCausalLM", "LMHeadModel", *(["ForConditionalGeneration"] if wrapped else []))
+    ends += FAMILIES[kind].classes if kind in FAMILIES else ()
     if kinds is not None and not (isinstance(kinds, list) and all(str(one).endswith(ends) for one in kinds)):
         message = f"found {shown(kinds)}, expected a causal language model, such as [LlamaForCausalLM]"
         raise DocumentError(file, [Issue("$.architectures", message)])

@@ -68,6 +68,7 @@ class Family:
     stack: Callable[[Mapping[str, Any]], dict[str, Any]] | None = None  # what its layers are, where they differ
     names: Mapping[str, str] = field(default_factory=dict)  # other names that its fields have
     modules: Modules = Modules()
+    classes: tuple[str, ...] = ()  # what language models of this type are called that have another name than others
     left: Mapping[str, str] = field(default_factory=dict)  # fields of parts that are left out, and what those are
 
 

@@ -13,7 +13,19 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dfopt.frontends.hf_fields import Family, Field, Modules, count, is_whole, listed, natural, one_of, optional
+from dfopt.frontends.hf_fields import (
+    Family,
+    Field,
+    Modules,
+    count,
+    head_dim_of,
+    heads_of,
+    is_whole,
+    listed,
+    natural,
+    one_of,
+    optional,
+)
 from dfopt.frontends.hf_layers import Given, dense_first, made_by
 from dfopt.frontends.hf_rows import NOTHING, rows
 
@@ -126,6 +138,31 @@ _GPT_OSS: Final = Family(
     stack=made_by(),
     modules=Modules(experts=("mlp.experts.gate_up_proj", "mlp.experts.down_proj"), few=("mlp.router",)),
 )
+_OF_EXPERTS: Final = (
+    "n_routed_experts", "num_experts_per_tok", "moe_intermediate_size", "n_shared_experts", "first_k_dense_replace",
+    "num_nextn_predict_layers", "moe_layer_freq",
+)  # fmt: skip
+_DENSE: Final = replace(
+    _LATENT_FAMILY,
+    always={},
+    left_out={
+        "attention_bias": False,
+        "mlp_bias": False,
+        "tie_word_embeddings": True,
+        "hidden_act": "silu",
+        "num_key_value_heads": heads_of,
+    },
+    fields={name: row for name, row in _LATENT.items() if name not in _OF_EXPERTS},
+    words=_LATENT_WORDS | {"dim_model_base", "embedding_initializer_range", "scale_depth", "scale_emb"},
+    stack=made_by(),
+)
+
+
+def _values_of_heads(data: Mapping[str, Any]) -> int | None:
+    """What the class of MiniCPM 3 takes for the features of a value: those of the residual, divided among the heads."""
+    return head_dim_of(data) if data.get("v_head_dim") is None else None
+
+
 LATENT_FAMILIES: Final[Mapping[str, Family]] = {
     "deepseek_v2": replace(
         _LATENT_FAMILY,
@@ -140,5 +177,13 @@ LATENT_FAMILIES: Final[Mapping[str, Family]] = {
         _LATENT_FAMILY,
         fields={**_LATENT, "mlp_layer_types": listed("sparse", {"dense": False, "sparse": True})},
     ),
+    "minicpm3": replace(_DENSE, left_out={**_DENSE.left_out, "v_head_dim": _values_of_heads}),
+    "mistral4": replace(
+        _LATENT_FAMILY,
+        always={},
+        left_out={**_LATENT_FAMILY.left_out, "first_k_dense_replace": 0, "n_shared_experts": 1},
+        names={"num_local_experts": "n_routed_experts"},
+    ),
+    "youtu": _DENSE,
     "gpt_oss": _GPT_OSS,
 }

@@ -58,7 +58,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
         ("minimax_m3", "minimax_m3_vl_text"), words=frozenset({"projector_hidden_act", "projector_hidden_size"})
     ),
     "mistral3": Wrapper(
-        ("mistral", "ministral3"), words=frozenset({"multimodal_projector_bias", "projector_hidden_act"})
+        ("mistral", "ministral3", "mistral4"), words=frozenset({"multimodal_projector_bias", "projector_hidden_act"})
     ),
     "qwen2_vl": Wrapper(("qwen2_vl_text",), flat="qwen2_vl_text"),
     "qwen2_5_vl": Wrapper(("qwen2_5_vl_text",), flat="qwen2_5_vl_text"),

@@ -320,6 +320,56 @@ MODELS: dict[str, Published] = {
             shared_intermediate_size=1024, tie_word_embeddings=True,
         ), 5.112,  # of no card: what transformers counts
     ),
+    "qwen-7b": Published(
+        config(
+            "qwen", 32, 4096, 32, None, 22016, 151936, hidden_act=None, kv_channels=128, no_bias=True, seq_length=8192,
+            bf16=True, fp16=False, torch_dtype=None, rotary_pct=1.0,
+        ), 7.72,
+    ),
+    "baichuan2-7b": Published(config("baichuan", 32, 4096, 32, None, 11008, 125696, model_max_length=4096), 7.51),
+    "baichuan2-13b": Published(
+        config("baichuan", 40, 5120, 40, None, 13696, 125696, model_max_length=4096, max_position_embeddings=None), 13.9
+    ),
+    "chatglm3-6b": Published(
+        {"model_type": "chatglm", "num_layers": 28, "hidden_size": 4096, "num_attention_heads": 32, "kv_channels": 128}
+        | {"ffn_hidden_size": 13696, "padded_vocab_size": 65024, "seq_length": 8192, "torch_dtype": "float16"}
+        | {"add_bias_linear": False, "add_qkv_bias": True, "multi_query_attention": True, "multi_query_group_num": 2}
+        | {"rmsnorm": True, "post_layer_norm": True, "original_rope": True, "architectures": ["ChatGLMModel"]},
+        6.24, None, 28 * 2 * 2 * 128 * 2,
+    ),
+    "exaone-3.5-7.8b": Published(
+        config("exaone", 32, 4096, 32, 8, 14336, 102400, hidden_act=None, activation_function="silu", embed_dropout=0.0)
+        | {"num_layers": 32}, 7.82,
+    ),
+    "minicpm-2b": Published(config("minicpm", 40, 2304, 36, 36, 5760, 122753, scale_emb=12), 2.72),
+    "minicpm3-4b": Published(
+        config(
+            "minicpm3", 62, 2560, 40, 40, 6400, 73448, q_lora_rank=768, kv_lora_rank=256, qk_nope_head_dim=64,
+            qk_rope_head_dim=32, tie_word_embeddings=True,
+        ), 4.07,
+    ),
+    "youtu-llm-2b": Published(
+        config("youtu", 32, 2048, 16, 16, 6144, 128256, q_lora_rank=1536, tie_word_embeddings=True, **_LATENT), 1.96
+    ),
+    "mistral-small-4": Published(
+        config(
+            "mistral4", 36, 4096, 32, 32, 12288, 131072, n_routed_experts=128, num_experts_per_tok=4,
+            n_shared_experts=1, first_k_dense_replace=0, moe_intermediate_size=2048, q_lora_rank=1024,
+            **(_LATENT | {"kv_lora_rank": 256, "qk_nope_head_dim": 64}),
+        ), 119,
+    ),
+    "internlm3-8b": Published(
+        config("internlm3", 48, 4096, 32, 2, 10240, 128512, head_dim=128, bias=False, qkv_bias=False), 8.80
+    ),
+    "olmo-7b": Published(config("olmo", 32, 4096, 32, 32, 11008, 50304, clip_qkv=None), 6.89),
+    "helium-1-2b": Published(config("helium", 24, 2560, 20, 20, 7040, 48000, head_dim=128), 2.17),
+    "ministral-8b": Published(
+        config("ministral", 36, 4096, 32, 8, 12288, 131072, head_dim=128, sliding_window=32768), 8.02
+    ),
+    "cwm-32b": Published(
+        config("cwm", 64, 6144, 48, 8, 21504, 128256, head_dim=128, sliding_window=8192), 32.6
+    ),
+    "jais-2-8b": Published(config("jais2", 32, 3328, 26, 26, 26624, 150272, head_dim=128, hidden_act="relu2"), 8.09),
 }  # fmt: skip
 MODELS["falcon-h1-7b"].config["attn_layer_indices"] = None
 MODELS["deepseek-v2-lite"].config["q_lora_rank"] = None
