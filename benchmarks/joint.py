@@ -15,6 +15,10 @@ from pathlib import Path
 from claims import memory, mutations, programs, studies, times
 from claims.rows import HEAD, Asked, Row, Section
 
+MOST = (
+    "drawn pairs, checked results and mutations at most, each; if given, of studies only the cells of the first chip,"
+    " memory and link of every system"
+)
 SECTIONS: dict[str, Section] = {
     "reproduced": times.reproduced,
     "forward-times": times.forward_times,
@@ -45,7 +49,7 @@ def main(words: list[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=60.0, help="limit of a solve that has none of its own")
     parser.add_argument("--attack", type=float, default=20.0, help="seconds of the search around one answer")
     parser.add_argument("--examples", type=int, default=1000, help="random worlds (a test takes a multiple of it)")
-    parser.add_argument("--most", type=int, help="checked results and mutations at most")
+    parser.add_argument("--most", type=int, help=MOST)
     parser.add_argument("--reference", type=Path, metavar="DIR", help="measured and simulated cases of others")
     given = parser.parse_args(words)
     if given.list:

@@ -128,7 +128,7 @@ def main(words: list[str] | None = None) -> int:
         shown += 1
         print(line + (" contradicts" if wrong else ""), flush=True)
     if asked.draw is not None:
-        print(f"{shown} pairs, {bad} contradict; {without} more without an answer (most are infeasible)")
+        print(f"{shown} pairs, {bad} contradict; {without} more without an answer")
     return 1 if bad else 0
 
 

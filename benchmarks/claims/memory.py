@@ -54,10 +54,10 @@ def least_bytes(graph: df.Graph, rules: Assumptions, plan: df.Plan, order: list[
         for z, one in take[kernel.name].items()
     ]
     between: list[list[pulp.LpAffineExpression]] = [[] for _ in order]
-    sizes: dict[tuple[str, float], list[str]] = {}  # all readers of an output share what is stored of it
+    taken: dict[tuple[str, float, str | None], list[str]] = {}  # all readers of a part share what is stored of it
     for tensor in graph.tensors:
-        sizes.setdefault((tensor.src, graph.bytes_of(tensor)), []).append(tensor.dst)
-    for (src, size), readers in sizes.items():
+        taken.setdefault(graph.taken(tensor), []).append(tensor.dst)
+    for (src, size, _), readers in taken.items():
         source = kernels[src]
         stored = pulp.lpSum(
             size * ops.output_share(source, z, plan.tp, "exact") * one for z, one in take[src].items()

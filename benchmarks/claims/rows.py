@@ -55,7 +55,7 @@ class Asked:
     examples : int
         Random worlds: those of the profile, of which a test takes a part or a multiple.
     most : int, optional
-        Pairs, cells, results or mutations of a section at most.
+        Drawn pairs, checked results or mutations of a section at most; if given, studies have fewer cells as well.
     reference : Path, optional
         Folder with the measured and simulated cases of others.
     """
