@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final, Literal
 
@@ -211,11 +211,16 @@ class Canvas:
         self._mark_attention()
         self._choose_streams()
         kernels = {name: Kernel(**fields) for name, fields in self.kernels.items()}
-        size = self._sizes({name: kernel.matrices * needed(kernel) for name, kernel in kernels.items()})
+        most, numbers = {name: kernel.matrices * needed(kernel) for name, kernel in kernels.items()}, self._numbers()
+
+        def size(value: Value) -> float:
+            return float(min(value.elements, most[value.source]) * self.word)
+
         tensors, inputs = list[Tensor](), list[Input]()
         for dst, operand, value in self._distinct_reads():
             if value.source:
-                tensors.append(Tensor(src=value.source, dst=dst, operand=operand, bytes=size(value)))
+                part = numbers.get((value.source, value.elements, value.part))
+                tensors.append(Tensor(src=value.source, dst=dst, operand=operand, bytes=size(value), part=part))
             else:
                 stored = value.elements * value.type.item_bytes
                 inputs.append(Input(dst=dst, operand=operand, bytes=stored))
@@ -261,18 +266,18 @@ class Canvas:
         said = f"; weights of type {' and '.join(others)} count as {most.lower()}" if others else ""
         return said + (f"; {again} products use weights of another one, and count them again" if again else "")
 
-    def _sizes(self, most: Mapping[str, int]) -> Callable[[Value], float]:
-        """Bytes that kernels produce of values; several parts of one size are taken for the whole output."""
-        parts: defaultdict[tuple[str, int], set[str]] = defaultdict(set)
+    def _numbers(self) -> dict[tuple[str, int, str], str]:
+        """Numbers of parts that are as large as another one of the same output, by source, elements and part."""
+        parts: defaultdict[str, dict[tuple[int, str], None]] = defaultdict(dict)
         for _, _, one in self.reads:
-            parts[one.source, one.elements].add(one.part)
-
-        def size(value: Value) -> float:
-            several = len(parts[value.source, value.elements] | {value.part}) > 1
-            elements = self.whole[value.source] if several else value.elements
-            return float(min(elements, most[value.source]) * self.word)
-
-        return size
+            parts[one.source].setdefault((one.elements, one.part))
+        found = dict[tuple[str, int, str], str]()
+        for source, known in parts.items():
+            alike = Counter(elements for elements, _ in known)
+            for number, (elements, part) in enumerate(known, 1):
+                if alike[elements] > 1:
+                    found[source, elements, part] = str(number)
+        return found
 
     def _distinct_reads(self) -> list[tuple[str, Operand, Value]]:
         """What kernels read; an elementwise kernel takes the same thing once."""

@@ -1,6 +1,6 @@
 """What is only read in parts is computed in parts: a fused QKV is three products, as its readers are three.
 
-A graph tells tensors of one source by their size, so that parts of one size would be one tensor, or each the whole.
+Kernels of their own may each be sharded, and put into partitions, as what reads them is.
 """
 
 from __future__ import annotations

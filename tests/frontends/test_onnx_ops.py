@@ -13,6 +13,8 @@ import pytest
 from onnx import TensorProto, helper, numpy_helper
 from onnx_models import Writer
 
+import dfopt as df
+from dfopt.documents.assumptions import profile
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.errors import DocumentError
 from dfopt.frontends.onnx import read
@@ -206,8 +208,8 @@ def test_a_constant_that_several_read_is_held_once(tmp_path: Path) -> None:
     assert sum(kernel.dram_bytes for kernel in graph.kernels) == 2 * 4 * 80
 
 
-def test_parts_of_one_size_are_taken_for_the_whole(tmp_path: Path) -> None:
-    """Tensors of one source and one size are one tensor to a graph; different parts are not."""
+def test_parts_of_one_size_are_told_apart(tmp_path: Path) -> None:
+    """Tensors of one source and one size are one tensor to a graph, unless they say which part they are."""
 
     def build(w: Writer, sizes: list[int]) -> str:
         y = w.Relu(x(w, 2, 80))
@@ -215,9 +217,38 @@ def test_parts_of_one_size_are_taken_for_the_whole(tmp_path: Path) -> None:
         return str(w.Add(y, w.Concat(w.Tanh(a), w.Tanh(b), axis=1)))
 
     equal = graph_of(tmp_path, lambda w: build(w, [40, 40]))
-    assert [tensor.bytes for tensor in equal.tensors][:2] == [640, 640]
+    taken = [(t.bytes, t.part) for t in equal.tensors if t.src == equal.kernels[0].name]
+    assert taken == [(320, "1"), (320, "2"), (640, None)]
     apart = graph_of(tmp_path, lambda w: build(w, [30, 50]))
-    assert [tensor.bytes for tensor in apart.tensors][:2] == [240, 400]
+    taken = [(t.bytes, t.part) for t in apart.tensors if t.src == apart.kernels[0].name]
+    assert taken == [(240, None), (400, None), (640, None)]
+
+
+@pytest.mark.parametrize(
+    ("partitions", "moved"),
+    [
+        ((0, 1, 2, 3), [640 + 640, 320 + 320, 320 + 320, 640 + 320]),
+        ((0, 0, 1, 1), [640 + 320 + 320, 320 + 320 + 320]),  # one half is handed on within a partition
+        ((0, 0, 0, 0), [640 + 320]),
+    ],
+)
+@pytest.mark.parametrize("fanout", ["shared", "per_consumer"])
+def test_search_and_judge_cut_between_parts_alike(
+    tmp_path: Path, fanout: str, partitions: tuple[int, ...], moved: list[int]
+) -> None:
+    """Bytes of DRAM by hand: each half is written once and read once, whichever way outputs with more readers go."""
+
+    def build(w: Writer) -> str:
+        a, b = w.node("Split", w.Softmax(x(w, 2, 80)), w.data([40, 40]), outputs=2, axis=1)
+        return str(w.Mul(w.Tanh(a), w.Tanh(b)))
+
+    graph, system = graph_of(tmp_path, build), df.load_system("sn50-1")
+    pins = {kernel.name: partition for kernel, partition in zip(graph.kernels, partitions, strict=True)}
+    rules = profile("default").with_(fanout=fanout, execution="dataflow")
+    result = df.optimize(graph, system, pin_partition=pins, assumptions=rules)
+    score = df.evaluate(result.mapping, graph, system, assumptions=rules)
+    assert result.value == pytest.approx(score.step_time_s, rel=1e-9)
+    assert [one.dram_bytes for one in score.partitions] == moved
 
 
 @pytest.mark.parametrize("exported", ["Gemm", "MatMul and Add", "slices", "one dim for the three"])
