@@ -46,3 +46,13 @@ def test_a_program_that_does_not_end_is_ended() -> None:
         "0",
         "7",
     ]
+
+
+@pytest.mark.parametrize(
+    "change, met", [("", True), ("rows += rows", True), ("rows.pop()", False), ("rows[0]['status'] = 'error'", False),
+                    ("rows[0]['reported'] = None", False)],
+)  # fmt: skip
+def test_a_row_that_is_lost_is_seen(change: str, met: bool) -> None:
+    row = "{'status': 'ok', 'reported': 1.0, 'ours': 1.1}"
+    code = f"from claims.programs import Kept\nrows = [{row} for _ in range(3)]\n{change}\n"
+    assert said("-c", f"{code}print(Kept('', 3, 3).of(rows)[1])").strip() == str(met)
