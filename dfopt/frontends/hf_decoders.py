@@ -156,7 +156,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
         stack=made_by(local_everywhere),
         modules=Modules(dense=("mlp.c_fc", "mlp.c_proj")),
     ),
-    "glm": replace(_GLM_4, always={}, left_out={**_GLM_4.left_out, "attention_bias": False}),
+    "glm": replace(_GLM_4, always={}),
     "glm4": _GLM_4,
     "glm4v_text": replace(
         _GLM_4,

@@ -66,7 +66,7 @@ _LATENT_FAMILY: Final = Family(
         "attention_bias": False,
         "tie_word_embeddings": False,
         "moe_layer_freq": 1,
-        "n_shared_experts": 0,
+        "n_shared_experts": 1,
         "num_nextn_predict_layers": 0,
         "hidden_act": "silu",
     },
@@ -167,10 +167,12 @@ LATENT_FAMILIES: Final[Mapping[str, Family]] = {
     "deepseek_v2": replace(
         _LATENT_FAMILY,
         always={"router_bias": False},
+        left_out={**_LATENT_FAMILY.left_out, "n_shared_experts": 2},
         fields={**_LATENT, "num_nextn_predict_layers": one_of("0", {0: NOTHING})},
     ),
     "deepseek_v3": _LATENT_FAMILY,
-    "kimi_k2": _LATENT_FAMILY,
+    # of the class beside the model, as of that which lay beside DeepSeek-V3
+    "kimi_k2": replace(_LATENT_FAMILY, left_out={**_LATENT_FAMILY.left_out, "n_shared_experts": 0}),
     "deepseek_v32": _SPARSE_FAMILY,
     "glm_moe_dsa": _GLM_DSA,
     "glm4_moe_lite": replace(
@@ -181,7 +183,7 @@ LATENT_FAMILIES: Final[Mapping[str, Family]] = {
     "mistral4": replace(
         _LATENT_FAMILY,
         always={},
-        left_out={**_LATENT_FAMILY.left_out, "first_k_dense_replace": 0, "n_shared_experts": 1},
+        left_out={**_LATENT_FAMILY.left_out, "first_k_dense_replace": 0},
         names={"num_local_experts": "n_routed_experts"},
     ),
     "youtu": _DENSE,

@@ -196,7 +196,7 @@ _MINIMAX_3: Final = Family(
         "torch_dtype": "bfloat16",
         "tie_word_embeddings": False,
         "attention_output_gate": False,
-        "partial_rotary_factor": unless("rotary_dim", 1.0),
+        "rotary_dim": unless("partial_rotary_factor", 64),
     },
     fields=rows(
         "head_dim",
