@@ -36,7 +36,7 @@ from dfopt.frontends.hf_rows import BY_FAMILY, COSMETIC, EVERYWHERE, FIELDS
 from dfopt.frontends.hf_stacks import LATENT_FAMILIES
 from dfopt.frontends.hf_types import typed, words
 from dfopt.frontends.hf_windows import WINDOW_FAMILIES
-from dfopt.frontends.hf_wrapped import FRONTS, WRAPPERS, Text, text_of
+from dfopt.frontends.hf_wrapped import FRONTS, WRAPPERS, Text, Wrapper, text_of
 from dfopt.frontends.quantization import quantization_of
 from dfopt.workloads.decoder import DecoderParameters, as_stack
 from dfopt.workloads.stack import Counts, StackParameters, counts
@@ -53,7 +53,9 @@ _DECODERS: Final[Mapping[str, Family]] = {
         heads_share_hidden=True,
     ),
     "mistral": Family(
-        left_out={"tie_word_embeddings": False}, also=("sliding_window", "layer_types"), heads_share_hidden=True
+        left_out={"tie_word_embeddings": False, "sliding_window": 4096},
+        also=("sliding_window", "layer_types"),
+        heads_share_hidden=True,
     ),
     "qwen2": Family(
         always={"bias": "qkv"},
@@ -89,6 +91,8 @@ FAMILIES: Final[Mapping[str, Family]] = {
     "mixtral": replace(_DECODERS["mixtral"], modules=BLOCKS),
     "qwen2_vl_text": _DECODERS["qwen2"],
     "qwen2_5_vl_text": _DECODERS["qwen2"],
+    "qwen2_5_omni_text": _DECODERS["qwen2"],
+    "qwen3_omni_moe_text": _DECODERS["qwen3_moe"],
     "qwen3_vl_text": _DECODERS["qwen3"],
     "qwen3_vl_moe_text": _DECODERS["qwen3_moe"],
     **LATENT_FAMILIES,
@@ -159,7 +163,8 @@ def recipe(
 
 def _check_type(data: Mapping[str, Any], file: str) -> None:
     """Refuse types that are not read, and models that are no language models."""
-    kind, known = data.get("model_type"), {**FAMILIES, **WRAPPERS}
+    kind = data.get("model_type")
+    known: dict[str, Family | Wrapper] = {**FAMILIES, **WRAPPERS}
     if not isinstance(kind, str) or kind not in known:
         message = "missing" if kind is None else f"found {shown(kind)}, which dfopt does not read yet"
         close = did_you_mean(kind, known) if isinstance(kind, str) else ""
@@ -167,7 +172,7 @@ def _check_type(data: Mapping[str, Any], file: str) -> None:
         raise DocumentError(file, [Issue("$.model_type", message, f"{close} {types}".strip())])
     kinds, wrapped = data.get("architectures"), kind in WRAPPERS
     ends = ("ForCausalLM", "LMHeadModel", *(["ForConditionalGeneration"] if wrapped else []))
-    ends += FAMILIES[kind].classes if kind in FAMILIES else ()
+    ends += known[kind].classes
     if kinds is not None and not (isinstance(kinds, list) and all(str(one).endswith(ends) for one in kinds)):
         message = f"found {shown(kinds)}, expected a causal language model, such as [LlamaForCausalLM]"
         raise DocumentError(file, [Issue("$.architectures", message)])
@@ -184,7 +189,7 @@ class _Found:
         self.origin: dict[str, str] = {}  # which field a parameter comes from
         self.data: dict[str, Any] = {}  # by the names that the tables have
         share = {"head_dim": head_dim_of} if family.heads_share_hidden else {}
-        self.left_out: dict[str, Any] = {**family.left_out, **share}
+        self.left_out: dict[str, Any] = {**text.left_out, **family.left_out, **share}
         self.empty = set[str]()  # fields of which a file says null, where a class has a default
         self.predicted = 0  # modules that predict further tokens, as far as types leave them as they are
 
@@ -199,7 +204,7 @@ class _Found:
             self.read_field(name, written, value)
         for name, value in self.left_out.items():
             said = self.data.get("hidden_activation") is not None and name == "hidden_act"
-            known = value(self.data) if callable(value) else value
+            known = value({**self.told, **self.data}) if callable(value) else value
             if self.data.get(name) is not None or name in self.origin.values() or said:
                 continue
             if known is not None or not callable(value):  # which gives none where it cannot be worked out

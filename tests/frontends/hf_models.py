@@ -61,6 +61,16 @@ def mamba(heads: int, dim: int | str, state: int, **more: Any) -> Config:
     return {**sizes, "mamba_d_conv": 4, "mamba_expand": 2, "mamba_chunk_size": 256, **more}
 
 
+def wrapped(kind: str, inner: Config, inside: str = "text_config", **more: Any) -> Config:
+    return {"model_type": kind, inside: inner, "vision_config": {"hidden_size": 1024}, **more}
+
+
+def thinking(kind: str, inner: Config) -> Config:
+    parts = {"audio_config": {}, "vision_config": {}, "audio_token_id": 1, "position_id_per_seconds": 25}
+    thinker = {"model_type": f"{kind}_thinker", "text_config": inner, **parts}
+    return {"model_type": kind, "thinker_config": thinker, "talker_config": {}, "enable_audio_output": True}
+
+
 MODELS: dict[str, Published] = {
     "phi-3-mini": Published(config("phi3", 32, 3072, 32, 32, 8192, 32064, sliding_window=2047), 3.82),
     "phi-4": Published(config("phi3", 40, 5120, 40, 10, 17920, 100352), 14.66),
@@ -370,6 +380,61 @@ MODELS: dict[str, Published] = {
         config("cwm", 64, 6144, 48, 8, 21504, 128256, head_dim=128, sliding_window=8192), 32.6
     ),
     "jais-2-8b": Published(config("jais2", 32, 3328, 26, 26, 26624, 150272, head_dim=128, hidden_act="relu2"), 8.09),
+    # text models of others: the sizes of Vicuna 7B, Mistral 7B, Gemma 2B, SmolLM2, Qwen2.5 7B, Qwen3 30B, Moonlight
+    "llava-1.5-7b": Published(
+        wrapped(
+            "llava", {"model_type": "llama", "max_position_embeddings": 4096, "torch_dtype": "float16"}
+            | {"vocab_size": 32064, "rms_norm_eps": 1e-05}, image_token_index=32000, projector_hidden_act="gelu",
+        ), 6.74,
+    ),
+    "llava-1.6-mistral-7b": Published(
+        wrapped(
+            "llava_next", {"model_type": "mistral", "max_position_embeddings": 32768, "torch_dtype": "float16"}
+            | {"vocab_size": 32064, "sliding_window": None, "num_key_value_heads": 8, "intermediate_size": 14336},
+            image_grid_pinpoints=[[336, 672]],
+        ), 7.24,
+    ),
+    "paligemma-3b": Published(
+        wrapped(
+            "paligemma", {"model_type": "gemma", "hidden_size": 2048, "intermediate_size": 16384, "vocab_size": 257216}
+            | {"num_attention_heads": 8, "num_hidden_layers": 18, "num_key_value_heads": 1, "torch_dtype": "float32"}
+            | {"num_image_tokens": 256}, hidden_size=2048, projection_dim=2048,
+        ), 2.51,
+    ),
+    "smolvlm-2b": Published(
+        wrapped(
+            "idefics3", config("llama", 24, 2048, 32, 32, 8192, 49155, head_dim=64, tie_word_embeddings=False)
+            | {"qk_layer_norms": False, "pixel_shuffle_factor": 3}, scale_factor=3,
+        ), 1.81,
+    ),
+    "internvl3-8b": Published(
+        wrapped(
+            "internvl_chat", config("qwen2", 28, 3584, 28, 4, 18944, 151674, tie_word_embeddings=False), "llm_config",
+            architectures=["InternVLChatModel"], template="internvl2_5", select_layer=-1, downsample_ratio=0.5,
+        ), 7.61,
+    ),
+    "qwen2.5-omni-7b": Published(
+        thinking("qwen2_5_omni", config("qwen2_5_omni_text", 28, 3584, 28, 4, 18944, 152064, init_std=0.02)), 7.62
+    ),
+    "qwen3-omni-30b-a3b": Published(
+        thinking(
+            "qwen3_omni_moe",
+            config(
+                "qwen3_omni_moe_text", 48, 2048, 32, 4, 768, 152064, head_dim=128, num_experts=128,
+                num_experts_per_tok=8, moe_intermediate_size=768, decoder_sparse_step=1, mlp_only_layers=[],
+            ),
+        ), 30.5, 3.3 - 0.311,
+    ),
+    "kimi-vl-a3b": Published(
+        wrapped(
+            "kimi_vl",
+            config(
+                "deepseek_v3", 27, 2048, 16, 16, 11264, 163840, q_lora_rank=None, n_routed_experts=64,
+                num_experts_per_tok=6, n_shared_experts=2, first_k_dense_replace=1, moe_layer_freq=1,
+                moe_intermediate_size=1408, **_LATENT,
+            ) | {"q_lora_rank": None}, media_placeholder_token_id=163605,
+        ), 15.96,
+    ),
 }  # fmt: skip
 MODELS["falcon-h1-7b"].config["attn_layer_indices"] = None
 MODELS["deepseek-v2-lite"].config["q_lora_rank"] = None

@@ -94,7 +94,7 @@ def test_a_file_is_read_at_once_and_drawn(name: str) -> None:
 
 
 def test_every_type_is_tried() -> None:
-    tried = {config.get("text_config", config)["model_type"] for config in CONFIGS.values()}
+    tried = {text_of(config)["model_type"] for config in CONFIGS.values()}
     alike = {"qwen2", "mistral", "gemma", "qwen2_5_vl_text", "qwen3_vl_moe_text", "deepseek_v32", "kimi_k2", "glm"}
     alike |= {"qwen2_vl_text", "glm4v_text", "glm4v_moe_text", "minimax_m3_vl_text"}
     mixed = {*DELTA_FAMILIES, *MAMBA_FAMILIES, *COMPRESSED_FAMILIES}  # in test_hf_mixed.py
@@ -197,8 +197,8 @@ def test_sections_say_the_layers_in_their_order_in_the_shortest_way(kinds: str) 
 
 
 def text_of(config: dict[str, Any]) -> dict[str, Any]:
-    found: dict[str, Any] = config.get("text_config", config)
-    return found
+    inside = next((name for name in ("text_config", "llm_config", "thinker_config") if name in config), None)
+    return text_of(config[inside]) if inside else config
 
 
 @given(st.sampled_from(sorted(CONFIGS)), st.data())
