@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hf_changes import altered
 from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
@@ -81,18 +82,7 @@ def test_what_a_file_leaves_out_is_said() -> None:
 def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject) -> None:
     """Of a file with a field removed, renamed or added nothing is read, or just what the field said and says so."""
     config, whole = dict(CONFIGS[name]), recipe(CONFIGS[name], "m.json")
-    field = data.draw(st.sampled_from(sorted(config)))
-    what = data.draw(st.sampled_from(["removed", "renamed", "added", "changed"]))
-    if what == "added":
-        config[data.draw(st.text("abcdefgh_", min_size=3, max_size=12))] = data.draw(
-            st.sampled_from([0, None, True, 8, "x"])
-        )
-    elif what == "changed":
-        config[field] = data.draw(st.sampled_from([None, True, 1.5, "x", [], {}, -3, 0]))
-    else:
-        value = config.pop(field)
-        if what == "renamed":
-            config[f"{field}_"] = value
+    what, field, _ = altered(config, data)
     if config == CONFIGS[name]:
         return
     try:

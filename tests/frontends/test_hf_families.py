@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hf_changes import altered
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -207,21 +208,9 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
     config, whole = copy.deepcopy(CONFIGS[name]), recipe(CONFIGS[name], "m.json")
     part = config if data.draw(st.booleans()) else text_of(config)
     family = FAMILIES[text_of(config)["model_type"]]
-    field = data.draw(st.sampled_from(sorted(part)))
-    what = data.draw(st.sampled_from(["removed", "renamed", "added", "changed"]))
+    what, field, _ = altered(part, data)
     known = family.names.get(field, "torch_dtype" if field == "dtype" else field)
     harmless = known in COSMETIC or known in family.words or known in family.unused
-    if what == "added":
-        added = data.draw(st.text("abcdefgh_", min_size=3, max_size=12))
-        if added in part:
-            return
-        part[added] = data.draw(st.sampled_from([0, None, True, 8, "x"]))
-    elif what == "changed":
-        part[field] = data.draw(st.sampled_from([None, True, 1.5, "x", [], {}, -3, 0, [1, 0], {"a": 1}, 10**30]))
-    else:
-        value = part.pop(field)
-        if what == "renamed":
-            part[f"{field}_"] = value
     if config == CONFIGS[name]:
         return
     try:

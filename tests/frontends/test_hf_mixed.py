@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hf_changes import altered
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -203,16 +204,7 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
     whole = CONFIGS[name]
     inside = data.draw(st.booleans()) and "text_config" in whole
     part = dict(whole["text_config"] if inside else whole)
-    field = data.draw(st.sampled_from(sorted(part)))
-    value = part[field]
-    what = data.draw(st.sampled_from(["removed", "renamed", "added", "changed"]))
-    if what == "added":
-        part["a_new_field"] = data.draw(st.sampled_from([0, None, True, 8, "x"]))
-    elif what == "changed":
-        part[field] = data.draw(st.sampled_from([None, True, 1.5, "x", [], {}, -3, 0]))
-    else:
-        del part[field]
-        part |= {f"{field}_x": value} if what == "renamed" else {}
+    what, field, value = altered(part, data)
     known = recipe(whole, "m.json")
     try:
         found = recipe({**whole, "text_config": part} if inside else part, "m.json")
