@@ -94,7 +94,13 @@ SIZES = {  # in billions, and bytes of a token at two bytes a number
 }
 
 
-TWICE = ("num_hidden_layers", "intermediate_size", "layer_types", "full_attention_interval")
+TWICE = (
+    "num_hidden_layers",
+    "intermediate_size",
+    "layer_types",
+    "full_attention_interval",
+    "mtp_hybrid_override_pattern",
+)
 """Fields that others say too: a pattern of layers, or how often they repeat."""
 
 
