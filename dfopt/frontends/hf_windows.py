@@ -104,9 +104,20 @@ _LLAMA_4: Final = Family(
     ),
 )
 _MINIMAX_WORDS: Final = frozenset({
-    "attn_type_list", "qk_norm_type", "rotary_dim", "router_jitter_noise", "routed_scaling_factor", "scoring_func",
-    "swiglu_alpha", "swiglu_limit", "use_gemma_norm",
+    "router_jitter_noise", "routed_scaling_factor", "scoring_func", "swiglu_alpha", "swiglu_limit", "use_gemma_norm",
 })  # fmt: skip
+_MINIMAX_NAMES: Final = (
+    "head_dim",
+    "num_local_experts",
+    "num_experts_per_tok",
+    "partial_rotary_factor",
+    "rotary_dim",
+)
+_MINIMAX_ROWS: Final = {
+    "use_qk_norm": one_of("true", {True: NOTHING}),
+    "use_routing_bias": flag({"router_bias": True}, {"router_bias": False}),
+    "num_mtp_modules": natural("modules", needed=False),
+}
 
 
 def _all_one(value: Any) -> dict[str, Any] | None:
@@ -129,22 +140,16 @@ _MINIMAX_2: Final = Family(
         "partial_rotary_factor": unless("rotary_dim", 1.0),
     },
     fields=rows(
-        "head_dim",
-        "num_local_experts",
-        "num_experts_per_tok",
-        "partial_rotary_factor",
-        "rotary_dim",
+        *_MINIMAX_NAMES,
+        **_MINIMAX_ROWS,
         attn_type_list=Field(_all_one, "1 for every layer: attention to all tokens"),
-        use_qk_norm=one_of("true", {True: NOTHING}),
         qk_norm_type=one_of("per_layer: one norm for all heads", {"per_layer": {"qk_norm": "all"}}, needed=True),
-        use_routing_bias=flag({"router_bias": True}, {"router_bias": False}),
         shared_intermediate_size=one_of("0: it has no shared expert", {0: NOTHING}),
         sliding_window=one_of("null", {None: NOTHING}),
         use_mtp=flag({"has_modules": True}, {"has_modules": False}, needed=True),
-        num_mtp_modules=natural("modules", needed=False),
         mtp_transformer_layers=few("predicting"),
     ),
-    words=_MINIMAX_WORDS - {"attn_type_list", "qk_norm_type", "rotary_dim"},
+    words=_MINIMAX_WORDS,
     stack=made_by(_predicted),
     modules=BLOCKS,
 )
@@ -199,11 +204,8 @@ _MINIMAX_3: Final = Family(
         "rotary_dim": unless("partial_rotary_factor", 64),
     },
     fields=rows(
-        "head_dim",
-        "num_local_experts",
-        "num_experts_per_tok",
-        "partial_rotary_factor",
-        "rotary_dim",
+        *_MINIMAX_NAMES,
+        **_MINIMAX_ROWS,
         hidden_act=one_of("swigluoai: gated", {"swigluoai": NOTHING, "silu": NOTHING}, needed=True),
         intermediate_size=count("expert_ffn"),
         dense_intermediate_size=count("dense_ffn"),
@@ -212,14 +214,11 @@ _MINIMAX_3: Final = Family(
         moe_layer_freq=listed("sparse", {0: False, 1: True}, needed=True),
         first_k_dense_replace=natural("dense", needed=False),
         sparse_attention_config=Field(_sparse_attention, "block-sparse attention as MiniMax M3 has it", needed=True),
-        use_qk_norm=one_of("true", {True: NOTHING}),
         qk_norm_type=one_of("per_head", {"per_head": NOTHING}),
-        use_routing_bias=flag({"router_bias": True}, {"router_bias": False}),
         attention_output_gate=one_of("false", {False: NOTHING}),
-        num_mtp_modules=natural("modules", needed=False),
         num_nextn_predict_layers=natural("next", needed=False),
     ),
-    words=_MINIMAX_WORDS - {"attn_type_list", "qk_norm_type", "rotary_dim"},
+    words=_MINIMAX_WORDS,
     names={"moe_intermediate_size": "intermediate_size"},
     # 7 modules and 1 layer, of which the config does not say how they go together
     left={"num_mtp_modules": "modules that predict further tokens"},
