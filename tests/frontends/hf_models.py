@@ -422,6 +422,7 @@ MODELS: dict[str, Published] = {
             config(
                 "qwen3_omni_moe_text", 48, 2048, 32, 4, 768, 152064, head_dim=128, num_experts=128,
                 num_experts_per_tok=8, moe_intermediate_size=768, decoder_sparse_step=1, mlp_only_layers=[],
+                tie_word_embeddings=False,
             ),
         ), 30.5, 3.3 - 0.311,
     ),
