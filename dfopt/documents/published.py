@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from typing import NamedTuple
+from typing import NamedTuple, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
-from dfopt.documents.base import Part
+from dfopt.documents.base import Part, problem
 from dfopt.errors import Issue
 
 __all__ = ["Counts", "Figure", "Published", "figures", "issues"]
@@ -28,12 +28,15 @@ class Counts(NamedTuple):
         What is kept of a token in all layers, as far as no window drops it.
     looked_up : int
         Parameters of tables.
+    logits : int
+        Those of the matrix behind the last layer, whether it is a table too or not.
     """
 
     parameters: int
     active: int
     bytes_per_token: int
     looked_up: int = 0
+    logits: int = 0
 
 
 class Published(Part):
@@ -50,6 +53,9 @@ class Published(Part):
     active_with_embedding: bool = Field(
         default=False, description="whether those count the table too, of which a token looks up one row"
     )
+    active_without_head: bool | None = Field(
+        default=None, description="whether those leave out the matrix of the logits, and are those of the layers alone"
+    )
     kv_bytes_per_token: int | None = Field(
         default=None, ge=0, le=10**12, description="kept of a token in all layers, as far as no window drops it"
     )
@@ -57,6 +63,12 @@ class Published(Part):
         default=(), max_length=100, description="graphs that are parts of the same model, such as its encoder"
     )
     source: str = Field(default="", description="where they are published")
+
+    @model_validator(mode="after")
+    def _count_once(self) -> Self:
+        if self.active_with_embedding and self.active_without_head:
+            raise problem("found both with the embedding and without the head", "one of them", "$.active_without_head")
+        return self
 
 
 class Figure(NamedTuple):
@@ -90,6 +102,7 @@ def figures(published: Published | None, counts: Counts) -> tuple[Figure, ...]:
     """
     said = published or Published()
     active = counts.active + counts.looked_up * said.active_with_embedding
+    active -= counts.logits * bool(said.active_without_head)
     return (
         Figure("parameters", counts.parameters, said.parameters, _PARAMETERS),
         Figure("active_parameters", active, said.active_parameters, _ACTIVE),

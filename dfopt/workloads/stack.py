@@ -223,7 +223,7 @@ def counts(p: StackParameters) -> Counts:
     >>> layer = {"mixer": attention, "feed_forward": {"kind": "mlp", "ffn": 14336}}
     >>> sections = [{"layers": ["layer"], "repeat": 32}]
     >>> counts(StackParameters(hidden=4096, vocab=128256, seq=8192, layers={"layer": layer}, sections=sections))
-    Counts(parameters=8030261248, active=7504924672, bytes_per_token=131072, looked_up=525336576)
+    Counts(parameters=8030261248, active=7504924672, bytes_per_token=131072, looked_up=525336576, logits=525336576)
     """
     whole, active, kept = p.end_parameters(active=False), p.end_parameters(active=True), 0
     for name, times in p.times.items():
@@ -240,7 +240,8 @@ def counts(p: StackParameters) -> Counts:
         norms += 0 if p.streams is None else len(layer.parts) * p.streams.parameters(p.hidden)
         whole, active = whole + times * norms, active + times * norms
     beside = len(p.modules) * predictor_parameters(p)
-    return Counts(whole + beside, active + beside, kept, p.hidden * p.table_rows)
+    logits = p.hidden * p.head.rows(p.vocab) if p.head.kind == "logits" else 0
+    return Counts(whole + beside, active + beside, kept, p.hidden * p.table_rows, logits)
 
 
 def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:

@@ -273,7 +273,7 @@ MODELS: dict[str, Published] = {
             num_shared_experts=1, moe_intermediate_size=512, moe_shared_expert_intermediate_size=512,
             first_k_dense_replace=1, use_qk_norm=True, use_qkv_bias=False, use_bias=False, partial_rotary_factor=0.5,
             moe_router_enable_expert_bias=True, n_group=8, topk_group=4,
-        ), 16.26, None, 20 * 2048,
+        ), 16.26, 0.789 + 0.322, 20 * 2048,  # "789M" without the two tables
     ),
     "ling-lite": Published(
         config(
@@ -312,7 +312,7 @@ MODELS: dict[str, Published] = {
         config(
             "solar_open", 48, 4096, 64, 8, 10240, 196608, head_dim=128, n_routed_experts=128, num_experts_per_tok=8,
             n_shared_experts=1, moe_intermediate_size=1280, first_k_dense_replace=0, partial_rotary_factor=1.0,
-        ), 102.6,
+        ), 102.6, 12 - 0.805,
     ),
     "trinity-mini": Published(
         config(
