@@ -12,14 +12,14 @@ from typing import Any, Self
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import TOO_WIDE, PlanRecord
+from dfopt.documents.result import PlanRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
 from dfopt.joint.menu import Menu
 from dfopt.search.branching import Search
 from dfopt.search.matrices import by_matrices, solved_together
-from dfopt.search.node import Entry, Found, Node, Unit
+from dfopt.search.node import CLOSE, SAME, Entry, Found, Node, Unit
 from dfopt.search.nodes import Nodes, covers
 from dfopt.search.shortage import least_held
 from dfopt.search.solved import Pruned, Solved, by_levels, refusal
@@ -27,8 +27,6 @@ from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Ints
 
-_SAME = 1e-12
-_CLOSE = 1e-9
 _SHARE = 0.15  # of the time that is left, at most, for one step of one plan while others wait
 _LEVELS = 0.15  # of the time, after which two levels make a start over all plans
 _STEPS = 1.0, 8.0, np.inf  # seconds for a step, the first time and when it is taken up again
@@ -191,7 +189,7 @@ class JointSearch(Search):
 
     def _goal(self, unit: Unit) -> float:
         """Bound at which a unit is done with: as near to the value to beat as is asked for."""
-        return self._cut(unit) * (1 - max(self.options.request.gap, _SAME))
+        return self._cut(unit) * (1 - max(self.options.request.gap, SAME))
 
     def _give_up(self, unit: Unit, bound: float, *, late: bool = False) -> None:
         found = self.units.setdefault(unit, Found())
@@ -210,7 +208,7 @@ class JointSearch(Search):
         cut = self._cut(unit)
         try:
             # seconds of a stage that make a value make one that is rounded differently
-            settled = self.nodes.improve(node, self._goal(unit) * (1 + _SAME), self._deadline(node))
+            settled = self.nodes.improve(node, self._goal(unit) * (1 + SAME), self._deadline(node))
         except Infeasible as error:  # in any number of blocks, whatever the schemes
             self._give_up(unit, np.inf)
             self.units[unit].note = str(error.report)
@@ -221,9 +219,7 @@ class JointSearch(Search):
             if self._looks(unit):
                 self._try(node, unit, cut, self.nodes.options_of(node))
             if node.exhausted:
-                self._by_levels(node)
-                self._give_up(unit, node.bound)
-                self.units[unit].wide |= node.bound < self._goal(unit)
+                self._nothing_more(node, unit, cut)
             else:
                 self._push(node.bound, node)
             return
@@ -231,6 +227,25 @@ class JointSearch(Search):
             self._push(node.bound, node)
             return
         self._leaf(node, unit, cut)
+
+    def _nothing_more(self, node: Node, unit: Unit, cut: float) -> None:
+        """Leave a node of which no bound shows more; while there is no mapping at all, look among its schemes."""
+        if self.nodes.fixed(node):
+            self._leaf(node, unit, cut)
+            return
+        self._by_levels(node)
+        if self.found or not self._looks(unit):
+            self._give_up(unit, node.bound)
+            self.units[unit].wide |= node.bound < self._goal(unit)
+            return
+        options_k = self.nodes.options_of(node)
+        self._split(node, unit, self.nodes.lean(node) if options_k is None else options_k)
+
+    def _split(self, node: Node, unit: Unit, options_k: Ints) -> None:
+        """Go on with the parts of a node."""
+        self.units.setdefault(unit, Found())
+        for child in self.nodes.split(node, options_k):
+            self._push(max(child.bound, node.bound), child)
 
     def _least(self) -> float:
         return self.heap[0].bound if self.heap else np.inf
@@ -343,13 +358,12 @@ class JointSearch(Search):
             if fixed:
                 return
             node.tight = True
-        if reached <= node.bound * (1 + _CLOSE):
+        if reached <= node.bound * (1 + CLOSE):
             self._give_up(unit, min(node.bound, reached))
             return
         if self.stopped:
             raise KeyboardInterrupt
-        for child in self.nodes.split(node, options_k):
-            self._push(max(child.bound, node.bound), child)
+        self._split(node, unit, options_k)
 
     def _keep(self, unit: Unit, outcome: Solved) -> None:
         found = self.units.setdefault(unit, Found())
@@ -374,23 +388,12 @@ class JointSearch(Search):
             "seconds": found.seconds,
             "agreed": tuple(sorted(found.agreed)),
         }
-        if np.isfinite(found.value):
-            low = min(found.low, found.value)
-            short = low < found.value * (1 - max(self.options.request.gap, _CLOSE))
-            wide = found.wide and not found.late and low < self._goal(unit)
-            status = "limit" if short and (found.late or wide) else "solved"
-            fields |= {"status": status, "value": found.value, "gap": (found.value - low) / found.value}
-            fields["note"] = TOO_WIDE if short and wide else ""
-        elif np.isinf(found.low):
+        if np.isinf(min(found.value, found.low)):
             note = found.note or refusal(self.setting.under(plan), self.options, self.memo)
             self.reasons.append(f"{plan.label}: {note}")
             fields |= {"status": "infeasible", "note": note}
         else:
-            best = self._to_beat(unit)
-            beaten, near = found.low >= best * (1 - _SAME), found.low >= best * (1 - self.options.request.gap)
-            fields["status"] = "pruned_by_bound" if beaten else "limit"
-            why = "Ctrl-C" if self.stopped else "time limit" if found.late else TOO_WIDE
-            fields["note"] = "" if beaten else "as near to the best as was asked for" if near else why
+            fields |= found.status(self._goal(unit), self._to_beat(unit), self.options.request.gap, self.stopped)
         bound = None if fields["status"] == "infeasible" else min(found.low, found.value)
         fields |= {"variant": self.setting.graph.variant, "bound": bound, "level_bound": bound}
         self.records.append(PlanRecord(plan=plan, tile_count=tiles, **fields))

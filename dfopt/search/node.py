@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import SolveRecord
+from dfopt.documents.result import TOO_WIDE, SolveRecord
 from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Bools
+
+SAME, CLOSE = 1e-12, 1e-9  # values that differ by less are one value: as computed; as reached and as proven
 
 
 @dataclass(eq=False)
@@ -69,3 +72,27 @@ class Found:
     late: bool = False  # something was given up because the time was
     wide: bool = False  # something was given up because its down-sets are too many
     agreed: frozenset[str] = frozenset()  # kernels about whose outputs blocks had to agree
+
+    def status(self, goal: float, beat: float, gap: float, stopped: bool) -> dict[str, Any]:
+        """Fields of its record, where a mapping or a bound is known.
+
+        Parameters
+        ----------
+        goal, beat : float
+            Bound at which it would be done with; value from which on nothing of it is of interest.
+        gap : float
+            That was asked for.
+        stopped : bool
+            By Ctrl-C.
+        """
+        if np.isfinite(self.value):
+            low = min(self.low, self.value)
+            short = low < self.value * (1 - max(gap, CLOSE))
+            wide = self.wide and not self.late and low < goal
+            status = "limit" if short and (self.late or wide) else "solved"
+            note = TOO_WIDE if short and wide else ""
+            return {"status": status, "value": self.value, "gap": (self.value - low) / self.value, "note": note}
+        beaten, near = self.low >= beat * (1 - SAME), self.low >= beat * (1 - gap)
+        why = "Ctrl-C" if stopped else "time limit" if self.late else TOO_WIDE
+        note = "" if beaten else "as near to the best as was asked for" if near else why
+        return {"status": "pruned_by_bound" if beaten else "limit", "note": note}

@@ -9,6 +9,7 @@ from contextlib import suppress
 import numpy as np
 import pytest
 
+import dfopt as df
 import dfopt.search as optimizer
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
@@ -79,7 +80,8 @@ JOINT = LEVELS.with_(sharding_objective="joint")
 def test_too_many_down_sets_are_not_called_the_gap_that_was_asked_for(asked, monkeypatch) -> None:
     """Where nothing more can be proven with time left, the words say so, and a check says the same."""
     monkeypatch.setattr(candidate, "_DOWN_SETS", 10)
-    result = optimizer.optimize(hard(16), chip(RING), tp=2, assumptions=JOINT, gap=asked, sensitivity=False)
+    graph, system = df.load_graph("gpt3-175b"), df.load_system("sn10-8-ring")
+    result = optimizer.optimize(graph, system, tp=8, assumptions=JOINT, gap=asked, sensitivity=False)
     assert result.seconds < 40 and 0 < result.gap < 0.9
     assert result.status == ("gap_reached" if asked else "limit_with_solution")
     if not asked:
