@@ -36,8 +36,9 @@ T = TypeVar("T")
 LEVELS = Assumptions(sharding_objective="seconds")  # for what is about a sharding, and then its fusion
 WORD = 2
 SIZES = (1, 2, 3, 4, 6, 8)
+ROWS = [1, None, 2, 4]  # tile_rows for those whose oracle chooses too
 
-# Every field of Assumptions but `profile`. Not drawn: tile_rows None under the cycle model (the optimizer's choice).
+# Every field of Assumptions but `profile`. Not drawn: tile_rows None, the optimizer's choice, see ROWS.
 CHOICES: dict[str, list[Any]] = {
     "execution": ["auto", "auto", "library", "kernel_by_kernel"],
     "overlap": ["auto", "perfect", "none", "compute_memory"],

@@ -259,15 +259,14 @@ class Menu:
         weights_e = np.stack([np.ones(len(of_e)), self.buffer_e(tiles), ~write_e], axis=1).reshape(len(of_e), 3)
         return mine_oe @ weights_e, least_ke @ weights_e
 
-    @cached_property
-    def undominated_o(self) -> Bools:
-        """Options without those that another one of their kernel replaces at no cost, whatever the rest does.
+    def undominated(self, among_o: Bools) -> Bools:
+        """Of some options those that no other one of them, of the same kernel, replaces at no cost whatever else is.
 
         Looked at are kernels whose output nobody reads, such as weight updates: one of their schemes is as good as
         another if no figure is larger, and if it asks for each input as the other does, or for what is there anyway.
         """
         tables = self.tables
-        kept = np.ones(len(tables.kernel_o), dtype=bool)
+        kept = among_o.copy()
         if self.sharded[0].menus:  # two menus of compute tiles are rarely comparable
             return kept
         names = ("compute_k", "stationary_k", "weight_k", "cached_k", "mem_k", "output_k", "gradient_k", "between_k")
@@ -278,7 +277,7 @@ class Menu:
         # [t, l]: whether a reader gets layout l for nothing, whatever the source does
         free_tl = np.all(~produced_kl[tables.src_t][:, :, None] | (tables.conversion_tll <= 0), axis=1)
         for k in set(range(tables.kernels)) - bound:
-            mine = np.flatnonzero(tables.kernel_o == k)
+            mine = np.flatnonzero((tables.kernel_o == k) & among_o)
             for o in mine.tolist():
                 for other in mine[kept[mine] & (mine != o)].tolist():
                     read = np.flatnonzero(tables.dst_t == k)

@@ -85,11 +85,11 @@ class Nodes:
         menu = self.menu(instance)
         if menu not in self.domains:
             graph, assumptions, shares = instance.graph, instance.assumptions, menu.shares_tiles
-            some = np.ones_like(shares) if self.every else menu.undominated_o
             shared = tuple(tile_counts(graph, assumptions, instance.plan.shards if shares.any() else 1))
             apart = tuple(count for count in tile_counts(graph, assumptions) if count not in shared)
-            both = ((shared, some), (apart, some & ~shares))
-            every = ((counts, meeting(menu, one)) for counts, mine in both if counts for one in handed_on(menu, mine))
+            legal = {shared: np.ones_like(shares)} | ({apart: ~shares} if apart else {})
+            some = {counts: one if self.every else menu.undominated(one) for counts, one in legal.items()}
+            every = ((counts, meeting(menu, one)) for counts, mine in some.items() for one in handed_on(menu, mine))
             self.domains[menu] = [(counts, left) for counts, left in every if left is not None]
         return self.domains[menu]
 

@@ -10,7 +10,7 @@ from brute import joint_optimum
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from problem_cases import close
-from strategies import World, options_of, share, worlds
+from strategies import ROWS, World, options_of, share, worlds
 
 import dfopt as df
 import dfopt.search as optimizer
@@ -38,7 +38,8 @@ SQUEEZE = [0.5, 0.7, 0.9, 0.99]
 @st.composite
 def asked_worlds(draw: st.DrawFn, **fixed) -> tuple[World, dict[str, object]]:
     """A world, mostly with something to choose, and a request with as many partitions as are drawn."""
-    world = draw(worlds(**{"least": 2, "execution": ["auto", "auto", "library", "kernel_by_kernel"]} | fixed))
+    drawn = {"least": 2, "execution": ["auto", "auto", "library", "kernel_by_kernel"], "tile_rows": ROWS}
+    world = draw(worlds(**drawn | fixed))
     assume(world.plan.tp > 1 or draw(st.integers(0, 3)) == 0)
     most = draw(st.sampled_from([1, 2, 3, len(world.graph.kernels)]))
     asked: dict[str, object] = {"p_max": most} if world.assumptions.execution != "kernel_by_kernel" else {}

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from strategies import World, share, worlds
+from strategies import ROWS, World, share, worlds
 
 import dfopt as df
 import dfopt.search as optimizer
@@ -432,7 +432,11 @@ def test_a_plan_that_was_not_decided_is_in_the_gap() -> None:
 
 
 @share(0.1)
-@given(worlds(most=4, least=2), st.sampled_from(["joint", "joint", "seconds"]), st.sampled_from([None, 1, 2]))
+@given(
+    worlds(most=4, least=2, tile_rows=ROWS),
+    st.sampled_from(["joint", "joint", "seconds"]),
+    st.sampled_from([None, 1, 2]),
+)
 def test_any_answer_is_verified_and_what_fits_is_not_infeasible(world: World, how: str, most: int | None) -> None:
     """Also where few partitions or little DRAM leave plans that do not fit."""
     asked: Data = {} if world.assumptions.execution == "kernel_by_kernel" else {"p_max": most}

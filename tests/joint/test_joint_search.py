@@ -10,7 +10,7 @@ import pytest
 from brute import joint_optimum, least_capacities
 from hypothesis import assume, given, note
 from hypothesis import strategies as st
-from strategies import World, share, with_dram, worlds
+from strategies import ROWS, World, share, with_dram, worlds
 
 import dfopt as df
 import dfopt.search as optimizer
@@ -48,7 +48,7 @@ def asked_of(world: World, data: st.DataObject) -> dict[str, Any]:
 
 
 @share(5)  # 300 in CI
-@given(worlds(most=5, least=2), st.data())
+@given(worlds(most=5, least=2, tile_rows=ROWS), st.data())
 def test_nothing_is_better_than_what_is_found(world: World, data: st.DataObject) -> None:
     """Over all plans, with a number of partitions and pins; infeasible exactly when brute force finds nothing."""
     chosen, asked = world.assumptions, asked_of(world, data)
@@ -81,7 +81,7 @@ def test_a_share_of_peak_bounds_nothing_under_the_cycle_model() -> None:
 
 
 @share(0.25)
-@given(worlds(most=4, least=2), st.data())
+@given(worlds(most=4, least=2, tile_rows=ROWS), st.data())
 def test_what_fits_is_what_fits_by_brute_force(world: World, data: st.DataObject) -> None:
     """With a little more DRAM than some plan needs, or a little less; and no mapping does without what is named."""
     asked, unlimited = asked_of(world, data), with_dram(world.system, None)
@@ -105,7 +105,7 @@ def test_what_fits_is_what_fits_by_brute_force(world: World, data: st.DataObject
 
 
 @share(0.6)
-@given(worlds(most=5, least=2))
+@given(worlds(most=5, least=2, tile_rows=ROWS))
 def test_without_a_lattice_the_bound_holds_too(world: World) -> None:
     """Each resource by itself, then blocks generated on demand: what is proven may stay below what is found."""
     asked: dict[str, Any] = {"pp": 1} if world.graph.repeat == 1 else {}
@@ -122,6 +122,43 @@ def test_without_a_lattice_the_bound_holds_too(world: World) -> None:
     note(f"{result.bound} to {result.value} against {best}")
     assert result.bound <= best.value * (1 + 1e-9)
     assert result.value >= best.value * (1 - 1e-9)
+
+
+def _two_gemms(sram: float, m: int, k: int, n: int) -> tuple[Graph, System]:
+    kernels = (Kernel(name="k0", op="gemm", m=m, k=k, n=n), Kernel(name="k1", op="gemm", m=k, k=m, n=n))
+    chip = Chip(name="toy", execution="dataflow", tiles=2, peak=300, sram=Sram(capacity=sram), dram=Dram(bandwidth=100))
+    ring = NetworkDim(name="x", topology="ring", size=2, link_bandwidth=20, latency=0)
+    return Graph(name="two", batch=4, kernels=kernels), System(name="toy", chip=chip, network=(ring,))
+
+
+@pytest.mark.parametrize(("sram", "sizes"), [(24, (2, 4, 2)), (24, (1, 5, 3)), (32, (1, 5, 3))])
+def test_small_tiles_leave_schemes_that_large_ones_need_not(sram: float, sizes: tuple[int, int, int]) -> None:
+    """Where a tile of a row fits and one that chips share does not, `k>n` stands for `k` no more."""
+    graph, system = _two_gemms(sram, *sizes)
+    chosen = Assumptions(compute_model="fixed", sharding_objective="joint", weight_tiling="forbid")
+    best = joint_optimum(graph, system, chosen, Request(pp=1))
+    result = df.optimize(graph, system, pp=1, assumptions=chosen)
+    assert best is not None and result.status == "optimal"
+    assert result.value == pytest.approx(best.value, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("tiling", "sram", "sizes", "fits"), [("forbid", 20, (4, 2, 1), False), ("reread", 24, (2, 4, 2), True)]
+)
+def test_without_a_lattice_schemes_are_told_apart_until_some_fit(
+    tiling: str, sram: float, sizes: tuple[int, int, int], fits: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is best by each resource does not fit: that is no reason to end without an answer."""
+    monkeypatch.setattr(prepared, "_DOWN_SETS", 1)
+    graph, system = _two_gemms(sram, *sizes)
+    chosen = Assumptions(compute_model="fixed", sharding_objective="joint", weight_tiling=tiling, tile_rows=1)
+    best = joint_optimum(graph, system, chosen, Request(pp=1))
+    assert (best is not None) == fits
+    if best is None:
+        with pytest.raises(Infeasible):
+            df.optimize(graph, system, pp=1, assumptions=chosen)
+    else:
+        assert df.optimize(graph, system, pp=1, assumptions=chosen).value >= best.value * (1 - 1e-9)
 
 
 def test_a_large_graph_on_stages_says_that_its_sharding_came_first() -> None:

@@ -137,7 +137,7 @@ def find(case: Case, above: float) -> None:
     """Search below so many times the best, and compare on the way and at the end."""
     best = case.one_by_one()
     chip = chip_of(case.menu.instance.system, case.menu.instance.assumptions)
-    allowed_o = case.menu.undominated_o
+    allowed_o = case.menu.undominated(np.ones_like(case.menu.shares_tiles))
     try:
         tables = stage_tables(restrict(case.menu.stage(allowed_o, case.tiles), case.members), chip)
     except Infeasible:  # nothing fits whatever the schemes
