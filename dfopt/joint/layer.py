@@ -25,6 +25,7 @@ from dfopt.joint.paths import SAME, Blocks, within
 from dfopt.setting.tables import Bools, Floats, Ints
 
 _WIDTH, _WIDER, _WIDEST = 5e-4, 3.0, 3.0  # first trial: so much above what is proven; then three times as much
+_FIRST = 27.0  # widths above what is proven that the first look takes in: the next is seldom needed
 _MANY_BLOCKS, _MANY_CELLS, _SLOWER = 50_000, 150, 1.5  # after a trial with more the next is only so much wider
 _AROUND = 1.1  # how much slower a first guess may be to be of interest
 _LOT = 5_000  # blocks priced together
@@ -151,7 +152,8 @@ class LayerSearch:
     def _look(self, level: float, upper: float, deadline: float) -> _Look:
         """The blocks of all paths below a value in the relaxed stage."""
         if self.seen is None or self.seen.ceiling < level:
-            ceiling = min(max(self.low * (1 + self.width * _WIDER), level), upper)
+            ahead = self.width * (_FIRST if self.seen is None else _WIDER)
+            ceiling = min(max(self.low * (1 + ahead), level), upper)
             search = ShortestPath(self.tables, self.limits, self.lattice, ceiling)
             if self.tables.chip.fused:
                 search.run(deadline)
