@@ -26,6 +26,7 @@ from dfopt.frontends.hf_beside import BESIDE_FAMILIES
 from dfopt.frontends.hf_compressed import COMPRESSED_FAMILIES
 from dfopt.frontends.hf_decoders import DECODER_FAMILIES
 from dfopt.frontends.hf_delta import DELTA_FAMILIES
+from dfopt.frontends.hf_encoders import ENCODER_FAMILIES
 from dfopt.frontends.hf_experts import EXPERT_FAMILIES
 from dfopt.frontends.hf_fields import BLOCKS, Family, Field, head_dim_of
 from dfopt.frontends.hf_gemma import GEMMA_FAMILIES
@@ -106,6 +107,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     **HYBRID_FAMILIES,
     **EXPERT_FAMILIES,
     **BESIDE_FAMILIES,
+    **ENCODER_FAMILIES,
 }
 
 
@@ -220,7 +222,7 @@ class _Found:
     def read_field(self, name: str, written: str, value: Any) -> None:
         """Read a field, which is known, or refuse it by its name."""
         family, row = self.family, self.rows.get(name, EVERYWHERE.get(name))
-        if name in COSMETIC or name in family.unused or name in family.words:
+        if (name in COSMETIC and name not in self.rows) or name in family.unused or name in family.words:
             return
         if row is None:
             message = "not understood, and could change a shape, a cost or a size"
@@ -253,9 +255,8 @@ class _Found:
 def _built(found: _Found, file: str) -> tuple[str, dict[str, Any]]:
     """The workload of a config, and its parameters."""
     given, family = found.given, found.family
-    seq = min(_SEQ, given["positions"])
     if family.stack is None:
-        seq = min(seq, given.get("window") or _SEQ)  # layers of a decoder are alike
+        seq = min(_SEQ, given["positions"], given.get("window") or _SEQ)  # layers of a decoder are alike
         sizes = {name: value for name, value in given.items() if name != "positions"}
         return "decoder", {
             **sizes,
@@ -266,10 +267,12 @@ def _built(found: _Found, file: str) -> tuple[str, dict[str, Any]]:
             "batch": _BATCH,
         }
     try:
-        return "stack", {**family.stack(given), "seq": seq, "microbatch": 1, "batch": _BATCH}
+        built = family.stack(given)
     except ValueError as error:  # sizes that do not fit together
         name, _, what = str(error).partition(": ")
         raise DocumentError(file, [Issue(found.where(name), what)]) from None
+    positions = built.pop("positions", given["positions"])
+    return "stack", {**built, "seq": min(_SEQ, positions), "microbatch": 1, "batch": _BATCH}
 
 
 def _with_types(
@@ -327,7 +330,7 @@ def _document(found: _Found, workload: str, parameters: dict[str, Any], kind: st
     known = _counted(found, workload, parameters, str(path))
     stem = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
     types = words(parameters) or f", all in {found.data.get('torch_dtype', found.told.get('torch_dtype'))}"
-    text = " of its text model" if found.text.wrapped else ""
+    text = f" of its {found.text.what}" if found.text.wrapped else ""
     used = f", of which a token uses {known.active / 1e9:.4g} billion" if known.active < 0.9 * known.parameters else ""
     said = f"{kind} with {known.parameters / 1e9:.4g} billion parameters{text}{used}{types}"
     said += f", {known.bytes_per_token} B kept of a token"
@@ -349,13 +352,13 @@ def _predicting(parameters: Mapping[str, Any]) -> int:
 def _notes(found: _Found, parameters: Mapping[str, Any]) -> Iterator[str]:
     """What the graph leaves out, and what the config does."""
     if found.text.left:
-        yield f"{' and '.join(found.text.left)} left out: only the text model is drawn and counted"
+        yield f"{' and '.join(found.text.left)} left out: only the {found.text.what} is drawn and counted"
     for modules, what in ((_predicting(parameters), "not counted"), (found.predicted, "left out: of other types")):
         if modules:
             yield f"{modules} module{'s' * (modules > 1)} that predict{'s' * (modules == 1)} further tokens {what}"
     for name, part in found.family.left.items():
-        if found.data.get(name):
-            yield f"{part} left out ({name} {found.data[name]})"
+        if value := found.data.get(name) or found.told.get(name):
+            yield f"{part} left out ({name} {value})"
     if found.told:
         yield f"the config leaves out {', '.join(_spelled(name, value) for name, value in found.told.items())}"
 

@@ -50,6 +50,7 @@ class Wrapper:
     texts: tuple[str, ...]
     parts: tuple[str, ...] = ("vision_config",)
     words: frozenset[str] = frozenset()
+    what: str = "text model"  # what it holds
     inside: str = "text_config"  # the field that holds it
     drops: frozenset[str] = frozenset()  # fields in it that say something of the parts beside
     off: frozenset[str] = frozenset()  # fields in it that say something only where they are true
@@ -68,6 +69,10 @@ _SMOL: Final = Wrapper(
     }),
     off=frozenset({"qk_layer_norms"}),
 )  # fmt: skip
+_TOWERS: Final = Wrapper(
+    (), parts=("text_config",), inside="vision_config", what="image tower",
+    words=frozenset({"initializer_factor", "logit_scale_init_value", "text_config_dict", "vision_config_dict"}),
+)  # fmt: skip
 _SOUND_AND_SIGHT: Final = ("vision_config", "audio_config")
 _OF_INTERNVL: Final = frozenset({
     "dynamic_image_size", "force_image_size", "hidden_size", "image_fold", "max_dynamic_patch", "min_dynamic_patch",
@@ -84,6 +89,7 @@ _OF_OMNI: Final = frozenset({
 })  # fmt: skip
 WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "aya_vision": Wrapper(("cohere2",)),
+    "clip": replace(_TOWERS, texts=("clip_vision_model",), classes=("CLIPModel",)),
     "cohere2_vision": Wrapper(("cohere2",)),
     "deepseek_vl_v2": Wrapper(
         ("deepseek_v2",),
@@ -147,6 +153,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "qwen3_omni_moe_thinker": Wrapper(("qwen3_omni_moe_text",), parts=_SOUND_AND_SIGHT, words=_OF_THINKERS),
     "qwen3_vl": Wrapper(("qwen3_vl_text",)),
     "qwen3_vl_moe": Wrapper(("qwen3_vl_moe_text",)),
+    "siglip": replace(_TOWERS, texts=("siglip_vision_model",), classes=("SiglipModel",)),
     "smolvlm": _SMOL,
     "video_llama_3": Wrapper(("qwen2",)),
     "vipllava": Wrapper(("llama",), words=frozenset({"projector_layernorm_eps", "vision_feature_layers"})),
@@ -186,6 +193,7 @@ class Text(NamedTuple):
     left: tuple[str, ...] = ()
     inside: str = "$"
     wrapped: bool = False
+    what: str = "text model"
     left_out: Mapping[str, Any] = {}  # what its class takes for sizes that a config inside another one leaves out
 
     def path(self, name: str) -> str:
@@ -227,10 +235,10 @@ def text_of(data: Mapping[str, Any], file: str) -> Text:
     where = f"$.{wrapper.inside}"
     inner = {name: value for name, value in inner.items() if not _said_beside(wrapper, name, value)}
     paths = {name: f"{where}.{name}" for name in inner}
-    above = [name for name in _INHERITED if name in data and name not in inner]
+    above = [name for name in _INHERITED if name in data and inner.get(name) is None]
     merged = {**inner, **{name: data[name] for name in above}}
     of_class = _OF_CLASSES.get(inner["model_type"], {})
-    return Text(merged, paths | {name: f"$.{name}" for name in above}, left, where, True, of_class)
+    return Text(merged, paths | {name: f"$.{name}" for name in above}, left, where, True, wrapper.what, of_class)
 
 
 def _said_beside(wrapper: Wrapper, name: str, value: Any) -> bool:
@@ -277,6 +285,6 @@ def _issues(data: Mapping[str, Any], wrapper: Wrapper, inner: Any) -> Iterator[I
     if kind not in wrapper.texts:
         yield Issue(f"{where}.model_type", f"{'missing' if kind is None else f'found {shown(kind)}'}, {expected}")
     for name in _INHERITED:
-        if name in data and name in inner and data[name] != inner[name]:
+        if name in data and inner.get(name) is not None and data[name] != inner[name]:
             message = f"found {shown(inner[name])}, but {shown(data[name])} beside it ($.{name})"
             yield Issue(f"{where}.{name}", message)

@@ -24,6 +24,7 @@ from dfopt.errors import DocumentError
 from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe, rows_of
 from dfopt.frontends.hf_compressed import COMPRESSED_FAMILIES
 from dfopt.frontends.hf_delta import DELTA_FAMILIES
+from dfopt.frontends.hf_encoders import ENCODER_FAMILIES
 from dfopt.frontends.hf_layers import in_sections
 from dfopt.frontends.hf_mamba import MAMBA_FAMILIES
 from dfopt.frontends.hf_rows import EVERYWHERE
@@ -98,7 +99,7 @@ def test_every_type_is_tried() -> None:
     tried = {text_of(config)["model_type"] for config in CONFIGS.values()}
     alike = {"qwen2", "mistral", "gemma", "qwen2_5_vl_text", "qwen3_vl_moe_text", "deepseek_v32", "kimi_k2", "glm"}
     alike |= {"qwen2_vl_text", "glm4v_text", "glm4v_moe_text", "minimax_m3_vl_text"}
-    mixed = {*DELTA_FAMILIES, *MAMBA_FAMILIES, *COMPRESSED_FAMILIES}  # in test_hf_mixed.py
+    mixed = {*DELTA_FAMILIES, *MAMBA_FAMILIES, *COMPRESSED_FAMILIES, *ENCODER_FAMILIES}  # in files of their own
     assert set(FAMILIES) - tried - mixed <= alike  # as another one is, or tried in another file
     assert {kind for wrapper in WRAPPERS.values() for kind in wrapper.texts} <= set(FAMILIES)
 
