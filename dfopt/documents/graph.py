@@ -38,6 +38,7 @@ Role = Literal[
     "norm", "optimizer", "router", "latent",
 ]  # fmt: skip
 Count = Field(ge=1, le=10**15)
+_COPIED = "share of its gradient that chips of the second axis add up after a step too, beside copies of the batch"
 
 
 class Kernel(Part):
@@ -120,6 +121,7 @@ class Kernel(Part):
     states: tuple[SequenceState, ...] | None = Field(
         default=None, max_length=16, description="what it keeps for every sequence from step to step, such as keys"
     )
+    copied: float | None = Field(default=None, gt=0, le=1, description="of a weight_update: " + _COPIED)
     layer: str | None = Field(
         default=None,
         min_length=1,
@@ -127,7 +129,6 @@ class Kernel(Part):
         description="kind of layer that it belongs to, of a graph with sections; none = layer. Backward kernels stay"
         " with their forward ones",
     )
-
     module: Module | None = Field(
         default=None, description="module whose scheme on the second axis of chips it has; none = the residual stream"
     )
@@ -172,6 +173,8 @@ class Kernel(Part):
             if self.phase != "forward":
                 message = f"found one of {self.name!r}, which is no kernel of a forward pass"
                 raise problem(message, "nothing is kept for the next step by what trains", f"$.states[{place}]")
+        if self.copied is not None and self.op != "weight_update":
+            raise problem(f"found {self.copied:g} of a {self.op}", "only a weight_update has one", "$.copied")
         if "copies" in (self.resident_over or ()) and not self._fetches:
             message = "spread over copies, but no communication of the kernel fetches what another copy holds"
             remedy = "list one, such as an all_to_all over all, or leave copies out: then each holds it whole"

@@ -127,11 +127,12 @@ def _sent(ready: PricedPlan, schemes: list[Sharding]) -> Floats:
     def chips(dim: str) -> int:
         return system.dim(dim).size
 
-    shards, copies = (math.prod(chips(dim) for dim in dims) for dims in (plan.shard_dims, plan.copy_dims))
+    shards = math.prod(chips(dim) for dim in plan.shard_dims)
     sent_k = np.array([kernel_bytes(kernel, plan, chips) for kernel in graph.kernels])
     for k, kind, whole in shard_communications(ready.instance, schemes):
         sent_k[k] += bytes_sent(kind, whole, shards)
-    if assumptions.gradients == "dfmodel" and plan.copies > 1:
-        for k, volume in enumerate(ready.sharded.gradient_k.tolist()):
-            sent_k[k] += bytes_sent(Collective.ALL_REDUCE, volume, copies) / plan.microbatches
+    for dims, share_k in ready.instance.adding if assumptions.gradients == "dfmodel" else ():
+        group = math.prod(chips(dim) for dim in dims)
+        for k, volume in enumerate((share_k * ready.sharded.gradient_k).tolist()):
+            sent_k[k] += bytes_sent(Collective.ALL_REDUCE, volume, group) / plan.microbatches
     return sent_k

@@ -45,7 +45,7 @@ def optimize_apart(
     members: Ints,
     stage: StageTables,
     limits: IntraChipLimits,
-    per_gradient_byte: float = 0.0,
+    weighed_o: Floats | None = None,
     upper: float = np.inf,
     time_limit: float | None = None,
 ) -> Apart:
@@ -61,8 +61,8 @@ def optimize_apart(
         Kernels of the stage.
     stage, limits : StageTables, IntraChipLimits
         The relaxed stage, every figure at its least over those options.
-    per_gradient_byte : float
-        Seconds of one evaluation that a byte of gradient beside the least is worth; they count too.
+    weighed_o : float array, optional
+        Seconds of one evaluation that the gradient of every option is worth; what is beside the least counts too.
     upper : float
         Seconds from which on no schemes are of interest.
     time_limit : float, optional
@@ -92,8 +92,9 @@ def optimize_apart(
             model.rows(f"slowest_{p}_{position}", [(T[[p]], 1.0), *terms], sum(named[name][1] for name in together))
         total += [(columns, -np.asarray(coefs)) for terms, _ in named.values() for columns, coefs in terms]
     mine = np.flatnonzero(side_k[tables.kernel_o] >= 0)
-    gradients = menu.beyond(menu.by_option("gradient_k"), allowed_o)[mine] * (per_gradient_byte / unit_s)
-    slowest: Terms = [(T, 1.0), (y[mine], gradients)]
+    slowest: Terms = [(T, 1.0)]
+    if weighed_o is not None:
+        slowest.append((y[mine], menu.beyond(weighed_o, allowed_o)[mine] / unit_s))
     model.minimize(slowest)
     found = solve(model, time_limit=time_limit)
     if found.interrupted:

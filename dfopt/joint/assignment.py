@@ -208,22 +208,23 @@ class JointAssignment:
     def _gradients(self, stage: PipelineStage) -> Terms:
         """Less the units that a pipeline stage takes at the end of a step to add up gradients, as terms."""
         instance, menu = self.instance, self.menu
-        volume_o = menu.by_option("gradient_k")
-        if instance.assumptions.gradients == "dfmodel" or instance.plan.copies == 1 or not volume_o.any():
-            return []
-        cost = affine(Collective.ALL_REDUCE, instance.plan.copy_dims, instance.system, instance.assumptions)
-        fixed = cost.fixed + instance.system.collective_overhead
-        sources = np.unique(menu.tables.kernel_o[volume_o > 0])
         found: Terms = []
-        for number, times in stage.runs:
-            mine, name = self.stage_p == number, f"some_gradients_{stage.number}_{number}"
-            columns, per_o = self.y_op[:, mine], volume_o * (times * cost.per_byte / self.unit)
-            found.append((columns.reshape(1, -1), -np.repeat(per_o, columns.shape[1])[None, :]))
-            some = self.model.continuous(name, (1,), 0.0, 1.0)
-            if mine.any():
-                here: Terms = [(np.full(len(sources), some[0]), 1.0), (self.A[np.ix_(sources, mine)], -1.0)]
-                self.model.rows(name, here, lower=0)
-            found.append((some, -times * fixed / self.unit))
+        for way, (dims, share_k) in enumerate(instance.adding if instance.assumptions.gradients == "exact" else ()):
+            volume_o = menu.by_option("gradient_k") * share_k[menu.tables.kernel_o]
+            if not volume_o.any():
+                continue
+            cost = affine(Collective.ALL_REDUCE, dims, instance.system, instance.assumptions)
+            fixed = cost.fixed + instance.system.collective_overhead
+            sources = np.unique(menu.tables.kernel_o[volume_o > 0])
+            for number, times in stage.runs:
+                mine, name = self.stage_p == number, f"some_gradients_{stage.number}_{number}_{way}"
+                columns, per_o = self.y_op[:, mine], volume_o * (times * cost.per_byte / self.unit)
+                found.append((columns.reshape(1, -1), -np.repeat(per_o, columns.shape[1])[None, :]))
+                some = self.model.continuous(name, (1,), 0.0, 1.0)
+                if mine.any():
+                    here: Terms = [(np.full(len(sources), some[0]), 1.0), (self.A[np.ix_(sources, mine)], -1.0)]
+                    self.model.rows(name, here, lower=0)
+                found.append((some, -times * fixed / self.unit))
         return found
 
     def _hops(self) -> list[Terms]:

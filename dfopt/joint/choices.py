@@ -68,7 +68,7 @@ class Choices:
 
 
 def choices_of(
-    menu: Menu, allowed_o: Bools, members: Ints, tables: StageTables, per_gradient_byte: float
+    menu: Menu, allowed_o: Bools, members: Ints, tables: StageTables, weighed_o: Floats | None
 ) -> tuple[Choices, list[Ints]]:
     """What schemes add to a relaxed stage, and the options that its kernels are left with.
 
@@ -82,8 +82,8 @@ def choices_of(
         Kernels of the stage.
     tables : StageTables
         The relaxed stage.
-    per_gradient_byte : float
-        Seconds of the stage that a byte of gradient is worth.
+    weighed_o : float array, optional
+        Seconds of the stage that the gradient of every option is worth.
     """
     tiles, sharded = tables.sharded.tile_count, tables.sharded
     every = groups_of(menu, allowed_o, members, tiles)
@@ -95,7 +95,7 @@ def choices_of(
     for figure, of in (
         (COMPUTE, np.zeros(len(figures_o)) if sharded.menus else menu.by_option("compute_k")),
         (DRAM, menu.own_bytes_o),
-        (GRADIENT, per_gradient_byte * menu.by_option("gradient_k")),
+        (GRADIENT, np.zeros(len(figures_o)) if weighed_o is None else weighed_o),
         (SRAM, menu.by_option("stationary_k")),
     ):
         figures_o[:, figure], least_k[:, figure] = of, menu.least(of, allowed_o)

@@ -59,8 +59,8 @@ class LayerSearch:
         The relaxed stage, and its limits with the DRAM that is left where every kernel keeps the least.
     lattice : Lattice
         Its down-sets.
-    per_gradient_byte : float
-        Seconds of one evaluation that a byte of gradient is worth.
+    weighed_o : float array, optional
+        Seconds of one evaluation that the gradient of every option is worth.
     about : set of str
         Kernels about whose outputs blocks have to agree from the start.
 
@@ -79,7 +79,7 @@ class LayerSearch:
     tables: StageTables
     limits: IntraChipLimits
     lattice: Lattice
-    per_gradient_byte: float = 0.0
+    weighed_o: Floats | None = None
     about: frozenset[str] = frozenset()
     low: float = 0.0
     answer: tuple[float, dict[int, int]] | None = None
@@ -91,7 +91,7 @@ class LayerSearch:
 
     def __post_init__(self) -> None:
         sharded = self.tables.sharded
-        stage = self.menu, self.allowed_o, self.members, self.tables, self.per_gradient_byte
+        stage = self.menu, self.allowed_o, self.members, self.tables, self.weighed_o
         self.choices, self.options = choices_of(*stage)
         made_by = enumerate(sharded.names[group.src] for group in self.choices.groups)
         self.tracked |= {g for g, name in made_by if name in self.about}

@@ -14,7 +14,6 @@ import numpy as np
 
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
-from dfopt.physics.network import amortized_gradient_seconds
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph, boundary, shard, with_tiles
 from dfopt.sharding.tables import LAYOUTS, InterChipTables
@@ -167,14 +166,9 @@ class Menu:
     @cached_property
     def network_o(self) -> Floats:
         """Seconds of communication of each option, without the conversions of its output."""
-        instance = self.instance
-        plan, assumptions = instance.plan, instance.assumptions
-        seconds_o = self.tables.network_o.copy()
-        if assumptions.gradients == "dfmodel" and plan.copies > 1:
-            for o, volume in enumerate(self.by_option("gradient_k")):
-                time = amortized_gradient_seconds(float(volume), plan.copy_dims, instance.system, assumptions)
-                seconds_o[o] += time / plan.microbatches
-        return seconds_o
+        of_options = zip(self.tables.kernel_o.tolist(), self.by_option("gradient_k").tolist(), strict=True)
+        amortized = [self.instance.amortized_gradient_s(k, volume) for k, volume in of_options]
+        return np.asarray(self.tables.network_o + np.array(amortized))
 
     def network_k(self, allowed_o: Bools) -> Floats:
         """Seconds of communication of each kernel, with the conversions of its outputs, at least."""

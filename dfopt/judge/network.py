@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
-from dfopt.judge.case import Case, Fan, Place, Rank
+from dfopt.judge.case import Case, Fan, Place, Placed, Rank
 from dfopt.judge.types import made_word
 from dfopt.physics import communications, ops
 from dfopt.physics.collectives import Collective
@@ -101,22 +101,37 @@ def seconds_by_kernel(case: Case, paid: Sequence[Paid], price: Price) -> Iterato
         if placed.kernel.communications:
             own = communications.kernel_seconds(placed.kernel, case.plan, price, case.chips_along)
             yield number, own
-    if case.assume.gradients == "dfmodel" and case.plan.copies > 1:  # spread over the microbatches by the authors
+    if case.assume.gradients == "dfmodel":  # spread over the microbatches by the authors
         for number, placed in enumerate(case.kernels):
-            if placed.gradient:
-                dims = case.plan.copy_dims
-                whole = amortized_gradient_seconds(placed.gradient, dims, case.system, case.assume)
+            for volume, dims in added_up(case, placed):
+                whole = amortized_gradient_seconds(volume, dims, case.system, case.assume)
                 yield number, whole / case.plan.microbatches
 
 
+def added_up(case: Case, placed: Placed) -> Iterator[tuple[float, tuple[str, ...]]]:
+    """Bytes of a kernel's weight gradient, and the network dims of the chips that add them up.
+
+    Of what other chips of the second axis have parts of for the same weights, those and the data-parallel copies add it
+    up; of the rest the copies.
+    """
+    everywhere = placed.gradient * (placed.kernel.copied or 0.0)
+    own, further = case.plan.copy_dims, (*case.plan.member_dims, *case.plan.copy_dims)
+    for volume, dims in ((placed.gradient - everywhere, own), (everywhere, further)):
+        if volume > 0 and dims:
+            yield volume, dims
+
+
 def gradient_reduction_s(case: Case, rank: Rank, price: Price) -> float:
-    """Seconds of a pipeline stage's gradient all-reduce at the end of a step, all its layers."""
+    """Seconds of a pipeline stage's gradient all-reduces at the end of a step, all its layers."""
     if case.assume.gradients == "dfmodel":
         return 0.0
     seconds = []
     for stage, times in rank.runs.items():
-        volume = math.fsum(one.gradient for one in case.kernels if one.place[0] == stage)
-        seconds.append(times * price(Collective.ALL_REDUCE, volume, case.plan.copy_dims))
+        volumes: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        for one in case.of_stage[stage]:
+            for volume, dims in added_up(case, one):
+                volumes[dims].append(volume)
+        seconds += [times * price(Collective.ALL_REDUCE, math.fsum(each), dims) for dims, each in volumes.items()]
     return math.fsum(seconds)
 
 
@@ -166,5 +181,5 @@ def bytes_by_kernel(case: Case, paid: Sequence[Paid], sent: Price) -> Iterator[t
         yield one.kernel, sent(one.kind, one.whole, case.plan.shard_dims)
     for number, placed in enumerate(case.kernels):
         yield number, communications.kernel_bytes(placed.kernel, case.plan, case.chips_along)
-        if case.assume.gradients == "dfmodel" and case.plan.copies > 1 and placed.gradient:
-            yield number, sent(Collective.ALL_REDUCE, placed.gradient, case.plan.copy_dims) / case.plan.microbatches
+        for volume, dims in added_up(case, placed) if case.assume.gradients == "dfmodel" else ():
+            yield number, sent(Collective.ALL_REDUCE, volume, dims) / case.plan.microbatches

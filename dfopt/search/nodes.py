@@ -22,7 +22,7 @@ from dfopt.search.candidate import Stage, given_work, prepare, with_starts
 from dfopt.search.node import Node
 from dfopt.search.options import Options
 from dfopt.search.sharing import ChipWork
-from dfopt.search.shown import Shown, meet, per_gradient_byte
+from dfopt.search.shown import Shown, meet, weighed_gradients
 from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.search.sums import handed_on, meeting, meets
 from dfopt.search.waiting import Chains, paths, too_much
@@ -192,9 +192,9 @@ class Nodes:
         limits, lattice = paths(number, stage, self.chains)
         if lattice is None:
             return None
-        per_byte = per_gradient_byte(node.ready, self.menu(node.ready.instance), node.allowed_o)
+        weighed_o = weighed_gradients(node.ready, self.menu(node.ready.instance), node.allowed_o)
         left = stage.limits.dram_left if node.tight else np.inf
-        key = per_byte, left
+        key = weighed_o.tobytes(), left
         if key not in stage.work.joint:
             stage.work.joint[key] = LayerSearch(
                 self.menu(node.ready.instance),
@@ -203,7 +203,7 @@ class Nodes:
                 stage.tables,
                 replace(limits, dram_left=left),
                 lattice,
-                per_byte,
+                weighed_o,
                 self.hints.get(node.plan, frozenset()),
             )
         return stage.work.joint[key]

@@ -42,9 +42,9 @@ class StageWork:
     found_bytes: float = np.inf
     low_s: float = 0.0  # proven: no fusion is faster, whatever DRAM is left
     waiting: float | None = None  # bytes that wait at once between the partitions of any fusion, if that is known
-    apart: dict[float, Apart] = field(default_factory=dict)  # each resource by itself, by seconds of gradients
+    apart: dict[bytes, Apart] = field(default_factory=dict)  # each resource by itself, by seconds of gradients
     both: Apart | None = None  # what layouts and partitions take together where they add up, at least
-    joint: dict[tuple[float, float], LayerSearch] = field(default_factory=dict)  # by seconds of gradients, DRAM left
+    joint: dict[tuple[bytes, float], LayerSearch] = field(default_factory=dict)  # by seconds of gradients, DRAM left
 
 
 @dataclass

@@ -17,7 +17,7 @@ from dfopt.search.candidate import Prepared, Stage
 from dfopt.search.node import Node
 from dfopt.search.options import Options
 from dfopt.setting.instance import Instance
-from dfopt.setting.tables import Bools
+from dfopt.setting.tables import Bools, Floats
 from dfopt.sharding import interchip
 
 _AFFINE = _SAME = 1e-9
@@ -71,12 +71,12 @@ class Shown:
         """
         assert stage.tables is not None and stage.limits is not None and stage.work is not None
         menu, known = self.menu(node.ready.instance), stage.work.apart
-        per_byte = per_gradient_byte(node.ready, menu, node.allowed_o)
-        found = known.get(per_byte)
+        weighed_o = weighed_gradients(node.ready, menu, node.allowed_o)
+        found = known.get(key := weighed_o.tobytes())
         if found is None or (found.option_k is None and 0 < found.seconds < upper):
-            given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, per_byte, upper
-            known[per_byte] = optimize_apart(*given, time_limit=self.options.left() * _PART)
-        return known[per_byte]
+            given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, weighed_o, upper
+            known[key] = optimize_apart(*given, time_limit=self.options.left() * _PART)
+        return known[key]
 
 
 def meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:
@@ -94,17 +94,22 @@ def meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:
             search.low, search.answer = search.known[0], search.known
 
 
-def per_gradient_byte(ready: Prepared, menu: Menu, allowed_o: Bools) -> float:
-    """Seconds of one evaluation of the only stage that a byte of gradient is worth; 0 unless their time is affine."""
-    instance, plan = ready.instance, ready.plan
-    if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact" or plan.copies == 1:
-        return 0.0
-    least = menu.least(menu.by_option("gradient_k"), allowed_o).sum()
-    most = -menu.least(-menu.by_option("gradient_k"), allowed_o).sum()
-    if not 0 < least < most:
-        return 0.0
-    volumes = (least, (least + most) / 2, most)
-    at = [instance.communication_s(Collective.ALL_REDUCE, float(volume), plan.copy_dims) for volume in volumes]
-    if abs(at[0] + at[2] - 2 * at[1]) > _AFFINE * at[2]:
-        return 0.0
-    return float((at[2] - at[0]) / (most - least)) / step_time(plan, instance.assumptions, 1.0).total
+def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
+    """Seconds of one evaluation of the only stage that the gradient of every option is worth.
+
+    Nothing where the time of adding them up is not affine.
+    """
+    instance, weighed_o = ready.instance, np.zeros(len(menu.tables.kernel_o))
+    if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact":
+        return weighed_o
+    once = step_time(ready.plan, instance.assumptions, 1.0).total
+    for dims, share_k in instance.adding:
+        volume_o = menu.by_option("gradient_k") * share_k[menu.tables.kernel_o]
+        least, most = menu.least(volume_o, allowed_o).sum(), -menu.least(-volume_o, allowed_o).sum()
+        if not 0 < least < most:
+            continue
+        volumes = (least, (least + most) / 2, most)
+        at = [instance.communication_s(Collective.ALL_REDUCE, float(volume), dims) for volume in volumes]
+        if abs(at[0] + at[2] - 2 * at[1]) <= _AFFINE * at[2]:
+            weighed_o += volume_o * (float((at[2] - at[0]) / (most - least)) / once)
+    return weighed_o

@@ -30,7 +30,7 @@ class _Least:
 
     compute_s: float
     memory_s: float
-    gradient_bytes: float
+    gradient_k: Floats
     states: Sequence[State]
     compute_k: Floats
     memory_k: Floats
@@ -112,9 +112,10 @@ class _Bounds:
             for least, talk in zip(kinds, network, strict=True)
         ]
         gradients = [0.0] * len(kinds)
-        if plan.copies > 1 and assumptions.gradients == "exact":
-            volumes = [least.gradient_bytes / drawn for least in kinds]
-            gradients = [instance.communication_s(Collective.ALL_REDUCE, each, plan.copy_dims) for each in volumes]
+        for dims, share_k in instance.adding if assumptions.gradients == "exact" else ():
+            for kind, least in enumerate(kinds):
+                volume = float(share_k[self._kind_k == kind] @ least.gradient_k) / drawn
+                gradients[kind] += instance.communication_s(Collective.ALL_REDUCE, volume, dims)
         if drawn > 1:  # kernels drawn once are not spread evenly: some stage runs the longest of them whole
             once = [max(average, self._longest(least, own_k)) for average, least in zip(once, kinds, strict=True)]
         stages = self.stages(instance)
@@ -168,8 +169,8 @@ class _Bounds:
     def _worked_out(self, shards: int, kernels: list[Kernel]) -> _Least:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, words = assumptions.sharding_rules, self.setting.graph.words
-        weights = parameters = gradient = saved = cached = 0.0
-        compute, traffic = [], []
+        weights = parameters = saved = cached = 0.0
+        compute, traffic, gradient = [], [], []
         for kernel in kernels:
             if (kernel, shards) not in self._of_kernels:
                 self._of_kernels[kernel, shards] = self._alone(kernel, shards)
@@ -177,7 +178,7 @@ class _Bounds:
             _, held_share, made_share, moved, kept = alone
             compute.append(alone.compute_s)
             word, held = words.of_weight(kernel), ops.weight_elements(kernel) * held_share
-            update = ops.gradient_elements(kernel) * words.activations * made_share
+            gradient.append(ops.gradient_elements(kernel) * words.activations * made_share)
             moved += ops.weights_read(kernel) * word * held_share if assumptions.weights_from_dram else 0.0
             ends = self._ends.get(kernel.name, ())
             schemes = ops.legal_schemes(kernel, shards, assumptions) if ends else ()
@@ -189,13 +190,12 @@ class _Bounds:
             traffic.append(moved + (2.0 * added if assumptions.gradients == "exact" else 0.0))
             if kernel.phase == "forward" or not self.setting.only_forward:
                 weights, parameters = weights + held * word, parameters + held
-            gradient += update
             cached += kept
             saved += self._saved[kernel.name] * made_share
         compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.fastest.bandwidth
         whole = float(compute_k.sum()), float(memory_k.sum())
         states = states_of(self.setting, kernels, weights, parameters, saved, cached)
-        return _Least(*whole, gradient, states, compute_k, memory_k)
+        return _Least(*whole, np.array(gradient), states, compute_k, memory_k)
 
     def _alone(self, kernel: Kernel, shards: int) -> _Alone:
         assumptions, system = self.setting.assumptions, self.setting.system

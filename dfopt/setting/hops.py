@@ -60,12 +60,11 @@ def per_step_hops(instance: Instance) -> float:
 
 
 def gradient_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> float:
-    """Seconds of the data-parallel gradient all-reduce at the end of a step, of the slowest stage."""
-    plan = instance.plan
-    if instance.assumptions.gradients == "dfmodel" or plan.copies == 1:
+    """Seconds of the all-reduces of gradients at the end of a step, of the slowest stage."""
+    if instance.assumptions.gradients == "dfmodel":
         return 0.0
     once = []
     for stage in range(int(stage_k.max()) + 1):
-        volume = float(sharded.gradient_k[stage_k == stage].sum())
-        once.append(instance.communication_s(Collective.ALL_REDUCE, volume, plan.copy_dims))
+        volumes = [(dims, (share_k * sharded.gradient_k)[stage_k == stage].sum()) for dims, share_k in instance.adding]
+        once.append(sum(instance.communication_s(Collective.ALL_REDUCE, float(v), dims) for dims, v in volumes))
     return max(sum(times * once[n] for n, times in stage.runs if n < len(once)) for stage in instance.pipeline)

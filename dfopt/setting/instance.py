@@ -13,14 +13,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.axes import groups
+from dfopt.documents.axes import Dims, groups
 from dfopt.documents.graph import Graph
 from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_seconds
-from dfopt.physics.network import communication_seconds
+from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
 from dfopt.setting.members import member_graph
 from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages
 
@@ -116,13 +116,36 @@ class Instance:
         if not graph.folded and plan.stages > 1:  # which kernels share a stage is part of the question
             return self
         if self.assumptions.gradients == "dfmodel" and graph.trains:  # added up in every microbatch
-            part = plan.only("kernels", "batch", microbatches=plan.microbatches)
+            part = plan.only("kernels", "modules", "batch", microbatches=plan.microbatches)
         elif self.setting.between_copies:
             part = plan.only("kernels", "modules", "batch")
         else:
             part = plan.only("kernels", "modules")
         known = self.setting.shared
         return known[part] if part in known else known.setdefault(part, Instance(self.setting, part))
+
+    @cached_property
+    def adding(self) -> tuple[tuple[Dims, NDArray[np.float64]], ...]:
+        """Chips that add up weight gradients: their network dims, and the share of each kernel's gradient.
+
+        Copies of the batch add up all; what chips of the second axis have parts of, these do together with them.
+        """
+        copied_k = np.array([kernel.copied or 0.0 for kernel in self.graph.kernels])
+        copies = self.plan.copy_dims
+        ways = (copies, 1.0 - copied_k), (self.plan.member_dims + copies, copied_k)
+        return tuple((dims, share_k) for dims, share_k in ways if dims and share_k.any())
+
+    def amortized_gradient_s(self, kernel: int, volume: float) -> float:
+        """Seconds of an evaluation that adding up so many bytes of a kernel's gradient takes: under dfmodel gradients,
+        where they are spread over the microbatches.
+        """
+        if self.assumptions.gradients != "dfmodel":
+            return 0.0
+        parts = [
+            amortized_gradient_seconds(float(share_k[kernel]) * volume, dims, self.system, self.assumptions)
+            for dims, share_k in self.adding
+        ]
+        return sum(parts) / self.plan.microbatches
 
     @cached_property
     def own_communication_s(self) -> NDArray[np.float64]:

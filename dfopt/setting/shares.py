@@ -125,6 +125,9 @@ class Orders:
             if axis.splits == "modules"
             for which in (slice(1), slice(1, None))
         ]
+        if graph.trains:  # gradients of what chips of the second axis have parts of
+            both = tuple(axis.name for axis in AXES.values() if axis.splits in ("modules", "batch"))
+            self._priced.append((both, slice(None), (Collective.ALL_REDUCE,)))
         for over, kind in sorted({(one.over, one.kind) for kernel in graph.kernels for one in kernel.communications}):
             axes, which = groups()[over]
             self._priced.append((tuple(axis.name for axis in axes), which, (Collective(kind),)))

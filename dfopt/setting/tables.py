@@ -21,7 +21,6 @@ from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.library import sets_of
-from dfopt.physics.network import amortized_gradient_seconds
 from dfopt.physics.states import cached_bytes, own_traffic
 from dfopt.setting.conversions import fanout_groups, shard_communications, tolls
 from dfopt.setting.instance import Instance, Setting
@@ -288,14 +287,10 @@ def boundary(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[Bounda
 
 def _network_seconds(instance: Instance, schemes: list[Sharding], gradient_k: Floats) -> Floats:
     """Communication per kernel: inherent, conversions of its outputs, amortised gradient all-reduce."""
-    plan, assumptions = instance.plan, instance.assumptions
     net_k = instance.own_communication_s.copy()
     for position, kind, volume in shard_communications(instance, schemes):
-        net_k[position] += instance.communication_s(kind, volume, plan.shard_dims)
-    if assumptions.gradients == "dfmodel" and plan.copies > 1:
-        for position, volume in enumerate(gradient_k):
-            time = amortized_gradient_seconds(float(volume), plan.copy_dims, instance.system, assumptions)
-            net_k[position] += time / plan.microbatches
+        net_k[position] += instance.communication_s(kind, volume, instance.plan.shard_dims)
+    net_k += [instance.amortized_gradient_s(k, float(volume)) for k, volume in enumerate(gradient_k)]
     return net_k
 
 

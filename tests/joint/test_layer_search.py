@@ -143,9 +143,10 @@ def find(case: Case, above: float) -> None:
     except Infeasible:  # nothing fits whatever the schemes
         assert np.isinf(best)
         return
-    search = LayerSearch(case.menu, allowed_o, case.members, tables, case.limits, case.lattice(tables), case.per_byte)
+    weighed_o = case.per_byte * case.menu.by_option("gradient_k")
+    search = LayerSearch(case.menu, allowed_o, case.members, tables, case.limits, case.lattice(tables), weighed_o)
     if not case.menu.tables.partial_kk:  # those that have to meet are a row there, and branched on here
-        apart = optimize_apart(case.menu, allowed_o, case.members, tables, case.limits, case.per_byte)
+        apart = optimize_apart(case.menu, allowed_o, case.members, tables, case.limits, weighed_o)
         assert apart.seconds <= best * (1 + 1e-9)
         assert apart.option_k is not None and case.menu.tables.kernel_o[apart.option_k].tolist() == sorted(
             set(case.menu.tables.kernel_o)
