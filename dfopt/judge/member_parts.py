@@ -9,6 +9,7 @@ from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
+from dfopt.documents.wiring import operands
 from dfopt.physics import ops
 from dfopt.physics.spread import Spread, spread
 
@@ -39,7 +40,8 @@ class Parts:
         """What a kernel is there.
 
         One of copy, rows (some sequences, or some tokens of each), sent (tokens of some experts), into, inside and out
-        of split features, looked up (with some of the keys) and merged (what those weigh up).
+        of split features, added up (of some heads), grown (some features of a weight's gradient), looked up (with some
+        of the keys) and merged (what those weigh up).
         """
         if name not in self._roles:
             self._roles[name] = self._role(self.of[name])
@@ -55,7 +57,11 @@ class Parts:
             return _ATTENDS.get(kernel.role or "", "copy")
         if kernel.module == "experts" and scheme == "outer":
             return "sent"
+        if kernel.op == "weight_update" or (kernel.op == "gemm" and kernel.phase != "forward"):
+            return self._way_back(kernel)
         behind = any(self._hands_on_features(other) for other in self._own(kernel, self.made_by[kernel.name]))
+        if kernel.op == "elementwise" and kernel.outer == 1 and self._adds_heads(kernel):
+            return "added up"
         if kernel.outer > 1:
             return "copy" if kernel.op == "elementwise" and not behind else "inside"
         if kernel.op == "elementwise":
@@ -66,8 +72,42 @@ class Parts:
         small = kernel.role in ("router", "latent") or any(one.normalizes and one.outer == 1 for one in normed)
         return "copy" if small else "into"
 
+    def _way_back(self, kernel: Kernel) -> str:
+        """What the gradient of a product's input or weight is, by what the product is."""
+        product = self.product(kernel)
+        there = "copy" if product is None else self.role(product.name)
+        if kernel.op == "weight_update" and there != "copy":
+            return "grown"
+        return {"into": "out", "out": "into", "inside": "inside" if kernel.outer > 1 else "out"}.get(there, "copy")
+
+    def product(self, kernel: Kernel) -> Kernel | None:
+        """The product whose weight the gradient of an input reads again, or that of a weight belongs to."""
+        found = self.of.get(kernel.stage_with or "")
+        same = found is not None and found.module == kernel.module and found.phase == "forward" and found.op == "gemm"
+        return found if same else None
+
+    def grows_along(self, kernel: Kernel) -> str:
+        """The axis along which chips share the gradient of a weight that they share: n is that of the product's m."""
+        product = self.product(kernel)
+        assert product is not None  # else it is a copy
+        if kernel.outer > 1 and self.role(product.name) == "inside":
+            return "outer"
+        return "m" if self.role(product.name) == "out" else "n"
+
+    def _adds_heads(self, kernel: Kernel) -> bool:
+        """Whether it reads more of split heads than it makes."""
+        made = (kernel.samples or 1) * ops.needed(kernel)
+        heads = [name for name in self._own(kernel, self.made_by[kernel.name]) if self.of[name].outer > 1]
+        split = {name for name in heads if self._hands_on_features(name)}
+        read = (one for one in self.all.tensors if one.dst == kernel.name and one.src in split)
+        return any(self.all.elements_of(one) > made for one in read)
+
     def _own(self, kernel: Kernel, names: list[str]) -> list[str]:
         return [name for name in names if self.of[name].module == kernel.module]
+
+    def leaves_parts(self, name: str) -> bool:
+        """Whether others need what several chips have of an output: a sum, or what experts of theirs make."""
+        return self.role(name) in ("out", "added up", "sent", "merged") and self.of[name].op != "weight_update"
 
     def _hands_on_features(self, name: str) -> bool:
         return self.role(name) in ("into", "inside")
@@ -75,6 +115,11 @@ class Parts:
     def problem(self, kernel: Kernel) -> str | None:
         """Why a kernel cannot play its part."""
         role, name, many = self.role(kernel.name), kernel.name, self.all.microbatch
+        if kernel.op == "weight_update" or (kernel.op == "gemm" and kernel.phase != "forward"):
+            if self.product(kernel) is None:
+                return f"{name!r} stays with no product of its module"
+            if kernel.op == "weight_update" and self.taken_by[name]:
+                return f"{name!r} is a part of a gradient, which others read"
         if role in ("looked up", "merged"):
             keys = kernel.k if role == "merged" else kernel.m
             if keys < self.chips:
@@ -92,29 +137,44 @@ class Parts:
                 return "one sequence has no parts"
             if kernel.samples is None and kernel.op == "matmul":
                 return f"{name!r} is not apart for every sequence"
-            size = kernel.n if kernel.samples is None else kernel.samples
+            size = getattr(kernel, self._rows_along(kernel)) if kernel.samples is None else kernel.samples
             counts = [size, *(state.sequences for state in kernel.states or ())]
             return f"{name!r} is not as large as {many} sequences make it" if any(c % many for c in counts) else None
         if role == "sent":
             free = [one.count - (one.always or 0) for one in self._experts]
             if len(free) != 1 or free[0] < self.chips:
                 return f"{self.chips} chips for experts of {free}"
-            apart = kernel.op in ("gemm", "elementwise") and kernel.samples is None
+            apart = kernel.op != "matmul" and kernel.samples is None
             return None if apart else f"{name!r} is no work on tokens apart"
-        if role == "copy":
+        if role in ("copy", "into"):
             gets = [o for o in self._own(kernel, self.made_by[name]) if self._hands_on_features(o)]
-            return f"{name!r} needs all features" if gets else None
-        if kernel.op == "weight_update" or (kernel.op == "matmul" and kernel.outer == 1):
+            if gets or role == "copy":
+                return f"{name!r} needs all features" if gets else None
+        if role == "added up":
+            return None
+        if kernel.op == "matmul" and kernel.outer == 1:
             return f"{name!r} cannot be split by features"
         if role == "inside" and kernel.outer == 1 and kernel.normalizes:
             return f"{name!r} needs all features"
-        axis = {"out": kernel.k, "into": kernel.m, "inside": kernel.outer if kernel.outer > 1 else kernel.m}[role]
-        if axis % self.chips:
-            return f"{axis} of {name!r} are not shared by {self.chips} chips"
+        along = {"out": "k", "into": "m", "inside": "outer" if kernel.outer > 1 else "m"}
+        size = getattr(kernel, self.grows_along(kernel) if role == "grown" else along[role])
+        if size % self.chips:
+            return f"{size} of {name!r} are not shared by {self.chips} chips"
+        if role == "grown":
+            return self._grown_problem(kernel)
         if self._hands_on_features(name):
             beyond = {t.dst for t in (*self.all.tensors, *self.all.carried) if t.src == name}
             if any(self.of[other].module != kernel.module for other in beyond):
                 return f"what {name!r} makes is needed whole"
+        return None
+
+    def _grown_problem(self, kernel: Kernel) -> str | None:
+        """Whether the operand of a weight's gradient that chips do not share comes in parts."""
+        cut = {"n": 1, "m": 2}.get(self.grows_along(kernel))
+        for tensor, operand in zip(self.all.tensors, operands(self.all), strict=True):
+            own = tensor.dst == kernel.name and self.of[tensor.src].module == kernel.module
+            if own and cut is not None and operand != cut and self._hands_on_features(tensor.src):
+                return f"{kernel.name!r} needs all features of {tensor.src!r}"
         return None
 
     def _strays(self, name: str) -> bool:
@@ -130,8 +190,6 @@ class Parts:
         name, many = kernel.name, self.all.microbatch
         if kernel.module == "mixer" and self.modules.mixer == "n":
             return f"{name!r} shares sequences where all else shares their tokens"
-        if kernel.op == "weight_update":
-            return f"{name!r} cannot be split by tokens"
         if kernel.samples is not None or kernel.op == "matmul":
             if kernel.role not in _ATTENDS or kernel.n < 2 or (kernel.samples or 1) % many:
                 return f"{name!r} does not attend with several tokens of each sequence"
@@ -149,6 +207,11 @@ class Parts:
     def _spread(self, tokens: int) -> Spread:
         (experts,) = self._experts
         return spread(experts, self.chips, self.near, tokens)
+
+    @staticmethod
+    def _rows_along(kernel: Kernel) -> str:
+        """The axis of tokens, over which a weight's gradient is a sum."""
+        return "n" if kernel.op != "weight_update" else "k"
 
     def _row_share(self, kernel: Kernel) -> float:
         """The most of a kernel's rows that a chip has."""
@@ -173,21 +236,29 @@ class Parts:
             new = {axis: math.ceil(getattr(kernel, axis) / self.chips), "states": self._kept(kernel)}
         elif role == "rows":
             part, tokens = self._row_share(kernel), self.modules.stream == "context"
-            axis = "n" if tokens or kernel.samples is None else "samples"
+            axis = self._rows_along(kernel) if tokens or kernel.samples is None else "samples"
             new = {name: getattr(kernel, name) * part for name in ("dram_bytes", "dram_bytes_per_chip")}
             new[axis] = round(getattr(kernel, axis) * part)
             fewer = self._states(kernel, lambda s: {"sequences": round(s.sequences * part)})
             new["states"] = self._kept(kernel) if tokens else fewer
             if kernel.experts is not None:
-                new["experts"] = kernel.experts.for_tokens(round(kernel.n * part))
+                new["experts"] = kernel.experts.for_tokens(round(getattr(kernel, axis) * part))
+            if kernel.op == "weight_update":
+                new["copied"] = 1.0
         elif role == "sent":
-            (experts,) = self._experts
-            here, every = self._spread(kernel.n), experts.always or 0
-            own = kernel.n * ((experts.chosen - every) * here.load + every / self.chips) / experts.chosen
-            new["n"] = max(math.ceil(own - 1e-12 * own), 1)
+            (experts,), axis = self._experts, self._rows_along(kernel)
+            tokens = getattr(kernel, axis)
+            here, every = self._spread(tokens), experts.always or 0
+            own = tokens * ((experts.chosen - every) * here.load + every / self.chips) / experts.chosen
+            new[axis] = max(math.ceil(own - 1e-12 * own), 1)
+            if kernel.op == "weight_update" and every > 0:  # whoever holds them has seen some of the tokens
+                new["copied"] = every / here.held
             if kernel.experts is not None:
                 more = {"count": here.held, "touched": here.touched, "held": experts.count}
                 new["experts"] = kernel.experts.model_copy(update=more)
+        elif role == "grown":
+            axis = self.grows_along(kernel)
+            new[axis] = getattr(kernel, axis) // self.chips
         elif role in ("into", "out") or (role == "inside" and kernel.outer == 1):
             axis = "k" if role == "out" else "m"
             if kernel.outer > 1:

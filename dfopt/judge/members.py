@@ -41,10 +41,19 @@ def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
     missing = sorted(str(one) for one in listed if getattr(plan.modules, str(one)) is None)
     if missing:
         yield Issue("$.plan.modules", f"no scheme of {', '.join(missing)}", "give one for every module of the graph")
-    if graph.trains or any(kernel.distributed or kernel.communications for kernel in graph.kernels):
-        message = "found a second axis of a graph that trains, or that spreads kernels over chips itself"
+    if any(kernel.distributed or kernel.communications for kernel in graph.kernels):
+        message = "found a second axis of a graph that spreads kernels over chips itself"
         yield Issue(f"$.plan.{MODULES}", message, "use the other axes")
         return
+    if graph.trains and "context" in plan.modules.schemes.values():
+        message = "found tokens of sequences shared out (context) by a graph that trains"
+        yield Issue("$.plan.modules", message, "share sequences (n) or heads (outer)")
+        return
+    for kernel in graph.kernels:
+        if kernel.phase == "update" and kernel.op != "weight_update":
+            message = f"found a second axis, but the optimizer drawn as a kernel, {kernel.name!r}"
+            yield Issue(f"$.plan.{MODULES}", message, "leave the optimizer to the assumptions")
+            return
     view = _View(graph, plan, system)
     for kernel in graph.kernels:
         if problem := view.problem(kernel):
@@ -68,7 +77,8 @@ class _View(Parts):
             return "handed on"
         if role == "rows" and self.modules.stream == "context" and not carried and self._operand[id(tensor)] == 2:
             return "all"
-        if same and ((role == "sent") or (role in ("out", "inside") and self._hands_on_features(tensor.src))):
+        inner = ("out", "inside", "added up", "grown")
+        if same and ((role == "sent") or (role in inner and self._hands_on_features(tensor.src))):
             return "handed on"
         return {"rows": "rows", "sent": "sent"}.get(role, "all")
 
@@ -80,47 +90,92 @@ class _View(Parts):
     def _everywhere(self) -> bool:
         """Whether tokens are on all chips in front of the experts."""
         before = {o for k in self.all.kernels if self.role(k.name) == "sent" for o in self.made_by[k.name]}
-        return all(self.role(o) in ("copy", "out") for o in before if self.role(o) != "sent")
+        return all(self.role(o) in ("copy", "out", "added up") for o in before if self.role(o) != "sent")
+
+    @cached_property
+    def _flows(self) -> list[tuple[Tensor, str, str]]:
+        """What is taken from where it lies: how it is asked for, and the kernel that has it brought.
+
+        That is the source; of what the forward pass keeps, where each chip has its rows, the first kernel of the way
+        back that asks for more. What is added to the sum of another kernel is not brought by itself.
+        """
+        every: list[tuple[Tensor, str]] = []
+        for carried, tensors in ((False, self.all.tensors), (True, self.all.carried)):
+            asks = ((tensor, self._asks(tensor.dst, tensor, carried=carried)) for tensor in tensors)
+            every += [(tensor, how) for tensor, how in asks if how != "handed on"]
+        kept = [
+            self.role(tensor.src) == "rows"
+            and self.of[tensor.src].phase == "forward"
+            and self.of[tensor.dst].phase != "forward"
+            for tensor, _ in every
+        ]
+        first: dict[object, str] = {}
+        behind = [one for one, late in zip(every, kept, strict=True) if late and one[1] != "rows"]
+        place = {name: number for number, name in enumerate(self.of)}
+        for tensor, _ in sorted(behind, key=lambda one: place[one[0].dst]):
+            first.setdefault(self.all.taken(tensor), tensor.dst)
+        found = []
+        for (tensor, how), late in zip(every, kept, strict=True):
+            payer = first.get(self.all.taken(tensor), tensor.src) if late else tensor.src
+            if not self._rides_along(tensor.src, every):
+                found.append((tensor, how, payer))
+        return found
+
+    def _rides_along(self, name: str, every: list[tuple[Tensor, str]]) -> bool:
+        """Whether the partial sums of a kernel travel with those of an earlier one to the same readers."""
+        kernel, role = self.of[name], self.role(name)
+        if not self.leaves_parts(name):
+            return False
+        sums = [
+            other.name
+            for other in self.all.kernels
+            if (other.accumulates_into or other.name) == (kernel.accumulates_into or name)
+            and (self.role(other.name) == "sent") == (role == "sent")
+            and self.leaves_parts(other.name)
+        ]
+        takers = [
+            {(tensor.dst, how, self.all.bytes_of(tensor)) for tensor, how in every if tensor.src == one}
+            for one in (name, sums[0])
+        ]
+        return sums[0] != name and takers[0] <= takers[1]
 
     def exchanged(self, kernel: Kernel) -> list[Communication]:
-        """What the chips do with an output so that everyone has what he asks for."""
-        role = self.role(kernel.name)
+        """What a kernel has brought, so that everyone has what he asks for."""
         asked: dict[tuple[str, float, str | None], set[str]] = {}
-        for carried, tensors in ((False, self.all.tensors), (True, self.all.carried)):
-            for tensor in tensors:
-                how = self._asks(tensor.dst, tensor, carried=carried) if tensor.src == kernel.name else "handed on"
-                if how != "handed on":
-                    asked.setdefault(self.all.taken(tensor), set()).add(how)
-        if role in ("out", "sent", "merged") and not self.taken_by[kernel.name]:
+        for tensor, how, payer in self._flows:
+            if payer == kernel.name:
+                asked.setdefault(self.all.taken(tensor), set()).add(how)
+        if self.leaves_parts(kernel.name) and not self.taken_by[kernel.name]:
             end = "all" if self.modules.stream == "none" else "rows"
             asked.setdefault((kernel.name, self.all.output_bytes(kernel.name), None), set()).add(end)
-        found: list[Communication] = []
-        for (_, size, _), hows in asked.items():
+        return [one for (src, size, _), hows in asked.items() for one in self._brought(self.of[src], size, hows)]
+
+    def _brought(self, kernel: Kernel, size: float, hows: set[str]) -> list[Communication]:
+        """Collectives that bring so many bytes of an output to all that ask for it."""
+        role = self.role(kernel.name)
+        if role in ("out", "added up", "merged") or (role == "sent" and self._everywhere):
+            # of a softmax a largest score and a sum of four bytes for every row go with it
+            rows = kernel.outer * (kernel.samples or 1) * kernel.n if role == "merged" else 0
             summed = "reduce_scatter" if hows == {"rows"} else "all_reduce"
-            if role in ("out", "merged") or (role == "sent" and self._everywhere):
-                # beside what keys weigh up a largest score and a sum of four bytes for every row
-                beside = 8.0 * kernel.matrices * kernel.n if role == "merged" else 0.0
-                found.append(Communication.model_validate({"kind": summed, "bytes": size + beside, "over": MODULES}))
-                continue
-            if role == "sent":
-                found += self._sent(kernel, size)
-            if (role == "rows" and "all" in hows) or (role == "sent" and hows != {"rows"}):
-                found.append(Communication(kind="all_gather", bytes=size, over=MODULES))
-            if role == "rows" and "sent" in hows:
-                found += self._sent(kernel, size * self._narrow)
+            return [Communication.model_validate({"kind": summed, "bytes": size + 8.0 * rows, "over": MODULES})]
+        found: list[Communication] = []
+        if role == "sent":
+            found += self._sent(kernel, size)
+        if (role == "rows" and "all" in hows) or (role == "sent" and hows != {"rows"}):
+            found.append(Communication(kind="all_gather", bytes=size, over=MODULES))
+        if role == "rows" and "sent" in hows:
+            found += self._sent(kernel, size * self._narrow)
         return found
 
     def through_dram(self, kernel: Kernel) -> float:
         """Bytes that come from other chips: read by a kernel, or written where its output goes."""
         taken, given = list[float](), dict[tuple[object, str], float]()
-        for carried, tensors in ((False, self.all.tensors), (True, self.all.carried)):
-            for tensor in tensors:
-                if kernel.name in (tensor.src, tensor.dst):
-                    how, size = self._asks(tensor.dst, tensor, carried=carried), self.all.bytes_of(tensor)
-                    came = self._came(self.of[tensor.src], how, size)
-                    given.update({(self.all.taken(tensor), how): came} if kernel.name == tensor.src else {})
-                    taken += [came] if kernel.name == tensor.dst else []
-        if self.role(kernel.name) in ("out", "sent", "merged") and not self.taken_by[kernel.name]:
+        for tensor, how, payer in self._flows:
+            if kernel.name in (payer, tensor.dst):
+                came = self._came(self.of[tensor.src], how, self.all.bytes_of(tensor))
+                given.update({(self.all.taken(tensor), how): came} if kernel.name == payer else {})
+                taken += [came] if kernel.name == tensor.dst else []
+        if self.leaves_parts(kernel.name) and not self.taken_by[kernel.name]:
             size, end = self.all.output_bytes(kernel.name), "all" if self.modules.stream == "none" else "rows"
             given[(kernel.name, size, None), end] = self._came(kernel, end, size)
         return math.fsum([*taken, *given.values()])
@@ -173,7 +228,7 @@ class _View(Parts):
         def tensor(one: Tensor, operand: int) -> Tensor:
             reader, size, shape = self.of[one.dst], self.all.bytes_of(one), ops.operand_shape(self.of[one.dst], operand)
             own = size * size_of(mine[one.dst], operand) / size_of(reader, operand)
-            if self.role(one.dst) in ("inside", "out") and not self._hands_on_features(one.src):
+            if self.role(one.dst) in ("inside", "out", "added up", "grown") and not self._hands_on_features(one.src):
                 elements, matrix = size / made_word(self.all, self.of[one.src]), shape[0] * shape[1]
                 common = elements < matrix * reader.matrices if reader.op == "elementwise" else elements <= matrix
                 own = size if common and elements < matrix * reader.matrices else own

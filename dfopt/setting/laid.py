@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
 from typing import Any, Final, Literal
@@ -19,11 +19,19 @@ from dfopt.physics.spread import Spread, spread
 
 __all__ = ["Laid", "Lies", "Placed", "Unsplit"]
 
-Lies = Literal["whole", "tokens", "sums", "experts", "features", "keys"]
+Lies = Literal["whole", "tokens", "sums", "experts", "features", "keys", "gradient"]
 
 _CLOSE = 1e-12
 _OVER_KEYS: Final = {"scores": "m", "softmax": "m", "scores_dropout": "m", "context": "k"}
 """Kernels of attention by their role, with the axis that keys are along."""
+_TURNED: Final = {"m": ("k", "n"), "k": ("m", "m"), "outer": ("k", "n")}
+"""Axis of a product with a weight -> that of the gradient of its input, and of the gradient of its weight."""
+_LYING: Final[dict[str, tuple[Lies, Lies]]] = {
+    "k": ("features", "sums"),
+    "m": ("whole", "features"),
+    "outer": ("features", "features"),
+}
+"""Axis of a gradient of features -> how it needs what it reads, and how it lies."""
 
 
 class Unsplit(Exception):
@@ -32,11 +40,15 @@ class Unsplit(Exception):
 
 @dataclass(frozen=True)
 class Placed:
-    """A kernel on one chip of the axis: how it needs its inputs, and how its output lies."""
+    """A kernel on one chip of the axis: how it needs its inputs, and how its output lies.
+
+    ``cut``: the only operand of a weight update that chips share, if not both.
+    """
 
     kernel: Kernel
     needs: Lies
     makes: Lies
+    cut: int | None = None
 
 
 class Laid:
@@ -55,15 +67,29 @@ class Laid:
     @cached_property
     def laid(self) -> dict[str, Placed]:
         """Every kernel, in the order of the tensors."""
-        found = dict[str, Placed]()
-        for name in nx.topological_sort(self.whole.networkx()):
+        found, drawn = dict[str, Placed](), self.whole.networkx()
+        products = {one.name: self._of_product(one) for one in self.whole.kernels if _is_gradient(one)}
+        drawn.add_edges_from((forward.name, name) for name, forward in products.items())
+        for name in nx.topological_sort(drawn):
             kernel = self.of[name]
-            of_module = {found[t.src].makes for t in self.into[name] if found[t.src].kernel.module == kernel.module}
-            found[name] = self._placed(kernel, self.modules.of(kernel.module), of_module)
+            of_module = [t for t in self.into[name] if found[t.src].kernel.module == kernel.module]
+            placed = self._placed(kernel, self.modules.of(kernel.module), of_module, found, products.get(name))
+            found[name] = replace(placed, makes="gradient") if kernel.op == "weight_update" else placed
         return found
 
-    def _placed(self, kernel: Kernel, scheme: ModuleScheme, read: set[Lies]) -> Placed:
-        """``read``: how what it reads from kernels of its own module lies."""
+    def _of_product(self, kernel: Kernel) -> Kernel:
+        """The product of the forward pass whose gradient a kernel is, with the same weight."""
+        found = self.of.get(kernel.stage_with or "")
+        if found is None or (found.op, found.phase, found.module) != ("gemm", "forward", kernel.module):
+            raise Unsplit(f"{kernel.name!r} stays with no product of its module whose gradient it is")
+        return found
+
+    def _placed(
+        self, kernel: Kernel, scheme: ModuleScheme, read: list[Tensor], found: dict[str, Placed], of: Kernel | None
+    ) -> Placed:
+        """``read``: what it reads of its module; ``found``: how kernels lie so far; ``of``: whose gradient it is."""
+        if self.whole.trains and "context" in (scheme, self.modules.stream):
+            raise Unsplit("what chips that share tokens of a sequence gather has no gradient yet")
         if scheme == "none":
             return Placed(kernel, "whole", "whole")
         if scheme in ("n", "context") and self.modules.stream == "context":
@@ -74,7 +100,26 @@ class Laid:
             return self._by_keys(kernel)
         if kernel.module == "experts" and scheme == "outer":
             return Placed(self._by_expert(kernel), "experts", "experts")
-        return self._by_features(kernel, "features" in read)
+        if of is not None:
+            return self._turned(kernel, of, found[of.name].kernel)
+        return self._by_features(kernel, [tensor for tensor in read if found[tensor.src].makes == "features"])
+
+    def _turned(self, kernel: Kernel, whole: Kernel, part: Kernel) -> Placed:
+        """A gradient of a product of which a chip has some features: those that the product has there."""
+        cut = [axis for axis in _TURNED if getattr(part, axis) != getattr(whole, axis)]
+        if not cut:
+            return Placed(kernel, "whole", "whole")
+        update = kernel.op == "weight_update"
+        axis = "outer" if cut == ["outer"] and kernel.outer > 1 else _TURNED[cut[0]][update]
+        mine = kernel.model_copy(update={axis: self._part(kernel, getattr(kernel, axis), "features")})
+        if update:
+            return Placed(mine, "features", "gradient", {"n": 1, "m": 2}.get(axis))
+        return Placed(mine, *_LYING[axis])
+
+    def _part(self, kernel: Kernel, size: int, what: str) -> int:
+        if size % self.members:
+            raise Unsplit(f"{what} of {kernel.name!r}, {size}, are not shared by {self.members} chips")
+        return size // self.members
 
     def _by_samples(self, kernel: Kernel) -> Kernel:
         """Some of the sequences."""
@@ -91,13 +136,16 @@ class Laid:
         elif kernel.op == "matmul":
             raise Unsplit(f"{kernel.name!r} is not apart for every sequence")
         else:
-            changes["n"] = of(kernel.n, "tokens")
+            axis = _tokens(kernel)
+            changes[axis] = of(getattr(kernel, axis), "tokens")
+            if kernel.experts is not None:
+                changes["experts"] = kernel.experts.for_tokens(changes[axis])
+        if kernel.op == "weight_update":
+            changes["copied"] = 1.0
         if kernel.states:
             changes["states"] = tuple(
                 one.model_copy(update={"sequences": of(one.sequences, "sequences")}) for one in kernel.states
             )
-        if kernel.experts is not None:
-            changes["experts"] = kernel.experts.for_tokens(changes["n"])
         return kernel.model_copy(update=changes | _traffic(kernel, self.samples))
 
     def _by_tokens(self, kernel: Kernel, scheme: ModuleScheme) -> Kernel:
@@ -105,8 +153,6 @@ class Laid:
         name, whole = kernel.name, self.whole.microbatch
         if kernel.module == "mixer" and scheme == "n":
             raise Unsplit(f"{name!r} shares sequences, the residual stream tokens of each")
-        if kernel.op == "weight_update":
-            raise Unsplit(f"{name!r} is a gradient")
         apart = _apart(kernel)
         if apart and (kernel.role not in _OVER_KEYS or kernel.n == 1 or (kernel.samples or 1) % whole):
             raise Unsplit(f"{name!r} does not attend with several tokens of each of {whole} sequences")
@@ -155,12 +201,14 @@ class Laid:
 
     def _by_expert(self, kernel: Kernel) -> Kernel:
         """Some of the experts, with the tokens sent to the most loaded chip."""
-        experts, always = self.experts, self.experts.always or 0
-        if kernel.op not in ("gemm", "elementwise") or kernel.samples is not None:
+        experts, always, axis = self.experts, self.experts.always or 0, _tokens(kernel)
+        if kernel.op == "matmul" or kernel.samples is not None:
             raise Unsplit(f"{kernel.name!r} is no work on tokens apart")
         here = self.spread(kernel)
         part = ((experts.chosen - always) * here.load + always / self.members) / experts.chosen
-        changes: dict[str, Any] = {"n": max(math.ceil(kernel.n * part * (1 - _CLOSE)), 1)}
+        changes: dict[str, Any] = {axis: max(math.ceil(getattr(kernel, axis) * part * (1 - _CLOSE)), 1)}
+        if kernel.op == "weight_update" and always:  # on every chip, for some of the tokens
+            changes["copied"] = always / here.held
         if kernel.experts is not None:
             own = {"count": here.held, "touched": here.touched, "held": experts.count}
             changes["experts"] = kernel.experts.model_copy(update=own)
@@ -179,7 +227,7 @@ class Laid:
 
     def spread(self, kernel: Kernel) -> Spread:
         """How the tokens of a kernel go over experts, and these over chips."""
-        return spread(self.experts, self.members, self.first, kernel.n)
+        return spread(self.experts, self.members, self.first, getattr(kernel, _tokens(kernel)))
 
     def share(self, kernel: Kernel) -> float:
         """The part of what a kernel makes that a chip makes where tokens are shared."""
@@ -195,17 +243,13 @@ class Laid:
             return "whole"  # all keys, of which its queries see those before them
         return "whole" if reader.needs in ("features", "keys") else reader.needs
 
-    def _by_features(self, kernel: Kernel, split: bool) -> Placed:
-        """Heads, or features: ``split`` where it reads some of its module that are."""
-        members, name = self.members, kernel.name
+    def _by_features(self, kernel: Kernel, split: list[Tensor]) -> Placed:
+        """Heads, or features: ``split`` is what it reads of its module that is."""
+        name = kernel.name
 
         def of(size: int, what: str) -> int:
-            if size % members:
-                raise Unsplit(f"{what} of {name!r}, {size}, are not shared by {members} chips")
-            return size // members
+            return self._part(kernel, size, what)
 
-        if kernel.op == "weight_update":
-            raise Unsplit(f"{name!r} is a gradient")
         if kernel.outer > 1:
             if kernel.op == "gemm" or split or kernel.op == "matmul":
                 return Placed(self._by_heads(kernel, of(kernel.outer, "heads")), "features", "features")
@@ -215,6 +259,9 @@ class Laid:
         if kernel.op == "elementwise":
             if not split:
                 return Placed(kernel, "whole", "whole")
+            heads = (one for one in split if self.of[one.src].outer > 1)
+            if any(self.whole.elements_of(one) > kernel.matrices * needed(kernel) for one in heads):
+                return Placed(kernel, "features", "sums")  # a chip adds its own heads up
             if kernel.normalizes:
                 raise Unsplit(f"{name!r} needs all features")
             return Placed(kernel.model_copy(update={"m": of(kernel.m, "features")}), "features", "features")
@@ -247,3 +294,13 @@ def _traffic(kernel: Kernel, share: Fraction) -> dict[str, float]:
     """What a part of a kernel moves to and from DRAM beside its tensors."""
     names = ("dram_bytes", "dram_bytes_per_chip")
     return {name: size * share.numerator / share.denominator for name in names if (size := getattr(kernel, name))}
+
+
+def _is_gradient(kernel: Kernel) -> bool:
+    """Whether a kernel is the gradient of a product with a weight: of its input, or of the weight."""
+    return kernel.op == "weight_update" or (kernel.op == "gemm" and kernel.phase != "forward")
+
+
+def _tokens(kernel: Kernel) -> str:
+    """The axis that tokens are along."""
+    return "k" if kernel.op == "weight_update" else "n"

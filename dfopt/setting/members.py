@@ -93,29 +93,23 @@ class _Member(Laid):
     @cached_property
     def kernels(self) -> tuple[Kernel, ...]:
         """With what they exchange."""
-        wanted: dict[tuple[str, float, str | None], set[Lies]] = defaultdict(set)
+        wanted: dict[tuple[str, tuple[str, float, str | None]], set[Lies]] = defaultdict(set)  # by who pays
         passed: dict[str, list[float]] = defaultdict(list)  # through DRAM
-        within = len(self.whole.tensors)
-        meant = (*self.operands, *(tensor.operand or 1 for tensor in self.whole.carried))
-        for place, tensor in enumerate((*self.whole.tensors, *self.whole.carried)):
-            src, dst = self.laid[tensor.src], self.laid[tensor.dst]
-            inside = src.kernel.module == dst.kernel.module and place < within
-            if inside and src.makes in ("features", "experts", "keys") and src.makes == dst.needs:
+        for tensor, needs in self.taken:
+            if tensor.src in self.added:
                 continue
-            if src.makes in ("features", "keys"):
-                raise Unsplit(f"{tensor.dst!r} needs all {src.makes} of {tensor.src!r}")
-            needs = self.needs(tensor, meant[place])
-            wanted[self.whole.taken(tensor)].add(needs)
+            taken = self.whole.taken(tensor)
+            wanted[self.again.get(taken, tensor.src) if self._late(tensor) else tensor.src, taken].add(needs)
             passed[tensor.dst].append(self._arrives(tensor.src, needs, self.whole.bytes_of(tensor)))
         for kernel in self.whole.kernels:  # the end of a graph is whole, or as the residual stream
             if self.laid[kernel.name].makes in ("sums", "experts") and not self.out[kernel.name]:
                 end: Lies = "whole" if self.modules.stream == "none" else "tokens"
-                wanted[kernel.name, self.whole.output_bytes(kernel.name), None].add(end)
+                wanted[kernel.name, (kernel.name, self.whole.output_bytes(kernel.name), None)].add(end)
         listed: dict[str, list[Communication]] = defaultdict(list)
-        for (name, size, _), asked in wanted.items():
-            listed[name] += self._exchanged(name, self.laid[name].makes, asked, size)
+        for (payer, (name, size, _)), asked in wanted.items():
+            listed[payer] += self._exchanged(name, self.laid[name].makes, asked, size)
             for need in asked:  # what arrives is written once, and read by everyone
-                passed[name].append(self._arrives(name, need, size))
+                passed[payer].append(self._arrives(name, need, size))
         found = []
         for kernel in self.whole.kernels:
             own, part = tuple(listed[kernel.name]), self.laid[kernel.name].kernel
@@ -124,6 +118,51 @@ class _Member(Laid):
                 changes["dram_bytes_per_chip"] = part.dram_bytes_per_chip + moved
             found.append(part.model_copy(update=changes))
         return tuple(found)
+
+    @cached_property
+    def taken(self) -> list[tuple[Tensor, Lies]]:
+        """What is not just handed on inside of a module, and how its readers need it."""
+        found = []
+        within = len(self.whole.tensors)
+        meant = (*self.operands, *(tensor.operand or 1 for tensor in self.whole.carried))
+        for place, tensor in enumerate((*self.whole.tensors, *self.whole.carried)):
+            src, dst = self.laid[tensor.src], self.laid[tensor.dst]
+            inside = src.kernel.module == dst.kernel.module and place < within and dst.cut in (None, meant[place])
+            if inside and src.makes in ("features", "experts", "keys") and src.makes == dst.needs:
+                continue
+            if src.makes in ("features", "keys", "gradient"):
+                raise Unsplit(f"{tensor.dst!r} needs all {src.makes} of {tensor.src!r}")
+            found.append((tensor, self.needs(tensor, meant[place])))
+        return found
+
+    @cached_property
+    def again(self) -> dict[tuple[str, float, str | None], str]:
+        """Outputs that are kept as they lie, and first read otherwise by a kernel that is no forward one."""
+        order, readers = self.whole.index(), defaultdict[tuple[str, float, str | None], list[str]](list)
+        for tensor, needs in self.taken:
+            if self._late(tensor) and needs != "tokens":
+                readers[self.whole.taken(tensor)].append(tensor.dst)
+        return {taken: min(names, key=order.__getitem__) for taken, names in readers.items()}
+
+    def _late(self, tensor: Tensor) -> bool:
+        """Whether it reads tokens that the forward pass has kept: what it was sent of others then is gone."""
+        kept = self.of[tensor.src].phase == "forward" and self.of[tensor.dst].phase != "forward"
+        return kept and self.laid[tensor.src].makes == "tokens"
+
+    @cached_property
+    def added(self) -> set[str]:
+        """Kernels whose parts of sums are added, where they are made, to those of another one with the same readers."""
+        takers: dict[str, set[tuple[str, Lies, float]]] = defaultdict(set)
+        for tensor, needs in self.taken:
+            takers[tensor.src].add((tensor.dst, needs, self.whole.bytes_of(tensor)))
+        found, first = set[str](), dict[tuple[str, Lies], str]()
+        for kernel in self.whole.kernels:
+            makes = self.laid[kernel.name].makes
+            if makes in ("sums", "experts"):
+                sends = first.setdefault((kernel.accumulates_into or kernel.name, makes), kernel.name)
+                if sends != kernel.name and takers[kernel.name] <= takers[sends]:
+                    found.add(kernel.name)
+        return found
 
     def _arrives(self, name: str, needs: Lies, size: float) -> float:
         """Bytes of an output that come to a chip beside its own share of it."""

@@ -1,0 +1,264 @@
+"""A second axis of chips in training: by hand, against brute force, and beside data parallelism."""
+
+from __future__ import annotations
+
+import itertools
+from itertools import pairwise
+from typing import Any
+
+import pytest
+from brute import joint_optimum
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+from strategies import assumptions, share, systems
+from test_modules import models, rounded
+
+import dfopt as df
+import dfopt.search as optimizer
+from dfopt.documents.experts import Experts
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.modules import MENU, Modules
+from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.errors import Infeasible, PlanError
+from dfopt.judge.members import issues, seen_by_a_chip
+from dfopt.physics import ops
+from dfopt.physics.pipeline import resolve
+from dfopt.search.verify import verify
+from dfopt.setting.members import able, member_graph
+from dfopt.setting.plans import asked_plans
+from dfopt.workloads.backward import backward_of
+
+
+@st.composite
+def steps(draw: st.DrawFn, most: int) -> Graph:
+    """Training steps of models: nothing is kept from one evaluation to the next."""
+    forward = draw(models(most))
+    kernels = tuple(kernel.model_copy(update={"states": None}) for kernel in forward.kernels)
+    return backward_of(forward.model_copy(update={"kernels": kernels}))
+
+
+def machine(*sizes: int, **more: Any) -> System:
+    chip = Chip(name="c", tiles=2, peak=1e4, sram=Sram(capacity=1e6), dram=Dram(bandwidth=1e3, capacity=1e6))
+    dims = [NetworkDim(name=n, topology="ring", size=s, link_bandwidth=1e2) for n, s in zip("xy", sizes, strict=False)]
+    return System(**{"name": "s", "chip": chip, "network": dims, **more})
+
+
+def every(graph: Graph) -> list[Modules]:
+    """All schemes of its modules, possible or not."""
+    names = [name for name in MENU if any(kernel.module == name for kernel in graph.kernels)]
+    schemes = itertools.product(("n", "none"), *((*MENU[name], "none") for name in names))
+    return [Modules(**dict(zip(("stream", *names), one, strict=True))) for one in schemes]
+
+
+@share(1)
+@given(steps(most=9), st.sampled_from([(2, 1), (4, 2), (3, 3), (6, 2), (6, 3), (4, 4)]))
+def test_optimiser_and_judge_share_training_steps_out_alike(graph: Graph, axis: tuple[int, int]) -> None:
+    """Both write down the same graph of one chip, or neither does; gradients are those of the weights it has."""
+    members, first = axis
+    dims = [(name, size) for name, size in (("x", first), ("y", members // first)) if size > 1]
+    system = machine(*(size for _, size in dims))
+    for modules in every(graph):
+        plan = Plan(mp=members, mp_dims=("x", "y")[: len(dims)], modules=modules)
+        possible = able(graph, modules, members)
+        assert possible == (not list(issues(plan, graph, system))), modules.label
+        if not possible:
+            continue
+        mine = member_graph(graph, modules, members, dims[0][1])
+        assert rounded(mine) == rounded(seen_by_a_chip(graph, plan, system))
+        assert Graph.model_validate(mine.to_data()) == mine
+        held = {kernel.name: ops.weight_elements(kernel) for kernel in mine.kernels if kernel.phase == "forward"}
+        for whole, part in zip(graph.kernels, mine.kernels, strict=True):
+            assert ops.flop(part) <= ops.flop(whole) <= members * ops.flop(part) * (1 + 1e-9)
+            if part.op == "weight_update":
+                assert ops.gradient_elements(part) == pytest.approx(held[str(part.stage_with)])
+                tokens = modules.of(part.module) == "n"
+                assert part.copied == (1.0 if tokens else None)
+            elif part.op == "gemm":
+                assert ops.weight_elements(part) == pytest.approx(held[part.stage_with or part.name])
+
+
+@share(0.4)
+@given(steps(most=2), assumptions(sharding_objective="joint", tile_rows=1), st.data())
+def test_no_training_step_is_better_than_what_is_found(
+    graph: Graph, chosen: df.Assumptions, data: st.DataObject
+) -> None:
+    """Over plans with both axes and copies, schemes of modules, shardings and fusions."""
+    model = chosen.compute_model
+    system = data.draw(systems(graph, cycle=model == "cycle", efficiency=model == "efficiency"))
+    degrees = [n for n in (2, 3, 4) if system.chips % n == 0]
+    assume(len(graph.kernels) <= 6 and degrees)
+    asked: dict[str, Any] = {"mp": data.draw(st.sampled_from(degrees)), "pp": 1}
+    if data.draw(st.booleans()):
+        asked["tp"] = 1
+    if chosen.empty_partitions == "forbid" and chosen.execution != "kernel_by_kernel":
+        asked["p_max"] = 2
+    resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
+    try:
+        asked_plans(graph, system, Request(**asked), resolved)
+    except PlanError:
+        assume(False)
+    best = joint_optimum(graph, system, chosen, Request(**asked))
+    if best is None:
+        with pytest.raises(Infeasible):
+            optimizer.optimize(graph, system, assumptions=chosen, **asked)
+        return
+    result = optimizer.optimize(graph, system, assumptions=chosen, **asked)
+    note(f"{result.value} {result.status} {result.plan.label} against {best}")
+    assert result.status == "optimal"
+    assert result.value == pytest.approx(best.value, rel=1e-9)
+    found = verify(result)
+    assert not found.problems, found.problems
+
+
+# -- by hand ------------------------------------------------------------------------------------
+def mlp(samples: int = 4) -> Graph:
+    """Two products of eight tokens for every sample, and their gradients."""
+    up = Kernel(name="up", op="gemm", m=16, k=4, n=8 * samples, module="dense")
+    down = Kernel(name="down", op="gemm", m=4, k=16, n=8 * samples, module="dense")
+    start = Graph(name="mlp", microbatch=samples, batch=8, kernels=(up, down), tensors=(Tensor(src="up", dst="down"),))
+    return backward_of(start)
+
+
+def mixture(always: int | None = None) -> Graph:
+    """A norm, and experts of which every one of eight tokens has two; as an option one that all have."""
+    experts = Experts(count=4 + (always or 0), chosen=2 + (always or 0), touched=4.0 + (always or 0), always=always)
+    inside = 8 * experts.chosen
+    up = Kernel(name="up", op="gemm", m=inside, k=4, n=8, experts=experts, module="experts")
+    down = Kernel(name="down", op="gemm", m=4, k=inside, n=8, experts=experts, module="experts")
+    first, norm, add = (Kernel(name=name, op="elementwise", m=4, n=8) for name in ("first", "norm", "add"))
+    mix = Kernel(name="mix", op="gemm", m=4, k=4, n=8, module="mixer")
+    names = ("first", "mix", "norm", "up", "down", "add")
+    tensors = tuple(Tensor(src=src, dst=dst) for src, dst in pairwise(names))
+    kernels = (first, mix, norm, up, down, add)
+    return backward_of(Graph(name="g", microbatch=8, batch=64, kernels=kernels, tensors=tensors))
+
+
+def talks(graph: Graph) -> dict[str, list[tuple[str, float]]]:
+    listed = {kernel.name: [(one.kind, one.bytes) for one in kernel.communications] for kernel in graph.kernels}
+    return {name: found for name, found in listed.items() if found}
+
+
+def test_gradients_of_an_mlp_by_hand() -> None:
+    """Split by features nothing but sums of activations goes around; split by sequences nothing but gradients."""
+    whole = mlp()
+    sizes = {kernel.name: (kernel.m, kernel.k, kernel.n) for kernel in whole.kernels}
+    assert sizes["down_bwd"] == (16, 4, 32) and sizes["up_bwd_weight_update"] == (4, 32, 16)
+    split = member_graph(whole, Modules(dense="m"), 4, 4)
+    sizes = {kernel.name: (kernel.m, kernel.k, kernel.n) for kernel in split.kernels}
+    assert sizes == {
+        "up": (4, 4, 32),
+        "down": (4, 4, 32),
+        "down_bwd": (4, 4, 32),
+        "down_bwd_weight_update": (4, 32, 4),  # a quarter of 16 x 4, the input's side
+        "up_bwd_weight_update": (4, 32, 4),  # a quarter of 4 x 16, the output's
+    }
+    assert talks(split) == {"down": [("all_reduce", 2.0 * 4 * 32)]}
+    assert {kernel.copied for kernel in split.kernels} == {None}
+    rows = member_graph(whole, Modules(stream="n", dense="n"), 4, 4)
+    sizes = {kernel.name: (kernel.m, kernel.k, kernel.n) for kernel in rows.kernels}
+    assert sizes["down_bwd"] == (16, 4, 8) and sizes["up_bwd_weight_update"] == (4, 8, 16)
+    assert talks(rows) == {}
+    assert [kernel.copied for kernel in rows.kernels if kernel.op == "weight_update"] == [1.0, 1.0]
+
+
+@pytest.mark.parametrize(("scheme", "bytes_", "chips"), [("n", 2 * 2.0 * 16 * 4, 4), ("m", 2.0 * 16 * 4, 2)])
+def test_gradients_are_added_up_over_both_axes_by_hand(scheme: str, bytes_: float, chips: int) -> None:
+    """Copies along both axes add up all of a gradient, those of half of the features that half, among two."""
+    free = NetworkDim(name="x", topology="switch", size=2, link_bandwidth=100.0)
+    network = [free, free.model_copy(update={"name": "y"})]
+    result = df.optimize(mlp(), machine(network=network), modules={"dense": scheme}, tp=1, pp=1, mp=2, dp=2)
+    # over one switch after the other, and back: of what is left half to the neighbour each time
+    moved = 2 * (1 - 1 / chips) * bytes_
+    assert result.score.gradient_reduction_s == pytest.approx(moved / 100.0)
+    assert result.status == "optimal"
+
+
+def test_experts_are_added_up_over_copies_only() -> None:
+    """Of what all tokens choose each chip has a copy, which has seen some of the tokens."""
+    for always, copied in ((None, None), (1, 1 / 3)):  # two of four, and that one
+        split = member_graph(mixture(always), Modules(stream="n", mixer="n", experts="outer"), 2, 2)
+        updates = {kernel.name: kernel.copied for kernel in split.kernels if kernel.op == "weight_update"}
+        expected = {"down_bwd_weight_update": copied, "up_bwd_weight_update": copied, "mix_bwd_weight_update": 1.0}
+        assert updates == expected
+
+
+def test_gradients_of_experts_by_hand() -> None:
+    """Way there and back in both passes, and tokens are sent again for gradients of weights: they are not kept."""
+    split = member_graph(mixture(), Modules(stream="n", mixer="n", experts="outer"), 2, 2)
+    sent = 2 * (1 - 1 / 6) * 4 * 8 * 2  # of six pairs of experts one is all on the other chip; all bytes of tokens
+    exchange = [("all_to_all", pytest.approx(sent))]
+    assert talks(split) == {
+        "norm": exchange,
+        "down": exchange,
+        "add_bwd": exchange,  # for both gradients of down
+        "up_bwd": exchange,
+        "up_bwd_weight_update": exchange,  # its tokens, kept where the norm made them
+    }
+    of = {kernel.name: kernel for kernel in split.kernels}
+    assert (of["up"].n, of["up_bwd"].n, of["up_bwd_weight_update"].k, of["mix_bwd_weight_update"].k) == (4,) * 4
+    moved = {kernel.name: kernel.dram_bytes_per_chip for kernel in split.kernels if kernel.dram_bytes_per_chip}
+    each = (sent / 2) - 4 * 8  # what arrives on a chip, without its own share
+    # written, and read again; or read as in the forward pass, and written
+    twice = dict.fromkeys(("up_bwd_weight_update", "add_bwd"), 2 * each)
+    once = ("norm", "up", "down", "add", "down_bwd", "down_bwd_weight_update", "up_bwd", "norm_bwd")
+    assert moved == {name: pytest.approx(size) for name, size in (dict.fromkeys(once, each) | twice).items()}
+
+
+def test_sums_of_one_gradient_travel_together() -> None:
+    """Gate and up both give the gradient of what they read; they add their parts before these are sent."""
+    sizes = {"op": "gemm", "m": 8, "k": 4, "n": 8, "module": "dense"}
+    gate, up = (Kernel(name=name, **sizes) for name in ("gate", "up"))
+    kernels = (
+        Kernel(name="in", op="gemm", m=4, k=4, n=8, module="mixer"),
+        gate,
+        up,
+        Kernel(name="act", op="elementwise", m=8, n=8, module="dense"),
+        Kernel(name="down", op="gemm", m=4, k=8, n=8, module="dense"),
+    )
+    pairs = (("in", "gate"), ("in", "up"), ("gate", "act"), ("up", "act"), ("act", "down"))
+    tensors = tuple(Tensor(src=src, dst=dst) for src, dst in pairs)
+    graph = backward_of(Graph(name="g", microbatch=2, kernels=kernels, tensors=tensors))
+    split = member_graph(graph, Modules(mixer="none", dense="m"), 2, 2)
+    passed = {name for name in talks(split) if name != "down"}
+    assert len(passed) == 1 and passed < {"gate_bwd", "up_bwd"}
+
+
+def test_copies_are_data_parallel_wherever_they_lie() -> None:
+    """Two chips of the second axis with a sample each are two copies: of time, memory and gradients."""
+    asked = {"tp": 1, "pp": 1, "assumptions": df.Assumptions(weights_from_dram=True)}
+    one = df.optimize(mlp(samples=1), machine(2, 2), **asked, dp=4)
+    both = df.optimize(mlp(samples=2), machine(2, 2), **asked, mp=2, dp=2, modules={"stream": "n", "dense": "n"})
+    swapped = df.optimize(
+        mlp(samples=2), machine(2, 2), **asked, mp=2, mp_dims=("y",), dp=2, modules={"stream": "n", "dense": "n"}
+    )
+    for other in (both, swapped):
+        assert other.value == pytest.approx(one.value)
+        assert other.score.gradient_reduction_s == pytest.approx(one.score.gradient_reduction_s) and one.plan.mp == 1
+        assert other.score.stages[0].states == one.score.stages[0].states
+
+
+def test_what_has_no_gradient_there_is_refused_by_name() -> None:
+    graph = mixture()
+    result = df.optimize(graph, machine(2), ep=2)
+    with pytest.raises(PlanError, match=r"g has no second axis: gradients of what chips .* gather are not .*context"):
+        df.optimize(graph, machine(2), modules={"stream": "context"})
+    contexts = Modules(stream="context", mixer="context", experts="n")
+    wrong = result.mapping.model_copy(update={"plan": result.plan.model_copy(update={"modules": contexts})})
+    with pytest.raises(PlanError, match=r"shared out \(context\) by a graph that trains"):
+        df.evaluate(wrong, graph, machine(2))
+    adam = Kernel(name="adam", op="elementwise", m=4, n=4, phase="update", stage_with="mix", module="mixer")
+    drawn = graph.model_copy(update={"kernels": (*graph.kernels, adam)})
+    with pytest.raises(PlanError, match="its optimizer is drawn as kernels"):
+        df.optimize(drawn, machine(2), ep=2)
+    with pytest.raises(PlanError, match="the optimizer drawn as a kernel, 'adam'"):
+        df.evaluate(result.mapping, drawn, machine(2))
+    alone = {"up_bwd_weight_update": {"stage_with": None}}
+    kernels = tuple(one.model_copy(update=alone.get(one.name, {})) for one in graph.kernels)
+    assert not able(graph.model_copy(update={"kernels": kernels}), Modules(stream="n", mixer="n", experts="n"), 2)
+
+
+def test_a_share_of_a_gradient_is_of_a_gradient() -> None:
+    with pytest.raises(ValueError, match="found 1 of a gemm"):
+        Kernel(name="a", op="gemm", m=4, n=4, copied=1.0)
