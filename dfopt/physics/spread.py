@@ -89,15 +89,13 @@ def chips_of_a_token(shares: Sequence[float], placement: Placement) -> float:
     """
     odds = odds_of(tuple(shares))
     some, chosen = np.isfinite(odds), round(sum(shares))
-    found = 0.0
-    for chip in placement:
-        away = np.ones(len(shares))  # the probability that a choice of an expert is no choice of the chip
+    away = np.ones((len(placement), len(shares)))  # by chip: probability that a choice of an expert is none of it
+    for number, chip in enumerate(placement):
         for one, part in chip.items():
-            away[one] -= part
-        left = chosen - int(np.sum(~some))
-        none = _sums(odds[some] * away[some], left)[left] / _sums(odds[some], left)[left]
-        found += 1.0 - float(none * np.prod(away[~some]))
-    return found
+            away[number, one] -= part
+    left = chosen - int(np.sum(~some))
+    none = _sums(odds[some] * away[:, some], left)[:, left] / _sums(odds[some], left)[left]
+    return float(sum((1.0 - none * np.prod(away[:, ~some], axis=1)).tolist()))
 
 
 @lru_cache(maxsize=64)
@@ -187,9 +185,9 @@ def _inclusions(odds: NDArray[np.float64], chosen: int) -> NDArray[np.float64]:
     """Probability that each is among the chosen, where a set is as likely as the product of its odds."""
     before = [_sums(odds[:0], chosen - 1)]
     after = [_sums(odds[:0], chosen - 1)]
-    for one in odds[:-1].tolist():
+    for one in odds[:-1]:
         before.append(_with(before[-1], one))
-    for one in odds[:0:-1].tolist():
+    for one in odds[:0:-1]:
         after.append(_with(after[-1], one))
     others = np.einsum("ij,ij->i", np.stack(before), np.stack(after[::-1])[:, ::-1])
     weights: NDArray[np.float64] = odds * others
@@ -197,15 +195,15 @@ def _inclusions(odds: NDArray[np.float64], chosen: int) -> NDArray[np.float64]:
 
 
 def _sums(odds: NDArray[np.float64], most: int) -> NDArray[np.float64]:
-    """Elementary symmetric sums of the odds, of none to ``most`` of them."""
-    found = np.zeros(most + 1)
-    found[0] = 1.0
-    for one in odds.tolist():
-        found = _with(found, one)
+    """Elementary symmetric sums of the odds along the last axis, of none to ``most`` of them."""
+    found = np.zeros((*odds.shape[:-1], most + 1))
+    found[..., 0] = 1.0
+    for place in range(odds.shape[-1]):
+        found = _with(found, odds[..., place])
     return found
 
 
-def _with(sums: NDArray[np.float64], one: float) -> NDArray[np.float64]:
+def _with(sums: NDArray[np.float64], one: NDArray[np.float64]) -> NDArray[np.float64]:
     grown = sums.copy()
-    grown[1:] += one * sums[:-1]
+    grown[..., 1:] += one[..., None] * sums[..., :-1]
     return grown
