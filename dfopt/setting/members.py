@@ -25,6 +25,10 @@ Chips have whole sequences, of so many that each has as many as the one with the
 (``context``), where keys and values are gathered. Or each has some of the keys that are kept, and what they weigh up is
 added, with the largest score and the sum of every row that a softmax is put together from. What an all-gather, a
 dispatch or a combine brings to a chip beside its own share is written to DRAM, and read from there by all that need it.
+
+When a graph trains, gradients lie as what they are gradients of. What the forward pass keeps for them lies as it was
+made: the first of those that need it otherwise has it sent again. Each chip has the gradients of the weights that it
+has, from its tokens; what others have of the same ones is added up after a step (``Kernel.copied``).
 """
 
 from __future__ import annotations
