@@ -31,6 +31,7 @@ from dfopt.frontends.hf_experts import EXPERT_FAMILIES
 from dfopt.frontends.hf_fields import BLOCKS, Family, Field, head_dim_of
 from dfopt.frontends.hf_gemma import GEMMA_FAMILIES
 from dfopt.frontends.hf_gpt import GPT_FAMILIES
+from dfopt.frontends.hf_heads import HEADS_FAMILIES
 from dfopt.frontends.hf_hybrids import HYBRID_FAMILIES
 from dfopt.frontends.hf_mamba import MAMBA_FAMILIES
 from dfopt.frontends.hf_rows import BY_FAMILY, COSMETIC, EVERYWHERE, FIELDS
@@ -108,6 +109,7 @@ FAMILIES: Final[Mapping[str, Family]] = {
     **EXPERT_FAMILIES,
     **BESIDE_FAMILIES,
     **ENCODER_FAMILIES,
+    **HEADS_FAMILIES,
 }
 
 

@@ -7,6 +7,7 @@ overlap and are chosen by an indexer, all others are attended to; a ratio of 0 i
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import replace
 from typing import Any, Final
 
 from dfopt.frontends.hf_fields import Family, Field, Modules, count, is_whole, natural, one_of
@@ -99,4 +100,8 @@ _DEEPSEEK_V4: Final = Family(
         few=("ffn.gate",),
     ),
 )  # fmt: skip
-COMPRESSED_FAMILIES: Final[Mapping[str, Family]] = {"deepseek_v4": _DEEPSEEK_V4}
+COMPRESSED_FAMILIES: Final[Mapping[str, Family]] = {
+    "deepseek_v4": _DEEPSEEK_V4,
+    # what sgl-project calls the same model with all weights in fp8
+    "deepseek_ref": replace(_DEEPSEEK_V4, left_out={**_DEEPSEEK_V4.left_out, "hidden_act": "silu"}),
+}

@@ -155,6 +155,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "qwen3_vl_moe": Wrapper(("qwen3_vl_moe_text",)),
     "siglip": replace(_TOWERS, texts=("siglip_vision_model",), classes=("SiglipModel",)),
     "smolvlm": _SMOL,
+    "step3p7": Wrapper(("step3p5",), flat="step3p5", words=frozenset({"understand_projector_stride"})),
     "video_llama_3": Wrapper(("qwen2",)),
     "vipllava": Wrapper(("llama",), words=frozenset({"projector_layernorm_eps", "vision_feature_layers"})),
     "voxtral": Wrapper(("llama",), parts=("audio_config",)),

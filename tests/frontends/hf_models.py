@@ -436,6 +436,27 @@ MODELS: dict[str, Published] = {
             ) | {"q_lora_rank": None}, media_placeholder_token_id=163605,
         ), 15.96,
     ),
+    # heads of layers with a window are others
+    "laguna-s-2.1": Published(
+        config(
+            "laguna", 48, 3072, 48, 8, 12288, 100352, head_dim=128, num_experts=256, num_experts_per_tok=10,
+            moe_intermediate_size=1024, shared_expert_intermediate_size=1024, gating="per-head", sliding_window=512,
+            gating_types=["per_head"] * 48, layer_types=kinds("GLLL", 48), mlp_only_layers=[0], decoder_sparse_step=1,
+            mlp_layer_types=["dense"] + ["sparse"] * 47, num_attention_heads_per_layer=[48, 72, 72, 72] * 12,
+        ), 118, 8, 48 * 4096,
+    ),
+    "step-3.5-flash": Published(
+        config(
+            "step3p5", 45, 4096, 64, None, 11264, 128896, num_attention_groups=8, head_dim=128, sliding_window=512,
+            layer_types=kinds("GLLL", 48), moe_layers_enum=",".join(map(str, range(3, 45))), moe_num_experts=288,
+            moe_top_k=8, moe_intermediate_size=1280, share_expert_dim=1280, num_nextn_predict_layers=3,
+            use_head_wise_attn_gate=True, use_moe_router_bias=True, yarn_only_types=["full_attention"],
+            attention_other_setting={
+                "attention_type": "sliding_attention", "num_attention_heads": 96, "num_attention_groups": 8,
+                "head_dim": 128, "true_head_dim": 128,
+            },
+        ), 196.5, None, 45 * 4096,  # 11.46 of a token, 10.93 in its layers: "11B"
+    ),
 }  # fmt: skip
 MODELS["falcon-h1-7b"].config["attn_layer_indices"] = None
 MODELS["deepseek-v2-lite"].config["q_lora_rank"] = None

@@ -251,6 +251,15 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
         ("opt-6.7b", {"do_layer_norm_before": False}, "$.do_layer_norm_before: found false, expected true"),
         ("gpt2", {"add_cross_attention": True}, "$.add_cross_attention: found true, expected false"),
         ("smollm3-3b", {"use_sliding_window": True}, "$.use_sliding_window: found true, expected false"),
+        ("laguna-s-2.1", {"mlp_only_layers": [1]}, "$.mlp_only_layers: found other layers than mlp_layer_types says"),
+        (
+            "laguna-s-2.1",
+            {"gating": True, "gating_types": ["per_element"] * 48},
+            "$.gating_types: found gates of every",
+        ),
+        ("laguna-s-2.1", {"num_attention_heads_per_layer": [48, 72] * 24}, "found 48 and 72 heads of local layers"),
+        ("step-3.5-flash", {"moe_layers_enum": "3, x"}, "$.moe_layers_enum: found '3, x', expected numbers of layers"),
+        ("step-3.5-flash", {"num_sliding_attention_heads": 72}, "but attention_other_setting says 96"),
         ("olmo-2-7b", {"num_key_value_heads": 7}, "$.num_key_value_heads: found 7 K/V heads, expected a divisor"),
     ],
 )

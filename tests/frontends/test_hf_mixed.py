@@ -120,7 +120,7 @@ def test_counts_are_those_that_were_published(name: str) -> None:
 
 def test_every_type_is_tried() -> None:
     tried = {config.get("text_config", config)["model_type"] for config in CONFIGS.values()}
-    alike = {"qwen3_5_text", "falcon_mamba"}  # as with experts, and as Mamba
+    alike = {"qwen3_5_text", "falcon_mamba", "deepseek_ref"}  # as with experts, as Mamba, and as DeepSeek-V4
     assert {*DELTA_FAMILIES, *MAMBA_FAMILIES, *COMPRESSED_FAMILIES} == tried | alike
 
 
