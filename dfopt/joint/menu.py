@@ -7,6 +7,7 @@ e end (bytes that a kernel moves to or from DRAM whatever its partition), l layo
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 
@@ -237,6 +238,14 @@ class Menu:
         kernels = self.instance.graph.kernels
         pairs = zip(self.tables.kernel_o.tolist(), self.tables.scheme_o, strict=True)
         return np.array([ops.splits_tiles(kernels[k], scheme) for k, scheme in pairs], dtype=bool)
+
+    def options_of(self, schemes: Mapping[str, Sharding]) -> Ints:
+        """The option of every kernel that has the scheme given for its name."""
+        names, tables = [kernel.name for kernel in self.instance.graph.kernels], self.tables
+        picked = (
+            next(o for o in of if tables.scheme_o[o] == schemes[names[k]]) for k, of in enumerate(tables.of_kernel)
+        )
+        return np.array(list(picked), dtype=np.int64)
 
     def own_ends(self, allowed_o: Bools, tiles: int) -> tuple[Floats, Floats]:
         """What inputs and outputs of the graph move: DRAM bytes, SRAM bytes of buffers, bytes that are read.

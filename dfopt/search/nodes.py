@@ -217,7 +217,7 @@ class Nodes:
                 continue
             search = self._search(node, number, stage)
             best = None if search is None else search.answer or search.known
-            if search is None and (options_k := self.shown.apart(node, stage).option_k) is not None:
+            if search is None and (options_k := self.shown.start(node, stage)) is not None:
                 found[stage.members] = options_k[stage.members]
                 continue
             if search is None or best is None or np.isinf(best[0]):

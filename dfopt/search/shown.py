@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dfopt.documents.plan import Plan
 from dfopt.joint.additive import least_of_both
 from dfopt.joint.apart import Apart, optimize_apart
 from dfopt.joint.layer import LayerSearch
@@ -16,8 +17,9 @@ from dfopt.physics.pipeline import step_time
 from dfopt.search.candidate import Prepared, Stage
 from dfopt.search.node import Node
 from dfopt.search.options import Options
+from dfopt.search.unrolled import schemes_of_one
 from dfopt.setting.instance import Instance
-from dfopt.setting.tables import Bools, Floats
+from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.sharding import interchip
 
 _AFFINE = _SAME = 1e-9
@@ -38,6 +40,7 @@ class Shown:
     def __init__(self, options: Options, menu: Callable[[Instance], Menu]) -> None:
         self.options, self.menu = options, menu
         self.known: dict[tuple[Menu, bytes], float] = {}
+        self.alike: dict[Plan, Ints | None] = {}
 
     def talk(self, node: Node) -> float:
         """Seconds of the only stage at least by compute and communication, whatever its tiles and partitions."""
@@ -63,6 +66,15 @@ class Shown:
             given = self.menu(instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
             work.both = least_of_both(*given, self.options.left() * _PART, deadline)
         return work.both
+
+    def start(self, node: Node, stage: Stage) -> Ints | None:
+        """Options of all kernels where down-sets are too many to list: of one layer, if equal ones are drawn."""
+        instance = node.ready.instance
+        if node.whole and node.plan not in self.alike:
+            schemes = schemes_of_one(instance.setting, node.plan, self.options)
+            self.alike[node.plan] = None if schemes is None else self.menu(instance).options_of(schemes)
+        option_k = self.alike.get(node.plan)
+        return self.apart(node, stage).option_k if option_k is None else option_k
 
     def apart(self, node: Node, stage: Stage, upper: float = np.inf) -> Apart:
         """What a stage takes at least by each resource for itself, whatever its partitions are.

@@ -161,6 +161,18 @@ def test_without_a_lattice_schemes_are_told_apart_until_some_fit(
         assert df.optimize(graph, system, pp=1, assumptions=chosen).value >= best.value * (1 - 1e-9)
 
 
+def test_drawn_layers_too_large_to_list_start_from_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Equal layers, drawn one after another, are no slower than where one of them stands for all."""
+    chosen = Assumptions(sharding_objective="joint", sequence_parallelism="none")
+    asked: dict[str, Any] = {"tp": 8, "assumptions": chosen, "sensitivity": False}
+    once, twice = (df.load_graph("gpt3-175b", mode="training", drawn=drawn) for drawn in (1, 2))
+    apart = df.optimize(once, "sn10-8-ring", **asked)
+    found = df.optimize(twice, "sn10-8-ring", **asked)
+    assert found.bound <= found.value <= apart.value * (1 + 1e-9)
+    monkeypatch.setattr("dfopt.search.shown.schemes_of_one", lambda *_: None)
+    assert df.optimize(twice, "sn10-8-ring", **asked).value > apart.value  # what it takes without
+
+
 def test_a_large_graph_on_stages_says_that_its_sharding_came_first() -> None:
     """Kernels drawn once on four stages: too large a MILP, so the two levels answer and the proof line says so."""
     graph = df.load_graph("gpt2-small", mode="training").model_copy(update={"sections": None, "carried": ()})
