@@ -39,6 +39,7 @@ MIXERS = {
     "gated": FULL | {"gate": "element", "qk_norm": "head", "rotary_dim": 2},
     "norm of all": FULL | {"gate": "head", "qk_norm": "all", "rotary_dim": 0, "bias": "all", "sinks": True},
     "keys are values": FULL | {"values": "keys"},
+    "narrow values": FULL | {"value_dim": 3, "gate": "element", "bias": "all"},
     "local": FULL | {"window": 3},
     "chunks": FULL | {"chunk": 4},
     "sparse": FULL | {"sparse": INDEXER | {"block": 2}},
@@ -130,6 +131,7 @@ def test_weights_that_are_drawn_are_the_counted_matrices(mixer: str, inside: str
     norms = HIDDEN * (1 + 3 * 2)
     inside_only = {"plain": 50 + HIDDEN, "experts": 8 * (20 + HIDDEN + 1), "beside": 4 * HIDDEN}
     mixer_only = {
+        "narrow values": 30 + 10 + 6 + HIDDEN,
         "gated": 2 * 5, "norm of all": 30 + 10 + 6 + 30 + 20 + HIDDEN, "sparse": 2 * 2, "expanded": 10 + 8,
         "absorbed": 8, "chosen": 10 + 8 + 2 * 2, "compressed": 10 + 5 + 6 + 4 * 5 + 5,
         "compressed choice": 10 + 5 + 6 + 2 * 2 * (5 + 2) + 5 + 2, "delta": 4 * (2 * 6 + 20) + 2 * 4 + 5,
@@ -224,6 +226,15 @@ def test_what_a_mixer_with_a_state_keeps_of_a_sequence() -> None:
         graph = build(**one(MIXERS[name]), phase="decode", context=1000, microbatch=7)
         assert held(graph) == 7 * p.layers["layer"].mixer.sequence_bytes(2)  # type: ignore[union-attr]
         assert counts(p).bytes_per_token == 0
+
+
+def test_narrow_values_are_kept_and_collected_as_such() -> None:
+    graph = build(**one(MIXERS["narrow values"]), phase="decode", context=30)
+    kernels = by_name(graph)
+    assert (kernels["V_Proj"].m, kernels["AV"].m, kernels["Gated"].m, kernels["O_Proj"].k) == (3, 3, 3, 18)
+    assert (kernels["QK"].k, kernels["Q_Proj"].m) == (5, 5 + 3)
+    states = [state for kernel in graph.kernels for state in kernel.states or ()]
+    assert {state.name: state.bytes_per_token for state in states} == {"keys": 2 * 5 * 2, "values": 2 * 3 * 2}
 
 
 def test_mixers_side_by_side_are_both_of_them() -> None:

@@ -116,11 +116,16 @@ class Attention(Heads):
     values: Literal["own", "keys"] = Field(
         default="own", description="a projection of their own, or that of the keys, as in global layers of Gemma 4"
     )
+    value_dim: int | None = Field(
+        default=None, ge=1, le=10**6, description="features of a head's value; none = those of its query"
+    )
 
     sparse: Indexer | None = Field(default=None, description="what chooses the tokens that are attended to")
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
+        if self.value_dim is not None and self.values == "keys":
+            raise problem(f"found {self.value_dim} features of values that are keys", "leave it out", "$.value_dim")
         if self.sparse is not None and (self.window is not None or self.chunk is not None):
             raise problem("found an indexer of local attention", "leave one of them out", "$.sparse")
         if self.window is not None and self.chunk is not None:
@@ -135,13 +140,20 @@ class Attention(Heads):
         """Elements of the keys and values of a token, and of the key of an indexer; none where all tokens are new."""
         if self.sees == "full":
             return 0
-        return 2 * self.kv_width + (self.sparse.token_elements if self.sparse else 0)
+        return self.kv_width + self.groups * self._of_value + (self.sparse.token_elements if self.sparse else 0)
+
+    @property
+    def _of_value(self) -> int:
+        """Features of a head's value."""
+        return self.head_dim if self.value_dim is None else self.value_dim
 
     def parameters(self, hidden: int) -> int:
         """Parameters of projections, norms, gates and sinks."""
         gains = {"none": 0, "head": 2 * self.head_dim, "all": self.width + self.kv_width}[self.qk_norm]
-        gates = {"none": 0, "element": self.width, "head": self.heads}[self.gate]
+        gates = {"none": 0, "element": self.heads * self._of_value, "head": self.heads}[self.gate]
         less = hidden * self.kv_width if self.values == "keys" else 0
+        narrower = self.head_dim - self._of_value
+        less += narrower * (hidden * (self.heads + self.groups) + self.groups * (self.bias != "none"))
         more = self.sparse.parameters(hidden, None) if self.sparse else 0
         return self.projections(hidden) - less + gains + hidden * gates + self.heads * self.sinks + more
 
@@ -168,13 +180,13 @@ class Attention(Heads):
 
     def draw(self, drawing: Drawing, hidden: int, source: str) -> str:
         """Draw projections, positions and attention."""
-        dim, linear = self.head_dim, drawing.linear
-        gates = {"none": 0, "element": dim, "head": 1}[self.gate]
+        dim, of_value, linear = self.head_dim, self._of_value, drawing.linear
+        gates = {"none": 0, "element": of_value, "head": 1}[self.gate]
         projected = linear("Q_Proj", dim + gates, hidden, source, outer=self.heads)
         part = drawing.bytes(self.width * drawing.tokens) if gates else None
         k = v = linear("K_Proj", dim, hidden, source, outer=self.groups)
         if self.values == "own":
-            v = linear("V_Proj", dim, hidden, source, outer=self.groups)
+            v = linear("V_Proj", of_value, hidden, source, outer=self.groups)
             drawing.sums[v] = ("V_Sum_bwd", v)
         q = self._placed(drawing, Read(projected, None, part, "queries"), self.heads)
         k = self._placed(drawing, Read(k), self.groups).src
@@ -182,16 +194,15 @@ class Attention(Heads):
         index, made = self.sparse.project(drawing, hidden, source) if self.sparse else None, list[str]()
         for view in drawing.each():
             sight = self.sight(view.segment)
-            shared = self.shared(view, sight)
-            keeps, names = self.sees != "full", ("keys", "values")
-            kept = [sight.state(view, name, self.groups, dim) if keeps else () for name in names]
+            shared, keeps, sizes = self.shared(view, sight), self.sees != "full", {"keys": dim, "values": of_value}
+            kept = [sight.state(view, name, self.groups, size) if keeps else () for name, size in sizes.items()]
             attended = attend(
                 view,
                 sight.scores(self.heads, still=view.still),
                 view.own(q),
                 Read(k, 2, shared),
-                Read(v, 2, shared),
-                dims=(dim, dim),
+                Read(v, 2, None if shared is None else shared / dim * of_value),
+                dims=(dim, of_value),
                 states=(kept[0], kept[1]),
                 chosen=self.sparse.choose(view, index) if self.sparse else None,
             )
@@ -203,8 +214,8 @@ class Attention(Heads):
                 Gradient("Gated_bwd_values", of=tuple(made), reads=(projected,)),
                 Gradient("Gated_bwd_gate", of=(projected,), reads=tuple(made)),
             )
-            attended_by = (Read(drawing.by_head("Gated", self.heads, dim, *attended_by, gate)),)
-        return linear("O_Proj", hidden, self.width, *attended_by)
+            attended_by = (Read(drawing.by_head("Gated", self.heads, of_value, *attended_by, gate)),)
+        return linear("O_Proj", hidden, self.heads * of_value, *attended_by)
 
     def _placed(self, drawing: Drawing, projected: Read, heads: int) -> Read:
         """Draw norm and position of queries or keys, which one kernel does."""
