@@ -1,7 +1,8 @@
-"""Hugging Face configs of decoders whose layers differ in their number of heads: Laguna and Step 3.5.
+"""Hugging Face configs of decoders whose layers differ in their number of heads: Laguna, Step 3.5 and MiMo-V2-Flash.
 
-Sources: ``configuration_laguna.py``, ``configuration_step3p7.py`` and the ``modeling_*.py`` beside them of transformers
-5.23, and the configs of poolside/Laguna-XS.2 and stepfun-ai/Step-3.5-Flash on the hub.
+Sources: ``configuration_laguna.py``, ``configuration_step3p7.py``, ``configuration_mimo_v2_flash.py`` and the
+``modeling_*.py`` beside them of transformers 5.23, and the configs of poolside/Laguna-XS.2,
+stepfun-ai/Step-3.5-Flash and XiaomiMiMo/MiMo-V2-Flash on the hub.
 """
 
 from __future__ import annotations
@@ -11,7 +12,19 @@ from dataclasses import replace
 from typing import Any, Final
 
 from dfopt.frontends.hf_decoders import PLAIN, ROUTER_WORDS
-from dfopt.frontends.hf_fields import Family, Field, Modules, count, is_whole, listed, natural, one_of, optional, unless
+from dfopt.frontends.hf_fields import (
+    Family,
+    Field,
+    Modules,
+    count,
+    flag,
+    is_whole,
+    listed,
+    natural,
+    one_of,
+    optional,
+    unless,
+)
 from dfopt.frontends.hf_layers import Given, experts_behind, made_by
 from dfopt.frontends.hf_rows import ATTENTIONS, NOTHING, rows
 
@@ -226,4 +239,86 @@ _STEP: Final = Family(
     stack=made_by(_step),
     modules=replace(_MODULES, shared=tuple(f"share_expert.{name}_proj" for name in ("gate", "up", "down"))),
 )  # fmt: skip
-HEADS_FAMILIES: Final[Mapping[str, Family]] = {"laguna": _LAGUNA, "step3p5": _STEP}
+
+
+def _mimo_types(data: Mapping[str, Any]) -> list[str] | None:
+    """What the class takes: all tokens for the first layer and for the last in every six."""
+    number = _number(data)
+    if number is None or data.get("hybrid_layer_pattern") is not None:
+        return None
+    whole = [place == 0 or (place + 1) % 6 == 0 for place in range(number)]
+    return ["full_attention" if one else "sliding_attention" for one in whole]
+
+
+def _mimo_sparse(data: Mapping[str, Any]) -> list[str] | None:
+    return None if data.get("moe_layer_freq") is not None else _one_dense(data)
+
+
+def _mimo(given: Given) -> dict[str, Any]:
+    """Layers of a window have heads of keys and values of their own, and sinks; values are narrower than keys."""
+    sizes = {"swa_heads": "heads", "swa_dim": "head_dim", "swa_value_dim": "value_dim"}
+    for name, other in sizes.items():
+        if given.get(name, given[other]) != given[other]:
+            raise ValueError(f"{name}: found {given[name]}, expected {given[other]}, as of layers that see all tokens")
+    for name in ("types", "sparse"):
+        if given.get(f"{name}_too", given.get(name)) != given.get(name) and given.get(name) is not None:
+            raise ValueError(f"{name}_too: found other layers than the kinds of layers say")
+    types, sparse = (given.get(name) or given.get(f"{name}_too") for name in ("types", "sparse"))
+    window = given["window"] if given.get("before") is None else given["before"] + 1
+    local = {"kv_heads": given["swa_kv_heads"] or 2 * given["kv_heads"], "sinks": given["swa_sinks"]}
+    own = {"local": local, "global": {"sinks": given["full_sinks"]}}
+    return {"types": types, "sparse": sparse, "window": window, "own": own}
+
+
+_MIMO: Final = Family(
+    always={"router_bias": True},
+    left_out={
+        **PLAIN,
+        "hybrid_layer_pattern": None,
+        "layer_types": _mimo_types,
+        "mlp_layer_types": _mimo_sparse,
+        "moe_layer_freq": None,
+        "swa_num_key_value_heads": None,
+        "add_swa_attention_sink_bias": True,
+        "add_full_attention_sink_bias": False,
+        "sliding_window_size": None,
+        "partial_rotary_factor": 0.334,
+        "num_nextn_predict_layers": 0,
+    },
+    fields=rows(
+        "head_dim",
+        "attention_bias",
+        "layer_types",
+        "mlp_layer_types",
+        "n_routed_experts",
+        "num_experts_per_tok",
+        "moe_intermediate_size",
+        "num_nextn_predict_layers",
+        "partial_rotary_factor",
+        hybrid_layer_pattern=Field(
+            lambda value: NOTHING if value is None else listed("types_too", {0: "global", 1: "local"}).gives(value),
+            "null, or 0 or 1 for every layer",
+        ),
+        moe_layer_freq=Field(
+            lambda value: NOTHING if value is None else listed("sparse_too", {0: False, 1: True}).gives(value),
+            "null, or 0 or 1 for every layer",
+        ),
+        n_shared_experts=one_of("null, or 0: it has no shared expert", {None: NOTHING, 0: NOTHING}),
+        sliding_window=count("window"),
+        sliding_window_size=optional("before"),
+        v_head_dim=count("value_dim"),
+        swa_num_attention_heads=count("swa_heads", needed=False),
+        swa_num_key_value_heads=optional("swa_kv_heads"),
+        swa_head_dim=count("swa_dim", needed=False),
+        swa_v_head_dim=count("swa_value_dim", needed=False),
+        add_swa_attention_sink_bias=flag({"swa_sinks": True}, {"swa_sinks": False}, needed=True),
+        add_full_attention_sink_bias=flag({"full_sinks": True}, {"full_sinks": False}, needed=True),
+    ),
+    names={"num_local_experts": "n_routed_experts"},
+    words=ROUTER_WORDS | {
+        "attention_chunk_size", "attention_projection_layout", "attention_value_scale", "layernorm_epsilon",
+        "swa_rope_theta",
+    },
+    stack=made_by(_mimo),
+)  # fmt: skip
+HEADS_FAMILIES: Final[Mapping[str, Family]] = {"laguna": _LAGUNA, "mimo_v2_flash": _MIMO, "step3p5": _STEP}

@@ -23,7 +23,7 @@ _KEPT: Final = (
     "hidden", "vocab", "tie_embeddings", "word_bytes", "norm", "embedding_norm", "learned_positions", "head",
 )  # fmt: skip
 _MIXERS: Final = {
-    "attention": ("heads", "kv_heads", "head_dim", "bias", "qk_norm", "rotary_dim", "gate", "sinks"),
+    "attention": ("heads", "kv_heads", "head_dim", "bias", "qk_norm", "rotary_dim", "gate", "sinks", "value_dim"),
     "mla": ("heads", "rank", "query_rank", "nope_dim", "rotary_dim", "value_dim"),
 }
 _INDEXER: Final = {"index_heads": "heads", "index_dim": "head_dim", "top_k": "top_k"}

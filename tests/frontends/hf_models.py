@@ -445,6 +445,15 @@ MODELS: dict[str, Published] = {
             mlp_layer_types=["dense"] + ["sparse"] * 47, num_attention_heads_per_layer=[48, 72, 72, 72] * 12,
         ), 118, 8, 48 * 4096,
     ),
+    "mimo-v2-flash": Published(
+        config(
+            "mimo_v2_flash", 48, 4096, 64, 4, 16384, 152576, head_dim=192, v_head_dim=128, n_routed_experts=256,
+            num_experts_per_tok=8, moe_intermediate_size=2048, sliding_window=128, sliding_window_size=128,
+            swa_num_key_value_heads=8, swa_head_dim=192, swa_v_head_dim=128, add_swa_attention_sink_bias=True,
+            add_full_attention_sink_bias=False, partial_rotary_factor=0.334, moe_layer_freq=[0] + [1] * 47,
+            hybrid_layer_pattern=[int(place > 0 and (place + 1) % 6 > 0) for place in range(48)],
+        ), 309, 15, (9 * 4 + 39 * 8) * 320 * 2,
+    ),
     "step-3.5-flash": Published(
         config(
             "step3p5", 45, 4096, 64, None, 11264, 128896, num_attention_groups=8, head_dim=128, sliding_window=512,
