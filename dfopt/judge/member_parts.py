@@ -41,7 +41,7 @@ class Parts:
 
         One of copy, rows (some sequences, or some tokens of each), sent (tokens of some experts), into, inside and out
         of split features, added up (of some heads), grown (some features of a weight's gradient), looked up (with some
-        of the keys) and merged (what those weigh up).
+        of the keys), merged (what those weigh up) and looked back (gradients of all keys, from some of the queries).
         """
         if name not in self._roles:
             self._roles[name] = self._role(self.of[name])
@@ -51,6 +51,8 @@ class Parts:
         scheme = self.modules.of(kernel.module)
         if scheme == "none":
             return "copy"
+        if self.modules.stream == "context" and scheme != "outer" and self._of_keys(kernel):
+            return "looked back"
         if scheme == "n" or (scheme == "context" and self.modules.stream == "context"):
             return "rows"
         if scheme == "context":
@@ -86,6 +88,20 @@ class Parts:
         same = found is not None and found.module == kernel.module and found.phase == "forward" and found.op == "gemm"
         return found if same else None
 
+    def _of_keys(self, kernel: Kernel) -> bool:
+        """Whether it is the gradient of keys or values: of what the product that attends has as its operand 2."""
+        return kernel.op == "matmul" and kernel.phase != "forward" and self._reads_again(kernel) == {1}
+
+    def _reads_again(self, kernel: Kernel) -> set[int]:
+        """The operands of a product of two activations that a gradient of it reads, of its input."""
+        product, found = self.of.get(kernel.stage_with or ""), set[int]()
+        if product is None or product.op != "matmul" or product.phase != "forward" or product.module != kernel.module:
+            return found
+        for tensor, operand in zip(self.all.tensors, operands(self.all), strict=True):
+            if tensor.dst == product.name and tensor.src in self.made_by[kernel.name]:
+                found.add(operand)
+        return found
+
     def grows_along(self, kernel: Kernel) -> str:
         """The axis along which chips share the gradient of a weight that they share: n is that of the product's m."""
         product = self.product(kernel)
@@ -107,7 +123,8 @@ class Parts:
 
     def leaves_parts(self, name: str) -> bool:
         """Whether others need what several chips have of an output: a sum, or what experts of theirs make."""
-        return self.role(name) in ("out", "added up", "sent", "merged") and self.of[name].op != "weight_update"
+        summed = ("out", "added up", "looked back", "merged")
+        return self.role(name) in (*summed, "sent") and self.of[name].op != "weight_update"
 
     def _hands_on_features(self, name: str) -> bool:
         return self.role(name) in ("into", "inside")
@@ -130,7 +147,7 @@ class Parts:
             return self._whole_sequences(kernel)
         if role == "copy" and self._strays(name):
             return f"{name!r} needs all keys"
-        if role == "rows" and self.modules.stream == "context":
+        if role in ("rows", "looked back") and self.modules.stream == "context":
             return self._rows_problem(kernel)
         if role == "rows":
             if many == 1:
@@ -190,10 +207,13 @@ class Parts:
         name, many = kernel.name, self.all.microbatch
         if kernel.module == "mixer" and self.modules.mixer == "n":
             return f"{name!r} shares sequences where all else shares their tokens"
+        size = getattr(kernel, self._rows_along(kernel))
         if kernel.samples is not None or kernel.op == "matmul":
-            if kernel.role not in _ATTENDS or kernel.n < 2 or (kernel.samples or 1) % many:
+            if kernel.role not in _ATTENDS or size < 2 or (kernel.samples or 1) % many:
                 return f"{name!r} does not attend with several tokens of each sequence"
-        elif kernel.n % many:
+            if kernel.op == "matmul" and kernel.phase != "forward" and len(self._reads_again(kernel)) != 1:
+                return f"{name!r} reads no operand of what it stays with again"
+        elif size % many:
             return f"{name!r} is not as large as {many} sequences make it"
         if any(state.reads > 0 for state in kernel.states or ()):
             return f"{name!r} reads what was kept before, on all chips"
@@ -208,16 +228,16 @@ class Parts:
         (experts,) = self._experts
         return spread(experts, self.chips, self.near, tokens)
 
-    @staticmethod
-    def _rows_along(kernel: Kernel) -> str:
-        """The axis of tokens, over which a weight's gradient is a sum."""
-        return "n" if kernel.op != "weight_update" else "k"
+    def _rows_along(self, kernel: Kernel) -> str:
+        """The axis of tokens, over which the gradient of a weight is a sum, or that of keys."""
+        sums = kernel.op == "weight_update" or self.role(kernel.name) == "looked back"
+        return "k" if sums else "n"
 
     def _row_share(self, kernel: Kernel) -> float:
         """The most of a kernel's rows that a chip has."""
         if self.modules.stream != "context":
             return self.sequences / self.all.microbatch
-        tokens = kernel.n
+        tokens: int = getattr(kernel, self._rows_along(kernel))
         if kernel.samples is None and kernel.op != "matmul":
             tokens //= self.all.microbatch
         return math.ceil(tokens / self.chips) / tokens
@@ -234,7 +254,7 @@ class Parts:
         if role in ("looked up", "merged"):
             axis = "k" if role == "merged" else "m"
             new = {axis: math.ceil(getattr(kernel, axis) / self.chips), "states": self._kept(kernel)}
-        elif role == "rows":
+        elif role in ("rows", "looked back"):
             part, tokens = self._row_share(kernel), self.modules.stream == "context"
             axis = self._rows_along(kernel) if tokens or kernel.samples is None else "samples"
             new = {name: getattr(kernel, name) * part for name in ("dram_bytes", "dram_bytes_per_chip")}
@@ -272,7 +292,9 @@ class Parts:
     def _seen(self, kernel: Kernel, mine: Kernel) -> Kernel:
         """What a mask leaves is shared evenly where keys are, or tokens of a sequence."""
         role = self.role(kernel.name)
-        shared = role in ("looked up", "merged") or (role == "rows" and self.modules.stream == "context")
+        shared = role in ("looked up", "merged") or (
+            role in ("rows", "looked back") and self.modules.stream == "context"
+        )
         if kernel.density is None or not shared:
             return mine
         seen = math.ceil(ops.needed(kernel, kernel.masked or 0) / self.chips)

@@ -45,9 +45,9 @@ def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
         message = "found a second axis of a graph that spreads kernels over chips itself"
         yield Issue(f"$.plan.{MODULES}", message, "use the other axes")
         return
-    if graph.trains and "context" in plan.modules.schemes.values():
-        message = "found tokens of sequences shared out (context) by a graph that trains"
-        yield Issue("$.plan.modules", message, "share sequences (n) or heads (outer)")
+    if graph.trains and plan.modules.stream != "context" and "context" in plan.modules.schemes.values():
+        message = "found keys shared out (context), without the stream, by a graph that trains"
+        yield Issue("$.plan.modules", message, "share tokens of the stream too, or sequences (n), or heads (outer)")
         return
     for kernel in graph.kernels:
         if kernel.phase == "update" and kernel.op != "weight_update":
@@ -75,12 +75,13 @@ class _View(Parts):
         role = self.role(name)
         if same and role in ("looked up", "merged") and self.role(tensor.src) == "looked up":
             return "handed on"
-        if role == "rows" and self.modules.stream == "context" and not carried and self._operand[id(tensor)] == 2:
+        attends = role == "rows" and self.modules.stream == "context" and self.of[name].op == "matmul"
+        if attends and not carried and self._operand[id(tensor)] == 2:
             return "all"
         inner = ("out", "inside", "added up", "grown")
         if same and ((role == "sent") or (role in inner and self._hands_on_features(tensor.src))):
             return "handed on"
-        return {"rows": "rows", "sent": "sent"}.get(role, "all")
+        return {"rows": "rows", "looked back": "rows", "sent": "sent"}.get(role, "all")
 
     @cached_property
     def _operand(self) -> dict[int, int]:
@@ -153,7 +154,7 @@ class _View(Parts):
     def _brought(self, kernel: Kernel, size: float, hows: set[str]) -> list[Communication]:
         """Collectives that bring so many bytes of an output to all that ask for it."""
         role = self.role(kernel.name)
-        if role in ("out", "added up", "merged") or (role == "sent" and self._everywhere):
+        if role in ("out", "added up", "looked back", "merged") or (role == "sent" and self._everywhere):
             # of a softmax a largest score and a sum of four bytes for every row go with it
             rows = kernel.outer * (kernel.samples or 1) * kernel.n if role == "merged" else 0
             summed = "reduce_scatter" if hows == {"rows"} else "all_reduce"

@@ -14,7 +14,7 @@ import networkx as nx
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.modules import Modules, ModuleScheme
-from dfopt.documents.wiring import needed, operand_shape
+from dfopt.documents.wiring import needed, operand_shape, operands
 from dfopt.physics.spread import Spread, spread
 
 __all__ = ["Laid", "Lies", "Placed", "Unsplit"]
@@ -88,12 +88,13 @@ class Laid:
         self, kernel: Kernel, scheme: ModuleScheme, read: list[Tensor], found: dict[str, Placed], of: Kernel | None
     ) -> Placed:
         """``read``: what it reads of its module; ``found``: how kernels lie so far; ``of``: whose gradient it is."""
-        if self.whole.trains and "context" in (scheme, self.modules.stream):
-            raise Unsplit("what chips that share tokens of a sequence gather has no gradient yet")
         if scheme == "none":
             return Placed(kernel, "whole", "whole")
         if scheme in ("n", "context") and self.modules.stream == "context":
-            return Placed(self._by_tokens(kernel, scheme), "tokens", "tokens")
+            keys = kernel.op == "matmul" and self._queries(kernel) == "k"  # whose gradient is a sum over queries
+            return Placed(self._by_tokens(kernel, scheme), "tokens", "sums" if keys else "tokens")
+        if scheme == "context" and self.whole.trains:
+            raise Unsplit("keys that are kept from step to step have no gradient")
         if scheme == "n":
             return Placed(self._by_samples(kernel), "tokens", "tokens")
         if scheme == "context":
@@ -154,18 +155,40 @@ class Laid:
         if kernel.module == "mixer" and scheme == "n":
             raise Unsplit(f"{name!r} shares sequences, the residual stream tokens of each")
         apart = _apart(kernel)
-        if apart and (kernel.role not in _OVER_KEYS or kernel.n == 1 or (kernel.samples or 1) % whole):
+        axis = self._queries(kernel) if apart else _tokens(kernel)
+        size = getattr(kernel, axis)
+        if apart and (kernel.role not in _OVER_KEYS or size == 1 or (kernel.samples or 1) % whole):
             raise Unsplit(f"{name!r} does not attend with several tokens of each of {whole} sequences")
-        if not apart and kernel.n % whole:
-            raise Unsplit(f"tokens of {name!r}, {kernel.n}, are not those of {whole} sequences")
-        n = -(-kernel.n // self.members) if apart else whole * -(-kernel.n // (whole * self.members))
-        changes: dict[str, Any] = {"n": n, "states": self._of_tokens(kernel)}
+        if not apart and size % whole:
+            raise Unsplit(f"tokens of {name!r}, {size}, are not those of {whole} sequences")
+        n = -(-size // self.members) if apart else whole * -(-size // (whole * self.members))
+        changes: dict[str, Any] = {axis: n, "states": self._of_tokens(kernel)}
+        if kernel.op == "weight_update":
+            changes["copied"] = 1.0
         if any(state.reads for state in kernel.states or ()):
             raise Unsplit(f"{name!r} reads tokens of an earlier evaluation, which are not gathered")
         if kernel.experts is not None:
             changes["experts"] = kernel.experts.for_tokens(n)
-        changes |= _traffic(kernel, Fraction(n, kernel.n))
+        changes |= _traffic(kernel, Fraction(n, size))
         return self._masked(kernel, kernel.model_copy(update=changes))
+
+    def _queries(self, kernel: Kernel) -> str:
+        """The axis that queries are along: in gradients of keys and values the contraction."""
+        if kernel.phase == "forward" or kernel.op != "matmul":
+            return "n"
+        product, read = self.of.get(kernel.stage_with or ""), {tensor.src for tensor in self.into[kernel.name]}
+        if product is None or (product.op, product.phase, product.module) != ("matmul", "forward", kernel.module):
+            raise Unsplit(f"{kernel.name!r} stays with no product of its module whose gradient it is")
+        pairs = zip(self.whole.tensors, self.operands, strict=True)
+        again = {operand for tensor, operand in pairs if tensor.dst == product.name and tensor.src in read}
+        if len(again) != 1:
+            raise Unsplit(f"{kernel.name!r} does not read one operand of {product.name!r} again")
+        return "k" if again == {1} else "n"
+
+    @cached_property
+    def operands(self) -> list[int]:
+        """Which operand of its reader each tensor is."""
+        return operands(self.whole)
 
     def _by_keys(self, kernel: Kernel) -> Placed:
         """Some of the keys of every sequence, in turn; the parts of a softmax are put together behind it."""
@@ -239,7 +262,8 @@ class Laid:
     def needs(self, tensor: Tensor, operand: int) -> Lies:
         """How a kernel needs what it reads."""
         reader = self.laid[tensor.dst]
-        if reader.needs == "tokens" and self.modules.stream == "context" and operand == 2:
+        attends = reader.kernel.op == "matmul" and reader.makes == "tokens" and self.modules.stream == "context"
+        if attends and operand == 2:
             return "whole"  # all keys, of which its queries see those before them
         return "whole" if reader.needs in ("features", "keys") else reader.needs
 

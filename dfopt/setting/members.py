@@ -27,8 +27,9 @@ added, with the largest score and the sum of every row that a softmax is put tog
 dispatch or a combine brings to a chip beside its own share is written to DRAM, and read from there by all that need it.
 
 When a graph trains, gradients lie as what they are gradients of. What the forward pass keeps for them lies as it was
-made: the first of those that need it otherwise has it sent again. Each chip has the gradients of the weights that it
-has, from its tokens; what others have of the same ones is added up after a step (``Kernel.copied``).
+made: the first of those that need it otherwise has it sent again. Gradients of keys, of which a chip has what its
+queries leave, are sums. Each chip has the gradients of the weights that it has, from its tokens; what others have of
+the same ones is added up after a step (``Kernel.copied``).
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ from dfopt.documents.communication import CollectiveKind, Communication
 from dfopt.documents.dtypes import FORMATS
 from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
 from dfopt.documents.modules import Modules
-from dfopt.documents.wiring import needed, operand_shape, operands
+from dfopt.documents.wiring import needed, operand_shape
 from dfopt.setting.laid import Laid, Lies, Unsplit
 
 __all__ = ["Unsplit", "able", "member_graph"]
@@ -205,11 +206,6 @@ class _Member(Laid):
         """Bytes that go with the parts of a softmax: the largest score of every row, and its sum, in fp32."""
         kernel = self.laid[name].kernel
         return 8.0 * kernel.matrices * kernel.n if self.laid[name].needs == "keys" else 0.0
-
-    @cached_property
-    def operands(self) -> list[int]:
-        """Which operand of its reader each tensor is."""
-        return operands(self.whole)
 
     @cached_property
     def _gathered(self) -> bool:

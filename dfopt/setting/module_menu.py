@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any, Literal
 
 from dfopt.documents.graph import Graph
@@ -15,12 +15,10 @@ __all__ = ["menu", "refusal"]
 _Stream = Literal["n", "context", "none"]
 
 
-def refusal(graph: Graph, schemes: Mapping[str, str]) -> str | None:
-    """Why a graph has no second axis at all, or none on which modules have such schemes."""
+def refusal(graph: Graph) -> str | None:
+    """Why a graph has no second axis at all, if it has none."""
     if all(kernel.module is None for kernel in graph.kernels):
         return "no kernel says which module it belongs to"
-    if graph.trains and "context" in schemes.values():
-        return "gradients of what chips that share tokens of a sequence gather are not added up yet (context)"
     if any(kernel.phase == "update" and kernel.op != "weight_update" for kernel in graph.kernels):
         return "its optimizer is drawn as kernels, which have no scheme there"
     if any(kernel.distributed or kernel.communications for kernel in graph.kernels):

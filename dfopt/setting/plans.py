@@ -152,8 +152,8 @@ def _second(graph: Graph, asked: Mapping[str, Any], schemes: Mapping[str, str]) 
     if said and not schemes and all(what in (1, ()) for what in said.values()):
         return False
     if not said and not schemes:
-        return refusal(graph, schemes) is None and any(kernel.module == "experts" for kernel in graph.kernels)
-    if reason := refusal(graph, schemes):
+        return refusal(graph) is None and any(kernel.module == "experts" for kernel in graph.kernels)
+    if reason := refusal(graph):
         raise PlanError(f"{graph.name} has no second axis: {reason}")
     own = {STREAM, *(kernel.module for kernel in graph.kernels if kernel.module is not None)}
     if missing := [name for name in schemes if name not in own]:

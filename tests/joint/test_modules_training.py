@@ -48,7 +48,7 @@ def machine(*sizes: int, **more: Any) -> System:
 def every(graph: Graph) -> list[Modules]:
     """All schemes of its modules, possible or not."""
     names = [name for name in MENU if any(kernel.module == name for kernel in graph.kernels)]
-    schemes = itertools.product(("n", "none"), *((*MENU[name], "none") for name in names))
+    schemes = itertools.product(("n", "context", "none"), *((*MENU[name], "none") for name in names))
     return [Modules(**dict(zip(("stream", *names), one, strict=True))) for one in schemes]
 
 
@@ -73,7 +73,7 @@ def test_optimiser_and_judge_share_training_steps_out_alike(graph: Graph, axis: 
             assert ops.flop(part) <= ops.flop(whole) <= members * ops.flop(part) * (1 + 1e-9)
             if part.op == "weight_update":
                 assert ops.gradient_elements(part) == pytest.approx(held[str(part.stage_with)])
-                tokens = modules.of(part.module) == "n"
+                tokens = modules.of(part.module) in ("n", "context")
                 assert part.copied == (1.0 if tokens else None)
             elif part.op == "gemm":
                 assert ops.weight_elements(part) == pytest.approx(held[part.stage_with or part.name])
@@ -225,6 +225,40 @@ def test_sums_of_one_gradient_travel_together() -> None:
     assert len(passed) == 1 and passed < {"gate_bwd", "up_bwd"}
 
 
+def attention() -> Graph:
+    """Two sequences of four tokens, of which each sees those before it: ten of sixteen scores."""
+    heads = {"outer": 2, "samples": 2, "module": "mixer"}
+    kernels = (
+        Kernel(name="in", op="elementwise", m=6, n=8),
+        *(Kernel(name=name, op="gemm", outer=2, m=3, k=6, n=8, module="mixer") for name in ("q", "k", "v")),
+        Kernel(name="scores", op="matmul", m=4, k=3, n=4, role="scores", density=10 / 16, **heads),
+        Kernel(name="softmax", op="elementwise", m=4, n=4, role="softmax", density=10 / 16, normalizes=True, **heads),
+        Kernel(name="values", op="matmul", m=3, k=4, n=4, role="context", density=10 / 16, masked=1, **heads),
+        Kernel(name="out", op="gemm", m=6, k=6, n=8, module="mixer"),
+    )
+    pairs = [("in", "q"), ("in", "k"), ("in", "v"), ("q", "scores", 1), ("k", "scores", 2), ("scores", "softmax")]
+    pairs += [("softmax", "values", 1), ("v", "values", 2), ("values", "out")]
+    tensors = tuple(Tensor(src=src, dst=dst, operand=more[0] if more else None) for src, dst, *more in pairs)
+    return backward_of(Graph(name="attention", microbatch=2, batch=2, kernels=kernels, tensors=tensors))
+
+
+def test_keys_are_gathered_in_both_passes_and_their_gradients_added_up() -> None:
+    split = member_graph(attention(), Modules(stream="context", mixer="context"), 2, 2)
+    whole = 2.0 * 2 * 3 * 8  # bytes of all keys: heads, features, tokens
+    assert talks(split) == {
+        "k": [("all_gather", whole)],
+        "v": [("all_gather", whole)],
+        "values_bwd1": [("all_gather", whole)],  # values once more: what was gathered is not kept
+        "values_bwd2": [("reduce_scatter", whole)],
+        "scores_bwd1": [("all_gather", whole)],
+        "scores_bwd2": [("reduce_scatter", whole)],
+    }
+    sizes = {kernel.name: (kernel.m, kernel.k, kernel.n, kernel.density) for kernel in split.kernels}
+    assert sizes["scores_bwd1"] == (3, 4, 2, 5 / 8)  # of queries, whose tokens are shared
+    assert sizes["scores_bwd2"] == (3, 2, 4, 5 / 8)  # of keys, over queries
+    assert {kernel.copied for kernel in split.kernels if kernel.op == "weight_update"} == {1.0}
+
+
 def test_copies_are_data_parallel_wherever_they_lie() -> None:
     """Two chips of the second axis with a sample each are two copies: of time, memory and gradients."""
     asked = {"tp": 1, "pp": 1, "assumptions": df.Assumptions(weights_from_dram=True)}
@@ -242,11 +276,11 @@ def test_copies_are_data_parallel_wherever_they_lie() -> None:
 def test_what_has_no_gradient_there_is_refused_by_name() -> None:
     graph = mixture()
     result = df.optimize(graph, machine(2), ep=2)
-    with pytest.raises(PlanError, match=r"g has no second axis: gradients of what chips .* gather are not .*context"):
-        df.optimize(graph, machine(2), modules={"stream": "context"})
-    contexts = Modules(stream="context", mixer="context", experts="n")
+    with pytest.raises(PlanError, match="no module can share its work over MP 2 as asked for"):
+        df.optimize(attention(), machine(2), mp=2, modules={"stream": "n", "mixer": "context"})
+    contexts = Modules(stream="n", mixer="context", experts="n")
     wrong = result.mapping.model_copy(update={"plan": result.plan.model_copy(update={"modules": contexts})})
-    with pytest.raises(PlanError, match=r"shared out \(context\) by a graph that trains"):
+    with pytest.raises(PlanError, match=r"keys shared out \(context\), without the stream, by a graph that trains"):
         df.evaluate(wrong, graph, machine(2))
     adam = Kernel(name="adam", op="elementwise", m=4, n=4, phase="update", stage_with="mix", module="mixer")
     drawn = graph.model_copy(update={"kernels": (*graph.kernels, adam)})
