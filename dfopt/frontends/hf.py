@@ -22,13 +22,14 @@ from pydantic import ValidationError
 from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError, Issue, did_you_mean, shown
+from dfopt.frontends.hf_alike import ALIKE_FAMILIES
 from dfopt.frontends.hf_beside import BESIDE_FAMILIES
 from dfopt.frontends.hf_compressed import COMPRESSED_FAMILIES
 from dfopt.frontends.hf_decoders import DECODER_FAMILIES
 from dfopt.frontends.hf_delta import DELTA_FAMILIES
 from dfopt.frontends.hf_encoders import ENCODER_FAMILIES
 from dfopt.frontends.hf_experts import EXPERT_FAMILIES
-from dfopt.frontends.hf_fields import BLOCKS, Family, Field, head_dim_of
+from dfopt.frontends.hf_fields import Family, Field, head_dim_of
 from dfopt.frontends.hf_gemma import GEMMA_FAMILIES
 from dfopt.frontends.hf_gpt import GPT_FAMILIES
 from dfopt.frontends.hf_heads import HEADS_FAMILIES
@@ -47,56 +48,14 @@ __all__ = ["COSMETIC", "FAMILIES", "FIELDS", "read", "recipe", "rows_of"]
 
 _SEQ, _BATCH = 8192, 32  # a choice, as in the zoo: at most as long as the positions of the model
 _OTHER_NAMES: Final = {"dtype": "torch_dtype"}
-_WINDOWS: Final = ("use_sliding_window", "sliding_window", "layer_types")
-_DECODERS: Final[Mapping[str, Family]] = {
-    "llama": Family(
-        left_out={"attention_bias": False, "mlp_bias": False, "tie_word_embeddings": False},
-        also=("mlp_bias",),
-        heads_share_hidden=True,
-    ),
-    "mistral": Family(
-        left_out={"tie_word_embeddings": False, "sliding_window": 4096},
-        also=("sliding_window", "layer_types"),
-        heads_share_hidden=True,
-    ),
-    "qwen2": Family(
-        always={"bias": "qkv"},
-        left_out={"tie_word_embeddings": False, "use_sliding_window": False},
-        also=_WINDOWS,
-        heads_share_hidden=True,
-    ),
-    "qwen3": Family(left_out={"attention_bias": False, "use_sliding_window": False}, also=_WINDOWS),
-    "mixtral": Family(
-        left_out={"tie_word_embeddings": False},
-        also=("sliding_window", "num_local_experts", "num_experts_per_tok"),
-        heads_share_hidden=True,
-    ),
-    "qwen3_moe": Family(
-        left_out={"attention_bias": False, "use_sliding_window": False},
-        also=(
-            *_WINDOWS,
-            "num_experts",
-            "num_experts_per_tok",
-            "moe_intermediate_size",
-            "decoder_sparse_step",
-            "mlp_only_layers",
-        ),
-        unused=("intermediate_size",),
-    ),
-    "gemma": Family(
-        left_out={"tie_word_embeddings": True, "attention_bias": False, "hidden_act": "gelu_pytorch_tanh"},
-        also=("hidden_activation",),
-    ),
-}
 FAMILIES: Final[Mapping[str, Family]] = {
-    **_DECODERS,
-    "mixtral": replace(_DECODERS["mixtral"], modules=BLOCKS),
-    "qwen2_vl_text": _DECODERS["qwen2"],
-    "qwen2_5_vl_text": _DECODERS["qwen2"],
-    "qwen2_5_omni_text": _DECODERS["qwen2"],
-    "qwen3_omni_moe_text": _DECODERS["qwen3_moe"],
-    "qwen3_vl_text": _DECODERS["qwen3"],
-    "qwen3_vl_moe_text": _DECODERS["qwen3_moe"],
+    **ALIKE_FAMILIES,
+    "qwen2_vl_text": ALIKE_FAMILIES["qwen2"],
+    "qwen2_5_vl_text": ALIKE_FAMILIES["qwen2"],
+    "qwen2_5_omni_text": ALIKE_FAMILIES["qwen2"],
+    "qwen3_omni_moe_text": ALIKE_FAMILIES["qwen3_moe"],
+    "qwen3_vl_text": ALIKE_FAMILIES["qwen3"],
+    "qwen3_vl_moe_text": ALIKE_FAMILIES["qwen3_moe"],
     **LATENT_FAMILIES,
     **GEMMA_FAMILIES,
     **WINDOW_FAMILIES,

@@ -139,7 +139,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
         always={"norm": "layernorm", "parallel": "shared"},
         left_out={**PLAIN, "tie_word_embeddings": True, "use_qk_norm": False},
         fields=rows("head_dim", "attention_bias", use_qk_norm=flag({"qk_norm": "all"}, NOTHING)),
-        words=frozenset({"logit_scale"}),
+        words=frozenset({"logit_scale", "model_max_length"}),
         stack=made_by(),
     ),
     "starcoder2": Family(

@@ -71,6 +71,8 @@ _DELTA: Final = {
     "moe_intermediate_size": count("expert_ffn"),
     "shared_expert_intermediate_size": count("shared"),
     "decoder_sparse_step": one_of("1: every layer has experts", {1: NOTHING}),
+    "use_sliding_window": one_of("false: attention is to all tokens", {False: NOTHING}),
+    "sliding_window": one_of("null: attention is to all tokens", {None: NOTHING}),
 }
 _EXPERTS: Final = (
     "num_experts", "num_experts_per_tok", "moe_intermediate_size", "shared_expert_intermediate_size",

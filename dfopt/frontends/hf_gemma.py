@@ -35,6 +35,7 @@ _GEMMA: Final = Family(
     ),
     words=frozenset({"attn_logit_softcapping", "cache_implementation", "final_logit_softcapping"})
     | {"query_pre_attn_scalar", "rope_local_base_freq"},
+    names={"sliding_window_size": "sliding_window"},
     stack=made_by(local_in_turn),
 )
 _GEMMA_3: Final = replace(

@@ -41,7 +41,12 @@ def _so_often(name: str, times: int) -> Callable[[Mapping[str, Any]], int | None
 
 _GPT: Final = Family(
     always={"norm": "layernorm", "gated": False},
-    left_out={"num_key_value_heads": heads_of, "head_dim": head_dim_of, "tie_word_embeddings": True},
+    left_out={
+        "num_key_value_heads": heads_of,
+        "head_dim": head_dim_of,
+        "tie_word_embeddings": True,
+        "torch_dtype": "float32",
+    },
     names={
         "activation": "hidden_act",
         "activation_function": "hidden_act",
@@ -150,14 +155,13 @@ _CODE: Final = {
     **_GPT.left_out,
     "intermediate_size": _so_often("hidden_size", 4),
     "tie_word_embeddings": False,
-    "torch_dtype": "float32",
     "rotary_dim": 64,
 }
 GPT_FAMILIES: Final[Mapping[str, Family]] = {
     "gpt2": replace(
         _GPT,
         always={**_GPT.always, "bias": "all", "mlp_bias": True},
-        left_out={**_GPT.left_out, "intermediate_size": _so_often("hidden_size", 4), "torch_dtype": "float32"},
+        left_out={**_GPT.left_out, "intermediate_size": _so_often("hidden_size", 4)},
         fields=rows("head_dim", add_cross_attention=one_of("false", {False: NOTHING})),
         stack=made_by(_learned_positions),
         modules=Modules(fronts=("transformer.", "")),
@@ -181,7 +185,6 @@ GPT_FAMILIES: Final[Mapping[str, Family]] = {
         left_out={
             **_GPT.left_out,
             "intermediate_size": _so_often("hidden_size", 4),
-            "torch_dtype": "float32",
             "window_size": 256,
             "attention_types": unless("attention_layers", [[["global", "local"], 12]]),
         },
@@ -203,7 +206,6 @@ GPT_FAMILIES: Final[Mapping[str, Family]] = {
             "num_key_value_heads": _bigcode_heads,
             "intermediate_size": _so_often("hidden_size", 4),
             "multi_query": True,
-            "torch_dtype": "float32",
         },
         fields=rows("head_dim", multi_query=flag(NOTHING, NOTHING, needed=True)),
         # what a server for inference is told
@@ -351,8 +353,10 @@ GPT_FAMILIES: Final[Mapping[str, Family]] = {
             multi_query=flag({"multi_query": True}, {"multi_query": False}, needed=True),
             new_decoder_architecture=flag({"new_architecture": True}, {"new_architecture": False}, needed=True),
             parallel_attn=flag({"beside": True}, {"beside": False}, needed=True),
+            apply_residual_connection_post_layernorm=one_of("false", {False: NOTHING}),
             num_ln_in_parallel_attn=one_of("1, 2 or null", {n: {"norms_beside": n} for n in (1, 2, None)}),
         ),
+        words=_GPT.words | {"ff_factor"},  # which the size of the MLP already has
         stack=made_by(_falcon),
     ),
 }

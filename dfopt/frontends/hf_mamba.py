@@ -61,7 +61,8 @@ _MAMBA: Final = Family(
         "residual_in_fp32": _RESIDUAL,
     },
     # names that the sizes had in another library, and how its residual and norms are put together
-    words=SCAN_WORDS | {"d_inner", "d_model", "fused_add_norm", "n_layer", "pad_vocab_size_multiple", "ssm_cfg"},
+    words=SCAN_WORDS
+    | {"d_inner", "d_model", "fused_add_norm", "mixer_rms_eps", "n_layer", "pad_vocab_size_multiple", "ssm_cfg"},
     stack=_one_scan_each,
     left={"residual_in_fp32": "the width of a residual in fp32"},
     modules=Modules(

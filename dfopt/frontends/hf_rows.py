@@ -58,12 +58,16 @@ FIELDS: Final[Mapping[str, Field]] = {
     "mlp_only_layers": Field(lambda value: NOTHING if value == [] else None, "[]: every layer has experts", True),
     "partial_rotary_factor": one_of("1.0: a part of the features is not drawn", {1.0: NOTHING}),
     "num_nextn_predict_layers": one_of("0: layers that predict further tokens are not drawn", {0: NOTHING}),
+    "qkv_bias": one_of("false: biases of the type are not counted", {False: NOTHING}),
     "quantization_config": one_of("null, or a mapping", {None: NOTHING}),
+    "shared_expert_intermediate_size": one_of("0: it has no shared expert", {0: NOTHING}),
+    "use_qk_norm": one_of("true: the type has them", {True: NOTHING}),
 }
 """Of decoders whose layers are all alike, as far as a type has them."""
 BY_FAMILY: Final = frozenset({
     "decoder_sparse_step", "hidden_activation", "layer_types", "mlp_bias", "mlp_only_layers", "moe_intermediate_size",
-    "num_experts", "num_experts_per_tok", "num_local_experts", "sliding_window", "use_sliding_window",
+    "num_experts", "num_experts_per_tok", "num_local_experts", "qkv_bias", "shared_expert_intermediate_size",
+    "sliding_window", "use_qk_norm", "use_sliding_window",
 })  # fmt: skip
 """Those of them that only some types have."""
 ATTENTIONS: Final = {"sliding_attention": "local", "full_attention": "global"}
@@ -117,7 +121,11 @@ COSMETIC: Final = frozenset({
     "_name_or_path", "_attn_implementation", "architectures", "attention_dropout", "attn_implementation", "auto_map",
     "bos_token_id", "eos_token_id", "pad_token_id", "initializer_range", "max_window_layers", "model_type",
     "pretraining_tp", "rms_norm_eps", "rope_parameters", "rope_scaling", "rope_theta", "transformers_version",
-    "unsloth_fixed", "use_cache", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef",
+    "unsloth_fixed", "unsloth_version", "use_cache", "norm_topk_prob", "output_router_logits", "router_aux_loss_coef",
+    # what libraries leave behind in files that they write, and noise of training
+    "_attn_implementation_autoset", "_commit_hash", "_flash_attn_2_enabled", "activation_dropout",
+    "attention_probs_dropout_prob", "hidden_dropout_prob", "is_composition", "is_llama_config", "neftune_noise_alpha",
+    "rope_interleaved", "router_jitter_noise", "transformers.js_config", "use_mrope",
     "embd_pdrop", "resid_pdrop", "hidden_dropout", "layer_norm_eps", "layer_norm_epsilon", "norm_eps", "norm_epsilon",
     # what every config class has for generation, training and other tasks
     "bad_words_ids", "begin_suppress_tokens", "decoder_start_token_id", "diversity_penalty", "do_sample",

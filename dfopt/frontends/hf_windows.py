@@ -93,8 +93,7 @@ _LLAMA_4: Final = Family(
         interleave_moe_layer_step=count("experts_turn", needed=False),
         layer_types=listed("types", {"chunked_attention": "chunked", "full_attention": "global"}),
     ),
-    words=frozenset({"attn_scale", "attn_temperature_tuning", "floor_scale", "for_llm_compressor"})
-    | {"router_jitter_noise"},
+    words=frozenset({"attn_scale", "attn_temperature_tuning", "floor_scale", "for_llm_compressor"}),
     stack=made_by(_llama_4),
     modules=Modules(
         dense=("feed_forward.gate_proj", "feed_forward.up_proj", "feed_forward.down_proj"),
@@ -104,7 +103,8 @@ _LLAMA_4: Final = Family(
     ),
 )
 _MINIMAX_WORDS: Final = frozenset({
-    "router_jitter_noise", "routed_scaling_factor", "scoring_func", "swiglu_alpha", "swiglu_limit", "use_gemma_norm",
+    "layernorm_full_attention_beta", "layernorm_linear_attention_beta", "layernorm_mlp_beta", "routed_scaling_factor",
+    "scoring_func", "shared_moe_mode", "swiglu_alpha", "swiglu_limit", "use_gemma_norm",
 })  # fmt: skip
 _MINIMAX_NAMES: Final = (
     "head_dim",
@@ -131,6 +131,7 @@ def _predicted(given: Given) -> dict[str, Any]:
 
 _MINIMAX_2: Final = Family(
     always={"router_bias": True},
+    unused=("mlp_intermediate_size",),  # of dense layers
     left_out={
         "torch_dtype": "bfloat16",
         "tie_word_embeddings": False,
@@ -290,6 +291,8 @@ WINDOW_FAMILIES: Final[Mapping[str, Family]] = {
             "partial_rotary_factor",
             attention_bias=one_of("false", {False: NOTHING}),
             mlp_bias=one_of("false", {False: NOTHING}),
+            lm_head_bias=one_of("false", {False: NOTHING}),
+            full_attn_mod=one_of("1: every layer", {1: NOTHING}),
         ),
         words=frozenset({"interpolate_factor", "original_max_position_embeddings"}),
         stack=made_by(local_everywhere),
@@ -308,6 +311,7 @@ WINDOW_FAMILIES: Final[Mapping[str, Family]] = {
         fields=rows(
             *_WINDOWED,
             "sliding_window_pattern",
+            use_embedding_sharing=one_of("true", {True: NOTHING}),
             use_gated_activation=one_of("true", {True: NOTHING}),
             use_parallel_block=one_of("true", {True: NOTHING}),
             use_parallel_embedding=one_of("false", {False: NOTHING}),

@@ -175,7 +175,7 @@ def test_every_layer_has_experts_or_none() -> None:
     )
     assert "every layer has experts" in refusal(config | {"decoder_sparse_step": 2})
     assert "every layer has experts" in refusal(config | {"mlp_only_layers": [0]})
-    assert "$.shared_expert_intermediate_size: not understood" in refusal(
+    assert "$.shared_expert_intermediate_size: found 9, expected 0" in refusal(
         config | {"shared_expert_intermediate_size": 9}
     )
     for name in ("decoder_sparse_step", "num_experts", "moe_intermediate_size"):
