@@ -33,7 +33,7 @@ from dfopt.frontends.hf_layers import (
 )
 from dfopt.frontends.hf_rows import FIELDS, NOTHING, rows
 
-__all__ = ["DECODER_FAMILIES", "GRANITE_WORDS", "HUNYUAN_WORDS", "PLAIN", "QKV_BIAS", "ROUTER_WORDS"]
+__all__ = ["DECODER_FAMILIES", "GRANITE_WORDS", "HUNYUAN_WORDS", "NO_LATENT", "PLAIN", "QKV_BIAS", "ROUTER_WORDS"]
 
 _HEADS: Final[dict[str, Any]] = {"num_key_value_heads": heads_of, "head_dim": head_dim_of}
 PLAIN: Final[dict[str, Any]] = {
@@ -66,11 +66,18 @@ ROUTER_WORDS: Final = frozenset({
     "ep_size", "moe_router_enable_expert_bias", "n_group", "rope_interleave", "routed_scaling_factor", "scoring_func",
     "topk_group", "topk_method", "router_jitter_noise", "moe_norm_min", "seq_aux", "aux_loss_alpha",
 })  # fmt: skip
-HUNYUAN_WORDS: Final = frozenset({
-    "add_classification_head", "bos_token", "cla_share_factor", "class_num", "eod_token_id", "eos_token",
-    "im_end_id", "im_newline_id", "im_start_id", "image_token_id", "mask_init_id", "max_position_interpolation",
-    "org_vocab_size", "pad_id", "pool_type", "text_end_id", "text_start_id", "video_end_id", "video_start_id",
-})  # fmt: skip
+NO_LATENT: Final = {
+    name: one_of("null: it has no latent attention", {None: NOTHING})
+    for name in ("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim")
+}
+HUNYUAN_WORDS: Final = ROUTER_WORDS | {
+    "add_classification_head", "anyres_pooling_size", "anyres_vit_max_image_size", "anyres_vit_two_views",
+    "bos_token", "capacity_factor", "cla_share_factor", "class_num", "dense_list", "eod_token_id", "eos_token",
+    "group_limited_greedy", "im_end_id", "im_newline_id", "im_start_id", "image_token_id", "mask_init_id",
+    "max_position_interpolation", "moe_drop_tokens", "moe_random_routing_dropped_token", "org_vocab_size", "pad_id",
+    "pool_type", "position_embedding_xdrope", "skip_cls_token", "text_end_id", "text_start_id", "video_end_id",
+    "video_start_id", "xdrope_section",
+}  # fmt: skip
 _EXPERTS: Final = Family(
     always={"router_bias": True},
     left_out={
@@ -173,6 +180,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
             **(_EXPERTS.fields or {}),
             "attention_bias": flag({"bias": "all"}, NOTHING),
             "layer_types": FIELDS["layer_types"],
+            "use_sliding_window": FIELDS["use_sliding_window"],
             "sliding_window": one_of("null: windows of later layers are not drawn", {None: NOTHING}),
         },
     ),
@@ -204,6 +212,7 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
                 lambda value: {"last": value} if is_whole(value, -1) else None, "-1, or the last layer", needed=True
             ),
             moe_layer_interval=one_of("1: every layer behind the dense ones has experts", {1: NOTHING}, needed=True),
+            num_nextn_predict_layers=natural("predicts", needed=False),
             moe_use_aux_free=one_of("true or false", {True: NOTHING, False: NOTHING}),
         ),
         names={"num_experts": "moe_num_experts", "num_experts_per_tok": "moe_k"},
@@ -245,7 +254,10 @@ DECODER_FAMILIES: Final[Mapping[str, Family]] = {
             "head_dim",
             "attention_bias",
             mlp_bias=_NO_BIAS,
+            num_experts=one_of("1: it has no experts", {1: NOTHING}),
             norm_type=one_of("rms", {"rms": NOTHING}),
+            use_mla=one_of("false: it has no latent attention", {False: NOTHING}),
+            **NO_LATENT,
             use_cla=one_of("false: keys and values that layers share are not drawn", {False: NOTHING}),
             use_qk_norm=one_of("true", {True: NOTHING}),
             use_rotary_pos_emb=one_of("true", {True: NOTHING}),

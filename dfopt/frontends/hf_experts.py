@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dfopt.frontends.hf_decoders import GRANITE_WORDS, HUNYUAN_WORDS, PLAIN, QKV_BIAS, ROUTER_WORDS
+from dfopt.frontends.hf_decoders import GRANITE_WORDS, HUNYUAN_WORDS, NO_LATENT, PLAIN, QKV_BIAS, ROUTER_WORDS
 from dfopt.frontends.hf_fields import (
     BLOCKS,
     Family,
@@ -39,10 +39,6 @@ def _one_for_all(parameter: str, least: int = 1) -> Field:
         return {parameter: one} if is_whole(one, least) else None
 
     return Field(gives, f"a whole number from {least} on, or a list of the same one for every layer", needed=True)
-
-
-def _no_latent(*names: str) -> dict[str, Field]:
-    return {name: one_of("null: it has no latent attention", {None: NOTHING}) for name in names}
 
 
 def _hunyuan(given: Given) -> dict[str, Any]:
@@ -205,15 +201,12 @@ EXPERT_FAMILIES: Final[Mapping[str, Family]] = {
             use_mixed_mlp_moe=one_of("true: an expert that every token uses", {True: NOTHING}),
             use_qk_norm=one_of("true", {True: NOTHING}),
             use_rotary_pos_emb=one_of("true", {True: NOTHING}),
-            **_no_latent("kv_lora_rank", "q_lora_rank", "qk_nope_head_dim", "qk_rope_head_dim", "v_head_dim"),
+            **NO_LATENT,
         ),
         names={
             "attention_head_dim": "head_dim", "num_local_experts": "num_experts", "num_experts_per_tok": "moe_topk",
         },
-        words=ROUTER_WORDS | HUNYUAN_WORDS | {
-            "anyres_pooling_size", "anyres_vit_max_image_size", "capacity_factor", "group_limited_greedy",
-            "moe_drop_tokens", "moe_random_routing_dropped_token",
-        },
+        words=HUNYUAN_WORDS,
         stack=made_by(_hunyuan),
         modules=_SHARED,
     ),

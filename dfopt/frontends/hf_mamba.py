@@ -202,6 +202,7 @@ _NEMOTRON_H: Final = Family(
         "routed_scaling_factor",
     },
     names={
+        "num_query_groups": "num_key_value_heads",
         "attention_head_dim": "head_dim", "mlp_hidden_act": "hidden_act", "layer_types": "layers_block_type",
         "num_local_experts": "n_routed_experts", "mamba_n_groups": "n_groups", "mamba_d_conv": "conv_kernel",
         "mamba_conv_bias": "use_conv_bias", "mamba_chunk_size": "chunk_size", "mamba_expand": "expand",

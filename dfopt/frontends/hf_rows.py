@@ -130,6 +130,7 @@ COSMETIC: Final = frozenset({
     # what every config class has for generation, training and other tasks
     "bad_words_ids", "begin_suppress_tokens", "decoder_start_token_id", "diversity_penalty", "do_sample",
     "early_stopping", "encoder_no_repeat_ngram_size", "exponential_decay_length_penalty", "finetuning_task",
+    "forced_decoder_ids",
     "forced_bos_token_id", "forced_eos_token_id", "id2label", "is_decoder", "label2id", "length_penalty", "max_length",
     "min_length", "no_repeat_ngram_size", "num_beam_groups", "num_beams", "num_return_sequences", "output_attentions",
     "output_hidden_states", "output_scores", "prefix", "problem_type", "remove_invalid_values", "repetition_penalty",

@@ -100,7 +100,7 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "gemma3": Wrapper(("gemma3_text",)),
     "gemma4": Wrapper(("gemma4_text",), parts=_SOUND_AND_SIGHT),
     "glm46v": Wrapper(("glm4v_text", "glm4v_moe_text")),
-    "glm4v": Wrapper(("glm4v_text",)),
+    "glm4v": Wrapper(("glm4v_text",), flat="glm4v_text"),
     "glm4v_moe": Wrapper(("glm4v_moe_text",)),
     "granite_speech": Wrapper(
         ("granite",),
@@ -132,7 +132,8 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "minimax_m3_vl": Wrapper(("minimax_m3", "minimax_m3_vl_text")),
     "mistral3": Wrapper(("mistral", "ministral3", "mistral4")),
     "paligemma": Wrapper(
-        ("gemma", "gemma2"), words=frozenset({"hidden_size", "vocab_size"}), drops=frozenset({"num_image_tokens"})
+        ("gemma", "gemma2"), words=frozenset({"hidden_size", "num_hidden_layers", "vocab_size"}),
+        drops=frozenset({"num_image_tokens"})
     ),
     "qwen2_audio": Wrapper(("qwen2",), parts=("audio_config",)),
     "qwen2_vl": Wrapper(("qwen2_vl_text",), flat="qwen2_vl_text"),
@@ -242,6 +243,12 @@ def text_of(data: Mapping[str, Any], file: str) -> Text:
     return Text(merged, paths | {name: f"$.{name}" for name in above}, left, where, True, wrapper.what, of_class)
 
 
+def _alike(one: Any, other: Any) -> bool:
+    """Whether two fields say the same; of types of two bytes, which are as wide as each other, that inside counts."""
+    halves = ("bfloat16", "float16")
+    return bool(one == other) or (one in halves and other in halves)
+
+
 def _said_beside(wrapper: Wrapper, name: str, value: Any) -> bool:
     """Whether a field of the config inside says nothing of the text model."""
     return name in wrapper.drops or (name in wrapper.off and value is False)
@@ -286,6 +293,6 @@ def _issues(data: Mapping[str, Any], wrapper: Wrapper, inner: Any) -> Iterator[I
     if kind not in wrapper.texts:
         yield Issue(f"{where}.model_type", f"{'missing' if kind is None else f'found {shown(kind)}'}, {expected}")
     for name in _INHERITED:
-        if name in data and inner.get(name) is not None and data[name] != inner[name]:
+        if name in data and inner.get(name) is not None and not _alike(data[name], inner[name]):
             message = f"found {shown(inner[name])}, but {shown(data[name])} beside it ($.{name})"
             yield Issue(f"{where}.{name}", message)

@@ -231,6 +231,45 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
 
 
 @pytest.mark.parametrize(
+    ("name", "more"),
+    [
+        ("falcon-40b", {"ff_factor": 4, "apply_residual_connection_post_layernorm": False}),
+        ("command-r", {"model_max_length": 131072, "pretraining_tp": 1}),
+        ("command-r7b", {"use_embedding_sharing": True, "rotary_pct": 1.0, "router_jitter_noise": 0.1}),
+        ("phi-4-mini", {"full_attn_mod": 1, "interpolate_factor": 1, "lm_head_bias": False, "mlp_bias": False}),
+        ("gpt-neox-20b", {"attention_probs_dropout_prob": 0, "hidden_dropout_prob": 0, "rotary_emb_base": 10000}),
+        ("opt-6.7b", {"activation_dropout": 0.0, "_attn_implementation_autoset": True}),
+        ("dots.llm1", {"use_sliding_window": False, "sliding_window": None, "max_window_layers": 62}),
+        ("hunyuan-7b", {"num_experts": 1, "use_mla": False, "kv_lora_rank": None, "dense_list": [4096, 0]}),
+        ("gemma-2-9b", {"sliding_window_size": 4096, "sliding_window": 4096}),
+    ],
+)
+def test_what_published_files_have_beside_their_sizes_changes_nothing(name: str, more: dict[str, Any]) -> None:
+    config = CONFIGS[name]
+    assert recipe(config | more, "m.json")["parameters"] == recipe(config, "m.json")["parameters"]
+
+
+def test_what_qwen3_has_anyway_may_be_said() -> None:
+    config = json.loads((FOLDER / "qwen3-30b-a3b.json").read_text())
+    more = {"qkv_bias": False, "use_qk_norm": True, "shared_expert_intermediate_size": 0}
+    assert recipe(config | more, "m.json")["parameters"] == recipe(config, "m.json")["parameters"]
+    assert "$.qkv_bias: found true, expected false" in refusal(config | {"qkv_bias": True})
+
+
+def test_types_of_two_bytes_are_as_wide_as_each_other() -> None:
+    config = copy.deepcopy(CONFIGS["llava-1.5-7b"])
+    config["torch_dtype"] = "bfloat16"
+    assert recipe(config, "m.json")["parameters"]["word_bytes"] == 2
+    assert "found 'float16', but 'float32' beside it" in refusal(config | {"torch_dtype": "float32"})
+
+
+def test_a_wrapper_may_have_the_sizes_of_its_text_model_beside_the_tower() -> None:
+    sizes = hf_models.config("glm4v", 40, 4096, 32, 2, 13696, 151552, partial_rotary_factor=0.5, attention_bias=True)
+    found = recipe(sizes | {"vision_config": {}}, "m.json")
+    assert found["description"].startswith("glm4v with 9.4 billion parameters of its text model")
+
+
+@pytest.mark.parametrize(
     ("name", "change", "said"),
     [
         ("qwen3-vl-2b", {"text_config": None}, "$.text_config: missing, expected the config of qwen3_vl_text"),
