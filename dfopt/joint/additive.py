@@ -5,12 +5,13 @@ inter-chip MILP makes both ends meet, but knows no partitions. Where communicati
 the other leaves out:
 
     T  >=  MILP(communication)  +  path(the rest, every figure at its least)
-    T  >=  MILP(communication + S / B)  +  path(the rest - S / B)
+    T  >=  MILP(communication + E / B)  +  path(the same, less compute)
 
-with S the bytes of tensors that cross from the forward to the backward pass, at least once each way, wherever no
-partition has kernels of both, and B the DRAM bandwidth. With ``overlap: none`` compute is a part of the MILP too. Where
-compute and memory overlap, a block of the second path takes max(C, M) - S / B >= max(C - S_most / B, M - S / B) beside
-its communication. :mod:`dfopt.joint.apart` needs no down-sets and knows what hides behind what; this knows partitions.
+with E the bytes beyond their least of tensors that cross from the forward to the backward pass, at least once each way,
+wherever no partition has kernels of both, and B the DRAM bandwidth. With ``overlap: none`` compute is a part of the
+MILP too. Where compute and memory overlap, a block takes max(C, M + E / B) - E / B >= max(C - E_most / B, M) beside its
+communication; a tensor whose E_most is large for what its E tells is better left out of E. :mod:`dfopt.joint.apart`
+needs no down-sets and knows what hides behind what; this knows partitions.
 """
 
 from __future__ import annotations
@@ -89,12 +90,21 @@ def least_of_both(
     found = Apart(talk(0.0)[0] + path(silent), option_k)
     if sharded.menus or limits.forward_backward == "shared":
         return found
-    saved_t = _saved(stage)
-    bytes_o, most_k = _crossing(menu, saved_t)
-    most_s = 0.0 if joined else most_k / stage.chip.dram_bandwidth
-    rest = replace(silent, b_t=np.where(saved_t, 0.0, silent.b_t), compute_k=silent.compute_k - most_s)
-    more_s = talk(bytes_o / stage.chip.dram_bandwidth)[0] + path(rest)
-    return Apart(max(found.seconds, more_s), option_k)
+    saved = _crossing(menu, allowed_o, _saved(stage))
+
+    def beyond(some: list[tuple[Floats, Floats]]) -> float:
+        bytes_o = sum((bytes_o for bytes_o, _ in some), np.zeros(len(tables.kernel_o)))
+        most_k = sum((most_k for _, most_k in some), np.zeros(tables.kernels))
+        hidden_k = 0.0 if joined else most_k / stage.chip.dram_bandwidth
+        rest = path(replace(silent, compute_k=silent.compute_k - hidden_k))
+        return talk(bytes_o / stage.chip.dram_bandwidth)[0] + rest
+
+    least_s = beyond(saved)
+    for one in [] if joined else list(saved):
+        fewer = [other for other in saved if other is not one]
+        if (more_s := beyond(fewer)) > least_s:
+            least_s, saved = more_s, fewer
+    return Apart(max(found.seconds, least_s), option_k)
 
 
 def _saved(stage: StageTables) -> Bools:
@@ -106,19 +116,21 @@ def _saved(stage: StageTables) -> Bools:
     return np.isin(sharded.group_t, sharded.group_t[crosses])
 
 
-def _crossing(menu: Menu, saved_t: Bools) -> tuple[Floats, Floats]:
-    """Bytes that saved tensors move at least, by option of their source; and at most, by kernel.
+def _crossing(menu: Menu, allowed_o: Bools, saved_t: Bools) -> list[tuple[Floats, Floats]]:
+    """Bytes beyond their least that each saved tensor moves at least, by option of its source; at most, by kernel.
 
-    Each is written in the block of its source and read in that of its first reader in the backward pass.
+    It is written in the block of its source and read in that of its first reader in the backward pass. Those that may
+    move most come first.
     """
     tables, first = menu.tables, menu.sharded[0]
-    bytes_o, most_k = np.zeros(len(tables.kernel_o)), np.zeros(tables.kernels)
-    share_o = menu.by_option("output_k")
+    share_o = np.where(allowed_o, menu.beyond(menu.by_option("output_k"), allowed_o), 0.0)
+    found = []
     for g in np.unique(first.group_t[saved_t]).tolist():
         members = np.flatnonzero(first.group_t == g)
-        made = tables.kernel_o == first.src_t[members[0]]
-        bytes_o[made] += 2.0 * menu.full_t[members[0]] * share_o[made]
-        most = menu.full_t[members[0]] * share_o[made].max()
+        bytes_o = np.where(tables.kernel_o == first.src_t[members[0]], menu.full_t[members[0]] * share_o, 0.0)
         reader = next(k for k in first.dst_t[members].tolist() if not first.forward_k[k])
-        most_k[[first.src_t[members[0]], reader]] += most
-    return bytes_o, most_k
+        most_k = np.zeros(tables.kernels)
+        most_k[[first.src_t[members[0]], reader]] = bytes_o.max()
+        if bytes_o.any():
+            found.append((2.0 * bytes_o, most_k))
+    return sorted(found, key=lambda one: -float(one[1].max()))
