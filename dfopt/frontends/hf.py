@@ -35,6 +35,7 @@ from dfopt.frontends.hf_gpt import GPT_FAMILIES
 from dfopt.frontends.hf_heads import HEADS_FAMILIES
 from dfopt.frontends.hf_hybrids import HYBRID_FAMILIES
 from dfopt.frontends.hf_mamba import MAMBA_FAMILIES
+from dfopt.frontends.hf_not_drawn import NOT_DRAWN
 from dfopt.frontends.hf_rows import BY_FAMILY, COSMETIC, EVERYWHERE, FIELDS
 from dfopt.frontends.hf_stacks import LATENT_FAMILIES
 from dfopt.frontends.hf_types import typed, words
@@ -130,6 +131,8 @@ def _check_type(data: Mapping[str, Any], file: str) -> None:
     known: dict[str, Family | Wrapper] = {**FAMILIES, **WRAPPERS}
     if not isinstance(kind, str) or kind not in known:
         message = "missing" if kind is None else f"found {shown(kind)}, which dfopt does not read yet"
+        if isinstance(kind, str) and kind in NOT_DRAWN:
+            message = f"found {shown(kind)}, which has {NOT_DRAWN[kind]}: not drawn"
         close = did_you_mean(kind, known) if isinstance(kind, str) else ""
         types = f"types that are read: {', '.join(sorted(name for name in known if not name.endswith('_text')))}"
         raise DocumentError(file, [Issue("$.model_type", message, f"{close} {types}".strip())])

@@ -24,7 +24,7 @@ _TASKS: Final = frozenset({
     "attention_probs_dropout_prob", "classifier_dropout", "directionality", "gradient_checkpointing",
     "hidden_dropout_prob", "initializer_factor", "output_past", "pooler_fc_size", "pooler_num_attention_heads",
     "pooler_num_fc_layers", "pooler_size_per_head", "pooler_type", "position_ids", "qa_dropout", "seq_classif_dropout",
-    "dropout", "encoder_stride", "pooler_act", "pooler_output_size", "num_labels",
+    "dropout", "encoder_stride", "tie_weights_", "pooler_act", "pooler_output_size", "num_labels",
 })  # fmt: skip
 """Of training, of first values and of heads of tasks, which are left out."""
 
@@ -120,6 +120,7 @@ _OF_IMAGES: Final = {
     "image_size": count("side"),
     "patch_size": count("patch"),
     "num_channels": count("channels"),
+    "tie_word_embeddings": flag(NOTHING, NOTHING),  # of a model of words
 }
 _VIT: Final = Family(
     always={"positions": 1},

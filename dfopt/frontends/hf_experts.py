@@ -53,11 +53,13 @@ def _unplaced(given: Given) -> dict[str, Any]:
     return {**found, "own": {"global": {"rotary_dim": 0}} if "local" in types else {}}
 
 
-def _as_large(given: Given) -> dict[str, Any]:
-    """Shared experts are as large as the others."""
+def _ling(given: Given) -> dict[str, Any]:
+    """Shared experts are as large as the others; heads of no size are those that the residual is divided among."""
+    if given["head_dim"] == 0 and given["hidden"] % given["heads"]:
+        raise ValueError(f"heads: found {given['heads']}, expected a divisor of the {given['hidden']} features")
     if given.get("shared_ffn", given["expert_ffn"]) != given["expert_ffn"]:
         raise ValueError(f"shared_ffn: found {given['shared_ffn']}, expected {given['expert_ffn']}, as all experts")
-    return {}
+    return {"head_dim": given["head_dim"] or given["hidden"] // given["heads"]}
 
 
 def _trinity(given: Given) -> dict[str, Any]:
@@ -108,7 +110,7 @@ _BAILING: Final = Family(
         "partial_rotary_factor": 1.0,
     },
     fields=rows(
-        "head_dim",
+        "rotary_dim",
         "num_experts",
         "num_experts_per_tok",
         "moe_intermediate_size",
@@ -116,6 +118,7 @@ _BAILING: Final = Family(
         "num_nextn_predict_layers",
         "partial_rotary_factor",
         num_shared_experts=natural("shared"),
+        head_dim=natural("head_dim"),
         use_qkv_bias=flag({"bias": "qkv"}, NOTHING, needed=True),
         use_bias=NO_BIAS,
         use_qk_norm=flag({"qk_norm": "head"}, NOTHING, needed=True),
@@ -137,7 +140,7 @@ _BAILING: Final = Family(
         "using_split_qkv_in_self_attention",
     }
     | {"mtp_loss_scaling_factor", "moe_router_topk_scaling_factor"},
-    stack=made_by(_as_large, dense_first),
+    stack=made_by(_ling, dense_first),
     modules=Modules(mixer=("attention.query_key_value", "attention.dense")),
 )
 EXPERT_FAMILIES: Final[Mapping[str, Family]] = {

@@ -122,7 +122,7 @@ _BAMBA: Final = Family(
         attn_layer_indices=_places("places"),
         attn_rotary_emb=count("rotary_dim", needed=False),
     ),
-    words=SCAN_WORDS | {"z_loss_coefficient", "initializer_cfg"},
+    words=SCAN_WORDS | {"embedding_multiplier", "initializer_cfg", "z_loss_coefficient"},
     stack=_bamba,
     modules=Modules(
         mixers=_OF_MIXERS,

@@ -63,6 +63,7 @@ _QWEN: Final = ("qwen2", "qwen3", "qwen3_moe")
 _OF_LLAVA: Final = ("llama", "mistral", "qwen2", "qwen3", "gemma", "gemma2", "phi3")
 _SMOL: Final = Wrapper(
     ("llama",),
+    words=frozenset({"use_reentrant_checkpointing", "vocab_size"}),
     drops=frozenset({
         "_flash_attn_2_enabled", "is_llama_config", "neftune_noise_alpha", "perceiver_config", "pixel_shuffle_factor",
         "transformers.js_config", "use_resampler", "rope_interleaved",
@@ -134,6 +135,10 @@ WRAPPERS: Final[Mapping[str, Wrapper]] = {
     "paligemma": Wrapper(
         ("gemma", "gemma2"), words=frozenset({"hidden_size", "num_hidden_layers", "vocab_size"}),
         drops=frozenset({"num_image_tokens"})
+    ),
+    "phi3_v": Wrapper(("phi3",), parts=("embd_layer", "img_processor"), flat="phi3", words=frozenset({"num_crops"})),
+    "phi4mm": Wrapper(
+        ("phi3",), parts=("audio_processor", "embd_layer", "img_processor", "speech_lora", "vision_lora"), flat="phi3"
     ),
     "qwen2_audio": Wrapper(("qwen2",), parts=("audio_config",)),
     "qwen2_vl": Wrapper(("qwen2_vl_text",), flat="qwen2_vl_text"),

@@ -108,6 +108,10 @@ def test_nothing_is_taken_for_granted_in_silence(name: str, data: st.DataObject)
             "$.model_type: found 'mixtrall', which dfopt does not read yet (did you mean 'mixtral'",
         ),
         ({"model_type": None}, "$.model_type: missing"),
+        (
+            {"model_type": "zamba2"},
+            "$.model_type: found 'zamba2', which has weights that several layers share: not drawn",
+        ),
         ({"architectures": ["LlamaForSequenceClassification"]}, "expected a causal language model"),
         ({"num_local_experts": 8}, "$.num_local_experts: not understood, and could change a shape, a cost or a size"),
         ({"head_dims": 8}, "(did you mean 'head_dim'?)"),

@@ -267,6 +267,10 @@ def test_a_wrapper_may_have_the_sizes_of_its_text_model_beside_the_tower() -> No
     sizes = hf_models.config("glm4v", 40, 4096, 32, 2, 13696, 151552, partial_rotary_factor=0.5, attention_bias=True)
     found = recipe(sizes | {"vision_config": {}}, "m.json")
     assert found["description"].startswith("glm4v with 9.4 billion parameters of its text model")
+    phi = CONFIGS["phi-4-mini"] | {"model_type": "phi4mm", "embd_layer": {}, "vision_lora": {}, "speech_lora": {}}
+    found = recipe(phi, "m.json")
+    assert found["parameters"] == recipe(CONFIGS["phi-4-mini"], "m.json")["parameters"]
+    assert "embd_layer and speech_lora and vision_lora left out" in found["description"]
 
 
 @pytest.mark.parametrize(
