@@ -59,6 +59,12 @@ class Setting:
         return self.graph.trains and any(k.op == "gemm" and k.phase == "forward" for k in self.graph.kernels)
 
     @cached_property
+    def copied_kk(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Of each kernel's gradient the share that one chip of the second axis has whole, and that it has parts of."""
+        copied_k = np.array([kernel.copied or 0.0 for kernel in self.graph.kernels])
+        return 1.0 - copied_k, copied_k
+
+    @cached_property
     def _of_members(self) -> dict[tuple[Modules, int, int], Setting]:
         return {}
 
@@ -130,9 +136,8 @@ class Instance:
 
         Copies of the batch add up all; what chips of the second axis have parts of, these do together with them.
         """
-        copied_k = np.array([kernel.copied or 0.0 for kernel in self.graph.kernels])
-        copies = self.plan.copy_dims
-        ways = (copies, 1.0 - copied_k), (self.plan.member_dims + copies, copied_k)
+        copies, everyone = self.plan.copy_dims, self.plan.member_dims + self.plan.copy_dims
+        ways = zip((copies, everyone), self.setting.copied_kk, strict=True)
         return tuple((dims, share_k) for dims, share_k in ways if dims and share_k.any())
 
     def amortized_gradient_s(self, kernel: int, volume: float) -> float:
