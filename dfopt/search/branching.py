@@ -6,6 +6,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -65,6 +66,11 @@ class Search:
         own = [limit.at_most for limit in objective.limits if limit.metric == objective.metric]
         return min(own, default=np.inf) * (1 + 1e-9)
 
+    @cached_property
+    def plan_bounds(self) -> PlanBounds:
+        """Bounds of plans, which searches of one setting may share."""
+        return PlanBounds(self.setting)
+
     @classmethod
     def run_all(cls, work: Sequence[tuple[Self, list[Plan]]]) -> None:
         """Go over the legal plans of several searches, one after the other."""
@@ -76,7 +82,6 @@ class Search:
 
     def run(self, legal: list[Plan]) -> None:
         """Go over the legal plans."""
-        self.plan_bounds = PlanBounds(self.setting)
         self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
         bounds, top = self.bounds, self.options.request.top
         ready: list[tuple[float, float, str, Prepared]] = []

@@ -23,7 +23,6 @@ from dfopt.search.node import CLOSE, SAME, Entry, Found, Node, Unit
 from dfopt.search.nodes import Nodes, covers
 from dfopt.search.shortage import least_held
 from dfopt.search.solved import Pruned, Solved, by_levels, refusal
-from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Ints
 
@@ -85,7 +84,6 @@ class JointSearch(Search):
 
     def _steps(self, legal: list[Plan]) -> Iterator[tuple[bool, float]]:
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
-        self.plan_bounds = PlanBounds(self.setting)
         self.nodes = Nodes(self.setting, self.options, self.every, self.at_once)
         self.nodes.hints = self.hints or {}
         self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
@@ -114,7 +112,7 @@ class JointSearch(Search):
         """The best of two levels over all plans, as a start where schemes and fusions together take long."""
         self.levels_at, now = np.inf, time.perf_counter()
         levels = Search(self.setting, replace(self.options, deadline=now + _SHARE * self.options.left()))
-        levels.memo = self.memo
+        levels.memo, levels.plan_bounds = self.memo, self.plan_bounds
         levels.run([plan for plan in self.bounds if self._looks((plan, None))])
         units = {(record.plan, record.value): record.tile_count for record in levels.records}
         for one in levels.found:

@@ -10,6 +10,7 @@ import numpy as np
 
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
 from dfopt.documents.sections import kernels_by_kind
 from dfopt.documents.system import System
 from dfopt.physics import ops
@@ -51,6 +52,7 @@ class PlanBounds:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
+        self._seconds: dict[tuple[Setting, Plan], float] = {}
         self._known: dict[Setting, _Bounds] = {}  # of the graphs that plans with a second axis see, too
         self._of_kernels: dict[tuple[Kernel, int], _Alone] = {}  # many of which are the same in several of them
 
@@ -61,7 +63,10 @@ class PlanBounds:
 
     def seconds(self, instance: Instance) -> float:
         """Seconds per step that no mapping under a plan beats."""
-        return self._of(instance).seconds(instance)
+        key = instance.setting, instance.plan
+        if key not in self._seconds:
+            self._seconds[key] = self._of(instance).seconds(instance)
+        return self._seconds[key]
 
     def check_dram(self, instance: Instance) -> None:
         """Refuse a plan under which no mapping fits the DRAM: what its kernels hold at least is more than that.
