@@ -105,14 +105,15 @@ class Segment(Part):
         Parameters
         ----------
         window : int, optional
-            Keys that a token of a local layer attends to at most, its own among them.
+            Keys that a token of a local layer attends to at most, its own among them; where tokens see all, as many on
+            either side.
         chunk : int, optional
             Tokens of a chunk; a token attends to no other chunk than its own.
 
         Raises
         ------
         ValueError
-            For a window or chunk of a segment that is no causal one.
+            For a chunk of a segment that is no causal one, or a window of one that is none and has cached tokens.
 
         Examples
         --------
@@ -120,12 +121,19 @@ class Segment(Part):
         (18, 15)
         >>> Segment(sequences=1, new=4, cached=2).pairs(chunk=4)
         10
+        >>> Segment(sequences=1, new=4, sees="full").pairs(window=3)
+        10
         >>> Segment(sequences=2, new=3, cached=5, sees=(0, 1, 1)).pairs()
         20
         """
         q, c = self.new, self.cached
+        if window is not None and chunk is None and self.sees == "full" and not c:
+            before, behind = (window - 1) // 2, window // 2
+            return _up_to(q, before + 1) + _up_to(q, behind + 1) - q
         if (window is not None or chunk is not None) and self.sees != "causal":
-            raise ValueError(f"found a segment that sees {self.sees}: only causal ones have windows and chunks")
+            raise ValueError(
+                f"found a segment that sees {self.sees}: only causal ones have chunks, or windows and a cache"
+            )
         if chunk is not None:
             return _in_chunks(c + q, chunk) - _in_chunks(c, chunk)
         if window is not None:

@@ -97,7 +97,7 @@ def test_logits_are_counted_where_they_are_wanted() -> None:
         (lambda: Phase(segments=()), "segments"),
         (lambda: prefill(1, 8, hit=8), "at least one is left"),
         (lambda: mixed(train(1, 8), decode(1, 8)), "training shares no evaluation"),
-        (lambda: encode(1, 8).segments[0].pairs(window=4), "only causal ones"),
+        (lambda: encode(1, 8).segments[0].pairs(chunk=4), "only causal ones"),
     ],
 )
 def test_what_is_wrong_is_said(wrong: object, said: str) -> None:

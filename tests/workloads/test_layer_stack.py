@@ -13,6 +13,7 @@ from stack_models import MODELS, SPEECH, attention, latent, mamba2, mlp, moe
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.phase import Segment
 from dfopt.errors import DocumentError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
@@ -228,6 +229,17 @@ def test_what_a_mixer_with_a_state_keeps_of_a_sequence() -> None:
         assert counts(p).bytes_per_token == 0
 
 
+@pytest.mark.parametrize("window", [1, 2, 3, 6, 11, 12, 23, 24, 99])
+def test_a_window_looks_both_ways_where_all_tokens_see_each_other(window: int) -> None:
+    """As many tokens on either side, of an even window one more behind; counted one by one."""
+    before, behind = (window - 1) // 2, window // 2
+    pairs = sum(-before <= key - token <= behind for token in range(12) for key in range(12))
+    assert Segment(sequences=1, new=12, sees="full").pairs(window=window) == pairs
+    kernels = by_name(build(**one(FULL | {"window": window, "sees": "full"})))
+    assert flop(kernels["QK"]) == 6 * pairs * 2 * 5
+    assert flop(kernels["AV"]) == 6 * pairs * 2 * 5
+
+
 def test_narrow_values_are_kept_and_collected_as_such() -> None:
     graph = build(**one(MIXERS["narrow values"]), phase="decode", context=30)
     kernels = by_name(graph)
@@ -411,7 +423,7 @@ def test_data_are_read_as_they_are_written(mixer: str, inside: str, norms: str) 
         ({"layers": {"layer": {"mixer": FULL | {"windw": 4}}}}, r"layer\.mixer\.windw: unknown key"),
         ({"layers": {"layer": {"mixer": FULL | {"window": 4, "chunk": 4}}}}, r"layer\.mixer\.chunk: found 4 beside"),
         (
-            {"layers": {"layer": {"mixer": FULL | {"window": 4}}}, "causal": False},
+            {"layers": {"layer": {"mixer": FULL | {"chunk": 4}}}, "causal": False},
             r"layer\.mixer: found local attention",
         ),
         ({"layers": {"layer": {"mixer": DELTA}}, "mode": "training"}, r"layer\.mixer: found a mixer with a state"),

@@ -45,7 +45,10 @@ class Sight:
     @property
     def local(self) -> bool:
         """Whether some tokens do not attend to all that they would without a window or chunk."""
-        most = min(one for one in (self.window, self.chunk, self.segment.keys) if one is not None)
+        window = self.window
+        if window is not None and self.segment.sees == "full":
+            window = window // 2 + 1  # to the side that it reaches further on
+        most = min(one for one in (window, self.chunk, self.segment.keys) if one is not None)
         return most < self.segment.keys
 
     @property

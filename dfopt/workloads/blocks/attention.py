@@ -95,7 +95,10 @@ class Attention(Heads):
         default=None, ge=0, le=10**6, description="features of a head that carry its position; none = all, 0 = none"
     )
     window: int | None = Field(
-        default=None, ge=1, le=10**9, description="tokens that one attends to at most, its own among them"
+        default=None,
+        ge=1,
+        le=10**9,
+        description="tokens that one attends to at most, its own among them; where all see each other, on both sides",
     )
     chunk: int | None = Field(
         default=None,
@@ -167,7 +170,9 @@ class Attention(Heads):
             )
             return message, "write phase: prefill without a hit, or leave it out"
         seen = Sight(segment, window=self.window, chunk=self.chunk)
-        if not seen.local or (self.sees or segment.sees) == "causal":
+        sees = self.sees or segment.sees
+        both_ways = sees == "full" and self.chunk is None and not segment.cached
+        if not seen.local or sees == "causal" or both_ways:
             return None
         message = f"found local attention, where tokens of {segment.keys} see more than those before them"
         return message, "write causal: true or a phase, or leave window and chunk out"
