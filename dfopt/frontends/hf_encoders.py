@@ -11,9 +11,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from dfopt.frontends.hf_fields import Family, Field, Modules, count, flag, is_whole, natural, one_of
-from dfopt.frontends.hf_layers import Given
-from dfopt.frontends.hf_rows import EVERYWHERE, FIELDS, NOTHING
+from dfopt.frontends.hf_fields import Family, Field, Modules, count, flag, is_whole, listed, natural, one_of
+from dfopt.frontends.hf_layers import Given, in_sections
+from dfopt.frontends.hf_rows import ATTENTIONS, EVERYWHERE, FIELDS, NOTHING
 
 __all__ = ["ENCODER_FAMILIES"]
 
@@ -204,12 +204,80 @@ _WHISPER: Final = Family(
         dense=("fc1", "fc2"),
     ),
 )  # fmt: skip
+
+
+def _every_third(data: Mapping[str, Any]) -> list[str] | None:
+    """What the class of ModernBERT takes: all tokens for the first in every so many layers."""
+    number, turn = data.get("num_hidden_layers"), data.get("global_attn_every_n_layers", 3)
+    if not is_whole(number) or number > 10**3 or not is_whole(turn):
+        return None
+    return ["sliding_attention" if place % turn else "full_attention" for place in range(number)]
+
+
+def _modern(given: Given) -> dict[str, Any]:
+    """Gated MLPs, positions that turn, and windows that look both ways in all but some layers.
+
+    Norms have no biases, and the first one is the embedding's; both are counted, a ten-thousandth of all.
+    """
+    if given["hidden"] % given["heads"]:
+        raise ValueError(f"heads: found {given['heads']}, expected a divisor of the {given['hidden']} features")
+    if len(given["types"]) != given["layers"]:
+        raise ValueError(f"types: found {len(given['types'])} of {given['layers']} layers")
+    sizes = {
+        "kind": "attention",
+        "heads": given["heads"],
+        "head_dim": given["hidden"] // given["heads"],
+        "sees": "full",
+    }
+    inside = {"kind": "mlp", "ffn": given["ffn"]}
+    # half of it on either side, and the token's own
+    mixers = {"global": sizes, "local": sizes | {"window": given["window"] // 2 * 2 + 1}}
+    layers = {kind: {"mixer": mixers[kind], "feed_forward": inside} for kind in dict.fromkeys(given["types"])}
+    ends = {"embedding_norm": True, "head": {"kind": "none"}, "norm": "layernorm", "ends": True}
+    kept = {name: given[name] for name in ("hidden", "vocab", "word_bytes")}
+    return {**kept, **ends, "layers": layers, "sections": in_sections(given["types"])}
+
+
+_MODERN_BERT: Final = Family(
+    left_out={
+        "hidden_activation": "gelu",
+        "torch_dtype": "float32",
+        "layer_types": _every_third,
+        "local_attention": 128,
+        "attention_bias": False,
+        "mlp_bias": False,
+        "norm_bias": False,
+    },
+    fields={
+        **{name: FIELDS[name] for name in (*_SIZES[:-1], "vocab_size", "max_position_embeddings", *_ENDS)},
+        "hidden_activation": FIELDS["hidden_activation"],
+        "layer_types": listed("types", ATTENTIONS, needed=True),
+        "global_attn_every_n_layers": Field(lambda value: NOTHING if is_whole(value) else None, "a whole number"),
+        "local_attention": count("window"),
+        "attention_bias": FIELDS["attention_bias"],
+        "mlp_bias": FIELDS["mlp_bias"],
+        "norm_bias": one_of("false: biases of the type are not counted", {False: NOTHING}, needed=True),
+        "position_embedding_type": Field(lambda value: NOTHING if isinstance(value, str) else None, "a word"),
+        "tie_word_embeddings": flag(NOTHING, NOTHING),
+    },
+    words=_TASKS | {
+        "classifier_activation", "classifier_bias", "classifier_pooling", "cls_token_id", "decoder_bias",
+        "deterministic_flash_attn", "embedding_dropout", "global_rope_theta", "initializer_cutoff_factor",
+        "local_rope_theta", "mlp_dropout", "reference_compile", "repad_logits_with_grad", "sparse_pred_ignore_index",
+        "sparse_prediction",
+    },
+    stack=_modern,
+    classes=_ANY,
+    left={"architectures": "what a task adds"},
+    modules=Modules(fronts=("model.", ""), mixer=("attn.Wqkv", "attn.Wo"), dense=("mlp.Wi", "mlp.Wo"), few=()),
+)  # fmt: skip
 ENCODER_FAMILIES: Final[Mapping[str, Family]] = {
     "bert": _BERT,
     "camembert": _ROBERTA,
     "clip_vision_model": _CLIP,
     "deit": replace(_VIT, always={"positions": 1, "class_token": 2}),
     "distilbert": _DISTILBERT,
+    "modernbert": _MODERN_BERT,
     "roberta": _ROBERTA,
     "siglip_vision_model": _SIGLIP,
     "vit": _VIT,

@@ -10,7 +10,7 @@ __all__ = ["NOT_DRAWN"]
 _GROUPS: Final[Mapping[str, tuple[str, ...]]] = {
     "weights that several layers share": ("zamba", "zamba2", "albert"),
     "keys and values that layers share, and embeddings of every layer": ("gemma3n", "gemma3n_text"),
-    "windows that look both ways": ("modernbert", "longformer", "big_bird"),
+    "windows and other tokens in one layer": ("longformer", "big_bird"),
     "linear attention with a fixed decay": ("minimax", "minimax_text_01", "minimax_m1", "bailing_hybrid"),
     "layers among the others that attend to an image": ("mllama", "mllama_text_model", "idefics"),
     "experts that do nothing, and others beside two layers at once": ("longcat_flash",),

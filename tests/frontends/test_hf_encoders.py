@@ -1,8 +1,8 @@
 """Configs of encoders and of Whisper: the models of the zoo, and nothing that is taken for granted in silence.
 
-Sizes: the config.json of google-bert/bert-base-uncased, BAAI/bge-m3, distilbert/distilbert-base-uncased,
-google/vit-base-patch16-224, openai/clip-vit-large-patch14, google/siglip-so400m-patch14-384 and
-openai/whisper-large-v3.
+Sizes: the config.json of answerdotai/ModernBERT-base, google-bert/bert-base-uncased, BAAI/bge-m3,
+distilbert/distilbert-base-uncased, google/vit-base-patch16-224, openai/clip-vit-large-patch14,
+google/siglip-so400m-patch14-384 and openai/whisper-large-v3.
 """
 
 from __future__ import annotations
@@ -46,6 +46,12 @@ CONFIGS: dict[str, Config] = {
         "model_type": "distilbert", "activation": "gelu", "dim": 768, "hidden_dim": 3072, "n_heads": 12, "n_layers": 6,
         "max_position_embeddings": 512, "sinusoidal_pos_embds": False, "vocab_size": 30522, "torch_dtype": "float32",
     },
+    "modernbert-base": {
+        "model_type": "modernbert", "architectures": ["ModernBertForMaskedLM"], "hidden_size": 768, "vocab_size": 50368,
+        "num_hidden_layers": 22, "num_attention_heads": 12, "intermediate_size": 1152, "hidden_activation": "gelu",
+        "max_position_embeddings": 8192, "global_attn_every_n_layers": 3, "local_attention": 128, "norm_bias": False,
+        "attention_bias": False, "mlp_bias": False, "torch_dtype": "float32", "position_embedding_type": "absolute",
+    },
     "vit-b-16": TOWER | {
         "model_type": "vit", "hidden_size": 768, "num_hidden_layers": 12, "num_attention_heads": 12, "patch_size": 16,
         "intermediate_size": 3072, "qkv_bias": True, "hidden_act": "gelu",
@@ -70,7 +76,8 @@ CONFIGS: dict[str, Config] = {
 # in millions: those of the checkpoints without the heads of tasks, of which ViT's classifier has 0.8, and the pooling
 # head of SigLIP 15.2 of 428.2; of Whisper's 1543.5 those of the encoder are 637
 PUBLISHED = {
-    "bert-base": 109.5, "bge-m3": 567.8, "distilbert-base": 66.4, "vit-b-16": 86.6 - 0.8, "clip-vit-large": 303.2,
+    "bert-base": 109.5, "bge-m3": 567.8, "distilbert-base": 66.4, "modernbert-base": 149.0,
+    "vit-b-16": 86.6 - 0.8, "clip-vit-large": 303.2,
     "siglip-so400m": 428.2 - 15.2, "whisper-large-v3": 1543.5 - 637.0,
 }  # fmt: skip
 
@@ -119,6 +126,13 @@ def test_what_is_left_out_is_said() -> None:
     assert "text_config left out: only the image tower is drawn and counted" in said("clip-vit-large")
     assert "the encoder, a model of its own, whose tokens the decoder attends to, left out" in said("whisper-large-v3")
     assert "the attention that puts all patches together left out (vision_use_head True)" in said("siglip-so400m")
+
+
+def test_windows_of_modernbert_look_both_ways_in_two_of_three_layers() -> None:
+    found = recipe(CONFIGS["modernbert-base"], "config.json")["parameters"]
+    assert found["sections"] == [{"layers": ["global", "local", "local"], "repeat": 7}, {"layers": ["global"]}]
+    assert found["layers"]["local"]["mixer"]["window"] == 64 + 1 + 64
+    assert "window" not in found["layers"]["global"]["mixer"]
 
 
 def test_an_image_is_its_patches_and_a_sentence_its_positions() -> None:
