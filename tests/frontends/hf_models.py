@@ -308,6 +308,12 @@ MODELS: dict[str, Published] = {
             sliding_window_pattern="LLLG", num_nextn_predict_layers=1,
         ), 236, 23,
     ),
+    "hy-3": Published(
+        config(
+            "hy_v3", 80, 4096, 64, 8, 13312, 120832, head_dim=128, num_experts=192, num_experts_per_tok=8,
+            num_shared_experts=1, moe_intermediate_size=1536, first_k_dense_replace=1, router_scaling_factor=2.826,
+        ), 295, 21 - 0.495,
+    ),
     "solar-open-100b": Published(
         config(
             "solar_open", 48, 4096, 64, 8, 10240, 196608, head_dim=128, n_routed_experts=128, num_experts_per_tok=8,
