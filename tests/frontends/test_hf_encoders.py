@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 import dfopt as df
 from dfopt.errors import DocumentError
 from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe, rows_of
-from dfopt.frontends.hf_encoders import ENCODER_FAMILIES
-from dfopt.frontends.hf_rows import EVERYWHERE
+from dfopt.frontends.hf.encoders import ENCODER_FAMILIES
+from dfopt.frontends.hf.rows import EVERYWHERE
 from dfopt.workloads import expand
 from dfopt.workloads.stack import StackParameters, counts
 

@@ -22,13 +22,13 @@ from hypothesis import strategies as st
 
 from dfopt.errors import DocumentError
 from dfopt.frontends.hf import COSMETIC, FAMILIES, recipe, rows_of
-from dfopt.frontends.hf_compressed import COMPRESSED_FAMILIES
-from dfopt.frontends.hf_delta import DELTA_FAMILIES
-from dfopt.frontends.hf_encoders import ENCODER_FAMILIES
-from dfopt.frontends.hf_layers import in_sections
-from dfopt.frontends.hf_mamba import MAMBA_FAMILIES
-from dfopt.frontends.hf_rows import EVERYWHERE
-from dfopt.frontends.hf_wrapped import WRAPPERS
+from dfopt.frontends.hf.compressed import COMPRESSED_FAMILIES
+from dfopt.frontends.hf.delta import DELTA_FAMILIES
+from dfopt.frontends.hf.encoders import ENCODER_FAMILIES
+from dfopt.frontends.hf.layers import in_sections
+from dfopt.frontends.hf.mamba import MAMBA_FAMILIES
+from dfopt.frontends.hf.rows import EVERYWHERE
+from dfopt.frontends.hf.wrapped import WRAPPERS
 from dfopt.workloads import expand
 from dfopt.workloads.decoder import DecoderParameters, as_stack
 from dfopt.workloads.stack import StackParameters, counts

@@ -22,10 +22,10 @@ from dfopt.documents.kinds import is_model_config
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.errors import DocumentError
 from dfopt.frontends.hf import COSMETIC, FAMILIES, read, recipe, rows_of
-from dfopt.frontends.hf_compressed import COMPRESSED_FAMILIES
-from dfopt.frontends.hf_delta import DELTA_FAMILIES
-from dfopt.frontends.hf_mamba import MAMBA_FAMILIES
-from dfopt.frontends.hf_mixed import put_together
+from dfopt.frontends.hf.compressed import COMPRESSED_FAMILIES
+from dfopt.frontends.hf.delta import DELTA_FAMILIES
+from dfopt.frontends.hf.mamba import MAMBA_FAMILIES
+from dfopt.frontends.hf.mixed import put_together
 from dfopt.workloads.stack import StackParameters, counts
 
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "hf"

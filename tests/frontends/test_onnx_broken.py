@@ -19,7 +19,7 @@ from typer.testing import CliRunner
 from dfopt.cli import app
 from dfopt.errors import DocumentError
 from dfopt.frontends.onnx import read
-from dfopt.frontends.onnx_ops import OPERATORS
+from dfopt.frontends.onnx.ops import OPERATORS
 
 
 def refusal(path: Path, **dims: int) -> str:

@@ -1,0 +1,355 @@
+"""The ``config.json`` of a Hugging Face model as a graph file: decoders, dense or of experts, and stacks of layers.
+
+Tables say everything. `FIELDS` has a row for each field that is understood: what it gives the decoder, or the
+values under which it changes nothing. `FAMILIES` has an entry for each ``model_type``: what its architecture always
+has, and what its config class takes for a field that a file leaves out. Whatever is in neither is refused by its name:
+a field that is not understood could change a shape, a cost or a size. `COSMETIC` lists those that change none of them.
+`WRAPPERS` are types that hold the config of a text model, which alone is read.
+
+Sources of the tables: the config classes of transformers 4.46.3 (Qwen3: 4.51), and the files of the models.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Final
+
+from pydantic import ValidationError
+
+from dfopt.documents.kinds import is_model_config
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.errors import DocumentError, Issue, did_you_mean, shown
+from dfopt.frontends.hf.alike import ALIKE_FAMILIES
+from dfopt.frontends.hf.beside import BESIDE_FAMILIES
+from dfopt.frontends.hf.compressed import COMPRESSED_FAMILIES
+from dfopt.frontends.hf.decoders import DECODER_FAMILIES
+from dfopt.frontends.hf.delta import DELTA_FAMILIES
+from dfopt.frontends.hf.encoders import ENCODER_FAMILIES
+from dfopt.frontends.hf.experts import EXPERT_FAMILIES
+from dfopt.frontends.hf.fields import Family, Field, head_dim_of
+from dfopt.frontends.hf.gemma import GEMMA_FAMILIES
+from dfopt.frontends.hf.gpt import GPT_FAMILIES
+from dfopt.frontends.hf.heads import HEADS_FAMILIES
+from dfopt.frontends.hf.hybrids import HYBRID_FAMILIES
+from dfopt.frontends.hf.mamba import MAMBA_FAMILIES
+from dfopt.frontends.hf.not_drawn import NOT_DRAWN
+from dfopt.frontends.hf.quantization import quantization_of
+from dfopt.frontends.hf.rows import BY_FAMILY, COSMETIC, EVERYWHERE, FIELDS
+from dfopt.frontends.hf.stacks import LATENT_FAMILIES
+from dfopt.frontends.hf.types import typed, words
+from dfopt.frontends.hf.windows import WINDOW_FAMILIES
+from dfopt.frontends.hf.wrapped import FRONTS, WRAPPERS, Text, Wrapper, text_of
+from dfopt.workloads.decoder import DecoderParameters, as_stack
+from dfopt.workloads.stack import Counts, StackParameters, counts
+
+__all__ = ["COSMETIC", "FAMILIES", "FIELDS", "read", "recipe", "rows_of"]
+
+_SEQ, _BATCH = 8192, 32  # a choice, as in the zoo: at most as long as the positions of the model
+_OTHER_NAMES: Final = {"dtype": "torch_dtype"}
+FAMILIES: Final[Mapping[str, Family]] = {
+    **ALIKE_FAMILIES,
+    "qwen2_vl_text": ALIKE_FAMILIES["qwen2"],
+    "qwen2_5_vl_text": ALIKE_FAMILIES["qwen2"],
+    "qwen2_5_omni_text": ALIKE_FAMILIES["qwen2"],
+    "qwen3_omni_moe_text": ALIKE_FAMILIES["qwen3_moe"],
+    "qwen3_vl_text": ALIKE_FAMILIES["qwen3"],
+    "qwen3_vl_moe_text": ALIKE_FAMILIES["qwen3_moe"],
+    **LATENT_FAMILIES,
+    **GEMMA_FAMILIES,
+    **WINDOW_FAMILIES,
+    **DECODER_FAMILIES,
+    **GPT_FAMILIES,
+    **DELTA_FAMILIES,
+    **MAMBA_FAMILIES,
+    **COMPRESSED_FAMILIES,
+    **HYBRID_FAMILIES,
+    **EXPERT_FAMILIES,
+    **BESIDE_FAMILIES,
+    **ENCODER_FAMILIES,
+    **HEADS_FAMILIES,
+}
+
+
+def rows_of(family: Family) -> dict[str, Field]:
+    """The fields that configs of a type may have, in the order of the tables."""
+    if family.fields is not None:
+        return {**family.fields}
+    return {name: row for name, row in FIELDS.items() if name not in BY_FAMILY or name in family.also}
+
+
+def recipe(
+    data: Mapping[str, Any], path: str | os.PathLike[str], beside: Mapping[str, Any] | None = None
+) -> dict[str, Any]:
+    """The graph file of a config: the workload ``decoder`` with its sizes, or a ``stack`` where layers differ.
+
+    Parameters
+    ----------
+    data : mapping
+        The parsed config.
+    path : path
+        Of the file, for errors and for the name: that of its folder if it is called ``config.json``.
+    beside : mapping, optional
+        What ``hf_quant_config.json`` beside it says.
+
+    Raises
+    ------
+    DocumentError
+        With every field that is missing, unknown or has a value that is not understood.
+
+    Examples
+    --------
+    >>> sizes = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "num_key_value_heads": 2}
+    >>> sizes |= {"intermediate_size": 96, "vocab_size": 100, "max_position_embeddings": 32, "torch_dtype": "bfloat16"}
+    >>> sizes |= {"hidden_act": "silu"}
+    >>> found = recipe({"model_type": "llama", **sizes}, "tiny/config.json")
+    >>> found["name"], found["parameters"]["kv_heads"], found["parameters"]["head_dim"]
+    ('tiny', 2, 16)
+    >>> recipe({"model_type": "llama", "experts": 8, **sizes}, "tiny/config.json")
+    Traceback (most recent call last):
+    dfopt.errors.DocumentError: tiny/config.json: 1 problem
+      $.experts: not understood, and could change a shape, a cost or a size (a decoder of type llama has none)
+    """
+    file = os.fspath(path)
+    _check_type(data, file)
+    text = text_of(data, file)
+    family = FAMILIES[text.data["model_type"]]
+    found = _Found(text, family)
+    found.read()
+    if found.issues:
+        raise DocumentError(file, found.issues)
+    workload, parameters = _built(found, file)
+    workload, parameters = _with_types(found, workload, parameters, beside, file)
+    return _document(found, workload, parameters, data["model_type"], Path(file))
+
+
+def _check_type(data: Mapping[str, Any], file: str) -> None:
+    """Refuse types that are not read, and models that are no language models."""
+    kind = data.get("model_type")
+    known: dict[str, Family | Wrapper] = {**FAMILIES, **WRAPPERS}
+    if not isinstance(kind, str) or kind not in known:
+        message = "missing" if kind is None else f"found {shown(kind)}, which dfopt does not read yet"
+        if isinstance(kind, str) and kind in NOT_DRAWN:
+            message = f"found {shown(kind)}, which has {NOT_DRAWN[kind]}: not drawn"
+        close = did_you_mean(kind, known) if isinstance(kind, str) else ""
+        types = f"types that are read: {', '.join(sorted(name for name in known if not name.endswith('_text')))}"
+        raise DocumentError(file, [Issue("$.model_type", message, f"{close} {types}".strip())])
+    kinds, wrapped = data.get("architectures"), kind in WRAPPERS
+    ends = ("ForCausalLM", "LMHeadModel", *(["ForConditionalGeneration"] if wrapped else []))
+    ends += known[kind].classes
+    if kinds is not None and not (isinstance(kinds, list) and all(str(one).endswith(ends) for one in kinds)):
+        message = f"found {shown(kinds)}, expected a causal language model, such as [LlamaForCausalLM]"
+        raise DocumentError(file, [Issue("$.architectures", message)])
+
+
+class _Found:
+    """The fields of a config: what they give, what the file leaves out, and what is wrong with it."""
+
+    def __init__(self, text: Text, family: Family) -> None:
+        self.text, self.family, self.issues = text, family, list[Issue]()
+        self.rows = rows_of(family)
+        self.given: dict[str, Any] = {**family.always}
+        self.told: dict[str, Any] = {}
+        self.origin: dict[str, str] = {}  # which field a parameter comes from
+        self.data: dict[str, Any] = {}  # by the names that the tables have
+        share = {"head_dim": head_dim_of} if family.heads_share_hidden else {}
+        self.left_out: dict[str, Any] = {**text.left_out, **family.left_out, **share}
+        self.empty = set[str]()  # fields of which a file says null, where a class has a default
+        self.predicted = 0  # modules that predict further tokens, as far as types leave them as they are
+
+    def read(self) -> None:
+        """Read every field, and then what is left out."""
+        before = dict[str, str]()
+        for written, value in self.text.data.items():
+            name = {**_OTHER_NAMES, **self.family.names}.get(written, written)
+            if name in self.data and (type(self.data[name]) is not type(value) or self.data[name] != value):
+                self.refuse(written, f"found {shown(value)}, but {before[name]} says {shown(self.data[name])}")
+            self.data[name], before[name] = value, written
+            self.read_field(name, written, value)
+        for name, value in self.left_out.items():
+            said = self.data.get("hidden_activation") is not None and name == "hidden_act"
+            known = value({**self.told, **self.data}) if callable(value) else value
+            if self.data.get(name) is not None or name in self.origin.values() or said:
+                continue
+            if known is not None or not callable(value):  # which gives none where it cannot be worked out
+                self.told[name] = known
+                self.given |= self.rows[name].gives(known) or {}
+        for name, row in self.rows.items():
+            known = name in self.told or name in self.family.unused or name in self.family.words
+            if row.needed and not known and (name not in self.data or name in self.empty):
+                self.issues.append(
+                    Issue(self.text.path(name), f"missing, expected {row.expected}", "it has no default")
+                )
+
+    def read_field(self, name: str, written: str, value: Any) -> None:
+        """Read a field, which is known, or refuse it by its name."""
+        family, row = self.family, self.rows.get(name, EVERYWHERE.get(name))
+        if (name in COSMETIC and name not in self.rows) or name in family.unused or name in family.words:
+            return
+        if row is None:
+            message = "not understood, and could change a shape, a cost or a size"
+            close = did_you_mean(name, [one for one in self.rows if one not in self.text.data])
+            self.refuse(written, message, close or f"a decoder of type {self.text.data['model_type']} has none")
+            return
+        uses = self.text.data.get("use_sliding_window", family.left_out.get("use_sliding_window"))
+        if name == "sliding_window" and uses is False:
+            return
+        if name == "quantization_config" and isinstance(value, Mapping):
+            return  # types are found out when the layers are known
+        found = row.gives(value)
+        if found is not None:
+            self.given |= found
+            self.origin |= dict.fromkeys(found, name)
+        elif value is None and name in self.left_out:  # for which a class has a default
+            self.empty.add(name)
+        else:  # null is what a class has a default for
+            self.refuse(written, f"found {shown(value)}, expected {row.expected}")
+
+    def refuse(self, written: str, message: str, remedy: str = "") -> None:
+        self.issues.append(Issue(self.text.path(written), message, remedy))
+
+    def where(self, parameter: str) -> str:
+        """The path of the field that a parameter comes from."""
+        by_told = (name for name in self.told if parameter in (self.rows[name].gives(self.told[name]) or {}))
+        return self.text.path(self.origin.get(parameter) or next(by_told, parameter))
+
+
+def _built(found: _Found, file: str) -> tuple[str, dict[str, Any]]:
+    """The workload of a config, and its parameters."""
+    given, family = found.given, found.family
+    if family.stack is None:
+        seq = min(_SEQ, given["positions"], given.get("window") or _SEQ)  # layers of a decoder are alike
+        sizes = {name: value for name, value in given.items() if name != "positions"}
+        return "decoder", {
+            **sizes,
+            "gated_mlp": True,
+            "norm": "rmsnorm",
+            "seq": seq,
+            "microbatch": 1,
+            "batch": _BATCH,
+        }
+    try:
+        built = family.stack(given)
+    except ValueError as error:  # sizes that do not fit together
+        name, _, what = str(error).partition(": ")
+        raise DocumentError(file, [Issue(found.where(name), what)]) from None
+    positions = built.pop("positions", given["positions"])
+    return "stack", {**built, "seq": min(_SEQ, positions), "microbatch": 1, "batch": _BATCH}
+
+
+def _with_types(
+    found: _Found, workload: str, parameters: dict[str, Any], beside: Mapping[str, Any] | None, file: str
+) -> tuple[str, dict[str, Any]]:
+    """The workload with the types that its quantization is described by, here or in the file beside."""
+    inside, wide = found.data.get("quantization_config"), found.data.get("torch_dtype", found.told.get("torch_dtype"))
+    said = list[tuple[str, str, Mapping[str, Any]]]()
+    if isinstance(inside, Mapping):
+        said.append((file, found.text.path("quantization_config"), inside))
+    if beside is not None:
+        described = beside.get("quantization")
+        where = str(Path(file).with_name("hf_quant_config.json"))
+        if not isinstance(described, Mapping) or set(beside) - {"quantization", "producer"}:
+            raise DocumentError(where, [Issue("$.quantization", "found no description of types, expected a mapping")])
+        said.append((where, "$.quantization", {"quant_method": "modelopt", **described}))
+    results, modules = list[tuple[str, dict[str, Any]]](), found.family.modules
+    if found.text.wrapped:
+        modules = replace(modules, fronts=(*FRONTS, *modules.fronts))
+    for name, path, config in said:
+        quantized, issues = quantization_of(config, path)
+        # a type of experts beside that of all weights, unless layers have their own
+        if not issues and (held := found.given.get("experts_in")) and quantized.scheme and not quantized.layers:
+            experts = modules.layer + modules.experts[0].partition(".0.")[0]
+            quantized = replace(quantized, layers={experts: quantized.scheme._replace(weights=held)})
+        if not issues:
+            built, typed_parameters, issues = typed(workload, parameters, quantized, wide, modules)
+            results.append((built, typed_parameters))
+        if issues:
+            raise DocumentError(name, issues)
+    if "experts_in" in found.given and not results:
+        message = "found a type of experts, but no quantization_config"
+        raise DocumentError(file, [Issue(found.where("experts_in"), message, "say how all else is held")])
+    found.predicted = _predicting(parameters) - _predicting(results[0][1] if results else parameters)
+    if len(results) > 1 and results[0] != results[1]:
+        message = "found other types than quantization_config of config.json says"
+        raise DocumentError(said[1][0], [Issue("$.quantization", message, "delete one of the two")])
+    return results[0] if results else (workload, parameters)
+
+
+def _counted(found: _Found, workload: str, parameters: Mapping[str, Any], file: str) -> Counts:
+    """How large a model is, whose sizes must fit together."""
+    try:
+        stack = StackParameters(**parameters) if workload == "stack" else as_stack(DecoderParameters(**parameters))
+    except ValidationError as error:  # sizes that are whole numbers, but do not fit together
+        issues = []
+        for one in error.errors():
+            last = str(one.get("ctx", {}).get("where", "") or one["loc"][-1]).rpartition(".")[2]
+            issues.append(Issue(found.where(last), one["msg"]))
+        raise DocumentError(file, issues) from None
+    return counts(stack)
+
+
+def _document(found: _Found, workload: str, parameters: dict[str, Any], kind: str, path: Path) -> dict[str, Any]:
+    known = _counted(found, workload, parameters, str(path))
+    stem = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+    types = words(parameters) or f", all in {found.data.get('torch_dtype', found.told.get('torch_dtype'))}"
+    text = f" of its {found.text.what}" if found.text.wrapped else ""
+    used = f", of which a token uses {known.active / 1e9:.4g} billion" if known.active < 0.9 * known.parameters else ""
+    said = f"{kind} with {known.parameters / 1e9:.4g} billion parameters{text}{used}{types}"
+    said += f", {known.bytes_per_token} B kept of a token"
+    return {
+        "schema": "dfopt/graph/2",
+        "name": stem,
+        "description": "; ".join([said, *_notes(found, parameters)]),
+        "source": f"{path.name} of a Hugging Face model",
+        "workload": workload,
+        "parameters": parameters,
+    }
+
+
+def _predicting(parameters: Mapping[str, Any]) -> int:
+    """Modules that predict further tokens."""
+    return sum(one.get("repeat", 1) for one in parameters.get("sections", ()) if one.get("predicts"))
+
+
+def _notes(found: _Found, parameters: Mapping[str, Any]) -> Iterator[str]:
+    """What the graph leaves out, and what the config does."""
+    if found.text.left:
+        yield f"{' and '.join(found.text.left)} left out: only the {found.text.what} is drawn and counted"
+    for modules, what in ((_predicting(parameters), "not counted"), (found.predicted, "left out: of other types")):
+        if modules:
+            yield f"{modules} module{'s' * (modules > 1)} that predict{'s' * (modules == 1)} further tokens {what}"
+    for name, part in found.family.left.items():
+        if value := found.data.get(name) or found.told.get(name):
+            yield f"{part} left out ({name} {value})"
+    if found.told:
+        yield f"the config leaves out {', '.join(_spelled(name, value) for name, value in found.told.items())}"
+
+
+def _spelled(name: str, value: Any) -> str:
+    return f"{name} (as its class has it)" if isinstance(value, list) and value else f"{name} {str(value).lower()}"
+
+
+def read(path: str | os.PathLike[str], data: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """The graph file of a config, given by its file or by the folder of a model.
+
+    Parameters
+    ----------
+    path : path
+        Of the file or folder.
+    data : mapping, optional
+        What is in the file, if it is known.
+
+    Raises
+    ------
+    DocumentError
+        If there is no config, or it is not understood.
+    """
+    file = Path(path)
+    file = file / "config.json" if file.is_dir() else file
+    data = load_strict(file, unbounded=is_model_config) if data is None else data
+    if not is_model_config(data):
+        raise DocumentError(str(file), [Issue("$.model_type", "missing", "expected the config.json of a model")])
+    quantized = file.with_name("hf_quant_config.json")
+    return recipe(data, file, load_strict(quantized) if quantized.exists() else None)

@@ -1,0 +1,207 @@
+"""The layers of a Hugging Face config, each with its kind of attention and its feed-forward, as a stack.
+
+What all families of decoders share is drawn here; what makes one of them different are entries of a table
+(:mod:`dfopt.frontends.hf.windows`, :mod:`dfopt.frontends.hf.decoders`): parameters that its type always has, and steps
+that work out which layers attend to a window, carry no position, or have experts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Final
+
+__all__ = [
+    "Given", "Step", "dense_first", "every_so_many", "experts_behind", "experts_in_turn", "in_sections", "layers_of",
+    "local_everywhere", "local_in_turn", "made_by",
+]  # fmt: skip
+
+Given = Mapping[str, Any]
+Step = Callable[[Given], dict[str, Any]]
+"""What a family works out of the parameters that its fields give."""
+
+_KEPT: Final = (
+    "hidden", "vocab", "tie_embeddings", "word_bytes", "norm", "embedding_norm", "learned_positions", "head",
+)  # fmt: skip
+_MIXERS: Final = {
+    "attention": ("heads", "kv_heads", "head_dim", "bias", "qk_norm", "rotary_dim", "gate", "sinks", "value_dim"),
+    "mla": ("heads", "rank", "query_rank", "nope_dim", "rotary_dim", "value_dim"),
+}
+_INDEXER: Final = {"index_heads": "heads", "index_dim": "head_dim", "top_k": "top_k"}
+_OF_EXPERTS: Final = (
+    "experts", "chosen", "shared", "shared_gate", "shared_norms", "shared_apart", "router_bias",
+)  # fmt: skip
+_LOCAL: Final = {"local": "window", "chunked": "chunk"}
+
+
+def layers_of(given: Given) -> dict[str, Any]:
+    """The stack of a decoder.
+
+    Parameters
+    ----------
+    given : mapping
+        Sizes by the names of the blocks' fields; ``types`` and ``sparse``, the kind of attention of every layer and
+        whether it has experts; ``own``, what a kind of attention has of its own; ``predicts``, how many modules
+        predict further tokens, each of ``predicting`` layers like the last one.
+
+    Raises
+    ------
+    ValueError
+        If there are not as many of them as layers, or a size is missing.
+
+    Examples
+    --------
+    >>> sizes = {"hidden": 8, "vocab": 100, "heads": 2, "head_dim": 4, "ffn": 16, "layers": 4, "window": 3}
+    >>> found = layers_of(sizes | {"types": ["local", "global"] * 2})
+    >>> found["sections"], found["layers"]["local"]["mixer"]["window"]
+    ([{'layers': ['local', 'global'], 'repeat': 2}], 3)
+    """
+    number = given["layers"]
+    types = _one_each("types", given.get("types") or ["global"] * number, number)
+    sparse = _one_each("sparse", given.get("sparse") or ["experts" in given] * number, number)
+    names = ["_".join(parts) for parts in _told_apart(types, ["experts" if one else "dense" for one in sparse])]
+    layers = dict[str, Any]()
+    for name, kind, routed in zip(names, types, sparse, strict=True):
+        if name not in layers:
+            parts = {name: given[name] for name in ("norms", "parallel") if name in given}
+            layers[name] = {"mixer": _attention(given, kind), "feed_forward": _forward(given, routed=routed), **parts}
+    sections = in_sections(names)
+    if given.get("predicts"):
+        module = {"layers": names[-1:] * given.get("predicting", 1), "predicts": True}
+        sections.append(module | ({"repeat": given["predicts"]} if given["predicts"] > 1 else {}))
+    kept = {name: given[name] for name in _KEPT if name in given}
+    return {**kept, "layers": layers, "sections": sections, "causal": True}
+
+
+def _one_each(name: str, found: Sequence[Any], layers: int) -> Sequence[Any]:
+    if len(found) != layers:
+        raise ValueError(f"{name}: found {len(found)} of {layers} layers")
+    return found
+
+
+def _told_apart(*words: Sequence[str]) -> list[tuple[str, ...]]:
+    """What tells layers apart; if nothing does, that they are layers."""
+    differ = [column for column in words if len(set(column)) > 1]
+    return list(zip(*differ, strict=True)) if differ else [("layer",)] * len(words[0])
+
+
+def _attention(given: Given, kind: str) -> dict[str, Any]:
+    of = "mla" if "rank" in given else "attention"
+    mixer = {"kind": of, **{name: given[name] for name in _MIXERS[of] if given.get(name) is not None}}
+    if kind in _LOCAL:
+        size = _LOCAL[kind]
+        if given.get(size) is None:
+            raise ValueError(f"{size}: found no size, expected how many tokens {kind} layers attend to")
+        mixer[size] = given[size]
+    if "top_k" in given:
+        mixer["sparse"] = {name: given[parameter] for parameter, name in _INDEXER.items()}
+    mixer |= given.get("own", {}).get(kind, {})
+    if (share := given.get("rotary_share", 1)) != 1:
+        features = int(mixer["head_dim"] * share)
+        if given.get("rotary_dim", features) != features:
+            raise ValueError(f"rotary_dim: found {given['rotary_dim']}, but partial_rotary_factor says {features}")
+        mixer.setdefault("rotary_dim", features)
+    return mixer
+
+
+def _forward(given: Given, *, routed: bool) -> dict[str, Any]:
+    shape = ({"gated": False} if given.get("gated") is False else {}) | (
+        {"bias": True} if given.get("mlp_bias") else {}
+    )
+    if not routed:
+        return {"kind": "mlp", "ffn": given.get("dense_ffn", given["ffn"]), **shape}
+    inside = {name: given[name] for name in _OF_EXPERTS if given.get(name)}
+    return {"kind": "moe", "ffn": given.get("expert_ffn", given["ffn"]), **inside, **shape}
+
+
+def made_by(*steps: Step) -> Callable[[Given], dict[str, Any]]:
+    """The stack of a family: what its steps work out one after the other, and its layers."""
+
+    def stack(given: Given) -> dict[str, Any]:
+        for step in steps:
+            given = {**given, **step(given)}
+        return layers_of(given)
+
+    return stack
+
+
+def every_so_many(layers: int, period: int, usual: str, other: str) -> list[str]:
+    """The kinds of layers of which the last in every period is another.
+
+    Examples
+    --------
+    >>> every_so_many(5, 2, "local", "global")
+    ['local', 'global', 'local', 'global', 'local']
+    """
+    return [usual if (place + 1) % period else other for place in range(layers)]
+
+
+def local_in_turn(given: Given) -> dict[str, Any]:
+    """Layers that attend to a window, but for the last in every ``pattern`` of them; or as ``types`` say."""
+    if given.get("pattern") is None:
+        return {}
+    found = every_so_many(given["layers"], given["pattern"], "local", "global")
+    if given.get("types", found) != found:
+        raise ValueError(f"pattern: found {given['pattern']}, but layer_types say otherwise")
+    return {"types": found}
+
+
+def local_everywhere(given: Given) -> dict[str, Any]:
+    """A window that every layer attends to, if there is any."""
+    return {"types": ["local" if given.get("window") else "global"] * given["layers"]}
+
+
+def experts_behind(given: Given) -> dict[str, Any]:
+    """Layers of experts behind some dense ones; or as ``sparse`` says."""
+    if "dense" not in given and "sparse" in given:
+        return {}
+    dense = min(given.get("dense", 0), given["layers"])
+    found = [False] * dense + [True] * (given["layers"] - dense)
+    if given.get("sparse", found) != found:
+        raise ValueError(f"dense: found {given['dense']}, but the kinds of layers say otherwise")
+    return {"sparse": found}
+
+
+def dense_first(given: Given) -> dict[str, Any]:
+    """Some dense layers, and layers of experts behind them, beside some that every token uses, as large as they are."""
+    return {**experts_behind(given), "shared": given.get("shared", 0) * given["expert_ffn"]}
+
+
+def experts_in_turn(given: Given) -> dict[str, Any]:
+    """Layers of experts, the last in every so many, but for some that a list names."""
+    turns = every_so_many(given["layers"], given["sparse_step"], "dense", "experts")
+    dense = given.get("only_dense", ())
+    return {"sparse": [kind == "experts" and place not in dense for place, kind in enumerate(turns)]}
+
+
+def in_sections(kinds: Sequence[str]) -> list[dict[str, Any]]:
+    """The layers of a model as sections, patterns that repeat: with as few layers in them as can be.
+
+    Examples
+    --------
+    >>> in_sections("abab"), in_sections("aab")
+    ([{'layers': ['a', 'b'], 'repeat': 2}], [{'layers': ['a'], 'repeat': 2}, {'layers': ['b']}])
+    >>> in_sections("aaabbbabbbab")
+    [{'layers': ['a'], 'repeat': 3}, {'layers': ['b', 'b', 'b', 'a'], 'repeat': 2}, {'layers': ['b']}]
+    """
+    kinds, end = list(kinds), len(kinds)
+    if len(set(kinds)) == 1:
+        return [{"layers": kinds[:1], **({"repeat": end} if end > 1 else {})}]
+    # of what begins at a place: layers in its patterns, sections, and of the first how far it goes, and its period
+    least: list[tuple[int, int, int, int]] = [(0, 0, 0, 0)] * (end + 1)
+    alike = [0] * (end + 1)  # from a place on, the layers that are as those one period behind them
+    for place in reversed(range(end)):
+        found = []
+        for period in range(1, end - place + 1):
+            same = place + period < end and kinds[place] == kinds[place + period]
+            alike[period] = alike[period] + 1 if same else 0
+            for times in range(1, alike[period] // period + 2):
+                rest = least[place + period * times]
+                found.append((period + rest[0], 1 + rest[1], -period * times, period))
+        least[place] = min(found)
+    sections, place = list[dict[str, Any]](), 0
+    while place < end:
+        covered, period = least[place][2:]
+        times = -covered // period
+        sections.append({"layers": kinds[place : place + period], **({"repeat": times} if times > 1 else {})})
+        place += period * times
+    return sections

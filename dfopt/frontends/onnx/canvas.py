@@ -1,0 +1,374 @@
+"""Drawing the nodes of an ONNX model: kernels, what they read, and the graph that they make."""
+
+from __future__ import annotations
+
+import math
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final, Literal
+
+from dfopt.documents.dtypes import Dtype, Dtypes
+from dfopt.documents.graph import Graph, Input, Kernel, Output, SequenceState, Tensor
+from dfopt.documents.wiring import needed
+from dfopt.errors import DocumentError, Issue
+from dfopt.frontends.onnx.model import FLOATS, Model, Node, Type
+from dfopt.frontends.onnx.values import Axes, Value, extents, of_products, one_each
+
+__all__ = ["Canvas"]
+
+Operand = Literal[1, 2] | None
+_INDICES: Final = frozenset({"INT32", "INT64"})  # shapes and axes, with which weights were reshaped
+_DTYPES: Final[dict[str, Dtype]] = {
+    "FLOAT": "fp32", "FLOAT16": "fp16", "BFLOAT16": "bf16", "FLOAT8E4M3FN": "fp8", "FLOAT8E4M3FNUZ": "fp8",
+    "FLOAT8E5M2": "fp8", "FLOAT8E5M2FNUZ": "fp8", "FLOAT4E2M1": "fp4", "INT8": "int8", "UINT8": "int8",
+    "INT4": "int4", "UINT4": "int4",
+}  # fmt: skip
+_LONGEST: Final = 180  # characters of a kernel's name
+
+
+@dataclass(frozen=True)
+class _Held:
+    """A constant that a kernel reads beside the weights of a product: elements read and held, and bytes of each."""
+
+    kernel: str
+    made_of: frozenset[str]
+    read: float
+    whole: float
+    each: float
+    trained: bool
+
+
+class Canvas:
+    """What is drawn of a model so far.
+
+    Parameters
+    ----------
+    model : Model
+        Its constants and inputs are values from the start.
+    """
+
+    def __init__(self, model: Model) -> None:
+        self.model, self.kind = model, _kind_of_activations(model)
+        self.word = FLOATS[self.kind]
+        self.kernels: dict[str, dict[str, Any]] = {}
+        self.reads: list[tuple[str, Operand, Value]] = []
+        self.values: dict[str, Value] = {}
+        self.whole = Counter[str]()
+        self.weights: dict[str, tuple[frozenset[str], str]] = {}
+        self.held: list[_Held] = []
+        self.kept: set[str] = set()
+        self.parameters = 0.0
+        for name in model.inputs:
+            kind = model.types[name]
+            letters = "n" * (len(kind.shape) - 1) + "m" if len(kind.shape) > 1 else "n" * len(kind.shape)
+            self.values[name] = Value(name, kind, one_each(letters, kind.shape), "", kind.size)
+
+    def value(self, name: str) -> Value:
+        """A value that is drawn, or a constant."""
+        found = self.values.get(name)
+        if found is not None:
+            return found
+        kind = self.model.types[name]
+        if name not in self.model.constants and kind.size:
+            message = f"{name!r} is an output that is not understood of the operator that produces it"
+            raise DocumentError("", [Issue("$.graph", message, "export the model without it")])
+        axes = one_each("?" * len(kind.shape), kind.shape)
+        return Value(name, kind, axes, constant=True, made_of=self.model.constants.get(name, frozenset()))
+
+    def inputs(self, node: Node) -> list[Value]:
+        """All inputs of a node that are given."""
+        return [self.value(name) for name in node.inputs if name]
+
+    def draw(
+        self,
+        node: Node,
+        op: str,
+        sizes: dict[str, Any],
+        *reads: Value | tuple[Value, Operand],
+        part: str = "",
+        **more: Any,
+    ) -> str:
+        """Add a kernel that reads some values; constants among them come from DRAM. Gives its name."""
+        name = self.unused(node.name[:_LONGEST] + (f".{part}" if part else ""))
+        self.kernels[name] = {"name": name, "op": op, **sizes, **more}
+        for one in reads:
+            value, operand = one if isinstance(one, tuple) else (one, None)
+            if value.constant:
+                self.hold(name, value)
+            else:
+                self.reads.append((name, operand, value))
+        return name
+
+    def unused(self, name: str) -> str:
+        """A name for another kernel."""
+        again = (f"{name}_{number}" for number in range(2, len(self.kernels) + 3))
+        return name if name not in self.kernels else next(one for one in again if one not in self.kernels)
+
+    def hold(self, kernel: str, value: Value, read: float | None = None) -> None:
+        """Let a kernel read a constant from DRAM, or so many elements of it; a single number is no data."""
+        if value.type.size > 1:
+            kinds = [self.model.types[name] for name in value.made_of]
+            stored = sum(one.size for one in kinds if one.kind not in _INDICES) or value.type.size
+            whole = min(value.type.size, stored)
+            each, trained = self._stored(value).item_bytes, value.type.kind in FLOATS
+            self.held.append(_Held(kernel, value.made_of, whole if read is None else read, whole, each, trained))
+
+    def share_constants(self, kernel: str, parts: Mapping[str, float]) -> None:
+        """Let kernels that are parts of another one read and hold their shares of its constants."""
+        mine = [one for one in self.held if one.kernel == kernel]
+        self.held = [one for one in self.held if one.kernel != kernel]
+        for part, share in parts.items():
+            for one in mine:
+                of = one.made_of | {part} if one.made_of else one.made_of  # no other part reads this
+                self.held.append(replace(one, kernel=part, made_of=of, read=one.read * share, whole=one.whole * share))
+
+    def weigh(self, kernel: str, weight: Value) -> None:
+        """Let a product have a constant as its weight."""
+        self.weights[kernel] = weight.made_of, self._stored(weight).kind
+
+    def _stored(self, value: Value) -> Type:
+        """The type in which a constant lies in DRAM: that of the largest tensor it is made of, if that is smaller."""
+        kinds = [self.model.types[name] for name in value.made_of]
+        largest = max((one for one in kinds if one.kind not in _INDICES), key=lambda one: one.size, default=value.type)
+        return min(value.type, largest, key=lambda one: one.item_bytes)
+
+    def give(self, name: str, kernel: str, axes: Axes) -> Value:
+        """Let a kernel produce a value."""
+        kind = self.model.types[name]
+        self.whole[kernel] += kind.size
+        several = self.whole[kernel] > kind.size
+        self.values[name] = Value(name, kind, axes, kernel, kind.size, name if several else "")
+        return self.values[name]
+
+    def inner(self, kernel: str, axes: Axes) -> Value:
+        """What a kernel produces for another one of the same node."""
+        sizes = extents(axes)
+        kind = Type("FLOAT", (math.prod(sizes.values()),))
+        self.whole[kernel] = kind.size
+        return Value(kernel, kind, axes, kernel, kind.size)
+
+    def pointwise(self, node: Node, axes: Axes, *reads: Value, flop: int = 1, part: str = "", **more: Any) -> str:
+        """An elementwise kernel whose output has these axes."""
+        return self.draw(node, "elementwise", extents(axes), *reads, part=part, flop_per_element=flop, **more)
+
+    def product(
+        self,
+        node: Node,
+        a: tuple[Value, Sequence[str]],
+        b: tuple[Value, Sequence[str]],
+        out: Sequence[str],
+        *beside: Value,
+        part: str = "",
+        **more: Any,
+    ) -> tuple[str, Axes]:
+        """A product of two values whose dims have labels, as those of an Einsum; gives the kernel and its axes.
+
+        Labels of both that the output has are independent products, others of both are contracted. The side of a
+        constant is a weight, else the labels of the first alone are the tokens and those of the second the features.
+        """
+        if a[0].constant:
+            a, b = b, a
+        size: dict[str, int] = {}
+        for value, labels in (a, b):
+            for label, count in zip(labels, value.shape, strict=True):
+                if size.setdefault(label, count) != count and 1 not in (size[label], count):
+                    raise node.refuse(f"dims of {size[label]} and {count} do not fit each other")
+                size[label] = max(size[label], count)
+        first, second = ({la for la, n in zip(labels, value.shape, strict=True) if n > 1} for value, labels in (a, b))
+        if lost := {label for label in first ^ second if label not in out}:
+            raise node.refuse(f"sums over a dim of one operand alone ({', '.join(sorted(lost))})")
+        batch = first & second & set(out)
+
+        def many(labels: Iterable[str]) -> int:
+            return math.prod(size[label] for label in labels)
+
+        letter = {**dict.fromkeys(out, "n"), **dict.fromkeys(second, "m")}
+        axes: Axes = one_each((letter[label] for label in out), [size[label] for label in out])
+        weight = b[0].constant
+        of = dict(zip(a[1], a[0].axes, strict=True)), dict(zip(b[1], b[0].axes, strict=True))
+        for place, label in enumerate(out):
+            if label in batch:
+                known = next((one[label] for one in of if any(tag in "mh" for tag, _ in one[label])), of[0][label])
+                dim = (("h", size[label]),) if weight else of_products(known)
+                axes = (*axes[:place], dim, *axes[place + 1 :])
+        sizes = extents(axes)
+        rows, columns = ((one - batch) & set(out) for one in (first, second))
+        sizes |= {"m": many(columns), "k": many((first & second) - batch), "n": many(rows)}
+        if weight:
+            kernel = self.draw(node, "gemm", sizes, (a[0], 1), *beside, part=part, **more)
+            self.weigh(kernel, b[0])
+        else:
+            kept = [_divided(one.cache, sizes["outer"]) for one in (a[0], b[0]) if one.cache is not None]
+            more |= {"states": tuple(kept)} if kept else {}
+            kernel = self.draw(node, "matmul", sizes, (a[0], 1), (b[0], 2), *beside, part=part, **more)
+        return kernel, axes
+
+    # -- the whole -----------------------------------------------------------------------------
+    def graph(self, **about: Any) -> Graph:
+        """The graph of everything that is drawn."""
+        self._place_constants()
+        self._mark_attention()
+        self._choose_streams()
+        kernels = {name: Kernel(**fields) for name, fields in self.kernels.items()}
+        most, numbers = {name: kernel.matrices * needed(kernel) for name, kernel in kernels.items()}, self._numbers()
+
+        def size(value: Value) -> float:
+            return float(min(value.elements, most[value.source]) * self.word)
+
+        tensors, inputs = list[Tensor](), list[Input]()
+        for dst, operand, value in self._distinct_reads():
+            if value.source:
+                part = numbers.get((value.source, value.elements, value.part))
+                tensors.append(Tensor(src=value.source, dst=dst, operand=operand, bytes=size(value), part=part))
+            else:
+                stored = value.elements * value.type.item_bytes
+                inputs.append(Input(dst=dst, operand=operand, bytes=stored))
+        written = dict[tuple[str, str], float]()
+        for name in self.model.outputs:
+            found = None if name in self.kept else self.value(name)
+            if found is not None and found.source:
+                written[found.source, found.part] = size(found)
+        outputs = tuple(Output(src=src, bytes=count) for (src, _), count in written.items())
+        ends = {"inputs": tuple(inputs), "outputs": outputs}
+        drawn = {"kernels": tuple(kernels.values()), "tensors": tuple(tensors), **ends, **self._types()}
+        return Graph(**drawn, **about)
+
+    def _types(self) -> dict[str, Any]:
+        """The types of the graph: those of most that is computed, and of most weights of products."""
+        if self.kind not in _DTYPES:
+            return {"word_bytes": int(self.word)}
+        return {"dtypes": Dtypes(activations=_DTYPES[self.kind], weights=_DTYPES[self._kind_of_weights()])}
+
+    def _kind_of_weights(self) -> str:
+        found = Counter[str]()
+        for name, (_, kind) in self.weights.items():
+            if kind in _DTYPES:
+                found[kind] += self._elements(name)
+        return found.most_common(1)[0][0] if found else self.kind
+
+    def _elements(self, product: str) -> int:
+        """Weights of a product."""
+        one = self.kernels[product]
+        return int(one.get("outer", 1) * one["m"] * one["k"])
+
+    def notes(self) -> str:
+        """What is counted otherwise than it is stored: weights have one type, and every product has its own."""
+        used: defaultdict[frozenset[str], list[int]] = defaultdict(list)
+        for name, (made_of, _) in self.weights.items():
+            used[made_of].append(self._elements(name))
+        again = 0
+        for made_of, sizes in used.items():
+            stored = [kind.size for kind in map(self.model.types.__getitem__, made_of) if kind.kind not in _INDICES]
+            again += len(sizes) - 1 if sum(sizes) > sum(stored) > 0 else 0
+        most = self._kind_of_weights()
+        others = sorted({kind.lower() for _, kind in self.weights.values() if kind != most})
+        said = f"; weights of type {' and '.join(others)} count as {most.lower()}" if others else ""
+        return said + (f"; {again} products use weights of another one, and count them again" if again else "")
+
+    def _numbers(self) -> dict[tuple[str, int, str], str]:
+        """Numbers of parts that are as large as another one of the same output, by source, elements and part."""
+        parts: defaultdict[str, dict[tuple[int, str], None]] = defaultdict(dict)
+        for _, _, one in self.reads:
+            parts[one.source].setdefault((one.elements, one.part))
+        found = dict[tuple[str, int, str], str]()
+        for source, known in parts.items():
+            alike = Counter(elements for elements, _ in known)
+            for number, (elements, part) in enumerate(known, 1):
+                if alike[elements] > 1:
+                    found[source, elements, part] = str(number)
+        return found
+
+    def _distinct_reads(self) -> list[tuple[str, Operand, Value]]:
+        """What kernels read; an elementwise kernel takes the same thing once."""
+        found: dict[tuple[Any, ...], tuple[str, Operand, Value]] = {}
+        for dst, operand, value in self.reads:
+            what = value.source or value.name
+            found.setdefault((dst, operand, what, value.part, value.elements), (dst, operand, value))
+        return list(found.values())
+
+    def _place_constants(self) -> None:
+        """Let kernels hold and read constants: those of a product's weight once, what several read by shares."""
+        tied = {made_of for made_of, _ in self.weights.values() if made_of}
+        users = Counter((one.made_of, one.whole) for one in self.held)
+        self.parameters = float(sum(map(self._elements, self.weights)))
+        for one in self.held:
+            fields = self.kernels[one.kernel]
+            fields["dram_bytes"] = fields.get("dram_bytes", 0.0) + one.read * one.each
+            if one.made_of not in tied:
+                share = one.whole / users[one.made_of, one.whole] if one.made_of else one.whole
+                fields["resident_bytes"] = fields.get("resident_bytes", 0.0) + share * one.each
+                self.parameters += share if one.trained else 0.0
+
+    def _mark_attention(self) -> None:
+        """Give products of activations with a softmax between them their roles: a library does them at once.
+
+        Between the two are elementwise kernels of the scores' size and reductions of them alone, each read by none
+        else, and one of them normalises.
+        """
+        readers: defaultdict[str, list[tuple[str, Operand]]] = defaultdict(list)
+        for dst, operand, value in self._distinct_reads():
+            readers[value.source].append((dst, operand))
+        shown = {self.values[name].source for name in self.model.outputs if name in self.values}
+        for start, fields in self.kernels.items():
+            if fields["op"] != "matmul" or "role" in fields:
+                continue
+            size, between, ends, open_ = _shape(fields), set[str](), set[str](), [start]
+            while open_:
+                for dst, operand in readers[open_.pop()]:
+                    other = self.kernels[dst]
+                    if other["op"] == "elementwise" and _shape(other) == size:
+                        if dst not in between:
+                            between.add(dst)
+                            open_.append(dst)
+                    else:
+                        ends.add(dst if other["op"] == "matmul" and operand == 1 else "")
+            inner = [self.kernels[name] for name in between]
+            if shown & {start, *between}:
+                continue
+            if len(ends) == 1 and "" not in ends and any(one.get("normalizes") for one in inner):
+                fields["role"] = "scores"
+                self.kernels[ends.pop()]["role"] = "context"
+                for one in inner:
+                    one["role"] = "softmax"
+
+    def _choose_streams(self) -> None:
+        """Say which kernels stream: all are cut into as many tiles as the shortest token axis that streams has tokens.
+
+        Those with fewer tokens than that are whole. The number is the one that leaves the least output in SRAM.
+        """
+        free = [one for one in self.kernels.values() if "stream" not in one]
+        lengths = sorted({one["n"] for one in free})
+        size = [(one["n"], math.prod(_shape(one))) for one in free]
+
+        def left(rows: int) -> float:
+            return sum(elements / rows if n >= rows else elements for n, elements in size)
+
+        if lengths:
+            rows = min(lengths, key=lambda length: (left(length), length))
+            for one in free:
+                if one["n"] < rows:
+                    one["stream"] = "none"
+
+
+def _divided(cache: SequenceState, outer: int) -> SequenceState:
+    """A cache of a product; heads that are not those of the product are not told apart."""
+    return cache if outer % cache.heads == 0 else cache.model_copy(update={"heads": 1})
+
+
+def _shape(fields: dict[str, Any]) -> tuple[int, ...]:
+    return tuple(fields.get(key, 1) for key in ("outer", "samples", "m", "n"))
+
+
+def _kind_of_activations(model: Model) -> str:
+    """The type of most that is computed, or else of most constants."""
+    made = [name for node in model.nodes for name in node.outputs]
+    for names in (made, model.constants):
+        found = Counter[str]()
+        for name in names:
+            kind = model.types.get(name)
+            if kind is not None and kind.kind in FLOATS:
+                found[kind.kind] += kind.size
+        if found:
+            return found.most_common(1)[0][0]
+    return "FLOAT"

@@ -1,0 +1,86 @@
+"""What is only read in parts is computed in parts: a fused QKV is three products, as its readers are three.
+
+Kernels of their own may each be sharded, and put into partitions, as what reads them is.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from dfopt.frontends.onnx.canvas import Canvas
+from dfopt.frontends.onnx.values import Value, extents
+
+__all__ = ["draw_parts"]
+
+
+def draw_parts(canvas: Canvas) -> None:
+    """Take kernels apart whose features are all read, each by readers of a part of them, and none as a whole.
+
+    These are products with a weight, and what is computed element by element behind them, such as a bias.
+    """
+    shown = {canvas.values[name].source for name in canvas.model.outputs if name in canvas.values}
+    cut = {value.source for _, _, value in canvas.reads if value.part} - shown
+    for name in reversed(list(canvas.kernels)):
+        parts = _parts(canvas, name) if name in cut else {}
+        if parts:
+            cut |= {value.source for dst, _, value in canvas.reads if dst == name} - shown
+            _take_apart(canvas, name, parts)
+
+
+def _parts(canvas: Canvas, name: str) -> dict[str, int]:
+    """Features of each part; nothing if the kernel is to stay whole."""
+    fields = canvas.kernels[name]
+    pointwise = fields["op"] == "elementwise" and not fields.get("normalizes") and canvas.whole[name] == _size(fields)
+    if not (pointwise or fields["op"] == "gemm") or fields.get("outer", 1) > 1 or fields.get("samples", 1) > 1:
+        return {}
+    found: dict[str, int] = {}
+    for _, _, value in canvas.reads:
+        if value.source == name:
+            size = extents(value.axes)
+            tokens = size["n"] * size.get("samples", 1)
+            if tokens != fields["n"] or value.elements != value.type.size:
+                return {}
+            found[value.part] = value.elements // tokens
+    return found if len(found) > 1 and sum(found.values()) == fields["m"] else {}
+
+
+def _size(fields: dict[str, Any]) -> int:
+    return int(fields["m"] * fields["n"])
+
+
+def _take_apart(canvas: Canvas, name: str, parts: dict[str, int]) -> None:
+    fields, named = canvas.kernels[name], {part: canvas.unused(f"{name}.{place}") for place, part in enumerate(parts)}
+    before = [(operand, value) for dst, operand, value in canvas.reads if dst == name]
+    reads = []
+    for dst, operand, value in canvas.reads:
+        if value.source == name:
+            reads.append((dst, operand, replace(value, source=named[value.part], part="")))
+        elif dst != name:
+            reads.append((dst, operand, value))
+    whole = fields["m"]
+    for part, features in parts.items():
+        for operand, value in before:
+            reads.append((named[part], operand, _part(value, part, features, fields)))
+        canvas.whole[named[part]] = features * fields["n"]
+        if name in canvas.weights:
+            canvas.weights[named[part]] = canvas.weights[name]
+    canvas.reads = reads
+    canvas.weights.pop(name, None)
+    canvas.share_constants(name, {named[part]: features / whole for part, features in parts.items()})
+    drawn: dict[str, dict[str, Any]] = {}
+    for other, own in canvas.kernels.items():
+        pieces = parts.items() if other == name else ()
+        drawn |= {named[part]: {**own, "name": named[part], "m": features} for part, features in pieces}
+        if other != name:
+            drawn[other] = own
+    canvas.kernels = drawn
+
+
+def _part(value: Value, part: str, features: int, fields: dict[str, Any]) -> Value:
+    """What a part of a kernel reads: of what has all of its features, if it is elementwise, the same part."""
+    if fields["op"] == "gemm" or value.elements != _size(fields):
+        return value
+    kind = replace(value.type, shape=(fields["n"], features))
+    axes = ((("n", fields["n"]),), (("m", features),))
+    return replace(value, type=kind, axes=axes, elements=features * fields["n"], part=f"{value.part}{part}")

@@ -1,0 +1,159 @@
+"""Values of an ONNX model as something that kernels produce and read: whose elements they are, and along which axes.
+
+Every dim of a value is made of factors, each with a letter: ``m`` features, ``n`` tokens, ``h`` heads and ``s`` samples
+of a product within each of them, ``?`` nothing yet. They follow the axes of :mod:`dfopt.documents.graph` through
+reshapes and transpositions, so that a batch of matrices is one of heads where it was cut out of features, and one of
+samples where it was cut out of tokens.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from dfopt.documents.graph import SequenceState
+from dfopt.frontends.onnx.model import Type
+
+__all__ = ["Axes", "Value", "broadcast", "extents", "normalized", "one_each", "regrouped", "resized"]
+
+Axes = tuple[tuple[tuple[str, int], ...], ...]
+_PRODUCT: Final = {"m": "h", "h": "h", "n": "s", "s": "s", "?": "s"}
+"""What a factor of a batch of products is, by what it was."""
+
+
+@dataclass(frozen=True)
+class Value:
+    """A value: elements of one kernel's output, of an input of the model, or a constant.
+
+    ``part`` says which of the elements: the name of the value as which they were cut out, nothing for all of them.
+    ``elements`` are so many of the source. Those of a ``cache`` are of earlier evaluations, and lie in DRAM.
+    """
+
+    name: str
+    type: Type
+    axes: Axes
+    source: str = ""
+    elements: int = 0
+    part: str = ""
+    constant: bool = False
+    made_of: frozenset[str] = frozenset()
+    cache: SequenceState | None = None
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of its dims."""
+        return self.type.shape
+
+    def seen_as(self, name: str, kind: Type, axes: Axes) -> Value:
+        """The same elements, or a part of them, under another name and in another shape; stored as they are."""
+        kind = kind if self.source else Type(self.type.kind, kind.shape)
+        if kind.size < self.elements:
+            return replace(self, name=name, type=kind, axes=axes, elements=kind.size, part=name)
+        return replace(self, name=name, type=kind, axes=axes)
+
+
+def one_each(letters: Iterable[str], shape: Sequence[int]) -> Axes:
+    """Dims of one factor each.
+
+    Examples
+    --------
+    >>> one_each("nm", (2, 3))
+    ((('n', 2),), (('m', 3),))
+    """
+    return tuple(((letter, size),) for letter, size in zip(letters, shape, strict=True))
+
+
+def extents(axes: Axes) -> dict[str, Any]:
+    """The extents of a kernel whose output has these axes.
+
+    Examples
+    --------
+    >>> extents(((("s", 2),), (("h", 4),), (("n", 16),), (("m", 8),)))
+    {'outer': 4, 'samples': 2, 'm': 8, 'n': 16}
+    """
+    size = dict.fromkeys("hsmn?", 1)
+    for letter, count in (factor for dim in axes for factor in dim):
+        size[letter] *= count
+    samples = {"samples": size["s"]} if size["s"] > 1 else {}
+    return {"outer": size["h"], **samples, "m": size["m"], "n": size["n"] * size["?"]}
+
+
+def of_products(dim: tuple[tuple[str, int], ...]) -> tuple[tuple[str, int], ...]:
+    """A dim along which there is a product for each: heads, where features were cut up; samples of tokens."""
+    return tuple((_PRODUCT[letter], size) for letter, size in dim)
+
+
+def normalized(axes: Axes, dims: Collection[int]) -> Axes:
+    """Axes of what is normalised along some dims: these are its features, what were others are heads.
+
+    Examples
+    --------
+    >>> normalized(one_each("nnmm", (2, 16, 4, 8)), [3])
+    ((('n', 2),), (('n', 16),), (('h', 4),), (('m', 8),))
+    """
+    apart = {"m": "h"}
+    return tuple(
+        tuple(("m" if place in dims else apart.get(letter, letter), size) for letter, size in dim)
+        for place, dim in enumerate(axes)
+    )
+
+
+def regrouped(axes: Axes, shape: Sequence[int]) -> Axes:
+    """Axes in another shape of as many elements: factors stay what they are, and are cut where a dim ends.
+
+    Examples
+    --------
+    >>> regrouped(one_each("nm", (16, 768)), (2, 8, 12, 64))
+    ((('n', 2),), (('n', 8),), (('m', 12),), (('m', 64),))
+    >>> regrouped(one_each("nm", (16, 768)), (16, 1, 768))[1]
+    (('?', 1),)
+    """
+    left = [factor for dim in axes for factor in dim if factor[1] != 1]
+    left.reverse()
+    found = []
+    for size in shape:
+        dim: list[tuple[str, int]] = []
+        while (got := math.prod(count for _, count in dim)) != size and left:
+            letter, count = left.pop()
+            wanted = size // got if size % got == 0 else 0
+            if wanted and wanted % count == 0:
+                dim.append((letter, count))
+            elif wanted and count % wanted == 0:
+                dim.append((letter, wanted))
+                left.append((letter, count // wanted))
+            else:  # they do not divide: both become one factor, of which a part is taken
+                dim = [(_main([*(one for one, _ in dim), letter]), size)]
+                rest = got * count // math.gcd(got * count, size)
+                if rest > 1:
+                    left.append((letter, rest))
+        found.append(tuple(dim) or (("?", 1),) if size == math.prod(c for _, c in dim) else (("?", size),))
+    return tuple(found)
+
+
+def _main(letters: Collection[str]) -> str:
+    """The letter of a dim that mixes several."""
+    return next((letter for letter in "mhns" if letter in letters), "?")
+
+
+def resized(axes: Axes, shape: Sequence[int]) -> Axes:
+    """Axes of a value of which a part is taken along some dims, or that is spread along them; new dims come first."""
+    old = [(("?", 1),)] * (len(shape) - len(axes)) + list(axes)
+    found = []
+    for dim, size in zip(old, shape, strict=True):
+        same = math.prod(count for _, count in dim) == size
+        found.append(dim if same else ((_main([letter for letter, _ in dim]), size),))
+    return tuple(found)
+
+
+def broadcast(shape: Sequence[int], values: Iterable[Value]) -> Axes:
+    """Axes of what is computed element by element: each dim is that of the largest value which has all of it."""
+    found: list[tuple[tuple[str, int], ...]] = []
+    ordered = sorted((one for one in values if not one.constant), key=lambda one: -one.type.size)
+    for place, size in enumerate(shape):
+        dims = (
+            (one.shape[at], one.axes[at]) for one in ordered for at in (place - len(shape) + len(one.shape),) if at >= 0
+        )
+        found.append(next((dim for count, dim in dims if count == size != 1), (("?", size),)))
+    return tuple(found)
