@@ -2,7 +2,8 @@
 
 Sizes: the config.json of answerdotai/ModernBERT-base, google-bert/bert-base-uncased, BAAI/bge-m3,
 distilbert/distilbert-base-uncased, google/vit-base-patch16-224, openai/clip-vit-large-patch14,
-google/siglip-so400m-patch14-384 and openai/whisper-large-v3.
+google/siglip-so400m-patch14-384 and openai/whisper-large-v3; but for those of the zoo they are recalled, not
+confirmed on the hub.
 """
 
 from __future__ import annotations
