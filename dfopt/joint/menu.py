@@ -241,11 +241,9 @@ class Menu:
 
     def options_of(self, schemes: Mapping[str, Sharding]) -> Ints:
         """The option of every kernel that has the scheme given for its name."""
-        names, tables = [kernel.name for kernel in self.instance.graph.kernels], self.tables
-        picked = (
-            next(o for o in of if tables.scheme_o[o] == schemes[names[k]]) for k, of in enumerate(tables.of_kernel)
-        )
-        return np.array(list(picked), dtype=np.int64)
+        pairs = zip(self.instance.graph.kernels, self.tables.of_kernel, strict=True)
+        picked = [next(o for o in of if self.tables.scheme_o[o] == schemes[kernel.name]) for kernel, of in pairs]
+        return np.array(picked, dtype=np.int64)
 
     def own_ends(self, allowed_o: Bools, tiles: int) -> tuple[Floats, Floats]:
         """What inputs and outputs of the graph move: DRAM bytes, SRAM bytes of buffers, bytes that are read.

@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 from collections import Counter
-from typing import Any, NamedTuple, TypeVar
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
+from typing import NamedTuple, TypeVar
 
-from dfopt.documents.graph import Graph, Input, Kernel, Output, Tensor
+from dfopt.documents.base import Part
+from dfopt.documents.graph import Graph
+from dfopt.workloads.unroll import unroll
 
 _NAMES = ("name", "src", "dst", "stage_with", "accumulates_into")  # fields that name a kernel
-_ENDS = ("inputs", "outputs")
-_Part = TypeVar("_Part", Kernel, Tensor, Input, Output)
+_PARTS = ("tensors", "carried", "inputs", "outputs")
+_Part = TypeVar("_Part", bound=Part)
 
 
 class Unrolled(NamedTuple):
@@ -37,6 +41,7 @@ def unrolled(graph: Graph) -> Unrolled | None:
 
     Examples
     --------
+    >>> from dfopt.documents.graph import Kernel, Tensor
     >>> layers = [Kernel(name=f"add{i}", op="elementwise", m=4, n=2) for i in range(3)]
     >>> chain = [Tensor(src="add0", dst="add1"), Tensor(src="add1", dst="add2")]
     >>> drawn = Graph(name="three", kernels=layers, tensors=chain, carried=[Tensor(src="add2", dst="add0")], repeat=4)
@@ -53,10 +58,10 @@ def unrolled(graph: Graph) -> Unrolled | None:
 
 
 def _one_of(graph: Graph, size: int) -> Unrolled | None:
-    """The first so many kernels as a layer, if the graph is a chain of them."""
+    """The first so many kernels as a layer, if the graph is what :func:`~dfopt.workloads.unroll.unroll` makes of it."""
     assert graph.sections is not None
     names, (section,) = [kernel.name for kernel in graph.kernels], graph.sections
-    first = {name: names[place % size] for place, name in enumerate(names)}
+    first, times = {name: names[place % size] for place, name in enumerate(names)}, len(names) // size
     if any(_renamed(kernel, first) != graph.kernels[place % size] for place, kernel in enumerate(graph.kernels)):
         return None
     mine = set(names[:size])
@@ -66,35 +71,19 @@ def _one_of(graph: Graph, size: int) -> Unrolled | None:
     fields["carried"] = tuple(_renamed(tensor, first) for tensor in graph.carried)
     fields["inputs"] = graph.inputs and tuple(one for one in graph.inputs if one.dst in mine)
     fields["outputs"] = graph.outputs and tuple(one for one in graph.outputs if one.src in mine)
-    fields["sections"] = (section.model_copy(update={"repeat": section.repeat * (len(names) // size)}),)
-    layers = [dict(zip(names[:size], names[at : at + size], strict=True)) for at in range(0, len(names), size)]
-    if any(_bag(again) != _bag(getattr(graph, name)) for name, again in _drawn(fields, layers).items()):
+    fields["sections"] = (section.model_copy(update={"repeat": section.repeat * times}),)
+    again = unroll(Graph.model_construct(**fields), times)  # not checked before it is known to be one
+    drawn = dict(zip(names, (kernel.name for kernel in again.kernels), strict=True))
+    if any(_bag(getattr(again, part)) != _bag(getattr(graph, part), drawn) for part in _PARTS):
         return None
     return Unrolled(Graph(**fields), first)
 
 
-def _drawn(layer: dict[str, Any], layers: list[dict[str, str]]) -> dict[str, list[Any]]:
-    """What belongs to kernels of a layer, drawn for layers one after another whose kernels have these names."""
-    ends = {name: [_renamed(one, names) for names in layers for one in layer[name] or ()] for name in _ENDS}
-    tensors = [_renamed(tensor, names) for names in layers for tensor in layer["tensors"]]
-    carried: list[Tensor] = []
-    for tensor in layer["carried"]:
-        ahead = tensor.direction == "forward"
-        for at, names in enumerate(layers):
-            to = at + 1 if ahead else at - 1
-            ends_at = {"src": names[tensor.src], "dst": layers[to % len(layers)][tensor.dst]}
-            if 0 <= to < len(layers):
-                tensors.append(tensor.model_copy(update=ends_at | {"direction": "forward"}))
-            else:
-                carried.append(tensor.model_copy(update=ends_at))
-    return {"tensors": tensors, "carried": carried, **ends}
-
-
-def _renamed(part: _Part, names: dict[str, str]) -> _Part:
+def _renamed(part: _Part, names: Mapping[str, str]) -> _Part:
     """The same about other kernels."""
-    said = {field: getattr(part, field, None) for field in _NAMES}
+    said = {field: name for field in _NAMES if (name := getattr(part, field, None)) is not None}
     return part.model_copy(update={field: names[name] for field, name in said.items() if name in names})
 
 
-def _bag(parts: Any) -> Counter[str]:
-    return Counter(part.model_dump_json() for part in parts or ())
+def _bag(parts: Iterable[Part] | None, names: Mapping[str, str] = MappingProxyType({})) -> Counter[str]:
+    return Counter(_renamed(part, names).model_dump_json() for part in parts or ())
