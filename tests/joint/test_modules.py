@@ -7,13 +7,12 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from brute import joint_optimum
-from hypothesis import assume, given, note
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from proven import check_proven
 from strategies import Dice, assumptions, share, systems
 
 import dfopt as df
-import dfopt.search as optimizer
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.modules import Modules
@@ -25,7 +24,6 @@ from dfopt.errors import Infeasible, PlanError
 from dfopt.judge.members import issues, seen_by_a_chip
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
-from dfopt.search.verify import verify
 from dfopt.setting.members import member_graph
 from dfopt.setting.module_menu import menu
 from dfopt.setting.plans import asked_plans
@@ -153,17 +151,7 @@ def test_nothing_is_better_than_what_is_found(graph: Graph, chosen: df.Assumptio
     except PlanError:
         assume(False)
     assert all(plan.modules is not None for plan in legal)
-    best = joint_optimum(graph, system, chosen, Request(**asked))
-    if best is None:
-        with pytest.raises(Infeasible):
-            optimizer.optimize(graph, system, assumptions=chosen, **asked)
-        return
-    result = optimizer.optimize(graph, system, assumptions=chosen, **asked)
-    note(f"{result.value} {result.status} {result.plan.label} against {best}")
-    assert result.status == "optimal"
-    assert result.value == pytest.approx(best.value, rel=1e-9)
-    found = verify(result)
-    assert not found.problems, found.problems
+    check_proven(graph, system, chosen, asked)
 
 
 def mixture(**more: Any) -> Graph:

@@ -7,25 +7,23 @@ from itertools import pairwise
 from typing import Any
 
 import pytest
-from brute import joint_optimum
-from hypothesis import assume, given, note
+from hypothesis import assume, given
 from hypothesis import strategies as st
+from proven import check_proven
 from strategies import assumptions, share, systems
 from test_modules import models, rounded
 
 import dfopt as df
-import dfopt.search as optimizer
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.modules import MENU, Modules
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import PlanError
 from dfopt.judge.members import issues, seen_by_a_chip
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
-from dfopt.search.verify import verify
 from dfopt.setting.members import able, member_graph
 from dfopt.setting.plans import asked_plans
 from dfopt.workloads.backward import backward_of
@@ -100,17 +98,7 @@ def test_no_training_step_is_better_than_what_is_found(
         asked_plans(graph, system, Request(**asked), resolved)
     except PlanError:
         assume(False)
-    best = joint_optimum(graph, system, chosen, Request(**asked))
-    if best is None:
-        with pytest.raises(Infeasible):
-            optimizer.optimize(graph, system, assumptions=chosen, **asked)
-        return
-    result = optimizer.optimize(graph, system, assumptions=chosen, **asked)
-    note(f"{result.value} {result.status} {result.plan.label} against {best}")
-    assert result.status == "optimal"
-    assert result.value == pytest.approx(best.value, rel=1e-9)
-    found = verify(result)
-    assert not found.problems, found.problems
+    check_proven(graph, system, chosen, asked)
 
 
 # -- by hand ------------------------------------------------------------------------------------

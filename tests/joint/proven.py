@@ -1,0 +1,32 @@
+"""A search held against brute force: the same optimum, proven, and verified; infeasible where nothing fits."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+from brute import joint_optimum
+from hypothesis import note
+
+import dfopt.search as optimizer
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+from dfopt.documents.request import Request
+from dfopt.documents.system import System
+from dfopt.errors import Infeasible
+from dfopt.search.verify import verify
+
+
+def check_proven(graph: Graph, system: System, chosen: Assumptions, asked: Mapping[str, Any]) -> None:
+    best = joint_optimum(graph, system, chosen, Request(**asked))
+    if best is None:
+        with pytest.raises(Infeasible):
+            optimizer.optimize(graph, system, assumptions=chosen, **asked)
+        return
+    result = optimizer.optimize(graph, system, assumptions=chosen, **asked)
+    note(f"{result.value} {result.status} {result.plan.label} against {best}")
+    assert result.status == "optimal"
+    assert result.value == pytest.approx(best.value, rel=1e-9)
+    found = verify(result)
+    assert not found.problems, found.problems
