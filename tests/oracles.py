@@ -85,7 +85,7 @@ def at_once(world: World, members: list[Kernel]) -> bool:
     names = {kernel.name for kernel in members}
     joined = nx.Graph((t.src, t.dst) for t in world.graph.tensors if {t.src, t.dst} <= names)
     joined.add_nodes_from(names)
-    one_set = any(all(k.phase == phase and k.role in roles for k in members) for phase, roles in SETS.values())
+    one_set = any(all(k.pass_ == pass_ and k.role in roles for k in members) for pass_, roles in SETS.values())
     return world.assumptions.execution == "library" and one_set and nx.is_connected(joined)
 
 
@@ -213,7 +213,7 @@ def fusions(
     edges = [(position[t.src], position[t.dst]) for t in world.graph.tensors if stage[t.src] == stage[t.dst]]
     rule = world.assumptions.forward_backward if world.graph.trains else "shared"
     exactly = world.assumptions.empty_partitions == "forbid"
-    forward = [k.phase == "forward" for k in world.graph.kernels]
+    forward = [k.pass_ == "forward" for k in world.graph.kernels]
     stages, ends = set(stage.values()), [name in ("first", "last") for name in kinds(world.graph)]
     # the layer has exactly p_max partitions where they are asked for, a piece beside it no more than it has kernels
     most = dict.fromkeys(stages, p_max)
@@ -304,7 +304,7 @@ def all_shards(world: World) -> Iterator[Shard]:
 
 def stages_legal(graph: Graph, stage: dict[str, int]) -> bool:
     """Tensors go to later stages, those between two kernels of the other passes to earlier ones."""
-    forward = {k.name: k.phase == "forward" for k in graph.kernels}
+    forward = {k.name: k.pass_ == "forward" for k in graph.kernels}
     for t in graph.tensors:
         ahead = forward[t.src] or forward[t.dst]
         if (stage[t.src] > stage[t.dst]) if ahead else (stage[t.src] < stage[t.dst]):
@@ -380,7 +380,7 @@ def moved_bytes(world: World, sharding: dict[str, Sharding], stage: dict[str, in
             bill: tuple[object, ...] = (t.src, size, t.part) if shared else (i,)
             if chosen.sequence_parallelism == "none":
                 bill = (*bill, needed) if shared else bill
-            elif i < len(graph.tensors) and kernels[t.src].phase == "forward" != kernels[t.dst].phase:
+            elif i < len(graph.tensors) and kernels[t.src].pass_ == "forward" != kernels[t.dst].pass_:
                 bill = (*bill, "again", stage[t.dst] if once_per_stage(world) else t.dst)
             paid[bill] = size
     return inherent, sum(paid.values())

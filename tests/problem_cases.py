@@ -120,9 +120,9 @@ def side_by_side(graph: Graph, copies: int) -> Graph:
     """Copies of a graph between a common source and a common sink."""
     first = {k.name for k in graph.kernels} - {t.dst for t in graph.tensors}
     last = {k.name for k in graph.kernels} - {t.src for t in graph.tensors}
-    phases = {k.phase for k in graph.kernels}
-    source = Kernel(name="source", op="elementwise", m=4, n=4, phase="forward" if "forward" in phases else "backward")
-    sink = Kernel(name="sink", op="elementwise", m=4, n=4, phase="backward" if graph.trains else "forward")
+    passes = {k.pass_ for k in graph.kernels}
+    source = Kernel(name="source", op="elementwise", m=4, n=4, pass_="forward" if "forward" in passes else "backward")
+    sink = Kernel(name="sink", op="elementwise", m=4, n=4, pass_="backward" if graph.trains else "forward")
     half = 8 * graph.words.of_output(source)
     kernels, tensors, carried = [source], [], []
     for copy in range(copies):

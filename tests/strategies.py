@@ -272,14 +272,14 @@ def _in_one_piece(dice: Dice, most: int, least: int, trains: bool | None, repeat
             shape["k"] = 1
         elif "k" not in shape:
             shape["k"] = dice(SIZES)
-        phase = "forward" if not later else "update" if op == "weight_update" else "backward"
+        pass_ = "forward" if not later else "update" if op == "weight_update" else "backward"
         gemms = [k.name for k in kernels if k.op == "gemm"]
         kernels.append(
             Kernel(
                 name=f"k{number}",
                 op=op,
                 **shape,
-                phase=phase,
+                pass_=pass_,
                 stream=dice([None, None, None, "n", "none", *([] if op == "elementwise" else ["k"])]),
                 flop_per_element=dice([1, 1, 5]) if op == "elementwise" else 1,
                 normalizes=op == "elementwise" and dice([False, True]),
@@ -324,7 +324,7 @@ def _typed(dice: Dice, kernels: list[Kernel], tensors: list[Tensor]) -> tuple[Dt
 
 def _with_state(dice: Dice, kernel: Kernel) -> Kernel:
     """Something that a forward kernel keeps for every sequence, of heads that its matrices share."""
-    if kernel.phase != "forward" or dice(range(6)):
+    if kernel.pass_ != "forward" or dice(range(6)):
         return kernel
     state = SequenceState(
         name="state",

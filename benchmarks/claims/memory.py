@@ -50,7 +50,7 @@ def least_bytes(graph: df.Graph, rules: Assumptions, plan: df.Plan, order: list[
     held = [
         layers * parameter_bytes * ops.weight_elements(kernel) * ops.weight_share(kernel, z, plan.tp, "exact") * one
         for kernel in graph.kernels
-        if kernel.phase == "forward" and kernel.op == "gemm"
+        if kernel.pass_ == "forward" and kernel.op == "gemm"
         for z, one in take[kernel.name].items()
     ]
     between: list[list[pulp.LpAffineExpression]] = [[] for _ in order]
@@ -62,7 +62,7 @@ def least_bytes(graph: df.Graph, rules: Assumptions, plan: df.Plan, order: list[
         stored = pulp.lpSum(
             size * ops.output_share(source, z, plan.tp, "exact") * one for z, one in take[src].items()
         )  # fmt: skip
-        saved = source.phase == "forward" and any(kernels[name].phase != "forward" for name in readers)
+        saved = source.pass_ == "forward" and any(kernels[name].pass_ != "forward" for name in readers)
         if saved:
             held.append(layers * waiting * stored)
         else:

@@ -142,9 +142,9 @@ def dlrm_training(depth: int = 20, width: int = 3375, batch: int = 512) -> Graph
     Sizes of the public DFModel case DLRM/Compare_w_existing/A; there too a backward kernel needs only the next one's.
     """
     fwd = [Kernel(name=f"MLP_{i}", op="gemm", m=width, k=width, n=batch) for i in range(depth)]
-    bwd = [Kernel(name=f"MLP_{i}_bwd", op="gemm", m=width, k=width, n=batch, phase="backward") for i in range(depth)]
+    bwd = [Kernel(name=f"MLP_{i}_bwd", op="gemm", m=width, k=width, n=batch, pass_="backward") for i in range(depth)]
     upd = [
-        Kernel(name=f"MLP_{i}_update", op="weight_update", m=width, k=batch, n=width, phase="update")
+        Kernel(name=f"MLP_{i}_update", op="weight_update", m=width, k=batch, n=width, pass_="update")
         for i in range(depth)
     ]
     tensors = [Tensor(src=f"MLP_{i}", dst=f"MLP_{i + 1}") for i in range(depth - 1)]

@@ -1,4 +1,4 @@
-"""Time every case of the registry, phase by phase, and write the table of benchmarks/README.md.
+"""Time every case of the registry, step by step, and write the table of benchmarks/README.md.
 
     python benchmarks/speed/table.py [CASE ...] [--json OUT] [--write]
 
@@ -28,7 +28,7 @@ ASSIGNMENT_KERNELS = 60  # beyond, it has no chance
 
 
 def measure(case: Case) -> dict[str, Any]:
-    """Seconds of each phase of one case, its sizes, gap under the chosen sharding and peak memory."""
+    """Seconds of each step of one case, its sizes, gap under the chosen sharding and peak memory."""
     from dfopt.documents.assumptions import profile
     from dfopt.errors import NoSolution
     from dfopt.fusion import intrachip
@@ -60,7 +60,7 @@ def measure(case: Case) -> dict[str, Any]:
     evaluate(result.mapping, graph, system, result.assumptions)
     row["judge"] = time.perf_counter() - begin
 
-    # the phases once more, one by one, under the sharding and tile count of the best plan
+    # the steps once more, one by one, under the sharding and tile count of the best plan
     assume, plan = resolve(chosen, system.chip.execution, system.chip.compute_utilization), result.plan
     instance = Setting(graph, system, assume).under(plan)
     begin = time.perf_counter()

@@ -26,7 +26,7 @@ def _parameters(graph: Any) -> str:
     from dfopt.physics.ops import weight_elements
 
     whole = sum(
-        weight_elements(kernel) * graph.times_of(kernel) for kernel in graph.kernels if kernel.phase == "forward"
+        weight_elements(kernel) * graph.times_of(kernel) for kernel in graph.kernels if kernel.pass_ == "forward"
     )
     return f"{whole / 1e9:.3g} G" if whole else "-"
 

@@ -94,6 +94,7 @@ def _tighten(node: Any) -> None:
 class Part(BaseModel):
     """A nested part of a document: frozen, strict, no unknown keys."""
 
+    RENAMED: ClassVar[Mapping[str, str]] = {}  # keys of earlier versions, and what they are called now
     model_config = ConfigDict(
         frozen=True, extra="forbid", validate_by_name=True, validate_by_alias=True, serialize_by_alias=True,
         allow_inf_nan=False, protected_namespaces=(),
@@ -136,7 +137,7 @@ class Part(BaseModel):
 class Document(Part):
     """A document: a part with a schema id, which loads from and dumps to YAML or JSON.
 
-    A subclass sets ``SCHEMA``, such as ``"dfopt/graph/2"``: package, kind, version.
+    A subclass sets ``SCHEMA``, such as ``"dfopt/graph/3"``: package, kind, version.
     """
 
     SCHEMA: ClassVar[str] = ""
@@ -310,14 +311,25 @@ def _models(annotation: Any) -> Iterator[type[BaseModel]]:
         yield from _models(inner)
 
 
-def _keys(cls: type[BaseModel], steps: Sequence[str | int]) -> dict[str, str | None]:
-    """The keys (and their descriptions) that the mapping at a path may have."""
+def _models_at(cls: type[BaseModel], steps: Sequence[str | int]) -> list[type[BaseModel]]:
+    """What the mapping at a path may be."""
     found = [cls]
     for step in steps:
         fields = [f for m in found for name, f in m.model_fields.items() if step in (f.alias or name, name)]
         # An index or a free key leads nowhere new: the field's type already named the models inside.
         found = [m for f in fields for m in _models(f.annotation)] or found
-    return {f.alias or name: f.description for m in found for name, f in m.model_fields.items()}
+    return found
+
+
+def _keys(cls: type[BaseModel], steps: Sequence[str | int]) -> dict[str, str | None]:
+    """The keys (and their descriptions) that the mapping at a path may have."""
+    return {f.alias or name: f.description for m in _models_at(cls, steps) for name, f in m.model_fields.items()}
+
+
+def _renamed(cls: type[BaseModel], steps: Sequence[str | int], key: str) -> str:
+    """What a key of an earlier version is called now."""
+    parts = (m for m in _models_at(cls, steps) if issubclass(m, Part))
+    return next((m.RENAMED[key] for m in parts if key in m.RENAMED), "")
 
 
 def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationError) -> list[Issue]:
@@ -346,8 +358,9 @@ def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationEr
             remedy = f"add the key {last!r}" + (f": {says}" if says else "")
             plain.append(Issue(where, "the key is missing", remedy))
         elif kind == "extra_forbidden":
-            known = _keys(cls, steps[:-1])
-            remedy = did_you_mean(last, known, f"known keys: {', '.join(known)}")
+            known, now = _keys(cls, steps[:-1]), _renamed(cls, steps[:-1], last)
+            remedy = f"write {now!r}: it was renamed" if now else ""
+            remedy = remedy or did_you_mean(last, known, f"known keys: {', '.join(known)}")
             plain.append(Issue(where, "unknown key", remedy))
         elif kind in _EXPECTED:
             wanted = _EXPECTED[kind].format_map(ctx)

@@ -24,6 +24,7 @@ from dfopt.documents.dtypes import Dtypes, Words, check_word_bytes, words_of
 from dfopt.documents.experts import Experts
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.modules import Module
+from dfopt.documents.passes import Pass, with_passes
 from dfopt.documents.sections import LAYER, Layers, Section, add_repeat, layers_of, of_version_1, spelled_out
 from dfopt.documents.sequence_state import SequenceState as SequenceState
 from dfopt.documents.tokens import Tokens, of_evaluation, tokens_of
@@ -32,7 +33,6 @@ from dfopt.errors import GraphError
 from dfopt.units import Bytes
 
 Op = Literal["gemm", "matmul", "elementwise", "weight_update"]
-Phase = Literal["forward", "backward", "update"]
 Role = Literal[
     "scores", "softmax", "scores_dropout", "context", "gate", "up", "activation", "bias", "dropout", "residual",
     "norm", "optimizer", "router", "latent",
@@ -48,6 +48,8 @@ class Kernel(Part):
     (one or more inputs, ``flop_per_element`` operations per output element) or
     ``weight_update`` (the matrix product whose output is a weight gradient).
     """
+
+    RENAMED: ClassVar = {"phase": "pass"}
 
     name: str = Field(min_length=1, max_length=200)
     op: Op
@@ -65,7 +67,7 @@ class Kernel(Part):
     stream: Literal["n", "k", "none"] | None = Field(
         default=None, description="axis that is cut into tiles and streamed; default n, for weight_update k"
     )
-    phase: Phase = "forward"
+    pass_: Pass = Field(default="forward", alias="pass")
     role: Role | None = Field(
         default=None,
         description="its part in a layer, for libraries that do several at once; backward kernels keep it",
@@ -170,7 +172,7 @@ class Kernel(Part):
             if self.outer % state.heads:
                 message = f"found {state.heads}, expected a divisor of outer, {self.outer} of {self.name!r}"
                 raise problem(message, "heads of a state are shared by groups of them", f"$.states[{place}].heads")
-            if self.phase != "forward":
+            if self.pass_ != "forward":
                 message = f"found one of {self.name!r}, which is no kernel of a forward pass"
                 raise problem(message, "nothing is kept for the next step by what trains", f"$.states[{place}]")
         if self.copied is not None and self.op != "weight_update":
@@ -229,8 +231,8 @@ class Graph(Named):
     section of one layer.
     """
 
-    SCHEMA: ClassVar[str] = "dfopt/graph/2"
-    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/graph/1",)
+    SCHEMA: ClassVar[str] = "dfopt/graph/3"
+    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/graph/1", "dfopt/graph/2")
     model_config = ConfigDict(json_schema_extra=add_repeat)
 
     sections: tuple[Section, ...] | None = Field(
@@ -273,7 +275,8 @@ class Graph(Named):
 
     @classmethod
     def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
-        return dict(spelled_out(of_evaluation(of_version_1(data))))
+        plain = of_version_1(data) if data["schema"] == "dfopt/graph/1" else data
+        return dict(spelled_out(of_evaluation(with_passes(plain))))
 
     @model_validator(mode="after")
     def _is_a_dag(self) -> Self:
@@ -379,7 +382,7 @@ class Graph(Named):
     @cached_property
     def trains(self) -> bool:
         """Whether the graph has a backward pass or weight updates."""
-        return any(kernel.phase != "forward" for kernel in self.kernels)
+        return any(kernel.pass_ != "forward" for kernel in self.kernels)
 
     def __repr__(self) -> str:
         times = f", {self.repeat} times" if self.repeat > 1 else ""
@@ -393,5 +396,5 @@ class Graph(Named):
             ("size", f"{len(self.kernels)} kernels, {len(self.tensors)} tensors, repeated {self.repeat} times"),
             ("batch", f"{self.batch} samples, {self.microbatch} per evaluation, {tokens_of(self).processed} tokens"),
         ]
-        rows = [[k.name, k.op, k.phase, *(str(size) for size in (k.outer, k.m, k.k, k.n))] for k in self.kernels]
-        return facts_html(facts) + table_html("Kernels", ("kernel", "op", "phase", "outer", "m", "k", "n"), rows)
+        rows = [[k.name, k.op, k.pass_, *(str(size) for size in (k.outer, k.m, k.k, k.n))] for k in self.kernels]
+        return facts_html(facts) + table_html("Kernels", ("kernel", "op", "pass", "outer", "m", "k", "n"), rows)

@@ -29,7 +29,7 @@ KINDS: dict[str, type[Document]] = {
 
 
 def kind_of(data: Dict[str, Any], path: str) -> str:
-    """Kind of a parsed document by its ``schema`` key, such as ``dfopt/graph/2``, or a `DocumentError`."""
+    """Kind of a parsed document by its ``schema`` key, such as ``dfopt/graph/3``, or a `DocumentError`."""
     check_not_foreign(data, path)
     known = {document.SCHEMA: kind for kind, document in KINDS.items()}
     found = data.get("schema")

@@ -186,8 +186,8 @@ class Result(Document):
     ``optimal_per_level`` says that ``level_gap`` is 0. In both cases the judge agrees with the value.
     """
 
-    SCHEMA: ClassVar[str] = "dfopt/result/4"
-    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/result/1", "dfopt/result/2", "dfopt/result/3")
+    SCHEMA: ClassVar[str] = "dfopt/result/5"
+    EARLIER: ClassVar[tuple[str, ...]] = ("dfopt/result/1", "dfopt/result/2", "dfopt/result/3", "dfopt/result/4")
 
     status: Status
     value: float = Field(description="of the objective: seconds of a step")
@@ -241,9 +241,9 @@ class Result(Document):
     def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
         """Version 1 had one bound, that of the chosen shardings; nothing is known of all mappings.
 
-        Version 3 differs in its graph only.
+        Versions 3 and 4 differ in their graphs only.
         """
-        if data["schema"] == "dfopt/result/3":
+        if data["schema"] in ("dfopt/result/3", "dfopt/result/4"):
             return data
         data = {**data, "proof": OF_EARLIER + str(data.get("proof"))}
         if data["schema"] != "dfopt/result/1":

@@ -50,7 +50,7 @@ def load_strict(source: str | Path, unbounded: Callable[[object], bool] | None =
     text = _read(source, name) if isinstance(source, Path) else source
     _check_size(len(text), name)
     if not text.strip():
-        refuse(name, "the file is empty", "start it with a line such as 'schema: dfopt/graph/2'")
+        refuse(name, "the file is empty", "start it with a line such as 'schema: dfopt/graph/3'")
     if "\0" in text:
         refuse(name, "found a NUL byte, expected text", "this is a binary file; give a YAML or JSON file")
     as_json = isinstance(source, Path) and source.suffix.lower() == ".json"

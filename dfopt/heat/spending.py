@@ -104,7 +104,7 @@ def spending(ready: PricedPlan) -> Spending:
         if assumptions.weights_from_dram:
             own[k].append(Flow(weight, weight, write=False))
         own[k].append(Flow(kernel.dram_bytes_per_chip, kernel.dram_bytes_per_chip, write=False))
-        own[k] += lookups(kernel.dram_bytes / plan.shards, kernel.m * words.ends, kernel.phase == "forward")
+        own[k] += lookups(kernel.dram_bytes / plan.shards, kernel.m * words.ends, kernel.pass_ == "forward")
         read, written = cache_traffic(kernel, schemes[k], plan.shards)
         own[k] += [Flow(read, read, write=False), Flow(written, written, write=True)]
         own[k] += [Flow(accumulator, accumulator, write) for write in (False, True)]

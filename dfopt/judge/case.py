@@ -247,7 +247,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
                 sharding=here.sharding,
                 place=(here.stage, here.partition),
                 tiles=here.tiles,
-                forward=kernel.phase == "forward",
+                forward=kernel.pass_ == "forward",
                 flop=ops.flop(kernel) * ops.split_share(kernel, here.sharding, degree, rules),
                 peak=peak(graph, kernel, system.chip),
                 parameters=ops.weight_elements(kernel) * part,

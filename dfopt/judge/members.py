@@ -50,7 +50,7 @@ def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
         yield Issue("$.plan.modules", message, "share tokens of the stream too, or sequences (n), or heads (outer)")
         return
     for kernel in graph.kernels:
-        if kernel.phase == "update" and kernel.op != "weight_update":
+        if kernel.pass_ == "update" and kernel.op != "weight_update":
             message = f"found a second axis, but the optimizer drawn as a kernel, {kernel.name!r}"
             yield Issue(f"$.plan.{MODULES}", message, "leave the optimizer to the assumptions")
             return
@@ -106,8 +106,8 @@ class _View(Parts):
             every += [(tensor, how) for tensor, how in asks if how != "handed on"]
         kept = [
             self.role(tensor.src) == "rows"
-            and self.of[tensor.src].phase == "forward"
-            and self.of[tensor.dst].phase != "forward"
+            and self.of[tensor.src].pass_ == "forward"
+            and self.of[tensor.dst].pass_ != "forward"
             for tensor, _ in every
         ]
         first: dict[object, str] = {}

@@ -85,11 +85,11 @@ def _conversions(case: Case, fan: Fan, price: Price, again: bool) -> Iterator[Pa
 
 def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
     """How many communications of each kind each pass has, such as ``{"all_reduce.forward": 2}``."""
-    names = Counter(f"{one.kind.value}.{case.kernels[one.kernel].kernel.phase}" for one in paid)
+    names = Counter(f"{one.kind.value}.{case.kernels[one.kernel].kernel.pass_}" for one in paid)
     for placed in case.kernels:
         for own in placed.kernel.communications:
             if any(case.chips_along(dim) > 1 for dim in case.plan.group(own.over)[0]):
-                names[f"{own.kind}.{placed.kernel.phase}"] += 1
+                names[f"{own.kind}.{placed.kernel.pass_}"] += 1
     return dict(sorted(names.items()))
 
 

@@ -132,7 +132,7 @@ def gradient_elements(kernel: Kernel) -> float:
     Examples
     --------
     >>> experts = Experts(count=8, chosen=2, touched=3.5)
-    >>> update = Kernel(name="a", op="weight_update", m=4, k=16, n=8, phase="update", experts=experts)
+    >>> update = Kernel(name="a", op="weight_update", m=4, k=16, n=8, pass_="update", experts=experts)
     >>> gradient_elements(update), gradients_added(update), gradients_at_once(update)
     (128.0, 56.0, 16.0)
     """

@@ -131,7 +131,7 @@ def score_of_stage(result: Result, stage: int) -> StageScore:
 
 def trains(result: Result) -> bool:
     """Whether the workload has a backward pass."""
-    return any(kernel.phase != "forward" for kernel in result.graph.kernels)
+    return any(kernel.pass_ != "forward" for kernel in result.graph.kernels)
 
 
 def overlap_of(result: Result) -> str:
@@ -173,7 +173,7 @@ def forward_shares(result: Result) -> dict[tuple[int, int], float]:
         work = {True: 0.0, False: 0.0}
         for name in part.kernels:
             one = kernels[index[name]]
-            work[one.phase == "forward"] += float(one.matrices) * one.m * one.n * one.k * work_share(one)
+            work[one.pass_ == "forward"] += float(one.matrices) * one.m * one.n * one.k * work_share(one)
         whole = work[True] + work[False]
         found[part.stage, part.partition] = work[True] / whole if whole else 1.0
     return found

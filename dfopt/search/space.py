@@ -48,7 +48,7 @@ def search_space(setting: Setting, plans: Sequence[Plan], lattices: Mapping[int,
     exact = assumptions.execution != "library"
     fusions = 0.0
     for kind, of_kind in enumerate(kernels_by_kind(graph) if fused else ()):
-        forward = np.array([kernel.phase == "forward" for kernel in of_kind])
+        forward = np.array([kernel.pass_ == "forward" for kernel in of_kind])
         separate = assumptions.forward_backward == "separate" and bool(forward.any()) and not forward.all()
         lattice = lattices.get(kind)
         if lattice is not None and len(lattice.size) <= _COUNTED and lattice.member.shape[1] == len(forward):

@@ -193,7 +193,7 @@ class _Bounds:
                 )
             added = ops.gradients_added(kernel) * words.activations * made_share
             traffic.append(moved + (2.0 * added if assumptions.gradients == "exact" else 0.0))
-            if kernel.phase == "forward" or not self.setting.only_forward:
+            if kernel.pass_ == "forward" or not self.setting.only_forward:
                 weights, parameters = weights + held * word, parameters + held
             cached += kept
             saved += self._saved[kernel.name] * made_share
@@ -230,7 +230,7 @@ def _ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
 def _saved_by_kernel(setting: Setting) -> dict[str, float]:
     """Bytes of a kernel's output that the backward pass needs, whole, by its name."""
     graph, groups = setting.graph, fanout_groups(setting.graph, setting.assumptions)
-    forward = {kernel.name: kernel.phase == "forward" for kernel in graph.kernels}
+    forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
     saved = {int(g): t for g, t in zip(groups, graph.tensors, strict=True) if forward[t.src] and not forward[t.dst]}
     found = dict.fromkeys(forward, 0.0)
     for tensor in saved.values():

@@ -37,7 +37,7 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
 
 def gathered_again(graph: Graph, assumptions: Assumptions) -> Bools:
     """Tensors whose conversion every partition that reads them pays: sequence parallelism saves them as they lie."""
-    forward = {kernel.name: kernel.phase == "forward" for kernel in graph.kernels}
+    forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
     again = assumptions.sequence_parallelism == "allow"
     return np.array([again and forward[t.src] and not forward[t.dst] for t in graph.tensors], dtype=bool)
 

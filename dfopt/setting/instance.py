@@ -56,7 +56,7 @@ class Setting:
     @cached_property
     def only_forward(self) -> bool:
         """Whether only forward kernels hold weights: the backward GEMMs read theirs again, the same parameters."""
-        return self.graph.trains and any(k.op == "gemm" and k.phase == "forward" for k in self.graph.kernels)
+        return self.graph.trains and any(k.op == "gemm" and k.pass_ == "forward" for k in self.graph.kernels)
 
     @cached_property
     def copied_kk(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

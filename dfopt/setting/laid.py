@@ -80,7 +80,7 @@ class Laid:
     def _of_product(self, kernel: Kernel) -> Kernel:
         """The product of the forward pass whose gradient a kernel is, with the same weight."""
         found = self.of.get(kernel.stage_with or "")
-        if found is None or (found.op, found.phase, found.module) != ("gemm", "forward", kernel.module):
+        if found is None or (found.op, found.pass_, found.module) != ("gemm", "forward", kernel.module):
             raise Unsplit(f"{kernel.name!r} stays with no product of its module whose gradient it is")
         return found
 
@@ -174,10 +174,10 @@ class Laid:
 
     def _queries(self, kernel: Kernel) -> str:
         """The axis that queries are along: in gradients of keys and values the contraction."""
-        if kernel.phase == "forward" or kernel.op != "matmul":
+        if kernel.pass_ == "forward" or kernel.op != "matmul":
             return "n"
         product, read = self.of.get(kernel.stage_with or ""), {tensor.src for tensor in self.into[kernel.name]}
-        if product is None or (product.op, product.phase, product.module) != ("matmul", "forward", kernel.module):
+        if product is None or (product.op, product.pass_, product.module) != ("matmul", "forward", kernel.module):
             raise Unsplit(f"{kernel.name!r} stays with no product of its module whose gradient it is")
         pairs = zip(self.whole.tensors, self.operands, strict=True)
         again = {operand for tensor, operand in pairs if tensor.dst == product.name and tensor.src in read}
@@ -322,7 +322,7 @@ def _traffic(kernel: Kernel, share: Fraction) -> dict[str, float]:
 
 def _is_gradient(kernel: Kernel) -> bool:
     """Whether a kernel is the gradient of a product with a weight: of its input, or of the weight."""
-    return kernel.op == "weight_update" or (kernel.op == "gemm" and kernel.phase != "forward")
+    return kernel.op == "weight_update" or (kernel.op == "gemm" and kernel.pass_ != "forward")
 
 
 def _tokens(kernel: Kernel) -> str:

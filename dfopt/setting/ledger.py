@@ -50,7 +50,7 @@ def states_of(
     amounts["weights", ()], amounts["saved", ()], amounts["cached", ()] = weights, saved, cached
     amounts["parameters", ()], amounts["gradients", ()] = parameters, parameters * graph.words.activations
     for kernel in kernels:
-        if kernel.resident_bytes and kernel.phase == "forward":
+        if kernel.resident_bytes and kernel.pass_ == "forward":
             amounts["tables", kernel.spread_over] += kernel.resident_bytes
             state = kernel.resident_optimizer_bytes
             if state is None:

@@ -151,7 +151,7 @@ class _Member(Laid):
 
     def _late(self, tensor: Tensor) -> bool:
         """Whether it reads tokens that the forward pass has kept: what it was sent of others then is gone."""
-        kept = self.of[tensor.src].phase == "forward" and self.of[tensor.dst].phase != "forward"
+        kept = self.of[tensor.src].pass_ == "forward" and self.of[tensor.dst].pass_ != "forward"
         return kept and self.laid[tensor.src].makes == "tokens"
 
     @cached_property

@@ -19,7 +19,7 @@ def refusal(graph: Graph) -> str | None:
     """Why a graph has no second axis at all, if it has none."""
     if all(kernel.module is None for kernel in graph.kernels):
         return "no kernel says which module it belongs to"
-    if any(kernel.phase == "update" and kernel.op != "weight_update" for kernel in graph.kernels):
+    if any(kernel.pass_ == "update" and kernel.op != "weight_update" for kernel in graph.kernels):
         return "its optimizer is drawn as kernels, which have no scheme there"
     if any(kernel.distributed or kernel.communications for kernel in graph.kernels):
         return "kernels that the workload itself spreads over chips have no scheme there"

@@ -182,7 +182,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     skew = [float(level[t.dst] - level[t.src] + 1) if deep else 2.0 for t in graph.tensors]
     if assumptions.execution == "library":  # its kernels hand on in registers, a tile of their own size at a time
         skew = [0.0] * len(skew)
-    forward_k = np.array([k.phase == "forward" for k in kernels])
+    forward_k = np.array([k.pass_ == "forward" for k in kernels])
 
     mem_k = np.array([own_traffic(k, z, degree) for k, z in pairs], dtype=float)
     if assumptions.weights_from_dram:

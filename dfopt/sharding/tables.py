@@ -144,7 +144,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     bills: dict[tuple[object, ...], int] = {}
     for t, (group, again) in enumerate(zip(group_t.tolist(), again_t.tolist(), strict=True)):
         bill_t[t] = bills.setdefault((group, again, tensors[t].dst if again and alone else None), len(bills))
-    phase = [kernel.phase for kernel in graph.kernels]
+    passes = [kernel.pass_ for kernel in graph.kernels]
     src_t = np.array([index[t.src] for t in tensors], dtype=np.int64)
     dst_t = np.array([index[t.dst] for t in tensors], dtype=np.int64)
     return InterChipTables(
@@ -168,7 +168,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         hop_tl=hop,
         ordered_t=np.arange(len(tensors)) < len(graph.tensors),
         reversed_t=np.array(
-            [phase[a] != "forward" and phase[b] != "forward" for a, b in zip(src_t, dst_t, strict=True)],
+            [passes[a] != "forward" and passes[b] != "forward" for a, b in zip(src_t, dst_t, strict=True)],
             dtype=bool,
         ),
         together_kk=tuple(

@@ -260,8 +260,8 @@ def graph_report(graph: Graph, flop: list[float], counted: tuple[Figure, ...] = 
     for position, (kernel, work) in enumerate(zip(graph.kernels, flop, strict=True)):
         sizes = [str(kernel.outer), str(kernel.m), str(kernel.k), str(kernel.n)]
         figures = [_short(work / 1e9), _short(graph.output_bytes(position) / 1e6)]
-        rows.append([kernel.name, kernel.op, kernel.phase, *sizes, *figures])
-    columns: dict[str, Kind] = {"kernel": "text", "op": "word", "phase": "word"}
+        rows.append([kernel.name, kernel.op, kernel.pass_, *sizes, *figures])
+    columns: dict[str, Kind] = {"kernel": "text", "op": "word", "pass": "word"}
     columns |= {name: "figure" for name in ("outer", "m", "k", "n", "GFLOP", "out MB")}
     table = Grid(f"{len(graph.kernels)} kernels, {len(graph.tensors)} tensors", columns, rows)
     work = sum(graph.times_of(kernel) * one for kernel, one in zip(graph.kernels, flop, strict=True))

@@ -117,7 +117,7 @@ def expand(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> 
     --------
     >>> sizes = {"hidden": 8, "heads": 2, "head_dim": 4, "seq": 16, "layers": 3}
     >>> recipe = {"name": "tiny", "workload": "transformer", "parameters": sizes}
-    >>> expand({"schema": "dfopt/graph/2", **recipe}).repeat
+    >>> expand({"schema": "dfopt/graph/3", **recipe}).repeat
     3
     """
     file = os.fspath(path)
@@ -136,7 +136,7 @@ def sizes_of(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -
     Examples
     --------
     >>> sizes = {"hidden": 8, "heads": 2, "head_dim": 4, "seq": 16, "layers": 3}
-    >>> recipe = {"schema": "dfopt/graph/2", "name": "tiny", "workload": "transformer", "parameters": sizes}
+    >>> recipe = {"schema": "dfopt/graph/3", "name": "tiny", "workload": "transformer", "parameters": sizes}
     >>> [(figure.name, figure.computed) for figure in sizes_of(recipe)]
     [('parameters', 2304), ('active_parameters', 2304), ('kv_bytes_per_token', 96)]
     """

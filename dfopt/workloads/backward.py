@@ -148,7 +148,7 @@ def backward_of(
 def _check(graph: Graph) -> None:
     issues = []
     for position, kernel in enumerate(graph.kernels):
-        if kernel.phase != "forward" or kernel.op == "weight_update":
+        if kernel.pass_ != "forward" or kernel.op == "weight_update":
             issues.append(Issue(f"$.kernels[{position}]", f"{kernel.name!r} is no forward kernel", "leave it out"))
         if kernel.accumulates_into is not None:
             message = f"{kernel.name!r} accumulates into {kernel.accumulates_into!r}, which has no gradient rule"
@@ -167,7 +167,7 @@ def _reverse(graph: Graph) -> list[str]:
 def _mirror(kernel: Kernel, name: str, **changes: Any) -> Kernel:
     """A backward kernel that stays with its forward one."""
     streamed = "none" if kernel.stream == "none" else None
-    back = {"name": name, "phase": "backward", "stage_with": kernel.name, "stream": streamed, **_BARE}
+    back = {"name": name, "pass_": "backward", "stage_with": kernel.name, "stream": streamed, **_BARE}
     return Kernel(**{**dict(kernel), **back, **changes})
 
 
@@ -265,7 +265,7 @@ class _Pass:
         if kernel.op != "gemm":
             return
         (outer, rows), name = self._weight(kernel), f"{kernel.name}_bwd_weight_update"
-        sizes = {"op": "weight_update", "phase": "update", "outer": outer, "m": kernel.k, "k": kernel.n, "n": rows}
+        sizes = {"op": "weight_update", "pass_": "update", "outer": outer, "m": kernel.k, "k": kernel.n, "n": rows}
         self.kernels[name] = _mirror(kernel, name, **_ALONE, **sizes)
         for one in self.arrived[kernel.name]:
             self._read(one, name, 1)

@@ -26,19 +26,19 @@ def recomputed(graph: Graph, roles: Collection[Role]) -> Graph:
     ['QK_again', 'Softmax_again']
     """
     kernels = {kernel.name: kernel for kernel in graph.kernels}
-    mine = {kernel.name for kernel in graph.kernels if kernel.phase == "forward" and kernel.role in roles}
+    mine = {kernel.name for kernel in graph.kernels if kernel.pass_ == "forward" and kernel.role in roles}
     feeds = graph.networkx().subgraph(mine)
-    read = {t.src for t in graph.tensors if t.src in mine and kernels[t.dst].phase != "forward"}
+    read = {t.src for t in graph.tensors if t.src in mine and kernels[t.dst].pass_ != "forward"}
     again = read.union(*(nx.ancestors(feeds, name) for name in read))
 
     def copy(name: str) -> str:
         return f"{name}_again" if name in again else name
 
-    about = ({"name": copy(name), "phase": "backward", "stage_with": name} for name in kernels if name in again)
+    about = ({"name": copy(name), "pass_": "backward", "stage_with": name} for name in kernels if name in again)
     drawn = [kernels[one["stage_with"]].model_copy(update=one) for one in about]
     later = [t.model_copy(update={"src": copy(t.src), "dst": copy(t.dst)}) for t in graph.tensors if t.dst in again]
-    forward = [t for t in graph.tensors if kernels[t.dst].phase == "forward"]
-    back = [t.model_copy(update={"src": copy(t.src)}) for t in graph.tensors if kernels[t.dst].phase != "forward"]
-    place = sum(kernel.phase == "forward" for kernel in graph.kernels)
+    forward = [t for t in graph.tensors if kernels[t.dst].pass_ == "forward"]
+    back = [t.model_copy(update={"src": copy(t.src)}) for t in graph.tensors if kernels[t.dst].pass_ != "forward"]
+    place = sum(kernel.pass_ == "forward" for kernel in graph.kernels)
     every = (*graph.kernels[:place], *drawn, *graph.kernels[place:])
     return graph.model_copy(update={"kernels": every, "tensors": (*forward, *later, *back)})

@@ -284,7 +284,7 @@ def build(p: StackParameters, drawn: int = 1, **about: str) -> Graph:
         **p.sized,
         variant=p.variant,
         sections=sections,
-        kernels=[k for back in (False, True) for g in graphs for k in g.kernels if (k.phase != "forward") == back],
+        kernels=[k for back in (False, True) for g in graphs for k in g.kernels if (k.pass_ != "forward") == back],
         tensors=[tensor for one in graphs for tensor in one.tensors],
         carried=[tensor for one in graphs for tensor in one.carried],
     )

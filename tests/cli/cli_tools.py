@@ -51,7 +51,7 @@ def spawn(*words: object, cwd: Path | None = None, **env: str) -> Answer:
 
 
 GRAPH: Data = {
-    "schema": "dfopt/graph/2",
+    "schema": "dfopt/graph/3",
     "name": "three",
     "batch": 8,
     "kernels": [
@@ -74,7 +74,7 @@ SYSTEM: Data = {
     "network": [{"name": "ring", "topology": "ring", "size": 4, "link_bandwidth": "1 GB/s", "latency": "1 us"}],
 }
 RECIPE: Data = {
-    "schema": "dfopt/graph/2",
+    "schema": "dfopt/graph/3",
     "name": "tiny",
     "workload": "transformer",
     "parameters": {"hidden": 64, "heads": 4, "head_dim": 16, "seq": 32, "layers": 2, "batch": 8},
@@ -131,7 +131,7 @@ def wide_graph(chains: int = 12, length: int = 5) -> Data:
             before, features = name, out
         tensors.append({"src": before, "dst": "sink"})
     kernels.append({"name": "sink", "op": "elementwise", "m": 1024, "n": 1024})
-    return {"schema": "dfopt/graph/2", "name": "wide", "batch": 8, "kernels": kernels, "tensors": tensors}
+    return {"schema": "dfopt/graph/3", "name": "wide", "batch": 8, "kernels": kernels, "tensors": tensors}
 
 
 SMALL_SRAM = changed(

@@ -84,7 +84,7 @@ CASES = [
     graph("no kernels", BAD, "$.kernels", "1 or more entries", kernels=[]),
     graph("newer schema", BAD, "$.schema", "'dfopt/graph/9'", "upgrade dfopt", schema="dfopt/graph/9"),
     graph("schema typo", BAD, "$.schema", "'dfopt/grph/1'", "did you mean", schema="dfopt/grph/1"),
-    graph("no schema", BAD, "$.schema", "missing", "expected one of dfopt/graph/2", schema=...),
+    graph("no schema", BAD, "$.schema", "missing", "expected one of dfopt/graph/3", schema=...),
     graph("unknown type", BAD, "$.dtypes.weights", "found 'fp7'", "'mxfp4'", "did you mean", dtypes={"weights": "fp7"}),
     graph("class of no data", BAD, "$.dtypes.weight", "did you mean 'weights'", dtypes={"weight": "fp8"}),
     graph("types and words", BAD, "$.word_bytes", "found 4", "dtypes", "leave it out", dtypes={}, word_bytes=4),
@@ -215,7 +215,7 @@ CASES = [
     ),
     system("no rows", BAD, "$.chip.efficiency", "matrix unit", "vector unit", chip__efficiency=[]),
     # --- files
-    text("duplicate key", "schema: dfopt/graph/2\nname: a\nname: b\n", "$.name", "line 3", "first on line 2"),
+    text("duplicate key", "schema: dfopt/graph/3\nname: a\nname: b\n", "$.name", "line 3", "first on line 2"),
     text("duplicate key in JSON", '{"schema": "x",\n "a": 1, "a": 2}', "$.a", "duplicate key", suffix=".json"),
     text("YAML bomb", BOMB, "found a tag or an anchor"),
     text("deep nesting", "a: " + "[" * 5000 + "]" * 5000, "levels deep", "flatten"),
@@ -225,9 +225,9 @@ CASES = [
     text("NUL", b"a: \x00\n", "NUL byte", "binary file"),
     text("empty", "", "the file is empty", "schema:"),
     text("only a comment", "# nothing\n", "found nothing at the top", "expected a mapping"),
-    text("NaN in JSON", '{"schema": "dfopt/graph/2", "batch": NaN}', "found NaN", "finite number", suffix=".json"),
-    text("NaN in YAML", "schema: dfopt/graph/2\nbatch: .nan\n", "$.batch", "line 2", "finite number"),
-    text("tab", "schema: dfopt/graph/2\nchip:\n\tname: x\n", "line 3", "tab", "spaces"),
+    text("NaN in JSON", '{"schema": "dfopt/graph/3", "batch": NaN}', "found NaN", "finite number", suffix=".json"),
+    text("NaN in YAML", "schema: dfopt/graph/3\nbatch: .nan\n", "$.batch", "line 2", "finite number"),
+    text("tab", "schema: dfopt/graph/3\nchip:\n\tname: x\n", "line 3", "tab", "spaces"),
     text("not YAML", "a: [1, 2\nb: 3\n", "line", "brackets"),
     Case("a folder", "check FOLDER", BAD, ("found a directory", "expected a file")),
     Case("missing file", "check nope.yaml", BAD, ("nope.yaml", "no such file", "check the spelling")),
@@ -257,7 +257,7 @@ CASES = [
         ("$.schema", "'dfopt/system/1'", "a system where a graph"),
     ),
     Case(
-        "graph file where a system belongs", "solve G G", BAD, ("$.schema", "'dfopt/graph/2'", "a graph where a system")
+        "graph file where a system belongs", "solve G G", BAD, ("$.schema", "'dfopt/graph/3'", "a graph where a system")
     ),
     Case("list of nothing", "list graph", USAGE, ("'graph'", "graphs, systems, chips", "assumptions")),
     Case("schema of nothing", "schema grph", USAGE, ("'grph'", "graph, system, chip")),

@@ -16,7 +16,7 @@ CONFIG: dict[str, Any] = {
     "hidden_act": "silu", "rms_norm_eps": 1e-5, "tie_word_embeddings": False,
 }  # fmt: skip
 NONSENSE = """
-schema: dfopt/graph/2
+schema: dfopt/graph/3
 name: nonsense
 workload: stack
 parameters:

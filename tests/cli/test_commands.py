@@ -111,7 +111,7 @@ def test_check_of_good_and_bad(tmp_path: Path) -> None:
     good, bad = write(tmp_path, "good.json", SYSTEM), write(tmp_path, "bad.yaml", changed(GRAPH, batch=0))
     answer = call("check", good, bad, "gpt2-small", "nothing-of-the-kind")
     assert answer.code == 3
-    assert answer.out == f"{good}: ok (dfopt/system/1)\ngpt2-small: ok (dfopt/graph/2)\n"
+    assert answer.out == f"{good}: ok (dfopt/system/1)\ngpt2-small: ok (dfopt/graph/3)\n"
     assert "$.batch" in answer.err
     assert "nothing-of-the-kind" in answer.err
     rows = json.loads(call("check", good, bad, "--json").out)

@@ -87,7 +87,7 @@ def test_version_1_had_a_layer_and_what_runs_once() -> None:
     ]
     assert [read.kind_of(one) for one in read.kernels] == [1, 0, 2]
     assert not Graph.from_data({**data, "repeat": 1}).folded
-    assert read.to_data()["schema"] == "dfopt/graph/2"
+    assert read.to_data()["schema"] == "dfopt/graph/3"
 
 
 @pytest.mark.parametrize(
@@ -107,7 +107,7 @@ def test_version_1_had_a_layer_and_what_runs_once() -> None:
     ],
 )
 def test_what_is_wrong_is_named(change: dict[str, Any], said: str) -> None:
-    data = {"schema": "dfopt/graph/2", "name": "g", "kernels": [{"name": "a", "op": "gemm", "m": 1, "k": 1, "n": 1}]}
+    data = {"schema": "dfopt/graph/3", "name": "g", "kernels": [{"name": "a", "op": "gemm", "m": 1, "k": 1, "n": 1}]}
     with pytest.raises((DocumentError, GraphError), match=said):
         Graph.from_data({**data, **change})
 

@@ -269,7 +269,7 @@ def test_configs_may_have_numbers_without_a_limit(tmp_path: Path) -> None:
     """As of time steps; other documents have none."""
     assert "Infinity" in (FOLDER / "nemotron-h-56b.json").read_text()
     assert read(FOLDER / "nemotron-h-56b.json")["name"] == "nemotron-h-56b"
-    (tmp_path / "g.json").write_text(json.dumps({"schema": "dfopt/graph/2", "name": "g", "x": float("inf")}))
+    (tmp_path / "g.json").write_text(json.dumps({"schema": "dfopt/graph/3", "name": "g", "x": float("inf")}))
     with pytest.raises(DocumentError, match="found Infinity, expected a finite number"):
         df.load_graph(tmp_path / "g.json")
 

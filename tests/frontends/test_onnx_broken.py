@@ -131,7 +131,7 @@ def test_all_operators_that_are_not_known_are_named_at_once(tmp_path: Path) -> N
     ("content", "said"),
     [
         (b"", "found no nodes, expected an ONNX model"),
-        (b"schema: dfopt/graph/2\nname: x\n", "found no ONNX model, or one that was cut off"),
+        (b"schema: dfopt/graph/3\nname: x\n", "found no ONNX model, or one that was cut off"),
         (b"PK\x03\x04 a zip of PyTorch", "found no ONNX model, or one that was cut off"),
         (None, "found no ONNX model, or one that was cut off"),
     ],

@@ -101,8 +101,8 @@ def test_one_different_figure_parts_a_kernel_from_its_twin(stage, data: st.DataO
 
 def squares(order: str, sram: float) -> StageTables:
     """Three products of two tensors each: ``x`` of one tensor with itself, ``y`` and ``z`` both of the same two."""
-    kernels = [Kernel(name=f"s{i}", op="elementwise", m=4, n=4, phase="backward") for i in range(3)]
-    kernels += [Kernel(name=name, op="weight_update", m=8, k=4, n=8, phase="update") for name in order]
+    kernels = [Kernel(name=f"s{i}", op="elementwise", m=4, n=4, pass_="backward") for i in range(3)]
+    kernels += [Kernel(name=name, op="weight_update", m=8, k=4, n=8, pass_="update") for name in order]
     ends = {"x": ("s0", "s0"), "y": ("s1", "s2"), "z": ("s1", "s2")}
     tensors = [Tensor(src=s, dst=d, operand=i + 1) for d in "xyz" for i, s in enumerate(ends[d])]
     graph = Graph(name="squares", kernels=kernels, tensors=[t.model_copy(update={"bytes": 32.0}) for t in tensors])

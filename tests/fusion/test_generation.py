@@ -379,7 +379,7 @@ def test_under_separate_no_order_is_cut_that_has_the_forward_pass_second() -> No
     """Whole blocks {a, d} and {c, b} can be put in no order, so the other pass is the first that finds its place."""
     shapes: dict[str, dict[str, object]] = {
         "s": {"op": "gemm", "m": 8, "k": 16}, "t": {"op": "gemm", "m": 16, "k": 16},
-        "c": {"m": 1}, "a": {"m": 1}, "d": {"m": 1}, "b": {"m": 1}, "e": {"m": 1, "phase": "backward"},
+        "c": {"m": 1}, "a": {"m": 1}, "d": {"m": 1}, "b": {"m": 1}, "e": {"m": 1, "pass_": "backward"},
     }  # fmt: skip
     ends = [("s", "a"), ("s", "d"), ("t", "b"), ("t", "c"), ("a", "b"), ("c", "d")]
     tables, limits = small(ends, shapes, 200.0, tiles=2, overlap="none", fanout="shared", forward_backward="separate")

@@ -140,11 +140,11 @@ def same_prices(one, other) -> None:
         np.testing.assert_allclose(getattr(one, name), getattr(other, name), rtol=1e-9, err_msg=name)
 
 
-def elementwise(ends: list[tuple[str, str]], phases: dict[str, str] | None = None, **assumptions) -> StageTables:
+def elementwise(ends: list[tuple[str, str]], passes: dict[str, str] | None = None, **assumptions) -> StageTables:
     """Elementwise kernels in the order of their names, each larger than the next, on a roomy chip."""
     names = sorted({name for pair in ends for name in pair})
     kernels = tuple(
-        Kernel(name=name, op="elementwise", m=2 * (len(names) - i), n=4, phase=(phases or {}).get(name, "forward"))
+        Kernel(name=name, op="elementwise", m=2 * (len(names) - i), n=4, pass_=(passes or {}).get(name, "forward"))
         for i, name in enumerate(names)
     )
     graph = Graph(name="g", kernels=kernels, tensors=tuple(Tensor(src=a, dst=b) for a, b in ends))

@@ -168,7 +168,7 @@ def test_a_partition_that_leaves_tiles_free_heats_only_its_own() -> None:
 def test_what_backward_partitions_gather_again_is_sent_once_by_each() -> None:
     """Two readers of a saved tensor in one partition and a third in another."""
     names = [("a", "elementwise", "forward"), *((name, "gemm", "backward") for name in "bcd")]
-    kernels = tuple(Kernel(name=name, op=op, m=8, k=8 if op == "gemm" else 1, n=8, phase=of) for name, op, of in names)
+    kernels = tuple(Kernel(name=name, op=op, m=8, k=8 if op == "gemm" else 1, n=8, pass_=of) for name, op, of in names)
     tensors = tuple(Tensor(src="a", dst=name) for name in "bcd")
     graph = Graph(name="again", word_bytes=2, batch=4, kernels=kernels, tensors=tensors)
     chip = Chip(name="c", tiles=4, peak=1000.0, sram=Sram(capacity=1e9), dram=Dram(bandwidth=100.0))
@@ -192,7 +192,7 @@ def test_what_seldom_happens_is_spent_as_the_judge_has_it() -> None:
         Kernel(name="a", op="elementwise", m=8, n=8),
         Kernel(name="b", op="gemm", m=8, k=8, n=8),
         Kernel(name="c", op="gemm", m=8, k=8, n=8),
-        Kernel(name="d", op="weight_update", m=8, k=8, n=8, phase="update"),
+        Kernel(name="d", op="weight_update", m=8, k=8, n=8, pass_="update"),
     )
     tensors = tuple(Tensor(src=src, dst=dst) for src, dst in ("ab", "ac", "ad", "bd"))
     graph = Graph(name="four", word_bytes=2, batch=4, kernels=kernels, tensors=tensors)

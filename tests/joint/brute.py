@@ -318,7 +318,7 @@ class Problem:
         """(blocks, their partitions), nothing looked at but the rules."""
         world, asked = self.world, self.asked
         graph, chosen = world.graph, world.assumptions
-        forward = sum(1 << k for k, kernel in enumerate(graph.kernels) if kernel.phase == "forward") & members
+        forward = sum(1 << k for k, kernel in enumerate(graph.kernels) if kernel.pass_ == "forward") & members
         before = [0] * len(graph.kernels)
         for a, b in self.edges:
             if members >> a & members >> b & 1:
@@ -431,7 +431,7 @@ class Problem:
         """Most bytes that wait in DRAM while the blocks of every sequence run, without what is saved for later."""
         graph, chosen = self.world.graph, self.world.assumptions
         members = bits_of(stage_k, stage)
-        forward = [kernel.phase == "forward" for kernel in graph.kernels]
+        forward = [kernel.pass_ == "forward" for kernel in graph.kernels]
         fans: dict[object, list[int]] = {}
         sizes: dict[object, tuple[int, float]] = {}
         for number, tensor in enumerate(graph.tensors):

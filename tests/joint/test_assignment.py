@@ -184,8 +184,8 @@ def test_a_step_of_training_is_brute_force(repeat: int, overlap: str) -> None:
     kernels = (
         Kernel(name="gemm", op="gemm", m=4, k=6, n=8),
         Kernel(name="act", op="elementwise", m=4, n=8),
-        Kernel(name="back", op="elementwise", m=4, n=8, phase="backward", resident_bytes=60.0),
-        Kernel(name="update", op="weight_update", m=4, k=8, n=6, phase="update"),
+        Kernel(name="back", op="elementwise", m=4, n=8, pass_="backward", resident_bytes=60.0),
+        Kernel(name="update", op="weight_update", m=4, k=8, n=6, pass_="update"),
     )
     ends = [("gemm", "act"), ("act", "back"), ("back", "update")]
     tensors = tuple(Tensor(src=a, dst=b) for a, b in ends)

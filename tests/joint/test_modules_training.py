@@ -66,7 +66,7 @@ def test_optimiser_and_judge_share_training_steps_out_alike(graph: Graph, axis: 
         mine = member_graph(graph, modules, members, dims[0][1])
         assert rounded(mine) == rounded(seen_by_a_chip(graph, plan, system))
         assert Graph.model_validate(mine.to_data()) == mine
-        held = {kernel.name: ops.weight_elements(kernel) for kernel in mine.kernels if kernel.phase == "forward"}
+        held = {kernel.name: ops.weight_elements(kernel) for kernel in mine.kernels if kernel.pass_ == "forward"}
         for whole, part in zip(graph.kernels, mine.kernels, strict=True):
             assert ops.flop(part) <= ops.flop(whole) <= members * ops.flop(part) * (1 + 1e-9)
             if part.op == "weight_update":
@@ -271,7 +271,7 @@ def test_what_has_no_gradient_there_is_refused_by_name() -> None:
     wrong = result.mapping.model_copy(update={"plan": result.plan.model_copy(update={"modules": contexts})})
     with pytest.raises(PlanError, match=r"keys shared out \(context\), without the stream, by a graph that trains"):
         df.evaluate(wrong, graph, machine(2))
-    adam = Kernel(name="adam", op="elementwise", m=4, n=4, phase="update", stage_with="mix", module="mixer")
+    adam = Kernel(name="adam", op="elementwise", m=4, n=4, pass_="update", stage_with="mix", module="mixer")
     drawn = graph.model_copy(update={"kernels": (*graph.kernels, adam)})
     with pytest.raises(PlanError, match="its optimizer is drawn as kernels"):
         df.optimize(drawn, machine(2), ep=2)

@@ -34,7 +34,7 @@ def ends(graph: Graph) -> tuple[list[tuple[str, int, float]], list[tuple[str, fl
 
 
 def update(name: str, m: int, k: int, n: int, **more: Any) -> Kernel:
-    return Kernel(name=name, op="weight_update", m=m, k=k, n=n, phase="update", **more)
+    return Kernel(name=name, op="weight_update", m=m, k=k, n=n, pass_="update", **more)
 
 
 @pytest.mark.parametrize(

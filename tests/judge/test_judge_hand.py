@@ -211,8 +211,8 @@ TRAIN = closed(
     batch=8,
     kernels=(
         gemm("f", 8, 4, 16),
-        gemm("g", 4, 8, 16, phase="backward"),
-        Kernel(name="d", op="weight_update", m=8, k=16, n=4, phase="update"),
+        gemm("g", 4, 8, 16, pass_="backward"),
+        Kernel(name="d", op="weight_update", m=8, k=16, n=4, pass_="update"),
     ),
     tensors=(
         Tensor(src="f", dst="g"),  # 8*16 = 256 B, saved for the backward pass
@@ -308,7 +308,7 @@ def test_drawn_stages_relay(fanout: str, sent: list[float]) -> None:
 
 
 def test_backward_tensors_are_sent_down() -> None:
-    kernels = tuple(kernel.model_copy(update={"phase": "backward"}) for kernel in CHAIN.kernels)
+    kernels = tuple(kernel.model_copy(update={"pass_": "backward"}) for kernel in CHAIN.kernels)
     graph = CHAIN.model_copy(update={"kernels": kernels})
     mapping = place(graph, {"a": ("none", 0, 2), "b": ("none", 0, 1), "c": ("none", 0, 0)}, PP3)
     score = evaluate(mapping, graph, machine(ring("p", 3)), PLAIN)
@@ -332,8 +332,8 @@ def test_a_stage_that_only_relays_can_be_the_slowest() -> None:
         kernels=(
             simd("a", 10, 10),
             simd("b", 10, 10),
-            simd("y", 10, 10, phase="backward"),
-            simd("z", 10, 10, phase="backward"),
+            simd("y", 10, 10, pass_="backward"),
+            simd("z", 10, 10, pass_="backward"),
         ),
         tensors=(Tensor(src="a", dst="b"), Tensor(src="y", dst="z")),
     )
@@ -521,8 +521,8 @@ def test_only_a_producer_that_streams_tokens_is_buffered_in_tiles() -> None:
 def test_a_split_gradient_is_accumulated_and_reduced_in_shares() -> None:
     """d's gradient of 64 B is split by m over two chips; the other stage's of 16 B is the smaller one."""
     kernels = (
-        Kernel(name="d", op="weight_update", m=8, k=16, n=4, phase="update"),
-        Kernel(name="e", op="weight_update", m=4, k=16, n=2, phase="update"),
+        Kernel(name="d", op="weight_update", m=8, k=16, n=4, pass_="update"),
+        Kernel(name="e", op="weight_update", m=4, k=16, n=2, pass_="update"),
     )
     graph = closed(name="g", batch=2, kernels=kernels)
     plan = Plan(tp=2, pp=2, dp=2, tp_dims=("x",), pp_dims=("p",), dp_dims=("d",))

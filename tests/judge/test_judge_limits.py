@@ -20,7 +20,7 @@ from dfopt.judge import evaluate
 
 GRAPH = closed(
     name="g",
-    kernels=(simd("a", 10, 10), simd("b", 10, 10), simd("c", 10, 10, phase="backward")),
+    kernels=(simd("a", 10, 10), simd("b", 10, 10), simd("c", 10, 10, pass_="backward")),
     tensors=(Tensor(src="a", dst="b"), Tensor(src="b", dst="c")),
 )
 
@@ -53,7 +53,7 @@ def test_separate_passes() -> None:
 
 def with_d(graph: Graph) -> Graph:
     """One more backward kernel."""
-    return graph.model_copy(update={"kernels": (*graph.kernels, simd("d", 10, 10, phase="backward"))})
+    return graph.model_copy(update={"kernels": (*graph.kernels, simd("d", 10, 10, pass_="backward"))})
 
 
 def test_halves() -> None:
@@ -109,8 +109,8 @@ def test_a_sentence_in_megabytes() -> None:
 
 
 def test_stage_order_and_company() -> None:
-    kernels = (*GRAPH.kernels[:2], simd("c", 10, 10, phase="backward", stage_with="b"), simd("d", 10, 10))
-    kernels = (*kernels[:3], kernels[3].model_copy(update={"phase": "backward"}))
+    kernels = (*GRAPH.kernels[:2], simd("c", 10, 10, pass_="backward", stage_with="b"), simd("d", 10, 10))
+    kernels = (*kernels[:3], kernels[3].model_copy(update={"pass_": "backward"}))
     graph = GRAPH.model_copy(update={"kernels": kernels, "tensors": (*GRAPH.tensors, Tensor(src="c", dst="d"))})
     plan, system = Plan(pp=2, pp_dims=("p",)), machine(ring("p", 2))
 

@@ -92,7 +92,7 @@ def worlds(draw: st.DrawFn) -> World:
                 m=draw(axis),
                 k=1 if op == "elementwise" else draw(axis),
                 n=draw(axis),
-                phase="forward" if not later else "update" if op == "weight_update" else "backward",
+                pass_="forward" if not later else "update" if op == "weight_update" else "backward",
                 normalizes=op == "elementwise" and draw(st.booleans()),
                 layer=runs[number],
             )

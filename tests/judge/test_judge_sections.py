@@ -112,8 +112,8 @@ TRAIN = tuple(
     for name, runs, width in (("l", None, 4), ("e", "first", 3), ("h", "last", 5))
     for kernel in (
         gemm(f"{name}_f", width, 4, 8, layer=runs),
-        simd(f"{name}_b", width, 8, layer=runs, phase="backward"),
-        gemm(f"{name}_u", width, 4, 1, layer=runs, phase="update").model_copy(
+        simd(f"{name}_b", width, 8, layer=runs, pass_="backward"),
+        gemm(f"{name}_u", width, 4, 1, layer=runs, pass_="update").model_copy(
             update={"op": "weight_update", "m": width, "k": 8, "n": 4}
         ),
     )

@@ -256,7 +256,7 @@ def test_messages_between_stages_and_copies() -> None:
     kernels = (
         gemm("a", 10, 10, 5),
         simd("b", 10, 5),
-        Kernel(name="w", op="weight_update", m=10, k=5, n=10, phase="update"),
+        Kernel(name="w", op="weight_update", m=10, k=5, n=10, pass_="update"),
     )
     graph = closed(name="g", kernels=kernels, tensors=(Tensor(src="a", dst="b"), Tensor(src="b", dst="w")), batch=6)
     plan = Plan(pp=2, dp=2, pp_dims=("x",), dp_dims=("y",), microbatches=3)

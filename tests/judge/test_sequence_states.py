@@ -74,7 +74,7 @@ def test_what_is_split_otherwise_is_held_whole(scheme: str, chips: int) -> None:
     ("changes", "said"),
     [
         ({"states": (KEYS.model_copy(update={"heads": 3}),)}, "found 3, expected a divisor of outer, 4 of 'scores'"),
-        ({"phase": "backward"}, "which is no kernel of a forward pass"),
+        ({"pass_": "backward"}, "which is no kernel of a forward pass"),
         ({"op": "gemm"}, "whose matrix is that of all samples"),
     ],
 )

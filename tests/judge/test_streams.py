@@ -38,7 +38,7 @@ def test_runs_of_tensors_weights_and_lookups() -> None:
     kernels = (
         gemm("a", 8, 4, 16),
         simd("b", 8, 16, dram_bytes=640.0),
-        simd("c", 8, 16, phase="backward", dram_bytes=64.0),
+        simd("c", 8, 16, pass_="backward", dram_bytes=64.0),
     )
     graph = closed(name="g", kernels=kernels, tensors=(Tensor(src="a", dst="b"), Tensor(src="b", dst="c")))
     found = flows_of(place(graph, {"a": 0, "b": 1, "c": 1}, tile_count=4), graph)

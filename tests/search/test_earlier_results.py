@@ -2,7 +2,9 @@
 
 ``tests/golden/result-version-1.json``, whose one bound is that of a sharding, was written by dfopt on 2026-11-22
 (commit 3371375) with ``dfopt solve gpt2-small sn10-8-ring --tp 4``; ``result-version-2.json``, whose assumptions are
-of version 1, on the same day (commit f5dc7a1) with ``--no-sensitivity`` beside.
+of version 1, on the same day (commit f5dc7a1) with ``--no-sensitivity`` beside. ``result-version-4.json``, whose
+kernels say ``phase`` for ``pass``, was written on 2026-11-23 (commit aae6f57) with ``dfopt solve t.yaml sn10-8-ring
+--tp 4 --no-sensitivity``; ``t.yaml`` is a transformer that trains: hidden 64, 4 heads of 16, seq 32, 3 layers, batch 8.
 """
 
 from __future__ import annotations
@@ -18,7 +20,7 @@ from dfopt.documents.result import Result
 from dfopt.errors import SchemaVersionError
 from dfopt.search.verify import verify
 
-OLD, SECOND = (Path(__file__).parents[1] / "golden" / f"result-version-{version}.json" for version in (1, 2))
+OLD, SECOND, FOURTH = (Path(__file__).parents[1] / "golden" / f"result-version-{version}.json" for version in (1, 2, 4))
 
 
 def data(version: Path = OLD) -> dict[str, Any]:
@@ -33,7 +35,7 @@ def test_its_words_become_those_of_a_level() -> None:
     assert (result.bound, result.gap) == (0.0, 1.0)  # nothing was said of other shardings
     assert [record.status for record in result.plans] == ["pruned_per_level", "solved"]
     assert [record.value for record in result.plans] == [one.get("step_time_s") for one in old["plans"]]
-    assert result.to_data()["schema"] == "dfopt/result/4"
+    assert result.to_data()["schema"] == "dfopt/result/5"
 
 
 def test_it_is_verified_and_says_what_was_not_checked() -> None:
@@ -52,8 +54,20 @@ def test_what_version_2_took_for_granted_stays_as_it_was() -> None:
     assert "$.proof: the words of an earlier version" in found.unchecked
 
 
+def test_version_4_is_the_same_in_other_words_and_stays_proven() -> None:
+    old, result = data(FOURTH), Result.load(FOURTH)
+    assert {one.get("phase") for one in old["graph"]["kernels"]} == {"forward", "backward", "update"}
+    assert [one.pass_ for one in result.graph.kernels] == [one.get("phase") for one in old["graph"]["kernels"]]
+    found = verify(result)
+    assert found.ok and found.verdict.startswith("verified optimal"), found.problems
+    assert result.proof == old["proof"]
+    again = result.to_data()
+    assert Result.from_data(again) == result
+    assert again | {key: old[key] for key in ("schema", "seal", "provenance", "graph")} == old
+
+
 @pytest.mark.parametrize("change", [{"p_max": 3}, {"assumptions": {**data(SECOND)["assumptions"], "overlap": "none"}}])
-@pytest.mark.parametrize("version", [OLD, SECOND])
+@pytest.mark.parametrize("version", [OLD, SECOND, FOURTH])
 def test_an_edited_one_is_found_out(tmp_path: Path, version: Path, change: dict[str, Any]) -> None:
     path = tmp_path / "edited.json"
     path.write_text(json.dumps({**data(version), **change}))
@@ -78,6 +92,6 @@ def test_assumptions_of_version_1_mean_what_they_meant(tmp_path: Path) -> None:
 
 def test_a_later_version_is_refused(tmp_path: Path) -> None:
     path = tmp_path / "later.json"
-    path.write_text(json.dumps({**data(), "schema": "dfopt/result/5"}))
+    path.write_text(json.dumps({**data(), "schema": "dfopt/result/6"}))
     with pytest.raises(SchemaVersionError, match="upgrade dfopt"):
         Result.load(path)

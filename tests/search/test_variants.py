@@ -134,7 +134,7 @@ def test_a_graph_that_is_named_brings_its_other_way(tmp_path: Path) -> None:
     layer = {"mixer": {"kind": "mla", **SIZES_OF_LATENTS}}
     p = {"hidden": 64, "vocab": 100, "layers": {"layer": layer}, "sections": [{"layers": ["layer"]}], "seq": 8}
     (tmp_path / "latent.yaml").write_text(
-        dump_yaml({"schema": "dfopt/graph/2", "name": "x", "workload": "stack", "parameters": p})
+        dump_yaml({"schema": "dfopt/graph/3", "name": "x", "workload": "stack", "parameters": p})
     )
     found = df.optimize(tmp_path / "latent.yaml", "sn10-8-ring", tp=8, sensitivity=False)
     assert {found.graph.variant, *(one.variant for one in found.variants)} == {"expanded", "absorbed"}

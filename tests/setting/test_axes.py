@@ -66,7 +66,7 @@ def layers(**last: object) -> Graph:
     kernels = (
         Kernel(name="a", op="gemm", m=480, k=480, n=480, resident_bytes=1e6),
         Kernel(name="b", op="gemm", m=480, k=480, n=480, **last),
-        Kernel(name="grad", op="weight_update", m=480, k=480, n=480, phase="update"),
+        Kernel(name="grad", op="weight_update", m=480, k=480, n=480, pass_="update"),
     )
     tensors = (Tensor(src="a", dst="b"), Tensor(src="b", dst="grad", operand=1), Tensor(src="a", dst="grad", operand=2))
     return Graph(name="g", repeat=8, batch=96, kernels=kernels, tensors=tensors)

@@ -57,9 +57,9 @@ def machine(*sizes: int, dram: float | None = None) -> System:
 def pipelines(draw: st.DrawFn) -> World:
     """Layers, and kernels before and after them, that all keep tensors for their backward pass."""
     kernels = [
-        Kernel(name=f"{runs}_{phase}", op="elementwise", m=draw(st.integers(1, 9)), n=3, layer=runs, phase=phase)
+        Kernel(name=f"{runs}_{pass_}", op="elementwise", m=draw(st.integers(1, 9)), n=3, layer=runs, pass_=pass_)
         for runs in (None, "first", "last")
-        for phase in ("forward", "backward")
+        for pass_ in ("forward", "backward")
     ]
     tensors = [Tensor(src=f"{runs}_forward", dst=f"{runs}_backward") for runs in (None, "first", "last")]
     graph = layered(12, kernels, batch=6, tensors=tensors)
@@ -179,7 +179,7 @@ def test_a_table_spread_over_copies_that_fetch_nothing_is_refused() -> None:
 
 def test_tables_that_are_trained_have_an_optimizer() -> None:
     """Of 240 parameters, by default as much for each as for a weight; a gradient where a backward kernel holds one."""
-    back = table(name="back", phase="backward", communications=(ROWS,))
+    back = table(name="back", pass_="backward", communications=(ROWS,))
     assert books_of(table(), back) == {"tables": 240.0, "optimizer": 12 * 240 / 2, "gradients": 80.0}
     rows = table(communications=(ROWS,), resident_optimizer_bytes=36.0)
     assert books_of(rows, back.model_copy(update={"resident_bytes": 0.0})) == {"tables": 80.0, "optimizer": 6.0}
@@ -188,7 +188,7 @@ def test_tables_that_are_trained_have_an_optimizer() -> None:
 
 
 def test_a_stage_that_is_too_full_is_told_state_by_state() -> None:
-    graph = Graph(name="g", batch=3, kernels=(table(), table(name="back", phase="backward")))
+    graph = Graph(name="g", batch=3, kernels=(table(), table(name="back", pass_="backward")))
     plan = Plan(tp=2, dp=3, tp_dims=("x",), dp_dims=("y",))
     setting = Setting(graph, machine(2, 3, dram=1000.0), PLAIN)
     with pytest.raises(Infeasible) as refused:

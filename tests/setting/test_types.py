@@ -133,7 +133,7 @@ def test_activations_that_are_converted_in_front_of_products_stay_as_large() -> 
     types_ = Dtypes(weights="fp8", experts="nvfp4", ends="bf16", operands="fp8")
     graph = gemms(types_)
     head = Kernel(name="head", op="gemm", m=8, k=64, n=64, output_class="logits")
-    update = Kernel(name="update", op="weight_update", m=8, k=64, n=64, phase="update")
+    update = Kernel(name="update", op="weight_update", m=8, k=64, n=64, pass_="update")
     attention = Kernel(name="scores", op="matmul", m=8, k=64, n=64)
     kernels = (*graph.kernels, head, update, attention)
     found = {kernel.name: arithmetic_of(graph, kernel, chip) for kernel in kernels}
@@ -199,7 +199,7 @@ def test_weights_of_fp8_hold_half_of_the_memory() -> None:
 
 def test_optimizer_states_go_by_parameters_and_gradients_by_activations() -> None:
     up = Kernel(name="up", op="gemm", m=64, k=64, n=64)
-    update = Kernel(name="update", op="weight_update", m=64, k=64, n=64, phase="update")
+    update = Kernel(name="update", op="weight_update", m=64, k=64, n=64, pass_="update")
     graph = Graph(name="g", kernels=(up, update), dtypes=Dtypes(weights="mxfp4", activations="bf16"))
     assumed = Assumptions(optimizer_bytes_per_parameter=12.0)
     held = evaluate(placed(graph), graph, one_chip(PEAKS), assumed).stages[0].states["dram"]

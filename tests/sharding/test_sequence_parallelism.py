@@ -97,7 +97,7 @@ def test_training_gathers_what_it_saved_again_in_every_partition() -> None:
     result = optimize(graph, machine(), assumptions=ALLOW, tp=4, pin_sharding=TRAINING, p_max=2)
     one = 0.75 * size / 2e9
     assert result.score.collectives == {
-        **{f"{kind}.{phase}": 2 for kind in ("all_gather", "reduce_scatter") for phase in ("forward", "backward")},
+        **{f"{kind}.{pass_}": 2 for kind in ("all_gather", "reduce_scatter") for pass_ in ("forward", "backward")},
         "all_gather.update": 2,  # of what both layer norms gave, for the gradients of the weights behind them
     }
     forward, backward = result.score.partitions
@@ -206,10 +206,10 @@ def test_the_tile_size_is_chosen_from_those_that_chips_can_share(tile_rows: int 
 # -- prices -----------------------------------------------------------------------------------
 
 
-def fan(*readers: Sharding, phase: str = "forward") -> tuple[Graph, dict[str, Sharding]]:
+def fan(*readers: Sharding, pass_: str = "forward") -> tuple[Graph, dict[str, Sharding]]:
     """A kernel split along the tokens, and kernels that read what it gives under some schemes."""
     kernels = [Kernel(name="a", op="elementwise", m=8, n=16)]
-    kernels += [Kernel(name=f"r{i}", op="gemm", m=8, k=8, n=16, phase=phase) for i in range(len(readers))]
+    kernels += [Kernel(name=f"r{i}", op="gemm", m=8, k=8, n=16, pass_=pass_) for i in range(len(readers))]
     tensors = tuple(Tensor(src="a", dst=kernel.name) for kernel in kernels[1:])
     graph = Graph(name="g", kernels=tuple(kernels), tensors=tensors, inputs=(), outputs=())
     return graph, {"a": "n", **{f"r{i}": z for i, z in enumerate(readers)}}
@@ -241,7 +241,7 @@ def fans(draw: st.DrawFn, most: int = 5) -> tuple[World, dict[str, Sharding]]:
     graph, _ = fan(*(["m"] * len(passes)))
     kernels = (
         graph.kernels[0],
-        *(k.model_copy(update={"phase": of}) for k, of in zip(graph.kernels[1:], passes, strict=True)),
+        *(k.model_copy(update={"pass_": of}) for k, of in zip(graph.kernels[1:], passes, strict=True)),
     )
     schemes = {"a": draw(st.sampled_from(["n", "n", "m"])), **{k.name: draw(legal) for k in kernels[1:]}}
     topology = draw(st.sampled_from(["ring", "line", "switch", "fully_connected"]))
@@ -265,7 +265,7 @@ def fans(draw: st.DrawFn, most: int = 5) -> tuple[World, dict[str, Sharding]]:
 def test_tolls_of_blocks_are_what_the_judge_says(case: tuple[World, dict[str, Sharding]], data: st.DataObject) -> None:
     world, schemes = case
     tables = tables_of(world, schemes)
-    late = {k.name: k.phase != "forward" for k in world.graph.kernels}
+    late = {k.name: k.pass_ != "forward" for k in world.graph.kernels}
     partition = {name: 2 * late[name] + data.draw(st.integers(0, 1)) if name != "a" else 0 for name in schemes}
     mapping = mapping_of(world, schemes, dict.fromkeys(schemes, 0), partition)
     assert mapping is not None

@@ -77,11 +77,11 @@ def test_training_takes_three_times_the_products_where_every_gradient_is_wanted(
     assert trained.tensors[: len(graph.tensors)] == graph.tensors
     forward = {k.name: k for k in graph.kernels}
     products = [k for k in trained.kernels if k.op != "elementwise"]
-    updates = sum(flop(k) for k in products if k.phase == "update")
+    updates = sum(flop(k) for k in products if k.pass_ == "update")
     assert updates == sum(flop(k) for k in graph.kernels if k.op == "gemm")
     inputs = {(t.src, t.dst, t.operand) for t in graph.tensors if t.src in leads}
     due = sum(flop(forward[dst]) for _, dst, _ in inputs if forward[dst].op != "elementwise")
-    assert sum(flop(k) for k in products if k.phase == "backward") == due
+    assert sum(flop(k) for k in products if k.pass_ == "backward") == due
 
 
 @given(graph=forward_graphs())
@@ -102,8 +102,8 @@ def test_gradients_mirror_the_tensors_and_saved_ones_are_those_of_the_ops(graph:
     trained, leads = backward_of(graph), wanted(graph)
     forward = {k.name: k for k in graph.kernels}
     kernels = {k.name: k for k in trained.kernels}
-    back = {k.name: k for k in trained.kernels if k.phase != "forward"}
-    assert all(k.stage_with in forward and k.phase != "forward" for k in back.values())
+    back = {k.name: k for k in trained.kernels if k.pass_ != "forward"}
+    assert all(k.stage_with in forward and k.pass_ != "forward" for k in back.values())
     # A gradient of every tensor that leads to parameters, as large as the tensor, from the reader to the producer.
     sent = [(t, kernels[t.src], kernels[t.dst]) for t in trained.tensors if t.src in back]
     for tensor in graph.tensors:
@@ -291,7 +291,7 @@ def rows(graph: Graph) -> list[list[Any]]:
     """
     kernels = [
         [
-            k.name, k.op, k.phase, k.matrices, k.m, k.k, k.n, k.stream, k.flop_per_element, k.normalizes,
+            k.name, k.op, k.pass_, k.matrices, k.m, k.k, k.n, k.stream, k.flop_per_element, k.normalizes,
             k.accumulates_into, k.stage_with, k.distributed, [[c.kind, c.bytes, c.over] for c in k.communications],
             k.dram_bytes, k.resident_bytes, {"embedding": "first", "head": "last"}.get(k.layer, "every_layer"),
         ]

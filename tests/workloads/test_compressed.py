@@ -129,7 +129,7 @@ def test_streams_are_read_mixed_and_written(phase: dict[str, Any]) -> None:
     ],
 )
 def test_sizes_that_do_not_fit_together_are_an_issue(change: dict[str, Any], said: str) -> None:
-    data = {"schema": "dfopt/graph/2", "name": "x", "workload": "stack", "parameters": one(MIXER | change)}
+    data = {"schema": "dfopt/graph/3", "name": "x", "workload": "stack", "parameters": one(MIXER | change)}
     with pytest.raises(DocumentError, match=said):
         expand(data)
 

@@ -42,8 +42,8 @@ def reads(graph: Graph) -> dict[str, list[str]]:
     return found
 
 
-def products(graph: Graph, *phases: str) -> float:
-    return sum(flop(kernel) for kernel in graph.kernels if kernel.op != "elementwise" and kernel.phase in phases)
+def products(graph: Graph, *passes: str) -> float:
+    return sum(flop(kernel) for kernel in graph.kernels if kernel.op != "elementwise" and kernel.pass_ in passes)
 
 
 @st.composite
@@ -81,15 +81,15 @@ def test_every_weight_is_updated_in_its_stage(p: dict[str, Any]) -> None:
     kernels = by_name(graph)
     updates = {k.name: k for k in graph.kernels if k.op == "weight_update"}
     assert {k.stage_with for k in updates.values()} == {
-        k.name for k in graph.kernels if k.op == "gemm" and k.phase == "forward"
+        k.name for k in graph.kernels if k.op == "gemm" and k.pass_ == "forward"
     }
     for kernel in updates.values():
         forward = kernels[str(kernel.stage_with)]
         assert (kernel.m, kernel.n, kernel.k) == (forward.k, forward.outer * forward.m, forward.n)
     for kernel in graph.kernels:
-        assert (kernel.stage_with is None) == (kernel.phase == "forward")
+        assert (kernel.stage_with is None) == (kernel.pass_ == "forward")
         if kernel.stage_with is not None:
-            assert kernels[kernel.stage_with].phase == "forward"
+            assert kernels[kernel.stage_with].pass_ == "forward"
 
 
 @given(decoders())
@@ -182,7 +182,7 @@ def test_operands_of_the_backward_products(kv_heads: int) -> None:
     sides = {
         (t.src, t.dst): side
         for t, side in zip(graph.tensors, operands(graph), strict=True)
-        if by_name(graph)[t.dst].op == "matmul" and by_name(graph)[t.dst].phase == "backward"
+        if by_name(graph)[t.dst].op == "matmul" and by_name(graph)[t.dst].pass_ == "backward"
     }
     assert sides == {
         ("O_Proj_bwd", "AV_bwd_scores"): 1,
@@ -224,9 +224,9 @@ def test_gradients_go_to_the_layer_in_front() -> None:
 def test_with_ends_every_parameter_but_norms_is_drawn(p: dict[str, Any]) -> None:
     p = p | {"drawn": p["layers"], "ends": True}
     graph, counted = build(**p), DecoderParameters(**p)
-    weights = sum(weight_elements(kernel) for kernel in graph.kernels if kernel.phase == "forward")
-    tables = sum(k.resident_bytes for k in graph.kernels if k.phase == "forward") / p["word_bytes"]
-    norms = sum(k.m for k in graph.kernels if k.normalizes and k.phase == "forward" and "Norm" in k.name)
+    weights = sum(weight_elements(kernel) for kernel in graph.kernels if kernel.pass_ == "forward")
+    tables = sum(k.resident_bytes for k in graph.kernels if k.pass_ == "forward") / p["word_bytes"]
+    norms = sum(k.m for k in graph.kernels if k.normalizes and k.pass_ == "forward" and "Norm" in k.name)
     assert weights + tables + norms * (2 if p["norm"] == "layernorm" else 1) == parameter_count(counted)
     assert graph.repeat == 1
     assert not graph.carried

@@ -57,8 +57,8 @@ def parameter_count(p: DlrmParameters) -> int:
     return p.rows * p.embedding_dim + mlps + crossing
 
 
-def matrix_flop(graph: Graph, *phases: str) -> float:
-    return sum(flop(kernel) for kernel in graph.kernels if kernel.op != "elementwise" and kernel.phase in phases)
+def matrix_flop(graph: Graph, *passes: str) -> float:
+    return sum(flop(kernel) for kernel in graph.kernels if kernel.op != "elementwise" and kernel.pass_ in passes)
 
 
 # --- formulas per sample ------------------------------------------------------------------------------------
@@ -137,7 +137,7 @@ def test_bytes_of_a_sample(p: dict[str, Any]) -> None:
 @given(models())
 def test_every_parameter_is_drawn_once_and_updated_once(p: dict[str, Any]) -> None:
     graph = build(**p)
-    drawn = sum(weight_elements(kernel) for kernel in graph.kernels if kernel.phase == "forward")
+    drawn = sum(weight_elements(kernel) for kernel in graph.kernels if kernel.pass_ == "forward")
     resident = sum(kernel.resident_bytes for kernel in graph.kernels) / p["word_bytes"]
     assert drawn + resident == parameter_count(DlrmParameters(**p))
     assert sum(k.m * k.n for k in graph.kernels if k.op == "weight_update") == drawn
@@ -158,7 +158,7 @@ def test_what_is_produced_is_read(p: dict[str, Any]) -> None:
             assert [kernel.name for kernel in ends] == [f"Top_{len(p['top'])}_Act"]
         else:
             assert all(kernel.op == "weight_update" or kernel.name == "Lookup_bwd" for kernel in ends)
-        assert all((k.phase != "forward") == (k.stage_with is not None) for k in graph.kernels)
+        assert all((k.pass_ != "forward") == (k.stage_with is not None) for k in graph.kernels)
 
 
 # --- wiring -------------------------------------------------------------------------------------------------

@@ -38,7 +38,7 @@ MODEL: dict[str, Any] = {
 
 
 def drawn(**change: Any) -> Graph:
-    return expand({"schema": "dfopt/graph/2", "name": "x", "workload": "stack", "parameters": MODEL | change})
+    return expand({"schema": "dfopt/graph/3", "name": "x", "workload": "stack", "parameters": MODEL | change})
 
 
 def by_name(graph: Graph) -> dict[str, Kernel]:

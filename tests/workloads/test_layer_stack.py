@@ -378,10 +378,10 @@ TRAINED = [name for name, mixer in MIXERS.items() if mixer["kind"] in ("attentio
 def test_training_takes_three_times_the_products(mixer: str, change: dict[str, Any]) -> None:
     p = one(MIXERS[mixer], mlp(50), causal=True, **change)
     graph = build(**p, mode="training")
-    sums = {phase: 0.0 for phase in ("forward", "backward", "update")}
+    sums = {pass_: 0.0 for pass_ in ("forward", "backward", "update")}
     for kernel in graph.kernels:
         if kernel.op != "elementwise":
-            sums[kernel.phase] += flop(kernel)
+            sums[kernel.pass_] += flop(kernel)
     assert sums["forward"] == products(build(**p))
     assert sums["backward"] + sums["update"] == 2 * sums["forward"]
 
@@ -406,7 +406,7 @@ def test_every_mixer_solves_in_every_phase(mixer: str) -> None:
 def test_data_are_read_as_they_are_written(mixer: str, inside: str, norms: str) -> None:
     p = StackParameters(**one(MIXERS[mixer], INSIDE[inside], norms=norms))
     assert StackParameters(**json.loads(p.model_dump_json(exclude_unset=True))) == p
-    data = {"schema": "dfopt/graph/2", "name": "x", "workload": "stack", "parameters": p.model_dump(exclude_unset=True)}
+    data = {"schema": "dfopt/graph/3", "name": "x", "workload": "stack", "parameters": p.model_dump(exclude_unset=True)}
     assert expand(json.loads(json.dumps(data))).kernels == build(**p.model_dump(exclude_unset=True)).kernels
 
 
@@ -435,7 +435,7 @@ def test_data_are_read_as_they_are_written(mixer: str, inside: str, norms: str) 
     ],
 )
 def test_bad_parameters_are_an_issue_at_their_place(change: dict[str, Any], said: str) -> None:
-    data = {"schema": "dfopt/graph/2", "name": "x", "workload": "stack", "parameters": one(FULL) | change}
+    data = {"schema": "dfopt/graph/3", "name": "x", "workload": "stack", "parameters": one(FULL) | change}
     with pytest.raises(DocumentError, match=said):
         expand(data)
 

@@ -21,7 +21,7 @@ SIZES: dict[str, Any] = {"hidden": 24, "heads": 4, "head_dim": 6, "seq": 8, "lay
 
 
 def recipe(**changes: Any) -> dict[str, Any]:
-    data = {"schema": "dfopt/graph/2", "name": "tiny", "workload": "transformer", "parameters": dict(SIZES)}
+    data = {"schema": "dfopt/graph/3", "name": "tiny", "workload": "transformer", "parameters": dict(SIZES)}
     return {**data, **changes}
 
 
@@ -179,7 +179,7 @@ def test_parameters_that_are_no_mapping(tmp_path: Path, parameters: object) -> N
 
 def test_missing_parts_of_a_recipe() -> None:
     with pytest.raises(DocumentError) as caught:
-        expand({"schema": "dfopt/graph/2", "workload": "transformer"})
+        expand({"schema": "dfopt/graph/3", "workload": "transformer"})
     assert set(issues(caught)) == {"$.name", "$.parameters"}
 
 
@@ -196,7 +196,7 @@ def test_schema_is_checked_for_both_ways() -> None:
         expand(missing)
     assert list(issues(caught)) == ["$.schema"]
     with pytest.raises(SchemaVersionError):
-        expand(recipe(schema="dfopt/graph/3"))
+        expand(recipe(schema="dfopt/graph/4"))
     with pytest.raises(SchemaVersionError):
         expand({"schema": "dfopt/system/1", "name": "x"})
 
@@ -204,7 +204,7 @@ def test_schema_is_checked_for_both_ways() -> None:
 def test_structure_of_an_explicit_graph_is_checked() -> None:
     kernel = {"op": "elementwise", "m": 2, "n": 2}
     data = {
-        "schema": "dfopt/graph/2",
+        "schema": "dfopt/graph/3",
         "name": "loop",
         "kernels": [{"name": "a", **kernel}, {"name": "b", **kernel}],
         "tensors": [{"src": "a", "dst": "b"}, {"src": "b", "dst": "a"}],
@@ -247,7 +247,7 @@ def test_published_parameter_counts() -> None:
 
     for name, published in (("gpt3-175b", 175e9), ("gpt3-1t", 1008e9)):
         graph = load_graph(name)
-        weights = graph.repeat * sum(weight_elements(kernel) for kernel in graph.kernels if kernel.phase == "forward")
+        weights = graph.repeat * sum(weight_elements(kernel) for kernel in graph.kernels if kernel.pass_ == "forward")
         assert weights == pytest.approx(published, rel=0.01)
 
 

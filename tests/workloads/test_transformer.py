@@ -77,9 +77,9 @@ def test_every_tensor_is_the_reference_tensor(case: str) -> None:
     assert found == golden(case)["tensors"]
 
 
-def test_phases_and_stages() -> None:
+def test_passes_and_stages() -> None:
     kernels = build(**SMALL).kernels
-    assert [k.phase for k in kernels] == ["forward"] * 18 + ["backward"] * 17 + ["update"] * 6
+    assert [k.pass_ for k in kernels] == ["forward"] * 18 + ["backward"] * 17 + ["update"] * 6
     assert all(k.stage_with is None for k in kernels[:18])
     assert {k.name: k.stage_with for k in kernels[18:]} == {
         "Loss_bwd": "Add_2",

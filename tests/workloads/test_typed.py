@@ -102,6 +102,6 @@ def test_parameters_inside_one_are_replaced_by_their_path() -> None:
 
 
 def test_words_beside_types_are_refused_with_their_path() -> None:
-    recipe = {"schema": "dfopt/graph/2", "name": "g", "workload": "decoder"}
+    recipe = {"schema": "dfopt/graph/3", "name": "g", "workload": "decoder"}
     with pytest.raises(DocumentError, match=r"\$\.parameters\.word_bytes: found 1, but dtypes say"):
         expand({**recipe, "parameters": {**SIZES, "word_bytes": 1, "dtypes": {"kv": "fp8"}}})

@@ -157,8 +157,8 @@ def _with_weight_setup(graph: Graph, training: Data, system: Data, notes: list[s
     if not batch:
         if training["num_config"] != 2 or not graph.trains:
             raise Unsupported("a micro-batch that the solver chooses, with other than 2 partitions")
-        phase = {kernel.name: kernel.phase == "forward" for kernel in graph.kernels}
-        crossing = 2 * sum(graph.bytes_of(t) for t in graph.tensors if phase[t.src] and not phase[t.dst])
+        forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
+        crossing = 2 * sum(graph.bytes_of(t) for t in graph.tensors if forward[t.src] and not forward[t.dst])
         capacity = float(system["accelerator"]["dram_cap"]) / int(training["num_layer"])
         batch = int((capacity - sum(weight.values())) / crossing)
         notes.append(f"first generation: micro-batch {batch}, the largest that DRAM holds")

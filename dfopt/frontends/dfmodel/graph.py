@@ -24,8 +24,9 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from dfopt.documents.graph import Communication, Graph, Kernel, Op, Phase, Tensor
+from dfopt.documents.graph import Communication, Graph, Kernel, Op, Tensor
 from dfopt.documents.on_axes import Group
+from dfopt.documents.passes import Pass
 from dfopt.frontends.dfmodel.case import Data, Unsupported
 from dfopt.frontends.dfmodel.system import Axis
 
@@ -75,7 +76,7 @@ def kernel_of(data: Data, **changes: Any) -> Kernel:
     elif variant == "gemm_input1_input2":
         update = tiling == "K_TILING" or data.get("communication_type") == "ALL_REDUCE_PERIODIC"
         op = "weight_update" if update else "matmul"
-    backward: Phase = "update" if op == "weight_update" else "backward"
+    backward: Pass = "update" if op == "weight_update" else "backward"
     fields = {
         "name": data["name"],
         "op": op,
@@ -83,7 +84,7 @@ def kernel_of(data: Data, **changes: Any) -> Kernel:
         "m": int(data["M"]),
         "k": 1 if op == "elementwise" else int(data.get("K") or 1),
         "n": int(data["N"]),
-        "phase": "forward" if data.get("pass", "FWD") == "FWD" else backward,
+        "pass_": "forward" if data.get("pass", "FWD") == "FWD" else backward,
         "flop_per_element": 2 if _is_cache(data) else 1,
         "dram_bytes_per_chip": float(data.get("explicit_dram_bytes_per_chip") or 0.0),
     }
@@ -99,8 +100,8 @@ def _carried(kernels: list[Kernel], tensors: tuple[Tensor, ...]) -> tuple[Tensor
     """Tensors between layers: from the last kernel of each pass to its first, both of one size."""
     sinks = {t.dst for t in tensors}
     found = []
-    for phase, direction in (("forward", "forward"), ("backward", "backward")):
-        mine = [k for k in kernels if k.phase == phase]
+    for pass_, direction in (("forward", "forward"), ("backward", "backward")):
+        mine = [k for k in kernels if k.pass_ == pass_]
         inner = {k.name for k in mine}
         heads = [k for k in mine if k.name not in sinks]
         tails = [k for k in mine if not any(t.src == k.name and t.dst in inner for t in tensors)]

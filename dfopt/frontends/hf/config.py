@@ -299,7 +299,7 @@ def _document(found: _Found, workload: str, parameters: dict[str, Any], kind: st
     said = f"{kind} with {known.parameters / 1e9:.4g} billion parameters{text}{used}{types}"
     said += f", {known.bytes_per_token} B kept of a token"
     return {
-        "schema": "dfopt/graph/2",
+        "schema": "dfopt/graph/3",
         "name": stem,
         "description": "; ".join([said, *_notes(found, parameters)]),
         "source": f"{path.name} of a Hugging Face model",

@@ -231,8 +231,8 @@ def with_ends(graph: Graph, p: EndsParameters, joints: tuple[str, str]) -> Graph
 
         sections = (Section(layers=(FRONT,)), *sections, *([Section(layers=(BACK,))] if last else []))
         first, last, gradients = ([once(kernel) for kernel in some] for some in (first, last, gradients))
-    forward = [kernel for kernel in graph.kernels if kernel.phase == "forward"]
-    layers_back = [kernel for kernel in graph.kernels if kernel.phase != "forward"]
+    forward = [kernel for kernel in graph.kernels if kernel.pass_ == "forward"]
+    layers_back = [kernel for kernel in graph.kernels if kernel.pass_ != "forward"]
     return Graph(
         **{
             **{name: getattr(graph, name) for name in Graph.model_fields if name != "schema_"},

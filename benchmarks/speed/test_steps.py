@@ -1,4 +1,4 @@
-"""The phases of a solve over several rounds: ``pytest benchmarks/speed`` (pytest-benchmark)."""
+"""The steps of a solve over several rounds: ``pytest benchmarks/speed`` (pytest-benchmark)."""
 
 from __future__ import annotations
 

@@ -1,0 +1,46 @@
+"""Passes of a kernel: which of a step's runs through the model it belongs to.
+
+The word phase is left to what serving does: prefill, decode, verify, mixed (:mod:`dfopt.documents.phase`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal, get_args
+
+from dfopt.documents.base import problem
+from dfopt.errors import shown
+
+__all__ = ["Pass", "with_passes"]
+
+Pass = Literal["forward", "backward", "update"]
+_PASSES: Final = get_args(Pass)
+
+
+def with_passes(data: dict[str, Any]) -> dict[str, Any]:
+    """Data of a graph up to ``dfopt/graph/2``, whose kernels said ``phase``, with ``pass`` instead.
+
+    Examples
+    --------
+    >>> with_passes({"kernels": [{"name": "a", "phase": "update"}, {"name": "b"}]})["kernels"]
+    ({'name': 'a', 'pass': 'update'}, {'name': 'b'})
+    """
+    kernels = data.get("kernels")
+    if not isinstance(kernels, list | tuple):
+        return data
+    return {**data, "kernels": tuple(_with_pass(one, place) for place, one in enumerate(kernels))}
+
+
+def _with_pass(kernel: Any, place: int) -> Any:
+    if not isinstance(kernel, Mapping):
+        return kernel  # is refused with all other issues
+    if "pass" in kernel:
+        remedy = "write 'schema: dfopt/graph/3', or phase as that version has it"
+        raise problem("unknown key of an earlier version", remedy, f"$.kernels[{place}].pass")
+    if "phase" not in kernel:
+        return kernel
+    said = kernel["phase"]
+    if said not in _PASSES:
+        message = f"found {shown(said)}, expected {', '.join(_PASSES[:-1])} or {_PASSES[-1]}"
+        raise problem(message, "leave it out of a forward kernel", f"$.kernels[{place}].phase")
+    return {("pass" if key == "phase" else key): value for key, value in kernel.items()}
