@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from typing import Final, Literal, get_args
 
-from dfopt.errors import NotInZoo, close_matches, refuse
+from dfopt.errors import NotInZoo, close_matches, did_you_mean, refuse
 
 Kind = Literal["graphs", "systems", "chips", "memories", "links", "topologies", "stacks"]
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
@@ -60,6 +60,8 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
     # The graphs and systems first: a name such as gb200-nvl72 may be that of a part too.
     other = next((each for each in KINDS if each != kind and text in zoo(each)), None)
     if other is not None:
-        remedy = "the order is GRAPH SYSTEM" if {kind, other} == {"graphs", "systems"} else f"`dfopt list {kind}`"
+        close = did_you_mean(text, names)  # such as a system for the name of its chip
+        remedy = f"{close} `dfopt list {kind}` lists them all" if close else f"`dfopt list {kind}`"
+        remedy = "the order is GRAPH SYSTEM" if {kind, other} == {"graphs", "systems"} else remedy
         refuse(text, f"found the name of a {one(other)}, expected a {one(kind)}", remedy)
     raise NotInZoo(text, close_matches(text, names, 0.5), kind)
