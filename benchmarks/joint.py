@@ -1,6 +1,7 @@
 """Every claim about the joint optimum of sharding, fusion, plan and memory, run again: a row of a table for each.
 
     python benchmarks/joint.py [--list] [--only NAME ...] [--seconds S] [--examples N] [--most N] [--reference DIR]
+        [--json FILE]
 
 Seconds are those on the clock, without imports and loading; where a solve is short, the least of three. A claim that is
 not met is a row: the exit code is 0 as long as all of it ran.
@@ -8,12 +9,10 @@ not met is a row: the exit code is 0 as long as all of it ran.
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
 
 from claims import memory, mutations, programs, studies, times
-from claims.rows import HEAD, Asked, Row, Section
+from claims.rows import Asked, Section, listed, parser_of, table
 
 MOST = (
     "drawn pairs, checked results and mutations at most, each; if given, of studies only the cells of the first chip,"
@@ -43,27 +42,15 @@ SECTIONS: dict[str, Section] = {
 
 def main(words: list[str] | None = None) -> int:
     """Print the table."""
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--list", action="store_true", help="name the sections, run none")
-    parser.add_argument("--only", nargs="+", choices=SECTIONS, default=list(SECTIONS), metavar="NAME")
-    parser.add_argument("--seconds", type=float, default=60.0, help="limit of a solve that has none of its own")
+    parser = parser_of(__doc__, SECTIONS)
     parser.add_argument("--attack", type=float, default=20.0, help="seconds of the search around one answer")
-    parser.add_argument("--examples", type=int, default=1000, help="random worlds (a test takes a multiple of it)")
     parser.add_argument("--most", type=int, help=MOST)
-    parser.add_argument("--reference", type=Path, metavar="DIR", help="measured and simulated cases of others")
     given = parser.parse_args(words)
     if given.list:
-        for name, section in SECTIONS.items():
-            print(f"{name}: {section.__doc__}")
+        listed(SECTIONS)
         return 0
     asked = Asked(given.seconds, given.attack, given.examples, given.most, given.reference)
-    print(HEAD)
-    for name in given.only:
-        try:
-            for row in SECTIONS[name](asked):
-                print(row.line(), flush=True)
-        except Exception as error:  # the other claims are run all the same
-            print(Row(name, "", f"{type(error).__name__}: {error}", "", None).line(), flush=True)
+    table(SECTIONS, given.only, asked, given.json)
     return 0
 
 

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from claims.rows import HERE, Asked, Ran, Row, run, shown
+from claims.rows import HERE, Asked, Ran, Row, run, shown, without_data
 
 
 class Kept(NamedTuple):
@@ -34,7 +34,8 @@ RUNNERS = {  # as of 2026-11-23
 }
 
 
-def _row(claim: str, words: list[str], limit: str, **environment: str) -> Row:
+def tested(claim: str, words: list[str], limit: str, **environment: str) -> Row:
+    """A row of a program that says by its exit code whether a claim is met."""
     done: Ran = run(words, **environment)
     before = "".join(f"{key}={value} " for key, value in environment.items())
     return Row(claim, before + shown(words), f"{done.last} ({done.seconds:.0f} s)", limit, done.code == 0)
@@ -43,15 +44,15 @@ def _row(claim: str, words: list[str], limit: str, **environment: str) -> Row:
 def brute(asked: Asked) -> Iterator[Row]:
     """Random worlds against brute force over all mappings; search, MILP and CBC against each other."""
     profile = {"HYPOTHESIS_PROFILE": "nightly", "NIGHTLY_EXAMPLES": str(asked.examples)}
-    tests = ["-m", "pytest", "-q"]
-    yield _row("equal to brute force", [*tests, "tests/joint/test_joint_search.py"], "no failure, 1e-9", **profile)
-    yield _row("joint MILP", [*tests, "-m", "nightly", "tests/joint"], "no failure, 1e-6", **profile)
+    tests = ["-m", "pytest"]
+    yield tested("equal to brute force", [*tests, "tests/joint/test_joint_search.py"], "no failure, 1e-9", **profile)
+    yield tested("joint MILP", [*tests, "-m", "nightly", "tests/joint"], "no failure, 1e-6", **profile)
 
 
 def matrices(asked: Asked) -> Iterator[Row]:
     """Single plans by the search and as one MILP."""
     words = [str(HERE / "matrices.py"), "--seconds", "120"]
-    yield _row("joint MILP", words, "equal to 1e-6, both proven in 120 s each")
+    yield tested("joint MILP", words, "equal to 1e-6, both proven in 120 s each")
 
 
 def two_levels(asked: Asked) -> Iterator[Row]:
@@ -61,7 +62,7 @@ def two_levels(asked: Asked) -> Iterator[Row]:
         (["--draw", str(asked.most or 60)], asked.seconds / 4),
     ):  # four solves each
         words = [str(HERE / "two_levels.py"), *pairs, "--seconds", f"{seconds:g}"]
-        yield _row("never worse", words, "none behind, 1e-6")
+        yield tested("never worse", words, "none behind, 1e-6")
 
 
 def local_search(asked: Asked) -> Iterator[Row]:
@@ -69,7 +70,7 @@ def local_search(asked: Asked) -> Iterator[Row]:
     most = asked.most or 60
     for pairs in [], ["--draw", str(most)], ["--draw", str(min(most, 20)), "--seed", "1", "--given", "tp=8"]:
         words = [str(HERE / "local_search.py"), *pairs, "--seconds", f"{asked.attack:g}"]
-        yield _row("never beaten", words, "0 claims refuted, 1e-6")
+        yield tested("never beaten", words, "0 claims refuted, 1e-6")
 
 
 def tests(asked: Asked) -> Iterator[Row]:
@@ -79,7 +80,7 @@ def tests(asked: Asked) -> Iterator[Row]:
         ("attention", "tests/search/test_measured_prefill.py"),
         ("forgeries", "tests/search/test_forgeries.py"),
     ):
-        yield _row(claim, ["-m", "pytest", "-q", path], "no failure")
+        yield tested(claim, ["-m", "pytest", path], "no failure")
 
 
 def nothing_lost(asked: Asked) -> Iterator[Row]:
@@ -87,7 +88,7 @@ def nothing_lost(asked: Asked) -> Iterator[Row]:
     for name, kept in RUNNERS.items():
         limit = f"exit code 0, {kept.rows} rows without an error, {kept.compared} beside a reported value"
         if asked.reference is None:
-            yield Row("nothing lost", name, "no data: give --reference DIR", limit, None)
+            yield without_data("nothing lost", name, limit)
             continue
         words = [str(HERE / "reference" / f"{name}.py"), str(asked.reference / kept.place)]
         with tempfile.TemporaryDirectory() as folder:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import argparse
+import json
 import os
 import signal
 import subprocess
@@ -24,19 +26,34 @@ ALONE = PLAIN | {"execution": "kernel_by_kernel"}
 
 
 class Row(NamedTuple):
-    """A claim: what ran, what was seen, what the limit is, and whether it is met (None: it could not be said)."""
+    """A claim: what ran, what was seen, what the limit is, and whether it is met (None: it could not be said).
+
+    Without the data of others it is passed over.
+    """
 
     claim: str
     ran: str
     seen: str
     limit: str
     met: bool | None
+    passed_over: bool = False
+
+    @property
+    def verdict(self) -> str:
+        """Whether it is met, in a word."""
+        if self.met is None:
+            return "passed over" if self.passed_over else "error"
+        return "yes" if self.met else "**no**"
 
     def line(self) -> str:
         """The row of the table."""
-        verdict = "error" if self.met is None else "yes" if self.met else "**no**"
         cells = (one.replace("|", "/").replace("\n", " ") for one in self[:4])
-        return f"| {' | '.join(cells)} | {verdict} |"
+        return f"| {' | '.join(cells)} | {self.verdict} |"
+
+
+def without_data(claim: str, ran: str, limit: str) -> Row:
+    """A claim that needs the data of others, which were not given."""
+    return Row(claim, ran, "no data: give --reference DIR", limit, None, passed_over=True)
 
 
 HEAD = "| claim | what ran | seen | limit | met |\n| --- | --- | --- | --- | --- |"
@@ -68,6 +85,42 @@ class Asked:
 
 
 Section = Callable[[Asked], Iterator[Row]]
+
+
+def parser_of(doc: str | None, sections: dict[str, Section]) -> argparse.ArgumentParser:
+    """The options that every runner of claims has."""
+    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--list", action="store_true", help="name the sections, run none")
+    parser.add_argument("--only", nargs="+", choices=sections, default=list(sections), metavar="NAME")
+    parser.add_argument("--seconds", type=float, default=60.0, help="limit of a solve that has none of its own")
+    parser.add_argument("--examples", type=int, default=1000, help="random worlds (a test takes a multiple of it)")
+    parser.add_argument("--reference", type=Path, metavar="DIR", help="measured and simulated cases of others")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row")
+    return parser
+
+
+def table(sections: dict[str, Section], names: list[str], asked: Asked, file: Path | None = None) -> list[Row]:
+    """Run sections, and print a row for each claim as soon as it is known; rows may go into a file as well."""
+    rows = list[Row]()
+    print(HEAD)
+    for name in names:
+        try:
+            for row in sections[name](asked):
+                rows.append(row)
+                print(row.line(), flush=True)
+        except Exception as error:  # the other claims are run all the same
+            rows.append(Row(name, "", f"{type(error).__name__}: {error}", "", None))
+            print(rows[-1].line(), flush=True)
+    if file is not None:
+        found = [{**row._asdict(), "verdict": row.verdict.strip("*")} for row in rows]
+        file.write_text(json.dumps(found, indent=1) + "\n", encoding="utf-8")
+    return rows
+
+
+def listed(sections: dict[str, Section]) -> None:
+    """Print what the sections are about."""
+    for name, section in sections.items():
+        print(f"{name}: {section.__doc__}")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,98 @@
+"""The runner of the claims about models: what it lists, how a missed claim ends it, and that its tests exist."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from random import Random
+from types import ModuleType
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+BENCHMARKS = ROOT / "benchmarks"
+CONFIG = json.loads((ROOT / "tests" / "golden" / "hf" / "qwen3-vl-2b.json").read_text())
+
+
+@pytest.fixture
+def claims(monkeypatch: pytest.MonkeyPatch) -> ModuleType:
+    monkeypatch.syspath_prepend(str(BENCHMARKS))
+    return importlib.import_module("models")
+
+
+def ran(*words: str) -> subprocess.CompletedProcess[str]:
+    words = (str(BENCHMARKS / "models.py"), *words)
+    return subprocess.run(
+        [sys.executable, *words], env=os.environ | {"PYTHONPATH": str(ROOT)}, capture_output=True, text=True
+    )
+
+
+def test_it_lists_its_sections(claims: ModuleType) -> None:
+    lines = ran("--list").stdout.splitlines()
+    assert [line.split(": ")[0] for line in lines] == list(claims.SECTIONS)
+    assert all(len(line.split(": ", 1)[1]) > 10 for line in lines)
+
+
+def test_what_needs_data_is_passed_over_and_said(tmp_path: Path) -> None:
+    file = tmp_path / "rows.json"
+    done = ran("--only", "bounds", "kernels", "all-to-all", "configs", "decode", "--json", str(file))
+    assert done.returncode == 0 and "12 claims: 12 passed over for want of data" in done.stdout
+    rows = json.loads(file.read_text())
+    assert {(row["met"], row["verdict"]) for row in rows} == {(None, "passed over")}
+
+
+@pytest.mark.parametrize(("met", "code"), [(True, 0), (False, 1), (None, 1)])
+def test_a_missed_claim_is_exit_code_1(
+    claims: ModuleType, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], met: bool | None, code: int
+) -> None:
+    row = importlib.import_module("claims.rows").Row("a", "b", "c", "d", met)
+    monkeypatch.setitem(claims.SECTIONS, "counts", lambda asked: iter([row]))
+    assert claims.main(["--only", "counts"]) == code
+    assert row.line() in capsys.readouterr().out
+
+
+def test_the_tests_that_show_a_claim_exist(claims: ModuleType) -> None:
+    suites = importlib.import_module("claims.suites").SUITES
+    for suite in suites:
+        for name in suite.tests:
+            path, _, test = name.partition("::")
+            assert not test or f"def {test}(" in (ROOT / path).read_text(), name
+            assert (ROOT / path).is_file(), name
+
+
+def test_a_field_that_is_left_out_in_silence_is_found(claims: ModuleType) -> None:
+    """A reader that took anything for granted would be caught by what the mutated files are held to."""
+    configs = importlib.import_module("claims.configs")
+    whole = {"parameters": {"kv_heads": 8}, "description": "x; the config leaves out head_dim 128"}
+    read, taken = configs.Read(whole, "", 0.0), {**whole, "parameters": {"kv_heads": 32}}
+    assert configs._silent(whole, read, "removed", "kv_heads") == ""
+    assert configs._silent(whole, configs.Read(taken, "", 0.0), "removed", "head_dim") == ""
+    assert "in silence" in configs._silent(whole, configs.Read(taken, "", 0.0), "removed", "num_key_value_heads")
+    assert configs._silent(whole, read, "renamed", "rms") == "renamed rms taken"
+    assert "without a path" in configs._silent(whole, configs.Read(None, "no", 0.0), "added", "x")
+    kinds = {configs.mutated(CONFIG, Random(seed))[1] for seed in range(20)}
+    assert kinds == {"removed", "renamed", "added"}
+
+
+def test_both_tables_of_serving_are_read(claims: ModuleType, tmp_path: Path) -> None:
+    steps = importlib.import_module("reference.serving").steps
+    dense, experts = tmp_path / "dense.csv", tmp_path / "experts.csv"
+    dense.write_text(
+        "model,system,tp,batch,context_tokens,fits,ttft_ms,tpot_ms\n"
+        "Llama-3.1-8B,h100_sxm,2,4,512,1,9.5,\nLlama-3.1-8B,h100_sxm,1,4,512,0,9.5,3\nLlama-3.1-8B,v100,1,4,512,1,9,3\n"
+    )
+    experts.write_text(
+        "model,system,tp,attention_dp,ep,batch_per_replica,context_tokens,ttft_ms,tpot_ms,memory_GiB_per_gpu\n"
+        "deepseek-ai/DeepSeek-V3,h200_sxm,1,8,8,4,512,9,3,100\ndeepseek-ai/DeepSeek-V3,h200_sxm,8,1,8,4,512,9,3,200\n"
+        "Qwen/Qwen3-30B-A3B,h100_sxm,4,1,4,4,512,9,3,20\nQwen/Qwen3-30B-A3B,h100_sxm,16,1,1,4,512,9,3,20\n"
+    )
+    (one,) = steps(dense)
+    assert (one.model, one.plan, one.batch, one.milliseconds) == ("llama-3.1-8b", {"tp": 2}, 4, {"prefill": 9.5})
+    by_sequence, by_head = steps(experts)
+    assert (by_sequence.batch, by_sequence.plan["mp"]) == (32, 8)
+    assert by_sequence.plan["modules"] == {"experts": "outer", "mixer": "n"}
+    assert by_head.plan == {"tp": 1, "mp": 4, "modules": {"experts": "outer", "mixer": "outer"}}
