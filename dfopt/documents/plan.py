@@ -12,9 +12,11 @@ from dfopt.documents.axes import AXES, Dims, Share, Splits, groups
 from dfopt.documents.base import Document
 from dfopt.documents.modules import Modules
 from dfopt.documents.on_axes import OnAxes
+from dfopt.documents.placement import Item, Placement
 
 if TYPE_CHECKING:
     from dfopt.documents.graph import Graph
+    from dfopt.documents.system import Chip
 
 
 class Plan(Document, OnAxes):
@@ -28,6 +30,7 @@ class Plan(Document, OnAxes):
     repeats its heaviest stage has, ``interleave`` in how many chunks of consecutive layers a stage holds them
     (virtual stages of the interleaved 1F1B schedule). ``first_layers`` and ``last_layers`` are the repeats of the
     first and of the last stage, where those have other work as well and therefore fewer of them, or none.
+    ``placement`` says what lies in which memory of the chips, where they have several.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/plan/1"
@@ -40,6 +43,7 @@ class Plan(Document, OnAxes):
     modules: Modules | None = Field(default=None, description="schemes over the second axis; none where that is 1")
     first_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
     last_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
+    placement: Placement | None = Field(default=None, description="what lies in which memory; none: all in the fastest")
 
     @cached_property
     def axes(self) -> tuple[Share, ...]:
@@ -136,6 +140,11 @@ class Plan(Document, OnAxes):
         taken = [share for share in self.axes if share.axis.splits == splits]
         return " x ".join(f"{axis.label} {n}" for axis, n, _ in taken if n > 1 or not axis.optional)
 
+    def tier_of(self, item: Item | None, chip: Chip) -> str:
+        """The memory of a chip that an item lies in."""
+        named = None if self.placement is None else self.placement.of(item)
+        return next(iter(chip.tiers)) if named is None else named
+
     def refused(self, graph: Graph) -> dict[str, str]:
         """Why a graph cannot use the degrees of axes with a rule of their own, by axis."""
         told = {axis.name: axis.refuses(graph, degree) for axis, degree, _ in self.axes if axis.refuses is not None}
@@ -171,6 +180,8 @@ class Plan(Document, OnAxes):
         parts = [f"{axis.label}{degree}" + (f"({'*'.join(dims)})" if dims else "") for axis, degree, dims in shown]
         if self.modules is not None:
             parts.append(f"[{self.modules.label}]")
+        if self.placement is not None and self.placement.elsewhere:
+            parts.append(f"[{self.placement.label}]")
         if self.interleave > 1:
             parts.append(f"v{self.interleave}")
         if self.uneven:

@@ -34,6 +34,9 @@ class PartitionScore(Part):
     flop: float
     dram_bytes: float
     sram_bytes: float
+    through: dict[str, float] | None = Field(
+        default=None, description="of dram_bytes, those of each memory of a chip that has several"
+    )
 
 
 class StageScore(Part):
@@ -76,8 +79,8 @@ class StageScore(Part):
 
     @property
     def dram_bytes(self) -> float:
-        """All DRAM that one chip of this stage needs."""
-        return math.fsum(self.states.get("dram", {}).values())
+        """All that one chip of this stage holds in its off-chip memories."""
+        return math.fsum(size for held in self.states.values() for size in held.values())
 
 
 class PartitionPhysics(Part):

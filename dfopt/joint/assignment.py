@@ -15,6 +15,7 @@ import numpy as np
 
 from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.placement import item_of_weight
 from dfopt.fusion.assignment import alive, at_once, order, passes
 from dfopt.fusion.blocks import chip_of
 from dfopt.fusion.partitioning import IntraChipLimits, unsaved
@@ -88,8 +89,8 @@ class JointAssignment:
         self.forward_t = figures.forward_t
         talk: Terms = [(c.T, (s / self.unit_s)[None, :]) for c, s, *_ in conversions(model, tables, self.y_op)]
         self.time_p = self.blocks.times(talk)
-        for capacity in capacities(instance.system.chip).values():
-            self._dram(capacity)
+        for tier, capacity in capacities(instance.system.chip).items():
+            self._held(tier, capacity)
         self._objective(metric)
 
     def _unit(self) -> float:
@@ -147,12 +148,14 @@ class JointAssignment:
         return here
 
     # -- the plan -----------------------------------------------------------------------------
-    def _dram(self, capacity: float) -> None:
-        """What chips of every pipeline stage hold, with what waits between partitions."""
+    def _held(self, tier: str, capacity: float) -> None:
+        """What chips of every pipeline stage hold in a memory; of the fastest with what waits between partitions."""
         instance, menu, model, tables = self.instance, self.menu, self.model, self.menu.tables
+        fastest = tier == next(iter(instance.system.chip.tiers))
         setting, graph, sharded = instance.setting, instance.graph, menu.sharded[0]
         weight_o = menu.by_option("weight_k") * (self.forward_k[tables.kernel_o] | (not setting.only_forward))
         word_k = np.array([graph.words.of_weight(kernel) for kernel in graph.kernels])
+        routed_o = np.array([item_of_weight(kernel) == "experts" for kernel in graph.kernels])[tables.kernel_o]
         saved_t = np.flatnonzero(sharded.saved_t)
         saved_t = saved_t[np.unique(sharded.group_t[saved_t], return_index=True)[1]]
         saved_k = np.bincount(sharded.src_t[saved_t], menu.full_t[saved_t], len(self.A))
@@ -160,7 +163,7 @@ class JointAssignment:
 
         def kept(stage: PipelineStage, number: int, kernels: Sequence[Kernel] = (), *amounts: float) -> float:
             states = {number: states_of(setting, kernels, *(amounts or (0.0,)))}
-            return sum(held(instance, stage, states).get("dram", {}).values())
+            return sum(held(instance, stage, states).get(tier, {}).values())
 
         blocks = self.blocks.tables
         waits_t = unsaved(blocks) if self.limits[0].saved_in_dram else np.full(len(blocks.sharded.src_t), True)
@@ -170,13 +173,16 @@ class JointAssignment:
             held_op = np.zeros(self.y_op.shape)
             for number, _ in stage.runs:
                 tables_k = np.array([kept(stage, number, [kernel]) for kernel in graph.kernels])
-                units = [kept(stage, number, (), *unit) for unit in np.eye(4).tolist()]
-                amounts_o = weight_o, weight_o / word_k[tables.kernel_o], saved_o, menu.by_option("cached_k")
+                units = [kept(stage, number, (), *unit) for unit in np.eye(5).tolist()]
+                parameters_o, cached_o = weight_o / word_k[tables.kernel_o], menu.by_option("cached_k")
+                amounts_o = weight_o * ~routed_o, parameters_o, saved_o, cached_o, weight_o * routed_o
                 held_o = np.stack(amounts_o, axis=1) @ units
                 held_op[:, self.stage_p == number] = (held_o + tables_k[tables.kernel_o])[:, None]
-            H = model.continuous(f"held_{stage.number}", (1,), 0.0, 1.0)
+            H = model.continuous(f"held_{tier}_{stage.number}", (1,), 0.0, 1.0)
             parts: Terms = [(H, 1.0), (self.y_op.reshape(1, -1), -held_op.reshape(1, -1) / capacity)]
-            model.rows(f"held_{stage.number}", parts, lower=0)
+            model.rows(f"held_{tier}_{stage.number}", parts, lower=0)
+            if not fastest:
+                continue
             most = np.maximum.reduceat(held_op.max(axis=1), menu.first_k).sum() + blocks.bytes_g[groups].sum()
             for number, _ in stage.runs if most > capacity else ():
                 places = np.flatnonzero(self.stage_p == number)

@@ -12,7 +12,6 @@ from collections.abc import Collection, Iterator, Sequence
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
-from dfopt.documents.memories import several
 from dfopt.documents.plan import Plan
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System, part_name, split_part_name
@@ -50,7 +49,6 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
 
 def _chip_issues(chip: Chip, model: str) -> Iterator[Issue]:
     """What a compute model needs of the chip and does not find."""
-    yield from several(len(chip.tiers))
     needs = {"cycle": ("lanes", "stages", "frequency"), "efficiency": ("efficiency",)}
     for key in needs.get(model, ()):
         if getattr(chip, key) is None:
@@ -67,6 +65,8 @@ def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
         yield Issue("$.plan", message, "choose degrees that multiply to the chips")
     dims = list(_dim_issues(plan, system))
     yield from dims or members.issues(plan, graph, system)
+    if plan.placement is not None:
+        yield from plan.placement.issues(graph, system.chip)
     for name, reason in plan.refused(graph).items():
         yield Issue(f"$.plan.{name}", reason, "choose another degree")
     copied = [share.axis.name for share in plan.axes if share.axis.splits == "batch"]

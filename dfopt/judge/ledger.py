@@ -28,7 +28,7 @@ def held(case: Case, rank: Rank) -> Held:
             made = {stage: part * _in_flight(case, rank, stage) for stage, part in made.items()}
         elif kind.lifetime == "sequences":
             made = {stage: part * case.plan.microbatches for stage, part in made.items()}
-        found[kind.tier, kind.name] += made.values()
+        found[case.plan.tier_of(kind.item, case.system.chip), kind.name] += made.values()
     books: Held = {}
     for (tier, name), parts in found.items():
         if any(parts):
@@ -47,7 +47,8 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
     once = case.trains and case.forward_weights
     found: dict[Amount, list[float]] = defaultdict(list)
     own = [one for one in here if one.forward or not once]
-    found["weights"] = [one.weight for one in own]
+    found["weights"] = [one.weight for one in own if one.kernel.module != "experts"]
+    found["experts"] = [one.weight for one in own if one.kernel.module == "experts"]
     found["parameters"] = [one.parameters for one in own]
     found["gradients"] = [one.parameters * word(case.graph) for one in own]
     found["saved"] = [fan.chip for fan in case.touching[stage] if fan.home[0] == stage and _is_saved(case, fan)]

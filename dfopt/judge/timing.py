@@ -22,7 +22,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     """All figures of a mapping, given its weight parts and what its tensor-parallel group communicates."""
     price = network.price_list(case)
     sram = traffic.sram_need(case, tiling)
-    moved = totals((one.place, one.bytes) for one in traffic.moves(case, tiling))
+    moved = traffic.by_memory(case, tiling)
     partitions = _partitions(case, paid, price, moved, sram)
     held = {rank.number: ledger.held(case, rank) for rank in case.ranks}
     stages = _stages(case, partitions, network.hops(case, price), held)
@@ -73,7 +73,7 @@ def _partitions(
     case: Case,
     paid: Sequence[network.Paid],
     price: network.Price,
-    moved: dict[Place, float],
+    moved: dict[str, dict[Place, float]],
     sram: dict[Place, float],
 ) -> list[PartitionScore]:
     chip = case.system.chip
@@ -81,10 +81,11 @@ def _partitions(
     found = []
     for place, numbers in case.members.items():
         members = [case.kernels[number] for number in numbers]
+        through = {name: parts.get(place, 0.0) for name, parts in moved.items()}
         flop = math.fsum(one.flop for one in members)
         seconds: dict[Term, float] = {
             "compute": _compute_s(case, members) / case.clock(place),
-            "memory": moved.get(place, 0.0) / chip.fastest.bandwidth,
+            "memory": math.fsum(count / chip.tiers[name].bandwidth for name, count in through.items()),
             "network": talk.get(place, 0.0),
         }
         found.append(
@@ -101,8 +102,9 @@ def _partitions(
                 ),
                 bound_by=max(TERMS, key=lambda term: seconds[term]),
                 flop=flop,
-                dram_bytes=moved.get(place, 0.0),
+                dram_bytes=math.fsum(through.values()),
                 sram_bytes=sram.get(place, 0.0),
+                through=through if len(through) > 1 else None,
             )
         )
     return found

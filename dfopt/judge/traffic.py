@@ -6,8 +6,9 @@ import math
 from collections import defaultdict
 from collections.abc import Iterator
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Final, Literal, NamedTuple
 
+from dfopt.documents.placement import Item
 from dfopt.judge.case import Case, End, Fan, Place, Placed, totals
 from dfopt.physics.states import cache_traffic
 
@@ -58,6 +59,9 @@ def weight_parts(case: Case) -> WeightParts:
 What = Literal["tensor", "weight", "own data", "lookups", "cache", "gradient"]
 
 
+_ITEMS: Final[dict[What, Item]] = {"own data": "tables", "lookups": "tables", "cache": "caches"}
+
+
 class Moved(NamedTuple):
     """Bytes that a partition moves to or from DRAM, for one microbatch and one layer.
 
@@ -70,6 +74,13 @@ class Moved(NamedTuple):
     bytes: float
     of: Fan | End | Placed
     write: bool = False
+
+    @property
+    def item(self) -> Item | None:
+        """What a placement calls it; what is no item passes through the fastest memory."""
+        if self.what == "weight" and isinstance(self.of, Placed):
+            return "experts" if self.of.kernel.module == "experts" else "weights"
+        return _ITEMS.get(self.what)
 
 
 def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
@@ -109,6 +120,14 @@ def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
         for fan in case.fans:
             if fan.src in tiling.parts:
                 yield Moved(fan.home, "tensor", (tiling.parts[fan.src] - 1) * fan.chip, fan, write=True)
+
+
+def by_memory(case: Case, tiling: WeightParts) -> dict[str, dict[Place, float]]:
+    """Bytes that every partition moves to and from each memory of a chip."""
+    found: dict[str, list[tuple[Place, float]]] = {name: [] for name in case.system.chip.tiers}
+    for one in moves(case, tiling):
+        found[case.plan.tier_of(one.item, case.system.chip)].append((one.place, one.bytes))
+    return {name: totals(parts) for name, parts in found.items()}
 
 
 def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:

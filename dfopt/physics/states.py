@@ -10,10 +10,12 @@ from typing import Final, Literal
 
 from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.placement import Item
 from dfopt.documents.system import Chip
 
 Amount = Literal[
-    "weights", "gradients", "parameters", "saved", "waiting", "cached", "tables", "table gradients", "table optimizer"
+    "weights", "experts", "gradients", "parameters", "saved", "waiting", "cached", "tables", "table gradients",
+    "table optimizer",
 ]  # fmt: skip
 Held = dict[str, dict[str, float]]
 """Bytes that one chip holds, by tier and name of the state."""
@@ -37,8 +39,8 @@ class Kind:
         The assumption that says how many bytes a parameter has of it.
     trained
         Whether it exists only where gradients are kept.
-    tier
-        The memory that it lies in.
+    item
+        What a placement calls it; what is no item lies in the fastest memory.
     """
 
     name: str
@@ -48,13 +50,14 @@ class Kind:
     lifetime: Literal["step", "microbatch", "sequences", "partition"] = "step"
     per_parameter: str | None = None
     trained: bool = False
-    tier: str = "dram"
+    item: Item | None = None
 
 
 _FORWARD = "mode forward instead of training"
 _SMALLER = "a smaller optimizer_bytes_per_parameter"
 KINDS: Final = (
-    Kind("weights", "weights", "weights"),
+    Kind("weights", "weights", "weights", item="weights"),
+    Kind("weights", "experts", "weights", item="experts"),
     Kind("gradients", "gradients", "gradients", _FORWARD, trained=True),
     Kind(
         "optimizer",
@@ -66,8 +69,8 @@ KINDS: Final = (
     ),
     Kind("activations", "saved", "saved activations", lifetime="microbatch", trained=True),
     Kind("activations", "waiting", "saved activations", lifetime="partition"),
-    Kind("caches", "cached", "caches of sequences", "a smaller batch or context", lifetime="sequences"),
-    Kind("tables", "tables", "tables and matrices"),
+    Kind("caches", "cached", "caches of sequences", "a smaller batch or context", lifetime="sequences", item="caches"),
+    Kind("tables", "tables", "tables and matrices", item="tables"),
     Kind("gradients", "table gradients", "gradients", _FORWARD),
     Kind("optimizer", "table optimizer", "optimizer state", _SMALLER, trained=True),
 )

@@ -15,7 +15,7 @@ from itertools import count
 from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible, NoSolution
 from dfopt.fusion.clock import OutOfTime
-from dfopt.physics.states import KINDS, LABELS, capacities
+from dfopt.physics.states import LABELS, capacities
 from dfopt.search.nodes import Nodes, covers
 from dfopt.search.options import Options
 from dfopt.search.waiting import least_waiting
@@ -26,7 +26,6 @@ from dfopt.setting.stages import PipelineStage
 
 _PART = 0.5  # of the time that is left
 _WAITING = "activations between partitions"
-_WAITS = next(kind for kind in KINDS if kind.of == "waiting")
 
 
 @dataclass(frozen=True)
@@ -159,11 +158,11 @@ def _fullest(
     limits: Mapping[str, float],
 ) -> LeastHeld:
     """The books of the pipeline stage and memory that lack most."""
-    found = []
+    found, chip = [], instance.system.chip
     for stage, (tier, capacity) in itertools.product(stages, limits.items()):
         sums, alike, again, served = defaultdict[str, float](float), defaultdict[str, float](float), 0.0, 0.0
         for state, size in kept(instance, stage, states):
-            if state.tier != tier:
+            if instance.plan.tier_of(state.item, chip) != tier:
                 continue
             sums[LABELS[state.name]] += size
             if state.lifetime == "microbatch":
@@ -172,7 +171,7 @@ def _fullest(
                 served += size
             elif "copies" not in state.split_over:  # no copy has another's sequences
                 alike[LABELS[state.name]] += size
-        waits = max(waiting.get(number, 0.0) for number, _ in stage.runs) if tier == _WAITS.tier else 0.0
+        waits = max(waiting.get(number, 0.0) for number, _ in stage.runs) if tier == next(iter(chip.tiers)) else 0.0
         if waits:
             sums[_WAITING] = waits
         held = dict(sums), dict(alike), again, served, instance.graph.batch if served else 0

@@ -10,6 +10,7 @@ import numpy as np
 
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
+from dfopt.documents.placement import item_of_weight
 from dfopt.documents.plan import Plan
 from dfopt.documents.sections import kernels_by_kind
 from dfopt.documents.system import System
@@ -174,7 +175,7 @@ class _Bounds:
     def _worked_out(self, shards: int, kernels: list[Kernel]) -> _Least:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, words = assumptions.sharding_rules, self.setting.graph.words
-        weights = parameters = saved = cached = 0.0
+        weights = experts = parameters = saved = cached = 0.0
         compute, traffic, gradient = [], [], []
         for kernel in kernels:
             if (kernel, shards) not in self._of_kernels:
@@ -194,12 +195,16 @@ class _Bounds:
             added = ops.gradients_added(kernel) * words.activations * made_share
             traffic.append(moved + (2.0 * added if assumptions.gradients == "exact" else 0.0))
             if kernel.pass_ == "forward" or not self.setting.only_forward:
-                weights, parameters = weights + held * word, parameters + held
+                parameters += held
+                if item_of_weight(kernel) == "experts":
+                    experts += held * word
+                else:
+                    weights += held * word
             cached += kept
             saved += self._saved[kernel.name] * made_share
         compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.fastest.bandwidth
         whole = float(compute_k.sum()), float(memory_k.sum())
-        states = states_of(self.setting, kernels, weights, parameters, saved, cached)
+        states = states_of(self.setting, kernels, weights, parameters, saved, cached, experts)
         return _Least(*whole, np.array(gradient), states, compute_k, memory_k)
 
     def _alone(self, kernel: Kernel, shards: int) -> _Alone:

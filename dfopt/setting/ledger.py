@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.documents.graph import Kernel
+from dfopt.documents.placement import Item, item_of_weight
 from dfopt.errors import Infeasible
 from dfopt.physics.pipeline import microbatches_in_flight
 from dfopt.physics.states import KINDS, LABELS, Amount, Held, capacities
@@ -30,7 +31,7 @@ class State:
     bytes: float
     split_over: tuple[str, ...]
     lifetime: str
-    tier: str
+    item: Item | None
 
 
 def states_of(
@@ -40,14 +41,17 @@ def states_of(
     parameters: float = 0.0,
     saved: float = 0.0,
     cached: float = 0.0,
+    experts: float = 0.0,
 ) -> tuple[State, ...]:
     """What some kernels keep: their tables, and so much of everything else on one chip.
 
-    That is in bytes, but for the number of parameters, which gradients and the optimizer go by.
+    That is in bytes, but for the number of parameters, which gradients and the optimizer go by. ``weights`` are without
+    those of ``experts``.
     """
     graph, assumptions = setting.graph, setting.assumptions
     amounts: dict[tuple[Amount, tuple[str, ...]], float] = defaultdict(float)
     amounts["weights", ()], amounts["saved", ()], amounts["cached", ()] = weights, saved, cached
+    amounts["experts", ()] = experts
     amounts["parameters", ()], amounts["gradients", ()] = parameters, parameters * graph.words.activations
     for kernel in kernels:
         if kernel.resident_bytes and kernel.pass_ == "forward":
@@ -65,7 +69,7 @@ def states_of(
         if size > 0 and (keeps_gradients or not kind.trained):
             for (of, split_over), amount in amounts.items():
                 if of == kind.of and amount > 0:
-                    found.append(State(kind.name, size * amount, split_over, kind.lifetime, kind.tier))
+                    found.append(State(kind.name, size * amount, split_over, kind.lifetime, kind.item))
     return tuple(found)
 
 
@@ -73,7 +77,7 @@ def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence
     """What one chip of a pipeline stage holds of the states of mapped stages, beside what waits between partitions."""
     books: Held = defaultdict(lambda: defaultdict(float))
     for state, size in kept(instance, stage, states):
-        books[state.tier][state.name] += size
+        books[instance.plan.tier_of(state.item, instance.system.chip)][state.name] += size
     return books
 
 
@@ -105,12 +109,14 @@ def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
         parts = books.get(tier, {})
         found[tier] = capacity - sum(parts.values())
         if found[tier] < 0:
+            others = [other for other in instance.system.chip.tiers if other != tier]
+            elsewhere = {f"another placement ({', '.join(others)})": None} if others else {}
             listed = ", ".join(f"{label} {parts[name] / 1e9:.4g} GB" for name, label in LABELS.items() if name in parts)
             levers = {kind.lever: None for kind in KINDS if kind.lever and kind.name in parts}
             raise Infeasible(
                 f"{who_needs} {sum(parts.values()) / 1e9:.4g} GB of {tier.upper()} per chip ({listed}), the chip has"
                 f" {capacity / 1e9:.4g} GB: short by {-found[tier] / 1e9:.4g} GB; levers:"
-                f" {', '.join(['more tensor or pipeline parallelism', 'more chips', *levers])}"
+                f" {', '.join(['more tensor or pipeline parallelism', 'more chips', *elsewhere, *levers])}"
             )
     return found
 
@@ -129,18 +135,18 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
     Returns
     -------
     dict
-        Bytes per chip, by stage of the mapping; infinite where the DRAM has no limit.
+        Bytes per chip of the fastest memory, by stage of the mapping; infinite where it has no limit.
 
     Raises
     ------
     Infeasible
         If weights, gradients, optimizer state and saved activations alone exceed the capacity of a pipeline stage.
     """
-    found = dict.fromkeys(states, math.inf)
+    found, fastest = dict.fromkeys(states, math.inf), next(iter(instance.system.chip.tiers))
     if not capacities(instance.system.chip):
         return found
     for stage in instance.pipeline:
-        rest = left(instance, held(instance, stage, states), f"{stage.name} needs").get("dram", math.inf)
+        rest = left(instance, held(instance, stage, states), f"{stage.name} needs").get(fastest, math.inf)
         found |= {number: min(found[number], rest) for number, _ in stage.runs if number in found}
     return found
 
@@ -161,9 +167,11 @@ def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
     kernels = [graph.kernels[index[name]] for name in stage.names]
     parameter_k = stage.weight_k / np.array([graph.words.of_weight(kernel) for kernel in kernels])
     mine = stage.forward_k if setting.only_forward else np.ones(len(kernels), dtype=bool)
-    amounts = float(stage.weight_k[mine].sum()), float(parameter_k[mine].sum())
+    routed = np.array([item_of_weight(kernel) == "experts" for kernel in kernels])
+    weights, experts = (float(stage.weight_k[mine & which].sum()) for which in (~routed, routed))
+    parameters = float(parameter_k[mine].sum())
     padded = np.concatenate([stage.forward_k, [False]])
     own = (stage.src_t < len(stage.names)) & stage.saved_t & padded[stage.src_t]
     _, first = np.unique(stage.group_t[own], return_index=True)
     saved = float(stage.b_t[own][first].sum())
-    return states_of(setting, kernels, *amounts, saved, float(stage.cached_k.sum()))
+    return states_of(setting, kernels, weights, parameters, saved, float(stage.cached_k.sum()), experts)

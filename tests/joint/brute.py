@@ -289,7 +289,7 @@ class Problem:
         looked = self.case(schemes, stage_k, partition_k, count)
         tiling, paid = traffic.weight_parts(looked), network.tensor_parallel(looked)
         sram = traffic.sram_need(looked, tiling)
-        moved = case.totals((one.place, one.bytes) for one in traffic.moves(looked, tiling))
+        moved = traffic.by_memory(looked, tiling)
         room = looked.system.chip.sram.capacity * (1 + _SAME)
         for part in timing._partitions(looked, paid, self.price, moved, sram):
             members = looked.members[part.stage, part.partition]

@@ -17,14 +17,15 @@ from strategies import World, layered, shardings, share, worlds
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Communication, Graph, Kernel, Tensor
 from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.placement import Placement
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.documents.system import System
+from dfopt.documents.system import Memory, System
 from dfopt.errors import Infeasible
 from dfopt.fusion.blocks import chip_of, restrict, stage_tables
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive
 from dfopt.judge import case as judged
-from dfopt.judge import evaluate, limits
+from dfopt.judge import evaluate
 from dfopt.judge import ledger as judge
 from dfopt.physics.states import KINDS, LABELS, Held, Kind
 from dfopt.setting import ledger
@@ -203,18 +204,21 @@ def test_a_stage_that_is_too_full_is_told_state_by_state() -> None:
 
 def test_another_state_is_an_entry(monkeypatch: pytest.MonkeyPatch) -> None:
     """A copy of the tables in a second memory: in both books, in the score, in the limits and in the refusal."""
-    copy = Kind("copies", "tables", "copies of tables", "fewer copies", tier="host")
+    copy = Kind("copies", "tables", "copies of tables", "fewer copies", item="caches")
     for module in (ledger, judge):
         monkeypatch.setattr(module, "KINDS", (*KINDS, copy))
     monkeypatch.setitem(LABELS, copy.name, copy.label)
-    for module in (ledger, limits):
-        monkeypatch.setattr(module, "capacities", lambda chip: {"host": 200.0})
-    graph, plan = Graph(name="g", batch=3, kernels=(table(),)), Plan(tp=2, dp=3, tp_dims=("x",), dp_dims=("y",))
+    memories = (Memory(name="HBM", bandwidth=1e12), Memory(name="host", bandwidth=1e12, capacity=200.0))
+    system = machine(2, 3)
+    chip = system.chip.model_copy(update={"dram": None, "memories": memories})
+    system = system.model_copy(update={"chip": chip})
+    graph, placement = Graph(name="g", batch=3, kernels=(table(),)), Placement(caches="host")
+    plan = Plan(tp=2, dp=3, tp_dims=("x",), dp_dims=("y",), placement=placement)
     mapping = Mapping(graph="g", system="m", plan=plan, kernels=(KernelMapping(name="lookup", partition=0),))
-    score = evaluate(mapping, graph, machine(2, 3), PLAIN)
-    assert score.stages[0].states == {"dram": {"tables": 240.0}, "host": {"copies": 240.0}}
+    score = evaluate(mapping, graph, system, PLAIN)
+    assert score.stages[0].states == {"HBM": {"tables": 240.0}, "host": {"copies": 240.0}}
     assert score.violations == ("stage 0 needs 240 B of HOST per chip, the chip has 200 B",)
-    instance = Setting(graph, machine(2, 3), PLAIN).under(plan)
+    instance = Setting(graph, system, PLAIN).under(plan)
     sharded = shard(instance, {"lookup": "none"})
     with pytest.raises(Infeasible, match=r"of HOST per chip \(copies of tables 2.4e-07 GB\), .* fewer copies"):
         ledger.dram_left(instance, {0: ledger.sharded_states(instance.setting, sharded)})
