@@ -61,8 +61,9 @@ class Experts(Part):
     @property
     def words(self) -> str:
         """What is assumed of them, in a line."""
-        law = (self.routing or Routing()).words
-        return f"{law}: {self.chosen} of {self.count} experts for a token, {self.touched:.4g} read in an evaluation"
+        routing = self.routing or Routing()
+        read = f"{self.chosen} of {self.count} experts for a token, {self.touched:.4g} read in an evaluation"
+        return f"{routing.words}: {read}{', copies only where they lie on several chips' if routing.redundant else ''}"
 
 
 def routed(routing: Routing, count: int, chosen: int, tokens: int, always: int = 0) -> Experts:

@@ -16,6 +16,10 @@ No expert gets more than every token; what it would get beyond that goes to the 
 as many as any such routing at most (``1 - (1 - share)^T`` is concave), so a time that reads experts under it is no
 bound on a skewed one; ``balanced`` touches at least as many as all of them.
 
+``redundant`` copies more are held of those that are sent the most, where experts lie on several chips; each copy takes
+an equal part of its expert's tokens, drawn for every token. Who is copied and what lies where is said in
+:mod:`dfopt.physics.spread`. Where every chip has all experts, copies would change nothing and are not held.
+
 The power law is the one under which aiconfigurator measures grouped products (``power_law_1.2``): ``sample_power_law``
 of ``collector/helper.py`` in ai-dynamo/aiconfigurator at 006afd7, with the loads that it draws at random taken at the
 middles of E equally likely parts of the law.
@@ -35,11 +39,14 @@ from dfopt.documents.base import Part, problem
 __all__ = ["Routing", "touched"]
 
 _FIGURE = r"[0-9]+(?:\.[0-9]+)?"
-_WRITTEN = re.compile(rf"(?:power_law\((?P<alpha>{_FIGURE})\)|counts\((?P<counts>{_FIGURE}(?:,{_FIGURE})*)\))")
+_LAWS = rf"(?:power_law\((?P<alpha>{_FIGURE})\)|counts\((?P<counts>{_FIGURE}(?:,{_FIGURE})*)\)|(?P<law>[a-z_]+))"
+_WRITTEN = re.compile(rf"{_LAWS}(?:\+(?P<redundant>[0-9]{{1,9}})(?:redundant)?)?")
 
 
 class Routing(Part):
     """How tokens choose experts. It may be written in a word: ``uniform``, ``power_law(1.2)``, ``counts(30, 10, 10)``.
+
+    Copies are added to it: ``power_law(1.2) + 32``.
 
     Examples
     --------
@@ -50,12 +57,20 @@ class Routing(Part):
     '2.0 9.9'
     >>> Routing(law="counts", counts=(30, 10, 10, 10)).shares(4, 2, 1000)
     (1.0, 0.333..., 0.333..., 0.333...)
+    >>> Routing.model_validate("power_law(1.2) + 32").words
+    'power_law(1.2) + 32 redundant'
     """
 
     law: Literal["uniform", "balanced", "power_law", "counts"] = "uniform"
     alpha: float | None = Field(default=None, ge=0, le=100, description="of a power_law")
     counts: tuple[float, ...] | None = Field(
         default=None, min_length=1, max_length=10**5, description="tokens that each expert was sent, in their order"
+    )
+    redundant: int | None = Field(
+        default=None,
+        ge=1,
+        le=10**6,
+        description="copies more of experts, of those that are sent the most, where experts lie on several chips",
     )
 
     @model_validator(mode="before")
@@ -66,9 +81,12 @@ class Routing(Part):
         found = _WRITTEN.fullmatch(data.replace(" ", ""))
         if found is None:
             return {"law": data}
+        more: dict[str, Any] = {"redundant": int(found["redundant"])} if found["redundant"] else {}
         if found["alpha"]:
-            return {"law": "power_law", "alpha": float(found["alpha"])}
-        return {"law": "counts", "counts": tuple(map(float, found["counts"].split(",")))}
+            return {"law": "power_law", "alpha": float(found["alpha"]), **more}
+        if found["counts"]:
+            return {"law": "counts", "counts": tuple(map(float, found["counts"].split(","))), **more}
+        return {"law": found["law"], **more}
 
     @model_validator(mode="after")
     def _is_one_law(self) -> Self:
@@ -84,7 +102,8 @@ class Routing(Part):
     @property
     def words(self) -> str:
         """The routing in a few words."""
-        return f"power_law({self.alpha:g})" if self.alpha is not None else self.law
+        law = f"power_law({self.alpha:g})" if self.alpha is not None else self.law
+        return f"{law} + {self.redundant} redundant" if self.redundant else law
 
     def shares(self, experts: int, chosen: int, tokens: int) -> tuple[float, ...]:
         """Probability that a token chooses each expert: at most 1, and ``chosen`` in all.

@@ -158,6 +158,10 @@ def structure_issues(graph: Graph) -> Iterator[Issue]:
     yield from _operand_issues(graph, known)
     yield from _cycle_issues(graph, known)
     yield from _layer_issues(graph, known)
+    for position, kernel in enumerate(graph.kernels if graph.trains else ()):
+        if kernel.experts is not None and kernel.experts.routing is not None and kernel.experts.routing.redundant:
+            message = "found copies of experts that train, whose gradients would have to be added up"
+            yield Issue(f"$.kernels[{position}].experts.routing.redundant", message, "leave them to serving")
 
 
 def _partners(graph: Graph) -> Iterator[tuple[str, Kernel, str]]:

@@ -159,8 +159,11 @@ class Parts:
             return f"{name!r} is not as large as {many} sequences make it" if any(c % many for c in counts) else None
         if role == "sent":
             free = [one.count - (one.always or 0) for one in self._experts]
-            if len(free) != 1 or free[0] < self.chips:
-                return f"{self.chips} chips for experts of {free}"
+            extra = max(((e.routing.redundant or 0) if e.routing else 0 for e in self._experts), default=0)
+            if len(free) != 1 or not self.chips <= free[0] + extra <= free[0] * self.chips:
+                return f"{self.chips} chips for experts of {free}" + (
+                    f", {extra} of them twice or more" if extra else ""
+                )
             apart = kernel.op != "matmul" and kernel.samples is None
             return None if apart else f"{name!r} is no work on tokens apart"
         if role in ("copy", "into"):

@@ -1,7 +1,7 @@
 """Experts on chips: which chip holds which, how loaded the most loaded one is, to how many a token is sent.
 
-An expert may have copies on several chips; each then takes an equal part of its tokens. A placement says, chip by chip,
-which experts it holds and what part of each one's tokens it takes.
+An expert may have copies on several chips; each then takes an equal part of its tokens: one of them is drawn for every
+token. A placement says, chip by chip, which experts it holds and what part of each one's tokens it takes.
 
 To how many chips a token is sent depends on how its choices go together, of which shares say nothing. Taken is the most
 random way of choosing k distinct experts that has these shares (maximum entropy, or conditional Poisson sampling): a
@@ -38,8 +38,12 @@ def placed(
     """Experts over chips, about as many to each.
 
     ``contiguous``: in their order, without copies. ``balanced``: so many copies more, each of the expert whose copies
-    are the most loaded then; and the most loaded copies first, each to the least loaded chip that has none of its
-    expert, of those that have room while there are any.
+    are the most loaded then, of those that not every chip has; so the most loaded copy is as little loaded as it can
+    be. And the most loaded copies first, each to the least loaded chip with room that has none of its expert; there is
+    room for as many on every chip. Where that leaves some without a chip, each goes to the one with the fewest instead.
+
+    So copies are made and packed in EPLB, but that two of one expert may be on a chip there: ``replicate_experts`` and
+    ``balanced_packing`` of ``eplb.py`` in deepseek-ai/EPLB at 5791971, over all chips at once.
 
     Examples
     --------
@@ -55,17 +59,33 @@ def placed(
             raise ValueError(f"found {redundant} redundant experts in order: place them balanced")
         cuts = [chip * experts // chips for chip in range(chips + 1)]
         return tuple(dict.fromkeys(range(*cut), 1.0) for cut in pairwise(cuts))
+    if redundant > experts * (chips - 1):
+        raise ValueError(f"found {redundant} redundant experts, {experts * (chips - 1)} fill all {chips} chips")
     copies = [1] * experts
     for _ in range(redundant):
         copies[max(range(experts), key=lambda one: (copies[one] < chips, shares[one] / copies[one]))] += 1
-    slots = sorted((share / copies[one], one) for one, share in enumerate(shares) for _ in range(copies[one]))
+    slots = sorted(((share / copies[one], one) for one, share in enumerate(shares)), reverse=True)
+    packed = _packed(slots, copies, chips, fewest=False) or _packed(slots, copies, chips, fewest=True)
+    assert packed is not None, "dealt out by number, chips differ by one at most, so every copy finds room"
+    return packed
+
+
+def _packed(slots: Sequence[tuple[float, int]], copies: Sequence[int], chips: int, *, fewest: bool) -> Placement | None:
+    """Copies of experts, the most loaded first, to the least loaded chips; none if some copy finds no room."""
     found: list[dict[int, float]] = [{} for _ in range(chips)]
-    loads, room = [0.0] * chips, -(-len(slots) // chips)
-    for load, one in reversed(slots):
-        without = [chip for chip in range(chips) if one not in found[chip]]
-        chip = min([chip for chip in without if len(found[chip]) < room] or without, key=loads.__getitem__)
-        found[chip][one] = 1.0 / copies[one]
-        loads[chip] += load
+    loads, room = [0.0] * chips, -(-sum(copies) // chips)
+
+    def order(chip: int) -> tuple[int, float]:
+        return (len(found[chip]) if fewest else 0, loads[chip])
+
+    for load, one in slots:
+        for _ in range(copies[one]):
+            free = [chip for chip in range(chips) if len(found[chip]) < room and one not in found[chip]]
+            if not free:
+                return None
+            chip = min(free, key=order)
+            found[chip][one] = 1.0 / copies[one]
+            loads[chip] += load
     return tuple(found)
 
 
@@ -129,7 +149,7 @@ class Spread(NamedTuple):
     Attributes
     ----------
     held : int
-        Experts on the chip that holds most.
+        Experts on the chip that holds most, copies of them too.
     touched : float
         Of those of a chip, as many as some of the tokens choose on the chip with most of them: one at least.
     load : float
@@ -147,7 +167,7 @@ class Spread(NamedTuple):
 
 @lru_cache(maxsize=512)
 def spread(experts: Experts, chips: int, first: int, tokens: int) -> Spread:
-    """Experts over chips, loads as even as they get without copies; what every token chooses is on every chip.
+    """Experts and their copies over chips, loads about even; what every token chooses is on every chip.
 
     Parameters
     ----------
@@ -164,21 +184,36 @@ def spread(experts: Experts, chips: int, first: int, tokens: int) -> Spread:
     >>> one = spread(some, chips=4, first=2, tokens=1000)
     >>> one.held, one.load, round(one.chips, 6), round(one.groups, 6)
     (2, 0.25, 1.857143, 1.571429)
+
+    The busiest of eight is sent a third of all tokens, which with two copies more go to either chip:
+
+    >>> skewed = Routing(law="counts", counts=(7, 2, 2, 2, 2, 2, 2, 2))
+    >>> plain = Experts(count=8, chosen=1, touched=8.0, routing=skewed)
+    >>> copied = plain.model_copy(update={"routing": skewed.model_copy(update={"redundant": 2})})
+    >>> [(one.held, round(one.load, 6)) for one in (spread(e, 2, 2, 1000) for e in (plain, copied))]
+    [(4, 0.619048), (5, 0.5)]
     """
     always, routing = experts.always or 0, experts.routing or Routing()
     count, chosen = experts.count - always, experts.chosen - always
     shares = routing.shares(count, chosen, tokens)
-    where = placed(shares, chips, "balanced")
+    where = placed(shares, chips, "balanced", routing.redundant or 0)
     load = most_loaded(shares, where)
-    read = max(touched([shares[one] for one in chip], tokens) for chip in where)
+    read = max(touched([shares[one] * part for one, part in chip.items()], tokens) for chip in where)
     if routing.law == "balanced":
         read = min(float(max(map(len, where))), chosen * tokens * load)
     held = max(map(len, where))
-    together = tuple(
-        {one: part for chip in where[at : at + first] for one, part in chip.items()} for at in range(0, chips, first)
-    )
+    together = tuple(_together(where[at : at + first]) for at in range(0, chips, first))
     reached = chips_of_a_token(shares, where), chips_of_a_token(shares, together)
     return Spread(held + always, min(max(read, 1.0), float(held)) + always, load, *reached)
+
+
+def _together(chips: Placement) -> dict[int, float]:
+    """What a group of chips holds: of an expert with copies on several of them it takes all their parts."""
+    found: dict[int, float] = {}
+    for chip in chips:
+        for one, part in chip.items():
+            found[one] = min(found.get(one, 0.0) + part, 1.0)
+    return found
 
 
 def _inclusions(odds: NDArray[np.float64], chosen: int) -> NDArray[np.float64]:

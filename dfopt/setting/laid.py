@@ -14,6 +14,7 @@ import networkx as nx
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.modules import Modules, ModuleScheme
+from dfopt.documents.routing import Routing
 from dfopt.documents.wiring import needed, operand_shape, operands
 from dfopt.physics.spread import Spread, spread
 
@@ -244,8 +245,11 @@ class Laid:
         if len(found) != 1:
             raise Unsplit(f"experts of {len(found)} kinds")
         experts = found.pop()
-        if experts.count - (experts.always or 0) < self.members:
-            raise Unsplit(f"{self.members} chips for {experts.count - (experts.always or 0)} experts")
+        apart, copies = experts.count - (experts.always or 0), (experts.routing or Routing()).redundant or 0
+        if apart + copies < self.members:
+            raise Unsplit(f"{self.members} chips for {apart} experts" + f" and {copies} copies" * bool(copies))
+        if copies > apart * (self.members - 1):
+            raise Unsplit(f"{copies} copies of {apart} experts, more than {self.members} chips can hold apart")
         return experts
 
     def spread(self, kernel: Kernel) -> Spread:

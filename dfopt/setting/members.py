@@ -18,8 +18,9 @@ it lies      readers need all tokens   readers need their own tokens        expe
 
 Dispatch sends every token once to each of the distinct chips that hold one of its experts, as expected under the
 routing, in the type that products take; combine brings as many back. Over two network dims a token goes to each group
-of the other dims once, and from there on to the chips of the first one. Experts are placed so that loads are as even as
-they get without copies, and every chip takes as long as the one with the most.
+of the other dims once, and from there on to the chips of the first one. Experts, and the copies of them that a routing
+asks for, are placed so that loads are about even (:func:`dfopt.physics.spread.placed`), and every chip takes as long as
+the one with the most.
 
 Chips have whole sequences, of so many that each has as many as the one with the most; or tokens of every sequence
 (``context``), where keys and values are gathered. Or each has some of the keys that are kept, and what they weigh up is
@@ -48,7 +49,7 @@ from dfopt.documents.modules import Modules
 from dfopt.documents.wiring import needed, operand_shape
 from dfopt.setting.laid import Laid, Lies, Unsplit
 
-__all__ = ["Unsplit", "able", "member_graph"]
+__all__ = ["Unsplit", "able", "member_graph", "obstacle"]
 
 
 def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Graph:
@@ -84,11 +85,16 @@ def member_graph(graph: Graph, modules: Modules, members: int, first: int) -> Gr
 
 def able(graph: Graph, modules: Modules, members: int) -> bool:
     """Whether modules can take their schemes over so many chips."""
+    return not obstacle(graph, modules, members)
+
+
+def obstacle(graph: Graph, modules: Modules, members: int) -> str:
+    """What keeps modules from taking their schemes over so many chips; nothing if they can."""
     try:
         _Member(graph, modules, members, members).kernels  # noqa: B018
-    except Unsplit:
-        return False
-    return True
+    except Unsplit as found:
+        return str(found)
+    return ""
 
 
 class _Member(Laid):

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, Literal
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.modules import MENU, Modules, ModuleScheme
-from dfopt.setting.members import able
+from dfopt.setting.members import able, obstacle
 
-__all__ = ["menu", "refusal"]
+__all__ = ["menu", "obstacles", "refusal"]
 
 _Stream = Literal["n", "context", "none"]
 
@@ -24,6 +24,14 @@ def refusal(graph: Graph) -> str | None:
     if any(kernel.distributed or kernel.communications for kernel in graph.kernels):
         return "kernels that the workload itself spreads over chips have no scheme there"
     return None
+
+
+def obstacles(graph: Graph, schemes: Mapping[str, str], members: int) -> str:
+    """Why modules cannot take the schemes that are asked of them, each by itself, as the end of a sentence."""
+    none: dict[str, Any] = {kernel.module: "none" for kernel in graph.kernels if kernel.module} | {"stream": "none"}
+    asked = (none | {name: scheme} for name, scheme in schemes.items() if name in none and name != "stream")
+    found = dict.fromkeys(obstacle(graph, Modules(**one), members) for one in asked)
+    return "".join(f" ({reason})" for reason in found if reason)
 
 
 def menu(graph: Graph, members: int, *, sparing: bool = False) -> Iterator[Modules]:

@@ -16,7 +16,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.system import System, split_part_name
 from dfopt.errors import PlanError, did_you_mean
 from dfopt.physics.pipeline import layers_per_stage
-from dfopt.setting.module_menu import menu, refusal
+from dfopt.setting.module_menu import menu, obstacles, refusal
 from dfopt.setting.shares import Orders, divisors, shares
 from dfopt.setting.uneven import uneven_layers
 
@@ -108,7 +108,10 @@ def plans(
             picked = menus[plan.members]
             found += [p if m is None else p.model_copy(update={"modules": m}) for p in legal for m in picked]
             if legal and not picked:
-                reason = Rejected(plan, f"no module can share its work over {plan.label_of('modules')} as asked for")
+                why = obstacles(graph, schemes or {}, plan.members)
+                reason = Rejected(
+                    plan, f"no module can share its work over {plan.label_of('modules')} as asked for{why}"
+                )
             if reason:  # whatever the order
                 rejected.append(reason)
                 break

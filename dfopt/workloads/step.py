@@ -148,7 +148,7 @@ class ServingParameters(StepParameters):
     routing: Routing | None = Field(
         default=None,
         description="of experts, who is sent where: uniform, balanced, power_law(1.2), or, as counted tokens of each,"
-        " counts(30, 10, ...); none = uniform",
+        " counts(30, 10, ...); with 32 copies more of the busiest, + 32; none = uniform",
     )
 
     @property
@@ -182,6 +182,9 @@ class ServingParameters(StepParameters):
     def _is_one_phase(self) -> Self:
         if self.phase is not None and self.mode == "training":
             raise problem("found a phase of serving in a training step", "leave one of them out", "$.phase")
+        if self.mode == "training" and self.routing is not None and self.routing.redundant is not None:
+            message = f"found {self.routing.redundant} copies of experts in a training step"
+            raise problem(message, "leave them to serving: gradients of copies are not added up", "$.routing.redundant")
         for name, needs in _NEEDS.items():
             if name in self.model_fields_set and getattr(self, name) is not None and self.phase not in needs:
                 found = getattr(self, name)

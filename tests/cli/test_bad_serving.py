@@ -70,6 +70,12 @@ CASES = [
     of("routing of no experts", "--phase decode --param routing=uniform", "$.parameters.routing", "leave it out"),
     of("routing that is none", "--phase decode --param routing=zipf", "$.parameters.routing", "found 'zipf'",
        "'power_law'", model="solve qwen3-30b-a3b h100-8"),
+    of("copies of no expert", "--phase decode --param routing=uniform+0", "$.parameters.routing", "found 'uniform+0'",
+       "a number of 1 or more", model="solve qwen3-30b-a3b h100-8"),
+    of("copies of experts that train", "--param mode=training --param routing=uniform+8",
+       "$.parameters.routing.redundant", "leave them to serving", model="solve qwen3-30b-a3b h100-8"),
+    of("more copies than chips hold apart", "--phase decode --ep 2 --param routing=uniform+200",
+       "200 copies of 128 experts, more than 2 chips can hold apart", code=USAGE, model="solve qwen3-30b-a3b h100-8"),
     # --- files
     Case("a chip for a system", "solve llama-3.1-8b h100", BAD, ("found the name of a chip", "did you mean 'h100-8'")),
     Case("no such file", "solve nope/config.json h100-8", BAD, ("nope/config.json", "no such file", "check the")),

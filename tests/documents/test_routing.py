@@ -123,11 +123,23 @@ def test_a_power_law_is_the_one_that_rows_were_measured_under() -> None:
         ({"law": "uniform", "alpha": 1.2}, "found in a routing of law uniform"),
         ({"law": "counts"}, "missing, expected with law counts only"),
         ({"law": "counts", "counts": [3, -1]}, "found -1 tokens"),
+        ("uniform + 0", "greater than or equal to 1"),
+        ("uniform + two", "Input should be 'uniform'"),
+        ("power_law + 2", "missing, expected with law power_law only"),
     ],
 )
 def test_what_is_no_routing_is_refused(given_: Any, said: str) -> None:
     with pytest.raises(ValidationError, match=said.replace("(", r"\(").replace(")", r"\)")):
         Routing.model_validate(given_)
+
+
+@pytest.mark.parametrize("law", [*LAWS, "counts(3, 1)"])
+def test_copies_are_said_behind_the_law_and_change_no_share(law: str) -> None:
+    plain, copied = Routing.model_validate(law), Routing.model_validate(f"{law} + 32")
+    assert copied == plain.model_copy(update={"redundant": 32}) == Routing.model_validate(f"{law}+32 redundant")
+    assert copied.words == f"{plain.words} + 32 redundant" and "redundant" not in plain.model_dump(mode="json")
+    assert law.startswith("counts") or Routing.model_validate(copied.words) == copied
+    assert copied.shares(2, 1, 9) == plain.shares(2, 1, 9) and copied.touched(2, 1, 9) == plain.touched(2, 1, 9)
 
 
 def test_counts_are_of_the_experts_that_there_are() -> None:

@@ -18,6 +18,7 @@ from dfopt.documents.graph import Graph, Kernel, SequenceState, Tensor
 from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
+from dfopt.documents.routing import Routing
 from dfopt.documents.sections import repeated
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible, PlanError
@@ -50,8 +51,8 @@ class Chain:
 
 
 @st.composite
-def models(draw: st.DrawFn, most: int = 7) -> Graph:
-    """A residual stream with a mixer and a feed-forward, each more or less of it."""
+def models(draw: st.DrawFn, most: int = 7, serves: bool = True) -> Graph:
+    """A residual stream with a mixer and a feed-forward, each more or less of it; if it serves, copies of experts."""
     dice = Dice(draw)
     samples, each, features = dice([2, 4, 3]), dice([1, 2]), dice([4, 2, 6])
     chain = Chain(samples * each, samples, features, [], [])
@@ -82,7 +83,11 @@ def models(draw: st.DrawFn, most: int = 7) -> Graph:
         stream = chain.add(stream, op="elementwise", m=features)
     if dice([True, False]) or len(chain.kernels) == 1:
         inside = dice([4, 8, 6])
-        experts = Experts(count=dice([4, 6]), chosen=2, touched=dice([3.5, 4.0])) if dice([True, False]) else None
+        law = dice([None, None, "power_law(1.2) + 1", "counts(5, 2, 1, 1) + 2", "uniform + 2"]) if serves else None
+        count = 4 if law and "counts" in law else dice([4, 6])
+        routing = law and Routing.model_validate(law)
+        sizes = {"count": count, "chosen": 2, "touched": dice([3.5, 4.0])}
+        experts = Experts(**sizes, routing=routing) if dice([True, False]) else None
         own = {"module": "experts" if experts else "dense"}
         chain.add(op="gemm", m=inside, k=features, experts=experts, **own)
         if dice([False, True]) and len(chain.kernels) < most - 2:
@@ -187,6 +192,56 @@ def test_tokens_go_once_to_each_chip_with_an_expert_of_theirs(members: int, firs
     read = max(4 / members * (1 - 0.5**8), 1.0)
     assert of["up"].experts == Experts(count=4 // members, chosen=2, touched=read, held=4)
     assert ops.weight_elements(of["up"]) == 8 * 4 * 4 // members
+
+
+def copied(law: str) -> Graph:
+    graph = mixture()
+    own = Experts(count=4, chosen=2, touched=4.0, routing=Routing.model_validate(law))
+    return graph.model_copy(
+        update={
+            "kernels": tuple(k.model_copy(update={"experts": own}) if k.experts else k for k in graph.kernels),
+        }
+    )
+
+
+def test_copies_of_experts_by_hand() -> None:
+    """Two copies for four experts of equal loads on two chips: each has one of its own, and both of the others."""
+    split = member_graph(copied("uniform + 2"), Modules(stream="n", experts="outer"), 2, 2)
+    of = {kernel.name: kernel for kernel in split.kernels}
+    # of six pairs of experts one is of the two with no copy, always on both chips; each other every second time
+    chips = 1 / 6 * 2 + 5 / 6 * 1.5
+    for name in ("norm", "down"):
+        assert [(one.over, one.bytes) for one in of[name].communications] == [("mp", pytest.approx(chips * 64))]
+    read = (1 - 0.5**8) + 2 * (1 - 0.75**8)  # of a copy every fourth token
+    assert of["up"].n == 4 and of["up"].experts is not None
+    assert (of["up"].experts.count, of["up"].experts.held) == (3, 4)
+    assert of["up"].experts.touched == pytest.approx(read)
+    assert ops.weight_elements(of["up"]) == 3 * 8 * 4 == 6 / 4 * ops.weight_elements(mixture().kernels[1]) / 2
+
+
+def test_copies_are_held_only_where_experts_are_split() -> None:
+    for modules in (Modules(stream="n", experts="m"), Modules(stream="n", experts="n")):
+        plain, more = (member_graph(graph, modules, 2, 2) for graph in (mixture(), copied("uniform + 2")))
+        assert list(map(ops.weight_elements, plain.kernels)) == list(map(ops.weight_elements, more.kernels))
+        assert list(map(ops.weights_read, plain.kernels)) == list(map(ops.weights_read, more.kernels))
+
+
+@pytest.mark.parametrize(("law", "members", "able"), [("uniform + 4", 8, True), ("uniform", 8, False)])
+def test_copies_fill_more_chips_than_there_are_experts(law: str, members: int, able: bool) -> None:
+    graph = copied(law)
+    schemes = {modules.experts for modules in menu(graph, members)}
+    assert ("outer" in schemes) == able
+    plan = Plan(mp=members, mp_dims=("x",), modules=Modules(stream="n", mixer="n", experts="outer"))
+    assert bool(list(issues(plan, graph, machine(members)))) != able
+
+
+def test_more_copies_than_chips_hold_apart_are_no_plan() -> None:
+    graph = copied("uniform + 5")
+    assert "outer" not in {modules.experts for modules in menu(graph, 2)}
+    assert "outer" in {modules.experts for modules in menu(graph, 4)}
+    plan = Plan(mp=2, mp_dims=("x",), modules=Modules(stream="n", mixer="n", experts="outer"))
+    (issue,) = {issue.message for issue in issues(plan, graph, machine(2))}
+    assert issue == "2 chips for experts of [4], 5 of them twice or more"
 
 
 def test_what_experts_leave_where_all_tokens_are_is_added_up() -> None:

@@ -32,7 +32,7 @@ from dfopt.workloads.backward import backward_of
 @st.composite
 def steps(draw: st.DrawFn, most: int) -> Graph:
     """Training steps of models: nothing is kept from one evaluation to the next."""
-    forward = draw(models(most))
+    forward = draw(models(most, serves=False))
     kernels = tuple(kernel.model_copy(update={"states": None}) for kernel in forward.kernels)
     return backward_of(forward.model_copy(update={"kernels": kernels}))
 

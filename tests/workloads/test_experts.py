@@ -22,6 +22,7 @@ from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.routing import Routing
+from dfopt.errors import GraphError
 from dfopt.judge import evaluate
 from dfopt.machines.compose import load_system
 from dfopt.physics import ops
@@ -189,6 +190,32 @@ def test_every_result_says_which_routing_it_assumes(tmp_path: Path) -> None:
         assert f"power_law(1.2): 2 of 8 experts for a token, {read:.4g} read in an evaluation" in shown
     again = df.Result.from_data(result.to_data())
     assert again.graph == graph and df.verify(again).ok
+
+
+def test_copies_of_experts_are_said_and_checked(tmp_path: Path) -> None:
+    """Over two chips they cost weights and take load from the busiest; the rest of a result knows of them too."""
+    asked = {"ep": 2, "sensitivity": False, "assumptions": df.Assumptions(sharding_objective="joint")}
+    results = [
+        df.optimize(build(**SMALL, name="small", experts=8, chosen=2, routing=routing), CHIP, **asked)
+        for routing in ("power_law(2.5)", "power_law(2.5) + 2")
+    ]
+    held = [one.score.stages[0].states["dram"]["weights"] for one in results]
+    assert held[1] > held[0]
+    again = df.Result.from_data(results[1].to_data())
+    assert again == results[1] and df.verify(again).ok
+    words = "power_law(2.5) + 2 redundant: 2 of 8 experts for a token"
+    assert words in repr(again) and words in _printed(again)
+
+
+def test_copies_of_experts_are_for_serving() -> None:
+    with pytest.raises(ValidationError, match="found 2 copies of experts in a training step"):
+        build(**SMALL, experts=8, chosen=2, mode="training", routing="uniform + 2")
+    trained = build(**SMALL, experts=8, chosen=2, mode="training")
+    (experts,) = {kernel.experts for kernel in trained.kernels if kernel.experts}
+    copied = experts.model_copy(update={"routing": Routing.model_validate("uniform + 2")})
+    kernels = [k.model_copy(update={"experts": copied}) if k.experts else k for k in trained.kernels]
+    with pytest.raises(GraphError, match="copies of experts that train, whose gradients would have to be added up"):
+        Graph(**{**dict(trained), "kernels": kernels})
 
 
 def _printed(document: Any) -> str:
