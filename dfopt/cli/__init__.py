@@ -16,6 +16,7 @@ from dfopt.cli import (  # noqa: F401 - they register their commands
     sweep_command,
 )
 from dfopt.cli.common import app
+from dfopt.cli.interrupts import hear_every_interrupt
 
 __all__ = ["app", "run"]
 
@@ -23,6 +24,7 @@ __all__ = ["app", "run"]
 def run() -> None:
     """Entry point of the ``dfopt`` command."""
     _open_streams()
+    hear_every_interrupt()
     try:
         app()
     except OSError as error:

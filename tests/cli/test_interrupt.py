@@ -6,6 +6,7 @@ import json
 import re
 import signal
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -55,6 +56,46 @@ def test_ctrl_c_prints_the_best_so_far(long: tuple[str, ...]) -> None:
     assert (data["level_gap"] > 0) == (not data["status"].startswith("optimal"))
     assert data["level_bound"] <= data["value"]
     assert "Traceback" not in err
+
+
+SWALLOWED = """
+import signal, sys, time, weakref
+from dfopt.cli.interrupts import hear_every_interrupt
+
+class Thing:
+    def __del__(self):
+        if len(sys.argv) == 1:
+            interrupt()
+
+def interrupt():
+    raise ValueError("another") if "other" in sys.argv else signal.raise_signal(signal.SIGINT)
+
+hear_every_interrupt()
+try:
+    thing = Thing()
+    watched = weakref.ref(thing, lambda _: interrupt()) if len(sys.argv) > 1 else None
+    del thing
+    print("goes on", flush=True)
+    time.sleep(20 if "other" not in sys.argv else 0)
+except KeyboardInterrupt:
+    print("heard")
+"""
+
+
+@pytest.mark.parametrize("where", [(), ("weakref",)])
+def test_ctrl_c_that_python_ignores_is_heard_a_moment_later(where: tuple[str, ...]) -> None:
+    """In a destructor and in the callback of a weak reference, where nobody can be told of it."""
+    began = time.perf_counter()
+    answer = subprocess.run([sys.executable, "-c", SWALLOWED, *where], capture_output=True, text=True, timeout=60)
+    assert (answer.returncode, answer.stdout, answer.stderr) == (0, "goes on\nheard\n", "")
+    assert time.perf_counter() - began < 15
+
+
+def test_what_else_python_ignores_is_said_as_ever() -> None:
+    words = [sys.executable, "-c", SWALLOWED, "other"]
+    answer = subprocess.run(words, capture_output=True, text=True, timeout=60)
+    assert (answer.returncode, answer.stdout) == (0, "goes on\n")
+    assert "Exception ignored in" in answer.stderr and "ValueError: another" in answer.stderr
 
 
 def imports_have_begun(running: subprocess.Popen[str]) -> None:
