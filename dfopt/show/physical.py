@@ -11,7 +11,7 @@ from rich.console import Group, RenderableType
 from dfopt.documents.score import PhysicalScore, Score
 from dfopt.show.grid import Facts, Grid, Kind, Shown
 from dfopt.show.html import Cell
-from dfopt.show.tables import counted, percent, seconds
+from dfopt.show.tables import counted, percent, seconds, times_in
 from dfopt.units import format as show_unit
 
 __all__ = ["Ranked", "physical_facts", "physical_tables", "ranking_report", "with_physics"]
@@ -62,17 +62,19 @@ def _partitions(physical: PhysicalScore) -> Grid:
     columns: dict[str, Kind] = {"stage": "figure"} if several else {}
     columns |= {name: "figure" for name in ("#", "clock", "compute", "memory", "network", "time")}
     columns |= {"bound by": "word", "DRAM": "figure", "limited by": "word", "bursts/act": "figure", "energy": "figure"}
+    unit_s, unit = times_in(part.time_s for part in physical.partitions)
     rows: list[list[Shown]] = []
     for part in physical.partitions:
         rate, moved = part.dram_bandwidth_b_per_s, part.dram_binding != "none"
-        times = (part.compute_s, part.memory_s, part.network_s, part.time_s)
+        spent = (part.compute_s, part.memory_s, part.network_s, part.time_s)
+        times = [Cell(f"{t / unit_s:.3f}", t) for t in spent]
         rows.append([
             *([_figure(part.stage)] if several else []), _figure(part.partition),
-            Cell(percent(part.frequency), part.frequency), *(Cell(f"{1e3 * t:.3f}", t) for t in times), part.bound_by,
+            Cell(percent(part.frequency), part.frequency), *times, part.bound_by,
             Cell(show_unit(rate, "bandwidth"), rate) if moved else "-", part.dram_binding.replace("_", " "),
             _figure(part.bursts_per_activate, ".3g") if moved else "-", Cell(_energy(part.energy_j), part.energy_j),
         ])  # fmt: skip
-    return Grid("Partitions on the stack (times in ms)", columns, rows)
+    return Grid(f"Partitions on the stack (times in {unit})", columns, rows)
 
 
 def _components(physical: PhysicalScore, per: str) -> Grid:

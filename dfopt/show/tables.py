@@ -85,20 +85,32 @@ def first_of(names: Sequence[str], most: int) -> str:
     return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
+def times_in(times: Iterable[float]) -> tuple[float, str]:
+    """Seconds per unit, and the unit, in which a column of times reads well.
+
+    Examples
+    --------
+    >>> times_in([2.4e-3, 1e-6]), times_in([4.4e-5, 3e-7])
+    ((0.001, 'ms'), (1e-06, 'us'))
+    """
+    return (1e-3, "ms") if max(times, default=0.0) >= 1e-3 else (1e-6, "us")
+
+
 def _partitions(score: Score, title: str, single_stage: bool, kinds: Sequence[str]) -> Grid:
     """Partitions of a judged mapping: kernels, tiles, the three times, what binds."""
     times: dict[str, Kind] = {name: "figure" for name in ("tiles", "compute", "memory", "network", "time")}
     columns: dict[str, Kind] = {} if single_stage else {"layer" if score.has_kinds else "stage": "figure"}
     columns |= {"#": "figure", "kernels": "text", **times, "bound by": "word", "SRAM MB": "figure"}
+    unit_s, unit = times_in(part.time_s for part in score.partitions)
     rows = []
     for part in score.partitions:
         place = kinds[part.stage] if kinds and score.has_kinds else str(part.stage)
-        spent = [f"{1e3 * t:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
+        spent = [f"{t / unit_s:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
         rows.append([
             *([] if single_stage else [place]), str(part.partition), shortlist(part.kernels), str(sum(part.tiles)),
             *spent, part.bound_by, f"{part.sram_bytes / 1e6:.1f}",
         ])  # fmt: skip
-    return Grid(f"{title} (times in ms)", columns, rows)
+    return Grid(f"{title} (times in {unit})", columns, rows)
 
 
 def _headline(score: Score, step_time_s: float, utilization: float) -> list[tuple[str, str]]:
