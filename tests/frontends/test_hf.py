@@ -222,5 +222,14 @@ def test_a_folder_of_a_model_is_read_and_written(tmp_path: Path) -> None:
     assert run(app, ["import", "hf", str(tmp_path), "-o", str(tmp_path / "mine.yaml")]).exit_code == 3
 
 
+def test_a_config_is_called_after_its_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = tmp_path / "tiny-llama"
+    folder.mkdir()
+    monkeypatch.chdir(folder)
+    for path in ("config.json", "./config.json", folder / "config.json", "../tiny-llama/config.json"):
+        assert recipe(LLAMA, path)["name"] == "tiny-llama"
+    assert recipe(LLAMA, "tiny.json")["name"] == "tiny"
+
+
 def test_a_recipe_is_a_graph_file() -> None:
     assert expand(recipe(LLAMA, "m.json")).repeat == 32

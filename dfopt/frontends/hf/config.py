@@ -292,7 +292,8 @@ def _counted(found: _Found, workload: str, parameters: Mapping[str, Any], file: 
 
 def _document(found: _Found, workload: str, parameters: dict[str, Any], kind: str, path: Path) -> dict[str, Any]:
     known = _counted(found, workload, parameters, str(path))
-    stem = path.parent.name if path.name == "config.json" and path.parent.name else path.stem
+    folder = Path(os.path.abspath(path)).parent.name  # of `config.json` alone it is the one that a user is in
+    stem = folder if path.name == "config.json" and folder else path.stem
     types = words(parameters) or f", all in {found.data.get('torch_dtype', found.told.get('torch_dtype'))}"
     text = f" of its {found.text.what}" if found.text.wrapped else ""
     used = f", of which a token uses {known.active / 1e9:.4g} billion" if known.active < 0.9 * known.parameters else ""
