@@ -46,7 +46,7 @@ def plot(
         str | None, option("of a sweep: a map for each label, or what colours tell apart", metavar="COLUMN")
     ] = None,
     store: StoreOpt = None,
-    stage: Annotated[int | None, option("pipeline stage of a timeline or of temperatures", min=0)] = None,
+    stage: Annotated[int | None, option("of a timeline or of temperatures, as titles number them", min=0)] = None,
     microbatches: Annotated[int | None, option("of a schedule or trace, at most", min=1)] = None,
 ) -> None:
     """Draw a result or a sweep as SVG, PNG or PDF, or write a trace for Perfetto."""

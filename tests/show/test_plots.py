@@ -169,6 +169,14 @@ def test_bars_of_the_timeline_end_with_the_layer() -> None:
     assert len(ax.get_yticklabels()) == len(one.score.partitions)
 
 
+def test_a_timeline_says_which_kind_of_layer_it_draws() -> None:
+    one = result("ends")
+    assert one.graph.layers.kinds == ("layer", "embedding", "head")
+    titles = [" ".join(text for text, _ in texts(df.plot.timeline(one, stage=stage))) for stage in (0, 2)]
+    assert "one microbatch through layer (stage 0; 1 embedding, 2 head), " in titles[0]
+    assert "one microbatch through head (stage 2; 0 layer, 1 embedding), " in titles[1]
+
+
 def test_very_many_partitions_share_rows_but_none_is_lost() -> None:
     one = result("many")
     assert len(one.score.partitions) > 60

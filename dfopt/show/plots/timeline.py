@@ -18,7 +18,7 @@ _MOST = 60
 def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     """Draw the partitions of one layer and microbatch on one chip: a row each, with what it keeps busy, and when.
 
-    ``stage`` is one of the mapping; `PlanError` if it has no such stage.
+    ``stage`` is one of the mapping, of a model whose layers differ a kind of layer; `PlanError` if there is none such.
 
     Examples
     --------
@@ -55,13 +55,22 @@ def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     ax.set(xlim=(0, whole / unit_s * 1.01), ylim=(len(lines) - 0.4, -0.6))
     ax.set(xlabel=f"time ({unit})", ylabel="partition")
     gridlines(ax, "x")
-    title = f"{result.mapping.graph} on a chip of {result.mapping.system}: one layer and microbatch, "
+    title = f"{result.mapping.graph} on a chip of {result.mapping.system}: {_what(result, stage)}, "
     title += f"{len(parts)} partition{'' if len(parts) == 1 else 's'}, {show_unit(whole, 'time', 3)}"
     if merged:
         title += f"\n{merged} short partitions share a row with their neighbours"
     runs = Patch(facecolor=GREY, label="partition runs")
     head(ax, title + on_stack(result), [*(patch(LOOKS[term]) for term in TERMS), runs])
     return ax
+
+
+def _what(result: Result, stage: int) -> str:
+    """What of a step is drawn; of a model whose layers differ which kind, and the stages of the others."""
+    if not result.score.has_kinds:
+        return "one layer and microbatch"
+    kinds = result.graph.layers.kinds
+    others = ", ".join(f"{number} {name}" for number, name in enumerate(kinds) if number != stage)
+    return f"one microbatch through {kinds[stage]} (stage {stage}; {others})"
 
 
 def _lines(parts: list[PartitionScore]) -> tuple[list[list[PartitionScore]], int]:
