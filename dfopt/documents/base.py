@@ -19,6 +19,7 @@ import operator
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, get_args
 
@@ -123,14 +124,27 @@ class Part(BaseModel):
         fields = type(self).__pydantic_fields__  # most often there is nothing else
         return self.__dict__.keys() - fields.keys() if len(self.__dict__) > len(fields) else set()
 
+    def __getstate__(self) -> dict[Any, Any]:
+        """What travels in a pickle: the fields, and nothing that was worked out; hashes differ in every process."""
+        state = super().__getstate__()
+        gone = self._worked_out
+        return {**state, "__dict__": {k: v for k, v in state["__dict__"].items() if k not in gone}} if gone else state
+
+    @classmethod
+    @cache
+    def _optional(cls) -> tuple[tuple[str, str], ...]:
+        """Fields that are None by default, and what files call them."""
+        fields = cls.__pydantic_fields__.items()
+        return tuple((name, field.serialization_alias or name) for name, field in fields if field.default is None)
+
     @model_serializer(mode="wrap")
     def _lean(self, handler: SerializerFunctionWrapHandler, info: SerializationInfo) -> dict[str, Any]:
         """In files, leave out what is None by default: such keys say nothing."""
         data: dict[str, Any] = handler(self)
         if info.mode == "json":
-            for name, field in type(self).__pydantic_fields__.items():
-                if field.default is None and getattr(self, name) is None:
-                    data.pop(field.serialization_alias or name, None)
+            for name, written in self._optional():
+                if self.__dict__[name] is None:
+                    data.pop(written, None)
         return data
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cached_property
 from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Self
 
 from pydantic import (
@@ -66,6 +67,10 @@ class OnAxes(Part):
 
     def __hash__(self) -> int:
         """Equal for equal parts."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:  # searches look up plans by the hundred thousand; see Part.__getstate__
         fields = (self.__dict__[name] for name in type(self).__pydantic_fields__)
         return hash((*fields, *sorted(self.__pydantic_extra__.items())))
 
