@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-import math
+from collections.abc import Sequence
 from functools import lru_cache
+
+import numpy as np
 
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import ops
+from dfopt.physics.identity import Same
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.physics.states import cached_bytes, own_traffic
 
+_SAME = 1e-12
 Layers = tuple[int, int, int]  # of the first stage, of each one in the middle, and of the last
 
 
 def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
     """Layers of the first, the middle and the last pipeline stages where those have different numbers of them.
 
-    A stage with kernels of its own spares as many layers as those may take the time or the memory of: twice their
-    share of the lightest kind of layer (:func:`worth`), and one, at least three. Their time counts twice, because a
-    share is one of the graph: what is sharded or run worse than a layer takes longer. A stage may have no layer left
+    A stage with kernels of its own spares as many layers as weigh twice what those do (:func:`handed_on`), and one
+    more, at least three: of the layers that it would have, those nearest to its neighbour. Twice, because what is
+    sharded or run worse than a layer takes longer than its share of the graph. A stage may have no layer left
     beside kernels of its own. Of these numbers :func:`splits` leaves those that can be best.
 
     Returns
@@ -39,39 +43,50 @@ def uneven_layers(graph: Graph, stages: int) -> list[dict[str, int | None]]:
     layers = graph.layers
     if stages == 1 or layers.counted == len(layers.kinds):
         return []
+    return list(_uneven(Same(graph), stages))
+
+
+@lru_cache(maxsize=256)
+def _uneven(same: Same[Graph], stages: int) -> tuple[dict[str, int | None], ...]:
+    graph, layers = same.document, same.document.layers
     even, of_kind = layers_per_stage(layers.count, stages), kernels_by_kind(graph)
     alone, spared = [], []
-    for first in (True, False):
+    for first, given in ((True, layers.order[:even][::-1]), (False, layers.order[-even:])):
         own = [kernel for kind, _ in layers.ends(first, not first) for kernel in of_kind[kind]]
-        most = max((worth(graph, own, layer) for layer in of_kind[: layers.counted]), default=0.0)
         alone.append(bool(own))
-        spared.append(max(math.ceil(2 * most) + 1, 3) if own else 0)
+        spared.append(max(handed_on(graph, own, [of_kind[kind] for kind in given]) + 1, 3) if own else 0)
     found = splits(layers.count, stages, spared[0], spared[1], (alone[0], alone[1]))
-    return [
+    return tuple(
         {"layers_per_stage": max(layers), "first_layers": layers[0], "last_layers": layers[2]}
         for layers in found
         if layers != (even, even if stages > 2 else 0, even)
-    ]
-
-
-def worth(graph: Graph, own: list[Kernel], layer: list[Kernel]) -> float:
-    """How many layers some kernels are worth: by FLOP, weights, DRAM traffic, what is kept or outputs, the most."""
-
-    def ratio(of: list[float], to: list[float]) -> float:
-        return sum(of) / sum(to) if sum(to) > 0 else 0.0
-
-    return max(
-        ratio(*([measure(kernel) for kernel in kernels] for kernels in (own, layer)))
-        for measure in (
-            ops.flop,
-            ops.weight_elements,
-            ops.weights_read,
-            lambda kernel: own_traffic(kernel, "none", 1),
-            lambda kernel: kernel.resident_bytes,
-            lambda kernel: cached_bytes(kernel, "none", 1),
-            lambda kernel: graph.output_bytes(kernel.name),
-        )
     )
+
+
+def handed_on(graph: Graph, own: list[Kernel], layers: Sequence[list[Kernel]]) -> int:
+    """How many layers, in the order in which a stage hands them on, weigh twice what kernels of its own do.
+
+    By FLOP, by DRAM traffic, by bytes that are held or by outputs, the most; all layers if they weigh less. What no
+    layer has any of says nothing.
+    """
+
+    def weights(kernel: Kernel, elements: float) -> float:
+        return elements * graph.words.of_weight(kernel)
+
+    most = 0
+    for measure in (
+        ops.flop,
+        lambda kernel: weights(kernel, ops.weights_read(kernel)) + own_traffic(kernel, "none", 1),
+        lambda kernel: weights(kernel, ops.weight_elements(kernel)) + kernel.resident_bytes
+        + cached_bytes(kernel, "none", 1),
+        lambda kernel: graph.output_bytes(kernel.name),
+    ):  # fmt: skip
+        known = {id(kernels): float(sum(map(measure, kernels))) for kernels in layers}
+        weighs = np.cumsum([known[id(kernels)] for kernels in layers])
+        wanted = 2.0 * float(sum(map(measure, own)))
+        if wanted > 0 and weighs[-1] > 0:
+            most = max(most, min(int(np.searchsorted(weighs * (1 + _SAME), wanted)) + 1, len(layers)))
+    return most
 
 
 @lru_cache(maxsize=256)

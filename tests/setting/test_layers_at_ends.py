@@ -25,7 +25,7 @@ from dfopt.search.dump import models
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans, plans
 from dfopt.setting.stages import mapped_stages, pipeline_stages
-from dfopt.setting.uneven import splits, uneven_layers, worth
+from dfopt.setting.uneven import handed_on, splits, uneven_layers
 from dfopt.show.grid import print_to
 from dfopt.show.tables import graph_report, result_report, score_report
 
@@ -89,7 +89,7 @@ def test_a_head_is_worth_what_layers_of_experts_read() -> None:
     layer = [Kernel(name="up", op="gemm", m=2 * 100, k=100, n=1, experts=experts)]
     head = [Kernel(name="head", op="gemm", m=2000, k=100, n=1, layer="last")]
     graph = layered(8, (*layer, *head))
-    assert worth(graph, head, layer) == 10.0
+    assert handed_on(graph, head, [layer] * 40) == 20
 
 
 def test_a_heavy_head_is_worth_many_layers() -> None:
