@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -103,6 +104,12 @@ class Plan(Document, OnAxes):
         kept = {key for share in self.axes if share.axis.splits in splits for key in share.axis.keys}
         extra = {key: value for key, value in self.__pydantic_extra__.items() if key in kept}
         return Plan.model_construct(schema_=self.SCHEMA, **extra, **fields)
+
+    @cached_property
+    def apart_from_layers(self) -> Hashable:
+        """All that it says but how many layers its stages have: thousands of plans may differ in that only."""
+        extra = self.__pydantic_extra__
+        return (*extra.items(), self.modules, self.microbatches, self.interleave)
 
     def group(self, over: str) -> tuple[Dims, int]:
         """Network dims of the chips that a communication is over, and the copies of the batch among them.

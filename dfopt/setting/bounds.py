@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -101,6 +101,7 @@ class _Bounds:
         self.setting, graph = setting, setting.graph
         self._of_kernels = of_kernels
         self._least: dict[int, tuple[_Least, ...]] = {}
+        self._layers: dict[Hashable, tuple[list[float], list[float]]] = {}
         self._ends = _ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self._kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
         self._kinds = kernels_by_kind(graph)
@@ -109,6 +110,21 @@ class _Bounds:
 
     def seconds(self, instance: Instance) -> float:
         """Seconds per step that no mapping under a plan beats."""
+        plan, assumptions = instance.plan, instance.assumptions
+        key = plan.apart_from_layers  # which change how often a stage runs a layer, and nothing of the layer
+        if key not in self._layers:
+            self._layers[key] = self._of_layers(instance)
+        once, gradients = self._layers[key]
+        stages = self.stages(instance)
+        return step_time(
+            plan,
+            assumptions,
+            max(sum(times * once[kind] for kind, times in stage.runs) for stage in stages),
+            gradient_reduction_s=max(sum(times * gradients[kind] for kind, times in stage.runs) for stage in stages),
+        ).total
+
+    def _of_layers(self, instance: Instance) -> tuple[list[float], list[float]]:
+        """Seconds of each kind of layer for a microbatch at least, and of adding up its gradients after a step."""
         plan, assumptions = instance.plan, instance.assumptions
         kinds, drawn = self._of_degree(plan.shards), self._drawn_stages(instance)
         own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
@@ -124,13 +140,7 @@ class _Bounds:
                 gradients[kind] += instance.communication_s(Collective.ALL_REDUCE, volume, dims)
         if drawn > 1:  # kernels drawn once are not spread evenly: some stage runs the longest of them whole
             once = [max(average, self._longest(least, own_k)) for average, least in zip(once, kinds, strict=True)]
-        stages = self.stages(instance)
-        return step_time(
-            plan,
-            assumptions,
-            max(sum(times * once[kind] for kind, times in stage.runs) for stage in stages),
-            gradient_reduction_s=max(sum(times * gradients[kind] for kind, times in stage.runs) for stage in stages),
-        ).total
+        return once, gradients
 
     def _longest(self, least: _Least, own_k: Floats) -> float:
         """Seconds of the kernel that takes longest with the whole chip to itself."""
