@@ -111,12 +111,15 @@ class JointSearch(Search):
     def _levels(self) -> None:
         """The best of two levels over all plans, as a start where schemes and fusions together take long."""
         self.levels_at, now = np.inf, time.perf_counter()
+        if any(one.graph is not self.setting.graph for one in self.found):  # another variant has a start
+            return
         levels = Search(self.setting, replace(self.options, deadline=now + _SHARE * self.options.left()))
         levels.memo, levels.plan_bounds = self.memo, self.plan_bounds
-        levels.run([plan for plan in self.bounds if self._looks((plan, None))])
-        units = {(record.plan, record.value): record.tile_count for record in levels.records}
+        open_ = [(plan, None) for plan, low in self.bounds.items() if low < self._to_beat((plan, None))]
+        levels.run([unit[0] for unit in open_ if self._looks(unit)])
+        tiles = {(record.plan, record.value): record.tile_count for record in levels.records}
         for one in levels.found:
-            self._keep((one.plan, units[one.plan, one.value]), one)
+            self._keep((one.plan, tiles[one.plan, one.value]), one)
         if levels.stopped:
             raise KeyboardInterrupt
 

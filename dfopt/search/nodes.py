@@ -131,9 +131,7 @@ class Nodes:
         """
         ready, open_, listed = node.ready, [], True
         if not node.heard:
-            node.heard = True
-            node.lows[0] = max(node.lows[0], self.shown.talk(node))
-            node.proven()
+            self._hear(node, cut)
             return False
         for number, stage in enumerate(ready.stages):
             if stage.tables is None:
@@ -170,6 +168,20 @@ class Nodes:
         node.lows[number] = max(node.lows[number], search.low)
         node.proven()
         return False
+
+    def _hear(self, node: Node, cut: float) -> None:
+        """Prove what is cheap to show: that rules most nodes out before any of their blocks is priced."""
+        ready, node.heard = node.ready, True
+        node.lows[0] = max(node.lows[0], self.shown.talk(node))
+        node.proven()
+        for number, stage in enumerate(ready.stages if len(ready.stages) > 1 else ()):
+            if node.bound >= cut:
+                break
+            if stage.tables is not None:
+                upper = ready.cutoff(number, cut, node.lows)
+                most = np.inf if upper is None else upper
+                node.lows[number] = max(node.lows[number], min(self.shown.apart(node, stage, most).seconds, most))
+                node.proven()
 
     def _without_lattice(self, node: Node, number: int, stage: Stage, most: float) -> None:
         """Too many down-sets to list: at first what the sharding alone proves, then blocks generated on demand."""
