@@ -108,8 +108,7 @@ class Plan(Document, OnAxes):
     @cached_property
     def apart_from_layers(self) -> Hashable:
         """All that it says but how many layers its stages have: thousands of plans may differ in that only."""
-        extra = self.__pydantic_extra__
-        return (*extra.items(), self.modules, self.microbatches, self.interleave)
+        return tuple(said for said in self if said[0] not in ("layers_per_stage", "first_layers", "last_layers"))
 
     def group(self, over: str) -> tuple[Dims, int]:
         """Network dims of the chips that a communication is over, and the copies of the batch among them.
