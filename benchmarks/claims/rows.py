@@ -172,12 +172,13 @@ def gap_of(result: df.Result) -> str:
 
 
 class Ran(NamedTuple):
-    """How a program ended: exit code (None: it was ended), what it printed, seconds on the clock."""
+    """How a program ended: exit code (None: it was ended), what it printed, seconds on the clock and of the CPU."""
 
     code: int | None
     out: str
     err: str
     seconds: float
+    processor: float
 
     @property
     def last(self) -> str:
@@ -190,7 +191,7 @@ def run(words: list[str], *, root: Path = ROOT, limit: float | None = None, **en
     """Run Python with some words in a checkout, whose code it takes; after so many seconds it is ended."""
     paths = [str(root), *filter(None, [os.environ.get("PYTHONPATH")])]
     found = os.environ | {"PYTHONPATH": os.pathsep.join(paths)} | environment
-    began = time.perf_counter()
+    began, before = time.perf_counter(), os.times()
     with subprocess.Popen(
         [sys.executable, *words], cwd=root, env=found, text=True, start_new_session=True,
         stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -204,7 +205,9 @@ def run(words: list[str], *, root: Path = ROOT, limit: float | None = None, **en
         except BaseException:
             os.killpg(process.pid, signal.SIGKILL)
             raise
-    return Ran(code, out, err, time.perf_counter() - began)
+    seconds, after = time.perf_counter() - began, os.times()
+    processor = after.children_user + after.children_system - before.children_user - before.children_system
+    return Ran(code, out, err, seconds, processor)
 
 
 def shown(words: list[str]) -> str:

@@ -29,11 +29,16 @@ class Answer(NamedTuple):
         largest = "".join(f"{line.split(':')[0]}: " for line in self.ran.err.splitlines() if "largest that" in line)
         if not self.result:
             lines = [line for line in self.ran.err.splitlines() if line.startswith(("dfopt:", "least DRAM", "nearest"))]
-            return f"{largest}exit code {self.ran.code} after {self.ran.seconds:.1f} s: {' '.join(lines)}"
+            ended = "ended" if self.ran.code is None else f"exit code {self.ran.code}"
+            return f"{largest}{ended} {self._after}: {' '.join(lines)}"
         schemes = ", ".join(f"{module} {scheme}" for module, scheme in self.plan["modules"].items())
         degrees = " ".join(f"{axis.upper()}{self.plan[axis]}" for axis in ("tp", "mp", "pp", "dp"))
         step = f"{self.result['value']:.5g} s a step, {self.result['score']['tokens_per_s']:.4g} tokens/s"
-        return f"{largest}{degrees} [{schemes}], {step}, gap {self.result['gap']:.2%} after {self.ran.seconds:.1f} s"
+        return f"{largest}{degrees} [{schemes}], {step}, gap {self.result['gap']:.2%} {self._after}"
+
+    @property
+    def _after(self) -> str:
+        return f"after {self.ran.seconds:.1f} s ({self.ran.processor:.1f} s of the processor)"
 
     @property
     def plan(self) -> dict[str, Any]:
