@@ -61,6 +61,10 @@ def solve(
     ep: Annotated[int | None, under(PARALLEL, "expert parallelism: mp with experts by expert", min=1)] = None,
     cp: Annotated[int | None, under(PARALLEL, "context parallelism: mp with mixer context", min=1)] = None,
     attention_dp: Annotated[int | None, under(PARALLEL, "attention by sequences: mp with mixer n", min=1)] = None,
+    two_batch_overlap: Annotated[
+        bool | None,
+        under(PARALLEL, "of two microbatches one sends while the other computes; tried unless said"),
+    ] = None,
     module: Annotated[
         list[str] | None,
         under(PARALLEL, "fix a module's scheme over the mp chips", metavar="MODULE=n|outer|m|context|none"),
@@ -158,6 +162,7 @@ def solve(
                 assumptions=assumptions,
                 **shared,
                 interleave=interleave,
+                two_batch_overlap=two_batch_overlap,
                 variants=variants,
                 p_max=p_max if p_max is not None else fixed.p_max,
                 formulation=arguments.choice("--formulation", formulation, ("auto", "assignment", "columns")),

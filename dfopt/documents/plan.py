@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Hashable
 from functools import cached_property
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 from pydantic import Field
 
@@ -32,6 +32,8 @@ class Plan(Document, OnAxes):
     (virtual stages of the interleaved 1F1B schedule). ``first_layers`` and ``last_layers`` are the repeats of the
     first and of the last stage, where those have other work as well and therefore fewer of them, or none.
     ``placement`` says what lies in which memory of the chips, where they have several.
+    ``two_batch_overlap``: a pipeline takes two microbatches at a time, halves of a batch, of which one communicates
+    while the other computes.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/plan/1"
@@ -45,6 +47,9 @@ class Plan(Document, OnAxes):
     first_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
     last_layers: int | None = Field(default=None, ge=0, description="none: layers_per_stage, like all others")
     placement: Placement | None = Field(default=None, description="what lies in which memory; none: all in the fastest")
+    two_batch_overlap: Literal[True] | None = Field(
+        default=None, description="true: two microbatches at a time, each sends while the other computes"
+    )
 
     @cached_property
     def axes(self) -> tuple[Share, ...]:
@@ -168,6 +173,16 @@ class Plan(Document, OnAxes):
         return self.first_layers is not None or self.last_layers is not None
 
     @property
+    def at_once(self) -> int:
+        """Microbatches that a pipeline takes together."""
+        return 2 if self.two_batch_overlap else 1
+
+    @property
+    def rounds(self) -> int:
+        """How often a pipeline takes microbatches in a step."""
+        return self.microbatches // self.at_once
+
+    @property
     def counts(self) -> dict[str, int]:
         """Degrees of all axes, microbatches, layers and chunks of a stage: what frames have of a plan."""
         degrees = {axis.name: degree for axis, degree, _ in self.axes}
@@ -190,6 +205,8 @@ class Plan(Document, OnAxes):
             parts.append(f"[{self.placement.label}]")
         if self.interleave > 1:
             parts.append(f"v{self.interleave}")
+        if self.two_batch_overlap:
+            parts.append("TBO")
         if self.uneven:
             first, middle, last = self.stage_layers
             between = {2: "", 3: f"+{middle}"}.get(self.stages, f"+{middle}..{middle}")

@@ -41,6 +41,11 @@ class Request(OnAxes):
     """What was asked for; none means free."""
 
     interleave: int | None = Field(default=None, ge=1, description="chunks of layers that a pipeline stage holds")
+    two_batch_overlap: bool | None = Field(
+        default=None,
+        description="true: only plans that take two microbatches at a time, of which one communicates while the other"
+        " computes; false: none of these",
+    )
     p_max: int | None = Field(
         default=None, ge=1, description="on-chip partitions at most (exactly, under empty_partitions: forbid)"
     )

@@ -33,7 +33,7 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         If the chip lacks what the compute model needs: how its tiles are built, a table of shares of peak, or a rate
         in a type that holds what a kernel computes with.
     """
-    plan = list(_plan_issues(mapping.plan, graph, system))
+    plan = [*_plan_issues(mapping.plan, graph, system), *_turn_issues(mapping.plan, graph, system, assumptions, stack)]
     seen = graph if plan else members.seen_by_a_chip(graph, mapping.plan, system)
     kernels = [*_kernel_issues(mapping, seen, assumptions), *_rate_issues(mapping, stack)]
     if plan:
@@ -101,6 +101,28 @@ def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
             f"found {plan.layers_per_stage}, but {graph.repeat} repeats on {plan.stages} stages are {layers} each",
             f"write {layers}",
         )
+
+
+def _turn_issues(
+    plan: Plan, graph: Graph, system: System, assumptions: Assumptions, stack: Stack | None
+) -> Iterator[Issue]:
+    """What keeps two microbatches from taking turns."""
+    if not plan.two_batch_overlap:
+        return
+    chip = system.chip
+    overlap = pipeline.resolve(assumptions, chip.execution, chip.compute_utilization).overlap
+    reasons = {
+        "the workload trains: this is for what has no backward pass": graph.trains,
+        "under overlap: perfect what a microbatch sends is hidden already": overlap == "perfect",
+        f"{plan.microbatches} microbatches cannot be taken in twos": plan.microbatches % 2,
+        f"{plan.shards} chips share kernels, whose messages would meet those of the other half": plan.shards > 1,
+        "layers in several chunks": plan.interleave > 1,
+        "kernels drawn once on several pipeline stages": plan.stages > 1 and not graph.folded,
+        "on a stack of dies the heat of two halves is not modelled": stack is not None,
+    }
+    for reason, found in reasons.items():
+        if found:
+            yield Issue("$.plan.two_batch_overlap", f"found true, but {reason}", "leave it out")
 
 
 def _uneven_issues(plan: Plan, graph: Graph) -> Iterator[Issue]:

@@ -97,15 +97,26 @@ def seconds_by_kernel(case: Case, paid: Sequence[Paid], price: Price) -> Iterato
     """(kernel, seconds) of everything that counts as network time of a partition."""
     for one in paid:
         yield one.kernel, price(one.kind, one.whole, case.plan.shard_dims)
-    for number, placed in enumerate(case.kernels):
-        if placed.kernel.communications:
-            own = communications.kernel_seconds(placed.kernel, case.plan, price, case.chips_along)
-            yield number, own
+    yield from own_seconds(case, price)
     if case.assume.gradients == "dfmodel":  # spread over the microbatches by the authors
         for number, placed in enumerate(case.kernels):
             for volume, dims in added_up(case, placed):
                 whole = amortized_gradient_seconds(volume, dims, case.system, case.assume)
                 yield number, whole / case.plan.microbatches
+
+
+def own_seconds(case: Case, price: Price) -> Iterator[tuple[int, float]]:
+    """(kernel, seconds) of the communications that kernels list themselves."""
+    for number, placed in enumerate(case.kernels):
+        if placed.kernel.communications:
+            own = communications.kernel_seconds(placed.kernel, case.plan, price, case.chips_along)
+            yield number, own
+
+
+def hidden_seconds(case: Case, price: Price) -> Iterator[tuple[int, float]]:
+    """(kernel, seconds) of what is sent while another microbatch computes."""
+    if case.plan.two_batch_overlap:
+        yield from own_seconds(case, price)
 
 
 def added_up(case: Case, placed: Placed) -> Iterator[tuple[float, tuple[str, ...]]]:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.documents.tokens import tokens_of
-from dfopt.judge import ledger, network, traffic, types
+from dfopt.judge import ledger, network, traffic, turns, types
 from dfopt.judge.case import TERMS, Case, Place, Placed, Term, totals
 from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
@@ -25,7 +25,8 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     moved = traffic.by_memory(case, tiling)
     partitions = _partitions(case, paid, price, moved, sram)
     held = {rank.number: ledger.held(case, rank) for rank in case.ranks}
-    stages = _stages(case, partitions, network.hops(case, price), held)
+    hidden = totals((case.place(k), s) for k, s in network.hidden_seconds(case, price))
+    stages = _stages(case, partitions, network.hops(case, price), held, hidden)
     # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
     slowest = max(stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
     step = pipeline.step_time(
@@ -171,6 +172,7 @@ def _stages(
     partitions: Sequence[PartitionScore],
     hops: dict[int, float],
     held: dict[int, Held],
+    hidden: dict[Place, float],
 ) -> list[StageScore]:
     waits = (((stage, 0), wait) for stage, wait in case.pauses.items())
     layer_s = totals([*(((one.stage, 0), one.time_s) for one in partitions), *waits])
@@ -185,8 +187,11 @@ def _stages(
         ends = (times * layer_s.get((stage, 0), 0.0) for stage, times in rank.runs.items() if stage >= counted)
         once = math.fsum(ends)
         whole = layers * layer + once
+        if case.plan.two_batch_overlap:
+            whole = turns.stage_s(case, rank, _computing(case, partitions, hidden), hidden)
         if case.plan.stages > 1:
-            whole = pipeline.with_point_to_point(whole, hops[rank.number], case.assume.overlap)
+            sent = case.plan.at_once * hops[rank.number]
+            whole = pipeline.with_point_to_point(whole, sent, case.assume.overlap)
         found.append(
             StageScore(
                 stage=rank.number,
@@ -200,6 +205,16 @@ def _stages(
                 states=held[rank.number],
             )
         )
+    return found
+
+
+def _computing(case: Case, partitions: Sequence[PartitionScore], hidden: dict[Place, float]) -> dict[Place, float]:
+    """Seconds of every partition for one microbatch, without what it sends while the other one computes."""
+    found = {}
+    for one in partitions:
+        place = one.stage, one.partition
+        beside = max(one.network_s - hidden.get(place, 0.0), 0.0)
+        found[place] = pipeline.partition_time(one.compute_s, one.memory_s, beside, case.assume.overlap)
     return found
 
 

@@ -66,8 +66,8 @@ def step_time(
 ) -> StepTime:
     """Time of one step from the slowest stage.
 
-    ``stage_s``: seconds of that for one microbatch, all its layers, with its share of point-to-point time when that is
-    charged per microbatch. The other two are charged once per step.
+    ``stage_s``: seconds of that for one microbatch, or two that are taken together, all its layers, with its share of
+    point-to-point time when that is charged per microbatch. The other two are charged once per step.
 
     Examples
     --------
@@ -76,7 +76,7 @@ def step_time(
     19.0
     """
     return StepTime(
-        steady=stage_s * plan.microbatches,
+        steady=stage_s * plan.rounds,
         fill=stage_s * fill_factor(plan, assumptions.bubble),
         point_to_point=point_to_point_per_step_s,
         gradient_reduction=gradient_reduction_s,

@@ -76,7 +76,9 @@ class Prepared(PricedPlan):
         return self.value_of([stage.floor for stage in self.stages])
 
     def best_known(self) -> float:
-        """Value that the starts reach."""
+        """Value that the starts reach; of two microbatches that take turns that is not known."""
+        if self.plan.two_batch_overlap:
+            return np.inf
         return self.value_of([stage.best_known for stage in self.stages])
 
     @cached_property
@@ -89,9 +91,10 @@ class Prepared(PricedPlan):
         return self.metric.value(self._pipeline_seconds(stage_seconds), self.constants)
 
     def _pipeline_seconds(self, stage_seconds: Sequence[float]) -> list[float]:
-        """Seconds of every pipeline stage for one microbatch."""
+        """Seconds of every pipeline stage for one microbatch, or for two that take turns and hide all they send."""
         return [
-            with_point_to_point(
+            self.plan.at_once
+            * with_point_to_point(
                 sum(times * stage_seconds[number] for number, times in stage.runs), hop, self.assumptions.overlap
             )
             for stage, hop in zip(self.pipeline, self.hops, strict=True)
@@ -115,7 +118,7 @@ class Prepared(PricedPlan):
         for position, (stage, hop) in enumerate(zip(self.pipeline, self.hops, strict=True)):
             times = dict(stage.runs).get(number, 0)
             if times:
-                most = self.metric.most(value, taken, position, self.constants)
+                most = self.metric.most(value, taken, position, self.constants) / self.plan.at_once
                 others = sum(count * lows[other] for other, count in stage.runs if other != number)
                 found.append((most - (0.0 if self.assumptions.overlap == "perfect" else hop) - others) / times)
         return min(found)

@@ -20,6 +20,7 @@ from dfopt.milp import Termination
 from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options, record_of, reporter
 from dfopt.search.sharing import Memo, fuse
+from dfopt.search.turning import turned
 from dfopt.setting.instance import Instance
 
 Ints = NDArray[np.int64]
@@ -107,6 +108,9 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
                 found.certificate,
             )
         )
+    if plan.two_batch_overlap:
+        best = turned(ready, partition_k, lows, incumbent, options.deadline)
+        return scored(ready, best.partition_k, best.value, best.bound, tuple(records), p_used)
     return scored(ready, partition_k, ready.value_of(times), ready.value_of(lows), tuple(records), p_used)
 
 

@@ -123,6 +123,11 @@ def optimize_within(
         raise PlanError(f"optimize_within: found budgets {names}, expected one or more with names of their own")
     asked = {"gap": gap, "solver": check_solver(solver), "seed": seed, "formulation": "auto", "top": 1}
     options = Options(result.request, time.perf_counter() + time_limit).asking(**asked)
+    if result.plan.two_batch_overlap:
+        raise PlanError(
+            "optimize_within: the plan takes two microbatches at a time, whose partitions do not add up; take a result"
+            " with two_batch_overlap: false"
+        )
     setting, note = Setting(result.graph, result.system, chosen), ""
     if chosen.sharding_objective != "joint":
         note = f"sharding_objective: {chosen.sharding_objective} keeps the sharding of the result"

@@ -94,14 +94,15 @@ class _Bounds:
     Compute of every kernel as short as under any of its legal schemes, when it has the whole chip; the DRAM
     traffic that no mapping avoids (weights, gradients, KV caches, inputs and outputs); the communications that
     kernels list themselves; combined as the overlap assumption has it. Then the all-reduce of the gradients at the
-    end of the step. What a sharding or a cut costs counts as nothing.
+    end of the step. What a sharding or a cut costs counts as nothing. Of two microbatches that take turns, chip and
+    network have to do all of both, each by itself.
     """
 
     def __init__(self, setting: Setting, of_kernels: dict[tuple[Kernel, int], _Alone]) -> None:
         self.setting, graph = setting, setting.graph
         self._of_kernels = of_kernels
         self._least: dict[int, tuple[_Least, ...]] = {}
-        self._layers: dict[Hashable, tuple[list[float], list[float]]] = {}
+        self._layers: dict[Hashable, tuple[list[float], list[float], list[float]]] = {}
         self._ends = _ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self._kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
         self._kinds = kernels_by_kind(graph)
@@ -114,17 +115,18 @@ class _Bounds:
         key = plan.apart_from_layers  # which change how often a stage runs a layer, and nothing of the layer
         if key not in self._layers:
             self._layers[key] = self._of_layers(instance)
-        once, gradients = self._layers[key]
+        once, sent, gradients = self._layers[key]
         stages = self.stages(instance)
         return step_time(
             plan,
             assumptions,
-            max(sum(times * once[kind] for kind, times in stage.runs) for stage in stages),
+            plan.at_once
+            * max(sum(times * each[kind] for kind, times in stage.runs) for each in (once, sent) for stage in stages),
             gradient_reduction_s=max(sum(times * gradients[kind] for kind, times in stage.runs) for stage in stages),
         ).total
 
-    def _of_layers(self, instance: Instance) -> tuple[list[float], list[float]]:
-        """Seconds of each kind of layer for a microbatch at least, and of adding up its gradients after a step."""
+    def _of_layers(self, instance: Instance) -> tuple[list[float], list[float], list[float]]:
+        """Least seconds of each kind of layer: a microbatch, what it sends beside that, and adding up gradients."""
         plan, assumptions = instance.plan, instance.assumptions
         kinds, drawn = self._of_degree(plan.shards), self._drawn_stages(instance)
         own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
@@ -140,7 +142,8 @@ class _Bounds:
                 gradients[kind] += instance.communication_s(Collective.ALL_REDUCE, volume, dims)
         if drawn > 1:  # kernels drawn once are not spread evenly: some stage runs the longest of them whole
             once = [max(average, self._longest(least, own_k)) for average, least in zip(once, kinds, strict=True)]
-        return once, gradients
+        sent = np.bincount(self._kind_k, instance.hidden_s, len(kinds)).tolist()
+        return once, sent, gradients
 
     def _longest(self, least: _Least, own_k: Floats) -> float:
         """Seconds of the kernel that takes longest with the whole chip to itself."""

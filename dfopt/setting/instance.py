@@ -124,9 +124,9 @@ class Instance:
         if self.assumptions.gradients == "dfmodel" and graph.trains:  # added up in every microbatch
             part = plan.only("kernels", "modules", "batch", microbatches=plan.microbatches)
         elif self.setting.between_copies:
-            part = plan.only("kernels", "modules", "batch")
+            part = plan.only("kernels", "modules", "batch", two_batch_overlap=plan.two_batch_overlap)
         else:
-            part = plan.only("kernels", "modules")
+            part = plan.only("kernels", "modules", two_batch_overlap=plan.two_batch_overlap)
         known = self.setting.shared
         return known[part] if part in known else known.setdefault(part, Instance(self.setting, part))
 
@@ -154,9 +154,18 @@ class Instance:
 
     @cached_property
     def own_communication_s(self) -> NDArray[np.float64]:
-        """Seconds of each kernel's own communications, which no sharding changes."""
+        """Seconds of each kernel's own communications, which no sharding changes, as a part of its block's."""
+        return np.zeros_like(self._sent_s) if self.plan.two_batch_overlap else self._sent_s
+
+    @cached_property
+    def hidden_s(self) -> NDArray[np.float64]:
+        """The same where they are no part of it: another microbatch computes meanwhile (:mod:`dfopt.fusion.turns`)."""
+        return self._sent_s if self.plan.two_batch_overlap else np.zeros_like(self._sent_s)
+
+    @cached_property
+    def _sent_s(self) -> NDArray[np.float64]:
         if self.shared is not self:
-            return self.shared.own_communication_s
+            return self.shared._sent_s
 
         def chips(dim: str) -> int:
             return self.system.dim(dim).size

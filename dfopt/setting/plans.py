@@ -18,6 +18,7 @@ from dfopt.errors import PlanError, did_you_mean
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.module_menu import menu, obstacles, refusal
 from dfopt.setting.shares import Orders, divisors, shares
+from dfopt.setting.turns import in_turns
 from dfopt.setting.uneven import uneven_layers
 
 
@@ -125,7 +126,7 @@ def asked_plans(
 ) -> tuple[list[Plan], list[Rejected]]:
     """The plans that a request leaves free under given assumptions, see :func:`plans`."""
     on_axes, schemes = asked.shared_out
-    return plans(
+    found, rejected = plans(
         graph,
         system,
         assumptions,
@@ -135,6 +136,10 @@ def asked_plans(
         schemes=schemes,
         **on_axes,
     )
+    if asked.two_batch_overlap is False:
+        return found, rejected
+    more = in_turns(found, graph, system, assumptions, asked)
+    return more if asked.two_batch_overlap else found + more, rejected
 
 
 def may_share(graph: Graph, asked: Request) -> bool:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import lru_cache
+from itertools import groupby
 
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
@@ -77,6 +78,44 @@ def _runs(layers: Layers, start: int, size: int, first: bool, last: bool) -> tup
     if layers.counted == 1:
         counted = (0, size)
     return (counted, *inner, *layers.ends(first, last))
+
+
+def in_order(graph: Graph, plan: Plan, number: int) -> tuple[tuple[int, int], ...]:
+    """What a pipeline stage runs, as :attr:`PipelineStage.runs`, but one after the other: kinds, how often in a row.
+
+    Examples
+    --------
+    >>> from dfopt.documents.graph import Kernel
+    >>> from dfopt.documents.sections import Section
+    >>> kernels = [Kernel(name="a", op="elementwise", m=1, n=1), Kernel(name="b", op="gemm", m=1, n=1, layer="head")]
+    >>> sections = (Section(repeat=3), Section(layers=("head",)), Section(repeat=2))
+    >>> graph = Graph(name="g", sections=sections, kernels=tuple(kernels))
+    >>> in_order(graph, Plan(layers_per_stage=5), 0)
+    ((0, 3), (1, 1), (0, 2))
+    """
+    if not graph.folded:
+        return ((number, 1),)
+    return _in_order(graph.layers, plan.stages, plan.stage_layers, number)
+
+
+@lru_cache(maxsize=4096)
+def _in_order(layers: Layers, stages: int, sizes: tuple[int, int, int], number: int) -> tuple[tuple[int, int], ...]:
+    first, most, last = sizes
+    if len(layers.kinds) == 1:
+        return ((0, most),)
+    start = 0 if number == 0 else first + (number - 1) * most
+    size = most if stages == 1 or 0 < number < stages - 1 else first if number == 0 else last
+    here = [0] * size if layers.counted == 1 else layers.order[start : start + size].tolist()
+
+    def beside(place: int) -> list[int]:
+        return [kind for kind, at in enumerate(layers.at, layers.counted) for _ in range(at.count(place))]
+
+    found = beside(0) if number == 0 else []
+    for place, kind in enumerate(here, start):
+        found += beside(place) if 0 < place < layers.count else []
+        found.append(kind)
+    found += beside(layers.count) if number == stages - 1 else []
+    return tuple((kind, len(list(row))) for kind, row in groupby(found))
 
 
 def _said(count: int) -> str:

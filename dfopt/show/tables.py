@@ -16,7 +16,7 @@ from dfopt.documents.heat import HEAT_WORDS
 from dfopt.documents.plan import Plan
 from dfopt.documents.published import Figure
 from dfopt.documents.result import Result, status_words
-from dfopt.documents.score import Score
+from dfopt.documents.score import Score, StageScore
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System
 from dfopt.documents.tokens import tokens_of
@@ -157,7 +157,14 @@ def plan_words(plan: Plan, samples: int) -> str:
         layers = f"layers: {first} in the first stage{between}, {last} in the last"
     chunks = f" in {plan.interleave} chunks" if plan.interleave > 1 else ""
     many = f"{plan.microbatches} microbatch{'' if plan.microbatches == 1 else 'es'}"
-    return f"{plan.label}, {many} of {samples}, {layers}{chunks}"
+    turns = ", two at a time" if plan.two_batch_overlap else ""
+    return f"{plan.label}, {many} of {samples}{turns}, {layers}{chunks}"
+
+
+def _in_turns(stage: StageScore) -> str:
+    """What two microbatches that take turns save."""
+    apart = 2 * (stage.layers * stage.layer_time_s + stage.once_time_s + stage.point_to_point_s)
+    return f"{show_unit(stage.time_s, 'time')} in turns, {show_unit(apart, 'time')} one after the other"
 
 
 def bottleneck(result: Result) -> list[tuple[str, str]]:
@@ -166,6 +173,8 @@ def bottleneck(result: Result) -> list[tuple[str, str]]:
     terms = (("compute", score.compute_share), ("memory", score.memory_share), ("network", score.network_share))
     shares = ", ".join(f"{name} {percent(share)}" for name, share in terms)
     rows = [("bottleneck", score.bound_by), ("time bound by", shares)]
+    if result.plan.two_batch_overlap:
+        rows.append(("two batches", _in_turns(max(score.stages, key=lambda stage: stage.time_s))))
     if score.collectives:
         listed = ", ".join(f"{count} {kind.replace('.', ' (')})" for kind, count in sorted(score.collectives.items()))
         where = "of every kind of layer" if score.has_kinds else "per layer"

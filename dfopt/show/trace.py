@@ -44,7 +44,8 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
     Raises
     ------
     PlanError
-        If ``microbatches`` is below 1, or the interleaved order does not work with so many.
+        If two microbatches take turns, ``microbatches`` is below 1, or the interleaved order does not work with so
+        many.
 
     Examples
     --------
@@ -55,6 +56,8 @@ def trace(result: Result, microbatches: int | None = None, events: int = _BUDGET
     ['M', 'X']
     """
     plan = result.plan
+    if plan.two_batch_overlap:
+        raise PlanError("trace: two microbatches that take turns are not drawn; plot timeline or schedule")
     if microbatches is not None and microbatches < 1:
         raise PlanError(f"trace: microbatches: found {microbatches}, expected 1 or more")
     distinct = {score_of_stage(result, stage).stage: stage for stage in reversed(range(plan.stages))}

@@ -17,6 +17,7 @@ from typing import NamedTuple
 import numpy as np
 from oracles import allocate, at_once, judged, kinds, stages_legal
 from strategies import World, sums_meet
+from two_halves import flat, length, rows_of
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
@@ -30,7 +31,7 @@ from dfopt.judge import case, ledger, network, timing, traffic
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.physics import ops
 from dfopt.physics.metrics import METRICS, Constants
-from dfopt.physics.pipeline import resolve
+from dfopt.physics.pipeline import partition_time, resolve
 from dfopt.setting.plans import asked_plans
 
 _SAME = 1e-6  # the judge's tolerance of a limit
@@ -251,8 +252,10 @@ class Problem:
         least = {
             stage: float(self.times(stage, schemes, stage_k, count).min(initial=math.inf)) for stage in set(stage_k)
         }
+        halves = self.world.plan.at_once  # of two that take turns, as if all that they send were hidden
         return tuple(
-            math.fsum(times * least.get(stage, 0.0) for stage, times in rank.runs.items()) for rank in self.ranks
+            halves * math.fsum(times * least.get(stage, 0.0) for stage, times in rank.runs.items())
+            for rank in self.ranks
         )
 
     @functools.cached_property
@@ -296,7 +299,11 @@ class Problem:
             apart = any(k in tiling.stuck or (k in tiling.parts and len(members) > 1) for k in members)
             fits = part.sram_bytes <= room and not apart
             mask = sum(1 << k for k in members)
-            self.memo[self.key_of(mask, schemes, count)] = part.time_s if fits else math.inf
+            time_s = part.time_s
+            if hidden := sum(self.hidden[k] for k in members):
+                beside = max(part.network_s - hidden, 0.0)
+                time_s = partition_time(part.compute_s, part.memory_s, beside, looked.assume.overlap)
+            self.memo[self.key_of(mask, schemes, count)] = time_s if fits else math.inf
 
     # -- what may follow what -------------------------------------------------------------------
     @functools.cached_property
@@ -384,6 +391,8 @@ class Problem:
     def partitions(self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int) -> tuple[int, ...] | None:
         """The fastest partition of every kernel with which every pipeline stage keeps to its DRAM."""
         left = self.left(schemes, stage_k, count)
+        if self.world.plan.two_batch_overlap:
+            return self.in_turns(left, schemes, stage_k, count)
         partition_k = [0] * len(schemes)
         for stage in set(stage_k):
             sequences = self.sequences(bits_of(stage_k, stage), stage)
@@ -399,6 +408,46 @@ class Problem:
                     if mask >> k & 1:
                         partition_k[k] = number
         return tuple(partition_k)
+
+    @functools.cached_property
+    def hidden(self) -> list[float]:
+        """Seconds of each kernel's own communications, where another microbatch computes meanwhile."""
+        found = [0.0] * len(self.world.graph.kernels)
+        if self.world.plan.two_batch_overlap:
+            for k, seconds in network.own_seconds(self.case(*self.plainest()), self.price):
+                found[k] = seconds
+        return found
+
+    def in_turns(
+        self, left: dict[int, float], schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int
+    ) -> tuple[int, ...] | None:
+        """The same for two microbatches that take turns: every choice of all stages, step by step."""
+        stages = sorted(set(stage_k))
+        menus = []
+        for stage in stages:
+            sequences = self.sequences(bits_of(stage_k, stage), stage)
+            times = self.times(stage, schemes, stage_k, count)
+            if math.isfinite(left[stage]):
+                fits = self.waiting(sequences.rows, schemes, stage_k, stage) <= left[stage]
+                times = np.where(fits, times, math.inf)
+            menus.append([sequences.rows[row].tolist() for row in np.flatnonzero(np.isfinite(times))])
+        rows = rows_of(self.world.graph, self.world.plan).values()
+        best: tuple[float, tuple[list[int], ...]] = math.inf, ()
+        for some in itertools.product(*menus):
+            parts = {
+                stage: [(self.memo[self.key_of(mask, schemes, count)], self.sent(mask)) for mask in row if mask]
+                for stage, row in zip(stages, some, strict=True)
+            }
+            best = min(best, (max(length(flat(row, parts)) for row in rows), some))
+        if not best[1]:
+            return None
+        numbered = ((number, mask) for row in best[1] for number, mask in enumerate(row))
+        places = {k: number for number, mask in numbered for k in range(len(schemes)) if mask >> k & 1}
+        return tuple(places[k] for k in range(len(schemes)))
+
+    def sent(self, mask: int) -> float:
+        """Seconds that a block sends while another microbatch computes."""
+        return sum(self.hidden[k] for k in range(len(self.hidden)) if mask >> k & 1)
 
     def left(self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int) -> dict[int, float]:
         """Bytes of DRAM that every stage of the mapping has for tensors that wait between its partitions."""

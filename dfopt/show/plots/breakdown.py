@@ -25,7 +25,8 @@ def step_parts(result: Result) -> dict[str, float]:
     """Seconds of a step by what takes them; their sum is the step.
 
     ``compute``, ``memory`` and ``network`` are the times of partitions that each of them binds (a partition's time,
-    not its busy time), on the slowest stage, over all microbatches.
+    not its busy time), on the slowest stage, over all microbatches. Where two of them take turns, each has
+    its share of the time that both take together.
     """
     score, plan = result.score, result.plan
     slowest = max(score.stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
@@ -34,8 +35,11 @@ def step_parts(result: Result) -> dict[str, float]:
     terms += [(pause.stage, "pause", pause.time) for pause in result.mapping.pauses or ()]
     for stage, term, time in terms:
         found[term] += plan.microbatches * slowest.runs.get(stage, 0) * time
+    if plan.two_batch_overlap:
+        spent, taken = math.fsum(found.values()), plan.rounds * (slowest.time_s - 2 * slowest.point_to_point_s)
+        found = {name: time * taken / (spent or 1.0) for name, time in found.items()}
     # what a stage waits for its neighbours beyond its own work: all of the hop, or what is not hidden behind the work
-    hop = plan.microbatches * slowest.time_s - math.fsum(found.values())
+    hop = plan.rounds * slowest.time_s - math.fsum(found.values())
     rounding = 1e-12 * score.step_time_s
     found["point_to_point"] = (hop if hop > rounding else 0.0) + score.point_to_point_s
     found["fill"], found["gradient"] = score.pipeline_fill_s, score.gradient_reduction_s

@@ -32,7 +32,7 @@ def _enough(plan: Plan) -> int:
     """
     twice = 4 * plan.stages**2 * plan.interleave <= _BLOCKS and plan.interleave <= 8
     wanted = 2 * plan.stages if twice else plan.stages
-    return min(plan.microbatches, wanted if plan.interleave > 1 else max(8, wanted))
+    return min(plan.rounds, wanted if plan.interleave > 1 else max(8, wanted))
 
 
 @drawn
@@ -53,7 +53,7 @@ def schedule(result: Result, ax: Axes | None = None, microbatches: int | None = 
     plan = result.plan
     if microbatches is not None and microbatches < 1:
         raise PlanError(f"schedule: microbatches: found {microbatches}, expected 1 or more")
-    count = min(microbatches, plan.microbatches) if microbatches is not None else _enough(plan)
+    count = min(microbatches, plan.rounds) if microbatches is not None else _enough(plan)
     made = blocks(plan, result.assumptions.schedule, passes(result), trains(result), count)
     end = max(block.end for stage in made for block in stage)
     unit_s, unit = scale(end)
@@ -93,10 +93,12 @@ def _title(result: Result, count: int, idle: float, rows: int) -> str:
         name = "forward only"
     stages = f"{plan.stages} stage{'' if plan.stages == 1 else 's'}"
     said = f"{result.mapping.graph} on {result.mapping.system}: {name}, {stages}"
-    some = "all" if count == plan.microbatches else f"drawn with {count} of the step's"
-    many = f"{some} {plan.microbatches} microbatches" if plan.microbatches > 1 else "one microbatch"
+    some = "all" if count == plan.rounds else f"drawn with {count} of the step's"
+    taken = "pair of microbatches" if plan.two_batch_overlap else "microbatch"
+    several = "pairs of microbatches" if plan.two_batch_overlap else "microbatches"
+    many = f"{some} {plan.rounds} {several}" if plan.rounds > 1 else f"one {taken}"
     said += f"\n{many}, idle {100 * idle:.3g} % of what is drawn"
-    if count < plan.microbatches:
+    if count < plan.rounds:
         said += f"; filling takes {100 * result.score.pipeline_fill_s / result.step_time:.2g} % of the step"
         said += f" of {show_unit(result.step_time, 'time', 3)}"
     return said + (f"\nthe first and the last {rows // 2} stages" if rows < plan.stages else "")

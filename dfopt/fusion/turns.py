@@ -1,0 +1,182 @@
+"""Two microbatches that take turns on a chip: while one of them communicates, the other one computes.
+
+Both are worked through by the same partitions in the same order, cut into *pieces*: each is some partitions, of which
+the last has kernels that communicate by themselves (dispatch, combine, gathers), and then that communication. Chip and
+network change sides together, when both have done what they were given:
+
+====================  ========  ========  ========  ===  =========  ========
+the chip works on     A, C_1    B, C_1    A, C_2    ...  B, C_n
+the network sends                         ...
+of                              A, N_1    B, N_1    ...  A, N_n     B, N_n
+====================  ========  ========  ========  ===  =========  ========
+
+So both together take ``sum over pieces of max(C_i, N_{i-1}) + max(C_i, N_i)``, and N_n at the end: the first half
+fills, the last one drains. ``C`` is all that partitions take besides, under any assumption about overlap, for one
+microbatch: each of the two reads the weights. The sum grows with every C.
+
+Source: two microbatches "simultaneously, overlapping the attention and MoE of one micro-batch with the dispatch and
+combine of another", DeepSeek-V3 Technical Report (arXiv:2412.19437), sections 3.4.1 and 3.4.2. The formula is the
+length of the schedule above; an implementation that does not wait for both sides can only be faster.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.fusion.clock import look
+from dfopt.setting.tables import Floats, Ints
+
+_MOST = 200_000  # ways to down-sets
+
+
+@dataclass(frozen=True)
+class Pieces:
+    """What a layer gives chip and network in turns: ``busy`` ends with what comes after all that it sends."""
+
+    busy: tuple[float, ...]
+    sent: tuple[float, ...]
+
+    @property
+    def least(self) -> float:
+        """Seconds that the chip works on it for one microbatch."""
+        return sum(self.busy)
+
+
+def pieces(busy: Sequence[float], sent: Sequence[float]) -> Pieces:
+    """The pieces of a layer, from the seconds that its partitions compute and send.
+
+    Examples
+    --------
+    >>> pieces([1.0, 2.0, 4.0], [0.0, 3.0, 0.0])
+    Pieces(busy=(3.0, 4.0), sent=(3.0,))
+    """
+    cut, open_ = list[float](), 0.0
+    for computing, sending in zip(busy, sent, strict=True):
+        open_ += computing
+        if sending > 0:
+            cut.append(open_)
+            open_ = 0.0
+    return Pieces((*cut, open_), tuple(one for one in sent if one > 0))
+
+
+def together(rows: Iterable[tuple[Pieces, int]]) -> float:
+    """Seconds of two microbatches that take turns, given layers in their order and how often each comes in a row.
+
+    Examples
+    --------
+    >>> together([(Pieces((2.0, 1.0), (2.5,)), 1)])  # 2 + 2.5 + 2.5 + 1: the second half waits for its message
+    8.0
+    >>> together([(Pieces((2.0, 1.0), (0.5,)), 10)])  # all that is sent is hidden
+    60.0
+    """
+    total = open_ = before = 0.0
+    for layer, times in rows:
+        if not layer.sent:
+            open_ += times * layer.busy[0]
+            continue
+        for done in range(times):
+            was = total
+            for computing, sending in zip(layer.busy, layer.sent, strict=False):
+                open_ += computing
+                total += max(open_, before) + max(open_, sending)
+                open_, before = 0.0, sending
+            open_ = layer.busy[-1]
+            if done == 1:  # from here on all are alike
+                total += (times - 2) * (total - was)
+                break
+    return total + max(open_, before) + open_
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way through the down-sets of a layer: its pieces, and its blocks by number."""
+
+    pieces: Pieces
+    blocks: tuple[int, ...]
+
+
+@dataclass(frozen=True)
+class _Label:
+    """A way to a down-set; ``busy`` ends with what is not sent yet."""
+
+    total: float
+    busy: tuple[float, ...]
+    back: _Label | None
+    block: int
+
+
+def ways(
+    before: Ints, after: Ints, seconds: Floats, sent: Floats, sets: int, room: float, deadline: float
+) -> list[Way] | None:
+    """All ways through some blocks that none beats in every piece; none if there are too many to look at.
+
+    Parameters
+    ----------
+    before, after : int arrays
+        Down-sets that blocks lie between, numbered so that after comes later; all of them are 0 to ``sets`` - 1.
+    seconds, sent : float arrays
+        What each block computes, and what it sends behind that.
+    room : float
+        Seconds of computing above which a way is of no interest.
+
+    Raises
+    ------
+    OutOfTime
+        At the deadline.
+    """
+    order = np.argsort(before, kind="stable")
+    rest = np.full(sets, np.inf)
+    rest[-1] = 0.0
+    for block in order[::-1].tolist():
+        rest[before[block]] = min(rest[before[block]], seconds[block] + rest[after[block]])
+    labels: list[dict[tuple[float, ...], list[_Label]]] = [{} for _ in range(sets)]
+    labels[0] = {(): [_Label(0.0, (0.0,), None, -1)]}
+    made, here = 0, -1
+    for block in order.tolist():
+        start, end, computing, sending = (
+            int(before[block]),
+            int(after[block]),
+            float(seconds[block]),
+            float(sent[block]),
+        )
+        if start != here:
+            look(deadline)
+            here = start
+            labels[start] = {key: _unbeaten(some) for key, some in labels[start].items()}
+        for key, some in labels[start].items():
+            for label in some:
+                total = label.total + computing
+                if total + rest[end] > room:
+                    continue
+                busy = (*label.busy[:-1], label.busy[-1] + computing)
+                told = (*key, sending) if sending > 0 else key
+                made += 1
+                entry = _Label(total, (*busy, 0.0) if sending > 0 else busy, label, block)
+                labels[end].setdefault(told, []).append(entry)
+        if made > _MOST:
+            return None
+    return [
+        Way(Pieces(label.busy, key), _blocks(label))
+        for key, some in labels[-1].items()
+        for label in _unbeaten(some)
+    ]  # fmt: skip
+
+
+def _unbeaten(labels: list[_Label]) -> list[_Label]:
+    """Those of which no other one has less, or as much, in every piece."""
+    kept: list[_Label] = []
+    for one in sorted(labels, key=lambda label: (label.total, label.busy)):
+        if not any(all(a <= b for a, b in zip(other.busy, one.busy, strict=True)) for other in kept):
+            kept.append(one)
+    return kept
+
+
+def _blocks(label: _Label) -> tuple[int, ...]:
+    found, at = list[int](), label
+    while at.back is not None:
+        found.append(at.block)
+        at = at.back
+    return tuple(reversed(found))

@@ -1,0 +1,62 @@
+"""How long a pipeline stage works on two microbatches that take turns: its schedule, slot by slot.
+
+In every slot the chip computes for one of the two and the network sends for the other; the slot ends when both are
+done (DeepSeek-V3 Technical Report, arXiv:2412.19437, section 3.4). What a partition sends by the lists of its own
+kernels follows all that it does besides, and whoever sends leaves the chip to the other.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+
+from dfopt.judge.case import Case, Place, Rank
+
+
+def stage_s(case: Case, rank: Rank, computes: dict[Place, float], sends: dict[Place, float]) -> float:
+    """Seconds of both microbatches, given those of every partition for one of them."""
+    chip, network, waiting = list[float](), list[float](), list[float]()
+    for place in _walk(case, rank):
+        waiting.append(computes[place])
+        if sends.get(place, 0.0) > 0:
+            chip += [math.fsum(waiting)] * 2
+            network += [sends[place]] * 2
+            waiting = []
+    chip += [math.fsum(waiting)] * 2
+    network += [0.0] * 2
+    # the network is a slot behind the chip, which has nothing more to do in the last one
+    return math.fsum(map(max, [*chip, 0.0], [0.0, *network]))
+
+
+def _walk(case: Case, rank: Rank) -> Iterator[Place]:
+    """The partitions that a pipeline stage runs, in their order."""
+    inside: dict[int, list[Place]] = {}
+    for place in case.members:
+        inside.setdefault(place[0], []).append(place)
+    for stage in _stages(case, rank):
+        yield from inside.get(stage, [])
+
+
+def _stages(case: Case, rank: Rank) -> Iterator[int]:
+    """The stages of the mapping that a pipeline stage evaluates, one after the other."""
+    if not case.graph.folded:
+        yield rank.number
+        return
+    plan, layers = case.plan, case.graph.layers
+    held = [plan.layers_per_stage] * plan.stages
+    if plan.stages > 1:
+        held[0], held[-1] = plan.stage_layers[0], plan.stage_layers[2]
+    begin = sum(held[: rank.number])
+    alone = sorted((place, kind) for kind, at in enumerate(layers.at, layers.counted) for place in at)
+
+    def between(before: int) -> list[int]:
+        return [kind for place, kind in alone if place == before]
+
+    if rank.number == 0:
+        yield from between(0)
+    for place in range(begin, begin + held[rank.number]):
+        if 0 < place < layers.count:
+            yield from between(place)
+        yield 0 if layers.counted == 1 else int(layers.order[place])
+    if rank.number == plan.stages - 1:
+        yield from between(layers.count)

@@ -1,0 +1,133 @@
+"""The partitions of a plan whose microbatches take turns in twos, under one sharding: the best ones, and a proof.
+
+What is found for one microbatch, without what kernels send by themselves, is a start and a bound: nothing that is sent
+costs less than if it is hidden. Of every kind of layer that sends, all ways are then looked at that no other one beats
+in every piece (:mod:`dfopt.fusion.turns`); the value grows with each piece, so one of them is the best.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from itertools import product
+from math import prod
+
+import numpy as np
+
+from dfopt.fusion.blocks import price_each
+from dfopt.fusion.clock import OutOfTime
+from dfopt.fusion.lattice import ShortestPath
+from dfopt.fusion.partitioning import blocks_of
+from dfopt.fusion.turns import Pieces, pieces, together, ways
+from dfopt.search.candidate import Prepared
+from dfopt.setting.stages import in_order
+from dfopt.setting.tables import Floats, Ints
+
+_COMBINED = 20_000  # choices of a way for every kind of layer
+
+
+@dataclass(frozen=True)
+class Turned:
+    """Partitions, their value, and what no others beat under the same sharding."""
+
+    partition_k: Ints
+    value: float
+    bound: float
+
+
+def turned(ready: Prepared, partition_k: Ints, lows: Sequence[float], incumbent: float, deadline: float) -> Turned:
+    """The best partitions, from those that are best for one microbatch by itself.
+
+    Parameters
+    ----------
+    ready : Prepared
+        The plan, with every kernel's own communications at no cost.
+    partition_k : int array
+        A start.
+    lows : list of float
+        Seconds that each stage takes at least so, by itself.
+    incumbent, deadline : float
+        Value above which nothing matters; on the clock of `time.perf_counter`.
+    """
+    own = [_pieces_of(ready, number, partition_k) for number in range(len(ready.stages))]
+    least = [Pieces((low,), ()) if not one.sent else one for low, one in zip(lows, own, strict=True)]
+    best, floor = _value(ready, own), ready.value_of(lows)
+    upper = min(best, incumbent)
+    kinds = [number for number, one in enumerate(own) if one.sent]
+    menus: list[list[tuple[Pieces, Ints | None]]] = []
+    for number in kinds:
+        found = _menu(ready, number, own[number], upper, lows, deadline)
+        if found is None:  # too many, or too late: what hides all that is sent is all that is known
+            return Turned(partition_k, best, min(floor, best))
+        menus.append(found)
+    if prod(map(len, menus)) > _COMBINED:
+        return Turned(partition_k, best, min(floor, best))
+    bound, chosen = upper, dict[int, Ints]()
+    for some in product(*menus):
+        now, under = list(own), list(least)
+        for number, (one, _) in zip(kinds, some, strict=True):
+            now[number] = under[number] = one
+        bound = min(bound, _value(ready, under))
+        if (value := _value(ready, now)) < best:
+            best = value
+            chosen = {number: parts for number, (_, parts) in zip(kinds, some, strict=True) if parts is not None}
+    partition_k = partition_k.copy()
+    for number, parts in chosen.items():
+        partition_k[ready.stages[number].members] = parts
+    return Turned(partition_k, best, max(floor, min(bound, best)))
+
+
+def _value(ready: Prepared, of_kind: Sequence[Pieces]) -> float:
+    seconds = [
+        together((of_kind[kind], times) for kind, times in in_order(ready.graph, ready.plan, stage.number)) + 2.0 * hop
+        for stage, hop in zip(ready.pipeline, ready.hops, strict=True)
+    ]
+    return ready.metric.value(seconds, ready.constants)
+
+
+def _hidden(ready: Prepared, number: int) -> Floats:
+    return ready.instance.hidden_s[ready.stages[number].members]
+
+
+def _pieces_of(ready: Prepared, number: int, partition_k: Ints) -> Pieces:
+    """The pieces that partitions make of a stage of the mapping."""
+    stage = ready.stages[number]
+    if stage.tables is None:
+        return Pieces((0.0,), ())
+    blocks, sent_k = blocks_of(partition_k[stage.members]), _hidden(ready, number)
+    return pieces(price_each(stage.tables, blocks).time.tolist(), [float(sent_k[block].sum()) for block in blocks])
+
+
+def _menu(
+    ready: Prepared, number: int, own: Pieces, upper: float, lows: Sequence[float], deadline: float
+) -> list[tuple[Pieces, Ints | None]] | None:
+    """The ways of a stage that may be of interest, with their partitions."""
+    stage = ready.stages[number]
+    assert stage.tables is not None and stage.limits is not None
+    if not stage.tables.chip.fused:  # one partition for every kernel is all there is
+        return [(own, None)]
+    room = ready.cutoff(number, upper, lows)
+    if stage.lattice is None or room is None:
+        return None
+    room *= 1 + 1e-9
+    search = ShortestPath(stage.tables, stage.limits, stage.lattice, room)
+    if search.counted:
+        return None
+    try:
+        if not search.run(deadline).complete:
+            return None
+        before, after, seconds = search.blocks()
+        member = stage.lattice.member[after] & ~stage.lattice.member[before]
+        sent = member @ _hidden(ready, number)
+        found = ways(before, after, seconds, sent, len(stage.lattice.size), room, deadline)
+    except OutOfTime:
+        return None
+    if found is None:
+        return None
+    menu: list[tuple[Pieces, Ints | None]] = []
+    for way in found:
+        parts = np.empty(stage.tables.kernels, dtype=np.int64)
+        for place, block in enumerate(way.blocks):
+            parts[member[block]] = place
+        menu.append((way.pieces, parts))
+    return menu
