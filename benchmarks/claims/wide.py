@@ -75,6 +75,9 @@ def wide_ep(asked: Asked) -> Iterator[Row]:
     shared = f"mixer n, experts outer, {near}"
     for system, batch in (("h200-32", "2048"), ("h100-72", "2304")):
         words = [*DECODE, "--batch", batch]
+        free = asked_of(system, *words)
+        yield _row("wide EP, any microbatch", system, words, free.proven() and free.wide, free, shared)
+        words = [*words, "--microbatch", batch]
         wide = asked_of(system, *words)
         yield _row("wide EP, decode", system, words, wide.proven() and wide.wide, wide, shared)
         pure = [*words, "--tp", "16" if system == "h200-32" else "8", "--mp", "1"]
@@ -85,7 +88,7 @@ def wide_ep(asked: Asked) -> Iterator[Row]:
         words = [*DECODE, "--batch", "max"]
         most = asked_of(system, *words)
         yield _row("largest batch, decode", system, words, most.proven(), most, near)
-        words = ["--phase", "prefill", "--prompt", "4096", "--batch", "64"]
+        words = ["--phase", "prefill", "--prompt", "4096", "--batch", "64", "--microbatch", "64"]
         prompts = asked_of(system, *words)
         yield _row("wide EP, prefill", system, words, prompts.proven(), prompts, near)
 
