@@ -221,3 +221,22 @@ def test_turns_are_taken_only_where_that_is_faster() -> None:
     free = df.optimize(graph, machine(link=20.0), assumptions=apart, ep=4, two_batch_overlap=False)
     assert not free.plan.two_batch_overlap and slow.step_time < free.step_time
     assert Plan(tp=2).digest() == Plan(tp=2, two_batch_overlap=None).digest()
+
+
+def test_turns_are_shown() -> None:
+    """A table tells what they save, bars of a step add up to it, and a trace does not pretend to know them."""
+    pytest.importorskip("matplotlib")
+    from dfopt.show.plots.breakdown import step_parts
+    from dfopt.show.tables import bottleneck, plan_words
+
+    graph, apart = mixture(batch=16), df.Assumptions(overlap="compute_memory")
+    result = df.optimize(graph, machine(link=20.0), assumptions=apart, ep=4)
+    assert plan_words(result.plan, 8).endswith("TBO, 2 microbatches of 8, two at a time, 1 layer per stage")
+    together, alone = dict(bottleneck(result))["two batches"].split(", ")
+    assert together.endswith(" in turns") and alone.endswith(" one after the other")
+    assert sum(step_parts(result).values()) == pytest.approx(result.step_time, rel=1e-9)
+    assert "one pair of microbatches" in df.plot.schedule(result).figure.texts[0].get_text()
+    with pytest.raises(PlanError, match="two microbatches that take turns are not drawn"):
+        df.plot.trace(result)
+    with pytest.raises(PlanError, match="partitions do not add up"):
+        df.optimize_within(result, df.Budget("kernels", lambda block: len(block.kernels), at_most=9))
