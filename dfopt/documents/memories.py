@@ -8,11 +8,11 @@ from collections.abc import Sequence
 from pydantic import Field
 
 from dfopt.documents.base import Part
-from dfopt.errors import Issue, repeated
+from dfopt.errors import repeated
 from dfopt.units import Bandwidth, Bytes
 from dfopt.units import format as show_unit
 
-__all__ = ["Dram", "Memory", "check_order", "several"]
+__all__ = ["Dram", "Memory", "check_order"]
 
 
 class Dram(Part):
@@ -47,15 +47,3 @@ def check_order(memories: Sequence[Memory]) -> None:
         if other.bandwidth > one.bandwidth:
             rates = [show_unit(each.bandwidth, "bandwidth") for each in (other, one)]
             raise ValueError(f"memories[{at}] has {rates[0]}, memories[{at - 1}] {rates[1]}; list them fastest first")
-
-
-def several(count: int) -> list[Issue]:
-    """What keeps a chip with so many memories from having mappings: they say of one only what lies in it.
-
-    Examples
-    --------
-    >>> [issue.where for issue in several(2)], several(1)
-    (['$.chip.memories'], [])
-    """
-    message = f"found {count} memories, but mappings say of one only what lies in it"
-    return [Issue("$.chip.memories", message, "give the chip one memory (dram)")] if count > 1 else []

@@ -77,6 +77,10 @@ class StageScore(Part):
         held = self.holds or (self.stage,)
         return dict(zip(held, self.times or (self.layers, *(1 for _ in held[1:])), strict=True))
 
+    def held_in(self, memory: str) -> float:
+        """Bytes that one chip of this stage holds in a memory."""
+        return math.fsum(self.states.get(memory, {}).values())
+
     @property
     def dram_bytes(self) -> float:
         """All that one chip of this stage holds in its off-chip memories."""

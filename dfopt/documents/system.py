@@ -364,6 +364,9 @@ class System(Named):
     def _parts_fit(self) -> Self:
         rows = self.chip.efficiency
         issues = [*_dim_issues(self.network), *(_efficiency_issues(rows) if rows is not None else ())]
+        if self.stack is not None and len(self.chip.tiers) > 1:
+            message = f"found beside {len(self.chip.tiers)} memories of the chip, expected one: that of the stack"
+            issues.append(Issue("$.stack", message, "leave the stack out, or give the chip one memory"))
         if issues:
             raise SystemSpecError(self.name, issues)
         return self

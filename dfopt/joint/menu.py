@@ -49,7 +49,7 @@ class Menu:
         tables, plan = self.tables, self.instance.plan
         seconds = (tables.network_o, self.network_o, tables.conversion_tll, tables.hop_tl)
         degrees = tuple((share.axis.name, share.degree) for share in plan.axes)
-        return degrees, tables.scheme_o, *(part.tobytes() for part in seconds)
+        return degrees, plan.placement, tables.scheme_o, *(part.tobytes() for part in seconds)
 
     @cached_property
     def first_k(self) -> Ints:

@@ -11,7 +11,6 @@ from typing import Any
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.axes import spelled_out
 from dfopt.documents.graph import Graph
-from dfopt.documents.memories import several
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.result import PlanRecord, Result
@@ -189,8 +188,6 @@ def _check(setting: Setting, request: Request) -> None:
     """Refuse what no search could answer, with a remedy."""
     graph, system, assumptions = setting.graph, setting.system, setting.assumptions
     chip, pin_partition, p_max = system.chip, request.pin_partition, request.p_max
-    if refused := several(len(chip.tiers)):
-        raise SystemSpecError(system.name, refused)
     if assumptions.compute_model == "cycle" and None in (chip.lanes, chip.stages, chip.frequency):
         message = "the cycle model needs lanes, stages and frequency; found only peak"
         raise SystemSpecError(system.name, [Issue("$.chip", message, "give all three, or use compute_model: fixed")])

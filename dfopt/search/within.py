@@ -121,6 +121,9 @@ def optimize_within(
     names, chosen = [budget.name for budget in budgets], result.assumptions
     if not budgets or len(set(names)) < len(names):
         raise PlanError(f"optimize_within: found budgets {names}, expected one or more with names of their own")
+    if result.plan.placement is not None and result.plan.placement.elsewhere:
+        found = f"optimize_within: found a plan with {result.plan.placement.label}"
+        raise PlanError(f"{found}, expected one memory: blocks do not say which bytes pass which; give the chip one")
     asked = {"gap": gap, "solver": check_solver(solver), "seed": seed, "formulation": "auto", "top": 1}
     options = Options(result.request, time.perf_counter() + time_limit).asking(**asked)
     if result.plan.two_batch_overlap:

@@ -18,10 +18,11 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.dtypes import slowdown
 from dfopt.physics.pipeline import partition_time, step_time
-from dfopt.physics.states import cached_bytes, capacities, own_traffic
+from dfopt.physics.states import cached_bytes, capacities
 from dfopt.setting.conversions import fanout_groups
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, states_of
+from dfopt.setting.placements import Counted
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, compute_seconds
 
@@ -55,7 +56,8 @@ class PlanBounds:
         self.setting = setting
         self._seconds: dict[tuple[Setting, Plan], float] = {}
         self._known: dict[Setting, _Bounds] = {}  # of the graphs that plans with a second axis see, too
-        self._of_kernels: dict[tuple[Kernel, int], _Alone] = {}  # many of which are the same in several of them
+        # of the kernels, many of which are the same in several of them
+        self._of_kernels: dict[tuple[Kernel, int, Counted], _Alone] = {}
 
     def _of(self, instance: Instance) -> _Bounds:
         if instance.setting not in self._known:
@@ -98,10 +100,10 @@ class _Bounds:
     network have to do all of both, each by itself.
     """
 
-    def __init__(self, setting: Setting, of_kernels: dict[tuple[Kernel, int], _Alone]) -> None:
+    def __init__(self, setting: Setting, of_kernels: dict[tuple[Kernel, int, Counted], _Alone]) -> None:
         self.setting, graph = setting, setting.graph
         self._of_kernels = of_kernels
-        self._least: dict[int, tuple[_Least, ...]] = {}
+        self._least: dict[tuple[int, Counted], tuple[_Least, ...]] = {}
         self._layers: dict[Hashable, tuple[list[float], list[float], list[float]]] = {}
         self._ends = _ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self._kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
@@ -127,8 +129,8 @@ class _Bounds:
 
     def _of_layers(self, instance: Instance) -> tuple[list[float], list[float], list[float]]:
         """Least seconds of each kind of layer: a microbatch, what it sends beside that, and adding up gradients."""
-        plan, assumptions = instance.plan, instance.assumptions
-        kinds, drawn = self._of_degree(plan.shards), self._drawn_stages(instance)
+        assumptions = instance.assumptions
+        kinds, drawn = self._least_of(instance), self._drawn_stages(instance)
         own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
         network = np.bincount(self._kind_k, own_k, len(kinds))
         once = [
@@ -167,7 +169,7 @@ class _Bounds:
 
     def least_states(self, instance: Instance) -> dict[int, Sequence[State]]:
         """What the kernels of each stage of the mapping keep at least, each state by itself, for :meth:`stages`."""
-        drawn, kinds = self._drawn_stages(instance), self._of_degree(instance.plan.shards)
+        drawn, kinds = self._drawn_stages(instance), self._least_of(instance)
         return {
             kind: [replace(one, bytes=one.bytes / drawn) for one in least.states] for kind, least in enumerate(kinds)
         }
@@ -180,25 +182,27 @@ class _Bounds:
         """Stages that kernels drawn once are spread over: the heaviest has at least the average."""
         return 1 if instance.graph.folded else instance.plan.stages
 
-    def _of_degree(self, shards: int) -> tuple[_Least, ...]:
-        if shards not in self._least:
-            self._least[shards] = tuple(self._worked_out(shards, kernels) for kernels in self._kinds)
-        return self._least[shards]
+    def _least_of(self, instance: Instance) -> tuple[_Least, ...]:
+        key = instance.plan.shards, instance.counted
+        if key not in self._least:
+            self._least[key] = tuple(self._worked_out(*key, kernels) for kernels in self._kinds)
+        return self._least[key]
 
-    def _worked_out(self, shards: int, kernels: list[Kernel]) -> _Least:
+    def _worked_out(self, shards: int, counted: Counted, kernels: list[Kernel]) -> _Least:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, words = assumptions.sharding_rules, self.setting.graph.words
         weights = experts = parameters = saved = cached = 0.0
         compute, traffic, gradient = [], [], []
         for kernel in kernels:
-            if (kernel, shards) not in self._of_kernels:
-                self._of_kernels[kernel, shards] = self._alone(kernel, shards)
-            alone = self._of_kernels[kernel, shards]
+            if (kernel, shards, counted) not in self._of_kernels:
+                self._of_kernels[kernel, shards, counted] = self._alone(kernel, shards, counted)
+            alone = self._of_kernels[kernel, shards, counted]
             _, held_share, made_share, moved, kept = alone
             compute.append(alone.compute_s)
             word, held = words.of_weight(kernel), ops.weight_elements(kernel) * held_share
             gradient.append(ops.gradient_elements(kernel) * words.activations * made_share)
-            moved += ops.weights_read(kernel) * word * held_share if assumptions.weights_from_dram else 0.0
+            read = ops.weights_read(kernel) * word * held_share
+            moved += read * counted.of_weight(kernel) if assumptions.weights_from_dram else 0.0
             ends = self._ends.get(kernel.name, ())
             schemes = ops.legal_schemes(kernel, shards, assumptions) if ends else ()
             for operand, size in ends:  # operand 0 is the output
@@ -220,7 +224,7 @@ class _Bounds:
         states = states_of(self.setting, kernels, weights, parameters, saved, cached, experts)
         return _Least(*whole, np.array(gradient), states, compute_k, memory_k)
 
-    def _alone(self, kernel: Kernel, shards: int) -> _Alone:
+    def _alone(self, kernel: Kernel, shards: int, counted: Counted) -> _Alone:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, schemes = assumptions.sharding_rules, ops.legal_schemes(kernel, shards, assumptions)
         if assumptions.compute_model == "cycle":
@@ -232,7 +236,7 @@ class _Bounds:
             compute_s=least,
             weight_share=min(ops.weight_share(kernel, z, shards, rules) for z in schemes),
             output_share=min(ops.output_share(kernel, z, shards, rules) for z in schemes),
-            moved=min(own_traffic(kernel, z, shards) for z in schemes),
+            moved=min(counted.own_traffic(kernel, z, shards) for z in schemes),
             cached=min(cached_bytes(kernel, z, shards) for z in schemes),
         )
 

@@ -22,6 +22,7 @@ from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_seconds
 from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
 from dfopt.setting.members import member_graph
+from dfopt.setting.placements import Counted, counted
 from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages
 
 
@@ -101,6 +102,11 @@ class Instance:
         return self.setting.assumptions
 
     @cached_property
+    def counted(self) -> Counted:
+        """How bytes of what lies in slower memories count."""
+        return counted(self.plan, self.system.chip)
+
+    @cached_property
     def pipeline(self) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages."""
         return pipeline_stages(self.setting.model, self.plan)  # a chip of a second axis has as many of its layers
@@ -122,11 +128,13 @@ class Instance:
         if not graph.folded and plan.stages > 1:  # which kernels share a stage is part of the question
             return self
         if self.assumptions.gradients == "dfmodel" and graph.trains:  # added up in every microbatch
-            part = plan.only("kernels", "modules", "batch", microbatches=plan.microbatches)
+            part = plan.only("kernels", "modules", "batch", microbatches=plan.microbatches, placement=plan.placement)
         elif self.setting.between_copies:
-            part = plan.only("kernels", "modules", "batch", two_batch_overlap=plan.two_batch_overlap)
+            part = plan.only(
+                "kernels", "modules", "batch", two_batch_overlap=plan.two_batch_overlap, placement=plan.placement
+            )
         else:
-            part = plan.only("kernels", "modules", two_batch_overlap=plan.two_batch_overlap)
+            part = plan.only("kernels", "modules", two_batch_overlap=plan.two_batch_overlap, placement=plan.placement)
         known = self.setting.shared
         return known[part] if part in known else known.setdefault(part, Instance(self.setting, part))
 

@@ -17,6 +17,7 @@ from dfopt.documents.system import System, split_part_name
 from dfopt.errors import PlanError, did_you_mean
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.module_menu import menu, obstacles, refusal
+from dfopt.setting.placements import placements
 from dfopt.setting.shares import Orders, divisors, shares
 from dfopt.setting.turns import in_turns
 from dfopt.setting.uneven import uneven_layers
@@ -47,6 +48,7 @@ def plans(
     may have less layers than the others, as far as the balance of the stages asks for it
     (:func:`dfopt.setting.uneven.uneven_layers`). Not searched: stages of different layers where they are interleaved,
     where no kernel runs once, in the middle of a pipeline, and for nothing but the activations that early stages save.
+    On chips with several memories every plan is there with every placement, see :mod:`dfopt.setting.placements`.
 
     The order in which an axis uses its dims is free, as far as one can be better than another
     (:class:`dfopt.setting.shares.Orders`), so the order of the dims in a system's file makes no difference. Inside a
@@ -118,7 +120,10 @@ def plans(
                 break
     if not found:
         raise PlanError(_nothing_left(system, degrees, dims, rejected, parts or pinned, axes))
-    return found, rejected
+    places = placements(graph, system.chip)
+    return [
+        one.model_copy(update={"placement": place}) if place else one for one in found for place in places
+    ], rejected
 
 
 def asked_plans(

@@ -21,7 +21,7 @@ from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.library import sets_of
-from dfopt.physics.states import cached_bytes, own_traffic
+from dfopt.physics.states import cached_bytes
 from dfopt.setting.conversions import fanout_groups, shard_communications, tolls
 from dfopt.setting.instance import Instance, Setting
 
@@ -49,7 +49,8 @@ class ShardedGraph:
     cached_k : float
         Bytes that are kept for the sequences of one evaluation.
     mem_k : float
-        DRAM bytes whatever the partition: weight reads, gradients, carried tensors, inputs and outputs, KV caches.
+        DRAM bytes whatever the partition: weight reads, gradients, carried tensors, inputs and outputs, KV caches; as
+        the fastest memory counts them, see :mod:`dfopt.setting.placements`.
     fixed_buffer_k : float
         SRAM bytes of buffers for carried tensors, inputs and outputs.
     net_k : float
@@ -184,9 +185,10 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         skew = [0.0] * len(skew)
     forward_k = np.array([k.pass_ == "forward" for k in kernels])
 
-    mem_k = np.array([own_traffic(k, z, degree) for k, z in pairs], dtype=float)
+    counted = instance.counted
+    mem_k = np.array([counted.own_traffic(k, z, degree) for k, z in pairs], dtype=float)
     if assumptions.weights_from_dram:
-        mem_k = mem_k + read_k
+        mem_k = mem_k + read_k * np.array([counted.of_weight(k) for k in kernels])
     if exact_gradients:
         mem_k = mem_k + 2.0 * added_k  # accumulated over microbatches: read, added to, written back
     between_k = np.zeros(len(kernels))

@@ -66,6 +66,7 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
     ),
     (lambda one: _runs(one, _ALONE, "library"), "kernel launches"),
     (lambda one: _runs(one, "dataflow") and len(one.score.partitions) > 1, "switching between partitions"),
+    (lambda one: len(one.system.chip.tiers) > 1, "memories that move data at the same time"),
     (lambda one: one.graph.trains, "recomputation of activations"),
     (
         lambda one: one.graph.trains and one.plan.copies * one.plan.members > 1,

@@ -187,8 +187,9 @@ def bottleneck(result: Result) -> list[tuple[str, str]]:
     listed = ", ".join(f"{name} {seconds(value)}" for name, value in once if value > 0)
     if listed:
         rows.append(("per step", listed))
-    stage = max(score.stages, key=lambda s: s.dram_bytes)
-    rows.append(("DRAM", f"{stage.dram_bytes / 1e9:.4g} GB per chip, heaviest stage"))
+    for name, word in zip(result.system.chip.tiers, result.system.chip.told, strict=True):
+        most = max(stage.held_in(name) for stage in score.stages)
+        rows.append((word, f"{most / 1e9:.4g} GB per chip, heaviest stage"))
     achieved = score.flop_per_step / score.step_time_s / 1e9
     if score.price_usd is not None:
         rows.append(("price", f"{dollars(score.price_usd)}, {achieved / score.price_usd:.4g} GFLOP/s per USD"))

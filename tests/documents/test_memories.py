@@ -70,11 +70,18 @@ def test_one_memory_in_the_list_is_dram_to_optimiser_and_judge() -> None:
     assert (ours.bound, ours.plan) == (theirs.bound, theirs.plan)
 
 
-def test_several_memories_are_judged_and_not_searched() -> None:
+def test_what_fits_the_fastest_memory_lies_there() -> None:
     listed = System.from_data(_data(memories=[HBM, DDR]))
-    with pytest.raises(DfoptError, match=r"\$\.chip\.memories: found 2 memories"):
-        df.optimize("gpt2-small", listed)
     one = System.from_data(_data(dram={"bandwidth": "1.6 TB/s"}))
-    mapping = df.optimize("gpt2-small", one).mapping
-    scores = [df.evaluate(mapping, "gpt2-small", system) for system in (listed, one)]
-    assert scores[0].step_time_s == scores[1].step_time_s
+    ours, theirs = (df.optimize("gpt2-small", system) for system in (listed, one))
+    assert ours.mapping == theirs.mapping
+    assert ours.score.step_time_s == theirs.score.step_time_s
+    assert ours.status == "optimal"
+
+
+def test_a_stack_has_one_memory() -> None:
+    data = System.from_data(_data(memories=[HBM, DDR])).to_data()
+    stack = df.load_system("sn40l-8-hbm2").stack
+    assert stack is not None
+    with pytest.raises(DfoptError, match=r"\$\.stack: found beside 2 memories"):
+        System.from_data({**data, "stack": stack.to_data()})

@@ -131,8 +131,8 @@ class Choice:
             fits = np.isfinite(problem.times(stage, self.schemes, self.stage_k, self.count))
             found[stage] = float(problem.waiting(sequences.rows[fits], self.schemes, self.stage_k, stage).min())
         return max(
-            size + max(found.get(stage, 0.0) for stage in rank.runs)
-            for rank, size in problem.kept(self.schemes, self.stage_k, self.count)
+            sum(sizes.values()) + max(found.get(stage, 0.0) for stage in rank.runs)
+            for rank, sizes in problem.kept(self.schemes, self.stage_k, self.count)
         )
 
 
@@ -202,7 +202,8 @@ class Problem:
             and not any(kernel.communications for kernel in graph.kernels)
             and chosen.gradients == "exact"
         )
-        self.key = (world.plan.shards, world.plan.shard_dims) if alone else world.plan
+        plan = world.plan
+        self.key = (plan.shards, plan.shard_dims, plan.placement) if alone else plan
         self.price = network.price_list(self.case(*self.plainest()))
 
     def plainest(self) -> tuple[Sequence[Sharding], Sequence[int], Sequence[int], int]:
@@ -450,29 +451,37 @@ class Problem:
         return sum(self.hidden[k] for k in range(len(self.hidden)) if mask >> k & 1)
 
     def left(self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int) -> dict[int, float]:
-        """Bytes of DRAM that every stage of the mapping has for tensors that wait between its partitions."""
-        capacity = self.world.system.chip.dram.capacity
+        """Bytes that every stage of the mapping has for tensors that wait between its partitions.
+
+        Less than none where another memory than the fastest, in which they wait, is too small.
+        """
+        tiers = self.world.system.chip.tiers
         found = dict.fromkeys(stage_k, math.inf)
-        for rank, size in self.kept(schemes, stage_k, count) if capacity is not None else ():
-            room = capacity * (1 + _SAME) - size
-            found |= {stage: min(found[stage], room) for stage in rank.runs if stage in found}
+        if all(one.capacity is None for one in tiers.values()):
+            return found
+        for rank, sizes in self.kept(schemes, stage_k, count):
+            for name, one in tiers.items():
+                room = math.inf if one.capacity is None else one.capacity * (1 + _SAME) - sizes.get(name, 0.0)
+                if room < 0 or name == next(iter(tiers)):
+                    found |= {stage: min(found[stage], room) for stage in rank.runs if stage in found}
         return found
 
     def kept(
         self, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], count: int
-    ) -> Iterator[tuple[case.Rank, float]]:
-        """Bytes that a chip of every pipeline stage holds beside what waits between partitions."""
+    ) -> Iterator[tuple[case.Rank, dict[str, float]]]:
+        """Bytes that a chip of every pipeline stage holds in each memory beside what waits between partitions."""
         level = self.world.graph.levels()
         order = sorted(range(len(schemes)), key=lambda k: (level[self.world.graph.kernels[k].name], k))
         looked = self.case(schemes, stage_k, [order.index(k) for k in range(len(schemes))], count)
         for rank in looked.ranks:
-            held = math.fsum(ledger.held(looked, rank).get("dram", {}).values())
+            held = {name: math.fsum(parts.values()) for name, parts in ledger.held(looked, rank).items()}
+            fastest = next(iter(looked.system.chip.tiers))
             waiting = []
             for stage in rank.runs:
                 mine = bits_of(stage_k, stage)
                 row = np.array([[mine & 1 << k for k in order if mine >> k & 1]])
                 waiting.append(float(self.waiting(row, schemes, stage_k, stage).max(initial=0.0)) if mine else 0.0)
-            yield rank, held - max(waiting)
+            yield rank, held | {fastest: held.get(fastest, 0.0) - max(waiting)}
 
     def waiting(
         self, rows: np.ndarray, schemes: tuple[Sharding, ...], stage_k: tuple[int, ...], stage: int

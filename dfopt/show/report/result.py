@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Sequence
 from typing import Final
 
@@ -9,6 +10,7 @@ from dfopt.documents.assumptions import PROFILES, Assumptions
 from dfopt.documents.experts import routing_of
 from dfopt.documents.result import Result
 from dfopt.documents.score import StageScore
+from dfopt.documents.system import Chip
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.states import LABELS
 from dfopt.show import plots, tables
@@ -163,13 +165,14 @@ def _partitions(result: Result) -> Html:
 
 
 def _stages(result: Result) -> Html:
-    columns = ["stage", "layers", "a layer", "once", "to the neighbours", "a microbatch", *LABELS, "DRAM in all"]
+    held = list(_held(result.score.stages[0], result.system.chip))
+    columns = ["stage", "layers", "a layer", "once", "to the neighbours", "a microbatch", *held]
     rows = [
         [
             stage.stage, stage.layers,
             *(_unit(value, "time") for value in
               (stage.layer_time_s, stage.once_time_s, stage.point_to_point_s, stage.time_s)),
-            *(_unit(value, "bytes") for value in _held(stage).values()),
+            *(_unit(value, "bytes") for value in _held(stage, result.system.chip).values()),
         ]
         for stage in result.score.stages[:_ROWS]
     ]  # fmt: skip
@@ -179,17 +182,24 @@ def _stages(result: Result) -> Html:
     return table("Pipeline stages", columns, rows, note)
 
 
-def _held(stage: StageScore) -> dict[str, float]:
-    """Bytes of every state in DRAM, in one order, and of all together."""
-    held = stage.states.get("dram", {})
-    return {**{name: held.get(name, 0.0) for name in LABELS}, "DRAM in all": stage.dram_bytes}
+def _held(stage: StageScore, chip: Chip) -> dict[str, float]:
+    """Bytes of every state, in one order, and of all together; of several memories also what lies in each."""
+    parts = [(name, size) for held in stage.states.values() for name, size in held.items()]
+    sums = {name: math.fsum(size for label, size in parts if label == name) for name in LABELS}
+    each = {f"in {name}": stage.held_in(name) for name in chip.tiers} if len(chip.tiers) > 1 else {}
+    return {**sums, "DRAM in all": stage.dram_bytes, **each}
 
 
 def _memory(result: Result) -> Html:
     (stage,) = result.score.stages
-    rows = [[name, _unit(value, "bytes")] for name, value in _held(stage).items() if value or "all" in name]
-    capacity = result.system.chip.fastest.capacity
-    rows.append(["capacity", "no limit given" if capacity is None else _unit(capacity, "bytes")])
+    rows = [
+        [name, _unit(value, "bytes")]
+        for name, value in _held(stage, result.system.chip).items()
+        if value or "all" in name
+    ]
+    for word, one in result.system.chip.told.items():
+        capacity = "capacity" if len(result.system.chip.tiers) == 1 else f"capacity of {word}"
+        rows.append([capacity, "no limit given" if one.capacity is None else _unit(one.capacity, "bytes")])
     return table("DRAM of one chip", ["what", "held"], rows)
 
 

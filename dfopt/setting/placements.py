@@ -1,0 +1,83 @@
+"""Where what stays may lie in the memories of a chip, and what it costs there: bytes as the fastest memory counts them.
+
+A partition takes the sum of what it takes on every memory, so a byte that passes through one of half the rate counts as
+two of the fastest. Everything behind (:mod:`dfopt.setting.tables`) sees one memory. The judge adds up seconds instead.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import NamedTuple
+
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.placement import ITEMS, Placement, item_of_weight, items_of
+from dfopt.documents.plan import Plan
+from dfopt.documents.system import Chip
+from dfopt.physics.states import cache_traffic
+
+__all__ = ["Counted", "counted", "placements"]
+
+
+class Counted(NamedTuple):
+    """How many bytes of the fastest memory one byte of each item counts as: 1 where it lies there."""
+
+    weights: float = 1.0
+    experts: float = 1.0
+    caches: float = 1.0
+    tables: float = 1.0
+
+    def own_traffic(self, kernel: Kernel, scheme: Sharding, degree: int) -> float:
+        """What one of ``degree`` chips moves because the kernel says so: data, lookups, what is kept for sequences."""
+        data = (kernel.dram_bytes_per_chip + kernel.dram_bytes / degree) * self.tables
+        return data + sum(cache_traffic(kernel, scheme, degree)) * self.caches
+
+    def of_weight(self, kernel: Kernel) -> float:
+        """A byte of the weights of a kernel."""
+        return self.experts if item_of_weight(kernel) == "experts" else self.weights
+
+
+def counted(plan: Plan, chip: Chip) -> Counted:
+    """How bytes count under the placement of a plan.
+
+    Examples
+    --------
+    >>> from dfopt.documents.system import Memory, Sram
+    >>> memories = Memory(name="HBM", bandwidth=1.6e12), Memory(name="DDR", bandwidth=200e9)
+    >>> chip = Chip(name="c", tiles=4, peak=1e12, sram=Sram(capacity=1e6), memories=memories)
+    >>> counted(Plan(placement=Placement(experts="DDR")), chip)
+    Counted(weights=1.0, experts=8.0, caches=1.0, tables=1.0)
+    """
+    if plan.placement is None:
+        return Counted()
+    rates = {name: one.bandwidth for name, one in chip.tiers.items()}
+    return Counted(*(chip.fastest.bandwidth / rates[plan.tier_of(item, chip)] for item in ITEMS))
+
+
+def placements(graph: Graph, chip: Chip) -> list[Placement | None]:
+    """Every placement of the items of a graph that may be best, that with most in fast memories first.
+
+    Behind the first memory without a limit none is better than that. What a graph that trains keeps is in the fastest.
+
+    Examples
+    --------
+    >>> from dfopt.documents.system import Memory, Sram
+    >>> names = {"HBM": 64e9, "DDR": None, "CXL": None}
+    >>> memories = tuple(Memory(name=name, bandwidth=1e12, capacity=size) for name, size in names.items())
+    >>> chip = Chip(name="c", tiles=4, peak=1e12, sram=Sram(capacity=1e6), memories=memories)
+    >>> graph = Graph(name="g", kernels=(Kernel(name="a", op="gemm", m=4, k=8, n=16),))
+    >>> [one and one.label for one in placements(graph, chip)]
+    [None, 'weights in DDR']
+    """
+    names = list(chip.tiers)
+    endless = [number for number, one in enumerate(chip.tiers.values()) if one.capacity is None]
+    names = names[: min(endless, default=len(names)) + 1]
+    if graph.trains or len(names) == 1:
+        return [None]
+    items = items_of(graph)
+    every = itertools.product(range(len(names)), repeat=len(items))
+    found: list[Placement | None] = []
+    for places in sorted(every, key=lambda one: (sum(one), one)):
+        elsewhere = {item: names[place] for item, place in zip(items, places, strict=True) if place}
+        found.append(Placement.model_validate(elsewhere) if elsewhere else None)
+    return found
