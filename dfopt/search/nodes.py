@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -31,6 +32,8 @@ from dfopt.setting.tables import Bools, Floats, Ints, tile_counts
 from dfopt.sharding import interchip
 
 _NOTE = "found together with the fusion"
+
+_MATTERS = 0.2  # share of a step from which on a kind of layer is looked at by itself first
 
 
 class Nodes:
@@ -174,13 +177,15 @@ class Nodes:
         ready, node.heard = node.ready, True
         node.lows[0] = max(node.lows[0], self.shown.talk(node))
         node.proven()
-        for number, stage in enumerate(ready.stages if len(ready.stages) > 1 else ()):
-            if node.bound >= cut:
-                break
-            if stage.tables is not None:
-                upper = ready.cutoff(number, cut, node.lows)
-                most = np.inf if upper is None else upper
-                node.lows[number] = max(node.lows[number], min(self.shown.apart(node, stage, most).seconds, most))
+        if len(ready.stages) == 1:
+            return
+        times = Counter[int]()
+        for one in ready.instance.pipeline:
+            times |= Counter(dict(one.runs))
+        share = [low * times[number] for number, low in enumerate(node.lows)]
+        for number, stage in enumerate(ready.stages):  # schemes are not asked for yet
+            if stage.tables is not None and share[number] >= _MATTERS * sum(share) and node.bound < cut:
+                node.lows[number] = max(node.lows[number], self.shown.apart(node, stage, 0.0).seconds)
                 node.proven()
 
     def _without_lattice(self, node: Node, number: int, stage: Stage, most: float) -> None:
