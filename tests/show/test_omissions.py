@@ -78,4 +78,5 @@ def test_a_wider_type_is_said_on_the_terminal_and_on_the_page() -> None:
 def test_every_entry_applies_somewhere() -> None:
     alone = solved("gpt2-small", "h100-8", 1, "kernel_by_kernel")
     results = (solved("gpt3-175b", "sn10-8-ring", 1), alone, training(8, 1), quantized("sn10-8-ring", "fp8"))
+    results += (solved("gpt2-small", "sn40l-16-ddr", 16),)
     assert all(any(applies(one) for one in results) for applies, _ in OMISSIONS)
