@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.result import PlanRecord, Result, Space
 from dfopt.errors import PlanError
@@ -72,13 +73,14 @@ class Plans:
         self.left: dict[_Key, list[tuple[int, PlanRecord]]] = {}
         for number, record in enumerate(result.plans):
             self.left.setdefault((record.plan, record.variant), []).append((number, record))
+        self.since = set[_Key]()  # plans of today that an earlier result does not list
         spaces, asked = [], []
         for graph in (result.graph, *result.variants):
             try:
                 legal, rejected = asked_plans(graph, result.system, result.request, result.assumptions)
             except PlanError:  # a microbatch that no plan can use
                 continue
-            asked.append((graph, legal, rejected))
+            asked.append((graph, self._with_other_layers(graph, legal), rejected))
         known = {(plan, graph.variant) for graph, legal, _ in asked for plan in legal}
         for graph, _, rejected in asked:
             for one in rejected:
@@ -103,7 +105,8 @@ class Plans:
                 lattices = all_down_sets(setting, legal, self.options)
             for plan in legal:
                 self._plan(setting, plan, lows[plan])
-            spaces.append(search_space(setting, legal, lattices))
+            listed = [plan for plan in legal if (plan, graph.variant) not in self.since]
+            spaces.append(search_space(setting, listed, lattices))
         for (plan, _), records in self.left.items():
             self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
         if self.undecided:
@@ -143,9 +146,23 @@ class Plans:
             if record.status != "infeasible":
                 self._wrong(number, "status", record.status, f"infeasible: {one.reason}")
 
+    def _with_other_layers(self, graph: Graph, legal: list[Plan]) -> list[Plan]:
+        """Today's plans, and plans of the result that differ from those in the layers of their stages only.
+
+        Which of these are searched has changed. All are bounded; today's need no record beside others of their kind.
+        """
+        today = set(legal)
+        others = [p for p, variant in self.left if variant == graph.variant and p.uneven and p not in today]
+        if not others:
+            return legal
+        families, kinds = {plan.apart_from_layers for plan in legal}, {plan.apart_from_layers for plan in others}
+        keys = ((plan, graph.variant) for plan in legal if plan.uneven and plan.apart_from_layers in kinds)
+        self.since.update(key for key in keys if key not in self.left)
+        return [*legal, *(plan for plan in others if plan.apart_from_layers in families)]
+
     def _take(self, key: _Key) -> list[tuple[int, PlanRecord]]:
         records = self.left.pop(key, [])
-        if not records:
+        if not records and key not in self.since:
             self.problems.append(f"$.plans: no record of {key[0].label}")
         return records
 
