@@ -241,8 +241,10 @@ class Result(Document):
     def _converted(cls, data: dict[str, Any]) -> dict[str, Any]:
         """Version 1 had one bound, that of the chosen shardings; nothing is known of all mappings.
 
-        Versions 3 and 4 differ in their graphs only.
+        Versions 3 and 4 differ in their graphs only. In none of them two microbatches took turns.
         """
+        if isinstance(asked := data.get("request"), dict):
+            data = {**data, "request": {"two_batch_overlap": False, **asked}}
         if data["schema"] in ("dfopt/result/3", "dfopt/result/4"):
             return data
         data = {**data, "proof": OF_EARLIER + str(data.get("proof"))}

@@ -63,7 +63,8 @@ def test_version_4_is_the_same_in_other_words_and_stays_proven() -> None:
     assert result.proof == old["proof"]
     again = result.to_data()
     assert Result.from_data(again) == result
-    assert again | {key: old[key] for key in ("schema", "seal", "provenance", "graph")} == old
+    assert again | {key: old[key] for key in ("schema", "seal", "provenance", "graph", "request")} == old
+    assert again["request"] == {"two_batch_overlap": False, **old["request"]}  # no microbatches took turns then
 
 
 @pytest.mark.parametrize("change", [{"p_max": 3}, {"assumptions": {**data(SECOND)["assumptions"], "overlap": "none"}}])
