@@ -61,8 +61,7 @@ def joint_optimum(
     ``plans``: those to try, by default all that the request leaves free.
     """
     asked = Request() if request is None else request
-    together = assumptions.model_copy(update={"sharding_objective": "joint"})  # which decides what plans there are
-    chosen = resolve(together, system.chip.execution, system.chip.compute_utilization)
+    chosen = resolve(assumptions, system.chip.execution, system.chip.compute_utilization)
     if plans is None:
         plans, _ = asked_plans(graph, system, asked, chosen)
     memo: Memo = {}

@@ -163,9 +163,10 @@ def test_all_plans_together_are_optimal_and_verified(case) -> None:
     world, asked = case
     assume(world.assumptions.forward_backward != "halves")
     together = world.assumptions.with_(sharding_objective="joint")
-    best = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked))
+    asked = {"formulation": "assignment", **asked}
+    best = joint_optimum(world.graph, world.system, together, Request(**asked))
     try:
-        result = optimizer.optimize(world.graph, world.system, assumptions=together, formulation="assignment", **asked)
+        result = optimizer.optimize(world.graph, world.system, assumptions=together, **asked)
     except Infeasible:
         assert best is None
         return
@@ -284,7 +285,7 @@ def test_where_stages_are_a_choice_the_search_takes_it_unasked(case) -> None:
     world, asked = case
     assume(world.assumptions.forward_backward != "halves" and world.assumptions.execution == "dataflow")
     together = world.assumptions.with_(sharding_objective="joint")
-    best = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked))
+    best = joint_optimum(world.graph, world.system, together, Request(**asked))
     try:
         result = optimizer.optimize(world.graph, world.system, assumptions=together, **asked)
     except Infeasible:

@@ -26,9 +26,12 @@ from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
 
 
+def jointly(world: World) -> Assumptions:
+    return world.assumptions.with_(sharding_objective="joint")
+
+
 def together(world: World, **asked: Any) -> Result:
-    chosen = world.assumptions.model_copy(update={"sharding_objective": "joint"})
-    return optimizer.optimize(world.graph, world.system, assumptions=chosen, **asked)
+    return optimizer.optimize(world.graph, world.system, assumptions=jointly(world), **asked)
 
 
 def asked_of(world: World, data: st.DataObject) -> dict[str, Any]:
@@ -51,7 +54,7 @@ def asked_of(world: World, data: st.DataObject) -> dict[str, Any]:
 @given(worlds(most=5, least=2, tile_rows=ROWS), st.data())
 def test_nothing_is_better_than_what_is_found(world: World, data: st.DataObject) -> None:
     """Over all plans, with a number of partitions and pins; infeasible exactly when brute force finds nothing."""
-    chosen, asked = world.assumptions, asked_of(world, data)
+    chosen, asked = jointly(world), asked_of(world, data)
     best = joint_optimum(world.graph, world.system, chosen, Request(**asked))
     if best is None:
         with pytest.raises(Infeasible):
@@ -111,7 +114,7 @@ def test_without_a_lattice_the_bound_holds_too(world: World) -> None:
     asked: dict[str, Any] = {"pp": 1} if world.graph.repeat == 1 else {}
     if world.assumptions.empty_partitions == "forbid" and world.assumptions.execution != "kernel_by_kernel":
         asked["p_max"] = 2
-    best = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked))
+    best = joint_optimum(world.graph, world.system, jointly(world), Request(**asked))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(prepared, "_DOWN_SETS", 1)
         if best is None:
