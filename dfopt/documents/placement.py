@@ -74,8 +74,8 @@ class Placement(Part):
             if name not in chip.tiers:
                 meant = did_you_mean(name, chip.tiers, f"its memories: {', '.join(chip.tiers)}")
                 yield Issue(where, f"the chip has no memory {name!r}", meant)
-            elif graph.trains and name != next(iter(chip.tiers)):
-                message = f"found {name} for {item} of a graph that trains, where all lies in {next(iter(chip.tiers))}"
+            elif graph.trains and name != chip.fastest_tier:
+                message = f"found {name} for {item} of a graph that trains, where all lies in {chip.fastest_tier}"
                 yield Issue(where, message, "leave it out, or take the graph without training")
 
 

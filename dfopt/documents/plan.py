@@ -154,7 +154,7 @@ class Plan(Document, OnAxes):
     def tier_of(self, item: Item | None, chip: Chip) -> str:
         """The memory of a chip that an item lies in."""
         named = None if self.placement is None else self.placement.of(item)
-        return next(iter(chip.tiers)) if named is None else named
+        return chip.fastest_tier if named is None else named
 
     def refused(self, graph: Graph) -> dict[str, str]:
         """Why a graph cannot use the degrees of axes with a rule of their own, by axis."""

@@ -152,6 +152,11 @@ class Chip(ChipBody):
         return {"DRAM" if name == "dram" else name: one for name, one in self.tiers.items()}
 
     @property
+    def fastest_tier(self) -> str:
+        """The name of the fastest of the off-chip memories, or of the only one."""
+        return next(iter(self.tiers))
+
+    @property
     def fastest(self) -> Dram:
         """The fastest of the off-chip memories, or the only one."""
         return next(iter(self.tiers.values()))

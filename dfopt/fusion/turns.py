@@ -39,11 +39,6 @@ class Pieces:
     busy: tuple[float, ...]
     sent: tuple[float, ...]
 
-    @property
-    def least(self) -> float:
-        """Seconds that the chip works on it for one microbatch."""
-        return sum(self.busy)
-
 
 def pieces(busy: Sequence[float], sent: Sequence[float]) -> Pieces:
     """The pieces of a layer, from the seconds that its partitions compute and send.

@@ -151,7 +151,7 @@ class JointAssignment:
     def _held(self, tier: str, capacity: float) -> None:
         """What chips of every pipeline stage hold in a memory; of the fastest with what waits between partitions."""
         instance, menu, model, tables = self.instance, self.menu, self.model, self.menu.tables
-        fastest = tier == next(iter(instance.system.chip.tiers))
+        fastest = tier == instance.system.chip.fastest_tier
         setting, graph, sharded = instance.setting, instance.graph, menu.sharded[0]
         weight_o = menu.by_option("weight_k") * (self.forward_k[tables.kernel_o] | (not setting.only_forward))
         word_k = np.array([graph.words.of_weight(kernel) for kernel in graph.kernels])

@@ -119,4 +119,9 @@ def cache_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> tuple[float,
 
 def own_traffic(kernel: Kernel, scheme: Sharding, degree: int) -> float:
     """Bytes that one of ``degree`` chips moves to and from DRAM because the kernel says so: data, lookups, states."""
-    return kernel.dram_bytes_per_chip + kernel.dram_bytes / degree + sum(cache_traffic(kernel, scheme, degree))
+    return data_traffic(kernel, degree) + sum(cache_traffic(kernel, scheme, degree))
+
+
+def data_traffic(kernel: Kernel, degree: int) -> float:
+    """The part of it that no state makes: data and lookups."""
+    return kernel.dram_bytes_per_chip + kernel.dram_bytes / degree

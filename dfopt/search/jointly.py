@@ -115,8 +115,8 @@ class JointSearch(Search):
             return
         levels = Search(self.setting, replace(self.options, deadline=now + _SHARE * self.options.left()))
         levels.memo, levels.plan_bounds = self.memo, self.plan_bounds
-        open_ = [(plan, None) for plan, low in self.bounds.items() if low < self._to_beat((plan, None))]
-        levels.run([unit[0] for unit in open_ if self._looks(unit)])
+        open_ = (plan for plan, low in self.bounds.items() if low < self._to_beat((plan, None)))
+        levels.run([plan for plan in open_ if self._looks((plan, None))])
         tiles = {(record.plan, record.value): record.tile_count for record in levels.records}
         for one in levels.found:
             self._keep((one.plan, tiles[one.plan, one.value]), one)

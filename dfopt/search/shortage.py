@@ -171,7 +171,7 @@ def _fullest(
                 served += size
             elif "copies" not in state.split_over:  # no copy has another's sequences
                 alike[LABELS[state.name]] += size
-        waits = max(waiting.get(number, 0.0) for number, _ in stage.runs) if tier == next(iter(chip.tiers)) else 0.0
+        waits = max(waiting.get(number, 0.0) for number, _ in stage.runs) if tier == chip.fastest_tier else 0.0
         if waits:
             sums[_WAITING] = waits
         held = dict(sums), dict(alike), again, served, instance.graph.batch if served else 0

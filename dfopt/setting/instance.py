@@ -127,14 +127,13 @@ class Instance:
         graph, plan = self.graph, self.plan
         if not graph.folded and plan.stages > 1:  # which kernels share a stage is part of the question
             return self
+        priced = {"placement": plan.placement, "two_batch_overlap": plan.two_batch_overlap}
         if self.assumptions.gradients == "dfmodel" and graph.trains:  # added up in every microbatch
-            part = plan.only("kernels", "modules", "batch", microbatches=plan.microbatches, placement=plan.placement)
+            part = plan.only("kernels", "modules", "batch", microbatches=plan.microbatches, **priced)
         elif self.setting.between_copies:
-            part = plan.only(
-                "kernels", "modules", "batch", two_batch_overlap=plan.two_batch_overlap, placement=plan.placement
-            )
+            part = plan.only("kernels", "modules", "batch", **priced)
         else:
-            part = plan.only("kernels", "modules", two_batch_overlap=plan.two_batch_overlap, placement=plan.placement)
+            part = plan.only("kernels", "modules", **priced)
         known = self.setting.shared
         return known[part] if part in known else known.setdefault(part, Instance(self.setting, part))
 

@@ -142,7 +142,7 @@ def dram_left(instance: Instance, states: Mapping[int, Sequence[State]]) -> dict
     Infeasible
         If weights, gradients, optimizer state and saved activations alone exceed the capacity of a pipeline stage.
     """
-    found, fastest = dict.fromkeys(states, math.inf), next(iter(instance.system.chip.tiers))
+    found, fastest = dict.fromkeys(states, math.inf), instance.system.chip.fastest_tier
     if not capacities(instance.system.chip):
         return found
     for stage in instance.pipeline:

@@ -14,7 +14,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.placement import ITEMS, Placement, item_of_weight, items_of
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip
-from dfopt.physics.states import cache_traffic
+from dfopt.physics.states import cache_traffic, data_traffic
 
 __all__ = ["Counted", "counted", "placements"]
 
@@ -29,8 +29,8 @@ class Counted(NamedTuple):
 
     def own_traffic(self, kernel: Kernel, scheme: Sharding, degree: int) -> float:
         """What one of ``degree`` chips moves because the kernel says so: data, lookups, what is kept for sequences."""
-        data = (kernel.dram_bytes_per_chip + kernel.dram_bytes / degree) * self.tables
-        return data + sum(cache_traffic(kernel, scheme, degree)) * self.caches
+        cached = sum(cache_traffic(kernel, scheme, degree))
+        return data_traffic(kernel, degree) * self.tables + cached * self.caches
 
     def of_weight(self, kernel: Kernel) -> float:
         """A byte of the weights of a kernel."""

@@ -103,8 +103,8 @@ def _in_order(layers: Layers, stages: int, sizes: tuple[int, int, int], number: 
     first, most, last = sizes
     if len(layers.kinds) == 1:
         return ((0, most),)
-    start = 0 if number == 0 else first + (number - 1) * most
-    size = most if stages == 1 or 0 < number < stages - 1 else first if number == 0 else last
+    held = [most] if stages == 1 else [first, *[most] * (stages - 2), last]
+    start, size = sum(held[:number]), held[number]
     here = [0] * size if layers.counted == 1 else layers.order[start : start + size].tolist()
 
     def beside(place: int) -> list[int]:

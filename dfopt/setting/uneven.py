@@ -73,7 +73,7 @@ def handed_on(graph: Graph, own: list[Kernel], layers: Sequence[list[Kernel]]) -
     def weights(kernel: Kernel, elements: float) -> float:
         return elements * graph.words.of_weight(kernel)
 
-    most = 0
+    most, kinds = 0, {id(kernels): kernels for kernels in layers}
     for measure in (
         ops.flop,
         lambda kernel: weights(kernel, ops.weights_read(kernel)) + own_traffic(kernel, "none", 1),
@@ -81,7 +81,7 @@ def handed_on(graph: Graph, own: list[Kernel], layers: Sequence[list[Kernel]]) -
         + cached_bytes(kernel, "none", 1),
         lambda kernel: graph.output_bytes(kernel.name),
     ):  # fmt: skip
-        known = {id(kernels): float(sum(map(measure, kernels))) for kernels in layers}
+        known = {at: float(sum(map(measure, kernels))) for at, kernels in kinds.items()}
         weighs = np.cumsum([known[id(kernels)] for kernels in layers])
         wanted = 2.0 * float(sum(map(measure, own)))
         if wanted > 0 and weighs[-1] > 0:
