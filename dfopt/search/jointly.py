@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import Any, Self
@@ -21,6 +21,7 @@ from dfopt.search.branching import Search
 from dfopt.search.matrices import by_matrices, solved_together
 from dfopt.search.node import CLOSE, SAME, Entry, Found, Node, Unit
 from dfopt.search.nodes import Nodes, covers
+from dfopt.search.racing import Steps, race
 from dfopt.search.shortage import least_held
 from dfopt.search.solved import Pruned, Solved, by_levels, refusal
 from dfopt.setting.instance import Instance
@@ -55,20 +56,14 @@ class JointSearch(Search):
     def run_all(cls, work: Sequence[tuple[Self, list[Plan]]]) -> None:
         """Go over the legal plans of several searches: always a step of the one with the least bound."""
         later: list[tuple[Self, list[Plan]]] = []
-        open_: list[tuple[tuple[bool, float], int, Iterator[tuple[bool, float]]]] = []
-        for number, (search, legal) in enumerate(work):
+        steps: list[Steps] = []
+        for search, legal in work:
             search.legal, parts = legal, (list[Plan](), list[Plan]())
             for plan in legal:
                 parts[solved_together(search.setting.graph, plan, search.options.request)].append(plan)
             later.append((search, parts[False]))
-            open_.append(((False, 0.0), number, search._steps(parts[True])))
-        while open_:
-            _, number, steps = heapq.heappop(open_)
-            if (least := next(steps, None)) is not None:
-                heapq.heappush(open_, (least, number, steps))
-            if work[number][0].stopped:
-                for search, _ in work:
-                    search._stop()
+            steps.append(search._steps(parts[True]))
+        race([search for search, _ in work], steps, sum(len(legal) for _, legal in work))
         for search, apart in later:
             if apart:  # their stages are chosen with the sharding
                 Search.run(search, apart)
@@ -82,7 +77,7 @@ class JointSearch(Search):
         for _ in self._steps(legal):
             pass
 
-    def _steps(self, legal: list[Plan]) -> Iterator[tuple[bool, float]]:
+    def _steps(self, legal: list[Plan]) -> Steps:
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         self.nodes = Nodes(self.setting, self.options, self.every, self.at_once)
         self.nodes.hints = self.hints or {}

@@ -1,0 +1,57 @@
+"""Several searches of one workload at a time: who takes the next step."""
+
+from __future__ import annotations
+
+import heapq
+import time
+from collections.abc import Iterator, Sequence
+from typing import Any, Final
+
+import numpy as np
+
+from dfopt.search.branching import Search
+
+__all__ = ["MANY", "Steps", "race"]
+
+MANY: Final = 20_000  # plans of all microbatches, from which on those of the largest go ahead
+_AHEAD, _AHEAD_S = 0.3, 10.0  # for so much of the time, and seconds, at most
+
+# What one search has left to do: before each step, whether only what takes long is left, and the least bound.
+Steps = Iterator[tuple[bool, float]]
+
+
+def race(searches: Sequence[Search], steps: Sequence[Steps], plans: int) -> None:
+    """Take the steps of all searches, always one of that with the least bound.
+
+    The bounds of very many plans take longer than a good mapping, which is to be had from whole batches: so those of
+    the largest microbatch have a start of a few seconds. What is proven is the same in any order.
+
+    Parameters
+    ----------
+    searches
+        Of one workload in several microbatches; when one is stopped, all are.
+    steps
+        What each has left to do.
+    plans
+        Of all of them together.
+    """
+    open_ = [((False, 0.0), number) for number in range(len(steps))]
+    if plans > MANY:
+        largest = max(one.setting.graph.microbatch for one in searches)
+        whole = [entry for entry in open_ if searches[entry[1]].setting.graph.microbatch == largest]
+        later = [entry for entry in open_ if entry not in whole]
+        _until(searches, steps, whole, time.perf_counter() + min(_AHEAD_S, _AHEAD * searches[0].options.left()))
+        open_ = whole + later
+        heapq.heapify(open_)
+    _until(searches, steps, open_, np.inf)
+
+
+def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[Any], end: float) -> None:
+    """Steps up to a time; what is left stays in the heap."""
+    while open_ and time.perf_counter() < end:
+        _, number = heapq.heappop(open_)
+        if (least := next(steps[number], None)) is not None:
+            heapq.heappush(open_, (least, number))
+        if searches[number].stopped:
+            for search in searches:
+                search._stop()
