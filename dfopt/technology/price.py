@@ -1,0 +1,141 @@
+"""What a die costs that works, and a package of them: dies on a wafer, yields, and what is lost with a bad bond.
+
+Sources. Dies on a round wafer: the usual area of the wafer over that of a die, less the dies that the rim cuts
+(Hennessy and Patterson, "Computer architecture", section 1.6). Yield: negative binomial, Stapper, "Defect density
+distribution for LSI yield calculations", IEEE Trans. Electron Devices 20 (1973). What is lost where tested dies are
+bonded onto an interposer and that onto a substrate: Feng and Ma, "Chiplet Actuary", DAC 2022, equations 4 to 6, dies
+last. Costs of design (NRE) are left out.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from dfopt.documents.wafer import Packaging, Wafer
+
+__all__ = ["PackagePrice", "die_price", "die_yield", "dies_per_wafer", "package_price"]
+
+_MM2 = 1e-6  # m2
+_CM2 = 1e-4
+_Reals = NDArray[np.float64]
+
+
+def dies_per_wafer(area: ArrayLike, wafer: Wafer) -> _Reals:
+    """Square dies that a wafer has room for, on average: not rounded down.
+
+    Parameters
+    ----------
+    area
+        Of a die, in m2; any shape.
+    wafer
+        Its diameter, edge and scribe lanes.
+
+    Returns
+    -------
+    Dies, of the shape of ``area``; 0 where not one fits.
+
+    Examples
+    --------
+    >>> wafer = Wafer(usd=16988, defects_per_cm2=0.11)
+    >>> dies_per_wafer([100e-6, 814e-6], wafer).round(2).tolist()
+    [571.71, 57.6]
+    """
+    cut = (np.sqrt(np.asarray(area, dtype=float)) + wafer.scribe) ** 2
+    radius = wafer.diameter / 2 - wafer.edge
+    counted = math.pi * radius**2 / cut - 2 * math.pi * radius / np.sqrt(2 * cut)
+    return np.asarray(np.maximum(counted, 0.0))
+
+
+def die_yield(area: ArrayLike, wafer: Wafer) -> _Reals:
+    """Share of the dies that have no defect, between 0 and 1.
+
+    Examples
+    --------
+    >>> die_yield([0.0, 814e-6], Wafer(usd=16988, defects_per_cm2=0.11)).round(4).tolist()
+    [1.0, 0.4242]
+    """
+    defects = wafer.defects_per_cm2 * np.asarray(area, dtype=float) / _CM2
+    return np.asarray((1 + defects / wafer.clustering) ** -wafer.clustering)
+
+
+def die_price(area: ArrayLike, wafer: Wafer) -> _Reals:
+    """USD for a die without a defect; infinite where a wafer has room for none.
+
+    Examples
+    --------
+    >>> die_price([100e-6, 814e-6], Wafer(usd=16988, defects_per_cm2=0.11)).round(2).tolist()
+    [33.15, 695.31]
+    """
+    good = dies_per_wafer(area, wafer) * die_yield(area, wafer)
+    with np.errstate(divide="ignore"):
+        return np.asarray(np.where(good > 0, wafer.usd / np.where(good > 0, good, 1.0), np.inf))
+
+
+class PackagePrice(NamedTuple):
+    """USD of a package, part by part; they add up to `total`."""
+
+    dies: float  # all that were made, good or not, and their bumps
+    package: float  # substrate and interposer
+    lost_dies: float  # good dies that a bad bond takes along
+    lost_packages: float  # and substrates and interposers
+
+    @property
+    def total(self) -> float:
+        """All of it."""
+        return sum(self)
+
+
+def package_price(dies: Sequence[tuple[float, float]], packaging: Packaging) -> PackagePrice:
+    """USD of a package with tested dies in it: what is in it, and what is lost on the way.
+
+    Parameters
+    ----------
+    dies
+        (area in m2, USD for a good one) of every die, one for each that there is.
+    packaging
+        Substrate, interposer, prices and yields.
+
+    Raises
+    ------
+    ValueError
+        No dies.
+
+    Examples
+    --------
+    Two dies on an organic substrate:
+
+    >>> wafer = Wafer(usd=9346, defects_per_cm2=0.09)
+    >>> organic = Packaging(usd_per_mm2=0.005, area_factor=4, bump_usd_per_mm2=0.005, bonding_yield=0.99)
+    >>> priced = package_price([(400e-6, float(die_price(400e-6, wafer)))] * 2, organic)
+    >>> round(priced.package, 6), round(priced.total, 2)
+    (16.0, 229.38)
+    """
+    if not dies:
+        raise ValueError("dies: found none, expected one or more; name the area and the price of each")
+    area = sum(each for each, _ in dies) / _MM2
+    made = sum(usd + packaging.bump_usd_per_mm2 * each / _MM2 for each, usd in dies)
+    bonded = packaging.bonding_yield ** len(dies)
+    if packaging.interposer is None:
+        substrate = packaging.area_factor * area * packaging.usd_per_mm2 * _layers(packaging, len(dies), area)
+        bad = 1 / bonded - 1
+        return PackagePrice(made, substrate, made * bad, substrate * bad)
+    below = packaging.interposer.area_factor * area
+    wafer = packaging.interposer.wafer
+    between = wafer.usd / float(dies_per_wafer(below * _MM2, wafer) or math.nan) + packaging.ball_usd_per_mm2 * below
+    between = math.inf if math.isnan(between) else between
+    substrate = packaging.area_factor * below * packaging.usd_per_mm2
+    good, last = float(die_yield(below * _MM2, wafer)), packaging.substrate_yield
+    lost = between * (1 / (good * bonded * last) - 1) + substrate * (1 / last - 1)
+    return PackagePrice(made, between + substrate, made * (1 / (bonded * last) - 1), lost)
+
+
+def _layers(packaging: Packaging, dies: int, area: float) -> float:
+    """How many times its price a substrate of several dies costs, by its area."""
+    whole = packaging.area_factor * area
+    steps = [factor for least, factor in packaging.layers if whole > least]
+    return steps[-1] if dies > 1 and steps else 1.0
