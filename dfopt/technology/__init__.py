@@ -1,1 +1,1 @@
-"""Below the chip: DRAM timing and energy, temperatures of stacked dies, power, leakage, and all of them together."""
+"""Below the chip: what a technology yields, DRAM timing and energy, temperatures of stacked dies, power, leakage."""

@@ -1,0 +1,76 @@
+"""Voltage and clock that a power budget buys, in closed form.
+
+The clock goes with ``(V - V_t)^2 / V`` (alpha-power law with alpha = 2: Sakurai and Newton, IEEE JSSC 25(2), 1990) and
+dynamic power with ``f V^2``, so power goes with ``V (V - V_t)^2``. DeepFlow (github.com/nanocad-lab/DeepFlow, 566c192)
+finds the root of that cubic by iteration; here it is a third of an angle. Voltages are in V, clocks in Hz, power in W.
+"""
+
+from __future__ import annotations
+
+import math
+
+from dfopt.technology.arithmetic import Numbers, arithmetic_of
+
+# Cubes of thresholds below this are 0: what is divided by them stays finite.
+_TINY = 1e-200
+# Above so much power for its threshold V is cbrt(c) + 2/3 V_t to 16 digits, whereas the angle would overflow.
+_FAR = 1e24
+
+
+def overdrive(share: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
+    """How far above its threshold a circuit runs that draws ``share`` of the dynamic power at nominal voltage.
+
+    With ``c = share V_n (V_n - V_t)^2`` and ``x = 13.5 c / V_t^3 - 1`` the voltage is
+    ``2/3 V_t (1 + cos(acos(x) / 3))``, with cosh and acosh where x is above 1. Written as the distance from the
+    threshold it keeps its digits at small power, where ``V - V_t`` of rounded voltages has none left.
+
+    Examples
+    --------
+    >>> overdrive(1.0, 0.8, 0.2), overdrive(8.0, 0.5, 0.0), overdrive(0.0, 0.8, 0.2)
+    (0.6, 1.0, 0.0)
+    """
+    do = arithmetic_of(share, nominal, threshold)
+    c = share * nominal * (nominal - threshold) ** 2
+    y = 6.75 * c / do.maximum(threshold**3, _TINY)  # (1 + x) / 2
+    # acos(x) = pi - 2 asin(sqrt(y)); cos(a) - cos(pi/3) as a product of sines
+    sixth = do.asin(do.sqrt(do.minimum(y, 1.0))) / 3
+    slow = 4 / 3 * threshold * do.sin(math.pi / 3 - sixth) * do.sin(sixth)
+    fast = 2 / 3 * threshold * (do.cosh(do.acosh(do.maximum(2 * y - 1, 1.0)) / 3) - 0.5)
+    far = c ** (1 / 3) - threshold / 3
+    near = do.where(y <= 1, slow, fast)
+    return do.where((y > _FAR) | ((threshold == 0) & (c > 0)), far, near)
+
+
+def voltage(share: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
+    """The voltage at which a circuit draws ``share`` of the dynamic power at nominal voltage.
+
+    Examples
+    --------
+    >>> round(voltage(112.35 / (643 * 0.13), 0.8, 0.2), 3)  # a V100 with 112 W for its cores
+    0.868
+    """
+    return threshold + overdrive(share, nominal, threshold)
+
+
+def speed(above: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
+    """Clock at so much above the threshold, as a multiple of the clock at nominal voltage.
+
+    Examples
+    --------
+    >>> speed(0.5, 0.5, 0.0), speed(0.0, 0.5, 0.0)
+    (1.0, 0.0)
+    """
+    do = arithmetic_of(above, nominal, threshold)
+    at = do.maximum(above + threshold, _TINY)  # without threshold and power: 0 / 0, and the clock is 0
+    return above**2 / at * nominal / (nominal - threshold) ** 2
+
+
+def power_share(at: Numbers, multiple: Numbers, nominal: Numbers) -> Numbers:
+    """Dynamic power at a voltage and a multiple of the nominal clock, as a multiple of that at nominal voltage.
+
+    Examples
+    --------
+    >>> power_share(1.0, 0.5, 0.5)
+    2.0
+    """
+    return multiple * (at / nominal) ** 2
