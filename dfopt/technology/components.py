@@ -1,0 +1,242 @@
+"""What each component of a chip is, under its budgets of area, power and perimeter.
+
+Rules of the architecture generator of DeepFlow (github.com/nanocad-lab/DeepFlow, 566c192), with the corrections of
+`dfopt.technology.rules.Rules`. Areas in mm2, edges in mm, powers in W, sizes in bytes, rates per second; ``..._left``
+is what a component does not use of its budget, ``bound`` what ends its rate, ``count_bound`` what ends its number
+(codes of `dfopt.technology.operating.LIMITS`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from dfopt.documents.technology import ChipLinks, CoreUnit, DramStacks, SramLevel
+from dfopt.technology.arithmetic import Numbers, arithmetic_of
+from dfopt.technology.operating import (
+    AREA,
+    OFF,
+    PACKAGE_AREA,
+    PERIMETER,
+    PORTS,
+    POWER,
+    V_MIN,
+    operating,
+)
+from dfopt.technology.rules import Rules
+from dfopt.technology.voltage import power_share, speed
+
+_TINY = 1e-200
+
+
+@dataclass(frozen=True, slots=True)
+class Core:
+    """The cores: ``rate`` is the sustained share of ``peak``; ``energy`` is per FLOP at the operating voltage."""
+
+    units: Numbers
+    clusters: Numbers
+    voltage: Numbers
+    frequency: Numbers
+    peak: Numbers
+    peaks: Mapping[str, Numbers]
+    rate: Numbers
+    energy: Numbers
+    nominal_power: Numbers
+    power: Numbers
+    power_left: Numbers
+    area_left: Numbers
+    bound: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Sram:
+    """One level of SRAM: ``rate`` is the sustained share of ``bandwidth``.
+
+    ``static_power`` is that of the banks that fit, ``power`` what is drawn: nothing where leakage takes all.
+    """
+
+    banks: Numbers
+    size: Numbers
+    bandwidth: Numbers
+    rate: Numbers
+    energy: Numbers
+    static_power: Numbers
+    power: Numbers
+    power_left: Numbers
+    area_left: Numbers
+    bound: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Dram:
+    """The DRAM: ``count_bound`` is of stacks, ``link_bound`` of links; ``area_left`` is the controllers'."""
+
+    stacks: Numbers
+    links: Numbers
+    size: Numbers
+    voltage: Numbers
+    frequency: Numbers
+    bandwidth: Numbers
+    rate: Numbers
+    energy: Numbers
+    power: Numbers
+    power_left: Numbers
+    area_left: Numbers
+    package_area_left: Numbers
+    edge_left: Numbers
+    count_bound: Numbers
+    link_bound: Numbers
+    bound: Numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Links:
+    """Links to other chips: ``rate`` is the sustained bandwidth to each neighbour."""
+
+    links: Numbers
+    voltage: Numbers
+    frequency: Numbers
+    rate: Numbers
+    energy: Numbers
+    power: Numbers
+    power_left: Numbers
+    area_left: Numbers
+    edge_left: Numbers
+    count_bound: Numbers
+    bound: Numbers
+
+
+def core_of(unit: CoreUnit, area: Numbers, power: Numbers, rules: Rules) -> Core:
+    """As many units as fit, and as fast as the power lets them be."""
+    do = arithmetic_of(area, power)
+    fit = area // unit.area_mm2
+    static = unit.static_power or 0.0 if rules.leakage else 0.0
+    n, cut = fit, fit < 0
+    if rules.fewer_units_at_v_min:
+        supply = unit.supply
+        slowest = power_share(
+            supply.floor, speed(supply.margin_v, supply.nominal_v, supply.threshold_v), supply.nominal_v
+        )
+        each = max(unit.power * slowest + static, _TINY)
+        # a single unit goes slower instead: there is no fewer
+        n = do.minimum(fit, do.maximum(do.floor(do.minimum(power / each, fit)), 1.0))
+        cut = n < fit
+    alive = power > n * static
+    n = n * alive
+    clusters = n // unit.units_per_cluster
+    nominal = unit.power * n
+    leaks = static * n
+    at = operating(power - leaks, nominal, unit.supply, unit.frequency, top=rules.core_v_max)
+    cycles = n * at.frequency
+    peak = cycles * unit.flop_per_cycle
+    types = (unit.flop_per_cycle_by_type or {}) if rules.peak_by_type else {}
+    drawn = at.power + leaks
+    bound = do.where(cut & (at.bound == POWER), V_MIN, at.bound)
+    return Core(
+        units=n,
+        clusters=clusters,
+        voltage=at.voltage,
+        frequency=at.frequency,
+        peak=peak,
+        peaks={name: cycles * flop for name, flop in types.items()},
+        rate=peak * unit.utilization,
+        energy=at.energy * (unit.power / (unit.frequency * unit.flop_per_cycle)),
+        nominal_power=nominal,
+        power=drawn,
+        power_left=power - drawn,
+        area_left=area - n * unit.area_mm2,
+        bound=do.where(power > 0, do.where(fit > 0, do.where(alive, bound, POWER), AREA), OFF),
+    )
+
+
+def sram_of(level: SramLevel, area: Numbers, power: Numbers, core: Core, rules: Rules) -> Sram:
+    """As many banks as fit with their links to the clusters, and the bandwidth that the power left by leakage buys."""
+    do = arithmetic_of(area, power, core.clusters)
+    held = 1 - level.overhead
+    bits = level.bank * 8
+    crossed = level.shared or not rules.crossbars_where_shared
+    each = bits * level.bit_area_mm2 + (held * core.clusters * level.link_area_mm2 if crossed else 0.0)
+    fit = held * area // each
+    static = level.static_w_per_bit * bits * fit
+    bandwidth = do.maximum(power - static, 0.0) / level.energy * (fit > 0)
+    bound = do.where(fit > 0, POWER, AREA)
+    if rules.sram_ports and level.port is not None:
+        through = fit * level.port * core.frequency
+        bound = do.where((through < bandwidth) & (fit > 0), PORTS, bound)
+        bandwidth = do.minimum(bandwidth, through)
+    on = bandwidth > 0
+    banks = fit * on
+    drawn = (static + bandwidth * level.energy) * on
+    return Sram(
+        banks=banks,
+        size=banks * level.bank,
+        bandwidth=bandwidth,
+        rate=bandwidth * level.utilization,
+        energy=level.energy * on,
+        static_power=static,
+        power=drawn,
+        power_left=power - drawn,
+        area_left=area - banks * each / held,
+        bound=do.where(power > 0, bound, OFF),
+    )
+
+
+def dram_of(part: DramStacks, beside: Numbers, area: Numbers, power: Numbers, edge: Numbers) -> Dram:
+    """Stacks that fit beside the chip and have a controller on it, and links that the edge has room for."""
+    do = arithmetic_of(beside, area, power, edge)
+    placed, controlled = beside // part.stack_area_mm2, area // part.controller_area_mm2
+    stacks = do.maximum(do.minimum(placed, controlled), 0.0)
+    routed, offered = do.floor(edge * part.links_per_mm), stacks * part.links_per_stack
+    links = do.minimum(routed, offered)
+    static = part.static_w_per_bit * 8 * stacks * part.stack
+    nominal = part.energy / 8 * links * part.frequency
+    at = operating(power - static, nominal, part.supply, part.frequency)
+    bandwidth = links * at.frequency / 8
+    on = bandwidth > 0
+    kept, wired = stacks * on, links * on
+    drawn = (at.power + static) * on
+    count_bound = do.where(controlled < placed, AREA, PACKAGE_AREA)
+    link_bound = do.where(routed < offered, PERIMETER, count_bound)
+    bound = do.where(on, at.bound, do.where(links > 0, POWER, link_bound))
+    return Dram(
+        stacks=kept,
+        links=links,
+        size=kept * part.stack,
+        voltage=at.voltage,
+        frequency=at.frequency,
+        bandwidth=bandwidth,
+        rate=bandwidth * part.utilization,
+        energy=at.energy * part.energy,
+        power=drawn,
+        power_left=power - drawn,
+        area_left=area - kept * part.controller_area_mm2,
+        package_area_left=beside - kept * part.stack_area_mm2,
+        edge_left=edge - wired / part.links_per_mm,
+        count_bound=count_bound,
+        link_bound=link_bound,
+        bound=do.where(power > 0, bound, OFF),
+    )
+
+
+def links_of(part: ChipLinks, area: Numbers, power: Numbers, edge: Numbers, degree: int, rules: Rules) -> Links:
+    """Links that area and edge have room for, shared by ``degree`` neighbours."""
+    do = arithmetic_of(area, power, edge)
+    by_area, by_edge = area / part.area_mm2, edge * part.links_per_mm
+    n = do.floor(do.minimum(by_area, by_edge))
+    nominal = part.energy / 8 * n * part.frequency
+    low = not rules.links_at_v_min
+    at = operating(power, nominal, part.supply, part.frequency, low=low, top=not low)
+    count_bound = do.where(by_area < by_edge, AREA, PERIMETER)
+    return Links(
+        links=n,
+        voltage=at.voltage,
+        frequency=at.frequency,
+        rate=n * at.frequency * part.utilization / (8 * degree),
+        energy=at.energy * part.energy,
+        power=at.power,
+        power_left=power - at.power,
+        area_left=area - n * part.area_mm2,
+        edge_left=edge - n / part.links_per_mm,
+        count_bound=count_bound,
+        bound=do.where(power > 0, do.where(n > 0, at.bound, count_bound), OFF),
+    )

@@ -1,0 +1,151 @@
+"""From a technology and budgets to a chip: one design as floats, or many as arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+
+from dfopt.documents.design import Design
+from dfopt.documents.technology import LinkRole, Technology
+from dfopt.errors import Issue, SystemSpecError
+from dfopt.technology.arithmetic import Numbers, arithmetic_of
+from dfopt.technology.components import Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
+from dfopt.technology.rules import DEFAULT, PROFILES, Rules
+
+DEGREE: Mapping[LinkRole, int] = {"in_package": 4, "between_packages": 1}
+"""Neighbours of a chip: in a mesh inside a package, and in a ring direction between packages (DeepFlow, 566c192)."""
+_SLACK = 1e-9  # shares are sums of decimals
+
+
+@dataclass(frozen=True)
+class Budgets:
+    """Budgets of one design, or of many: each number may be an array.
+
+    Parameters
+    ----------
+    chip_area, package_area
+        In mm2; DRAM stacks have what the chip leaves of the package.
+    power
+        In W.
+    area_shares, power_shares, edge_shares
+        Of the chip's area, of the power and of the chip's perimeter, by component: ``core``, ``dram``, the names of
+        SRAM levels and the roles of links. What has no share has none of that budget.
+    """
+
+    chip_area: Numbers
+    package_area: Numbers
+    power: Numbers
+    area_shares: Mapping[str, Numbers]
+    power_shares: Mapping[str, Numbers]
+    edge_shares: Mapping[str, Numbers]
+
+
+@dataclass(frozen=True, slots=True)
+class Derived:
+    """What a technology yields under some budgets."""
+
+    core: Core
+    sram: Mapping[str, Sram]
+    dram: Dram
+    links: Mapping[LinkRole, Links]
+
+    @property
+    def power(self) -> Numbers:
+        """What all components draw, in W."""
+        on_chip = self.core.power + sum(level.power for level in self.sram.values())
+        return on_chip + self.dram.power + sum(part.power for part in self.links.values())
+
+
+def derive(technology: Technology, budgets: Budgets, rules: Rules = DEFAULT) -> Derived:
+    """The chip that a technology yields under some budgets, or the chips.
+
+    Raises `SystemSpecError` for shares of what the technology does not have, of below 0, and, unless the rules let
+    them, for shares of a budget that sum to more than 1.
+
+    Examples
+    --------
+    >>> from dfopt.documents.technology import CoreUnit, DramStacks, Supply
+    >>> supply = Supply(nominal_v=0.8, threshold_v=0.2, margin_v=0.2)
+    >>> core = CoreUnit(
+    ...     area_mm2=2.0, flop_per_cycle=1024.0, power=1.0, frequency=1e9, supply=supply, units_per_cluster=4
+    ... )
+    >>> dram = DramStacks(
+    ...     stack=4e9, stack_area_mm2=100.0, controller_area_mm2=5.0, links_per_stack=1024, links_per_mm=400.0,
+    ...     frequency=1e9, supply=supply, energy=32e-12, static_w_per_bit=0.0,
+    ... )
+    >>> technology = Technology(name="small", core=core, dram=dram)
+    >>> shares = {"core": 0.5, "dram": 0.1}
+    >>> budgets = Budgets(400.0, 800.0, 200.0, shares, shares, {"dram": 0.5})
+    >>> chip = derive(technology, budgets)
+    >>> chip.core.units, round(chip.core.peak / 1e12, 1), chip.dram.stacks, chip.dram.links
+    (100.0, 102.4, 4.0, 4096.0)
+    """
+    _check(technology, budgets, rules)
+    do = arithmetic_of(budgets.chip_area)
+    chip, watts = budgets.chip_area, budgets.power
+    edge = 4 * do.sqrt(chip)
+    areas, powers, edges = budgets.area_shares.get, budgets.power_shares.get, budgets.edge_shares.get
+    core = core_of(technology.core, areas("core", 0.0) * chip, powers("core", 0.0) * watts, rules)
+    return Derived(
+        core=core,
+        sram={
+            level.name: sram_of(level, areas(level.name, 0.0) * chip, powers(level.name, 0.0) * watts, core, rules)
+            for level in technology.sram
+        },
+        dram=dram_of(
+            technology.dram,
+            budgets.package_area - chip,
+            areas("dram", 0.0) * chip,
+            powers("dram", 0.0) * watts,
+            edges("dram", 0.0) * edge,
+        ),
+        links={
+            role: links_of(
+                part,
+                areas(role, 0.0) * chip,
+                powers(role, 0.0) * watts,
+                edges(role, 0.0) * edge,
+                DEGREE[role],
+                rules,
+            )
+            for role, part in technology.links.items()
+        },
+    )
+
+
+def derive_design(design: Design) -> Derived:
+    """The chip of a design document, by the rules of its profile."""
+    given = design.budgets
+    shares = (design.shares_of("area"), design.shares_of("power"), design.shares_of("perimeter"))
+    budgets = Budgets(given.chip_area_mm2, given.package_area_mm2, given.power, *shares)
+    return derive(design.technology, budgets, PROFILES[design.profile])
+
+
+def _check(technology: Technology, budgets: Budgets, rules: Rules) -> None:
+    shares = {"area": budgets.area_shares, "power": budgets.power_shares, "perimeter": budgets.edge_shares}
+    issues = [issue for what, by_name in shares.items() for issue in _share_issues(technology, what, by_name, rules)]
+    if rules.shares_within_budgets and _any(budgets.chip_area > budgets.package_area):
+        message = "found a chip larger than the package, expected room for it"
+        issues.append(Issue("$.budgets.package_area_mm2", message, "DRAM stacks have what the chip leaves: raise it"))
+    if issues:
+        raise SystemSpecError("", issues)
+
+
+def _share_issues(technology: Technology, what: str, shares: Mapping[str, Numbers], rules: Rules) -> Iterator[Issue]:
+    known = technology.components
+    total: Numbers = 0.0
+    for name, share in shares.items():
+        where = f"$.shares.{what}.{name}"
+        if name not in known:
+            yield Issue(where, f"{technology.name} has no such component", f"it has {', '.join(known)}")
+        elif _any(share < 0):
+            yield Issue(where, "found a share below 0, expected 0 or more", "take the component out instead")
+        total = total + share
+    if rules.shares_within_budgets and _any(total > 1 + _SLACK):
+        most = float(total if isinstance(total, float | int) else total.max())
+        message = f"found shares that sum to {most:.6g}, expected at most 1: {most - 1:.6g} too much"
+        yield Issue(f"$.shares.{what}", message, "lower them, or derive with the profile deepflow")
+
+
+def _any(condition: Numbers) -> bool:
+    return condition if isinstance(condition, bool) else bool(condition.any())

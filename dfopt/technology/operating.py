@@ -1,0 +1,101 @@
+"""Where a circuit runs under a power budget: voltage, clock, and what ends them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from dfopt.documents.technology import Supply
+from dfopt.technology.arithmetic import Numbers, arithmetic_of
+from dfopt.technology.voltage import overdrive, power_share, speed
+
+LIMITS = ("off", "area", "power", "perimeter", "V_min", "V_max", "ports", "package area")
+"""What may bind a component; ``off`` has no power."""
+OFF, AREA, POWER, PERIMETER, V_MIN, V_MAX, PORTS, PACKAGE_AREA = range(len(LIMITS))
+_NAMES = np.array(LIMITS)
+_TINY = 1e-200
+
+
+def limit_names(codes: Numbers) -> Numbers:
+    """The names of limits: text of one, an array of text of many.
+
+    Examples
+    --------
+    >>> limit_names(2), limit_names(np.array([4, 5])).tolist()
+    ('power', ['V_min', 'V_max'])
+    """
+    return LIMITS[codes] if isinstance(codes, int) else _NAMES[np.asarray(codes, dtype=int)]
+
+
+@dataclass(frozen=True, slots=True)
+class Operating:
+    """An operating point.
+
+    Parameters
+    ----------
+    voltage, frequency
+        In V and Hz; both 0 of what is off.
+    power
+        Dynamic power that is drawn, in W.
+    energy
+        Energy per operation, as a multiple of that at nominal voltage.
+    bound
+        Which of ``LIMITS``.
+    """
+
+    voltage: Numbers
+    frequency: Numbers
+    power: Numbers
+    energy: Numbers
+    bound: Numbers
+
+
+def operating(
+    power: Numbers, nominal_power: Numbers, supply: Supply, frequency: float, *, low: bool = False, top: bool = True
+) -> Operating:
+    """The operating point under a power budget.
+
+    Below its lowest voltage a circuit stays there, with a clock such that ``f V^2`` is what the power allows. ``low``
+    lets the voltage fall as DeepFlow's links do, with that clock all the same; they are then off at the threshold.
+    ``top`` heeds the highest voltage.
+
+    Examples
+    --------
+    >>> supply = Supply(nominal_v=0.8, threshold_v=0.2, margin_v=0.35, max_v=1.0)
+    >>> for watts in (5.0, 50.0, 500.0):
+    ...     at = operating(watts, 50.0, supply, 1e9)
+    ...     print(round(at.voltage, 3), round(at.frequency / 1e9, 3), round(at.power, 3), limit_names(at.bound))
+    0.55 0.212 5.0 V_min
+    0.8 1.0 50.0 power
+    1.0 1.422 111.111 V_max
+    """
+    do = arithmetic_of(power, nominal_power)
+    built = nominal_power > 0
+    on = built & (power > 0)
+    share = do.maximum(power, 0.0) * built / do.where(built, nominal_power, 1.0)
+    nominal, threshold, floor = supply.nominal_v, supply.threshold_v, supply.floor
+    above = overdrive(share, nominal, threshold)
+    most = supply.max_v if top and supply.max_v is not None else None
+    if most is not None:
+        capped = above > most - threshold
+        above = do.where(capped, most - threshold, above)
+    v = threshold + above
+    multiple = speed(above, nominal, threshold)
+    short = v < floor
+    kept = do.minimum(v, floor) / max(floor, _TINY)
+    multiple = multiple * do.where(short, kept * kept, 1.0)
+    at = v if low else do.where(short, floor, v)
+    bound = do.where(short, V_MIN, POWER)
+    if most is not None:
+        bound = do.where(capped, V_MAX, bound)
+    alive = built if low else on
+    at = do.where(alive, at, 0.0)
+    multiple = do.where(on, multiple, 0.0)
+    return Operating(
+        voltage=at,
+        frequency=frequency * multiple,
+        power=nominal_power * power_share(at, multiple, nominal),
+        energy=(at / nominal) ** 2,
+        bound=do.where(on, bound, OFF),
+    )
