@@ -1,0 +1,149 @@
+"""Hardware configurations of DeepFlow (github.com/nanocad-lab/DeepFlow, 566c192) as a technology and a design.
+
+Read are ``tech_param`` and the breakdowns of area, power and perimeter. What its generator of chips does not use is
+left out: latencies, the area of a DRAM bit, the power of a controller's link, the width of the arrays.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dfopt.documents.design import Design
+from dfopt.errors import DocumentError, Issue, json_path, shown
+
+_UNITS: Final = {"B": 1, "KB": 1024, "MB": 1024**2, "GB": 1024**3}
+_SRAM: Final = (("registers", "SRAM-R", "reg_mem"), ("L1", "SRAM-L1", "L1"), ("L2", "SRAM-L2", "L2"))
+_LINKS: Final = (("in_package", "intra_node"), ("between_packages", "inter_node"))
+_AREAS: Final = "area_breakdown"
+
+
+def design_from_deepflow(config: Mapping[str, Any], name: str, path: str = "<data>") -> Design:
+    """A design with its technology, in the profile ``deepflow``, from a parsed configuration of DeepFlow.
+
+    Its levels of SRAM are ``registers``, ``L1`` and ``L2``; the first two belong to a cluster. Raises `DocumentError`
+    for what is missing or no number.
+    """
+    file = _File(config, path)
+    core = ("tech_param", "core")
+    scale = file.number(*core, "operating_area_per_mcu") / file.number(*core, "nominal_area_per_mcu")
+    technology = {
+        "name": name,
+        "source": "DeepFlow configuration",
+        "core": {
+            "area_mm2": file.number(*core, "operating_area_per_mcu"),
+            "flop_per_cycle": file.number(*core, "nominal_flop_rate_per_mcu") * scale,
+            "power": file.number(*core, "nominal_power_per_mcu") * scale,
+            "frequency": file.number(*core, "nominal_frequency"),
+            "supply": file.supply(*core),
+            "units_per_cluster": file.number(*core, "num_mcu_per_bundle"),
+            "utilization": file.number(*core, "util"),
+        },
+        "sram": [file.sram(ours, theirs) for ours, theirs, _ in _SRAM],
+        "dram": file.dram(),
+        "links": {ours: file.links(theirs) for ours, theirs in _LINKS},
+    }
+    data = {
+        "name": name,
+        "technology": technology,
+        "profile": "deepflow",
+        "budgets": {
+            "chip_area_mm2": file.number(_AREAS, "proc_chip_area_budget"),
+            "package_area_mm2": file.number(_AREAS, "node_area_budget"),
+            "power": file.number("power_breakdown", "TDP"),
+        },
+        "shares": {
+            "area": file.shares(_AREAS),
+            "power": file.shares("power_breakdown"),
+            "perimeter": {
+                "dram": file.number("perimeter_breakdown", "DRAM"),
+                **{ours: file.number("perimeter_breakdown", theirs) for ours, theirs in _LINKS},
+            },
+        },
+    }
+    return Design.model_validate(data)
+
+
+class _File:
+    """A parsed configuration, whose numbers are asked for by their keys."""
+
+    def __init__(self, config: Mapping[str, Any], path: str) -> None:
+        self.config, self.path = config, path
+
+    def at(self, *keys: str) -> Any:
+        value: Any = self.config
+        for depth, key in enumerate(keys):
+            if not isinstance(value, Mapping) or key not in value:
+                where = json_path(*keys[: depth + 1])
+                raise DocumentError(self.path, [Issue(where, "the key is missing", "give a configuration of DeepFlow")])
+            value = value[key]
+        return value
+
+    def number(self, *keys: str) -> float:
+        value = self.at(*keys)
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            raise DocumentError(self.path, [Issue(json_path(*keys), f"found {shown(value)}, expected a number")])
+        return float(value)
+
+    def size(self, *keys: str) -> float:
+        """Bytes of a size such as ``32 KB``, in powers of 1024."""
+        value = self.at(*keys)
+        count, _, unit = value.partition(" ") if isinstance(value, str) else ("", "", "")
+        try:
+            return float(count) * _UNITS[unit.strip()]
+        except (ValueError, KeyError):
+            message = f"found {shown(value)}, expected a size such as '32 KB'"
+            raise DocumentError(self.path, [Issue(json_path(*keys), message)]) from None
+
+    def supply(self, *keys: str) -> dict[str, float]:
+        names = {"nominal_v": "nominal_voltage", "threshold_v": "threshold_voltage", "margin_v": "margin_voltage"}
+        most = {"max_v": "max_voltage"} if "max_voltage" in self.at(*keys) else {}
+        return {ours: self.number(*keys, theirs) for ours, theirs in (names | most).items()}
+
+    def per_byte(self, *keys: str) -> float:
+        return self.number(*keys) * 8
+
+    def sram(self, ours: str, theirs: str) -> dict[str, Any]:
+        keys = ("tech_param", theirs)
+        return {
+            "name": ours,
+            "bit_area_mm2": self.number(*keys, "area_per_bit"),
+            "energy": self.per_byte(*keys, "dynamic_energy_per_bit"),
+            "static_w_per_bit": self.number(*keys, "static_power_per_bit"),
+            "bank": self.size(*keys, "bank_capacity"),
+            "overhead": self.number(*keys, "overhead"),
+            "link_area_mm2": self.number(*keys, "controller_area_per_link"),
+            "shared": ours == "L2",
+            "utilization": self.number(*keys, "util"),
+        }
+
+    def dram(self) -> dict[str, Any]:
+        keys = ("tech_param", "DRAM")
+        return {
+            "stack": self.size(*keys, "stack_capacity"),
+            "stack_area_mm2": self.number(*keys, "area_per_stack"),
+            "controller_area_mm2": self.number(*keys, "mem_ctrl_area"),
+            "links_per_stack": self.number(*keys, "num_links_per_stack"),
+            "links_per_mm": self.number(*keys, "num_links_per_mm"),
+            "frequency": self.number(*keys, "nominal_frequency"),
+            "supply": self.supply(*keys),
+            "energy": self.per_byte(*keys, "dynamic_energy_per_bit"),
+            "static_w_per_bit": self.number(*keys, "static_power_per_bit"),
+            "utilization": self.number(*keys, "util"),
+        }
+
+    def links(self, theirs: str) -> dict[str, Any]:
+        keys = ("tech_param", "network", theirs)
+        return {
+            "area_mm2": self.number(*keys, "nominal_area_per_link"),
+            "links_per_mm": self.number(*keys, "num_links_per_mm"),
+            "frequency": self.number(*keys, "nominal_frequency"),
+            "supply": self.supply(*keys),
+            "energy": self.per_byte(*keys, "nominal_energy_per_link"),
+            "utilization": self.number(*keys, "util"),
+        }
+
+    def shares(self, breakdown: str) -> dict[str, float]:
+        on_chip = {"core": "core", "dram": "DRAM", **{ours: key for ours, _, key in _SRAM}}
+        links = {ours: self.number(breakdown, "network", theirs) for ours, theirs in _LINKS}
+        return {ours: self.number(breakdown, key) for ours, key in on_chip.items()} | links
