@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 from dfopt.documents.design import Design
@@ -122,29 +122,27 @@ def derive_design(design: Design) -> Derived:
 
 
 def _check(technology: Technology, budgets: Budgets, rules: Rules) -> None:
-    shares = {"area": budgets.area_shares, "power": budgets.power_shares, "perimeter": budgets.edge_shares}
-    issues = [issue for what, by_name in shares.items() for issue in _share_issues(technology, what, by_name, rules)]
+    known, issues = technology.components, []
+    shares = (("area", budgets.area_shares), ("power", budgets.power_shares), ("perimeter", budgets.edge_shares))
+    for what, by_name in shares:
+        total: Numbers = 0.0
+        for name, share in by_name.items():
+            if name not in known:
+                message = f"{technology.name} has no such component"
+                issues.append(Issue(f"$.shares.{what}.{name}", message, f"it has {', '.join(known)}"))
+            elif _any(share < 0):
+                message = "found a share below 0, expected 0 or more"
+                issues.append(Issue(f"$.shares.{what}.{name}", message, "take the component out instead"))
+            total = total + share
+        if rules.shares_within_budgets and _any(total > 1 + _SLACK):
+            most = float(total if isinstance(total, float | int) else total.max())
+            message = f"found shares that sum to {most:.6g}, expected at most 1: {most - 1:.6g} too much"
+            issues.append(Issue(f"$.shares.{what}", message, "lower them, or derive with the profile deepflow"))
     if rules.shares_within_budgets and _any(budgets.chip_area > budgets.package_area):
         message = "found a chip larger than the package, expected room for it"
         issues.append(Issue("$.budgets.package_area_mm2", message, "DRAM stacks have what the chip leaves: raise it"))
     if issues:
         raise SystemSpecError("", issues)
-
-
-def _share_issues(technology: Technology, what: str, shares: Mapping[str, Numbers], rules: Rules) -> Iterator[Issue]:
-    known = technology.components
-    total: Numbers = 0.0
-    for name, share in shares.items():
-        where = f"$.shares.{what}.{name}"
-        if name not in known:
-            yield Issue(where, f"{technology.name} has no such component", f"it has {', '.join(known)}")
-        elif _any(share < 0):
-            yield Issue(where, "found a share below 0, expected 0 or more", "take the component out instead")
-        total = total + share
-    if rules.shares_within_budgets and _any(total > 1 + _SLACK):
-        most = float(total if isinstance(total, float | int) else total.max())
-        message = f"found shares that sum to {most:.6g}, expected at most 1: {most - 1:.6g} too much"
-        yield Issue(f"$.shares.{what}", message, "lower them, or derive with the profile deepflow")
 
 
 def _any(condition: Numbers) -> bool:

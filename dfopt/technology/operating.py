@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
@@ -28,11 +28,10 @@ def limit_names(codes: Numbers) -> Numbers:
     return LIMITS[codes] if isinstance(codes, int) else _NAMES[np.asarray(codes, dtype=int)]
 
 
-@dataclass(frozen=True, slots=True)
-class Operating:
+class Operating(NamedTuple):
     """An operating point.
 
-    Parameters
+    Attributes
     ----------
     voltage, frequency
         In V and Hz; both 0 of what is off.
