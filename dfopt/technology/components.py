@@ -3,13 +3,14 @@
 Rules of the architecture generator of DeepFlow (github.com/nanocad-lab/DeepFlow, 566c192), with the corrections of
 `dfopt.technology.rules.Rules`. Areas in mm2, edges in mm, powers in W, sizes in bytes, rates per second; ``..._left``
 is what a component does not use of its budget, ``bound`` what ends its rate, ``count_bound`` what ends its number
-(codes of `dfopt.technology.operating.LIMITS`).
+(codes of `dfopt.technology.operating.LIMITS`). They are tuples because those are made
+fastest, and a search makes one of each for every chip.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from typing import NamedTuple
 
 from dfopt.documents.technology import ChipLinks, CoreUnit, DramStacks, SramLevel
 from dfopt.technology.arithmetic import Numbers, arithmetic_of
@@ -29,8 +30,7 @@ from dfopt.technology.voltage import power_share, speed
 _TINY = 1e-200
 
 
-@dataclass(frozen=True, slots=True)
-class Core:
+class Core(NamedTuple):
     """The cores: ``rate`` is the sustained share of ``peak``; ``energy`` is per FLOP at the operating voltage."""
 
     units: Numbers
@@ -48,8 +48,7 @@ class Core:
     bound: Numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Sram:
+class Sram(NamedTuple):
     """One level of SRAM: ``rate`` is the sustained share of ``bandwidth``.
 
     ``static_power`` is that of the banks that fit, ``power`` what is drawn: nothing where leakage takes all.
@@ -67,8 +66,7 @@ class Sram:
     bound: Numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Dram:
+class Dram(NamedTuple):
     """The DRAM: ``count_bound`` is of stacks, ``link_bound`` of links; ``area_left`` is the controllers'."""
 
     stacks: Numbers
@@ -89,8 +87,7 @@ class Dram:
     bound: Numbers
 
 
-@dataclass(frozen=True, slots=True)
-class Links:
+class Links(NamedTuple):
     """Links to other chips: ``rate`` is the sustained bandwidth to each neighbour."""
 
     links: Numbers
