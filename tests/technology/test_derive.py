@@ -165,3 +165,17 @@ def test_shares_above_one_are_refused_and_say_by_how_much() -> None:
     derive(TECHNOLOGY, budgets, DEEPFLOW)
     with pytest.raises(SystemSpecError, match="no such component"):
         derive(TECHNOLOGY, replace(budgets, area_shares={"gpu": 0.1}), DEEPFLOW)
+
+
+@pytest.mark.parametrize("rules", [DEFAULT, DEEPFLOW])
+def test_energies_are_those_at_the_operating_voltage(rules: Rules) -> None:
+    """Energy times rate is the dynamic power that is drawn."""
+    chip = derive(TECHNOLOGY, drawn(3, 300), rules)
+    core, dram = chip.core, chip.dram
+    leaks = 0.01 * core.units if rules.leakage else 0.0
+    np.testing.assert_allclose(core.peak * core.energy + leaks, core.power, rtol=1e-9)
+    static = 6e-13 * 8 * dram.size
+    np.testing.assert_allclose(dram.bandwidth * dram.energy + static, dram.power, rtol=1e-9)
+    for role, links in chip.links.items():
+        bits = links.links * links.frequency
+        np.testing.assert_allclose(bits / 8 * links.energy, links.power, rtol=1e-9, err_msg=role)
