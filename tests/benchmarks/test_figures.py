@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import importlib.util
 from pathlib import Path
 from types import ModuleType
 
 import matplotlib.pyplot as plt
 import pandas as pd
 import pytest
+from by_path import module_at
 
 from dfopt.documents.study import Study
 
@@ -18,11 +18,7 @@ STORED = HERE / "figures"
 
 @pytest.fixture(scope="module")
 def figures() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("figures_of_the_paper", HERE / "figures.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+    return module_at(HERE / "figures.py")
 
 
 def test_what_is_stored_is_what_the_studies_ask(figures: ModuleType) -> None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
-import sys
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from by_path import module_at
 
 from dfopt.documents.routing import Routing
 
@@ -17,12 +16,7 @@ ROWS = ROOT / "tests" / "golden" / "serving"
 
 
 def runner(name: str) -> ModuleType:
-    spec = importlib.util.spec_from_file_location(f"reference_{name}", ROOT / "benchmarks" / "reference" / f"{name}.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[spec.name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
+    return module_at(ROOT / "benchmarks" / "reference" / f"{name}.py")
 
 
 def rows_of(name: str) -> list[dict[str, str]]:

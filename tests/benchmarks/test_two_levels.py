@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from itertools import islice
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from by_path import module_at
 
 HERE = Path(__file__).resolve().parents[2] / "benchmarks"
 PAIR = "llama-3.2-3b:groq-lpu-v1-8:batch=1,microbatch=1"
@@ -15,13 +15,9 @@ PAIR = "llama-3.2-3b:groq-lpu-v1-8:batch=1,microbatch=1"
 
 @pytest.fixture(scope="module")
 def script() -> ModuleType:
-    spec = importlib.util.spec_from_file_location("two_levels", HERE / "two_levels.py")
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
     with pytest.MonkeyPatch.context() as patch:
         patch.syspath_prepend(str(HERE))
-        spec.loader.exec_module(module)
-    return module
+        return module_at(HERE / "two_levels.py")
 
 
 def test_it_prints_the_stored_rows(script: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 import json
 from pathlib import Path
-from types import ModuleType
 from typing import Any
 
 import pytest
+from by_path import module_at
 
 from dfopt.documents.design import Design
 from dfopt.errors import DocumentError
@@ -19,16 +18,7 @@ GOLDEN = json.loads((ROOT / "tests/golden/deepflow/age_derived_parameters.json")
 RUNNER = ROOT / "benchmarks" / "reference" / "age.py"
 
 
-def runner() -> ModuleType:
-    """The runner of the whole table, which is no part of a package."""
-    spec = importlib.util.spec_from_file_location("reference_age", RUNNER)
-    assert spec is not None and spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-AGE = runner()
+AGE = module_at(RUNNER)  # of the whole table
 
 
 def configuration(position: int) -> dict[str, Any]:

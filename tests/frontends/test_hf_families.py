@@ -9,13 +9,13 @@ nvidia/Kimi-K2.6-NVFP4 and zai-org/GLM-5.2.
 from __future__ import annotations
 
 import copy
-import importlib.util
 import json
 import time
 from pathlib import Path
 from typing import Any
 
 import pytest
+from by_path import module_at
 from hf_changes import altered
 from hypothesis import given
 from hypothesis import strategies as st
@@ -33,10 +33,7 @@ from dfopt.workloads import expand
 from dfopt.workloads.decoder import DecoderParameters, as_stack
 from dfopt.workloads.stack import StackParameters, counts
 
-_spec = importlib.util.spec_from_file_location("hf_models", Path(__file__).with_name("hf_models.py"))
-assert _spec is not None and _spec.loader is not None
-hf_models = importlib.util.module_from_spec(_spec)
-_spec.loader.exec_module(hf_models)
+hf_models = module_at(Path(__file__).with_name("hf_models.py"))
 FOLDER = Path(__file__).resolve().parents[1] / "golden" / "hf"
 FILES: dict[str, dict[str, Any]] = {path.stem: json.loads(path.read_text()) for path in sorted(FOLDER.glob("*.json"))}
 CONFIGS = FILES | {name: one.config for name, one in hf_models.MODELS.items()}

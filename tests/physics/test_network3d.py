@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import importlib.util
 import json
 import subprocess
 import sys
@@ -11,17 +10,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from by_path import module_at
 
 ROOT = Path(__file__).resolve().parents[2]
 RUNNER = ROOT / "benchmarks" / "reference" / "network3d.py"
 DATA = ROOT / "tests" / "golden" / "network3d" / "network_ns3.csv"
 
 sys.path.insert(0, str(RUNNER.parent))  # as when it is run: its neighbours are beside it
-_spec = importlib.util.spec_from_file_location("network3d", RUNNER)
-assert _spec is not None and _spec.loader is not None
-network3d = importlib.util.module_from_spec(_spec)
-sys.modules["network3d"] = network3d  # dataclasses look their module up
-_spec.loader.exec_module(network3d)
+network3d = module_at(RUNNER)
 
 
 def rows() -> list[dict[str, Any]]:
