@@ -12,12 +12,13 @@ import sys
 import time
 from collections.abc import Iterator
 from copy import deepcopy
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from dfopt.documents.design import Design, resolved
+from dfopt.documents.design import Design
 from dfopt.frontends.deepflow import design_from_deepflow
 from dfopt.technology.derive import Budgets, derive, derive_design
 from dfopt.technology.rules import PROFILES
@@ -114,12 +115,12 @@ def random_budgets(design: Design, count: int, seed: int = 0) -> Budgets:
 
 def timings(design: Design) -> Iterator[tuple[str, float, float]]:
     """Seconds of the processor, by profile: of many designs at once, and of one alone (the best of ten runs)."""
-    given = design.budgets
-    areas, powers, edges = (
-        {name: share / 2 for name, share in resolved(by_name).items()}
-        for by_name in (design.shares.area, design.shares.power, design.shares.perimeter)
-    )
-    one = Budgets(given.chip_area_mm2, given.package_area_mm2, given.power, areas, powers, edges)
+    one = Budgets.of(design)
+    half = {
+        name: {part: share / 2 for part, share in getattr(one, name).items()}
+        for name in ("area_shares", "power_shares", "edge_shares")
+    }
+    one = replace(one, **half)  # those of the configurations may sum to more than 1
     many = random_budgets(design, DESIGNS)
     for profile, rules in PROFILES.items():
         start = time.process_time()

@@ -14,7 +14,7 @@ from dfopt.units import Ratio, Watts
 Budget = Literal["area", "power", "perimeter"]
 Share = Annotated[Ratio, Field(ge=0, le=1000)] | Literal["rest"]
 Shares = dict[str, Share]
-_SLACK = 1e-9  # shares are sums of decimals
+SLACK = 1e-9  # shares are sums of decimals
 
 
 class DesignBudgets(Part):
@@ -76,17 +76,25 @@ def resolved(given: Shares) -> dict[str, float]:
     return {name: numbers.get(name, rest) for name in given}
 
 
+def unknown(technology: Technology) -> tuple[str, str]:
+    """What is wrong with a share of a component that a technology does not have, and what can be done."""
+    return f"technology {technology.name} has no such component", f"it has {', '.join(technology.components)}"
+
+
+def too_much(total: float) -> str:
+    """What is wrong with shares that sum to more than 1."""
+    return f"found shares that sum to {total:.6g}, expected at most 1: {total - 1:.6g} too much"
+
+
 def _wrong(design: Design, budget: str, given: Shares) -> Iterator[tuple[str, str, str]]:
     known = design.technology.components
     where = f"$.shares.{budget}"
     for name in given:
         if name not in known:
-            message = f"technology {design.technology.name} has no such component"
-            yield f"{where}.{name}", message, f"it has {', '.join(known)}"
+            yield f"{where}.{name}", *unknown(design.technology)
     resting = [name for name, share in given.items() if isinstance(share, str)]
     if len(resting) > 1:
         yield where, f"found rest for {' and '.join(resting)}, expected it once", "give all but one a number"
     total = sum(share for share in given.values() if not isinstance(share, str))
-    if total > 1 + _SLACK and (design.profile == "default" or resting):
-        message = f"found shares that sum to {total:.6g}, expected at most 1: {total - 1:.6g} too much"
-        yield where, message, "lower them, or set the profile deepflow" if not resting else "lower them"
+    if total > 1 + SLACK and (design.profile == "default" or resting):
+        yield where, too_much(total), "lower them, or set the profile deepflow" if not resting else "lower them"

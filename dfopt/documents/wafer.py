@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import itertools
-from typing import Annotated, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part
-from dfopt.units import Unit
+from dfopt.units import Metres
 
 __all__ = ["Interposer", "Packaging", "Wafer"]
-
-_Length = Annotated[float, Unit("length")]
 
 
 class Wafer(Part):
@@ -23,9 +21,9 @@ class Wafer(Part):
     """
 
     usd: float = Field(ge=0, description="price of a processed wafer in USD")
-    diameter: _Length = Field(default=0.3, gt=0)
-    edge: _Length = Field(default=0.005, ge=0, description="ring at the rim that has no dies")
-    scribe: _Length = Field(default=0.0002, ge=0, description="lane between dies that is sawn away")
+    diameter: Metres = Field(default=0.3, gt=0)
+    edge: Metres = Field(default=0.005, ge=0, description="ring at the rim that has no dies")
+    scribe: Metres = Field(default=0.0002, ge=0, description="lane between dies that is sawn away")
     defects_per_cm2: float = Field(ge=0, description="defects per cm2")
     clustering: float = Field(default=10, gt=0, description="parameter of the negative binomial yield")
 

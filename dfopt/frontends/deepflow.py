@@ -31,18 +31,18 @@ def design_from_deepflow(config: Mapping[str, Any], name: str, path: str = "<dat
         "name": name,
         "source": "DeepFlow configuration",
         "core": {
-            "area_mm2": file.number(*core, "operating_area_per_mcu"),
             "flop_per_cycle": file.number(*core, "nominal_flop_rate_per_mcu") * scale,
             "power": file.number(*core, "nominal_power_per_mcu") * scale,
-            "frequency": file.number(*core, "nominal_frequency"),
             "supply": file.supply(*core),
-            "units_per_cluster": file.number(*core, "num_mcu_per_bundle"),
-            "utilization": file.number(*core, "util"),
+            **file.numbers(
+                *core, area_mm2="operating_area_per_mcu", frequency="nominal_frequency",
+                units_per_cluster="num_mcu_per_bundle", utilization="util",
+            ),
         },
         "sram": [file.sram(ours, theirs) for ours, theirs, _ in _SRAM],
         "dram": file.dram(),
         "links": {ours: file.links(theirs) for ours, theirs in _LINKS},
-    }
+    }  # fmt: skip
     data = {
         "name": name,
         "technology": technology,
@@ -55,10 +55,7 @@ def design_from_deepflow(config: Mapping[str, Any], name: str, path: str = "<dat
         "shares": {
             "area": file.shares(_AREAS),
             "power": file.shares("power_breakdown"),
-            "perimeter": {
-                "dram": file.number("perimeter_breakdown", "DRAM"),
-                **{ours: file.number("perimeter_breakdown", theirs) for ours, theirs in _LINKS},
-            },
+            "perimeter": file.numbers("perimeter_breakdown", dram="DRAM", **dict(_LINKS)),
         },
     }
     return Design.model_validate(data)
@@ -95,10 +92,15 @@ class _File:
             message = f"found {shown(value)}, expected a size such as '32 KB'"
             raise DocumentError(self.path, [Issue(json_path(*keys), message)]) from None
 
+    def numbers(self, *keys: str, **theirs: str) -> dict[str, float]:
+        """Several numbers of one part, by what we call them."""
+        return {ours: self.number(*keys, name) for ours, name in theirs.items()}
+
     def supply(self, *keys: str) -> dict[str, float]:
-        names = {"nominal_v": "nominal_voltage", "threshold_v": "threshold_voltage", "margin_v": "margin_voltage"}
         most = {"max_v": "max_voltage"} if "max_voltage" in self.at(*keys) else {}
-        return {ours: self.number(*keys, theirs) for ours, theirs in (names | most).items()}
+        return self.numbers(
+            *keys, nominal_v="nominal_voltage", threshold_v="threshold_voltage", margin_v="margin_voltage", **most
+        )
 
     def per_byte(self, *keys: str) -> float:
         return self.number(*keys) * 8
@@ -107,43 +109,40 @@ class _File:
         keys = ("tech_param", theirs)
         return {
             "name": ours,
-            "bit_area_mm2": self.number(*keys, "area_per_bit"),
             "energy": self.per_byte(*keys, "dynamic_energy_per_bit"),
-            "static_w_per_bit": self.number(*keys, "static_power_per_bit"),
             "bank": self.size(*keys, "bank_capacity"),
-            "overhead": self.number(*keys, "overhead"),
-            "link_area_mm2": self.number(*keys, "controller_area_per_link"),
             "shared": ours == "L2",
-            "utilization": self.number(*keys, "util"),
-        }
+            **self.numbers(
+                *keys, bit_area_mm2="area_per_bit", static_w_per_bit="static_power_per_bit", overhead="overhead",
+                link_area_mm2="controller_area_per_link", utilization="util",
+            ),
+        }  # fmt: skip
 
     def dram(self) -> dict[str, Any]:
         keys = ("tech_param", "DRAM")
         return {
             "stack": self.size(*keys, "stack_capacity"),
-            "stack_area_mm2": self.number(*keys, "area_per_stack"),
-            "controller_area_mm2": self.number(*keys, "mem_ctrl_area"),
-            "links_per_stack": self.number(*keys, "num_links_per_stack"),
-            "links_per_mm": self.number(*keys, "num_links_per_mm"),
-            "frequency": self.number(*keys, "nominal_frequency"),
             "supply": self.supply(*keys),
             "energy": self.per_byte(*keys, "dynamic_energy_per_bit"),
-            "static_w_per_bit": self.number(*keys, "static_power_per_bit"),
-            "utilization": self.number(*keys, "util"),
-        }
+            **self.numbers(
+                *keys, stack_area_mm2="area_per_stack", controller_area_mm2="mem_ctrl_area",
+                links_per_stack="num_links_per_stack", links_per_mm="num_links_per_mm", frequency="nominal_frequency",
+                static_w_per_bit="static_power_per_bit", utilization="util",
+            ),
+        }  # fmt: skip
 
     def links(self, theirs: str) -> dict[str, Any]:
         keys = ("tech_param", "network", theirs)
         return {
-            "area_mm2": self.number(*keys, "nominal_area_per_link"),
-            "links_per_mm": self.number(*keys, "num_links_per_mm"),
-            "frequency": self.number(*keys, "nominal_frequency"),
             "supply": self.supply(*keys),
             "energy": self.per_byte(*keys, "nominal_energy_per_link"),
-            "utilization": self.number(*keys, "util"),
-        }
+            **self.numbers(
+                *keys, area_mm2="nominal_area_per_link", links_per_mm="num_links_per_mm",
+                frequency="nominal_frequency", utilization="util",
+            ),
+        }  # fmt: skip
 
     def shares(self, breakdown: str) -> dict[str, float]:
-        on_chip = {"core": "core", "dram": "DRAM", **{ours: key for ours, _, key in _SRAM}}
-        links = {ours: self.number(breakdown, "network", theirs) for ours, theirs in _LINKS}
-        return {ours: self.number(breakdown, key) for ours, key in on_chip.items()} | links
+        levels = {ours: key for ours, _, key in _SRAM}
+        on_chip = self.numbers(breakdown, core="core", dram="DRAM", **levels)
+        return on_chip | self.numbers(breakdown, "network", **dict(_LINKS))

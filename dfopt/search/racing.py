@@ -5,7 +5,7 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Sequence
-from typing import Any, Final
+from typing import Final
 
 import numpy as np
 
@@ -18,6 +18,7 @@ _AHEAD, _AHEAD_S = 0.3, 10.0  # for so much of the time, and seconds, at most
 
 # What one search has left to do: before each step, whether only what takes long is left, and the least bound.
 Steps = Iterator[tuple[bool, float]]
+_Entry = tuple[tuple[bool, float], int]  # the same of the search of a number
 
 
 def race(searches: Sequence[Search], steps: Sequence[Steps], plans: int) -> None:
@@ -38,15 +39,16 @@ def race(searches: Sequence[Search], steps: Sequence[Steps], plans: int) -> None
     open_ = [((False, 0.0), number) for number in range(len(steps))]
     if plans > MANY:
         largest = max(one.setting.graph.microbatch for one in searches)
-        whole = [entry for entry in open_ if searches[entry[1]].setting.graph.microbatch == largest]
-        later = [entry for entry in open_ if entry not in whole]
+        whole, later = list[_Entry](), list[_Entry]()
+        for entry, one in zip(open_, searches, strict=True):
+            (whole if one.setting.graph.microbatch == largest else later).append(entry)
         _until(searches, steps, whole, time.perf_counter() + min(_AHEAD_S, _AHEAD * searches[0].options.left()))
         open_ = whole + later
         heapq.heapify(open_)
     _until(searches, steps, open_, np.inf)
 
 
-def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[Any], end: float) -> None:
+def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[_Entry], end: float) -> None:
     """Steps up to a time; what is left stays in the heap."""
     while open_ and time.perf_counter() < end:
         _, number = heapq.heappop(open_)

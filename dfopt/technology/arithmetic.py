@@ -13,6 +13,8 @@ from typing import Any
 
 import numpy as np
 
+TINY = 1e-200
+"""What is divided by this or more stays finite."""
 Numbers = Any
 """A float, or an array of them: one entry for each design."""
 

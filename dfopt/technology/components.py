@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from typing import NamedTuple
 
 from dfopt.documents.technology import ChipLinks, CoreUnit, DramStacks, SramLevel
-from dfopt.technology.arithmetic import Numbers, arithmetic_of
+from dfopt.technology.arithmetic import TINY, Numbers, arithmetic_of
 from dfopt.technology.operating import (
     AREA,
     OFF,
@@ -26,8 +26,6 @@ from dfopt.technology.operating import (
 )
 from dfopt.technology.rules import Rules
 from dfopt.technology.voltage import power_share, speed
-
-_TINY = 1e-200
 
 
 class Core(NamedTuple):
@@ -114,7 +112,7 @@ def core_of(unit: CoreUnit, area: Numbers, power: Numbers, rules: Rules) -> Core
         slowest = power_share(
             supply.floor, speed(supply.margin_v, supply.nominal_v, supply.threshold_v), supply.nominal_v
         )
-        each = max(unit.power * slowest + static, _TINY)
+        each = max(unit.power * slowest + static, TINY)
         # a single unit goes slower instead: there is no fewer
         n = do.minimum(fit, do.maximum(do.floor(do.minimum(power / each, fit)), 1.0))
         cut = n < fit

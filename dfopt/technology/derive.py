@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Self
 
-from dfopt.documents.design import Design
+from dfopt.documents.design import SLACK, Design, too_much, unknown
 from dfopt.documents.technology import LinkRole, Technology
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.arithmetic import Numbers, arithmetic_of
@@ -14,7 +15,6 @@ from dfopt.technology.rules import DEFAULT, PROFILES, Rules
 
 DEGREE: Mapping[LinkRole, int] = {"in_package": 4, "between_packages": 1}
 """Neighbours of a chip: in a mesh inside a package, and in a ring direction between packages (DeepFlow, 566c192)."""
-_SLACK = 1e-9  # shares are sums of decimals
 
 
 @dataclass(frozen=True)
@@ -38,6 +38,13 @@ class Budgets:
     area_shares: Mapping[str, Numbers]
     power_shares: Mapping[str, Numbers]
     edge_shares: Mapping[str, Numbers]
+
+    @classmethod
+    def of(cls, design: Design) -> Self:
+        """Those of a design document."""
+        given = design.budgets
+        shares = (design.shares_of("area"), design.shares_of("power"), design.shares_of("perimeter"))
+        return cls(given.chip_area_mm2, given.package_area_mm2, given.power, *shares)
 
 
 @dataclass(frozen=True, slots=True)
@@ -115,10 +122,7 @@ def derive(technology: Technology, budgets: Budgets, rules: Rules = DEFAULT) -> 
 
 def derive_design(design: Design) -> Derived:
     """The chip of a design document, by the rules of its profile."""
-    given = design.budgets
-    shares = (design.shares_of("area"), design.shares_of("power"), design.shares_of("perimeter"))
-    budgets = Budgets(given.chip_area_mm2, given.package_area_mm2, given.power, *shares)
-    return derive(design.technology, budgets, PROFILES[design.profile])
+    return derive(design.technology, Budgets.of(design), PROFILES[design.profile])
 
 
 def _check(technology: Technology, budgets: Budgets, rules: Rules) -> None:
@@ -128,16 +132,14 @@ def _check(technology: Technology, budgets: Budgets, rules: Rules) -> None:
         total: Numbers = 0.0
         for name, share in by_name.items():
             if name not in known:
-                message = f"{technology.name} has no such component"
-                issues.append(Issue(f"$.shares.{what}.{name}", message, f"it has {', '.join(known)}"))
+                issues.append(Issue(f"$.shares.{what}.{name}", *unknown(technology)))
             elif _any(share < 0):
                 message = "found a share below 0, expected 0 or more"
                 issues.append(Issue(f"$.shares.{what}.{name}", message, "take the component out instead"))
             total = total + share
-        if rules.shares_within_budgets and _any(total > 1 + _SLACK):
+        if rules.shares_within_budgets and _any(total > 1 + SLACK):
             most = float(total if isinstance(total, float | int) else total.max())
-            message = f"found shares that sum to {most:.6g}, expected at most 1: {most - 1:.6g} too much"
-            issues.append(Issue(f"$.shares.{what}", message, "lower them, or derive with the profile deepflow"))
+            issues.append(Issue(f"$.shares.{what}", too_much(most), "lower them, or derive with the profile deepflow"))
     if rules.shares_within_budgets and _any(budgets.chip_area > budgets.package_area):
         message = "found a chip larger than the package, expected room for it"
         issues.append(Issue("$.budgets.package_area_mm2", message, "DRAM stacks have what the chip leaves: raise it"))

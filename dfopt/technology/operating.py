@@ -7,14 +7,13 @@ from typing import NamedTuple
 import numpy as np
 
 from dfopt.documents.technology import Supply
-from dfopt.technology.arithmetic import Numbers, arithmetic_of
+from dfopt.technology.arithmetic import TINY, Numbers, arithmetic_of
 from dfopt.technology.voltage import overdrive, power_share, speed
 
 LIMITS = ("off", "area", "power", "perimeter", "V_min", "V_max", "ports", "package area")
 """What may bind a component; ``off`` has no power."""
 OFF, AREA, POWER, PERIMETER, V_MIN, V_MAX, PORTS, PACKAGE_AREA = range(len(LIMITS))
 _NAMES = np.array(LIMITS)
-_TINY = 1e-200
 
 
 def limit_names(codes: Numbers) -> Numbers:
@@ -82,7 +81,7 @@ def operating(
     v = threshold + above
     multiple = speed(above, nominal, threshold)
     short = v < floor
-    kept = do.minimum(v, floor) / max(floor, _TINY)
+    kept = do.minimum(v, floor) / max(floor, TINY)
     multiple = multiple * do.where(short, kept * kept, 1.0)
     at = v if low else do.where(short, floor, v)
     bound = do.where(short, V_MIN, POWER)

@@ -71,9 +71,7 @@ def die_price(area: ArrayLike, wafer: Wafer) -> _Reals:
     >>> die_price([100e-6, 814e-6], Wafer(usd=16988, defects_per_cm2=0.11)).round(2).tolist()
     [33.15, 695.31]
     """
-    good = dies_per_wafer(area, wafer) * die_yield(area, wafer)
-    with np.errstate(divide="ignore"):
-        return np.asarray(np.where(good > 0, wafer.usd / np.where(good > 0, good, 1.0), np.inf))
+    return _each(wafer, dies_per_wafer(area, wafer) * die_yield(area, wafer))
 
 
 class PackagePrice(NamedTuple):
@@ -126,12 +124,17 @@ def package_price(dies: Sequence[tuple[float, float]], packaging: Packaging) -> 
         return PackagePrice(made, substrate, made * bad, substrate * bad)
     below = packaging.interposer.area_factor * area
     wafer = packaging.interposer.wafer
-    between = wafer.usd / float(dies_per_wafer(below * _MM2, wafer) or math.nan) + packaging.ball_usd_per_mm2 * below
-    between = math.inf if math.isnan(between) else between
+    between = float(_each(wafer, dies_per_wafer(below * _MM2, wafer))) + packaging.ball_usd_per_mm2 * below
     substrate = packaging.area_factor * below * packaging.usd_per_mm2
     good, last = float(die_yield(below * _MM2, wafer)), packaging.substrate_yield
     lost = between * (1 / (good * bonded * last) - 1) + substrate * (1 / last - 1)
     return PackagePrice(made, between + substrate, made * (1 / (bonded * last) - 1), lost)
+
+
+def _each(wafer: Wafer, pieces: _Reals) -> _Reals:
+    """USD of one of so many pieces of a wafer; infinite where there is none."""
+    some = pieces > 0
+    return np.asarray(np.where(some, wafer.usd / np.where(some, pieces, 1.0), np.inf))
 
 
 def _layers(packaging: Packaging, dies: int, area: float) -> float:

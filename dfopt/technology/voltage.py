@@ -9,10 +9,8 @@ from __future__ import annotations
 
 import math
 
-from dfopt.technology.arithmetic import Numbers, arithmetic_of
+from dfopt.technology.arithmetic import TINY, Numbers, arithmetic_of
 
-# Cubes of thresholds below this are 0: what is divided by them stays finite.
-_TINY = 1e-200
 # Above so much power for its threshold V is cbrt(c) + 2/3 V_t to 16 digits, whereas the angle would overflow.
 _FAR = 1e24
 
@@ -31,7 +29,7 @@ def overdrive(share: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
     """
     do = arithmetic_of(share, nominal, threshold)
     c = share * nominal * (nominal - threshold) ** 2
-    y = 6.75 * c / do.maximum(threshold**3, _TINY)  # (1 + x) / 2
+    y = 6.75 * c / do.maximum(threshold**3, TINY)  # (1 + x) / 2
     # acos(x) = pi - 2 asin(sqrt(y)); cos(a) - cos(pi/3) as a product of sines
     sixth = do.asin(do.sqrt(do.minimum(y, 1.0))) / 3
     slow = 4 / 3 * threshold * do.sin(math.pi / 3 - sixth) * do.sin(sixth)
@@ -61,7 +59,7 @@ def speed(above: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
     (1.0, 0.0)
     """
     do = arithmetic_of(above, nominal, threshold)
-    at = do.maximum(above + threshold, _TINY)  # without threshold and power: 0 / 0, and the clock is 0
+    at = do.maximum(above + threshold, TINY)  # without threshold and power: 0 / 0, and the clock is 0
     return above**2 / at * nominal / (nominal - threshold) ** 2
 
 
