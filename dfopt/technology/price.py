@@ -3,8 +3,8 @@
 Sources. Dies on a round wafer: the usual area of the wafer over that of a die, less the dies that the rim cuts
 (Hennessy and Patterson, "Computer architecture", section 1.6). Yield: negative binomial, Stapper, "Defect density
 distribution for LSI yield calculations", IEEE Trans. Electron Devices 20 (1973). What is lost where tested dies are
-bonded onto an interposer and that onto a substrate: Feng and Ma, "Chiplet Actuary", DAC 2022, equations 4 to 6, dies
-last. Costs of design (NRE) are left out.
+bonded onto an interposer and that onto a substrate: package.py of Chiplet Actuary
+(github.com/Yinxiao-Feng/chiplet-actuary, b85c29f), dies last. Costs of design (NRE) are left out.
 """
 
 from __future__ import annotations
@@ -120,15 +120,19 @@ def package_price(dies: Sequence[tuple[float, float]], packaging: Packaging) -> 
     bonded = packaging.bonding_yield ** len(dies)
     if packaging.interposer is None:
         substrate = packaging.area_factor * area * packaging.usd_per_mm2 * _layers(packaging, len(dies), area)
-        bad = 1 / bonded - 1
-        return PackagePrice(made, substrate, made * bad, substrate * bad)
+        return PackagePrice(made, substrate, _lost(made, bonded), _lost(substrate, bonded))
     below = packaging.interposer.area_factor * area
     wafer = packaging.interposer.wafer
     between = float(_each(wafer, dies_per_wafer(below * _MM2, wafer))) + packaging.ball_usd_per_mm2 * below
     substrate = packaging.area_factor * below * packaging.usd_per_mm2
     good, last = float(die_yield(below * _MM2, wafer)), packaging.substrate_yield
-    lost = between * (1 / (good * bonded * last) - 1) + substrate * (1 / last - 1)
-    return PackagePrice(made, between + substrate, made * (1 / (bonded * last) - 1), lost)
+    lost = _lost(between, good * bonded * last) + _lost(substrate, last)
+    return PackagePrice(made, between + substrate, _lost(made, bonded * last), lost)
+
+
+def _lost(usd: float, kept: float) -> float:
+    """USD of what is thrown away for one that is kept, of which there is such a share."""
+    return usd * (1 / kept - 1) if kept < 1 else 0.0  # infinite prices too
 
 
 def _each(wafer: Wafer, pieces: _Reals) -> _Reals:

@@ -99,6 +99,15 @@ def test_a_wafer_without_room_has_no_die_and_no_price() -> None:
     assert np.isinf(package_price([(800e-6, 100.0)], standing).total)
 
 
+def test_what_cannot_be_had_costs_no_number_even_if_nothing_is_lost() -> None:
+    """Infinitely much, none of which is lost, is not 'no number'."""
+    small = Wafer(usd=1000, diameter=0.02, defects_per_cm2=0)
+    standing = Packaging(usd_per_mm2=0.005, area_factor=4, interposer=Interposer(wafer=small, area_factor=1.1))
+    for packaging in (standing, Packaging(usd_per_mm2=0.005, area_factor=4)):
+        priced = package_price([(800e-6, float(die_price(800e-6, small)))], packaging)
+        assert priced.total == np.inf and priced.lost_dies == 0
+
+
 def test_a_package_needs_dies() -> None:
     with pytest.raises(ValueError, match="found none, expected one or more"):
         package_price([], PACKAGES["OS"])
