@@ -47,6 +47,9 @@ def _stages(case: Case, rank: Rank) -> Iterator[int]:
     if plan.stages > 1:
         held[0], held[-1] = plan.stage_layers[0], plan.stage_layers[2]
     begin = sum(held[: rank.number])
+    end = begin + held[rank.number]
+    if layers.counted > 1:  # stages may have room for more layers than there are; of one kind alone that is rounded up
+        end = min(end, layers.count)
     alone = sorted((place, kind) for kind, at in enumerate(layers.at, layers.counted) for place in at)
 
     def between(before: int) -> list[int]:
@@ -54,7 +57,7 @@ def _stages(case: Case, rank: Rank) -> Iterator[int]:
 
     if rank.number == 0:
         yield from between(0)
-    for place in range(begin, begin + held[rank.number]):
+    for place in range(begin, end):
         if 0 < place < layers.count:
             yield from between(place)
         yield 0 if layers.counted == 1 else int(layers.order[place])

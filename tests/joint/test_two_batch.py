@@ -132,9 +132,10 @@ def test_layers_of_several_kinds_are_proven(sections: tuple[Section, ...], overl
 
 
 @share(0.2)
-@given(st.sampled_from([20.0, 1e2, 1e3]))
-def test_layers_over_pipeline_stages_are_proven(link: float) -> None:
-    graph = in_sections(SECTIONS[2], batch=32)
+@given(st.sampled_from([SECTIONS[0], SECTIONS[2]]), st.sampled_from([20.0, 1e2, 1e3]))
+def test_layers_over_pipeline_stages_are_proven(sections: tuple[Section, ...], link: float) -> None:
+    """Also of five layers on two stages, which have room for six."""
+    graph = in_sections(sections, batch=32)
     asked = {"ep": 2, "pp": 2, "two_batch_overlap": True}
     check_proven(graph, machine(link=link), df.Assumptions(overlap="compute_memory", tile_rows=1), asked)
 
