@@ -1,0 +1,210 @@
+"""Chips in their seats, and what their rings load: DeepFlow's own figures, every route walked, the best placement."""
+
+from __future__ import annotations
+
+import csv
+import itertools
+import math
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from dfopt.errors import PlanError
+from dfopt.physics.placement_links import Loads, heaviest, loads, placed
+from dfopt.physics.seats import Mesh, Ring, Seats, blocks, fill, orders, strategy
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "deepflow" / "placement_link_sharing.csv"
+NAMES = {"kp1": "k1", "kp2": "k2", "dp": "data", "lp": "pipeline"}
+Link = tuple[int, tuple[int, int], tuple[int, int]]  # of a package, between chips; or to another package
+
+
+def rows() -> list[dict[str, str]]:
+    with GOLDEN.open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+@pytest.mark.parametrize("row", rows(), ids=lambda row: f"{row['N']}-{row['package_dim']}-{row['order_first_to_last']}")
+def test_the_program_counts_the_same(row: dict[str, str]) -> None:
+    """DeepFlow's figures, every twentieth row of its table: nanocad-lab/DeepFlow, commit 566c192, as it was run."""
+    rings = strategy(*(int(row[name]) for name in NAMES))
+    mesh = Mesh(int(row["package_dim"]), int(row["num_packages"]))
+    seats = fill(rings, mesh, [NAMES[name] for name in row["order_first_to_last"].split(">")])
+    found = loads(rings, mesh, seats, "deepflow")
+    assert found.shared == (int(row["max_sharing_inter_link"]), int(row["max_sharing_intra_link"]))
+    assert found.crosses == tuple(row[f"{name}_crosses"] == "True" for name in NAMES)
+
+
+# --- every route, step by step --------------------------------------------------------------------------------------
+
+Seat = tuple[int, int, int]
+
+
+def ring_edges(sizes: list[int], axis: int, closes: bool) -> list[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """Pairs of neighbours in all rings of one parallelism, by their indices in all of them."""
+    found = []
+    for chip in itertools.product(*map(range, sizes)):
+        after = chip[axis] + 1
+        if after == sizes[axis]:
+            if not closes or sizes[axis] <= 2:
+                continue
+            after = 0
+        found.append((chip, (*chip[:axis], after, *chip[axis + 1 :])))
+    return found
+
+
+def walk(package: int, x: int, y: int, to_x: int, to_y: int) -> list[Link]:
+    """Links from a chip along its row, then along the column."""
+    found: list[Link] = []
+    while x != to_x:
+        step = 1 if to_x > x else -1
+        found.append((package, (min(x, x + step), y), (max(x, x + step), y)))
+        x += step
+    while y != to_y:
+        step = 1 if to_y > y else -1
+        found.append((package, (x, min(y, y + step)), (x, max(y, y + step))))
+        y += step
+    return found
+
+
+def route(one: Seat, other: Seat, side: int) -> list[Link]:
+    """All links of an edge; the one between packages is named by the chip of the earlier package that it leaves."""
+    if one[0] == other[0]:
+        left, right = sorted((one, other), key=lambda seat: seat[1])
+        return walk(*left, right[1], right[2])
+    early, late = sorted((one, other), key=lambda seat: seat[0])
+    out = early[0], (side - 1, late[2]), (side, late[2])
+    return [*walk(*early, side - 1, late[2]), out, *walk(late[0], 0, late[2], late[1], late[2])]
+
+
+def walked(rings: tuple[Ring, ...], mesh: Mesh, seats: Seats) -> list[Counter[Link]]:
+    """How many edges of each parallelism are on each link."""
+    sizes = [ring.chips for ring in rings]
+    at = dict(zip(itertools.product(*map(range, sizes)), map(tuple, seats.tolist()), strict=True))
+    return [
+        Counter(
+            link for a, b in ring_edges(sizes, axis, ring.closes) for link in route(at[a], at[b], mesh.side)
+        )
+        for axis, ring in enumerate(rings)
+    ]  # fmt: skip
+
+
+def as_links(found: Loads, number: int, side: int) -> Counter[Link]:
+    """The loads of one parallelism, link by link."""
+    counted: Counter[Link] = Counter()
+    for (package, y, x), count in np.ndenumerate(found.x[number]):
+        counted[package, (x, y), (x + 1, y)] = int(count)
+    for (package, x, y), count in np.ndenumerate(found.y[number]):
+        counted[package, (x, y), (x, y + 1)] = int(count)
+    for (package, y), count in np.ndenumerate(found.between[number]):
+        counted[package, (side - 1, y), (side, y)] = int(count)
+    return +counted
+
+
+@st.composite
+def strategies(draw: st.DrawFn, most: int = 4) -> tuple[tuple[Ring, ...], Mesh]:
+    """Degrees that multiply to the chips of a mesh."""
+    mesh = Mesh(draw(st.integers(1, most)), draw(st.sampled_from([1, 2, 3, 4, 8])))
+    left, degrees = mesh.packages * mesh.side**2, list[int]()
+    for _ in range(3):
+        degrees.append(draw(st.sampled_from([d for d in range(1, left + 1) if left % d == 0])))
+        left //= degrees[-1]
+    return strategy(*draw(st.permutations([*degrees, left]))), mesh
+
+
+def check_walked(rings: tuple[Ring, ...], mesh: Mesh, seats: Seats) -> None:
+    found, counted = loads(rings, mesh, seats), walked(rings, mesh, seats)
+    for number, links in enumerate(counted):
+        assert as_links(found, number, mesh.side) == links
+        inside = max((n for (_, _, (x, _)), n in links.items() if x < mesh.side), default=0)
+        between = max((n for (_, _, (x, _)), n in links.items() if x == mesh.side), default=0)
+        assert found.own[number] == (between, inside)
+        assert found.derates[number] == (max(between, 1), max(inside, 1))
+        assert found.crosses[number] == (between > 0)
+    together = sum(counted, Counter[Link]())
+    assert max(found.shared) == max(together.values(), default=0)
+
+
+@given(strategies(), st.randoms(use_true_random=False))
+def test_loads_are_those_of_every_route_walked(drawn: tuple[tuple[Ring, ...], Mesh], random: object) -> None:
+    """Whoever sits where."""
+    rings, mesh = drawn
+    every = [list(seat) for seat in itertools.product(range(mesh.packages), range(mesh.side), range(mesh.side))]
+    random.shuffle(every)  # type: ignore[attr-defined]
+    check_walked(rings, mesh, np.array(every, dtype=np.int64))
+
+
+@given(strategies())
+def test_every_order_and_every_block_seats_all(drawn: tuple[tuple[Ring, ...], Mesh]) -> None:
+    rings, mesh = drawn
+    chips = mesh.packages * mesh.side**2
+    found = list(itertools.islice(blocks(rings, mesh), 50))
+    for order in orders(rings):
+        try:
+            found.append(fill(rings, mesh, order))
+        except PlanError:  # leaves gaps
+            continue
+    for seats in found:
+        assert len({tuple(seat) for seat in seats.tolist()}) == chips == math.prod(ring.chips for ring in rings)
+    for seats in found[-3:]:
+        check_walked(rings, mesh, seats)
+
+
+@given(strategies())
+def test_the_chosen_placement_is_none_the_worse_for_any_order(drawn: tuple[tuple[Ring, ...], Mesh]) -> None:
+    rings, mesh = drawn
+    known = []
+    for order in orders(rings):
+        try:
+            known.append(heaviest(loads(rings, mesh, fill(rings, mesh, order))))
+        except PlanError:
+            continue
+    try:
+        chosen = placed(rings, mesh)
+    except PlanError:
+        assert not known
+        return
+    assert heaviest(chosen.loads) <= min(known, default=heaviest(chosen.loads))
+    check_walked(rings, mesh, chosen.seats)
+
+
+@pytest.mark.parametrize("side", [2, 4, 6])
+def test_a_ring_around_a_whole_package_shares_no_link(side: int) -> None:
+    """There is a Hamiltonian cycle where a side is even."""
+    rings, mesh = strategy(data=side * side), Mesh(side)
+    assert heaviest(placed(rings, mesh).loads).inside == 1
+
+
+def test_a_cost_of_ones_own_decides() -> None:
+    """Only data parallelism talks: the order that is best for it is taken, whatever the others have to bear."""
+    rings, mesh = strategy(k1=4, data=4), Mesh(4)
+    chosen = placed(rings, mesh, cost=lambda found: found.own[2].inside)
+    assert chosen.loads.own[2].inside == 1
+
+
+@pytest.mark.parametrize(
+    ("rings", "mesh", "order", "expected"),
+    [
+        (strategy(data=8), Mesh(4), ("data",), "found a strategy of 8 chips, expected 16"),
+        (strategy(data=0), Mesh(4), ("data",), "expected 1 or more"),
+        (strategy(data=16), Mesh(0), ("data",), "expected 1 or more"),
+        ((Ring("a", 4), Ring("a", 4)), Mesh(4), ("a",), "names that differ"),
+        (strategy(k1=4, data=4), Mesh(4), ("data",), "each of k1, data once"),
+        (strategy(k1=4, data=4), Mesh(4), ("data", "k1", "tensor"), "each of k1, data once"),
+        (strategy(k1=9, data=4), Mesh(6), ("k1", "data"), "without gaps"),
+    ],
+)
+def test_what_cannot_be_seated_is_refused(
+    rings: tuple[Ring, ...], mesh: Mesh, order: tuple[str, ...], expected: str
+) -> None:
+    with pytest.raises(PlanError, match=expected):
+        fill(rings, mesh, order)
+
+
+@pytest.mark.parametrize("seats", [np.zeros((4, 3)), np.zeros((3, 3)), np.full((4, 3), -1), np.full((4, 3), 5)])
+def test_seats_that_are_none_of_the_mesh_are_refused(seats: Seats) -> None:
+    with pytest.raises(PlanError, match="seat each"):
+        loads(strategy(data=4), Mesh(2), seats)
