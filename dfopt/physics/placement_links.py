@@ -15,7 +15,7 @@ edge of a route to an earlier package at the package where the edge of the ring 
 down by all edges together. By default routes are counted where they run, and each parallelism is slowed down by its
 own edges only: parallelisms that do not talk at once do not share.
 
-This is about chips; where tiles of a die lie is :mod:`dfopt.physics.placement`.
+This is about chips; where tiles of a die lie is :mod:`dfopt.technology.placement`.
 """
 
 from __future__ import annotations
@@ -24,13 +24,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 from numpy.typing import NDArray
 
 from dfopt.errors import PlanError
-from dfopt.physics.seats import Mesh, Ring, Seats, blocks, check_fits, fill, orders
+from dfopt.physics.seats import Mesh, Ring, Seats, blocks, check_fits, constant, filled, orders
 
 __all__ = ["Loads", "Placed", "Profile", "Worst", "heaviest", "loads", "placed"]
 
@@ -101,7 +101,8 @@ def _edges(rings: tuple[Ring, ...]) -> tuple[NDArray[np.int64], NDArray[np.int64
         kinds.append(np.full(start.size, i, dtype=np.int64))
         starts.append(start)
         ends.append(np.roll(chips, -1, axis=i).take(range(edges), axis=i).ravel())
-    return np.concatenate(kinds), np.concatenate(starts), np.concatenate(ends)
+    kind, start, end = map(constant, (np.concatenate(kinds), np.concatenate(starts), np.concatenate(ends)))
+    return kind, start, end
 
 
 def loads(rings: Sequence[Ring], mesh: Mesh, seats: Seats, profile: Profile = "default") -> Loads:
@@ -110,19 +111,21 @@ def loads(rings: Sequence[Ring], mesh: Mesh, seats: Seats, profile: Profile = "d
     Raises
     ------
     PlanError
-        If seats are not those of the mesh, one chip each.
+        If seats are not those of the mesh, one chip each, or there is no such profile.
 
     Examples
     --------
     Data up the columns, k1 between neighbours, k2 over two columns:
 
-    >>> from dfopt.physics.seats import strategy
+    >>> from dfopt.physics.seats import fill, strategy
     >>> rings, mesh = strategy(k1=2, k2=2, data=4), Mesh(4)
     >>> found = loads(rings, mesh, fill(rings, mesh, ("data", "k1", "k2")))
     >>> [one.inside for one in found.own], found.shared
     ([1, 2, 2, 0], Worst(between=0, inside=2))
     """
     check_fits(rings, mesh)
+    if profile not in get_args(Profile):
+        raise PlanError(f"$.profile: found {profile!r}, expected {' or '.join(get_args(Profile))}")
     side, packages = mesh
     places: Any = (packages, side, side)
     seats = np.asarray(seats, dtype=np.int64)
@@ -204,7 +207,7 @@ def placed(
     Sixteen chips in data parallel: back and forth over the columns leaves a way back along the bottom row, around a
     block there is none.
 
-    >>> from dfopt.physics.seats import strategy
+    >>> from dfopt.physics.seats import fill, strategy
     >>> best = placed(strategy(data=16), Mesh(4))
     >>> heaviest(best.loads).inside, best.order
     (1, None)
@@ -214,10 +217,8 @@ def placed(
     check_fits(rings, mesh)
     found: list[tuple[Seats, tuple[str, ...] | None]] = []
     for order in orders(rings):
-        try:
-            found.append((fill(rings, mesh, order), order))
-        except PlanError:  # leaves gaps: no placement of this strategy
-            continue
+        if (seats := filled(rings, mesh, order)) is not None:
+            found.append((seats, order))
     if profile == "default":
         found += [(seats, None) for seats in blocks(rings, mesh)]
     choices = (Placed(seats, loads(rings, mesh, seats, profile), order) for seats, order in found)

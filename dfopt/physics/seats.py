@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from dfopt.errors import PlanError
 
-__all__ = ["Mesh", "Ring", "Seats", "blocks", "check_fits", "fill", "orders", "strategy"]
+__all__ = ["Mesh", "Ring", "Seats", "blocks", "check_fits", "constant", "fill", "filled", "orders", "strategy"]
 
 Seats = NDArray[np.int64]
 """Of every chip package, x and y; chips by their indices in all parallelisms, the last of which runs fastest."""
@@ -88,22 +88,47 @@ def fill(rings: Sequence[Ring], mesh: Mesh, order: Sequence[str]) -> Seats:
     >>> fill(strategy(k1=4, data=4), Mesh(4), ("k1", "data"))[:, 1].tolist()
     [0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3, 0, 1, 2, 3]
     """
-    check_fits(rings, mesh)
-    names = [ring.name for ring in rings]
-    many = [ring.name for ring in rings if ring.chips > 1]
-    asked = [name for name in order if name in many or name not in names]
-    if sorted(asked) != sorted(many):
-        raise PlanError(f"$.order: found {', '.join(order) or 'none'}, expected each of {', '.join(many)} once")
-    sizes = tuple(rings[names.index(name)].chips for name in asked)
-    seats = _filled(sizes, mesh.side, mesh.packages, mesh.side, mesh.side)
+    seats = filled(rings, mesh, order)
     if seats is None:
-        text = " x ".join(map(str, sizes))
+        text = " x ".join(str(ring.chips) for name in order for ring in rings if ring.name == name and ring.chips > 1)
         raise PlanError(
             f"$.order: found blocks of {text} chips, expected some that fill {mesh.packages} packages of {mesh.side} x "
             f"{mesh.side} without gaps (take another order, or seats of blocks())"
         )
+    return seats
+
+
+def filled(rings: Sequence[Ring], mesh: Mesh, order: Sequence[str]) -> Seats | None:
+    """As :func:`fill`, but none where blocks leave gaps.
+
+    Raises
+    ------
+    PlanError
+        If there are not as many chips as seats, or the order is none.
+
+    Examples
+    --------
+    >>> filled(strategy(k1=9, data=4), Mesh(6), ("k1", "data")) is None
+    True
+    """
+    check_fits(rings, mesh)
+    names = [ring.name for ring in rings]
+    many = [ring.name for ring in rings if ring.chips > 1]
+    asked = [name for name in order if name in many or name not in names]
+    if sorted(asked) != sorted(many) or len(set(order)) < len(order):
+        raise PlanError(f"$.order: found {', '.join(order) or 'none'}, expected each of {', '.join(many)} once")
+    sizes = tuple(rings[names.index(name)].chips for name in asked)
+    seats = _filled(sizes, mesh.side, mesh.packages, mesh.side, mesh.side)
+    if seats is None:
+        return None
     back = [asked[::-1].index(name) for name in many]  # the axes of `seats` run from the last of the order to the first
     return np.ascontiguousarray(seats.transpose(*back, len(sizes)).reshape(-1, 3))
+
+
+def constant(array: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The array, which is kept for others and must not be written to."""
+    array.setflags(write=False)
+    return array
 
 
 def check_fits(rings: Sequence[Ring], mesh: Mesh) -> None:
@@ -129,14 +154,14 @@ def check_fits(rings: Sequence[Ring], mesh: Mesh) -> None:
 def _filled(sizes: tuple[int, ...], side: int, packages: int, wide: int, high: int) -> NDArray[np.int64] | None:
     """Seats in a region at 0, 0 (of whole packages, if of several); an axis for each size, the last size first."""
     if not sizes:
-        return np.zeros(3, dtype=np.int64)
+        return constant(np.zeros(3, dtype=np.int64))
     *inner, last = sizes
     rest: tuple[int, int, int]
     if not inner:
         if last != packages * wide * high:
             return None
         corners = [(w, x, y) for w in range(packages) for x in range(wide) for y in range(high)[:: -1 if x % 2 else 1]]
-        return np.array(corners, dtype=np.int64)
+        return constant(np.array(corners, dtype=np.int64))
     up = min(inner[0], high)
     columns = math.prod(inner[1:]) * max(1, inner[0] // high)
     if columns > wide:
@@ -158,7 +183,7 @@ def _filled(sizes: tuple[int, ...], side: int, packages: int, wide: int, high: i
     if block is None or not whole:
         return None
     at = np.array(corners, dtype=np.int64)
-    return at.reshape(last, *(1,) * len(inner), 3) + block
+    return constant(at.reshape(last, *(1,) * len(inner), 3) + block)
 
 
 def blocks(rings: Sequence[Ring], mesh: Mesh) -> Iterator[Seats]:
@@ -228,4 +253,4 @@ def _around(packages: int, columns: int, rows: int) -> NDArray[np.int64]:
         path = [(x, y) for y in range(q) for x in range(1, p)[:: -1 if y % 2 else 1]]
         path += [(0, y) for y in reversed(range(q))]
     corners = [(w, *(step[::-1] if turned else step)) for w in range(packages) for step in path]
-    return np.array(corners, dtype=np.int64)
+    return constant(np.array(corners, dtype=np.int64))

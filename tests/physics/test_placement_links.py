@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import itertools
 import math
@@ -194,6 +195,7 @@ def test_a_cost_of_ones_own_decides() -> None:
         ((Ring("a", 4), Ring("a", 4)), Mesh(4), ("a",), "names that differ"),
         (strategy(k1=4, data=4), Mesh(4), ("data",), "each of k1, data once"),
         (strategy(k1=4, data=4), Mesh(4), ("data", "k1", "tensor"), "each of k1, data once"),
+        (strategy(k1=4, data=4), Mesh(4), ("data", "k2", "k1", "k2"), "each of k1, data once"),
         (strategy(k1=9, data=4), Mesh(6), ("k1", "data"), "without gaps"),
     ],
 )
@@ -208,3 +210,17 @@ def test_what_cannot_be_seated_is_refused(
 def test_seats_that_are_none_of_the_mesh_are_refused(seats: Seats) -> None:
     with pytest.raises(PlanError, match="seat each"):
         loads(strategy(data=4), Mesh(2), seats)
+
+
+def test_a_profile_that_is_none_is_refused() -> None:
+    rings, mesh = strategy(data=4), Mesh(2)
+    with pytest.raises(PlanError, match="expected default or deepflow"):
+        loads(rings, mesh, fill(rings, mesh, ("data",)), "paper")  # type: ignore[arg-type]
+
+
+def test_what_is_kept_cannot_be_changed_by_others() -> None:
+    rings, mesh = strategy(k1=4, data=4), Mesh(4)
+    before = fill(rings, mesh, ("k1", "data")).copy()
+    with contextlib.suppress(ValueError):
+        fill(rings, mesh, ("k1", "data"))[:] = 0
+    assert (fill(rings, mesh, ("k1", "data")) == before).all()
