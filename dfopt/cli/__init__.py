@@ -14,6 +14,7 @@ from dfopt.cli import (  # noqa: F401 - they register their commands
     report_command,
     runs_command,
     sweep_command,
+    technology_commands,
 )
 from dfopt.cli.common import app
 from dfopt.cli.interrupts import hear_every_interrupt

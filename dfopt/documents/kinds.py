@@ -7,6 +7,7 @@ from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document
+from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatReport
 from dfopt.documents.mapping import Mapping, Pins
@@ -17,13 +18,14 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.study import Study
 from dfopt.documents.system import System
+from dfopt.documents.technology import Technology
 from dfopt.errors import DocumentError, Issue, did_you_mean, refuse, shown
 
 KINDS: dict[str, type[Document]] = {
     document.SCHEMA.split("/")[1]: document
     for document in (
         Graph, System, ChipPart, MemoryPart, LinkPart, TopologyPart, Stack, Assumptions,
-        Pins, Plan, Mapping, Score, Result, Study, HeatReport,
+        Pins, Plan, Mapping, Score, Result, Study, HeatReport, Technology, Design,
     )
 }  # fmt: skip
 

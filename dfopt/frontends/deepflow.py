@@ -6,9 +6,12 @@ left out: latencies, the area of a DRAM bit, the power of a controller's link, t
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
+from pydantic import ValidationError
+
+from dfopt.documents.base import issues_of
 from dfopt.documents.design import Design
 from dfopt.errors import DocumentError, Issue, json_path, shown
 
@@ -24,6 +27,11 @@ def design_from_deepflow(config: Mapping[str, Any], name: str, path: str = "<dat
     Its levels of SRAM are ``registers``, ``L1`` and ``L2``; the first two belong to a cluster. Raises `DocumentError`
     for what is missing or no number.
     """
+    return read_design(config, name, path)[0]
+
+
+def read_design(config: Mapping[str, Any], name: str, path: str = "<data>") -> tuple[Design, list[str]]:
+    """The same, and the keys of the configuration that say nothing about the design."""
     file = _File(config, path)
     core = ("tech_param", "core")
     scale = file.number(*core, "operating_area_per_mcu") / file.number(*core, "nominal_area_per_mcu")
@@ -58,7 +66,11 @@ def design_from_deepflow(config: Mapping[str, Any], name: str, path: str = "<dat
             "perimeter": file.numbers("perimeter_breakdown", dram="DRAM", **dict(_LINKS)),
         },
     }
-    return Design.model_validate(data)
+    try:
+        design = Design.model_validate(data)
+    except ValidationError as error:
+        raise DocumentError(path, issues_of(Design, data, error)) from None
+    return design, sorted(file.unused())
 
 
 class _File:
@@ -66,6 +78,21 @@ class _File:
 
     def __init__(self, config: Mapping[str, Any], path: str) -> None:
         self.config, self.path = config, path
+        self.used: set[tuple[str, ...]] = set()
+
+    def unused(self) -> Iterator[str]:
+        """Keys that nobody asked for, the topmost only."""
+
+        def walk(value: Any, *keys: str) -> Iterator[str]:
+            if keys in self.used:
+                return
+            if isinstance(value, Mapping) and any(used[: len(keys)] == keys for used in self.used):
+                for key, inner in value.items():
+                    yield from walk(inner, *keys, str(key))
+            else:
+                yield ".".join(keys)
+
+        return walk(self.config)
 
     def at(self, *keys: str) -> Any:
         value: Any = self.config
@@ -74,6 +101,8 @@ class _File:
                 where = json_path(*keys[: depth + 1])
                 raise DocumentError(self.path, [Issue(where, "the key is missing", "give a configuration of DeepFlow")])
             value = value[key]
+        if not isinstance(value, Mapping):
+            self.used.add(keys)
         return value
 
     def number(self, *keys: str) -> float:

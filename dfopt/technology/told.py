@@ -1,0 +1,44 @@
+"""A derived chip in plain data, component by component: what is printed, and written as JSON."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from dfopt.technology.derive import Derived
+from dfopt.technology.operating import limit_names
+
+__all__ = ["told"]
+
+_LIMITS = ("bound", "count_bound", "link_bound")
+
+
+def told(chip: Derived) -> dict[str, Any]:
+    """Figures of every component of one chip by name, in SI units and mm2; limits by their names.
+
+    Parameters
+    ----------
+    chip : Derived
+        Of a single design.
+
+    Examples
+    --------
+    >>> from dfopt.technology.components import Links
+    >>> from dfopt.technology.operating import AREA, POWER
+    >>> links = Links(4.0, 0.5, 1e9, 2e9, 1e-11, 0.5, 0.0, 0.25, 0.0, AREA, POWER)
+    >>> core = links._replace(bound=AREA)  # of the same figures, for once
+    >>> chip = Derived(core, {}, links, {"in_package": links})  # type: ignore[arg-type]
+    >>> told(chip)["in_package"]["links"], told(chip)["in_package"]["bound"], told(chip)["core"]["bound"]
+    (4, 'power', 'area')
+    """
+    parts: dict[str, Any] = {"core": chip.core, **chip.sram, "dram": chip.dram}
+    parts |= {str(role): part for role, part in chip.links.items()}
+    return {name: {key: _plain(key, value) for key, value in part._asdict().items()} for name, part in parts.items()}
+
+
+def _plain(key: str, value: Any) -> Any:
+    if key in _LIMITS:
+        return limit_names(int(value))
+    if isinstance(value, dict):
+        return {name: _plain("", one) for name, one in value.items()}
+    number = float(value)
+    return int(number) if number.is_integer() and abs(number) < 1e6 else number

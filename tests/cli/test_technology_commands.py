@@ -1,0 +1,72 @@
+"""From a configuration of DeepFlow to a design to a chip, and what is wrong with those files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from typer.testing import CliRunner
+
+from dfopt.cli import app
+from dfopt.documents.design import Design
+from dfopt.technology.derive import derive_design
+
+GOLDEN = Path(__file__).parents[1] / "golden" / "deepflow" / "age_derived_parameters.json"
+BASES: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))["base_inputs"]
+
+
+def run(*words: object, code: int = 0) -> str:
+    done = CliRunner().invoke(app, [str(word) for word in words])
+    assert done.exit_code == code, done.output
+    return done.output
+
+
+@pytest.fixture
+def imported(tmp_path: Path) -> Path:
+    (tmp_path / "V100.yaml").write_text(yaml.safe_dump(BASES["V100"]), encoding="utf-8")
+    said = run("import", "deepflow", tmp_path / "V100.yaml", "-o", tmp_path / "design.yaml")
+    assert "tech_param.core.dataflow" in said and "tech_param.core.nominal_voltage" not in said  # what is not used
+    return tmp_path / "design.yaml"
+
+
+def test_an_imported_chip_is_derived_and_shown(imported: Path) -> None:
+    said = run("derive", imported)
+    for words in ("815 mm2", "643 units, 80 clusters", "4 stacks, 4096 links", "V_min, number by perimeter"):
+        assert words in said
+    parts = json.loads(run("derive", imported, "--json"))
+    chip = derive_design(Design.load(imported))
+    assert list(parts) == ["core", "registers", "L1", "L2", "dram", "in_package", "between_packages"]
+    assert parts["core"]["peak"] == chip.core.peak and parts["dram"]["bandwidth"] == chip.dram.bandwidth
+    assert parts["L2"]["bound"] == "power" and parts["dram"]["count_bound"] == "package area"
+    assert sum(part["power"] for part in parts.values()) == pytest.approx(chip.power)
+
+
+def test_a_design_is_a_document_like_any_other(imported: Path) -> None:
+    assert "ok (dfopt/design/1)" in run("check", imported)
+    assert "chip_area_mm2: 815" in run("show", imported)
+    assert json.loads(run("schema", "design"))["properties"]["budgets"]
+    assert json.loads(run("schema", "technology"))["properties"]["core"]
+
+
+def test_shares_above_one_are_refused_with_the_excess(imported: Path) -> None:
+    data = yaml.safe_load(imported.read_text(encoding="utf-8"))
+    data["profile"] = "default"
+    data["shares"]["power"]["core"] = "90 %"
+    imported.write_text(yaml.safe_dump(data), encoding="utf-8")
+    for command in ("derive", "check"):
+        said = run(command, imported, code=3)
+        assert "$.shares.power: found shares that sum to" in said and "too much" in said
+
+
+def test_what_is_wrong_with_a_configuration_is_said_in_one_line(tmp_path: Path) -> None:
+    file, output = tmp_path / "bad.yaml", tmp_path / "design.yaml"
+    assert "no such file" in run("import", "deepflow", file, "-o", output, code=3)
+    bad = json.loads(json.dumps(BASES["P4"]))
+    bad["tech_param"]["core"]["threshold_voltage"] = 2.0  # above the nominal one
+    file.write_text(yaml.safe_dump(bad), encoding="utf-8")
+    said = run("import", "deepflow", file, "-o", output, code=3)
+    assert "threshold" in said and "Traceback" not in said and not output.exists()
+    assert "expected a name that ends in" in run("import", "deepflow", file, "-o", tmp_path / "x.txt", code=2)
