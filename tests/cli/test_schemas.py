@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -14,13 +15,19 @@ from dfopt.documents.kinds import KINDS
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
+from dfopt.frontends.deepflow import design_from_deepflow
+
+DEEPFLOW = Path(__file__).parents[1] / "golden" / "deepflow" / "age_derived_parameters.json"
 
 
 @pytest.fixture(scope="module")
 def documents() -> dict[str, Data]:
     """A dumped document of every kind."""
     result = json.loads(call("solve", "gpt2-small", "sn10-8-ring", "--no-sensitivity", "--tp", 8, "--json", "-q").out)
+    design = design_from_deepflow(json.loads(DEEPFLOW.read_text(encoding="utf-8"))["base_inputs"]["V100"], "v100")
     return {
+        "technology": design.technology.to_data(),
+        "design": design.to_data(),
         "graph": json.loads(call("show", "gpt2-small", "--json").out),
         "system": json.loads(call("show", "a100-8", "--json").out),
         "assumptions": json.loads(call("show", "dfmodel", "--json").out),
