@@ -83,6 +83,7 @@ def test_what_was_kept_proves_no_more_than_it_can(monkeypatch: pytest.MonkeyPatc
 
 
 def test_a_warmer_limit_allows_more_and_is_another_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("DFOPT_CACHE", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
     cool, warm = (load_stack("hbm3", {"limits": {"logic": f"{c} °C", "dram": "85 °C"}}) for c in (70, 90))
     assert most_power(cool).watts < most_power(warm).watts
