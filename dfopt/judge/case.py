@@ -105,13 +105,14 @@ class Rank:
     """A pipeline stage, or several alike, of which it is the first.
 
     ``runs``: how often it evaluates the kernels of which stage of the mapping, for one microbatch; ``alike``: how many
-    pipeline stages it stands for.
+    pipeline stages it stands for; ``here``: places of the layers that it evaluates, of a folded graph.
     """
 
     number: int
     name: str
     runs: dict[int, int]
     alike: int = 1
+    here: range = range(0)
 
 
 @dataclass(frozen=True)
@@ -148,36 +149,43 @@ class Case:
             return tuple(Rank(number, f"stage {number}", {number: 1}) for number in range(plan.stages))
         layers = self.graph.layers
         if len(layers.kinds) == 1:
-            return (Rank(0, "stage 0", {0: most}, plan.stages),)
+            return (Rank(0, "stage 0", {0: most}, plan.stages, range(most)),)
         if plan.stages == 1:
-            return (Rank(0, "the only stage", self._held(range(layers.count), most, ends=(0, layers.count))),)
+            here = self._here(0, most)
+            return (Rank(0, "the only stage", self._held(here, ends=(0, layers.count)), 1, here),)
         found: dict[tuple[tuple[int, int], ...], Rank] = {}
         begin = 0
         for number in range(plan.stages):
             size = first if number == 0 else last if number == plan.stages - 1 else most
-            here = range(begin, begin := min(begin + size, layers.count))
+            here, begin = self._here(begin, size), begin + size
             ends = {0: (0,), plan.stages - 1: (layers.count,)}.get(number, ())
-            runs = self._held(here, size, ends)
+            runs = self._held(here, ends)
             name = "the first stage" if number == 0 else "the last stage" if ends else "a stage in the middle"
             known = (number if ends else -1, 0), *runs.items()
-            same = found.setdefault(known, Rank(number, name, runs, 0))
+            same = found.setdefault(known, Rank(number, name, runs, 0, here))
             found[known] = replace(same, alike=same.alike + 1)
         return tuple(found.values())
 
-    def _held(self, here: range, size: int, ends: tuple[int, ...]) -> dict[int, int]:
-        """How often a pipeline stage of some layers evaluates each kind; ``ends``: what is in front of or behind all.
+    def _here(self, begin: int, size: int) -> range:
+        """Places of the layers of a pipeline stage that has room for some from a place on.
 
-        Layers of one kind count as full stages have them, though some of those may have one less.
+        Stages may have room for more layers than there are. Layers of one kind count as full stages have them.
         """
         layers = self.graph.layers
+        end = begin + size
+        return range(begin, end) if layers.counted == 1 else range(min(begin, layers.count), min(end, layers.count))
+
+    def _held(self, here: range, ends: tuple[int, ...]) -> dict[int, int]:
+        """How often a pipeline stage of some layers has each kind; ``ends``: what is in front of or behind all."""
+        layers = self.graph.layers
         if layers.counted == 1:
-            found = {0: size}
+            found = {0: len(here)}
         else:
             held = [int(layers.order[place]) for place in here]
             found = {kind: held.count(kind) for kind in sorted(set(held))}
             found = found or {int(layers.order[min(here.start, layers.count - 1)]): 0}
         for kind, places in enumerate(layers.at, layers.counted):
-            times = sum(place in ends or (place in here and place > 0) for place in places)
+            times = sum(place in ends or (place in here and 0 < place < layers.count) for place in places)
             found |= {kind: times} if times else {}
         return found
 

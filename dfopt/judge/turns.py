@@ -42,14 +42,7 @@ def _stages(case: Case, rank: Rank) -> Iterator[int]:
     if not case.graph.folded:
         yield rank.number
         return
-    plan, layers = case.plan, case.graph.layers
-    held = [plan.layers_per_stage] * plan.stages
-    if plan.stages > 1:
-        held[0], held[-1] = plan.stage_layers[0], plan.stage_layers[2]
-    begin = sum(held[: rank.number])
-    end = begin + held[rank.number]
-    if layers.counted > 1:  # stages may have room for more layers than there are; of one kind alone that is rounded up
-        end = min(end, layers.count)
+    layers = case.graph.layers
     alone = sorted((place, kind) for kind, at in enumerate(layers.at, layers.counted) for place in at)
 
     def between(before: int) -> list[int]:
@@ -57,9 +50,9 @@ def _stages(case: Case, rank: Rank) -> Iterator[int]:
 
     if rank.number == 0:
         yield from between(0)
-    for place in range(begin, end):
+    for place in rank.here:
         if 0 < place < layers.count:
             yield from between(place)
         yield 0 if layers.counted == 1 else int(layers.order[place])
-    if rank.number == plan.stages - 1:
+    if rank.number == case.plan.stages - 1:
         yield from between(layers.count)
