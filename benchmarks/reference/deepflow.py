@@ -76,9 +76,9 @@ def chosen(file: Path) -> Iterator[Line]:
         best = min((loads(rings, mesh, fill(rings, mesh, one)) for one in of_mix), key=heaviest)
         together = max(best.shared)
         over += [together / max(own) for ring, own in zip(rings, best.own, strict=True) if ring.chips > 1]
-        mine = heaviest(placed(rings, mesh).loads)
-        better += mine < heaviest(best)
-        worse += mine > heaviest(best)
+        mine, theirs = heaviest(placed(rings, mesh).loads), heaviest(best)
+        better += mine < theirs
+        worse += mine > theirs
     if not mixes:
         return
     seen = f"{median(over):.2f} times in the median, {max(over):.2f} at most, {len(over)} parallelisms"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from functools import cached_property
 from itertools import pairwise
@@ -168,6 +169,11 @@ class Stack(Named):
                     message = f"tile {tile.name!r} reaches to {corner}, outside the die of {die_size}"
                     yield Issue(f"{where}[{j}]", message, "power can only be where the die is")
             yield from _overlaps(die.floorplan, where, slack)
+
+    def most_k(self, die: str) -> float:
+        """Kelvin that no point of a die may pass; infinite without a limit."""
+        most = self.limits.logic if die == self.logic_die.name else self.limits.dram
+        return math.inf if most is None else most
 
     def _limit_issues(self) -> Iterator[Issue]:
         first = self.levels[0]

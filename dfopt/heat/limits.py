@@ -73,12 +73,6 @@ class HeatLimits:
                 rate = step.rate
         return [*found, Rate(rate, np.inf)]
 
-    def most_k(self, die: str) -> float:
-        """Kelvin that no cell of a die may pass; infinite without a limit."""
-        limits = self.stack.limits
-        most = limits.logic if die == self.stack.logic_die.name else limits.dram
-        return np.inf if most is None else most
-
     def basis(self) -> Floats:
         """Where a joule of each component goes, shape (components, tiles): compute tiles, then the others."""
         power = self.power
@@ -124,7 +118,11 @@ class HeatLimits:
         power, side = self.stack.limits.power, self.stack.cells
         names, cells, most = [], [], []
         for at, die in enumerate(self.heat.dies):
-            highest = self.most_k(die) if die == self.stack.logic_die.name else min(self.most_k(die), rate.below_k)
+            highest = (
+                self.stack.most_k(die)
+                if die == self.stack.logic_die.name
+                else min(self.stack.most_k(die), rate.below_k)
+            )
             if np.isfinite(highest):
                 for cell in range(side * side):
                     names.append(f"cell {cell % side},{cell // side} of die {die}, in K,")

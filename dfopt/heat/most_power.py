@@ -50,15 +50,16 @@ class MostPower:
 def most_power(stack: Stack, die: str | None = None) -> MostPower:
     """The most watts of all dies, or of one, that leave every cell within the limits of its die.
 
-    All heat counts, leakage and refresh too. The program is solved once per stack, and its answer kept where the
-    influence matrix is; what is read from there is made into a proof again.
+    All heat counts, leakage and refresh too; a stack's own limit on power does not. The program is solved once for a
+    stack, its limits and the die, and its answer kept where the influence matrix is; what is read from there is made
+    into a proof again.
 
     Parameters
     ----------
     stack : Stack
         With its limits and its ambient temperature.
     die : str, optional
-        Count the watts of this die alone; others may have none.
+        Count the watts of this die alone; what others have is free, and only warms it.
 
     Raises
     ------
@@ -69,7 +70,7 @@ def most_power(stack: Stack, die: str | None = None) -> MostPower:
 
     Examples
     --------
-    Of a logic die under eight DRAM dies; spread evenly it could have less than this:
+    Of the logic die alone; the same everywhere on it, 512 W would be the most:
 
     >>> from dfopt.machines.stacks import load_stack
     >>> stack = load_stack("hybrid-vault")
@@ -82,8 +83,7 @@ def most_power(stack: Stack, die: str | None = None) -> MostPower:
         raise ValueError(f"die: found {die!r}, expected one with tiles: {', '.join(heat.dies)}")
     counts_t = np.array([die in (None, name) for name, _ in tiles], dtype=np.float64)
     response = heat.cells_k_per_w
-    most_k = [stack.limits.logic if name == stack.logic_die.name else stack.limits.dram for name in heat.dies]
-    rise_d = [np.inf if most is None else most - heat.ambient_k for most in most_k]
+    rise_d = [stack.most_k(name) - heat.ambient_k for name in heat.dies]
     rise_c = np.repeat(rise_d, len(response) // len(heat.dies))
     limited = np.isfinite(rise_c)
     share = response[limited] / rise_c[limited, None]  # of what a cell may rise, per watt

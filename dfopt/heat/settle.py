@@ -115,7 +115,7 @@ class HeatSettler:
 
     def held(self, where: Operating) -> Operating:
         """An operating point with no temperature above the limits."""
-        most = np.array([self.limits.most_k(die) for die, _ in self.limits.stack.tiles])
+        most = np.array([self.limits.stack.most_k(die) for die, _ in self.limits.stack.tiles])
         # without a limit of its own a die is taken to be no hotter than the highest one, or boiling water
         other = most[np.isfinite(most)].max(initial=-np.inf)
         most[np.isinf(most)] = other if np.isfinite(other) else _ZERO_C + 100.0

@@ -130,7 +130,7 @@ def loads(rings: Sequence[Ring], mesh: Mesh, seats: Seats, profile: Profile = "d
     places: Any = (packages, side, side)
     seats = np.asarray(seats, dtype=np.int64)
     count = packages * side * side
-    # Seats outside raise here of themselves; any other that is taken twice leaves another one empty.
+    # as many chips as seats: one that is taken twice leaves another one empty
     sound = seats.shape == (count, 3) and bool(((seats >= 0) & (seats < places)).all())
     if not sound or np.unique(np.ravel_multi_index(tuple(seats.T), places)).size < count:
         raise PlanError(f"$.seats: expected package, x and y of {count} chips, a seat each of {mesh}; found others")

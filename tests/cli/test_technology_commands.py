@@ -8,9 +8,8 @@ from typing import Any
 
 import pytest
 import yaml
-from typer.testing import CliRunner
+from cli_tools import call
 
-from dfopt.cli import app
 from dfopt.documents.design import Design
 from dfopt.technology.derive import derive_design
 
@@ -19,9 +18,9 @@ BASES: dict[str, Any] = json.loads(GOLDEN.read_text(encoding="utf-8"))["base_inp
 
 
 def run(*words: object, code: int = 0) -> str:
-    done = CliRunner().invoke(app, [str(word) for word in words])
-    assert done.exit_code == code, done.output
-    return done.output
+    answer = call(*words)
+    assert answer.code == code, answer.err
+    return answer.out + answer.err
 
 
 @pytest.fixture
