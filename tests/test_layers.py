@@ -29,6 +29,7 @@ FLOORS = [
     ("joint",),
     ("heat",),
     ("search",),
+    ("exploring",),
     ("studies",),
     ("arguments", "api"),
     ("cli", "__main__"),

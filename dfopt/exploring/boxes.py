@@ -1,0 +1,248 @@
+"""Branch and bound over boxes of decisions: what is best among very many things, and what none of them can beat.
+
+A box is a set of things to choose from, such as all designs with 2 to 5 stacks. A bound of a box holds for everything
+in it. Bounds come in stages, from the cheapest to the tightest, and each is computed only when the box comes to the
+top: the least bound first. What is then still promising gives a few candidates, whose values are known, and is split.
+"""
+
+from __future__ import annotations
+
+import heapq
+import itertools
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Generic, Literal, Protocol, TypeVar
+
+import numpy as np
+
+__all__ = ["Leaf", "Problem", "Progress", "Searched", "Stage", "search_boxes"]
+
+Box = TypeVar("Box")
+Choice = TypeVar("Choice")
+Choice_co = TypeVar("Choice_co", covariant=True)
+Ending = Literal["optimal", "gap_reached", "time_limit", "interrupted", "empty"]
+
+
+@dataclass(frozen=True)
+class Stage(Generic[Box]):
+    """One kind of bound: ``of(box, cutoff)`` is at most the value of everything in the box.
+
+    A stage may stop early where it knows that nothing in the box is below the cutoff, and return the cutoff. Infinity
+    says that nothing in the box can be had.
+    """
+
+    name: str
+    of: Callable[[Box, float], float]
+
+
+class Problem(Protocol[Box, Choice_co]):
+    """What is searched; lower values are better."""
+
+    @property
+    def roots(self) -> Sequence[Box]:
+        """Boxes that hold everything there is to choose from, each thing once."""
+        ...
+
+    @property
+    def stages(self) -> Sequence[Stage[Box]]:
+        """Bounds, the cheapest first."""
+        ...
+
+    def candidates(self, box: Box, best: float) -> Iterable[tuple[float, Choice_co]]:
+        """Things that can be had, with their values: of a box of one thing, that thing, if it can be had."""
+        ...
+
+    def split(self, box: Box) -> Sequence[Box]:
+        """Boxes that together hold the same things, each once; none for one thing."""
+        ...
+
+
+@dataclass(frozen=True)
+class Leaf(Generic[Box]):
+    """A box that was not split further: ``stage`` names the bound that its ``bound`` rests on."""
+
+    box: Box
+    bound: float
+    stage: str
+
+
+@dataclass(frozen=True)
+class Progress(Generic[Choice]):
+    """Where a search stands: boxes looked at, bounds computed by stage, and the best so far."""
+
+    best: float
+    bound: float
+    boxes: int
+    bounded: tuple[int, ...]
+    choice: Choice | None
+    seconds: float
+
+
+@dataclass(frozen=True)
+class Searched(Generic[Box, Choice]):
+    """What a search found: no choice has a value below ``bound``.
+
+    Attributes
+    ----------
+    best, choice
+        The best value and what has it; infinity and none, if nothing was found.
+    bound
+        The least bound of all leaves, or the best value where that is less.
+    ending
+        ``optimal`` has no gap, ``gap_reached`` one that was asked for; ``empty`` says that nothing can be had.
+    leaves
+        Boxes that cover everything, each thing once, with what bounds them.
+    boxes, bounded, seconds
+        Boxes looked at, bounds computed by stage, and time.
+    """
+
+    best: float
+    choice: Choice | None
+    bound: float
+    ending: Ending
+    leaves: tuple[Leaf[Box], ...]
+    boxes: int
+    bounded: dict[str, int]
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """How much less than the best a value may be at most, relative to it."""
+        return 0.0 if not np.isfinite(self.best) or self.best <= 0 else max(0.0, 1 - self.bound / self.best)
+
+
+def search_boxes(
+    problem: Problem[Box, Choice],
+    *,
+    gap: float = 0.0,
+    time_limit: float = np.inf,
+    progress: Callable[[Progress[Choice]], None] | None = None,
+) -> Searched[Box, Choice]:
+    """Find the best choice, and prove how good it is.
+
+    Parameters
+    ----------
+    problem
+        What is searched; see `Problem`.
+    gap
+        Relative gap at which to stop; with 0 the choice is the best there is.
+    time_limit
+        In seconds; the best so far is returned with an honest gap. A bound that has begun is finished.
+    progress
+        Called after each bound.
+
+    Examples
+    --------
+    The least of x^2 - 10 x over the integers from 0 to 100, in boxes of integers from a to b:
+
+    >>> class Parabola:
+    ...     roots = [(0, 100)]
+    ...     stages = [Stage("interval", lambda box, cutoff: box[0] ** 2 - 10 * box[1])]
+    ...     def candidates(self, box, best):
+    ...         middle = sum(box) // 2
+    ...         return [(middle**2 - 10 * middle, middle)]
+    ...     def split(self, box):
+    ...         (a, b), middle = box, sum(box) // 2
+    ...         return [(a, middle), (middle + 1, b)] if a < b else []
+    >>> found = search_boxes(Parabola())
+    >>> found.choice, found.best, found.bound, found.ending
+    (5, -25, -25, 'optimal')
+    """
+    return _Search(problem, gap, time_limit, progress).run()
+
+
+class _Search(Generic[Box, Choice]):
+    def __init__(
+        self,
+        problem: Problem[Box, Choice],
+        gap: float,
+        time_limit: float,
+        progress: Callable[[Progress[Choice]], None] | None,
+    ) -> None:
+        self.problem, self.gap, self.progress = problem, gap, progress
+        self.began = time.perf_counter()
+        self.deadline = self.began + time_limit
+        self.best, self.choice = np.inf, None  # type: float, Choice | None
+        # bound, how often it was tightened (the tighter first, among equals), when, box
+        self.open: list[tuple[float, int, int, Box]] = []
+        self.order = itertools.count()
+        self.leaves: list[Leaf[Box]] = []
+        self.boxes = 0
+        self.bounded = [0] * len(problem.stages)
+
+    def run(self) -> Searched[Box, Choice]:
+        stopped: Ending | None = None
+        try:
+            for box in self.problem.roots:
+                self._add(box, -np.inf)
+            while self.open and self.open[0][0] < self.cutoff:
+                if time.perf_counter() > self.deadline:
+                    stopped = "time_limit"
+                    break
+                # the box stays in the heap until what replaces it is known: an interrupt loses nothing
+                self._step(*self.open[0][::3], -self.open[0][1])
+        except KeyboardInterrupt:
+            stopped = "interrupted"
+        return self._ended(stopped)
+
+    @property
+    def cutoff(self) -> float:
+        """What is not below this is of no interest any more."""
+        return self.best - self.gap * abs(self.best) if np.isfinite(self.best) else np.inf
+
+    def _add(self, box: Box, bound: float) -> None:
+        heapq.heappush(self.open, (bound, 0, next(self.order), box))
+        self.boxes += 1
+
+    def _step(self, bound: float, box: Box, stage: int) -> None:
+        if stage < len(self.problem.stages):
+            tighter = max(bound, self.problem.stages[stage].of(box, self.cutoff))
+            self.bounded[stage] += 1
+            heapq.heapreplace(self.open, (tighter, -stage - 1, next(self.order), box))
+        else:
+            for value, choice in self.problem.candidates(box, self.best):
+                if value < self.best:
+                    self.best, self.choice = value, choice
+            parts = self.problem.split(box)
+            heapq.heappop(self.open)
+            if not parts:
+                self._close(box, bound, stage)
+            for part in parts:
+                self._add(part, bound)
+        if self.progress is not None:
+            self.progress(self._now())
+
+    def _close(self, box: Box, bound: float, stage: int) -> None:
+        name = self.problem.stages[stage - 1].name if stage else "of the box before"
+        self.leaves.append(Leaf(box, bound, name))
+
+    def _least(self) -> float:
+        """What no choice is below, as far as it is known."""
+        least = min((leaf.bound for leaf in self.leaves), default=np.inf)
+        return min(self.best, least, self.open[0][0] if self.open else np.inf)
+
+    def _now(self) -> Progress[Choice]:
+        return Progress(
+            self.best, self._least(), self.boxes, tuple(self.bounded), self.choice, time.perf_counter() - self.began
+        )
+
+    def _ended(self, stopped: Ending | None) -> Searched[Box, Choice]:
+        bound = self._least()
+        for open_bound, stage, _, box in sorted(self.open, key=lambda entry: entry[:3]):
+            self._close(box, open_bound, -stage)
+        ending: Ending = stopped or "optimal"
+        if stopped is None and not np.isfinite(self.best):
+            ending = "empty"
+        elif stopped is None and bound < self.best:
+            ending = "gap_reached"
+        return Searched(
+            best=self.best,
+            choice=self.choice,
+            bound=bound,
+            ending=ending,
+            leaves=tuple(self.leaves),
+            boxes=self.boxes,
+            bounded=dict(zip((stage.name for stage in self.problem.stages), self.bounded, strict=True)),
+            seconds=time.perf_counter() - self.began,
+        )
