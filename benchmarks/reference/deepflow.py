@@ -14,23 +14,17 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from statistics import median
-from typing import NamedTuple
 
+from crossflow_tables import gemm, language_model
+from line import Line
+
+from dfopt.errors import DfoptError
 from dfopt.physics.placement_links import heaviest, loads, placed
 from dfopt.physics.seats import Mesh, Ring, fill, strategy
 
 NAMES = {"kp1": "k1", "kp2": "k2", "dp": "data", "lp": "pipeline"}
 MOST_SECONDS = 1.0
 Mix = tuple[tuple[Ring, ...], Mesh]
-
-
-class Line(NamedTuple):
-    """What one table shows: a figure in words, its limit, and whether that is met (none: there is no limit)."""
-
-    table: str
-    seen: str
-    limit: str
-    met: bool | None
 
 
 def mix(row: dict[str, str]) -> Mix:
@@ -90,6 +84,9 @@ def chosen(file: Path) -> Iterator[Line]:
 TABLES: tuple[tuple[str, Callable[[Path], Iterator[Line]]], ...] = (
     ("placement_link_sharing.csv", sharing),
     ("placement_link_sharing.csv", chosen),
+    ("crossflow2021_p4_gemm.csv", gemm),
+    ("crossflow2021_v100_gemm.csv", gemm),
+    ("crossflow2021_v100_lm.csv", language_model),
 )
 
 
@@ -108,7 +105,11 @@ def main(arguments: list[str] | None = None) -> int:
     parser.add_argument("folder", type=Path, metavar="DIR")
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
-    found = list(tables(given.folder))
+    try:
+        found = list(tables(given.folder))
+    except DfoptError as error:
+        print(error, file=sys.stderr)
+        return 3
     if not found:
         names = ", ".join(dict(TABLES))
         print(f"{given.folder}: found none of {names}; give a folder that has one, or predictions/ with it",
