@@ -8,11 +8,14 @@ from typing import Annotated, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Named, Part, problem
+from dfopt.documents.design_choices import DesignChoices
+from dfopt.documents.design_template import Template
 from dfopt.documents.technology import Area, Technology
+from dfopt.errors import Issue, SystemSpecError, repeated
 from dfopt.units import Ratio, Watts
 
 Budget = Literal["area", "power", "perimeter"]
-Share = Annotated[Ratio, Field(ge=0, le=1000)] | Literal["rest"]
+Share = Annotated[Ratio, Field(ge=0, le=1000)] | Literal["rest", "auto"]
 Shares = dict[str, Share]
 SLACK = 1e-9  # shares are sums of decimals
 
@@ -26,7 +29,12 @@ class DesignBudgets(Part):
 
 
 class DesignShares(Part):
-    """Shares of each budget by component; what is not named has none. One of a budget may be ``rest``."""
+    """Shares of each budget by component; what is not named has none.
+
+    One of a budget may be ``rest``. A component whose share of the area is ``auto`` is of every size that
+    ``Design.choices`` allows; it takes the area, and where they are ``auto`` the perimeter and the power at nominal
+    voltage, that this size needs.
+    """
 
     area: Shares = Field(description="of the chip")
     power: Shares
@@ -51,14 +59,31 @@ class Design(Named):
     profile: Literal["default", "deepflow"] = Field(
         default="default", description="deepflow: derived with the habits of that program, shares above 1 among them"
     )
+    template: Template | None = Field(default=None, description="what a system of such chips is beside them")
+    choices: DesignChoices | None = Field(default=None, description="sizes of components whose shares are auto")
+
+    @property
+    def chosen(self) -> tuple[str, ...]:
+        """The components whose sizes are to be searched."""
+        return tuple(name for name, share in self.shares.area.items() if share == "auto")
 
     def shares_of(self, budget: Budget) -> dict[str, float]:
-        """The shares of one budget as numbers."""
+        """The shares of one budget as numbers.
+
+        Raises `SystemSpecError` where shares are ``auto``: then this is many designs, not one.
+        """
         given: Shares = getattr(self.shares, budget)
+        open_ = [name for name, share in given.items() if share == "auto"]
+        if open_:
+            message = f"found auto for {' and '.join(open_)}, expected numbers or rest"
+            remedy = "give numbers, or have them chosen for a workload: dfopt explore GRAPH DESIGN"
+            raise SystemSpecError(self.name, [Issue(f"$.shares.{budget}", message, remedy)])
         return resolved(given)
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
+        for where, message, remedy in (*_wrong_choices(self), *_wrong_template(self)):
+            raise problem(message, remedy, where)
         for budget, given in dict(self.shares).items():
             for where, message, remedy in _wrong(self, budget, given):
                 raise problem(message, remedy, where)
@@ -92,9 +117,41 @@ def _wrong(design: Design, budget: str, given: Shares) -> Iterator[tuple[str, st
     for name in given:
         if name not in known:
             yield f"{where}.{name}", *unknown(design.technology)
-    resting = [name for name, share in given.items() if isinstance(share, str)]
+    resting = [name for name, share in given.items() if share == "rest"]
     if len(resting) > 1:
         yield where, f"found rest for {' and '.join(resting)}, expected it once", "give all but one a number"
+    for name, share in given.items():
+        if share == "auto" and (name == "core" or name not in design.chosen):
+            why = "cores take what the others leave" if name == "core" else f"$.shares.area.{name} is not auto"
+            yield f"{where}.{name}", f"found auto, expected a number or rest: {why}", "give it one"
     total = sum(share for share in given.values() if not isinstance(share, str))
     if total > 1 + SLACK and (design.profile == "default" or resting):
         yield where, too_much(total), "lower them, or set the profile deepflow" if not resting else "lower them"
+
+
+def _wrong_choices(design: Design) -> Iterator[tuple[str, str, str]]:
+    levels = {level.name for level in design.technology.sram}
+    if design.chosen and design.profile != "default":
+        yield "$.profile", "found deepflow beside shares that are auto, expected default", "leave it out"
+    for name in design.choices.components if design.choices else ():
+        if name not in design.chosen:
+            message = f"found sizes of {name}, expected those of components whose share of the area is auto"
+            yield "$.choices", message, f"set $.shares.area.{name} to auto"
+    for name in design.choices.capacity if design.choices else ():
+        if name not in levels:
+            yield f"$.choices.capacity.{name}", *unknown(design.technology)
+
+
+def _wrong_template(design: Design) -> Iterator[tuple[str, str, str]]:
+    if design.template is None:
+        return
+    levels = [level.name for level in design.technology.sram]
+    if design.template.sram not in levels:
+        message = f"found {design.template.sram!r}, expected an SRAM level of technology {design.technology.name}"
+        yield "$.template.sram", message, f"it has {', '.join(levels) or 'none'}"
+    for position, dim in enumerate(design.template.network):
+        if dim.links is not None and dim.links not in design.technology.links:
+            yield f"$.template.network[{position}].links", *unknown(design.technology)
+    for position, name, first in repeated(dim.name for dim in design.template.network):
+        message = f"network dim {name!r} is named twice, first as $.template.network[{first}]"
+        yield f"$.template.network[{position}].name", message, "plans name dims, so each needs a name of its own"

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from dfopt.documents.design import Design
-from dfopt.errors import DocumentError, UnitError
+from dfopt.errors import DocumentError, SystemSpecError, UnitError
 
 SUPPLY = {"nominal_v": 0.8, "threshold_v": 0.2, "margin_v": 0.35}
 
@@ -106,3 +106,63 @@ def test_units_are_required() -> None:
     changed["budgets"]["power"] = 300
     with pytest.raises(UnitError, match=r"\$\.budgets\.power: missing unit"):
         Design.from_data(changed)
+
+
+def searched() -> dict[str, Any]:
+    """A design with sizes that are to be chosen, and a template."""
+    given = data()
+    given["technology"]["links"] = {
+        "between_packages": {
+            "area_mm2": 1.6, "links_per_mm": 2, "frequency": "200 GHz", "supply": SUPPLY, "energy": "6.5 pJ/bit",
+        }
+    }  # fmt: skip
+    auto = {"core": "rest", "L2": "auto", "dram": "auto", "between_packages": "auto"}
+    given["shares"] = {
+        "area": auto,
+        "power": {**auto, "L2": 0.05},
+        "perimeter": {"dram": "auto", "between_packages": "auto"},
+    }
+    given["choices"] = {
+        "stacks": {"most": 4},
+        "capacity": {"L2": {"least": "8 MiB", "most": "64 MiB", "step": "8 MiB"}},
+        "rate": {"between_packages": {"least": "50 GB/s", "most": "450 GB/s", "step": "50 GB/s"}},
+    }
+    dim = {"name": "node", "topology": "switch", "size": 8, "links": "between_packages"}
+    given["template"] = {"sram": "L2", "tiles": 64, "network": [dim]}
+    return given
+
+
+def test_sizes_that_are_to_be_chosen() -> None:
+    design = Design.from_data(searched())
+    assert design.chosen == ("L2", "dram", "between_packages")
+    assert design.choices is not None
+    assert [len(steps.values) for name in design.chosen if (steps := design.choices.of(name))] == [8, 4, 9]
+    assert design.choices.capacity["L2"].values[-1] == 64 * 2**20
+    with pytest.raises(SystemSpecError, match=r"shares.area: found auto for L2 and dram and between_packages.*explore"):
+        design.shares_of("area")
+    assert Design.from_data(design.to_data()) == design
+
+
+@pytest.mark.parametrize(
+    ("where", "value", "says"),
+    [
+        (("shares", "area", "core"), "auto", r"shares.area.core: found auto.*cores take what the others leave"),
+        (("shares", "area", "L2"), 0.1, r"choices: found sizes of L2, expected those.*set \$.shares.area.L2 to auto"),
+        (("shares", "power", "L2"), "half", r"shares.power.L2"),
+        (("profile",), "deepflow", r"profile: found deepflow beside shares that are auto"),
+        (("choices", "stacks", "most"), 0, r"choices.stacks.most: found 0"),
+        (("choices", "capacity", "L2", "most"), "4 MiB", r"capacity.L2.most: found 4.1943e\+06, expected least"),
+        (("choices", "capacity", "L2", "step"), "1 B", r"choices.capacity.L2.step: found 5.87e\+07 steps"),
+        (("template", "sram"), "L3", r"template.sram: found 'L3', expected an SRAM level.*it has L2"),
+        (("template", "network", 0, "links"), "in_package", r"network\[0\].links: technology test has no such"),
+        (("template", "network", 0, "link_bandwidth"), "1 GB/s", r"network\[0\].links: found both of links and"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_chosen(where: tuple[str | int, ...], value: Any, says: str) -> None:
+    given: Any = searched()
+    at = given
+    for key in where[:-1]:
+        at = at[key]
+    at[where[-1]] = value
+    with pytest.raises(DocumentError, match=says):
+        Design.from_data(given)

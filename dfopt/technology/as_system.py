@@ -1,0 +1,111 @@
+"""A system of derived chips: what a template makes of them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator
+
+from dfopt.documents.design import Design
+from dfopt.documents.design_template import Template
+from dfopt.documents.dtypes import Peaks
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+from dfopt.documents.technology import LinkRole
+from dfopt.errors import Issue, SystemSpecError
+from dfopt.technology.arithmetic import Numbers
+from dfopt.technology.derive import DEGREE, Derived, derive_design
+from dfopt.technology.operating import limit_names
+
+__all__ = ["derived_system", "system_of"]
+
+
+def derived_system(design: Design) -> System:
+    """The system of a design document: its derived chips, joined as its template says.
+
+    Raises `SystemSpecError` where the design has no template, or shares that are ``auto``, or where a component that
+    the system needs is off.
+    """
+    if design.template is None:
+        message = "found none, expected how the chips make a system"
+        remedy = "add template: {sram: LEVEL, network: [{name: node, topology: switch, size: 8, links: ROLE}]}"
+        raise SystemSpecError(design.name, [Issue("$.template", message, remedy)])
+    return system_of(design.name, derive_design(design), design.template, design.technology.core.utilization)
+
+
+def system_of(name: str, chip: Derived, template: Template, utilization: float) -> System:
+    """The system that a template makes of one derived chip.
+
+    Links of a role are shared out evenly: to the ports of all dims that use them. DRAM and links have the rates that
+    they sustain, cores their peak and the share of it that kernels sustain.
+
+    Raises `SystemSpecError` where a component that the system needs is off.
+
+    Examples
+    --------
+    >>> from dfopt.documents.design_template import TemplateDim
+    >>> from dfopt.technology.components import Core, Links, Dram as Stacks, Sram as Level
+    >>> of = lambda kind, **figures: kind(**{**dict.fromkeys(kind._fields, 0.0), **figures})
+    >>> chip = Derived(
+    ...     of(Core, units=128.0, clusters=32.0, peak=1e15, peaks={}), {"L2": of(Level, size=32e6)},
+    ...     of(Stacks, size=80e9, rate=2e12), {"between_packages": of(Links, rate=450e9)},
+    ... )
+    >>> dims = (TemplateDim(name="x", topology="ring", size=4, links="between_packages"),)
+    >>> made = system_of("ours", chip, Template(sram="L2", network=dims), 0.8)
+    >>> made.chip.tiles, made.chip.compute_utilization, made.dim("x").link_bandwidth
+    (32, 0.8, 225000000000.0)
+    """
+    if off := list(_off(chip, template)):
+        raise SystemSpecError(name, off)
+    peaks = chip.core.peaks
+    return System(
+        name=name,
+        chip=Chip(
+            name=name,
+            execution=template.execution,
+            tiles=template.tiles or int(chip.core.clusters),
+            peak=Peaks(**{str(kind): float(rate) for kind, rate in peaks.items()}) if peaks else float(chip.core.peak),
+            compute_utilization=utilization,
+            sram=Sram(capacity=float(chip.sram[template.sram].size)),
+            dram=Dram(bandwidth=float(chip.dram.rate), capacity=float(chip.dram.size)),
+            power_w=float(chip.power),
+        ),
+        network=tuple(
+            NetworkDim(
+                name=dim.name,
+                topology=dim.topology,
+                size=dim.size,
+                link_bandwidth=rate,
+                latency=dim.latency,
+                tier=dim.tier,
+                in_network_reduction=dim.in_network_reduction,
+            )
+            for dim, rate in zip(template.network, _rates(chip, template), strict=True)
+        ),
+        collective_overhead=template.collective_overhead,
+    )
+
+
+def _rates(chip: Derived, template: Template) -> list[float]:
+    """Bandwidth of a link of every dim."""
+    ports = Counter[LinkRole]()
+    for dim in template.network:
+        if dim.links is not None:
+            ports[dim.links] += dim.ports
+    each = {role: float(chip.links[role].rate) * DEGREE[role] / count for role, count in ports.items()}
+    return [dim.link_bandwidth or (each[dim.links] if dim.links else 0.0) for dim in template.network]
+
+
+def _off(chip: Derived, template: Template) -> Iterator[Issue]:
+    """What of the chip is needed and is not there."""
+    needs: dict[str, tuple[Numbers, str, Numbers]] = {
+        "core": (chip.core.peak, "cores", chip.core.bound),
+        template.sram: (chip.sram[template.sram].size, "an on-chip memory", chip.sram[template.sram].bound),
+        "dram": (chip.dram.rate, "an off-chip memory", chip.dram.bound),
+    }
+    for dim in template.network:
+        if dim.links is not None and dim.size > 1:
+            links = chip.links[dim.links]
+            needs[dim.links] = links.rate, f"links for its dim {dim.name}", links.bound
+    for component, (rate, what, bound) in needs.items():
+        if not rate > 0:
+            found = f"found a chip without {component} ({limit_names(int(bound))} ends it), expected {what}"
+            yield Issue("$.shares", found, f"give {component} more area, power and perimeter")

@@ -1,0 +1,70 @@
+"""Systems of derived chips: what their templates say, and the rates of the chips."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+import dfopt as df
+from dfopt.documents.design import Design
+from dfopt.errors import SystemSpecError
+from dfopt.technology.as_system import derived_system
+from dfopt.technology.derive import derive_design
+from tests.documents.test_design import searched
+
+
+def fixed(**template: Any) -> Design:
+    """The design of those tests with sizes that are given."""
+    given = searched()
+    share = {"core": 0.5, "L2": 0.1, "dram": 0.05, "between_packages": 0.05}
+    given["shares"] = {"area": share, "power": share, "perimeter": {"dram": 0.5, "between_packages": 0.2}}
+    del given["choices"]
+    given["template"] |= template
+    return Design.from_data(given)
+
+
+def test_rates_are_those_of_the_chip() -> None:
+    design = fixed()
+    chip, made = derive_design(design), derived_system(design)
+    assert made.chip.peak_flops == chip.core.peak and made.chip.tiles == 64
+    assert made.chip.sram.capacity == chip.sram["L2"].size
+    assert (made.chip.fastest.bandwidth, made.chip.fastest.capacity) == (chip.dram.bandwidth, chip.dram.size)
+    assert made.dim("node").link_bandwidth == chip.links["between_packages"].rate
+    assert made.chip.power_w == pytest.approx(chip.power)
+    assert made.chips == 8
+
+
+def test_ports_share_the_links_of_their_role() -> None:
+    dims: list[dict[str, Any]] = [
+        {"name": "x", "topology": "ring", "size": 4, "links": "between_packages"},
+        {"name": "y", "topology": "switch", "size": 8, "links": "between_packages", "latency": "1 us"},
+        {"name": "z", "topology": "switch", "size": 2, "link_bandwidth": "10 GB/s"},
+    ]
+    design = fixed(network=dims)
+    rate = derive_design(design).links["between_packages"].rate
+    made = derived_system(design)
+    assert [dim.link_bandwidth for dim in made.network] == [rate / 3, rate / 3, 10e9]
+    assert made.dim("y").latency == 1e-6
+
+
+def test_a_tile_is_a_cluster_where_none_are_given() -> None:
+    design = fixed(tiles=None)
+    assert derived_system(design).chip.tiles == derive_design(design).core.clusters
+
+
+def test_mappings_take_a_derived_system() -> None:
+    result = df.optimize("gpt2-small", derived_system(fixed()), time_limit=20)
+    assert result.status == "optimal"
+
+
+def test_what_is_missing_is_said() -> None:
+    given = fixed().to_data()
+    del given["template"]
+    with pytest.raises(SystemSpecError, match=r"template: found none, expected how the chips make a system"):
+        derived_system(Design.from_data(given))
+    given = fixed().to_data()
+    given["shares"]["perimeter"] = {"dram": 0.5}
+    says = r"found a chip without between_packages \(perimeter ends it\), expected links for its dim node"
+    with pytest.raises(SystemSpecError, match=says):
+        derived_system(Design.from_data(given))
