@@ -257,3 +257,13 @@ class Search:
         if len(self.reasons) == 1:
             return Infeasible(self.reasons[0])
         return Infeasible("no plan fits:\n  " + "\n  ".join(dict.fromkeys(self.reasons)))
+
+
+def failure_of(searches: Sequence[Search]) -> SolveError | KeyboardInterrupt:
+    """Why none of several searches of one workload has a mapping: that no plan fits only if that is shown for all."""
+    reasons = [search.failure() for search in searches]
+    if stopped := [one for one in reasons if isinstance(one, KeyboardInterrupt)]:
+        return stopped[0]
+    if open_ := [one for one in reasons if isinstance(one, NoSolution)]:
+        return min(open_, key=lambda one: one.bound)
+    return reasons[0]

@@ -24,7 +24,7 @@ from dfopt.milp import check_solver
 from dfopt.physics.dtypes import arithmetic_of
 from dfopt.physics.pipeline import resolve
 from dfopt.search.assembling import assemble
-from dfopt.search.branching import Search
+from dfopt.search.branching import Search, failure_of
 from dfopt.search.jointly import JointSearch
 from dfopt.search.options import Options, Progress
 from dfopt.search.sensitivity import sensitivities
@@ -133,7 +133,7 @@ def optimize(
     searches = [search for search, _ in work]
     spaces = [search_space(search.setting, legal, search.lattices()) for search, legal in work]
     if not found:
-        raise searches[0].failure()
+        raise failure_of(searches)
     best, options = found[0], searches[-1].options
     records = [record for search in searches for record in search.records]
     stopped = any(search.stopped for search in searches)

@@ -5,6 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from types import SimpleNamespace
+from typing import cast
 
 import numpy as np
 import pytest
@@ -15,10 +17,11 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.result import TOO_WIDE, Result, status_words
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
-from dfopt.errors import NoSolution, SolverFailure
+from dfopt.errors import Infeasible, NoSolution, SolverFailure
 from dfopt.fusion import intrachip
 from dfopt.milp import Solution, Termination, worker
 from dfopt.search import candidate, nodes
+from dfopt.search.branching import Search, failure_of
 from dfopt.search.verify import verify
 from dfopt.sharding import interchip
 
@@ -189,3 +192,15 @@ def test_ctrl_c_during_any_solve_stops_the_search(formulation, objective, monkey
         assert all(left < 1.5 for left in calls[number:]), number
         number += 1
     assert number > 4 and any(answered)
+
+
+def failed(reason: Exception | KeyboardInterrupt) -> Search:
+    """A search that has found nothing, for this reason."""
+    return cast(Search, SimpleNamespace(failure=lambda: reason))
+
+
+def test_no_size_fits_only_if_that_is_known_of_each() -> None:
+    too_big, later, sooner = Infeasible("too big"), NoSolution(2.0, 1.0), NoSolution(1.0, 1.0)
+    assert failure_of([failed(too_big), failed(Infeasible("too wide"))]) is too_big
+    assert failure_of([failed(too_big), failed(later), failed(sooner)]) is sooner
+    assert isinstance(failure_of([failed(too_big), failed(later), failed(KeyboardInterrupt())]), KeyboardInterrupt)
