@@ -1,0 +1,341 @@
+"""What is to be decided about a design: sizes of components, each from a list, and what one size of each makes.
+
+A box of designs is a range of sizes of every component. Its best corner is a chip that is at least as good as every
+chip in it: each component has its largest size, and the cores have what the smallest sizes leave. Two things are not
+monotone, and have bounds of their own: a DRAM with a fixed share of power loses bandwidth to leakage of more stacks,
+so the best of all numbers of stacks counts; and links from SRAM to clusters take area, so the cores of a corner are
+those that are left beside SRAM with as few links as there can be.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import NamedTuple, cast
+
+from dfopt.documents.design import Budget, Design
+from dfopt.documents.technology import LinkRole, SramLevel
+from dfopt.errors import Issue, SystemSpecError
+from dfopt.technology.components import Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
+from dfopt.technology.derive import DEGREE, Derived
+from dfopt.technology.rules import DEFAULT
+from dfopt.technology.voltage import speed
+
+__all__ = ["Box", "Decisions"]
+
+_STEPS = 64  # of a size without choices of its own
+_ROUND = 1e-9  # relative; areas and edges are multiplied and divided again
+
+Sizes = tuple[int, ...]
+
+
+class Box(NamedTuple):
+    """Positions of sizes from ``low`` to ``high``, in the order of ``Design.chosen``."""
+
+    low: Sizes
+    high: Sizes
+
+    @property
+    def single(self) -> bool:
+        """Whether this is one design."""
+        return self.low == self.high
+
+
+class _Need(NamedTuple):
+    """What a component takes of each budget."""
+
+    area: float
+    power: float
+    perimeter: float
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """The designs that a document with ``auto`` shares stands for.
+
+    Examples
+    --------
+    >>> from dfopt.documents.technology import CoreUnit, DramStacks, SramLevel, Supply, Technology
+    >>> supply = Supply(nominal_v=0.75, threshold_v=0.25, margin_v=0.2, max_v=0.825)
+    >>> core = CoreUnit(
+    ...     area_mm2=4.0, flop_per_cycle=4096, power=4.0, frequency=1.7e9, supply=supply, units_per_cluster=1
+    ... )
+    >>> level = SramLevel(name="L2", bit_area_mm2=6e-8, energy=1e-12, static_w_per_bit=0.0, bank=2**20)
+    >>> dram = DramStacks(
+    ...     stack=24e9, stack_area_mm2=110.0, controller_area_mm2=15.0, links_per_stack=1024, links_per_mm=100.0,
+    ...     frequency=6.4e9, supply=supply, energy=3.5e-12 * 8, static_w_per_bit=0.0,
+    ... )
+    >>> design = Design.from_data({
+    ...     "schema": "dfopt/design/1", "name": "small",
+    ...     "technology": Technology(name="t", core=core, sram=(level,), dram=dram).to_data(),
+    ...     "budgets": {"chip_area_mm2": 800, "package_area_mm2": 1300, "power": "600 W"},
+    ...     "shares": {
+    ...         "area": {"core": "rest", "L2": "auto", "dram": "auto"},
+    ...         "power": {"core": "rest", "L2": 0.05, "dram": "auto"}, "perimeter": {"dram": "auto"},
+    ...     },
+    ...     "choices": {"capacity": {"L2": {"least": "8 MiB", "most": "64 MiB", "step": "8 MiB"}}},
+    ... })
+    >>> decisions = Decisions(design)
+    >>> {name: len(sizes) for name, sizes in decisions.sizes.items()}, decisions.count
+    ({'L2': 8, 'dram': 4}, 32)
+    >>> chip = decisions.chip(decisions.one((1, 3)))
+    >>> chip.sram["L2"].size / 2**20, chip.dram.stacks, chip.core.units
+    (16.0, 4.0, 182.0)
+    """
+
+    design: Design
+
+    def __post_init__(self) -> None:
+        issues = [
+            Issue(f"$.shares.area.{name}", "found auto, but not even one fits the budgets", "raise the budgets")
+            for name, sizes in self.sizes.items()
+            if not sizes
+        ]
+        for level in self.design.technology.sram:
+            if level.port is None and self.design.shares.power.get(level.name) == "auto":
+                found = f"found auto, but no port of {level.name} says how much bandwidth that would be"
+                issues.append(Issue(f"$.shares.power.{level.name}", found, "give it a number, or the level a port"))
+        if issues:
+            raise SystemSpecError(self.design.name, issues)
+
+    @cached_property
+    def sizes(self) -> Mapping[str, tuple[float, ...]]:
+        """Every size of every component that is to be chosen, the smallest first."""
+        choices = self.design.choices
+        given = {name: choices.of(name) if choices else None for name in self.design.chosen}
+        return {name: steps.values if steps else self._all(name) for name, steps in given.items()}
+
+    @property
+    def count(self) -> int:
+        """How many designs there are, those that do not fit the budgets among them."""
+        return math.prod(len(sizes) for sizes in self.sizes.values())
+
+    @property
+    def whole(self) -> Box:
+        """All designs."""
+        return Box((0,) * len(self.sizes), tuple(len(sizes) - 1 for sizes in self.sizes.values()))
+
+    def one(self, positions: Sizes) -> Box:
+        """One design."""
+        return Box(positions, positions)
+
+    def named(self, positions: Sizes) -> dict[str, float]:
+        """The sizes at some positions, by component."""
+        return {name: sizes[at] for (name, sizes), at in zip(self.sizes.items(), positions, strict=True)}
+
+    def chip(self, box: Box) -> Derived | None:
+        """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""
+        low, high = self.named(box.low), self.named(box.high)
+        budgets, technology = self.design.budgets, self.design.technology
+        least = self._needs(low)
+        edge = sum(self._taken("perimeter", name, need.perimeter) for name, need in least.items())
+        beside = (budgets.package_area_mm2 - budgets.chip_area_mm2) * (1 + _ROUND)
+        if edge + self._fixed("perimeter") > self._edge * (1 + _ROUND):
+            return None
+        if low.get("dram", 0.0) * technology.dram.stack_area_mm2 > beside:
+            return None
+        core = self._cores(low, least, None)
+        if core is None or core.units < 1:
+            return None
+        fewest = core if box.single else self._cores(high, self._needs(high), None)
+        if not box.single and technology.core.static_power:
+            core = self._cores(low, least, 0.0 if fewest is None else float(fewest.units)) or core
+        clusters = 0.0 if fewest is None else fewest.clusters
+        ports = core if box.single else core._replace(clusters=clusters, frequency=self._fastest)
+        return Derived(
+            core=core,
+            sram={level.name: self._sram(level, high.get(level.name), ports) for level in technology.sram},
+            dram=self._dram(low.get("dram"), high.get("dram")),
+            links={role: self._links(role, high.get(role)) for role in technology.links},
+        )
+
+    def split(self, box: Box) -> tuple[Box, ...]:
+        """The box in two halves, along the component of which it holds the largest part of all sizes."""
+        parts = [
+            ((high - low) / max(len(sizes) - 1, 1), at)
+            for at, (low, high, sizes) in enumerate(zip(box.low, box.high, self.sizes.values(), strict=True))
+        ]
+        widest, at = max(parts, default=(0.0, 0))
+        if widest <= 0:
+            return ()
+        middle = (box.low[at] + box.high[at]) // 2
+        below = Box(box.low, (*box.high[:at], middle, *box.high[at + 1 :]))
+        return below, Box((*box.low[:at], middle + 1, *box.low[at + 1 :]), box.high)
+
+    # what components take
+
+    @cached_property
+    def _edge(self) -> float:
+        return 4 * math.sqrt(self.design.budgets.chip_area_mm2)
+
+    def _budget(self, budget: Budget) -> float:
+        of = self.design.budgets
+        return {"area": of.chip_area_mm2, "power": of.power, "perimeter": self._edge}[budget]
+
+    def _share(self, budget: Budget, name: str) -> float | None:
+        """The share of a budget that a component has whatever its size; none where that follows from its size."""
+        share = getattr(self.design.shares, budget).get(name, 0.0)
+        return None if isinstance(share, str) else float(share)
+
+    def _taken(self, budget: Budget, name: str, need: float) -> float:
+        share = self._share(budget, name)
+        return need if share is None else share * self._budget(budget)
+
+    def _fixed(self, budget: Budget) -> float:
+        """What components take whose sizes are not to be chosen, cores aside."""
+        others = {name for name in getattr(self.design.shares, budget) if name != "core"} - set(self.sizes)
+        return sum(self._share(budget, name) or 0.0 for name in others) * self._budget(budget)
+
+    def _core(self, budget: Budget, needs: Mapping[str, float]) -> float:
+        """What the cores have of a budget; below 0 where nothing fits."""
+        whole = self._budget(budget)
+        others = sum(self._taken(budget, name, need) for name, need in needs.items()) + self._fixed(budget)
+        left = whole - others
+        share = self._share(budget, "core")
+        own = left if share is None else share * whole
+        return own if own <= left + whole * _ROUND else -1.0
+
+    def _need(self, name: str, size: float) -> _Need:
+        """What a size takes at nominal voltage, links from SRAM to clusters left out."""
+        technology = self.design.technology
+        if name == "dram":
+            part = technology.dram
+            links = size * part.links_per_stack
+            nominal = part.energy / 8 * links * part.frequency + part.static_w_per_bit * 8 * size * part.stack
+            return _Need(size * part.controller_area_mm2, nominal, links / part.links_per_mm)
+        if name in technology.links:
+            wire = technology.links[_role(name)]
+            count = self._wires(name, size)
+            return _Need(count * wire.area_mm2, wire.energy / 8 * count * wire.frequency, count / wire.links_per_mm)
+        level = self._level(name)
+        banks = _banks(level, size)
+        bits = banks * level.bank * 8
+        power = level.static_w_per_bit * bits
+        if level.port is not None:
+            power += banks * level.port * technology.core.frequency * level.energy
+        return _Need(bits * level.bit_area_mm2 / (1 - level.overhead), power, 0.0)
+
+    def _wires(self, role: str, rate: float) -> int:
+        part = self.design.technology.links[_role(role)]
+        return math.ceil(rate * 8 / (part.frequency * part.utilization) * (1 - _ROUND))
+
+    def _level(self, name: str) -> SramLevel:
+        return next(level for level in self.design.technology.sram if level.name == name)
+
+    def _crossed(self, sizes: Mapping[str, float]) -> float:
+        """mm2 that each cluster takes for its links to all banks of the sizes that are to be chosen."""
+        levels = [self._level(name) for name in sizes if name not in ("dram", *self.design.technology.links)]
+        return sum(_banks(one, sizes[one.name]) * one.link_area_mm2 for one in levels if one.shared)
+
+    def _beside_links(self, area: float, crossed: float) -> float:
+        """The area of the cores beside the links to as many clusters as there are then.
+
+        With one cluster more the links would not leave room for its units, and SRAM is made for no more than these.
+        """
+        unit = self.design.technology.core
+        each = unit.units_per_cluster * unit.area_mm2 + crossed
+        clusters = max(math.floor(area / each), 0)
+        most = ((clusters + 1) * unit.units_per_cluster - 1) * unit.area_mm2 * (1 + _ROUND)
+        return min(area - clusters * crossed, most)
+
+    # what components are
+
+    @property
+    def _fastest(self) -> float:
+        """A clock that the cores never exceed."""
+        unit = self.design.technology.core
+        most = unit.supply.max_v
+        if most is None:
+            return math.inf
+        return unit.frequency * float(
+            speed(most - unit.supply.threshold_v, unit.supply.nominal_v, unit.supply.threshold_v)
+        )
+
+    def _needs(self, sizes: Mapping[str, float]) -> dict[str, _Need]:
+        return {name: self._need(name, size) for name, size in sizes.items()}
+
+    def _cores(self, sizes: Mapping[str, float], needs: Mapping[str, _Need], leaking: float | None) -> Core | None:
+        """The cores beside other components, where there is anything left for them.
+
+        ``leaking``: so many leak, however many there are; more of them are then never slower.
+        """
+        unit = self.design.technology.core
+        power = self._core("power", {name: need.power for name, need in needs.items()})
+        area = self._core("area", {name: need.area for name, need in needs.items()})
+        if crossed := self._crossed(sizes):
+            area = self._beside_links(area, crossed)
+        if leaking is not None:
+            power -= leaking * (unit.static_power or 0.0)
+            unit = unit.model_copy(update={"static_power": None})
+        return core_of(unit, area, power, DEFAULT) if area > 0 and power > 0 else None
+
+    def _power(self, name: str, need: float) -> float:
+        return self._taken("power", name, need) * (1 + _ROUND)
+
+    def _sram(self, level: SramLevel, size: float | None, core: Core) -> Sram:
+        if size is None:
+            area, power = (self._taken(budget, level.name, 0.0) for budget in ("area", "power"))
+            return sram_of(level, area, power, core, DEFAULT)
+        banks, held = _banks(level, size), 1 - level.overhead
+        links = held * core.clusters * level.link_area_mm2 if level.shared else 0.0
+        area = banks * (level.bank * 8 * level.bit_area_mm2 + links) / held * (1 + _ROUND)
+        return sram_of(level, area, self._power(level.name, self._need(level.name, size).power), core, DEFAULT)
+
+    def _dram(self, low: float | None, high: float | None) -> Dram:
+        """Of several numbers of stacks the best bandwidth and the most capacity."""
+        part, of = self.design.technology.dram, self.design.budgets
+        beside = (of.package_area_mm2 - of.chip_area_mm2) * (1 + _ROUND)
+        if low is None or high is None:
+            area, power, edge = (self._taken(budget, "dram", 0.0) for budget in ("area", "power", "perimeter"))
+            return dram_of(part, beside, area, power, edge)
+        made = []
+        for size in self.sizes["dram"]:
+            if low <= size <= high:
+                need = self._need("dram", size)
+                edge = self._taken("perimeter", "dram", need.perimeter) * (1 + _ROUND)
+                made.append(dram_of(part, beside, need.area * (1 + _ROUND), self._power("dram", need.power), edge))
+        most = max(one.size for one in made)
+        return max(made, key=lambda one: float(one.rate))._replace(size=most)
+
+    def _links(self, role: LinkRole, size: float | None) -> Links:
+        part = self.design.technology.links[role]
+        if size is None:
+            area, power, edge = (self._taken(budget, role, 0.0) for budget in ("area", "power", "perimeter"))
+            return links_of(part, area, power, edge, DEGREE[role], DEFAULT)
+        need = self._need(role, size)
+        edge = self._taken("perimeter", role, need.perimeter) * (1 + _ROUND)
+        power = self._power(role, need.power)
+        return links_of(part, need.area * (1 + _ROUND), power, edge, DEGREE[role], DEFAULT)
+
+    def _all(self, name: str) -> tuple[float, ...]:
+        """Sizes of a component without choices: every number of stacks that fits, else even steps of all that fits."""
+        technology, area, edge = self.design.technology, self.design.budgets.chip_area_mm2, self._edge
+        beside = self.design.budgets.package_area_mm2 - area
+        if name == "dram":
+            part = technology.dram
+            by_edge = edge * part.links_per_mm / part.links_per_stack
+            most = math.floor(
+                min(beside / part.stack_area_mm2, area / part.controller_area_mm2, by_edge) * (1 + _ROUND)
+            )
+            return tuple(float(count) for count in range(1, most + 1))
+        if name in technology.links:
+            wire = technology.links[_role(name)]
+            most = math.floor(min(area / wire.area_mm2, edge * wire.links_per_mm))
+            return tuple(count * wire.frequency * wire.utilization / 8 for count in _even(most))
+        level = self._level(name)
+        most = math.floor(area * (1 - level.overhead) / (level.bank * 8 * level.bit_area_mm2))
+        return tuple(count * level.bank for count in _even(most))
+
+
+def _even(most: int) -> list[int]:
+    return sorted({math.ceil(most * step / _STEPS) for step in range(1, _STEPS + 1)}) if most > 0 else []
+
+
+def _banks(level: SramLevel, size: float) -> int:
+    return math.ceil(size / level.bank * (1 - _ROUND))
+
+
+def _role(name: str) -> LinkRole:
+    return cast(LinkRole, name)
