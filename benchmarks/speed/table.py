@@ -32,7 +32,8 @@ def measure(case: Case) -> dict[str, Any]:
     from dfopt.documents.assumptions import profile
     from dfopt.errors import NoSolution
     from dfopt.fusion import intrachip
-    from dfopt.fusion.blocks import chip_of, stage_tables
+    from dfopt.fusion.blocks import stage_tables
+    from dfopt.fusion.chip import chip_of
     from dfopt.fusion.classes import interchangeable
     from dfopt.fusion.columns import Columns
     from dfopt.fusion.downsets import down_sets

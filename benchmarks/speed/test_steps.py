@@ -13,7 +13,8 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.fusion import intrachip
-from dfopt.fusion.blocks import StageTables, chip_of, stage_tables
+from dfopt.fusion.blocks import StageTables, stage_tables
+from dfopt.fusion.chip import chip_of
 from dfopt.fusion.classes import interchangeable
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import Lattice, down_sets

@@ -8,33 +8,19 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, fields, replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.system import System
 from dfopt.errors import Infeasible
 from dfopt.fusion import library
+from dfopt.fusion.chip import Chip, combine
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
 
 CROSSING_TILES = 2.0  # tiles buffered of a tensor on its way to or from DRAM: one moves while the other is worked on
 _OF_KERNELS, _OF_TENSORS = ([f.name for f in fields(ShardedGraph) if f.name.endswith(end)] for end in ("_k", "_t"))
 _LOT = 64  # blocks that are given by their kernels and priced together
-
-
-@dataclass(frozen=True)
-class Chip:
-    """Limits and rates of one chip, how terms combine, and whether blocks are ``fused``, by a ``library`` only."""
-
-    dram_bandwidth: float
-    sram: float
-    tiles: int
-    overlap: str
-    weight_tiling: str
-    fused: bool
-    library: bool
 
 
 @dataclass(frozen=True)
@@ -84,46 +70,28 @@ class StageTables:
 
 @dataclass(frozen=True)
 class BlockPrices:
-    """Per block: seconds of the three terms and of the block, DRAM and SRAM bytes, whether it is legal."""
+    """Per block: seconds by resource (as rows) and of the block, DRAM and SRAM bytes, whether it is legal."""
 
-    compute: Floats
-    memory: Floats
-    network: Floats
+    terms: Floats
     time: Floats
     dram_bytes: Floats
     sram_bytes: Floats
     legal: Bools
 
+    @property
+    def compute(self) -> Floats:
+        """Seconds of compute."""
+        return np.asarray(self.terms[0])
 
-class Terms3(NamedTuple):
-    """Compute, memory and network seconds."""
+    @property
+    def memory(self) -> Floats:
+        """Seconds of DRAM."""
+        return np.asarray(self.terms[1])
 
-    compute: Floats
-    memory: Floats
-    network: Floats
-
-
-def combine(terms: Terms3, chip: Chip) -> Floats:
-    """Time of a partition from its three terms, under the overlap assumption."""
-    if chip.overlap == "perfect":
-        time: Floats = np.maximum(np.maximum(terms.compute, terms.memory), terms.network)
-        return time
-    if chip.overlap == "none":
-        return terms.compute + terms.memory + terms.network
-    return np.maximum(terms.compute, terms.memory) + terms.network
-
-
-def chip_of(system: System, assumptions: Assumptions) -> Chip:
-    """The chip as pricing wants it, under resolved assumptions."""
-    return Chip(
-        dram_bandwidth=system.chip.fastest.bandwidth,
-        sram=system.chip.sram.capacity,
-        tiles=system.chip.tiles,
-        overlap=assumptions.overlap,
-        weight_tiling=assumptions.weight_tiling,
-        fused=assumptions.execution != "kernel_by_kernel",
-        library=assumptions.execution == "library",
-    )
+    @property
+    def network(self) -> Floats:
+        """Seconds of communication."""
+        return np.asarray(self.terms[2])
 
 
 def restrict(sharded: ShardedGraph, members: Ints) -> ShardedGraph:
@@ -263,8 +231,8 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     memory, network = dram / chip.dram_bandwidth, weight @ sharded.net_k
     if len(sharded.toll_x):
         network += tolls(tables, member) @ sharded.toll_x
-    time = combine(Terms3(compute, memory, network), chip)
-    return BlockPrices(compute, memory, network, time, dram, sram, legal)
+    terms = np.stack([compute, memory, network])
+    return BlockPrices(terms, combine(terms, chip), dram, sram, legal)
 
 
 def tolls(tables: StageTables, member: Bools) -> Bools:
@@ -344,7 +312,9 @@ def lots(tables: StageTables, blocks: Sequence[Ints]) -> Iterator[tuple[Ints, St
 def price_each(tables: StageTables, blocks: Sequence[Ints]) -> BlockPrices:
     """Prices of blocks given by their kernels."""
     found = [price_blocks(part, member) for _, part, member in lots(tables, blocks)]
-    return BlockPrices(*(np.concatenate([getattr(one, field.name) for one in found]) for field in fields(BlockPrices)))
+    return BlockPrices(
+        *(np.concatenate([getattr(one, field.name) for one in found], axis=-1) for field in fields(BlockPrices))
+    )
 
 
 def singles(tables: StageTables) -> list[Ints]:

@@ -128,13 +128,12 @@ class Generation:
         """Prices that no block beats, whose sum is the additive bound."""
         terms, side_k = least_terms(self.tables, self.limits), sides(self.tables, self.limits.forward_backward)
         sums = np.array([np.bincount(side_k, term) for term in terms])
-        overlap, every = self.tables.chip.overlap, np.arange(len(side_k))
-        if overlap == "perfect":
-            price_k = np.array(terms)[np.argmax(sums, axis=0)[side_k], every]
-        elif overlap == "none":
-            price_k = terms[0] + terms[1] + terms[2]
-        else:
-            price_k = np.array(terms)[np.argmax(sums[:2], axis=0)[side_k], every] + terms[2]
+        (hidden, added), price_k = self.tables.chip.rule, np.zeros(len(side_k))
+        if hidden:
+            slowest = np.array(hidden)[np.argmax(sums[[*hidden]], axis=0)]
+            price_k = np.array(terms)[slowest[side_k], np.arange(len(side_k))]
+        for term in added:
+            price_k = price_k + terms[term]
         size = self.classes.size_c
         self.center = np.bincount(self.classes.class_k, weights=price_k, minlength=len(size)) / size
         self.center_row = 0.0

@@ -13,7 +13,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.fusion import library
-from dfopt.fusion.blocks import CROSSING_TILES, StageTables, Terms3, combine, keeps_chip, least_latency
+from dfopt.fusion.blocks import CROSSING_TILES, StageTables, keeps_chip, least_latency
+from dfopt.fusion.chip import combine
 from dfopt.fusion.clock import look
 from dfopt.setting.tables import Bools, Floats, Ints
 
@@ -139,7 +140,7 @@ def price_intervals(
             work[row, column] = _paces(tables, needed, row + first, column + first + 1)
         moved = (traffic + memory[j] - memory[i]) / chip.dram_bandwidth
         talk = sum(toll, network[j] - network[i])
-        time = combine(Terms3(work, moved, talk), chip)
+        time = combine([work, moved, talk], chip)
         yield Band(first, np.where(legal, time, np.inf))
 
 

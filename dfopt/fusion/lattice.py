@@ -19,7 +19,8 @@ from typing import ClassVar
 import numpy as np
 
 from dfopt.fusion import library
-from dfopt.fusion.blocks import StageTables, Terms3, combine, keeps_chip, part_of, price_blocks
+from dfopt.fusion.blocks import StageTables, keeps_chip, part_of, price_blocks
+from dfopt.fusion.chip import combine
 from dfopt.fusion.clock import OutOfTime, look
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes, least_terms, rest_bound
@@ -58,7 +59,7 @@ class ShortestPath:
         self.upper = best_known * (1 + 1e-9)
         sharded = tables.sharded
         weight = lattice.member.astype(float)
-        self.terms = Terms3(*(weight @ term for term in least_terms(tables, limits)))
+        self.terms = [weight @ term for term in least_terms(tables, limits)]
         self.stationary = weight @ np.where(tables.parts_k > 1, 0.0, sharded.stationary_k)
         self.tiled = (weight @ (tables.parts_k > 1)).astype(np.int64)
         self.ahead = (weight @ sharded.forward_k).astype(np.int64)
@@ -166,7 +167,7 @@ class ShortestPath:
 
     def _least(self, i: Ints, j: Ints) -> Floats:
         """What the blocks between these down-sets cost at least."""
-        return combine(Terms3(*(term[j] - term[i] for term in self.terms)), self.tables.chip)
+        return combine([term[j] - term[i] for term in self.terms], self.tables.chip)
 
     def _given(self, i: Ints, j: Ints) -> list[_Lot]:
         """The blocks between some down-sets, priced."""

@@ -6,7 +6,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, Terms3, combine, members_of_groups, over_groups, price_each
+from dfopt.fusion.blocks import StageTables, members_of_groups, over_groups, price_each
+from dfopt.fusion.chip import combine
 from dfopt.setting.tables import Bools, Floats, Ints
 
 
@@ -59,8 +60,8 @@ def always_moved(tables: StageTables, limits: IntraChipLimits) -> tuple[Ints, In
     return np.append(src[stored], dst[read]), cut[np.append(stored, read)]
 
 
-def least_terms(tables: StageTables, limits: IntraChipLimits) -> Terms3:
-    """What each kernel adds at least to the three terms of a set of kernels, however it is cut into partitions.
+def least_terms(tables: StageTables, limits: IntraChipLimits) -> tuple[Floats, ...]:
+    """What each kernel adds at least to the terms of a set of kernels, however it is cut into partitions.
 
     Work over the whole chip, DRAM traffic that no partitioning avoids (per kernel, and one store and one
     read of what is always cut), all communication, a toll by one of its payers. Sums over kernels, so differences bound
@@ -77,7 +78,7 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> Terms3:
     talk = sharded.net_k
     if len(sharded.toll_x):
         talk = talk + np.bincount(sharded.payers_xk.argmax(axis=1), sharded.toll_x, n)
-    return Terms3(work, (tables.mem_k + moved) / chip.dram_bandwidth, talk)
+    return work, (tables.mem_k + moved) / chip.dram_bandwidth, talk
 
 
 def sides(tables: StageTables, forward_backward: str) -> Ints:
@@ -106,7 +107,7 @@ def rest_bound(tables: StageTables, limits: IntraChipLimits, member: Bools) -> F
     for side in np.unique(side_k):
         mine = np.flatnonzero(side_k == side)
         outside = (~member[:, mine]).astype(float)
-        found += combine(Terms3(*(outside @ term[mine] for term in terms)), tables.chip)
+        found += combine([outside @ term[mine] for term in terms], tables.chip)
     return found
 
 

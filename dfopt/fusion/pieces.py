@@ -34,11 +34,6 @@ _WIDE, _MOST = 100, 2000  # blocks looked at per kernel, for one rest and for al
 _MERGED = 50_000  # blocks of several pieces in the MILP
 _SURE = 1e-7  # relative: the MILP looks for what is better by more than this
 _NOTHING = 1e-12  # relative: rounding of a sum
-_SIDES = {  # the time of a block is the largest of these sums of its compute, memory and network
-    "perfect": ((1.0, 0.0, 0.0), (0.0, 1.0, 0.0), (0.0, 0.0, 1.0)),
-    "none": ((1.0, 1.0, 1.0),),
-    "compute_memory": ((1.0, 0.0, 1.0), (0.0, 1.0, 1.0)),
-}
 Step = tuple[int, int, tuple[int, ...]]  # of this rest this piece runs, and these rests are left
 
 
@@ -137,8 +132,11 @@ class Pieces:
     def _price(self, masks: list[int]) -> list[bool]:
         """Sides and SRAM of the pieces that are legal, and which are."""
         prices = price_each(self.tables, [self._kernels(mask) for mask in masks])
-        terms = np.array([prices.compute, prices.memory, prices.network])
-        self.sides: Floats = (np.array(_SIDES[self.tables.chip.overlap]) @ terms)[:, prices.legal]
+        # the time of a block is the largest of these sums of its terms
+        sums = np.zeros((len(self.tables.chip.rule.sums), len(prices.terms)))
+        for side, summed in zip(sums, self.tables.chip.rule.sums, strict=True):
+            side[[*summed]] = 1.0
+        self.sides: Floats = (sums @ prices.terms)[:, prices.legal]
         self.sram = prices.sram_bytes[prices.legal]
         return list(prices.legal.tolist())
 

@@ -181,16 +181,11 @@ class BlockRows:
             model.rows("compute_time", terms, lower=0)
         model.rows("memory_time", [(memory, 1.0), *((c, -np.asarray(v)) for c, v in self.memory)], lower=0)
         self._network(network, talk or [])
-        time = model.continuous("time", shape, 0.0)
-        overlap = tables.chip.overlap
-        if overlap == "none":
-            model.rows("sum", [(time, 1.0), (compute, -1.0), (memory, -1.0), (network, -1.0)], lower=0)
-            return time
-        for name, column in (("compute", compute), ("memory", memory)):
-            beside: Terms = [] if overlap == "perfect" else [(network, -1.0)]
-            model.rows(f"time_{name}", [(time, 1.0), (column, -1.0), *beside], lower=0)
-        if overlap == "perfect":
-            model.rows("time_network", [(time, 1.0), (network, -1.0)], lower=0)
+        time, terms_p = model.continuous("time", shape, 0.0), (compute, memory, network)
+        for summed in tables.chip.rule.sums:
+            parts: Terms = [(terms_p[one], -1.0) for one in summed]
+            name = f"time_{tables.chip.resources[summed[0]]}" if tables.chip.rule.hidden else "sum"
+            model.rows(name, [(time, 1.0), *parts], lower=0)
         return time
 
     def _network(self, network: Ints, talk: Terms) -> None:

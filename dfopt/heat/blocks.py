@@ -11,7 +11,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, Terms3, combine, crossings, price_blocks, tiles_of, tolls
+from dfopt.fusion.blocks import StageTables, crossings, price_blocks, tiles_of, tolls
+from dfopt.fusion.chip import combine
 from dfopt.fusion.columns import layered_arcs
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
@@ -141,7 +142,7 @@ class HotStage:
             reads = (part & heat.reads_k).any(axis=1) | (read & (heat.read_s_g > 0)).any(axis=1)
             writes = (part & heat.writes_k).any(axis=1) | (stored & (heat.write_s_g > 0)).any(axis=1)
             memory, prices = np.where(reads & writes, alone / heat.turn, alone), price_blocks(self.tables, part)
-            terms = Terms3(prices.compute[:, None] / self.frequency_l, memory[:, None], prices.network[:, None])
+            terms = [prices.compute[:, None] / self.frequency_l, memory[:, None], prices.network[:, None]]
             seconds.append(combine(terms, self.tables.chip))
         return np.concatenate(seconds), np.concatenate(energy)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from dfopt.fusion.blocks import Terms3, part_of, price_blocks
+from dfopt.fusion.blocks import part_of, price_blocks
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits, alive_bytes
@@ -46,7 +46,7 @@ class PricedPath(ShortestPath):
         joule_k = prices.joule_lk.min(axis=0)
         own_k = heat.local_k * joule_k[:tiles].min(initial=np.inf) + heat.own_kx @ joule_k[tiles:]
         self.spent = lattice.member @ own_k
-        self.terms = Terms3(*(least * term for term in self.terms))
+        self.terms = [least * term for term in self.terms]
         self.rest = least * self.rest + self.spent[-1] - self.spent
 
     def _least(self, i: Ints, j: Ints) -> Floats:

@@ -23,12 +23,6 @@ from dfopt.sharding.layouts import Terms, conversions, must_meet, padded
 from dfopt.sharding.tables import InterChipTables
 
 _SAME, _ENOUGH = 1e-9, 1e-3
-# Which terms of a partition add up, under each assumption about overlap: the slowest of these sums is its time.
-_OVERLAPS = {
-    "perfect": (("compute",), ("memory",), ("network",)),
-    "compute_memory": (("compute", "network"), ("memory", "network")),
-    "none": (("compute", "memory", "network"),),
-}
 
 
 @dataclass(frozen=True)
@@ -76,18 +70,20 @@ def optimize_apart(
     model.rows("one_scheme", [(padded([y[options] for options in tables.of_kernel]), 1.0)], 1, 1)
     must_meet(model, tables, y[:, None])
     unit_s = max(lower_bound(stage, limits), 1e-30)
-    least, more = least_terms(stage, limits), _more(menu, allowed_o, members, stage, limits, side_k)
+    least = dict(zip(stage.chip.resources, least_terms(stage, limits), strict=True))
+    more = _more(menu, allowed_o, members, stage, limits, side_k)
     talk_p = _conversions(model, tables, y, side_k)
     T = model.continuous("T", (len(talk_p),))
     total: Terms = []
     for p, talk in enumerate(talk_p):
         mine, named = side_k[members] == p, dict[str, tuple[Terms, float]]()
         for name, more_op in more.items():
-            fixed = 0.0 if name == "network" else float(getattr(least, name)[mine].sum())
+            fixed = 0.0 if name == "network" else float(least[name][mine].sum())
             some = np.flatnonzero(more_op[:, p])
             named[name] = [(y[None, some], -more_op[None, some, p] / unit_s)], fixed / unit_s
         named["network"][0].extend((c[None, :], -seconds[None, :] / unit_s) for c, seconds in talk)
-        for position, together in enumerate(_OVERLAPS[stage.chip.overlap]):
+        for position, summed in enumerate(stage.chip.rule.sums):
+            together = [stage.chip.resources[one] for one in summed]
             terms = [term for name in together for term in named[name][0]]
             model.rows(f"slowest_{p}_{position}", [(T[[p]], 1.0), *terms], sum(named[name][1] for name in together))
         total += [(columns, -np.asarray(coefs)) for terms, _ in named.values() for columns, coefs in terms]

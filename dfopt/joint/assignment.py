@@ -17,7 +17,7 @@ from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.placement import item_of_weight
 from dfopt.fusion.assignment import alive, at_once, order, passes
-from dfopt.fusion.blocks import chip_of
+from dfopt.fusion.chip import chip_of
 from dfopt.fusion.partitioning import IntraChipLimits, unsaved
 from dfopt.fusion.rows import Terms
 from dfopt.fusion.segments import order_by_rank

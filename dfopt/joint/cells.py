@@ -18,7 +18,8 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from dfopt.fusion.blocks import BlockPrices, Chip
+from dfopt.fusion.blocks import BlockPrices
+from dfopt.fusion.chip import Chip
 from dfopt.fusion.clock import OutOfTime
 from dfopt.joint.choices import AGAIN, COMPUTE, DRAM, FIGURES, GRADIENT, NETWORK, OUTPUTS, SRAM, Choices
 from dfopt.joint.couplings import SETS, Group
@@ -26,19 +27,17 @@ from dfopt.setting.tables import Bools, Floats, Ints
 
 _MOST = 1_000_000  # partial choices of a block: more take minutes
 _MANY = 48  # rows: fewer are not worth thinning on the way
-# of each term the figures that add up in it
-_TERMS = {
-    "perfect": ((COMPUTE, GRADIENT), (DRAM, GRADIENT), (NETWORK, GRADIENT)),
-    "none": ((COMPUTE, DRAM, NETWORK, GRADIENT),),
-    "compute_memory": ((COMPUTE, NETWORK, GRADIENT), (DRAM, NETWORK, GRADIENT)),
-}
+_FIGURES = {"compute": COMPUTE, "memory": DRAM, "network": NETWORK}
 
 
 def terms_of(figures: Floats, chip: Chip) -> Floats:
     """Seconds of each term from figures of shape (rows, figures): compute, DRAM bytes, network and gradients."""
     seconds = figures[:, :SRAM].copy()
     seconds[:, DRAM] /= chip.dram_bandwidth
-    return np.stack([seconds[:, list(parts)].sum(axis=1) for parts in _TERMS[chip.overlap]], axis=1)
+    figure = [_FIGURES[name] for name in chip.resources]
+    return np.stack(
+        [seconds[:, [*(figure[one] for one in parts), GRADIENT]].sum(axis=1) for parts in chip.rule.sums], axis=1
+    )
 
 
 def base_of(prices: BlockPrices, chip: Chip) -> Floats:

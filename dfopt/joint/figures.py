@@ -16,7 +16,8 @@ from dataclasses import replace
 
 import numpy as np
 
-from dfopt.fusion.blocks import Chip, StageTables, by_group, weight_parts
+from dfopt.fusion.blocks import StageTables, by_group, weight_parts
+from dfopt.fusion.chip import Chip
 from dfopt.fusion.classes import distinct
 from dfopt.fusion.clock import look
 from dfopt.fusion.rows import BlockRows, Terms

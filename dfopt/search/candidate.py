@@ -15,7 +15,8 @@ from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.result import SolveRecord
 from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion import intrachip
-from dfopt.fusion.blocks import StageTables, chip_of, restrict, stage_tables
+from dfopt.fusion.blocks import StageTables, restrict, stage_tables
+from dfopt.fusion.chip import chip_of
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice, down_sets
 from dfopt.fusion.partitioning import IntraChipLimits, lower_bound

@@ -13,7 +13,8 @@ from dfopt.documents.mapping import KernelMapping, Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.errors import Infeasible
-from dfopt.fusion.blocks import chip_of, restrict, stage_tables
+from dfopt.fusion.blocks import restrict, stage_tables
+from dfopt.fusion.chip import chip_of
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.partitioning import IntraChipLimits
 from dfopt.joint.assignment import JointAssignment

@@ -18,7 +18,8 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.fusion import intervals
-from dfopt.fusion.blocks import StageTables, chip_of, part_of, price_blocks, stage_tables
+from dfopt.fusion.blocks import StageTables, part_of, price_blocks, stage_tables
+from dfopt.fusion.chip import chip_of
 from dfopt.fusion.intervals import price_intervals
 from dfopt.fusion.partitioning import IntraChipLimits, objective
 from dfopt.fusion.segments import best_segmentation, topological_orders

@@ -15,7 +15,8 @@ from strategies import LEVELS, share
 
 from dfopt.errors import Infeasible
 from dfopt.fusion import intrachip
-from dfopt.fusion.blocks import Terms3, combine, price_blocks
+from dfopt.fusion.blocks import price_blocks
+from dfopt.fusion.chip import combine
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.downsets import down_sets
 from dfopt.fusion.lattice import ShortestPath
@@ -104,7 +105,7 @@ def test_bounds_of_sets_bound_every_partitioning(case, data) -> None:
         return
     assert lower_bound(tables, limits) <= prices.time.sum() * (1 + 1e-9) + 1e-15
     for p in range(p_max):
-        least = Terms3(*(term[partition_k == p].sum() for term in least_terms(tables, limits)))
+        least = [term[partition_k == p].sum() for term in least_terms(tables, limits)]
         assert combine(least, tables.chip) <= prices.time[p] * (1 + 1e-9) + 1e-15
 
 
@@ -123,7 +124,8 @@ def test_a_chain_has_one_down_set_per_length_and_an_antichain_all() -> None:
 
 def _zoo_tables(graph):
     from dfopt.documents.assumptions import Assumptions
-    from dfopt.fusion.blocks import chip_of, stage_tables
+    from dfopt.fusion.blocks import stage_tables
+    from dfopt.fusion.chip import chip_of
     from dfopt.physics.pipeline import resolve
     from dfopt.setting.instance import Setting
     from dfopt.setting.plans import plans

@@ -141,8 +141,8 @@ def test_pieces_share_blocks_where_that_pays(stage, above: float) -> None:
     # the bound without a MILP is the least of one side over all partitionings, that of the side for which it is most
     blocks = all_blocks(tables, "shared")
     prices = price_blocks(tables, blocks.member)
-    terms = np.array([prices.compute, prices.memory, prices.network])
-    sides = np.where(np.isfinite(blocks.seconds), np.array(pieces._SIDES[tables.chip.overlap]) @ terms, np.inf)
+    summed = np.array([prices.terms[[*terms]].sum(axis=0) for terms in tables.chip.rule.sums])
+    sides = np.where(np.isfinite(blocks.seconds), summed, np.inf)
     sides[:, 0] = 0.0  # no kernel
     sums = sides[:, block_numbers(partition_k, 5)].sum(axis=2)
     assert close(graph.low, float(sums.min(axis=1).max()), 1e-9)

@@ -104,7 +104,8 @@ def test_dumped_models_have_the_optimum_of_the_result(tmp_path, formulation: str
 
 
 def _stage(result):
-    from dfopt.fusion.blocks import chip_of, stage_tables
+    from dfopt.fusion.blocks import stage_tables
+    from dfopt.fusion.chip import chip_of
     from dfopt.setting.instance import Setting
     from dfopt.setting.tables import shard
 

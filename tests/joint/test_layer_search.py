@@ -16,7 +16,8 @@ from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import Infeasible
-from dfopt.fusion.blocks import StageTables, chip_of, restrict, stage_tables
+from dfopt.fusion.blocks import StageTables, restrict, stage_tables
+from dfopt.fusion.chip import chip_of
 from dfopt.fusion.downsets import Lattice, down_sets, one_by_one
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import IntraChipLimits

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from strategies import World, shardings, share, worlds
 
 from dfopt.errors import Infeasible
-from dfopt.fusion.blocks import chip_of, price_blocks, stage_tables
+from dfopt.fusion.blocks import price_blocks, stage_tables
+from dfopt.fusion.chip import chip_of
 from dfopt.joint.menu import Menu
 from dfopt.setting.tables import ShardedGraph, shard, tile_counts, with_tiles
 from dfopt.sharding import interchip

@@ -22,7 +22,8 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.system import Memory, System
 from dfopt.errors import Infeasible
-from dfopt.fusion.blocks import chip_of, restrict, stage_tables
+from dfopt.fusion.blocks import restrict, stage_tables
+from dfopt.fusion.chip import chip_of
 from dfopt.fusion.partitioning import IntraChipLimits, most_alive
 from dfopt.judge import case as judged
 from dfopt.judge import evaluate

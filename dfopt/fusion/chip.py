@@ -1,0 +1,95 @@
+"""The chip as pricing sees it: its limits, its rates, and how the seconds of its resources make the time of a block."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cache, cached_property, reduce
+from typing import NamedTuple
+
+import numpy as np
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.system import System
+from dfopt.setting.tables import Floats
+
+RESOURCES = ("compute", "memory", "network")
+"""What a block of kernels keeps busy; arrays of *terms* have the seconds of each, in this order."""
+
+Terms = Sequence[Floats] | Floats  # seconds of every resource of a chip: of one kernel or block, or arrays of them
+
+
+class Rule(NamedTuple):
+    """How terms make up a time: the slowest of those that hide behind each other, and all that are added to it.
+
+    Both are positions among the resources of a chip.
+    """
+
+    hidden: tuple[int, ...]
+    added: tuple[int, ...]
+
+    @property
+    def sums(self) -> tuple[tuple[int, ...], ...]:
+        """Terms that add up: the time is the largest of these sums."""
+        return tuple((one, *self.added) for one in self.hidden) or (self.added,)
+
+
+@cache
+def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
+    """What the overlap assumption says about resources.
+
+    Examples
+    --------
+    >>> rule_of("compute_memory", RESOURCES).sums
+    ((0, 2), (1, 2))
+    """
+    every = tuple(range(len(resources)))
+    if overlap == "perfect":
+        return Rule(every, ())
+    if overlap == "none":
+        return Rule((), every)
+    sent = resources.index("network")
+    return Rule(tuple(one for one in every if one != sent), (sent,))
+
+
+@dataclass(frozen=True)
+class Chip:
+    """Limits and rates of one chip, how terms combine, and whether blocks are ``fused``, by a ``library`` only."""
+
+    dram_bandwidth: float
+    sram: float
+    tiles: int
+    overlap: str
+    weight_tiling: str
+    fused: bool
+    library: bool
+
+    @property
+    def resources(self) -> tuple[str, ...]:
+        """What may bind it."""
+        return RESOURCES
+
+    @cached_property
+    def rule(self) -> Rule:
+        """How the seconds of its resources make up a time."""
+        return rule_of(self.overlap, self.resources)
+
+
+def chip_of(system: System, assumptions: Assumptions) -> Chip:
+    """The chip as pricing wants it, under resolved assumptions."""
+    return Chip(
+        dram_bandwidth=system.chip.fastest.bandwidth,
+        sram=system.chip.sram.capacity,
+        tiles=system.chip.tiles,
+        overlap=assumptions.overlap,
+        weight_tiling=assumptions.weight_tiling,
+        fused=assumptions.execution != "kernel_by_kernel",
+        library=assumptions.execution == "library",
+    )
+
+
+def combine(terms: Terms, chip: Chip) -> Floats:
+    """Time of a partition from the seconds of its resources."""
+    hidden, added = ([terms[one] for one in some] for some in chip.rule)
+    time: Floats = reduce(np.add, [reduce(np.maximum, hidden), *added] if hidden else added)
+    return time
