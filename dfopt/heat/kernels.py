@@ -77,7 +77,7 @@ class KernelsOnStack:
         logic, power = self.stack.logic, self.power
         local, other = logic.flop * spends.flop_k[members], np.zeros((len(members), 3))
         for at, (joules_k, tiles) in enumerate(
-            ((logic.sram * spends.sram_k, power.sram_tiles), (logic.noc * spends.noc_k, power.noc_tiles))
+            ((logic.sram * spends.sram_traffic_k, power.sram_tiles), (logic.noc * spends.noc_k, power.noc_tiles))
         ):
             if tiles is None:
                 local = local + joules_k[members]

@@ -17,7 +17,7 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_bytes
 from dfopt.physics.network import bytes_sent
-from dfopt.physics.states import cache_traffic, own_traffic
+from dfopt.physics.states import cache_traffic
 from dfopt.setting.conversions import shard_communications
 from dfopt.setting.hops import over_hops
 from dfopt.setting.tables import Floats, boundary
@@ -30,7 +30,7 @@ class Spending:
 
     Attributes
     ----------
-    flop_k, sram_k, noc_k, sent_k : float
+    flop_k, sram_traffic_k, noc_k, sent_k : float
         FLOP; bytes to and from SRAM; bytes across the on-chip network; bytes sent to other chips.
     own : tuple of tuple of Flow
         By kernel, what it reads from DRAM and writes there in any partition.
@@ -41,7 +41,7 @@ class Spending:
     """
 
     flop_k: Floats
-    sram_k: Floats
+    sram_traffic_k: Floats
     noc_k: Floats
     sent_k: Floats
     own: tuple[tuple[Flow, ...], ...]
@@ -84,12 +84,10 @@ def spending(ready: PricedPlan) -> Spending:
         pair = lying(end.bytes, end.tile_share(graph, sharded.tile_count), *shape, end.split, word)
         ends.append((end.kernel, end.write, pair[0] if end.write else pair[1]))
 
-    wrote_k, noc_k = np.zeros(count), np.zeros(count)
+    noc_k = np.zeros(count)
     own: list[list[Flow]] = [[] for _ in kernels]
     writers = [(k, write) for k, (write, _) in zip(src_g, fans, strict=True)]
     readers = [*((k, fans[g][1]) for k, g in reads), *((k, flow) for k, write, flow in ends if not write)]
-    for k, flow in [*writers, *((k, flow) for k, write, flow in ends if write)]:
-        wrote_k[k] += flow.bytes
     for k, read in readers:
         noc_k[k] += read.bytes
         if assumptions.weight_tiling in ("reread", "reread_all"):  # for every further part of its weights
@@ -108,10 +106,9 @@ def spending(ready: PricedPlan) -> Spending:
         read, written = cache_traffic(kernel, schemes[k], plan.shards)
         own[k] += [Flow(read, read, write=False), Flow(written, written, write=True)]
         own[k] += [Flow(accumulator, accumulator, write) for write in (False, True)]
-    beside_k = np.array([own_traffic(k, z, plan.shards) for k, z in zip(kernels, schemes, strict=True)])
     return Spending(
         flop_k=flop_k,
-        sram_k=wrote_k + noc_k + sharded.read_k + 2 * accumulator_k + beside_k,
+        sram_traffic_k=sharded.sram_traffic_k,
         noc_k=noc_k,
         sent_k=_sent(ready, schemes),
         own=tuple(tuple(flow for flow in flows if flow.bytes > 0) for flows in own),

@@ -54,13 +54,15 @@ class Figures:
         self.A, self.s_o, self.deadline = A, s_o, deadline
         self.rows: list[Ints] = []
         self.mem: list[float] = []
+        self.accessed: list[float] = []
         self.sram: list[float] = []
         of_kernel, output_o = menu.tables.of_kernel, menu.by_option("output_k")
         self.y_op: Ints = np.concatenate(
             [self._beside(f"pair_{k}", k, list(of[:, None])) for k, of in enumerate(of_kernel)]
         )
-        for columns, mem, sram in zip(self.y_op, menu.own_bytes_o, menu.by_option("stationary_k"), strict=True):
-            self._add(columns, float(mem), float(sram))
+        own = menu.own_bytes_o, menu.by_option("stationary_k"), menu.own_accessed_o
+        for columns, *figures in zip(self.y_op, *own, strict=True):
+            self._add(columns, *map(float, figures))
         self.place_k = [int(of[0]) if len(of) == 1 else self._add(A[k]) for k, of in enumerate(of_kernel)]
         shares = [np.unique(output_o[of]) for of in of_kernel]
         self.options_kc = [
@@ -70,11 +72,12 @@ class Figures:
         self.made_kc = [[self._together(k, one) for one in mine] for k, mine in enumerate(self.options_kc)]
         self.seen_kk: dict[tuple[int, int], list[int]] = {}
 
-    def _add(self, columns: Ints, mem: float = 0.0, sram: float = 0.0) -> int:
+    def _add(self, columns: Ints, mem: float = 0.0, sram: float = 0.0, accessed: float = 0.0) -> int:
         """A further row: columns by partition, with bytes that each adds to its partition; its number."""
         self.rows.append(columns)
         self.mem.append(mem)
         self.sram.append(sram)
+        self.accessed.append(accessed)
         return len(self.rows) - 1
 
     def _beside(self, name: str, k: int, choices: list[Ints]) -> Ints:
@@ -133,6 +136,7 @@ class Figures:
             first,
             names=tuple(map(str, range(count))),
             compute_k=self._by_row(menu.by_option("compute_k")),
+            accessed_k=np.array(self.accessed),
             net_k=self._by_row(menu.network_o),
             src_t=made,
             dst_t=seen,
@@ -176,6 +180,7 @@ class Figures:
             size = bytes_oe[options, e]
             for row, moved in zip(options if k == of else self.seen(k, of), size.tolist(), strict=True):
                 self.mem[row] += moved
+                self.accessed[row] += moved
                 self.sram[row] += buffer * moved
             found.append((k, of, size * (not write_e[e]), buffer * size))
         return found

@@ -109,11 +109,19 @@ class Menu:
     @cached_property
     def own_bytes_o(self) -> Floats:
         """DRAM bytes of each option beside those of its ends."""
+        return self._without_ends("mem_k")
+
+    @cached_property
+    def own_accessed_o(self) -> Floats:
+        """SRAM traffic of each option beside that of tensors and ends."""
+        return self._without_ends("accessed_k")
+
+    def _without_ends(self, name: str) -> Floats:
         kernel_e, _, _, _ = self.ends
         found = []
         for one, schemes in zip(self.sharded, self.rounds, strict=True):
             ends = [end.bytes for end in boundary(self.instance, schemes)]
-            found.append(one.mem_k - np.bincount(kernel_e, ends, len(one.names)))
+            found.append(getattr(one, name) - np.bincount(kernel_e, ends, len(one.names)))
         return np.asarray(np.stack(found)[self.number_o, self.tables.kernel_o])
 
     def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
@@ -195,12 +203,14 @@ class Menu:
         first = self.sharded[0]
         output_k = self.least(self.by_option("output_k"), allowed_o)
         mem_k, between_k = self.least(self.own_bytes_o, allowed_o), np.zeros(self.tables.kernels)
+        accessed_k = self.least(self.own_accessed_o, allowed_o)
         fixed_buffer_k = np.zeros(self.tables.kernels)
         kernel_e, of_e, write_e, bytes_oe = self.ends
         for e, buffer in enumerate(self.buffer_e(tiles).tolist()):
             mine = (self.tables.kernel_o == of_e[e]) & allowed_o
             size = float(bytes_oe[mine, e].min())
             mem_k[kernel_e[e]] += size
+            accessed_k[kernel_e[e]] += size
             between_k[kernel_e[e]] += 0.0 if write_e[e] else size
             fixed_buffer_k[kernel_e[e]] += buffer * size
         b_t = self.full_t * output_k[first.src_t]
@@ -214,6 +224,7 @@ class Menu:
             read_k=self.least(self.by_option("read_k"), allowed_o),
             cached_k=self.least(self.by_option("cached_k"), allowed_o),
             mem_k=mem_k,
+            accessed_k=accessed_k,
             fixed_buffer_k=fixed_buffer_k,
             net_k=self.network_k(allowed_o),
             b_t=b_t,

@@ -1,4 +1,4 @@
-"""Bytes: what each partition moves to and from DRAM and keeps in SRAM."""
+"""Bytes: what each partition moves to and from DRAM and SRAM, and keeps in SRAM."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Final, Literal, NamedTuple
 
 from dfopt.documents.placement import Item
 from dfopt.judge.case import Case, End, Fan, Place, Placed, totals
-from dfopt.physics.states import cache_traffic
+from dfopt.physics.states import cache_traffic, own_traffic
 
 
 @dataclass(frozen=True)
@@ -128,6 +128,38 @@ def by_memory(case: Case, tiling: WeightParts) -> dict[str, dict[Place, float]]:
     for one in moves(case, tiling):
         found[case.plan.tier_of(one.item, case.system.chip)].append((one.place, one.bytes))
     return {name: totals(parts) for name, parts in found.items()}
+
+
+def inputs(case: Case) -> dict[int, float]:
+    """Bytes of fans, carried tensors and inputs that every kernel reads."""
+    read: dict[int, list[float]] = {number: [] for number in range(len(case.kernels))}
+    for fan in case.fans:
+        for kernel in fan.readers:
+            read[kernel].append(fan.chip)
+    for end in case.ends:
+        if not end.write:
+            read[end.kernel].append(end.chip)
+    return {number: math.fsum(parts) for number, parts in read.items()}
+
+
+def sram_traffic(case: Case) -> dict[int, float]:
+    """Bytes that every kernel reads from SRAM and writes there.
+
+    A fan is written once by its source and read once by every consumer, whether it stays on the chip or goes through
+    DRAM; weights, lookups and a kernel's own data are read once, gradient accumulators read and written.
+    """
+    wrote: dict[int, list[float]] = defaultdict(list)
+    for fan in case.fans:
+        wrote[fan.src].append(fan.chip)
+    for end in case.ends:
+        if end.write:
+            wrote[end.kernel].append(end.chip)
+    found = {}
+    for number, taken in inputs(case).items():
+        one = case.kernels[number]
+        own = own_traffic(one.kernel, one.sharding, case.plan.shards)
+        found[number] = math.fsum((*wrote[number], taken, one.read, 2 * one.accumulator, own))
+    return found
 
 
 def sram_need(case: Case, tiling: WeightParts) -> dict[Place, float]:

@@ -21,7 +21,7 @@ from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.library import sets_of
-from dfopt.physics.states import cached_bytes
+from dfopt.physics.states import cached_bytes, own_traffic
 from dfopt.setting.conversions import fanout_groups, shard_communications, tolls
 from dfopt.setting.instance import Instance, Setting
 
@@ -51,6 +51,9 @@ class ShardedGraph:
     mem_k : float
         DRAM bytes whatever the partition: weight reads, gradients, carried tensors, inputs and outputs, KV caches; as
         the fastest memory counts them, see :mod:`dfopt.setting.placements`.
+    accessed_k : float
+        Bytes that the kernel reads from SRAM and writes there beside the tensors between kernels: weights, gradients,
+        its own data, carried tensors, inputs and outputs.
     fixed_buffer_k : float
         SRAM bytes of buffers for carried tensors, inputs and outputs.
     net_k : float
@@ -88,6 +91,7 @@ class ShardedGraph:
     read_k: Floats
     cached_k: Floats
     mem_k: Floats
+    accessed_k: Floats
     fixed_buffer_k: Floats
     net_k: Floats
     src_t: Ints
@@ -107,6 +111,18 @@ class ShardedGraph:
     sent_x: Floats
     payers_xk: Bools
     sets_k: Bools
+
+    @property
+    def sram_traffic_k(self) -> Floats:
+        """Bytes that each kernel reads from SRAM and writes there, whatever else is in its partition.
+
+        A fan-out group is written once by its source and read once by every kernel that takes it, whether it stays on
+        the chip or goes through DRAM.
+        """
+        n, width = len(self.names), int(self.group_t.max(initial=0)) + 1
+        made, read = (np.unique(key, return_index=True)[1] for key in (self.group_t, self.dst_t * width + self.group_t))
+        ends = np.append(self.src_t[made], self.dst_t[read])
+        return self.accessed_k + np.bincount(ends, self.b_t[np.append(made, read)], n + 1)[:-1]
 
 
 def least_rows(instance: Instance, schemes: Sequence[Sharding]) -> int:
@@ -191,9 +207,13 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         mem_k = mem_k + read_k * np.array([counted.of_weight(k) for k in kernels])
     if exact_gradients:
         mem_k = mem_k + 2.0 * added_k  # accumulated over microbatches: read, added to, written back
+    accessed_k = read_k + np.array([own_traffic(k, z, degree) for k, z in pairs], dtype=float)
+    if exact_gradients:
+        accessed_k += 2.0 * added_k
     between_k = np.zeros(len(kernels))
     for end in boundary(instance, schemes):
         mem_k[end.kernel] += end.bytes
+        accessed_k[end.kernel] += end.bytes
         between_k[end.kernel] += 0.0 if end.write else end.bytes
     toll_x, sent_x, payers_xk = tolls(instance, schemes)
     untiled = ShardedGraph(
@@ -205,6 +225,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         read_k=read_k,
         cached_k=np.array([cached_bytes(k, z, degree) for k, z in pairs], dtype=float),
         mem_k=mem_k,
+        accessed_k=accessed_k,
         fixed_buffer_k=np.zeros(len(kernels)),
         net_k=_network_seconds(instance, schemes, gradient_k),
         src_t=src_t,

@@ -44,7 +44,7 @@ class Activity:
 
     Parameters
     ----------
-    flop, sram_bytes, noc_bytes : array (B, F)
+    flop, sram_traffic_bytes, noc_bytes : array (B, F)
         FLOP, bytes to and from SRAM, and bytes across the on-chip network, by compute tile.
     network_bytes : array (B,)
         Bytes sent to other chips.
@@ -53,7 +53,7 @@ class Activity:
     """
 
     flop: Floats
-    sram_bytes: Floats
+    sram_traffic_bytes: Floats
     noc_bytes: Floats
     network_bytes: Floats
     activates: Floats
@@ -71,7 +71,7 @@ class Block:
 
     tiles: tuple[float, ...]
     flop: tuple[float, ...]
-    sram_bytes: tuple[float, ...]
+    sram_traffic_bytes: tuple[float, ...]
     noc_bytes: tuple[float, ...]
     chip_tiles: float = 0.0
     network_bytes: float = 0.0
@@ -108,7 +108,7 @@ class PowerModel:
     >>> from dfopt.documents.zoo import find
     >>> stack = Stack.load(find("stacks", "hybrid-vault"))
     >>> model = PowerModel.from_stack(stack)
-    >>> one = Block(tiles=(1.0,), flop=(1e9,), sram_bytes=(0.0,), noc_bytes=(0.0,))
+    >>> one = Block(tiles=(1.0,), flop=(1e9,), sram_traffic_bytes=(0.0,), noc_bytes=(0.0,))
     >>> joules = model.logic_dynamic(model.activity([one]))
     >>> joules.shape == (1, len(stack.tiles)), round(float(joules.sum()) / (1e9 * stack.logic.flop), 12)
     (True, 1.0)
@@ -212,7 +212,10 @@ class PowerModel:
             tiles = _padded([block.tiles for block in some])
             of = np.array([block.chip_tiles for block in some])
             shares = placement_shares(tiles, of, areas, self.stack.placement, self.order)
-            done = [_padded([getattr(block, name) for block in some]) for name in ("flop", "sram_bytes", "noc_bytes")]
+            done = [
+                _padded([getattr(block, name) for block in some])
+                for name in ("flop", "sram_traffic_bytes", "noc_bytes")
+            ]
             placed[:, positions] = np.einsum("abk,bkf->abf", np.array(done), shares)
         whole = ("network_bytes", "activates", "read_bursts", "write_bursts")
         return Activity(*placed, *(self.vector(getattr(block, name) for block in blocks) for name in whole))
@@ -226,7 +229,7 @@ class PowerModel:
         local = energies.flop * activity.flop
         spread = np.zeros((len(local), self.count))
         for joules, bytes_bf, tiles in (
-            (energies.sram, activity.sram_bytes, self.sram_tiles),
+            (energies.sram, activity.sram_traffic_bytes, self.sram_tiles),
             (energies.noc, activity.noc_bytes, self.noc_tiles),
         ):
             if tiles is None:
@@ -254,7 +257,7 @@ class PowerModel:
         bursts = activity.read_bursts + activity.write_bursts
         return {
             "compute": logic.flop * activity.flop.sum(axis=1) * square,
-            "sram": logic.sram * activity.sram_bytes.sum(axis=1) * square,
+            "sram": logic.sram * activity.sram_traffic_bytes.sum(axis=1) * square,
             "noc": logic.noc * activity.noc_bytes.sum(axis=1) * square,
             "network": logic.network * activity.network_bytes,
             "dram_activate": dram.activate * activity.activates,

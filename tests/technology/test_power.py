@@ -62,7 +62,7 @@ def test_the_activity_of_many_blocks_is_that_of_each_alone(tiles: list[list[int]
     together = model.activity(blocks)
     for b, block in enumerate(blocks):
         alone = model.activity([block])
-        for name in ("flop", "sram_bytes", "noc_bytes"):
+        for name in ("flop", "sram_traffic_bytes", "noc_bytes"):
             np.testing.assert_allclose(getattr(together, name)[b], getattr(alone, name)[0], rtol=1e-12)
         assert together.flop[b].sum() == pytest.approx(sum(block.flop), rel=1e-12)
 
@@ -141,7 +141,13 @@ def test_each_component_is_on_its_own_tiles() -> None:
     on = stack(dies=(dies(0)[0].model_copy(update={"floorplan": mixed()}),))
     model = PowerModel.from_stack(on)
     kinds = [tile.kind for _, tile in on.tiles]
-    where = {"flop": "compute", "sram_bytes": "sram", "noc_bytes": "noc", "network_bytes": "io", "read_bursts": "io"}
+    where = {
+        "flop": "compute",
+        "sram_traffic_bytes": "sram",
+        "noc_bytes": "noc",
+        "network_bytes": "io",
+        "read_bursts": "io",
+    }
     for field, kind in where.items():
         done = Activity(*(np.zeros((1, 1)) for _ in range(3)), *(np.zeros(1) for _ in range(4)))
         getattr(done, field)[...] = 7.0
@@ -153,13 +159,13 @@ def test_each_component_is_on_its_own_tiles() -> None:
 def test_blocks_are_placed_where_their_kernels_are() -> None:
     model = PowerModel.from_stack(stack(dies=dies(0)))
     blocks = [
-        Block(tiles=(4.0, 4.0), flop=(8.0, 0.0), sram_bytes=(0.0, 6.0), noc_bytes=(1.0, 0.0), chip_tiles=8.0),
-        Block(tiles=(1.0,), flop=(4.0,), sram_bytes=(0.0,), noc_bytes=(0.0,)),  # shares the whole chip
+        Block(tiles=(4.0, 4.0), flop=(8.0, 0.0), sram_traffic_bytes=(0.0, 6.0), noc_bytes=(1.0, 0.0), chip_tiles=8.0),
+        Block(tiles=(1.0,), flop=(4.0,), sram_traffic_bytes=(0.0,), noc_bytes=(0.0,)),  # shares the whole chip
     ]
     found = model.activity(blocks)
     along = list(model.order)
     assert found.flop[:, along].tolist() == [[4.0, 4.0, 0.0, 0.0], [1.0] * 4]
-    assert found.sram_bytes[0, along].tolist() == [0.0, 0.0, 3.0, 3.0]
+    assert found.sram_traffic_bytes[0, along].tolist() == [0.0, 0.0, 3.0, 3.0]
 
 
 def test_leakage_grows_with_heat_on_the_die_that_leaks() -> None:
