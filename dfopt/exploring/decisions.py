@@ -151,18 +151,19 @@ class Decisions:
             links={role: self._links(role, high.get(role)) for role in technology.links},
         )
 
-    def split(self, box: Box) -> tuple[Box, ...]:
-        """The box in two halves, along the component of which it holds the largest part of all sizes."""
-        parts = [
-            ((high - low) / max(len(sizes) - 1, 1), at)
-            for at, (low, high, sizes) in enumerate(zip(box.low, box.high, self.sizes.values(), strict=True))
-        ]
-        widest, at = max(parts, default=(0.0, 0))
-        if widest <= 0:
-            return ()
-        middle = (box.low[at] + box.high[at]) // 2
-        below = Box(box.low, (*box.high[:at], middle, *box.high[at + 1 :]))
-        return below, Box((*box.low[:at], middle + 1, *box.low[at + 1 :]), box.high)
+    def halves(self, box: Box) -> list[tuple[Box, Box]]:
+        """The box in two halves, along each component of which it holds several sizes, the longest side first.
+
+        Lengths are in parts of all sizes of the component.
+        """
+        found = []
+        for at, (low, high, sizes) in enumerate(zip(box.low, box.high, self.sizes.values(), strict=True)):
+            if low < high:
+                middle = (low + high) // 2
+                below = Box(box.low, (*box.high[:at], middle, *box.high[at + 1 :]))
+                above = Box((*box.low[:at], middle + 1, *box.low[at + 1 :]), box.high)
+                found.append(((high - low) / len(sizes), at, (below, above)))
+        return [halves for _, _, halves in sorted(found, key=lambda one: (-one[0], one[1]))]
 
     # what components take
 

@@ -1,0 +1,80 @@
+"""An exploration: what was asked of many designs, the best of them with its mapping, and the boxes that prove it."""
+
+from __future__ import annotations
+
+from typing import ClassVar, Literal, Self
+
+from pydantic import Field
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.base import Document, Part
+from dfopt.documents.design import Design
+from dfopt.documents.graph import Graph
+from dfopt.documents.result import Result
+from dfopt.units import Seconds
+
+ExplorationStatus = Literal["optimal", "gap_reached", "time_limit", "interrupted"]
+BoundStage = Literal["peak", "plans", "solve", "of the box before"]
+
+
+class ExplorationRequest(Part):
+    """What was asked."""
+
+    gap: float = Field(default=0.01, ge=0, le=1, description="relative gap at which to stop; 0 proves the best design")
+    time_limit: Seconds = Field(default=300.0, ge=0, description="the best design so far is told with its gap")
+    seed: int = Field(default=0, ge=0, description="of the solver")
+
+
+class DesignBox(Part):
+    """Designs whose sizes are from ``low`` to ``high``, by component; none of their mappings is below ``bound``.
+
+    A ``bound`` that is none says that no design of the box can be had: none fits the budgets, or no mapping fits it.
+    """
+
+    low: dict[str, float] = Field(description="stacks, bytes, or B/s")
+    high: dict[str, float]
+    bound: float | None = Field(description="seconds of a step")
+    stage: BoundStage = Field(description="what the bound rests on")
+
+
+class Effort(Part):
+    """What the search took."""
+
+    designs: int = Field(description="that the choices allow, those that do not fit the budgets among them")
+    boxes: int
+    bounds: dict[str, int] = Field(description="that were computed, by stage")
+    solves: int = Field(description="systems that were given to the optimiser")
+    seconds: float
+
+
+class Exploration(Document):
+    """The best design for a workload, and the proof.
+
+    No mapping of any design within the choices has a step of less than ``bound`` seconds: the least of the bounds of
+    ``boxes``, which hold every design once, and of the best itself.
+    """
+
+    SCHEMA: ClassVar[str] = "dfopt/exploration/1"
+
+    status: ExplorationStatus
+    value: float = Field(description="seconds of a step of the best design")
+    bound: float
+    gap: float
+    best: dict[str, float] = Field(description="sizes of the best design: stacks, bytes, or B/s")
+    result: Result = Field(description="the best mapping of the best design")
+    boxes: tuple[DesignBox, ...]
+    effort: Effort
+    design: Design
+    graph: Graph
+    assumptions: Assumptions
+    request: ExplorationRequest
+    version: str
+    seal: str = Field(default="", description="digest of all the rest: an exploration that was edited says so")
+
+    def sealed(self) -> Self:
+        """The same with a seal that fits its contents."""
+        return self.model_copy(update={"seal": self.unsealed_digest()})
+
+    def unsealed_digest(self) -> str:
+        """Digest of everything but the seal."""
+        return self.model_copy(update={"seal": ""}).digest()

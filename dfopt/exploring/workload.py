@@ -1,0 +1,183 @@
+"""A workload on boxes of designs: bounds on its step time from the cheapest to the tightest, and designs to try.
+
+A chip with more of anything runs every mapping at least as fast, and every mapping that fits it fits still. So what
+bounds all mappings on the best corner of a box bounds them on every design of the box. Three such bounds: the FLOP
+of the graph over the peak of all chips; the bounds of plans; and what the optimiser proves of all mappings.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.dtypes import Peaks
+from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
+from dfopt.documents.request import Limit, Objective, Request
+from dfopt.documents.result import Result
+from dfopt.documents.system import System
+from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError, SystemSpecError
+from dfopt.exploring.boxes import Stage
+from dfopt.exploring.decisions import Box, Decisions
+from dfopt.judge import evaluate
+from dfopt.physics.ops import flop
+from dfopt.physics.pipeline import resolve
+from dfopt.search.optimization import optimize
+from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Setting
+from dfopt.setting.plans import asked_plans
+from dfopt.technology.as_system import system_of
+
+__all__ = ["Choice", "Workload", "key_of"]
+
+Key = tuple[object, ...]
+
+
+@dataclass(frozen=True)
+class Choice:
+    """One design, and its best mapping."""
+
+    box: Box
+    result: Result
+
+
+@dataclass
+class Workload:
+    """The problem for `dfopt.exploring.boxes.search_boxes`."""
+
+    decisions: Decisions
+    graph: Graph
+    assumptions: Assumptions
+    request: Request
+    deadline: float = math.inf
+    solves: int = 0
+    refused: DfoptError | None = None  # why a design could not be had, for the case that none can
+    _solved: dict[Key, tuple[float, Result | None]] = field(default_factory=dict)
+    _planned: dict[Key, float] = field(default_factory=dict)
+
+    @property
+    def roots(self) -> Sequence[Box]:
+        """All designs."""
+        return [self.decisions.whole]
+
+    @cached_property
+    def stages(self) -> Sequence[Stage[Box]]:
+        """Bounds on the step time of everything in a box."""
+        return [Stage("peak", self._by_peak), Stage("plans", self._by_plans), Stage("solve", self._by_solve)]
+
+    def split(self, box: Box) -> Sequence[Box]:
+        """The box in the two halves whose bounds of plans rise most; of equals, along the longest side."""
+        parts = self.decisions.halves(box)
+        return max(parts, key=lambda halves: sum(self._by_plans(half, math.inf) for half in halves), default=())
+
+    def candidates(self, box: Box, best: float) -> Iterator[tuple[float, Choice]]:
+        """One design, if that is all; else the one in the middle, if some mapping that is known is better there."""
+        at = tuple((low + high) // 2 for low, high in zip(box.low, box.high, strict=True))
+        middle = self.decisions.one(at)
+        system = self.system(middle)
+        if system is None or not (box.single or self._repriced(box, system) < best):
+            return
+        _, result = self._solve(system, best)
+        if result is not None:
+            yield result.value, Choice(middle, result)
+
+    def _repriced(self, box: Box, system: System) -> float:
+        """Seconds on a system of the mapping that is best on the corner of a box, if it fits."""
+        corner = self.system(box)
+        found = self._solved.get(key_of(corner)) if corner is not None else None
+        if found is None or found[1] is None:
+            return math.inf
+        try:
+            score = evaluate(found[1].mapping, self.graph, system, self.assumptions)
+        except DfoptError:
+            return math.inf
+        return math.inf if score.violations else score.step_time_s
+
+    def system(self, box: Box) -> System | None:
+        """The machine of a design, or of the best corner of several; none where there is none."""
+        chip, design = self.decisions.chip(box), self.decisions.design
+        if chip is None or design.template is None:
+            return None
+        try:
+            return system_of(design.name, chip, design.template, design.technology.core.utilization)
+        except SystemSpecError as error:
+            self.refused = self.refused or error
+            return None
+
+    def _by_peak(self, box: Box, cutoff: float) -> float:
+        system = self.system(box)
+        if system is None:
+            return math.inf
+        peak = system.chip.peak
+        rates = [rate for _, rate in peak if rate is not None] if isinstance(peak, Peaks) else [system.chip.peak_flops]
+        return self._flop / (system.chips * max(rates))
+
+    def _by_plans(self, box: Box, cutoff: float) -> float:
+        system = self.system(box)
+        if system is None:
+            return math.inf
+        if (key := key_of(system)) not in self._planned:
+            setting = self._setting(system)
+            bounds = PlanBounds(setting)
+            least = (bounds.seconds(setting.under(plan)) for plan in self._plans)
+            self._planned[key] = min(least, default=math.inf)
+        return self._planned[key]
+
+    def _by_solve(self, box: Box, cutoff: float) -> float:
+        system = self.system(box)
+        return math.inf if system is None else self._solve(system, cutoff)[0]
+
+    def _solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
+        """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
+        key = key_of(system)
+        known = self._solved.get(key)
+        if known is None or (known[1] is None and known[0] < cutoff):
+            known = self._solved[key] = self._solve_anew(system, cutoff)
+        return known
+
+    def _solve_anew(self, system: System, cutoff: float) -> tuple[float, Result | None]:
+        self.solves += 1
+        request = self.request
+        # only where the search is for the joint optimum does a limit rule out mappings with any sharding
+        limited = math.isfinite(cutoff) and self.assumptions.sharding_objective == "joint"
+        if limited:
+            objective = Objective(limits=(Limit(metric="step_time", at_most=cutoff),))
+            request = request.model_copy(update={"objective": objective})
+        left = max(self.deadline - time.perf_counter(), 0.0)
+        request = request.model_copy(update={"time_limit": min(request.time_limit, left)})
+        try:
+            result = optimize(self.graph, system, request, assumptions=self.assumptions)
+        except (Infeasible, PlanError) as error:
+            self.refused = self.refused or error
+            return (cutoff if limited else math.inf), None
+        except NoSolution as error:
+            return error.bound, None
+        return result.bound, result
+
+    def _setting(self, system: System) -> Setting:
+        chip = system.chip
+        return Setting(self.graph, system, resolve(self.assumptions, chip.execution, chip.compute_utilization))
+
+    @cached_property
+    def _plans(self) -> list[Plan]:
+        system = self.system(self.decisions.whole)
+        if system is None:
+            return []
+        return asked_plans(self.graph, system, self.request, self._setting(system).assumptions)[0]
+
+    @cached_property
+    def _flop(self) -> float:
+        """FLOP of a step, however it is mapped."""
+        graph = self.graph
+        once = math.fsum(graph.times_of(kernel) * flop(kernel) for kernel in graph.kernels)
+        return once * (graph.batch / graph.microbatch)
+
+
+def key_of(system: System) -> Key:
+    """All that differs between the systems of one exploration."""
+    chip = system.chip
+    return chip.peak_flops, chip.sram.capacity, chip.dram, tuple(dim.link_bandwidth for dim in system.network)
