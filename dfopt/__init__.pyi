@@ -1,8 +1,10 @@
 """The names of the package and where they are: read by type checkers, and by the package itself."""
 
+from dfopt.api import derive as derive
 from dfopt.api import evaluate as evaluate
 from dfopt.documents.assumptions import Assumptions as Assumptions
 from dfopt.documents.assumptions import profile as profile
+from dfopt.documents.design import Design as Design
 from dfopt.documents.graph import Communication as Communication
 from dfopt.documents.graph import Graph as Graph
 from dfopt.documents.graph import Kernel as Kernel

@@ -1,4 +1,4 @@
-"""The judge for those who have names and paths: it takes documents only, and knows no zoo."""
+"""The judge and the generator of chips for those who have names and paths: they take documents, and know no zoo."""
 
 from __future__ import annotations
 
@@ -6,16 +6,18 @@ import os
 
 from dfopt import judge
 from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
-from dfopt.library import as_graph, as_system, load_mapping
+from dfopt.library import as_design, as_graph, as_system, load_mapping
 from dfopt.machines.stacks import load_stack
+from dfopt.technology.derived_design import DerivedDesign
 
-__all__ = ["evaluate"]
+__all__ = ["derive", "evaluate"]
 
 
 def evaluate(
@@ -73,3 +75,46 @@ def evaluate(
         assumptions = profile(assumptions)
     machine = as_system(system)
     return judge.evaluate(mapping, as_graph(graph), machine, assumptions, stack, physical=physical, throttle=throttle)
+
+
+def derive(design: Design | str | os.PathLike[str]) -> DerivedDesign:
+    """What a technology and budgets make: a chip, and a system of such chips.
+
+    Parameters
+    ----------
+    design : Design or path
+        Budgets and their shares, with a technology.
+
+    Returns
+    -------
+    DerivedDesign
+        With ``components`` and, where the design has a template, ``system``; each is worked out when it is asked for.
+
+    Raises
+    ------
+    DocumentError
+        For a file that is no design; `SystemSpecError` for shares that are ``auto``, for a design without a template
+        that is asked for its system, and for a component that the system needs and that is off.
+
+    Examples
+    --------
+    >>> import dfopt as df
+    >>> from dfopt.documents.technology import CoreUnit, DramStacks, Supply, Technology
+    >>> supply = Supply(nominal_v=0.8, threshold_v=0.2, margin_v=0.2)
+    >>> core = CoreUnit(
+    ...     area_mm2=2.0, flop_per_cycle=1024.0, power=1.0, frequency=1e9, supply=supply, units_per_cluster=4
+    ... )
+    >>> dram = DramStacks(
+    ...     stack=4e9, stack_area_mm2=100.0, controller_area_mm2=5.0, links_per_stack=1024, links_per_mm=400.0,
+    ...     frequency=1e9, supply=supply, energy=32e-12, static_w_per_bit=0.0,
+    ... )
+    >>> share = {"core": 0.5, "dram": 0.1}
+    >>> chip = df.derive(Design(
+    ...     name="mine", technology=Technology(name="t", core=core, dram=dram),
+    ...     budgets={"chip_area_mm2": 400.0, "package_area_mm2": 800.0, "power": 200.0},
+    ...     shares={"area": share, "power": share, "perimeter": {"dram": 0.5}},
+    ... ))
+    >>> chip.components.core.units, chip.components.dram.stacks
+    (100.0, 4.0)
+    """
+    return DerivedDesign(as_design(design))

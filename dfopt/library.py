@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from dfopt.documents.assumptions import PROFILES
 from dfopt.documents.base import Document
+from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import KINDS, kind_of
 from dfopt.documents.mapping import Mapping
@@ -99,6 +100,11 @@ def as_graphs(given: Graph | str | os.PathLike[str]) -> tuple[Graph, ...]:
 def as_system(given: System | str | os.PathLike[str]) -> System:
     """A system as it is, or the one of a zoo name or a path."""
     return given if isinstance(given, System) else load_system(_named(given, "system"))
+
+
+def as_design(given: Design | str | os.PathLike[str]) -> Design:
+    """A design as it is, or the one of a path."""
+    return given if isinstance(given, Design) else Design.load(_named(given, "design"))
 
 
 def _named(given: object, what: str) -> str | os.PathLike[str]:

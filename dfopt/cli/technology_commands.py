@@ -13,18 +13,25 @@ from dfopt.cli.common import JsonFlag, app, argument, check_output, emit, errors
 @app.command()
 def derive(
     design: Annotated[Path, argument("DESIGN.yaml", "budgets and their shares, with a technology")],
+    system: Annotated[
+        Path | None, option("write the system of such chips that the template describes", metavar="FILE.yaml")
+    ] = None,
     as_json: JsonFlag = False,
 ) -> None:
     """Derive a chip from a technology and budgets: its components, what binds each, and what is left over."""
     with errors():
-        from dfopt.documents.design import Design
+        from dfopt.api import derive as derived
         from dfopt.show.technology import chip_report
-        from dfopt.technology.derive import derive_design
         from dfopt.technology.told import told
 
-        given = Design.load(design)
-        parts = told(derive_design(given))
-        emit(as_json, lambda: parts, lambda: chip_report(given, parts))
+        check_output("--system", system, (".yaml", ".yml", ".json"))
+        made = derived(design)
+        parts = told(made.components)
+        if system is not None:
+            made.system.dump(system)
+        emit(as_json, lambda: parts, lambda: chip_report(made.design, parts))
+        if system is not None:
+            typer.echo(f"dfopt: wrote {system}; `dfopt solve GRAPH {system}` maps onto it", err=True)
 
 
 @importer.command("deepflow")

@@ -18,8 +18,10 @@ from dfopt.technology.operating import limit_names
 __all__ = ["derived_system", "system_of"]
 
 
-def derived_system(design: Design) -> System:
+def derived_system(design: Design, chip: Derived | None = None) -> System:
     """The system of a design document: its derived chips, joined as its template says.
+
+    ``chip`` is what the design makes, if that is known already.
 
     Raises `SystemSpecError` where the design has no template, or shares that are ``auto``, or where a component that
     the system needs is off.
@@ -28,7 +30,8 @@ def derived_system(design: Design) -> System:
         message = "found none, expected how the chips make a system"
         remedy = "add template: {sram: LEVEL, network: [{name: node, topology: switch, size: 8, links: ROLE}]}"
         raise SystemSpecError(design.name, [Issue("$.template", message, remedy)])
-    return system_of(design.name, derive_design(design), design.template, design.technology.core.utilization)
+    chip = derive_design(design) if chip is None else chip
+    return system_of(design.name, chip, design.template, design.technology.core.utilization)
 
 
 def system_of(name: str, chip: Derived, template: Template, utilization: float) -> System:

@@ -11,6 +11,8 @@ import yaml
 from cli_tools import call
 
 from dfopt.documents.design import Design
+from dfopt.documents.system import System
+from dfopt.technology.as_system import derived_system
 from dfopt.technology.derive import derive_design
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "deepflow" / "age_derived_parameters.json"
@@ -69,3 +71,17 @@ def test_what_is_wrong_with_a_configuration_is_said_in_one_line(tmp_path: Path) 
     said = run("import", "deepflow", file, "-o", output, code=3)
     assert "threshold" in said and "Traceback" not in said and not output.exists()
     assert "expected a name that ends in" in run("import", "deepflow", file, "-o", tmp_path / "x.txt", code=2)
+
+
+def test_the_system_of_a_design_is_written(imported: Path, tmp_path: Path) -> None:
+    system = tmp_path / "system.yaml"
+    said = run("derive", imported, "--system", system, code=3)  # which DeepFlow's file says nothing of
+    assert "$.template: found none" in said and not system.exists()
+    data = yaml.safe_load(imported.read_text(encoding="utf-8"))
+    dim = {"name": "node", "topology": "switch", "size": 8, "link_bandwidth": "50 GB/s"}
+    data["template"] = {"sram": "L2", "network": [dim]}
+    imported.write_text(yaml.safe_dump(data), encoding="utf-8")
+    assert f"dfopt solve GRAPH {system}" in run("derive", imported, "--system", system)
+    assert System.load(system) == derived_system(Design.load(imported))
+    assert json.loads(call("derive", imported, "--system", system, "--json").out)["core"]["units"] == 643
+    assert "expected a name that ends in" in run("derive", imported, "--system", tmp_path / "x.txt", code=2)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -68,3 +69,23 @@ def test_what_is_missing_is_said() -> None:
     says = r"found a chip without between_packages \(perimeter ends it\), expected links for its dim node"
     with pytest.raises(SystemSpecError, match=says):
         derived_system(Design.from_data(given))
+
+
+def test_a_design_says_what_it_makes() -> None:
+    design = fixed()
+    made = df.derive(design)
+    assert made.components == derive_design(design)
+    assert made.system == derived_system(design) and made.system is made.system
+
+
+def test_a_design_of_a_file(tmp_path: Path) -> None:
+    fixed().dump(tmp_path / "d.yaml")
+    assert (
+        df.derive(tmp_path / "d.yaml").system == df.derive(str(tmp_path / "d.yaml")).system == df.derive(fixed()).system
+    )
+    with pytest.raises(df.PlanError, match="found a value of type dict, expected a design"):
+        df.derive({})  # type: ignore[arg-type]
+    bare = fixed().model_copy(update={"template": None})
+    assert df.derive(bare).components.core.units > 0
+    with pytest.raises(SystemSpecError, match=r"\$.template: found none"):
+        _ = df.derive(bare).system
