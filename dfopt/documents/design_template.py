@@ -20,9 +20,15 @@ class TemplateDim(Part):
     size: int = Field(ge=1, le=10**7)
     links: LinkRole | None = Field(default=None, description="role whose links the ports of all its dims share")
     link_bandwidth: Bandwidth | None = Field(default=None, gt=0, description="per link and direction, without a role")
-    latency: Seconds = Field(default=0.0, ge=0)
+    latency: Seconds | None = Field(default=None, ge=0, description="of one hop; none = that of the role, or 0")
     tier: Tier | None = Field(default=None, description="where the links of this dim run")
     in_network_reduction: bool = Field(default=False, description="of a switch: it adds and multicasts")
+    link_usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of a link in USD per GB/s")
+    link_w_per_gb_s: float | None = Field(
+        default=None, ge=0, description="power of a link in W per GB/s; none = of a role: in that of the chip"
+    )
+    switch_usd_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: USD per GB/s of each port")
+    switch_w_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: W per GB/s of each port")
 
     @property
     def ports(self) -> int:

@@ -11,7 +11,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.dtypes import Arithmetic
-from dfopt.units import Bytes, Hertz, JoulesPerByte, Ratio, Watts
+from dfopt.units import Bytes, Hertz, JoulesPerByte, Ratio, Seconds, Watts
 
 LinkRole = Literal["in_package", "between_packages"]
 Area = Annotated[float, Field(gt=0, le=1e7, description="in mm2")]
@@ -99,6 +99,7 @@ class ChipLinks(Part):
     supply: Supply
     energy: JoulesPerByte = Field(gt=0, description="of a byte over a link")
     utilization: Share = Field(default=1.0, description="share of the bandwidth that is sustained")
+    latency: Seconds | None = Field(default=None, ge=0, description="of one hop; through a switch: chip to chip")
 
 
 class Technology(Named):

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from dfopt.documents.design import Design
-from dfopt.documents.design_template import Template
+from dfopt.documents.design_template import Template, TemplateDim
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.documents.technology import LinkRole
@@ -38,13 +38,13 @@ def system_of(name: str, chip: Derived, template: Template, utilization: float) 
     """The system that a template makes of one derived chip.
 
     Links of a role are shared out evenly: to the ports of all dims that use them. DRAM and links have the rates that
-    they sustain, cores their peak and the share of it that kernels sustain.
+    they sustain, cores their peak and the share of it that kernels sustain. The power of memory and links is in that of
+    the chip.
 
     Raises `SystemSpecError` where a component that the system needs is off.
 
     Examples
     --------
-    >>> from dfopt.documents.design_template import TemplateDim
     >>> from dfopt.technology.components import Core, Links, Dram as Stacks, Sram as Level
     >>> of = lambda kind, **figures: kind(**{**dict.fromkeys(kind._fields, 0.0), **figures})
     >>> chip = Derived(
@@ -68,7 +68,7 @@ def system_of(name: str, chip: Derived, template: Template, utilization: float) 
             peak=Peaks(**{str(kind): float(rate) for kind, rate in peaks.items()}) if peaks else float(chip.core.peak),
             compute_utilization=utilization,
             sram=Sram(capacity=float(chip.sram[template.sram].size)),
-            dram=Dram(bandwidth=float(chip.dram.rate), capacity=float(chip.dram.size)),
+            dram=Dram(bandwidth=float(chip.dram.rate), capacity=float(chip.dram.size), w_per_gb_s=0.0),
             power_w=float(chip.power),
         ),
         network=tuple(
@@ -77,14 +77,25 @@ def system_of(name: str, chip: Derived, template: Template, utilization: float) 
                 topology=dim.topology,
                 size=dim.size,
                 link_bandwidth=rate,
-                latency=dim.latency,
+                latency=_latency(chip, dim),
                 tier=dim.tier,
                 in_network_reduction=dim.in_network_reduction,
+                link_usd_per_gb_s=dim.link_usd_per_gb_s,
+                link_w_per_gb_s=0.0 if dim.links and dim.link_w_per_gb_s is None else dim.link_w_per_gb_s,
+                switch_usd_per_gb_s=dim.switch_usd_per_gb_s,
+                switch_w_per_gb_s=dim.switch_w_per_gb_s,
             )
             for dim, rate in zip(template.network, _rates(chip, template), strict=True)
         ),
         collective_overhead=template.collective_overhead,
     )
+
+
+def _latency(chip: Derived, dim: TemplateDim) -> float:
+    """Seconds of a hop: those of the dim, or of its links."""
+    if dim.latency is not None:
+        return dim.latency
+    return chip.links[dim.links].latency if dim.links else 0.0
 
 
 def _rates(chip: Derived, template: Template) -> list[float]:
@@ -105,7 +116,7 @@ def _off(chip: Derived, template: Template) -> Iterator[Issue]:
         "dram": (chip.dram.rate, "an off-chip memory", chip.dram.bound),
     }
     for dim in template.network:
-        if dim.links is not None and dim.size > 1:
+        if dim.links is not None:
             links = chip.links[dim.links]
             needs[dim.links] = links.rate, f"links for its dim {dim.name}", links.bound
     for component, (rate, what, bound) in needs.items():

@@ -99,6 +99,7 @@ class Links(NamedTuple):
     edge_left: Numbers
     count_bound: Numbers
     bound: Numbers
+    latency: float = 0.0
 
 
 def core_of(unit: CoreUnit, area: Numbers, power: Numbers, rules: Rules) -> Core:
@@ -234,4 +235,5 @@ def links_of(part: ChipLinks, area: Numbers, power: Numbers, edge: Numbers, degr
         edge_left=edge - n / part.links_per_mm,
         count_bound=count_bound,
         bound=do.where(power > 0, do.where(n > 0, at.bound, count_bound), OFF),
+        latency=part.latency or 0.0,
     )

@@ -49,6 +49,26 @@ def test_ports_share_the_links_of_their_role() -> None:
     assert made.dim("y").latency == 1e-6
 
 
+def test_power_of_memory_and_links_is_in_that_of_the_chip() -> None:
+    design = fixed()
+    found = df.system_cost(derived_system(design))
+    missing = [path for path in found.missing if "_w" in path]
+    assert missing == ["$.network[0].switch_w_per_gb_s"]
+    dim = {**design.to_data()["template"]["network"][0], "switch_w_per_gb_s": 0.1}
+    found = df.system_cost(derived_system(fixed(network=[dim])))
+    rate = derive_design(design).links["between_packages"].rate
+    assert found.total_w == pytest.approx(8 * (derive_design(design).power + 0.1 * rate / 1e9))
+
+
+def test_latency_is_that_of_the_role_unless_a_dim_has_its_own() -> None:
+    given = fixed().to_data()
+    given["technology"]["links"]["between_packages"]["latency"] = "700 ns"
+    dim = given["template"]["network"][0]
+    assert derived_system(Design.from_data(given)).network[0].latency == pytest.approx(700e-9)
+    dim["latency"] = "1 us"
+    assert derived_system(Design.from_data(given)).network[0].latency == 1e-6
+
+
 def test_a_tile_is_a_cluster_where_none_are_given() -> None:
     design = fixed(tiles=None)
     assert derived_system(design).chip.tiles == derive_design(design).core.clusters
@@ -67,6 +87,9 @@ def test_what_is_missing_is_said() -> None:
     given = fixed().to_data()
     given["shares"]["perimeter"] = {"dram": 0.5}
     says = r"found a chip without between_packages \(perimeter ends it\), expected links for its dim node"
+    with pytest.raises(SystemSpecError, match=says):
+        derived_system(Design.from_data(given))
+    given["template"]["network"][0]["size"] = 1
     with pytest.raises(SystemSpecError, match=says):
         derived_system(Design.from_data(given))
 
