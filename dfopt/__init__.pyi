@@ -39,8 +39,8 @@ from dfopt.errors import SolveError as SolveError
 from dfopt.errors import SolverFailure as SolverFailure
 from dfopt.errors import SystemSpecError as SystemSpecError
 from dfopt.errors import UnitError as UnitError
+from dfopt.library import load_system as load_system
 from dfopt.machines.compose import compose as compose
-from dfopt.machines.compose import load_system as load_system
 from dfopt.machines.fields import with_fields as with_fields
 from dfopt.machines.stacks import load_stack as load_stack
 from dfopt.machines.stacks import with_stack as with_stack

@@ -23,7 +23,7 @@ __all__ = ["derive", "evaluate"]
 def evaluate(
     mapping: Mapping | Result | str | os.PathLike[str],
     graph: Graph | str | os.PathLike[str],
-    system: System | str | os.PathLike[str],
+    system: System | Design | str | os.PathLike[str],
     assumptions: Assumptions | str | None = None,
     stack: Stack | str | os.PathLike[str] | None = None,
     *,
@@ -37,7 +37,7 @@ def evaluate(
     mapping : Mapping, Result or path
         A place for every kernel of the graph, and a plan for the system.
     graph, system : Graph and System, or names or paths of them
-        The workload and the machine.
+        The workload and the machine; a design stands for the system that it makes.
     assumptions : Assumptions or str, optional
         Conventions, or the name of a profile; the default profile if left out.
     stack : Stack, name or path, optional

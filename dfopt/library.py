@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,22 +12,26 @@ from dfopt.documents.base import Document
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.kinds import KINDS, kind_of
-from dfopt.documents.mapping import Mapping
+from dfopt.documents.mapping import Mapping as Mapped
 from dfopt.documents.published import Figure
 from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
 from dfopt.documents.zoo import KINDS as ZOOS
 from dfopt.documents.zoo import Kind, find, is_path, one, zoo
-from dfopt.errors import NotInZoo, PlanError, close_matches, refuse
-from dfopt.machines.compose import expand_system, load_system
+from dfopt.errors import DocumentError, Issue, NotInZoo, PlanError, SystemSpecError, close_matches, refuse
+from dfopt.machines.compose import expand_system
+from dfopt.machines.fields import with_fields
+from dfopt.machines.replace import replaced
 from dfopt.machines.stacks import expand_stack
+from dfopt.technology.as_system import derived_system
 from dfopt.workloads import expand, load_graph, load_variants, overridden, sizes_of
 
 # Kinds whose files may be written in terms of others.
 _IN_OTHER_TERMS: Final[dict[str, Callable[..., Document]]] = {
     "graph": expand, "system": expand_system, "stack": expand_stack,
 }  # fmt: skip
+_OF_DESIGN: Final = "design."  # how fields of a design begin, beside those of the system that it makes
 
 
 def load_any(name_or_path: str, overrides: dict[str, Any] | None = None) -> Document:
@@ -97,9 +101,70 @@ def as_graphs(given: Graph | str | os.PathLike[str]) -> tuple[Graph, ...]:
     return (given,) if isinstance(given, Graph) else load_variants(_named(given, "graph"))
 
 
-def as_system(given: System | str | os.PathLike[str]) -> System:
-    """A system as it is, or the one of a zoo name or a path."""
-    return given if isinstance(given, System) else load_system(_named(given, "system"))
+def load_system(name_or_path: str | os.PathLike[str], overrides: Mapping[str, Any] | None = None) -> System:
+    """Load a system from the zoo or a file, or the system that a design makes.
+
+    Parameters
+    ----------
+    name_or_path
+        A name in the zoo, or a path of a system or a design; an existing file wins.
+    overrides
+        Fields of the system with their values, see `dfopt.machines.fields.with_fields`; those of a design begin with
+        ``design.``, such as ``design.budgets.power``.
+
+    Raises
+    ------
+    DocumentError
+        With every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo;
+        `SystemSpecError` (beside it) for a system whose parts do not fit each other, and for a design that makes none.
+
+    Examples
+    --------
+    >>> load_system("sn10-8-ring").chips
+    8
+    >>> load_system("sn10-8-ring", {"network.ring.size": 16}).chips
+    16
+    """
+    return system_from(load_source(name_or_path), overrides or {}, os.fspath(name_or_path))
+
+
+def load_source(name_or_path: str | os.PathLike[str]) -> System | Design:
+    """What a system can be made from: itself, or a design."""
+    path = find("systems", name_or_path)
+    data = load_strict(path)  # once: it may be a pipe
+    is_design = isinstance(data, Mapping) and str(data.get("schema", "")).startswith("dfopt/design/")
+    return Design.from_data(data, str(path)) if is_design else expand_system(data, path)
+
+
+def system_from(source: System | Design, fields: Mapping[str, Any], name: str) -> System:
+    """The system of a source, with some fields replaced as in `load_system`; ``name`` is what errors call it.
+
+    Examples
+    --------
+    >>> system_from(load_source("sn10-8-ring"), {"chip.dram.bandwidth": "1 TB/s"}, "mine").chip.dram.bandwidth
+    1000000000000.0
+    """
+    of_design = {key.removeprefix(_OF_DESIGN): value for key, value in fields.items() if key.startswith(_OF_DESIGN)}
+    rest = {key: value for key, value in fields.items() if not key.startswith(_OF_DESIGN)}
+    if isinstance(source, System):
+        if of_design:
+            message = f"found a system, which has no {' and no '.join(of_design)} of a design, expected a design"
+            raise DocumentError(name, [Issue("$.design", message, "name a design here, or set fields of the system")])
+        system = source
+    else:
+        design = Design.from_data(replaced(source.to_data(), of_design, name), name) if of_design else source
+        try:
+            system = derived_system(design)
+        except SystemSpecError as error:  # which does not know the file
+            raise SystemSpecError(name, error.issues) from None
+    return with_fields(system, rest, name) if rest else system
+
+
+def as_system(given: System | Design | str | os.PathLike[str]) -> System:
+    """A system as it is, or the one of a zoo name or a path, also of a design."""
+    if isinstance(given, System | Design):
+        return system_from(given, {}, given.name)
+    return load_system(_named(given, "system"))
 
 
 def as_design(given: Design | str | os.PathLike[str]) -> Design:
@@ -113,10 +178,10 @@ def _named(given: object, what: str) -> str | os.PathLike[str]:
     raise PlanError(f"found a value of type {type(given).__name__}, expected a {what}, a zoo name or a path")
 
 
-def load_mapping(path: str | os.PathLike[str]) -> tuple[Mapping, Result | None]:
+def load_mapping(path: str | os.PathLike[str]) -> tuple[Mapped, Result | None]:
     """A mapping, or the mapping of a result together with that result."""
     data, name = load_strict(Path(path)), os.fspath(path)
     if kind_of(data, name) == "result":
         result = Result.from_data(data, name)
         return result.mapping, result
-    return Mapping.from_data(data, name), None
+    return Mapped.from_data(data, name), None

@@ -63,7 +63,7 @@ def argument(metavar: str, said: str) -> Any:
 
 WORKLOAD = "Workload and model"
 GraphArg = Annotated[str, argument("GRAPH", "zoo name or file")]
-SystemArg = Annotated[str, argument("SYSTEM", "zoo name or file")]
+SystemArg = Annotated[str, argument("SYSTEM", "zoo name or file, also of a design")]
 JsonFlag = Annotated[bool, option("print JSON to stdout, nothing else", "--json")]
 ParamOpt = Annotated[
     list[str] | None,

@@ -19,8 +19,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, PlanError
 from dfopt.judge import evaluate
-from dfopt.library import load_mapping
-from dfopt.machines.compose import load_system
+from dfopt.library import load_mapping, load_system
 from dfopt.machines.stacks import load_stack
 from dfopt.show.omissions import Judged, left_out
 from dfopt.show.physical import Ranked

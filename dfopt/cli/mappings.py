@@ -118,7 +118,7 @@ def solve(
     with errors(" before the first mapping was found"):
         from dfopt.documents.mapping import Pins
         from dfopt.errors import Infeasible, PlanError
-        from dfopt.machines.compose import load_system
+        from dfopt.library import load_system
         from dfopt.machines.stacks import load_stack, with_stack
         from dfopt.search import dump_models, optimize
         from dfopt.show.progress import ProgressLine

@@ -24,7 +24,7 @@ Aggregate = Literal[
 ]  # fmt: skip
 Label = Annotated[str, Field(min_length=1, max_length=200)]
 LIMITS = ("time_limit", "gap", "p_max")  # options that limits give too
-TARGETS = ("graph", "system", "assumptions", "options")
+TARGETS = ("graph", "system", "design", "assumptions", "options")
 Value = str | bool | int | float
 
 
@@ -43,11 +43,13 @@ class GraphEntry(Part):
 
 
 class SystemEntry(Part):
-    """A system given as a whole, with some fields replaced."""
+    """A system given as a whole, or a design that makes one, with some fields replaced."""
 
-    system: str = Field(min_length=1, description="zoo name, or path from the study's folder")
+    system: str = Field(min_length=1, description="zoo name, or path from the study's folder; also of a design")
     label: Label | None = Field(default=None, description="in the frame; none = the system's name")
-    set: dict[str, Any] = Field(default_factory=dict, description="field such as chip.sram.capacity -> value")
+    set: dict[str, Any] = Field(
+        default_factory=dict, description="field such as chip.sram.capacity or design.budgets.power -> value"
+    )
     graphs: tuple[str, ...] = Field(default=(), description="labels of the graphs that it is for; none = all")
 
     @property
@@ -142,7 +144,8 @@ class AxisValue(Part):
 
     label: Label | int | float
     set: dict[str, Any] = Field(
-        default_factory=dict, description="graph.PARAMETER, system.FIELD, assumptions.FIELD or options.FIELD -> value"
+        default_factory=dict,
+        description="graph.PARAMETER, system.FIELD, design.FIELD, assumptions.FIELD or options.FIELD -> value",
     )
 
     @field_validator("set")

@@ -10,6 +10,7 @@ from typing import Any
 
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.axes import spelled_out
+from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
@@ -40,7 +41,7 @@ _SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat
 @spelled_out(Request.keywords())
 def optimize(
     graph: Graph | str | os.PathLike[str],
-    system: System | str | os.PathLike[str],
+    system: System | Design | str | os.PathLike[str],
     request: Request | None = None,
     *,
     assumptions: Assumptions | str = "default",
@@ -54,7 +55,7 @@ def optimize(
     Parameters
     ----------
     graph, system : Graph and System, or names or paths of them
-        What to map, and onto what.
+        What to map, and onto what; a design stands for the system that it makes.
     request : Request, optional
         What is asked; or its fields as keyword arguments, see below.
     assumptions : Assumptions or str

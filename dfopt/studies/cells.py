@@ -17,7 +17,6 @@ from dfopt.documents.study import AssumptionsEntry, GraphEntry, Study, label_of_
 from dfopt.documents.study_expressions import names_in
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Issue, json_path, shown
-from dfopt.machines.fields import with_fields
 from dfopt.studies.selection import selected
 from dfopt.studies.systems import Machine, machines, of_study
 from dfopt.workloads import load_graph
@@ -126,7 +125,7 @@ class _Grid:
         self, g: int, entry: GraphEntry, machine: Machine, a: int, assumed: AssumptionsEntry, chosen: Sequence[_Point]
     ) -> Cell:
         graph = self._graph(entry, *_together(chosen, "graph", json_path("graphs", g)))
-        system = self._system(machine, *_together(chosen, "system", ""))
+        system = self._system(machine, chosen)
         assumptions = self._assumptions(assumed, *_together(chosen, "assumptions", json_path("assumptions", a)))
         options = self._options(entry, *_together(chosen, "options", json_path("graphs", g, "options")))
         axes: dict[str, str | int | float | None] = {
@@ -156,11 +155,14 @@ class _Grid:
             f"graph {entry.graph}", [str(name), parameters], where, lambda: load_graph(name, **parameters)
         )
 
-    def _system(self, machine: Machine, fields: dict[str, Any], where: str) -> System:
+    def _system(self, machine: Machine, chosen: Sequence[_Point]) -> System:
+        of_system, at = _together(chosen, "system", "")
+        of_design, where = _together(chosen, "design", at)
+        fields = of_system | {f"design.{key}": value for key, value in of_design.items()}
         if not fields:
             return machine.system
         what = f"system {machine.labels['system']}"
-        return self._once(what, fields, where, lambda: with_fields(machine.system, fields, what))
+        return self._once(what, fields, where, lambda: machine.changed(fields, what))
 
     def _assumptions(self, entry: AssumptionsEntry, fields: dict[str, Any], where: str) -> Assumptions:
         changes = {**entry.set, **fields}

@@ -4,28 +4,41 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import product
 from pathlib import Path
 from typing import Any
 
 from pydantic import ValidationError
 
+from dfopt.documents.design import Design
 from dfopt.documents.study import Choice, PartsEntry, SystemEntry, label_of
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, GraphError, Issue, SystemSpecError, json_path
-from dfopt.machines.compose import compose, load_system
+from dfopt.library import load_source, system_from
+from dfopt.machines.compose import compose
 
 __all__ = ["Machine", "machines", "of_study"]
 
 
 @dataclass(frozen=True)
 class Machine:
-    """A system with its labels by column (system, chip, memory, stack and so on), and the graphs that it is for."""
+    """A system with its labels by column (system, chip, memory, stack and so on), and the graphs that it is for.
+
+    Of one that a design makes, ``design`` is that, and ``set`` are the fields that the study replaces.
+    """
 
     system: System
     labels: Mapping[str, str | None]
     graphs: tuple[str, ...] = ()
+    design: Design | None = None
+    set: Mapping[str, Any] = field(default_factory=dict)
+
+    def changed(self, fields: Mapping[str, Any], name: str) -> System:
+        """The system with some fields replaced; those of its design begin with ``design.``."""
+        if self.design is None:
+            return system_from(self.system, fields, name)
+        return system_from(self.design, {**self.set, **fields}, name)
 
 
 @contextmanager
@@ -71,11 +84,13 @@ def _whole(entry: SystemEntry, folder: Path, path: str, where: str) -> Iterator[
     beside = folder / entry.system
     label = entry.label or entry.system
     with of_study(path, where, f"system {label}"):
-        system = load_system(beside if beside.is_file() else entry.system, entry.set)
+        source = load_source(beside if beside.is_file() else entry.system)
+        system = system_from(source, entry.set, entry.system)
     shape = " x ".join(f"{dim.topology} {dim.size}" for dim in system.network) or "one chip"
     stack = None if system.stack is None else system.stack.name
     labels = {"system": label, "chip": system.chip.name, "memory": None, "stack": stack, "link": None}
-    yield Machine(system, {**labels, "topology": shape}, entry.graphs)
+    design = source if isinstance(source, Design) else None
+    yield Machine(system, {**labels, "topology": shape}, entry.graphs, design, entry.set)
 
 
 def _composed(entry: PartsEntry, path: str, where: str) -> Iterator[Machine]:
