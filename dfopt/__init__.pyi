@@ -5,6 +5,7 @@ from dfopt.api import evaluate as evaluate
 from dfopt.documents.assumptions import Assumptions as Assumptions
 from dfopt.documents.assumptions import profile as profile
 from dfopt.documents.design import Design as Design
+from dfopt.documents.exploration import Exploration as Exploration
 from dfopt.documents.graph import Communication as Communication
 from dfopt.documents.graph import Graph as Graph
 from dfopt.documents.graph import Kernel as Kernel
@@ -39,6 +40,7 @@ from dfopt.errors import SolveError as SolveError
 from dfopt.errors import SolverFailure as SolverFailure
 from dfopt.errors import SystemSpecError as SystemSpecError
 from dfopt.errors import UnitError as UnitError
+from dfopt.exploring.explore import explore as explore
 from dfopt.library import load_system as load_system
 from dfopt.machines.compose import compose as compose
 from dfopt.machines.fields import with_fields as with_fields

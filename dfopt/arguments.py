@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from dfopt.documents.scalars import parse_scalar
-from dfopt.errors import PlanError
+from dfopt.errors import PlanError, UnitError
+from dfopt.units import parse
 
 
 def pairs(items: list[str] | None, option: str) -> dict[str, str]:
@@ -33,6 +34,17 @@ def sizes(option: str, words: str | None) -> list[int]:
             raise PlanError(f"{option}: expected numbers such as 1,2,4, found {words!r}")
         if int(word) not in found:
             found.append(int(word))
+    return found
+
+
+def ratio(option: str, words: str) -> float:
+    """A part of a whole, such as 0.01 or 1%."""
+    try:
+        found = parse(words, "ratio")
+    except UnitError:
+        found = -1.0
+    if not 0 <= found <= 1:
+        raise PlanError(f"{option}: expected a number from 0 to 1 such as 0.01, or 1%, found {words!r}")
     return found
 
 

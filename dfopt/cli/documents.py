@@ -58,7 +58,8 @@ def check(
     time_limit: Annotated[float, option("seconds for proving the bounds of a result again", min=0.1)] = 60.0,
     as_json: JsonFlag = False,
 ) -> None:
-    """Check documents; of a graph, its counts against what is published; of a result, verify its claims."""
+    """Check documents; of a graph, its counts against what is published; of a result or exploration, its claims."""
+    from dfopt.documents.exploration import Exploration
     from dfopt.documents.published import issues
     from dfopt.documents.result import Result
     from dfopt.errors import DfoptError, DocumentError
@@ -76,6 +77,10 @@ def check(
                     from dfopt.search.verify import verdict  # takes the problems and the judge
 
                     said = verdict(document, name, time_limit)
+                elif isinstance(document, Exploration):
+                    from dfopt.exploring.checking import check_exploration
+
+                    said = check_exploration(document, name, time_limit)
                 rows.append({"file": name, "ok": True, "schema": document.SCHEMA, "verdict": said})
                 if not as_json:
                     typer.echo(f"{name}: {said} ({document.SCHEMA})")

@@ -1,4 +1,4 @@
-"""Commands below the chip: derive, and the import of DeepFlow's configurations."""
+"""Commands below the chip: derive, explore, and the import of DeepFlow's configurations."""
 
 from __future__ import annotations
 
@@ -7,7 +7,22 @@ from typing import Annotated
 
 import typer
 
-from dfopt.cli.common import JsonFlag, app, argument, check_output, emit, errors, importer, option
+from dfopt import arguments
+from dfopt.cli.common import (
+    AssumeOpt,
+    JsonFlag,
+    ParamOpt,
+    SetOpt,
+    app,
+    argument,
+    assumptions_of,
+    check_output,
+    emit,
+    errors,
+    graph_of,
+    importer,
+    option,
+)
 
 
 @app.command()
@@ -32,6 +47,48 @@ def derive(
         emit(as_json, lambda: parts, lambda: chip_report(made.design, parts))
         if system is not None:
             typer.echo(f"dfopt: wrote {system}; `dfopt solve GRAPH {system}` maps onto it", err=True)
+
+
+@app.command("explore")
+def explore_designs(
+    graph: Annotated[str, argument("GRAPH", "the workload: a name of the zoo, or a file")],
+    design: Annotated[Path, argument("DESIGN.yaml", "a design with shares that are auto, and a template")],
+    gap: Annotated[str, option("stop when no design can be better by more than this part", metavar="PART")] = "1%",
+    time_limit: Annotated[float, option("seconds; the best design so far is told with its gap", min=0)] = 300.0,
+    output: Annotated[Path | None, option("file for the exploration", "-o", "--output", metavar="FILE.json")] = None,
+    param: ParamOpt = None,
+    assume: AssumeOpt = "default",
+    set_: SetOpt = None,
+    seed: Annotated[int, option("of the solver", min=0)] = 0,
+    quiet: Annotated[bool, option("no progress", "-q", "--quiet")] = False,
+    as_json: JsonFlag = False,
+) -> None:
+    """Choose the sizes of a design for a workload: the best of all of them, with a proof."""
+    with errors():
+        from dfopt.exploring.explore import explore
+        from dfopt.show.exploration import exploration_report, told_progress
+        from dfopt.show.progress import ProgressLine
+
+        if output is not None:
+            check_output("--output", output, (".json", ".yaml", ".yml"))
+        line = ProgressLine(quiet=quiet)
+        try:
+            made = explore(
+                graph_of(graph, param),
+                design,
+                assumptions=assumptions_of(assume, set_),
+                gap=arguments.ratio("--gap", gap),
+                time_limit=time_limit,
+                seed=seed,
+                progress=lambda now: line(told_progress(now)),
+            )
+        finally:
+            line.close()
+        try:
+            if output is not None:
+                made.dump(output)
+        finally:  # the answer is told, whatever becomes of the file
+            emit(as_json, made.to_data, lambda: exploration_report(made))
 
 
 @importer.command("deepflow")

@@ -8,6 +8,7 @@ from typing import Any
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document
 from dfopt.documents.design import Design
+from dfopt.documents.exploration import Exploration
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HeatReport
 from dfopt.documents.mapping import Mapping, Pins
@@ -26,6 +27,7 @@ KINDS: dict[str, type[Document]] = {
     for document in (
         Graph, System, ChipPart, MemoryPart, LinkPart, TopologyPart, Stack, Assumptions,
         Pins, Plan, Mapping, Score, Result, Study, HeatReport, Technology, Design,
+        Exploration,
     )
 }  # fmt: skip
 

@@ -66,8 +66,10 @@ def explore(
     found = search_boxes(workload, gap=gap, time_limit=time_limit, progress=progress)
     if found.choice is None:
         if found.ending == "empty":
-            why = f": {workload.refused}" if workload.refused is not None else ": no design fits the budgets"
-            raise Infeasible(f"none of {workload.decisions.count} designs holds the workload{why}")
+            none = f"none of {workload.decisions.count} designs"
+            if not workload.refused:
+                raise Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
+            raise Infeasible(f"{none} can be had, or holds the workload, such as this:\n{workload.refused}")
         if found.ending == "interrupted":
             raise KeyboardInterrupt
         raise NoSolution(found.bound, found.seconds, "no design has been solved")

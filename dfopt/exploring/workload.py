@@ -32,7 +32,7 @@ from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.technology.as_system import system_of
 
-__all__ = ["Choice", "Workload", "key_of"]
+__all__ = ["Choice", "Workload"]
 
 Key = tuple[object, ...]
 
@@ -55,7 +55,7 @@ class Workload:
     request: Request
     deadline: float = math.inf
     solves: int = 0
-    refused: DfoptError | None = None  # why a design could not be had, for the case that none can
+    refused: str = ""  # why a design could not be had, for the case that none can
     _solved: dict[Key, tuple[float, Result | None]] = field(default_factory=dict)
     _planned: dict[Key, float] = field(default_factory=dict)
 
@@ -88,7 +88,7 @@ class Workload:
     def _repriced(self, box: Box, system: System) -> float:
         """Seconds on a system of the mapping that is best on the corner of a box, if it fits."""
         corner = self.system(box)
-        found = self._solved.get(key_of(corner)) if corner is not None else None
+        found = self._solved.get(_key(corner)) if corner is not None else None
         if found is None or found[1] is None:
             return math.inf
         try:
@@ -105,7 +105,7 @@ class Workload:
         try:
             return system_of(design.name, chip, design.template, design.technology.core.utilization)
         except SystemSpecError as error:
-            self.refused = self.refused or error
+            self.refused = self.refused or str(error)
             return None
 
     def _by_peak(self, box: Box, cutoff: float) -> float:
@@ -120,7 +120,7 @@ class Workload:
         system = self.system(box)
         if system is None:
             return math.inf
-        if (key := key_of(system)) not in self._planned:
+        if (key := _key(system)) not in self._planned:
             setting = self._setting(system)
             bounds = PlanBounds(setting)
             least = (bounds.seconds(setting.under(plan)) for plan in self._plans)
@@ -133,7 +133,7 @@ class Workload:
 
     def _solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
         """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
-        key = key_of(system)
+        key = _key(system)
         known = self._solved.get(key)
         if known is None or (known[1] is None and known[0] < cutoff):
             known = self._solved[key] = self._solve_anew(system, cutoff)
@@ -152,15 +152,18 @@ class Workload:
         try:
             result = optimize(self.graph, system, request, assumptions=self.assumptions)
         except (Infeasible, PlanError) as error:
-            self.refused = self.refused or error
+            self.refused = self.refused or str(error).removeprefix("infeasible: ")
             return (cutoff if limited else math.inf), None
         except NoSolution as error:
             return error.bound, None
         return result.bound, result
 
+    def resolved(self, system: System) -> Assumptions:
+        """The assumptions with what they leave to the chips."""
+        return resolve(self.assumptions, system.chip.execution, system.chip.compute_utilization)
+
     def _setting(self, system: System) -> Setting:
-        chip = system.chip
-        return Setting(self.graph, system, resolve(self.assumptions, chip.execution, chip.compute_utilization))
+        return Setting(self.graph, system, self.resolved(system))
 
     @cached_property
     def _plans(self) -> list[Plan]:
@@ -177,7 +180,7 @@ class Workload:
         return once * (graph.batch / graph.microbatch)
 
 
-def key_of(system: System) -> Key:
+def _key(system: System) -> Key:
     """All that differs between the systems of one exploration."""
     chip = system.chip
     return chip.peak_flops, chip.sram.capacity, chip.dram, tuple(dim.link_bandwidth for dim in system.network)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from rich.console import Group, RenderableType
 
 from dfopt.documents.base import Document
+from dfopt.documents.exploration import Exploration
 from dfopt.documents.graph import Graph
 from dfopt.documents.published import Figure
 from dfopt.documents.result import Result
@@ -12,6 +13,7 @@ from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.documents.system import System
+from dfopt.show.exploration import exploration_report
 from dfopt.show.physical import with_physics
 from dfopt.show.stacks import stack_report
 from dfopt.show.tables import graph_report, result_report, score_report, system_report
@@ -32,6 +34,8 @@ def report(document: Document, flop: list[float] | None = None, figures: tuple[F
         return stack_report(document)
     if isinstance(document, Result):
         return with_physics(result_report(document), document.score)
+    if isinstance(document, Exploration):
+        return exploration_report(document)
     if isinstance(document, Score):
         return with_physics(score_report(document), document)
     return dump_yaml(document.to_data()).rstrip()

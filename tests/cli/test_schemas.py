@@ -9,12 +9,14 @@ from typing import Any
 
 import pytest
 from cli_tools import Data, call
+from design_cases import SIZES, chosen
 
 from dfopt.documents.heat import HeatAnswer, HeatProof, HeatReport, ShadowPrice, SlowedPartition
 from dfopt.documents.kinds import KINDS
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
+from dfopt.exploring.explore import explore
 from dfopt.frontends.deepflow import design_from_deepflow
 
 DEEPFLOW = Path(__file__).parents[1] / "golden" / "deepflow" / "age_derived_parameters.json"
@@ -28,6 +30,7 @@ def documents() -> dict[str, Data]:
     return {
         "technology": design.technology.to_data(),
         "design": design.to_data(),
+        "exploration": explore("gpt2-small", chosen(**SIZES), gap=1.0).to_data(),
         "graph": json.loads(call("show", "gpt2-small", "--json").out),
         "system": json.loads(call("show", "a100-8", "--json").out),
         "assumptions": json.loads(call("show", "dfmodel", "--json").out),

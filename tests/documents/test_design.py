@@ -5,38 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
+from design_cases import SUPPLY, data, searched
 
 from dfopt.documents.design import Design
 from dfopt.errors import DocumentError, SystemSpecError, UnitError
-
-SUPPLY = {"nominal_v": 0.8, "threshold_v": 0.2, "margin_v": 0.35}
-
-
-def data() -> dict[str, Any]:
-    """A design as its file has it."""
-    return {
-        "schema": "dfopt/design/1",
-        "name": "small",
-        "technology": {
-            "schema": "dfopt/technology/1",
-            "name": "test",
-            "core": {
-                "area_mm2": 0.4, "flop_per_cycle": 128, "power": "130 mW", "frequency": "1.3 GHz", "supply": SUPPLY,
-                "units_per_cluster": 8,
-            },
-            "sram": [
-                {"name": "L2", "bit_area_mm2": 6e-8, "energy": "0.13 pJ/bit", "static_w_per_bit": 8e-12,
-                 "bank": "32 KiB"},
-            ],
-            "dram": {
-                "stack": "4 GiB", "stack_area_mm2": 100, "controller_area_mm2": 5, "links_per_stack": 1024,
-                "links_per_mm": 400, "frequency": "1.4 GHz", "supply": SUPPLY, "energy": "4 pJ/bit",
-                "static_w_per_bit": 6e-13,
-            },
-        },
-        "budgets": {"chip_area_mm2": 800, "package_area_mm2": 1200, "power": "300 W"},
-        "shares": {"area": {"core": "50 %", "L2": 0.2, "dram": "rest"}, "power": {"core": "rest", "dram": 0.25}},
-    }  # fmt: skip
 
 
 def messages(changed: dict[str, Any]) -> str:
@@ -106,30 +78,6 @@ def test_units_are_required() -> None:
     changed["budgets"]["power"] = 300
     with pytest.raises(UnitError, match=r"\$\.budgets\.power: missing unit"):
         Design.from_data(changed)
-
-
-def searched() -> dict[str, Any]:
-    """A design with sizes that are to be chosen, and a template."""
-    given = data()
-    given["technology"]["links"] = {
-        "between_packages": {
-            "area_mm2": 1.6, "links_per_mm": 2, "frequency": "200 GHz", "supply": SUPPLY, "energy": "6.5 pJ/bit",
-        }
-    }  # fmt: skip
-    auto = {"core": "rest", "L2": "auto", "dram": "auto", "between_packages": "auto"}
-    given["shares"] = {
-        "area": auto,
-        "power": {**auto, "L2": 0.05},
-        "perimeter": {"dram": "auto", "between_packages": "auto"},
-    }
-    given["choices"] = {
-        "stacks": {"most": 4},
-        "capacity": {"L2": {"least": "8 MiB", "most": "64 MiB", "step": "8 MiB"}},
-        "rate": {"between_packages": {"least": "50 GB/s", "most": "450 GB/s", "step": "50 GB/s"}},
-    }
-    dim = {"name": "node", "topology": "switch", "size": 8, "links": "between_packages"}
-    given["template"] = {"sram": "L2", "tiles": 64, "network": [dim]}
-    return given
 
 
 def test_sizes_that_are_to_be_chosen() -> None:

@@ -6,6 +6,7 @@ import itertools
 from typing import Any
 
 import pytest
+from design_cases import chosen, searched
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -13,18 +14,6 @@ from dfopt.documents.design import Design
 from dfopt.errors import SystemSpecError
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.technology.derive import Derived
-from tests.documents.test_design import searched
-
-
-def chosen(**changes: Any) -> Design:
-    """The design of those tests; changes name fields by their path."""
-    given: Any = searched()
-    for path, value in changes.items():
-        at, (*keys, last) = given, path.split("__")
-        for key in keys:
-            at = at[int(key)] if isinstance(at, list) else at[key]
-        at[last] = value
-    return Design.from_data(given)
 
 
 def figures(chip: Derived) -> list[float]:

@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from design_cases import searched
 
 import dfopt as df
 from dfopt.documents.design import Design
 from dfopt.errors import SystemSpecError
 from dfopt.technology.as_system import derived_system
 from dfopt.technology.derive import derive_design
-from tests.documents.test_design import searched
 
 
 def fixed(**template: Any) -> Design:

@@ -1,0 +1,134 @@
+"""An exploration checked without trusting its figures: derived, bounded and judged again."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Iterator, Sequence
+from itertools import combinations
+
+from dfopt.documents.exploration import DesignBox, Exploration
+from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
+from dfopt.exploring.decisions import Box, Decisions
+from dfopt.exploring.explore import workload_of
+from dfopt.exploring.workload import Workload
+from dfopt.search.verify import verify
+
+__all__ = ["check_exploration", "problems_of"]
+
+_SAME = 1e-9  # relative: figures of the same computation
+_PROOF = 1e-6  # relative: what bounds may differ by
+
+
+def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) -> str:
+    """The verdict on an exploration, in words.
+
+    Every box is derived and bounded anew, and the best mapping verified as a result of its own. What time does not
+    suffice for is said to be unchecked.
+
+    Raises
+    ------
+    DocumentError
+        If anything in it is wrong: which box, and which figure.
+    """
+    began = time.perf_counter()
+    issues = list(problems_of(made))
+    if not issues:
+        workload = workload_of(made.graph, made.design, made.assumptions, made.request.seed)
+        workload.deadline = math.inf
+        issues += _best(made, workload, time_limit)
+    late = 0
+    if not issues:
+        for number, box in enumerate(made.boxes):
+            if time.perf_counter() - began > time_limit:
+                late += 1
+            else:
+                issues += _bounded(workload, number, box)
+    if issues:
+        raise DocumentError(path, [Issue(where, said, "explore again") for where, said in issues])
+    boxes = f"{len(made.boxes) - late} of {len(made.boxes)} boxes of {made.effort.designs} designs bounded again"
+    if late:
+        return f"not checked in {time_limit:g} s: {late} boxes; all else holds, {boxes}"
+    what = "verified optimal" if made.gap <= _PROOF else f"verified within {made.gap:.3%}"
+    return f"{what}: {boxes}"
+
+
+def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
+    """What of an exploration does not agree with the rest of it, without deriving a chip: where, and what is wrong."""
+    if made.seal != made.unsealed_digest():
+        yield "$.seal", "does not fit the contents: the file was edited"
+    bounds = [math.inf if box.bound is None else box.bound for box in made.boxes]
+    least = min([made.value, *bounds])
+    if not math.isclose(made.bound, least, rel_tol=_SAME):
+        yield "$.bound", f"found {made.bound!r}, the least of the boxes and the value is {least!r}"
+    gap = max(0.0, 1 - made.bound / made.value) if made.value > 0 else 0.0
+    if not math.isclose(made.gap, gap, rel_tol=_SAME, abs_tol=1e-12):
+        yield "$.gap", f"found {made.gap!r}, expected {gap!r}"
+    if made.status == "optimal" and gap > _PROOF:
+        yield "$.status", f"found optimal, but the gap is {gap:.3g}"
+    if made.value != made.result.value:
+        yield "$.value", f"found {made.value!r}, the result says {made.result.value!r}"
+    if made.graph != made.result.graph:
+        yield "$.result.graph", "is not that of $.graph"
+    decisions = Decisions(made.design)
+    try:
+        places = [_place(decisions, number, box) for number, box in enumerate(made.boxes)]
+    except PlanError as error:
+        where, _, said = str(error).partition(": ")
+        yield where, said
+        return
+    held = sum(math.prod(high - low + 1 for low, high in zip(*box, strict=True)) for box in places)
+    if held != decisions.count or made.effort.designs != decisions.count:
+        yield "$.boxes", f"hold {held} designs, the choices allow {decisions.count}"
+    for (first, one), (second, other) in combinations(enumerate(places), 2):
+        if all(a <= d and c <= b for a, b, c, d in zip(one.low, one.high, other.low, other.high, strict=True)):
+            yield f"$.boxes[{second}]", f"holds designs that $.boxes[{first}] holds too"
+            return
+
+
+def _place(decisions: Decisions, number: int, box: DesignBox) -> Box:
+    """The positions of the sizes of a box."""
+    ends: list[tuple[int, ...]] = []
+    for end in ("low", "high"):
+        named = getattr(box, end)
+        if list(named) != list(decisions.sizes):
+            raise PlanError(f"$.boxes[{number}].{end}: found {', '.join(named)}, expected {', '.join(decisions.sizes)}")
+        at = []
+        for name, size in named.items():
+            if size not in decisions.sizes[name]:
+                raise PlanError(f"$.boxes[{number}].{end}.{name}: found {size:g}, which is no choice of the design")
+            at.append(decisions.sizes[name].index(size))
+        ends.append(tuple(at))
+    return Box(*ends)
+
+
+def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[tuple[str, str]]:
+    """What is wrong with the best design and its result."""
+    decisions = workload.decisions
+    try:
+        best = _place(decisions, 0, DesignBox(low=made.best, high=made.best, bound=None, stage="solve"))
+    except PlanError as error:
+        return [("$.best", str(error).partition(": ")[2])]
+    system = workload.system(best)
+    if system is None or system != made.result.system:
+        return [("$.result.system", "is not what the best design is derived to be")]
+    if made.result.assumptions != workload.resolved(system):
+        return [("$.result.assumptions", "are not those of $.assumptions on these chips")]
+    found = verify(made.result, time_limit)
+    return [("$.result", problem) for problem in found.problems]
+
+
+def _bounded(workload: Workload, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:
+    """What is wrong with the bound of a box: bounded by all stages up to the one that shows it."""
+    claimed = math.inf if box.bound is None else box.bound
+    place, shown = _place(workload.decisions, number, box), 0.0
+    for stage in workload.stages:
+        try:
+            # a limit a little above what is claimed: what is not below it is shown
+            shown = max(shown, stage.of(place, claimed * (1 + _PROOF / 2)))
+        except DfoptError as error:
+            yield f"$.boxes[{number}]", str(error)
+            return
+        if shown >= claimed * (1 - _PROOF) or (math.isinf(claimed) and math.isinf(shown)):
+            return
+    yield f"$.boxes[{number}].bound", f"found {box.bound!r}, only {shown!r} could be shown"

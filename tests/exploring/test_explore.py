@@ -1,0 +1,154 @@
+"""The best of many designs: equal to looking at every one of them, within its bounds, and checked without trust."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import pytest
+from design_cases import SIZES, chosen, searched
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dfopt as df
+from dfopt.documents.design import Design
+from dfopt.documents.exploration import Exploration
+from dfopt.errors import DocumentError, Infeasible, SystemSpecError
+from dfopt.exploring.checking import check_exploration
+from dfopt.exploring.decisions import Box
+from dfopt.exploring.explore import explore, workload_of
+
+
+@cache
+def every(graph: str, **changes: Any) -> dict[tuple[int, ...], float]:
+    """The step time of every design by itself; those that hold nothing are left out."""
+    workload = workload_of(graph, chosen(**SIZES, **changes))
+    found = {}
+    for at in itertools.product(*(range(len(sizes)) for sizes in workload.decisions.sizes.values())):
+        system = workload.system(workload.decisions.one(at))
+        if system is not None:
+            try:
+                found[at] = df.optimize(graph, system).step_time_s
+            except Infeasible:
+                continue
+    return found
+
+
+@pytest.fixture(scope="module")
+def made() -> Exploration:
+    return explore("gpt2-small", chosen(**SIZES), gap=0.0)
+
+
+def test_the_best_is_that_of_every_design_looked_at(made: Exploration) -> None:
+    alone = every("gpt2-small")
+    best = min(alone.values())
+    assert made.value == pytest.approx(best, rel=1e-9)
+    assert made.status == "optimal" and made.gap <= 1e-9
+    decisions = workload_of("gpt2-small", chosen(**SIZES)).decisions
+    assert best == pytest.approx(next(t for at, t in alone.items() if decisions.named(at) == made.best), rel=1e-9)
+    assert made.effort.designs == 45 and made.effort.solves < 45
+    assert max(alone.values()) > best * 1.1  # the choice matters
+
+
+@pytest.mark.parametrize(
+    ("power", "budget"), [("0.02", "120 W"), ("auto", "700 W")], ids=["voltage by share", "plenty of power"]
+)
+def test_a_gap_that_is_asked_for_holds(power: str, budget: str) -> None:
+    share = power if power == "auto" else float(power)
+    changes = {"budgets__power": budget, "shares__power__between_packages": share}
+    changes |= {"choices__capacity__L2__most": "20 MiB", "choices__rate__between_packages__most": "150 GB/s"}
+    found = explore("gpt2-small", chosen(**SIZES, **changes), gap=0.05)
+    best = min(every("gpt2-small", **changes).values())
+    assert found.bound <= best * (1 + 1e-9) and best <= found.value * (1 + 1e-9)
+    assert found.value <= best / 0.95 * (1 + 1e-9) and found.gap <= 0.05
+
+
+corners = st.tuples(*[st.tuples(*[st.integers(0, size - 1)] * 3) for size in (5, 3, 3)])
+
+
+@settings(max_examples=6)
+@given(corners)
+def test_no_bound_of_a_box_is_above_a_mapping_of_a_design_in_it(ends: Any) -> None:
+    workload = workload_of("gpt2-small", chosen(**SIZES))
+    low, middle, high = (tuple(sorted(end)[at] for end in ends) for at in range(3))
+    box, inside = Box(low, high), workload.system(workload.decisions.one(middle))
+    if inside is None:
+        return
+    try:
+        value = df.optimize("gpt2-small", inside, time_limit=20).step_time_s
+    except Infeasible:
+        return
+    for stage in workload.stages:
+        assert stage.of(box, float("inf")) <= value * (1 + 1e-9), stage.name
+        assert stage.of(box, value * 2) <= value * 2  # never more than the cutoff where it stops early
+
+
+def test_an_exploration_holds_what_it_says(made: Exploration, tmp_path: Path) -> None:
+    assert check_exploration(made, "it").startswith(f"verified optimal: {len(made.boxes)} of {len(made.boxes)} boxes")
+    made.dump(tmp_path / "it.json")
+    again = Exploration.load(tmp_path / "it.json")
+    assert again == made
+
+
+def forged(made: Exploration, *path: str | int, value: Any, seal: bool = True) -> Exploration:
+    data: Any = made.to_data()
+    at = data
+    for key in path[:-1]:
+        at = at[key]
+    at[path[-1]] = value
+    changed = Exploration.from_data(data)
+    return changed.sealed() if seal else changed
+
+
+def test_a_changed_digit_is_caught(made: Exploration) -> None:
+    with pytest.raises(DocumentError, match=r"\$.seal: does not fit the contents"):
+        check_exploration(forged(made, "effort", "solves", value=1, seal=False), "it")
+
+
+def test_forged_claims_are_caught(made: Exploration) -> None:
+    last = max(range(len(made.boxes)), key=lambda at: made.boxes[at].bound or 0.0)
+    assert made.boxes[last].bound is not None
+    other = {**made.best, "dram": 4.0 - made.best["dram"] if made.best["dram"] != 2 else 1.0}
+    for changed, says in (
+        (forged(made, "gap", value=0.5), r"\$.gap: found 0.5, expected"),
+        (forged(made, "bound", value=made.bound / 2), r"\$.bound: found"),
+        (forged(made, "value", value=made.value * 0.9), r"\$.value: found"),
+        (forged(made, "boxes", value=made.to_data()["boxes"][1:]), r"\$.boxes: hold \d+ designs"),
+        (forged(made, "boxes", last, "bound", value=made.boxes[last].bound * 3), rf"\$.boxes\[{last}\].bound: found"),
+        (forged(made, "boxes", last, "bound", value=None), rf"\$.boxes\[{last}\].bound: found None, only"),
+        (
+            forged(made, "boxes", last, "low", "dram", value=1.5),
+            rf"\$.boxes\[{last}\].low.dram: found 1.5, which is no",
+        ),
+        (forged(made, "best", value=other), r"\$.result.system: is not what the best design is derived to be"),
+        (forged(made, "design", "budgets", "power", value="290 W"), r"\$.result.system|\$.boxes"),
+    ):
+        with pytest.raises(DocumentError, match=says):
+            check_exploration(changed, "it")
+
+
+def test_little_time_leaves_an_honest_gap() -> None:
+    found = explore("gpt2-small", chosen(**SIZES), gap=0.0, progress=None, time_limit=0.4)
+    best = min(every("gpt2-small").values())
+    assert found.bound <= best * (1 + 1e-9) <= found.value * (1 + 2e-9)
+    assert found.status in ("time_limit", "optimal")
+
+
+def test_what_cannot_be_explored() -> None:
+    given: Any = searched()
+    del given["template"]
+    with pytest.raises(SystemSpecError, match=r"\$.template: found none, expected how the chips make a system"):
+        workload_of("gpt2-small", Design.from_data(given))
+    with pytest.raises(SystemSpecError, match=r"\$.template.tiles: found none, expected a number"):
+        workload_of("gpt2-small", chosen(template__tiles=None))
+    given = searched()
+    given["shares"] = {"area": {"core": 0.5, "L2": 0.1, "dram": 0.1}, "power": {"core": 0.5}}
+    del given["choices"]
+    with pytest.raises(SystemSpecError, match=r"\$.shares.area: found no share that is auto"):
+        workload_of("gpt2-small", Design.from_data(given))
+    with pytest.raises(
+        Infeasible, match=r"none of 45 designs can be had, or holds the workload, such as this:\n.*no plan fits"
+    ):
+        explore("gpt3-175b", chosen(**SIZES))
