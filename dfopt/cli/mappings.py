@@ -117,7 +117,7 @@ def solve(
     """Find the fastest mapping of GRAPH onto SYSTEM, prove it, judge it."""
     with errors(" before the first mapping was found"):
         from dfopt.documents.mapping import Pins
-        from dfopt.errors import Infeasible, PlanError
+        from dfopt.errors import Infeasible, NoSolution, PlanError
         from dfopt.library import load_system
         from dfopt.machines.stacks import load_stack, with_stack
         from dfopt.search import dump_models, optimize
@@ -140,7 +140,7 @@ def solve(
         on_axes, served = fixed.on_axes | arguments.on_axes(axes), {"phase": phase, "context": context, "hit": hit}
         served |= {"seq": prompt, "draft": window, "tree": tree, "segments": segments}
         shared = {**on_axes, "ep": ep, "cp": cp, "attention_dp": attention_dp, "modules": arguments.modules(module)}
-        size = arguments.count_or("--batch", batch, "max")
+        size, known = arguments.count_or("--batch", batch, "max"), None
         if size == "max":
             from dfopt.search.largest import largest_batch
 
@@ -151,7 +151,7 @@ def solve(
                 largest = largest_batch(draw, machine, assumptions=assumptions, time_limit=time_limit, **shared)
             except Infeasible as error:
                 raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
-            size = largest.batch
+            size, known = largest.batch, largest.result
             typer.echo(str(largest), err=True)
         workload, *variants = graphs_of(graph, param, size, microbatch, **served)
         line = ProgressLine(quiet=quiet)
@@ -179,6 +179,13 @@ def solve(
             )
         except Infeasible as error:
             raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
+        except NoSolution as error:
+            if known is None:
+                raise
+            result = known
+            typer.echo(
+                f"dfopt: among all plans {error}; this is the best under the plan that holds the batch", err=True
+            )
         finally:
             line.close()
         try:

@@ -17,6 +17,7 @@ from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
+from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import Infeasible, PlanError
 from dfopt.physics.pipeline import resolve
@@ -49,6 +50,8 @@ class LargestBatch:
         Bytes that a chip of its fullest stage holds at least at ``most``, by state, as people call it.
     capacity : float
         Bytes that it has.
+    result : Result
+        A mapping that holds the batch, the best under the plans that were tried.
     """
 
     batch: int
@@ -56,6 +59,7 @@ class LargestBatch:
     plan: Plan
     states: dict[str, float]
     capacity: float
+    result: Result
 
     def __str__(self) -> str:
         proven = "the largest that fits" if self.batch == self.most else f"the largest found, at most {self.most} fit"
@@ -113,6 +117,7 @@ def largest_batch(
         optimize(draw(1, 1), system, assumptions=chosen, **asked)  # says what a single one lacks
         raise Infeasible("one sequence fits, but not one on each copy of the plans that were asked for")
     best, most = 0, rooms[0].copies * rooms[0].sequences
+    results = dict[int, Result]()
 
     def fits(room: _Room, units: int) -> bool:
         copies, sequences = room.copies, units * room.unit
@@ -122,9 +127,10 @@ def largest_batch(
         own["modules"] = room.plan.modules.schemes if room.plan.modules is not None else {}
         for graphs, more in ((drawn[:1], own), (drawn, {})):  # the plan that may hold most is likely to
             try:
-                optimize(graphs[0], system, assumptions=chosen, variants=graphs[1:], **{**one, **more})
+                found = optimize(graphs[0], system, assumptions=chosen, variants=graphs[1:], **{**one, **more})
             except (Infeasible, PlanError):  # a graph that no plan can use is none that fits
                 continue
+            results[copies * sequences] = found
             return True
         return False
 
@@ -133,8 +139,9 @@ def largest_batch(
             break
         best = max(best, room.copies * room.unit * _most(partial(fits, room), room.sequences // room.unit))
     if not best:
-        optimize(draw(rooms[0].copies, 1), system, assumptions=chosen, **asked)
-    return LargestBatch(best, most, rooms[0].plan, rooms[0].states, rooms[0].capacity)
+        best = rooms[0].copies
+        results[best] = optimize(draw(best, 1), system, assumptions=chosen, **asked)
+    return LargestBatch(best, most, rooms[0].plan, rooms[0].states, rooms[0].capacity, results[best])
 
 
 def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> Iterator[_Room]:

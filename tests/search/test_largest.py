@@ -12,7 +12,7 @@ import dfopt as df
 from dfopt.cli import app
 from dfopt.documents.graph import Graph
 from dfopt.documents.system import System
-from dfopt.errors import Infeasible, PlanError
+from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.search.largest import largest_batch
 from dfopt.setting.shares import divisors
 from dfopt.workloads import WORKLOADS
@@ -79,23 +79,24 @@ def test_nothing_fits() -> None:
         largest_batch(draw, four(1e3))
 
 
+WORDS = ["solve", "llama-3.1-8b", "h100-8", "--phase", "decode", "--context", "100000", "--no-sensitivity", "--tp", "8", "--batch"]
+
+
 def test_the_command_line_goes_on_with_it() -> None:
-    words = [
-        "solve",
-        "llama-3.1-8b",
-        "h100-8",
-        "--phase",
-        "decode",
-        "--context",
-        "100000",
-        "--batch",
-        "max",
-        "--tp",
-        "8",
-    ]
-    done = CliRunner().invoke(app, [*words, "--no-sensitivity"])
+    done = CliRunner().invoke(app, [*WORDS, "max"])
     assert done.exit_code == 0, done.output
     assert "batch 51: the largest that fits (TP8(nvlink) PP1 DP1: weights " in done.stderr
     assert "1 microbatch of 51" in done.stdout
-    wrong = CliRunner().invoke(app, [*words[:-3], "most"])
+    wrong = CliRunner().invoke(app, [*WORDS, "most"])
     assert wrong.exit_code == 2 and "expected a number from 1 on, or max, found 'most'" in wrong.stderr
+
+
+def test_what_holds_the_batch_is_told_when_time_is_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    def too_late(*_: object, **__: object) -> None:
+        raise NoSolution(1e-3, 60.0)
+
+    monkeypatch.setattr("dfopt.search.optimize", too_late)  # the one that follows; the batch is found by another name
+    done = CliRunner().invoke(app, [*WORDS, "max"])
+    assert done.exit_code == 0, done.output
+    assert "among all plans no solution found in 60 s" in done.stderr
+    assert "1 microbatch of 51" in done.stdout
