@@ -37,14 +37,15 @@ def derive(
     with errors():
         from dfopt.api import derive as derived
         from dfopt.show.technology import chip_report
-        from dfopt.technology.told import told
+        from dfopt.technology.told import told, told_price
 
         check_output("--system", system, (".yaml", ".yml", ".json"))
         made = derived(design)
-        parts = told(made.components)
+        parts, price = told(made.components), told_price(made.price)
         if system is not None:
             made.system.dump(system)
-        emit(as_json, lambda: parts, lambda: chip_report(made.design, parts))
+        said = {"components": parts, "price": price}
+        emit(as_json, lambda: said, lambda: chip_report(made.design, parts, price))
         if system is not None:
             typer.echo(f"dfopt: wrote {system}; `dfopt solve GRAPH {system}` maps onto it", err=True)
 

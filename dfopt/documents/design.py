@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Annotated, ClassVar, Literal, Self
 
@@ -18,6 +19,7 @@ Budget = Literal["area", "power", "perimeter"]
 Share = Annotated[Ratio, Field(ge=0, le=1000)] | Literal["rest", "auto"]
 Shares = dict[str, Share]
 SLACK = 1e-9  # shares are sums of decimals
+RETICLE_MM2 = 26.0 * 33.0  # the field of today's scanners (ASML NXE:3600D)
 
 
 class DesignBudgets(Part):
@@ -26,6 +28,13 @@ class DesignBudgets(Part):
     chip_area_mm2: Area
     package_area_mm2: Area = Field(description="in mm2; DRAM stacks have what the chip leaves of it")
     power: Watts = Field(gt=0)
+    dies: int | None = Field(default=None, ge=1, le=64, description="equal dies that make up the chip; none = 1")
+    reticle_mm2: Area | None = Field(default=None, description="the largest die; none = 26 mm x 33 mm")
+
+    @property
+    def die_area_mm2(self) -> float:
+        """Of each die."""
+        return self.chip_area_mm2 / (self.dies or 1)
 
 
 class DesignShares(Part):
@@ -82,7 +91,7 @@ class Design(Named):
 
     @model_validator(mode="after")
     def _adds_up(self) -> Self:
-        for where, message, remedy in (*_wrong_choices(self), *_wrong_template(self)):
+        for where, message, remedy in (*_wrong_choices(self), *_wrong_template(self), *_wrong_dies(self)):
             raise problem(message, remedy, where)
         for budget, given in dict(self.shares).items():
             for where, message, remedy in _wrong(self, budget, given):
@@ -140,6 +149,17 @@ def _wrong_choices(design: Design) -> Iterator[tuple[str, str, str]]:
     for name in design.choices.capacity if design.choices else ():
         if name not in levels:
             yield f"$.choices.capacity.{name}", *unknown(design.technology)
+
+
+def _wrong_dies(design: Design) -> Iterator[tuple[str, str, str]]:
+    budgets = design.budgets
+    most = budgets.reticle_mm2 or RETICLE_MM2
+    if design.profile == "default" and budgets.die_area_mm2 > most * (1 + SLACK):
+        dies = budgets.dies or 1
+        found = f"found {budgets.chip_area_mm2:.6g} mm2 on {dies} {'dies' if dies > 1 else 'die'}"
+        message = f"{found}, expected at most the {most:.6g} mm2 of a reticle for each"
+        need = math.ceil(budgets.chip_area_mm2 / most * (1 - SLACK))
+        yield "$.budgets.chip_area_mm2", message, f"lower it, or set $.budgets.dies to {need} or more"
 
 
 def _wrong_template(design: Design) -> Iterator[tuple[str, str, str]]:

@@ -11,6 +11,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.dtypes import Arithmetic
+from dfopt.documents.wafer import Packaging, Wafer
 from dfopt.units import Bytes, Hertz, JoulesPerByte, Ratio, Seconds, Watts
 
 LinkRole = Literal["in_package", "between_packages"]
@@ -88,6 +89,7 @@ class DramStacks(Part):
     energy: JoulesPerByte = Field(gt=0, description="of a byte over the links")
     static_w_per_bit: BitPower
     utilization: Share = Field(default=1.0, description="share of the bandwidth that is sustained")
+    usd_per_gb: float | None = Field(default=None, ge=0, description="price in USD per GB = 1e9 B of capacity")
 
 
 class ChipLinks(Part):
@@ -111,6 +113,8 @@ class Technology(Named):
     sram: tuple[SramLevel, ...] = Field(default=(), max_length=8, description="from the cores outwards")
     dram: DramStacks
     links: dict[LinkRole, ChipLinks] = Field(default_factory=dict)
+    wafer: Wafer | None = Field(default=None, description="what the dies are cut from; none = they have no price")
+    package: Packaging | None = Field(default=None, description="what the dies and stacks stand on")
 
     @property
     def components(self) -> tuple[str, ...]:

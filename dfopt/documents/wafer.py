@@ -7,7 +7,7 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from dfopt.documents.base import Part
+from dfopt.documents.base import Part, problem
 from dfopt.units import Metres
 
 __all__ = ["Interposer", "Packaging", "Wafer"]
@@ -31,7 +31,8 @@ class Wafer(Part):
     def _has_room(self) -> Self:
         if 2 * self.edge >= self.diameter:
             rim, wide = self.edge * 1e3, self.diameter * 1e3
-            raise ValueError(f"edge: found {rim:g} mm around {wide:g} mm; no die is left, give less than half of it")
+            found = f"found {rim:g} mm around {wide:g} mm, expected less than half of it"
+            raise problem(found, "no die is left: make it narrower", "$.edge")
         return self
 
 
@@ -61,5 +62,6 @@ class Packaging(Part):
     def _ascending(self) -> Self:
         for at, (one, other) in enumerate(itertools.pairwise(self.layers), 1):
             if other[0] <= one[0]:
-                raise ValueError(f"layers[{at}]: found {other[0]:g} mm2 after {one[0]:g} mm2; list them ascending")
+                found = f"found {other[0]:g} mm2 after {one[0]:g} mm2, expected more"
+                raise problem(found, "list them ascending", f"$.layers[{at}]")
         return self

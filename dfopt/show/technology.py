@@ -14,10 +14,13 @@ from dfopt.units import format as show_unit
 __all__ = ["chip_report"]
 
 
-def chip_report(design: Design, parts: Mapping[str, Mapping[str, Any]]) -> RenderableType:
+def chip_report(
+    design: Design, parts: Mapping[str, Mapping[str, Any]], price: Mapping[str, Any] | None = None
+) -> RenderableType:
     """What a design yields: components with their size, speed and power, what binds them, and what they leave.
 
-    ``parts``: figures by component, as :func:`dfopt.technology.told.told` has them.
+    ``parts`` are figures by component, as :func:`dfopt.technology.told.told` has them, and ``price`` those of
+    :func:`dfopt.technology.told.told_price`.
     """
     given = design.budgets
     area = f"{given.chip_area_mm2:.4g} mm2 of chip, {given.package_area_mm2:.4g} mm2 of package"
@@ -26,6 +29,7 @@ def chip_report(design: Design, parts: Mapping[str, Mapping[str, Any]]) -> Rende
         ("design", f"{design.name}: technology {design.technology.name}, profile {design.profile}"),
         ("budgets", f"{area}, {show_unit(given.power, 'power')}"),
         ("power", f"{show_unit(drawn, 'power')} drawn by all components"),
+        *_price(price),
     ]
     columns: dict[str, Kind] = {
         "component": "word", "built": "text", "size": "figure", "clock": "figure", "voltage": "figure",
@@ -35,6 +39,26 @@ def chip_report(design: Design, parts: Mapping[str, Mapping[str, Any]]) -> Rende
     built = Grid("Components", columns, [_row(name, part) for name, part in parts.items()])
     bound = Grid("What binds them", limits, [[name, _bound(part), _left(part)] for name, part in parts.items()])
     return Group(Facts(facts), "", built, "", bound)
+
+
+def _price(price: Mapping[str, Any] | None) -> list[tuple[str, str]]:
+    """Area, yield and price of the dies, and the price of all."""
+    if price is None:
+        return [("price", "unknown: the technology has no wafer")]
+    dies = f"{price['dies']} of {price['die_area_mm2']:.4g} mm2" if price["dies"] > 1 else "1"
+    made = f"{price['dies_per_wafer']:.4g} on a wafer, {price['die_yield']:.1%} of them good"
+    rows = [("dies", f"{dies}; {made}, {price['die_usd']:,.0f} USD each")]
+    missing = [
+        what
+        for what, key in (("price of DRAM", "dram_usd"), ("package", "package"))
+        if price[key] is None and (key != "package" or price["dram_usd"] is not None)
+    ]
+    if missing:
+        return [*rows, ("price", f"unknown: the technology has no {missing[0]}")]
+    package = price["package"]
+    lost = package["lost_dies"] + package["lost_packages"]
+    parts = f"{price['dram_usd']:,.0f} DRAM, {package['package']:,.0f} package, {lost:,.0f} lost in bonding"
+    return [*rows, ("price", f"{price['usd']:,.0f} USD: {parts}, the rest dies")]
 
 
 def _row(name: str, part: Mapping[str, Any]) -> list[str]:

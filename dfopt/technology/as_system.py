@@ -12,6 +12,7 @@ from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.documents.technology import LinkRole
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.arithmetic import Numbers
+from dfopt.technology.chip_price import price_of
 from dfopt.technology.derive import DEGREE, Derived, derive_design
 from dfopt.technology.operating import limit_names
 
@@ -31,11 +32,15 @@ def derived_system(design: Design, chip: Derived | None = None) -> System:
         remedy = "add template: {sram: LEVEL, network: [{name: node, topology: switch, size: 8, links: ROLE}]}"
         raise SystemSpecError(design.name, [Issue("$.template", message, remedy)])
     chip = derive_design(design) if chip is None else chip
-    return system_of(design.name, chip, design.template, design.technology.core.utilization)
+    price = price_of(design, chip)
+    usd = None if price is None else price.usd
+    return system_of(design.name, chip, design.template, design.technology.core.utilization, usd)
 
 
-def system_of(name: str, chip: Derived, template: Template, utilization: float) -> System:
-    """The system that a template makes of one derived chip.
+def system_of(
+    name: str, chip: Derived, template: Template, utilization: float, price_usd: float | None = None
+) -> System:
+    """The system that a template makes of one derived chip; ``price_usd`` is that of the chip with its memory.
 
     Links of a role are shared out evenly: to the ports of all dims that use them. DRAM and links have the rates that
     they sustain, cores their peak and the share of it that kernels sustain. The power of memory and links is in that of
@@ -68,7 +73,13 @@ def system_of(name: str, chip: Derived, template: Template, utilization: float) 
             peak=Peaks(**{str(kind): float(rate) for kind, rate in peaks.items()}) if peaks else float(chip.core.peak),
             compute_utilization=utilization,
             sram=Sram(capacity=float(chip.sram[template.sram].size)),
-            dram=Dram(bandwidth=float(chip.dram.rate), capacity=float(chip.dram.size), w_per_gb_s=0.0),
+            dram=Dram(
+                bandwidth=float(chip.dram.rate),
+                capacity=float(chip.dram.size),
+                usd_per_gb_s=None if price_usd is None else 0.0,
+                w_per_gb_s=0.0,
+            ),
+            price_usd=price_usd,
             power_w=float(chip.power),
         ),
         network=tuple(

@@ -8,6 +8,7 @@ from functools import cached_property
 from dfopt.documents.design import Design
 from dfopt.documents.system import System
 from dfopt.technology.as_system import derived_system
+from dfopt.technology.chip_price import ChipPrice, price_of
 from dfopt.technology.derive import Derived, derive_design
 
 __all__ = ["DerivedDesign"]
@@ -27,6 +28,11 @@ class DerivedDesign:
     def components(self) -> Derived:
         """The chip, component by component: sizes, rates, powers, what binds them and what they leave."""
         return derive_design(self.design)
+
+    @cached_property
+    def price(self) -> ChipPrice | None:
+        """What a chip costs; none where the technology has no wafer."""
+        return price_of(self.design, self.components)
 
     @cached_property
     def system(self) -> System:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from typing import Any
 
+from dfopt.technology.chip_price import ChipPrice
 from dfopt.technology.derive import Derived
 from dfopt.technology.operating import limit_names
 
-__all__ = ["told"]
+__all__ = ["told", "told_price"]
 
 _LIMITS = ("bound", "count_bound", "link_bound")
 
@@ -33,6 +35,20 @@ def told(chip: Derived) -> dict[str, Any]:
     parts: dict[str, Any] = {"core": chip.core, **chip.sram, "dram": chip.dram}
     parts |= {str(role): part for role, part in chip.links.items()}
     return {name: {key: _plain(key, value) for key, value in part._asdict().items()} for name, part in parts.items()}
+
+
+def told_price(price: ChipPrice | None) -> dict[str, Any] | None:
+    """Areas, yield and USD of one chip by name; what is not known is None.
+
+    Examples
+    --------
+    >>> told_price(ChipPrice(2, 400.0, 120.0, 0.64, 220.0, None, None))["die_usd"]
+    220.0
+    """
+    if price is None:
+        return None
+    package = None if price.package is None else price.package._asdict()
+    return {**asdict(price), "package": package, "usd": price.usd}
 
 
 def _plain(key: str, value: Any) -> Any:

@@ -37,7 +37,9 @@ def test_an_imported_chip_is_derived_and_shown(imported: Path) -> None:
     said = run("derive", imported)
     for words in ("815 mm2", "643 units, 80 clusters", "4 stacks, 4096 links", "V_min, number by perimeter"):
         assert words in said
-    parts = json.loads(run("derive", imported, "--json"))
+    said = json.loads(run("derive", imported, "--json"))
+    parts = said["components"]
+    assert said["price"] is None  # of which DeepFlow's files say nothing
     chip = derive_design(Design.load(imported))
     assert list(parts) == ["core", "registers", "L1", "L2", "dram", "in_package", "between_packages"]
     assert parts["core"]["peak"] == chip.core.peak and parts["dram"]["bandwidth"] == chip.dram.bandwidth
@@ -83,5 +85,5 @@ def test_the_system_of_a_design_is_written(imported: Path, tmp_path: Path) -> No
     imported.write_text(yaml.safe_dump(data), encoding="utf-8")
     assert f"dfopt solve GRAPH {system}" in run("derive", imported, "--system", system)
     assert System.load(system) == derived_system(Design.load(imported))
-    assert json.loads(call("derive", imported, "--system", system, "--json").out)["core"]["units"] == 643
+    assert json.loads(call("derive", imported, "--system", system, "--json").out)["components"]["core"]["units"] == 643
     assert "expected a name that ends in" in run("derive", imported, "--system", tmp_path / "x.txt", code=2)

@@ -79,7 +79,10 @@ def test_nothing_fits() -> None:
         largest_batch(draw, four(1e3))
 
 
-WORDS = ["solve", "llama-3.1-8b", "h100-8", "--phase", "decode", "--context", "100000", "--no-sensitivity", "--tp", "8", "--batch"]
+WORDS = (
+    *("solve", "llama-3.1-8b", "h100-8", "--phase", "decode", "--context", "100000", "--tp", "8"),
+    *("--no-sensitivity", "--batch"),
+)
 
 
 def test_the_command_line_goes_on_with_it() -> None:

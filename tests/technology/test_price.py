@@ -116,9 +116,9 @@ def test_a_package_needs_dies() -> None:
 @pytest.mark.parametrize(
     ("made", "said"),
     [
-        (lambda: Wafer(usd=1, diameter=0.01, edge=0.005, defects_per_cm2=0), "no die is left"),
+        (lambda: Wafer(usd=1, diameter=0.01, edge=0.005, defects_per_cm2=0), "found 5 mm around 10 mm"),
         (lambda: Wafer(usd=1, defects_per_cm2=-1), "greater than or equal to 0"),
-        (lambda: Packaging(**ORGANIC, layers=((10, 1.5), (10, 2))), "list them ascending"),
+        (lambda: Packaging(**ORGANIC, layers=((10, 1.5), (10, 2))), "found 10 mm2 after 10 mm2"),
         (lambda: Packaging(**ORGANIC, bonding_yield=0), "greater than 0"),
     ],
 )

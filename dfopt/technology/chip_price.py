@@ -1,0 +1,100 @@
+"""What a derived chip costs: its dies, the stacks of DRAM beside them, and the package that holds both."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from dfopt.documents.design import Design
+from dfopt.documents.technology import Technology
+from dfopt.errors import Issue, SystemSpecError
+from dfopt.technology.derive import Derived
+from dfopt.technology.price import PackagePrice, die_price, die_yield, dies_per_wafer, package_price
+
+__all__ = ["ChipPrice", "chip_price", "price_of"]
+
+_MM2 = 1e-6  # m2
+_GB = 1e9
+
+
+@dataclass(frozen=True, slots=True)
+class ChipPrice:
+    """Price of one chip in USD, with what it follows from.
+
+    What the technology says nothing of is None: without a price of DRAM, or without a package, there is no `usd`.
+    """
+
+    dies: int
+    die_area_mm2: float
+    dies_per_wafer: float
+    die_yield: float
+    die_usd: float
+    """Of one that works."""
+    dram_usd: float | None
+    """Of all stacks."""
+    package: PackagePrice | None
+    """With the dies and stacks in it."""
+
+    @property
+    def usd(self) -> float | None:
+        """Of the whole chip, as it is bought."""
+        return None if self.package is None else self.package.total
+
+
+def price_of(design: Design, chip: Derived) -> ChipPrice | None:
+    """What the chip of a design costs; none without a wafer, see `chip_price`."""
+    budgets = design.budgets
+    return chip_price(design.technology, budgets.chip_area_mm2, budgets.dies or 1, float(chip.dram.stacks))
+
+
+def chip_price(technology: Technology, chip_area_mm2: float, dies: int, stacks: float) -> ChipPrice | None:
+    """What a chip costs that is made of so many equal dies and stacks of DRAM; none without a wafer.
+
+    Stacks stand in the package, at the price of those that work. Raises `SystemSpecError` where a wafer has room for no
+    such die.
+
+    Examples
+    --------
+    >>> from dfopt.documents.technology import CoreUnit, DramStacks, Supply
+    >>> from dfopt.documents.wafer import Packaging, Wafer
+    >>> supply = Supply(nominal_v=0.8, threshold_v=0.2, margin_v=0.2)
+    >>> core = CoreUnit(
+    ...     area_mm2=2.0, flop_per_cycle=1024.0, power=1.0, frequency=1e9, supply=supply, units_per_cluster=4
+    ... )
+    >>> dram = DramStacks(
+    ...     stack=16e9, stack_area_mm2=100.0, controller_area_mm2=5.0, links_per_stack=1024, links_per_mm=400.0,
+    ...     frequency=1e9, supply=supply, energy=32e-12, static_w_per_bit=0.0, usd_per_gb=10.0,
+    ... )
+    >>> wafer = Wafer(usd=16988, defects_per_cm2=0.11)
+    >>> organic = Packaging(usd_per_mm2=0.005, area_factor=4, bonding_yield=0.99)
+    >>> made = Technology(name="t", core=core, dram=dram, wafer=wafer, package=organic)
+    >>> price = chip_price(made, 800.0, 1, 4.0)
+    >>> round(price.die_yield, 3), round(price.die_usd), price.dram_usd, round(price.usd)
+    (0.43, 672, 640.0, 1404)
+    """
+    wafer = technology.wafer
+    if wafer is None:
+        return None
+    area = chip_area_mm2 / dies * _MM2
+    usd = float(die_price(area, wafer))
+    dram = technology.dram
+    stack = None if dram.usd_per_gb is None else dram.usd_per_gb * dram.stack / _GB
+    package = None
+    if technology.package is not None and stack is not None:
+        beside = (dram.stack_area_mm2 * _MM2, stack)
+        package = package_price([(area, usd)] * dies + [beside] * int(stacks), technology.package)
+    if math.isinf(usd) or (package is not None and math.isinf(package.total)):
+        what = "dies" if math.isinf(usd) else "dies and stacks on an interposer"
+        message = f"found {what} that no wafer has room for, expected smaller ones"
+        raise SystemSpecError(
+            technology.name, [Issue("$.budgets.chip_area_mm2", message, "lower it, or take more dies")]
+        )
+    return ChipPrice(
+        dies=dies,
+        die_area_mm2=chip_area_mm2 / dies,
+        dies_per_wafer=float(dies_per_wafer(area, wafer)),
+        die_yield=float(die_yield(area, wafer)),
+        die_usd=usd,
+        dram_usd=None if stack is None else stack * stacks,
+        package=package,
+    )
