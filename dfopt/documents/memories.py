@@ -1,4 +1,4 @@
-"""Off-chip memories of a chip: one, or several as tiers."""
+"""Memories of a chip: its SRAM, and off the chip one, or several as tiers."""
 
 from __future__ import annotations
 
@@ -12,7 +12,13 @@ from dfopt.errors import repeated
 from dfopt.units import Bandwidth, Bytes
 from dfopt.units import format as show_unit
 
-__all__ = ["Dram", "Memory", "check_order"]
+__all__ = ["Dram", "Memory", "Sram", "check_order"]
+
+
+class Sram(Part):
+    """On-chip memory that holds weights and the buffers between fused kernels."""
+
+    capacity: Bytes = Field(gt=0)
 
 
 class Dram(Part):

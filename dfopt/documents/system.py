@@ -16,6 +16,7 @@ from dfopt.documents.graph import CollectiveKind
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.memories import Dram as Dram
 from dfopt.documents.memories import Memory as Memory
+from dfopt.documents.memories import Sram as Sram
 from dfopt.documents.memories import check_order
 from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError, repeated
@@ -25,12 +26,6 @@ from dfopt.units import format as show_unit
 Tier = Literal["package", "node", "rack", "cluster"]
 # What fields of a link are called in a dim of a network; the others have the same name there.
 IN_A_DIM = {"bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", "w_per_gb_s": "link_w_per_gb_s"}
-
-
-class Sram(Part):
-    """On-chip memory that holds weights and the buffers between fused kernels."""
-
-    capacity: Bytes = Field(gt=0)
 
 
 class EfficiencyRow(Part):
