@@ -426,7 +426,7 @@ def systems(
         chip=Chip(
             name="toy",
             tiles=tiles,
-            sram=Sram(capacity=sram),
+            sram=Sram(capacity=sram, bandwidth=dice([None, None, 50.0, 300.0])),
             dram=Dram(bandwidth=dice([40.0, 100.0, 1000.0]), capacity=dram and dram * size),
             compute_utilization=dice([0.5, 0.9]),
             **chip,

@@ -19,6 +19,13 @@ class Sram(Part):
     """On-chip memory that holds weights and the buffers between fused kernels."""
 
     capacity: Bytes = Field(gt=0)
+    bandwidth: Bandwidth | None = Field(default=None, gt=0, description="reads and writes; none: without limit")
+
+    @property
+    def words(self) -> str:
+        """Capacity, and bandwidth where it is limited, as people read them."""
+        rate = [] if self.bandwidth is None else [show_unit(self.bandwidth, "bandwidth")]
+        return ", ".join([show_unit(self.capacity, "bytes"), *rate])
 
 
 class Dram(Part):

@@ -139,7 +139,7 @@ class Sensitivity(_Valued):
     ``proven``: optimal for the plan and its sharding.
     """
 
-    resource: Literal["compute", "dram_bandwidth", "link_bandwidth", "sram"]
+    resource: Literal["compute", "dram_bandwidth", "link_bandwidth", "sram", "sram_bandwidth"]
     value: float
     speedup: float
     proven: bool
@@ -298,7 +298,8 @@ class Result(Document):
 
         ``kernel``; where it runs: ``stage``, ``partition``, ``sharding``, compute ``tiles``; and of its whole
         partition, for one layer and one microbatch on one chip: ``partition_compute_s``, ``partition_memory_s``,
-        ``partition_network_s``, ``partition_time_s`` (seconds) and ``bound_by``.
+        ``partition_network_s``, ``partition_time_s`` (seconds) and ``bound_by``; with a limited bandwidth of SRAM also
+        ``partition_sram_s``.
 
         Examples
         --------
@@ -311,7 +312,8 @@ class Result(Document):
 
         where = {(part.stage, part.partition): part for part in self.score.partitions}
         places = ("stage", "partition", "sharding", "tiles")
-        times = ("compute_s", "memory_s", "network_s", "time_s")
+        more = () if self.score.sram_share is None else ("sram_s",)
+        times = ("compute_s", "memory_s", "network_s", *more, "time_s")
         rows = (
             {"kernel": kernel.name}
             | {name: getattr(kernel, name) for name in places}

@@ -16,7 +16,7 @@ from dfopt.documents.base import Document, Part
 from dfopt.documents.html import facts_html, table_html
 from dfopt.units import format as show_unit
 
-Bound = Literal["compute", "memory", "network"]
+Bound = Literal["compute", "memory", "network", "sram"]
 
 
 class PartitionScore(Part):
@@ -33,10 +33,17 @@ class PartitionScore(Part):
     bound_by: Bound
     flop: float
     dram_bytes: float
-    sram_bytes: float
+    sram_bytes: float = Field(description="that it holds")
+    sram_s: float | None = Field(default=None, description="of SRAM traffic; none where its bandwidth has no limit")
     through: dict[str, float] | None = Field(
         default=None, description="of dram_bytes, those of each memory of a chip that has several"
     )
+
+    @property
+    def terms(self) -> dict[str, float]:
+        """Seconds of each resource; of SRAM where its bandwidth is limited."""
+        found = {"compute": self.compute_s, "memory": self.memory_s, "network": self.network_s}
+        return found if self.sram_s is None else found | {"sram": self.sram_s}
 
 
 class StageScore(Part):
@@ -96,6 +103,7 @@ class PartitionPhysics(Part):
     compute_s: float
     memory_s: float
     network_s: float
+    sram_s: float | None = None
     time_s: float
     bound_by: Bound
     dram_bandwidth_b_per_s: float = Field(description="bytes / time of the memory's streams, all channels")
@@ -198,6 +206,7 @@ class Score(Document):
     compute_share: float
     memory_share: float
     network_share: float
+    sram_share: float | None = Field(default=None, description="none where the bandwidth of SRAM has no limit")
     stages: tuple[StageScore, ...]
     partitions: tuple[PartitionScore, ...]
     collectives: dict[str, int]
@@ -221,10 +230,12 @@ class Score(Document):
         return not self.violations
 
     def _partitions_html(self) -> str:
-        columns = ("stage", "partition", "kernels", "compute", "DRAM", "network", "time", "bound by")
+        several = any(part.sram_s is not None for part in self.partitions)
+        terms = ("compute", "DRAM", "network", *(["SRAM"] if several else []))
+        columns = ("stage", "partition", "kernels", *terms, "time", "bound by")
         rows = []
         for part in self.partitions:
-            times = (part.compute_s, part.memory_s, part.network_s, part.time_s)
+            times = (*part.terms.values(), part.time_s)
             names = ", ".join(part.kernels[:6]) + (f", ... {len(part.kernels) - 6} more" * (len(part.kernels) > 6))
             shown = [show_unit(value, "time") for value in times]
             rows.append([str(part.stage), str(part.partition), names, *shown, part.bound_by])

@@ -349,7 +349,7 @@ class System(Named):
             ("system", f"{self.name}: {self.description}" if self.description else self.name),
             ("chips", f"{self.chips} x {chip.name} ({chip.execution.replace('_', ' ')})"),
             ("compute", f"{show_unit(chip.peak_flops, 'flop_rate')} peak per chip, {chip.tiles} tiles"),
-            ("SRAM", show_unit(chip.sram.capacity, "bytes")),
+            ("SRAM", chip.sram.words),
             *((word, one.words) for word, one in chip.told.items()),
             *([("stack", self.stack.name)] if self.stack is not None else []),
         ]

@@ -38,6 +38,8 @@ class StageTables:
         output buffers save.
     mem_k : float
         DRAM bytes per kernel, re-read inputs of weight-tiled kernels included.
+    steady_rk : float
+        Seconds of each kernel by further resource of the chip, the same in every block; see `RESOURCES`.
     width_g : int
         Tensors in each fan-out group.
     latency_l, tiles_kl : float, int
@@ -50,6 +52,7 @@ class StageTables:
     parts_k: Ints
     sram_k: Floats
     mem_k: Floats
+    steady_rk: Floats
     src_g: Ints
     bytes_g: Floats
     tile_g: Floats
@@ -134,17 +137,19 @@ def part_of(tables: StageTables, members: Ints) -> StageTables:
         sram_k=tables.sram_k[members],
         mem_k=tables.mem_k[members],
         tiles_kl=tables.tiles_kl[members] if sharded.menus else tables.tiles_kl,
-        **by_group(sharded),
+        **derived(sharded, tables.chip),
     )
 
 
-def by_group(sharded: ShardedGraph) -> dict[str, Any]:
-    """What :class:`StageTables` holds of every fan-out group."""
+def derived(sharded: ShardedGraph, chip: Chip) -> dict[str, Any]:
+    """What :class:`StageTables` holds of every fan-out group, and of resources whose use adds up over kernels."""
     width_g = np.bincount(sharded.group_t).astype(np.int64)
     src_g, bytes_g, tile_g = np.zeros_like(width_g), np.zeros(len(width_g)), np.zeros(len(width_g))
     src_g[sharded.group_t] = sharded.src_t
     bytes_g[sharded.group_t], tile_g[sharded.group_t] = sharded.b_t, sharded.tile_t
-    return {"src_g": src_g, "bytes_g": bytes_g, "tile_g": tile_g, "width_g": width_g}
+    steady = [sharded.sram_traffic_k / chip.sram_bandwidth] if "sram" in chip.resources else []
+    steady_rk = np.array(steady).reshape(len(steady), len(sharded.names))
+    return {"src_g": src_g, "bytes_g": bytes_g, "tile_g": tile_g, "width_g": width_g, "steady_rk": steady_rk}
 
 
 def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
@@ -164,7 +169,7 @@ def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
         mem_k=sharded.mem_k,
         latency_l=latency_l,
         tiles_kl=tiles_kl,
-        **by_group(sharded),
+        **derived(sharded, chip),
     )
     alone = price_each(tables, singles(tables))
     if not (alone.sram_bytes > chip.sram * (1 + 1e-12)).any():
@@ -231,7 +236,7 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     memory, network = dram / chip.dram_bandwidth, weight @ sharded.net_k
     if len(sharded.toll_x):
         network += tolls(tables, member) @ sharded.toll_x
-    terms = np.stack([compute, memory, network])
+    terms = np.stack([compute, memory, network, *(weight @ seconds_k for seconds_k in tables.steady_rk)])
     return BlockPrices(terms, combine(terms, chip), dram, sram, legal)
 
 

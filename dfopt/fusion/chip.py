@@ -14,7 +14,10 @@ from dfopt.documents.system import System
 from dfopt.setting.tables import Floats
 
 RESOURCES = ("compute", "memory", "network")
-"""What a block of kernels keeps busy; arrays of *terms* have the seconds of each, in this order."""
+"""What a block of kernels keeps busy; arrays of *terms* have the seconds of each, in this order.
+
+Further ones follow where a chip has them: of these a kernel takes the same seconds in every block.
+"""
 
 Terms = Sequence[Floats] | Floats  # seconds of every resource of a chip: of one kernel or block, or arrays of them
 
@@ -63,11 +66,12 @@ class Chip:
     weight_tiling: str
     fused: bool
     library: bool
+    sram_bandwidth: float = np.inf
 
-    @property
+    @cached_property
     def resources(self) -> tuple[str, ...]:
         """What may bind it."""
-        return RESOURCES
+        return RESOURCES if np.isinf(self.sram_bandwidth) else (*RESOURCES, "sram")
 
     @cached_property
     def rule(self) -> Rule:
@@ -85,6 +89,7 @@ def chip_of(system: System, assumptions: Assumptions) -> Chip:
         weight_tiling=assumptions.weight_tiling,
         fused=assumptions.execution != "kernel_by_kernel",
         library=assumptions.execution == "library",
+        sram_bandwidth=np.inf if system.chip.sram.bandwidth is None else system.chip.sram.bandwidth,
     )
 
 

@@ -55,6 +55,7 @@ def interchangeable(tables: StageTables, deadline: float = np.inf) -> Classes:
         sharded.net_k,
         tables.parts_k,
         sharded.stationary_k,
+        *tables.steady_rk,
         *sharded.payers_xk,
         *(tables.tiles_kl.T if sharded.menus else ()),
         *(sharded.sets_k.T if tables.chip.library else ()),

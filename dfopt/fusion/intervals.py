@@ -113,6 +113,7 @@ def price_intervals(
         return np.concatenate([[0.0], np.cumsum(per_k[order].astype(np.float64))])
 
     compute, memory, network = prefix(tables.compute_k), prefix(tables.mem_k), prefix(sharded.net_k)
+    steady = [prefix(seconds_k) for seconds_k in tables.steady_rk]
     sram, tiled, ahead = prefix(tables.sram_k), prefix(tables.parts_k > 1), prefix(sharded.forward_k)
     needed = np.cumsum(np.pad(tables.tiles_kl[order] if sharded.menus else tables.tiles_kl, ((1, 0), (0, 0))), axis=0)
     for first in range(0, n, _ROWS):
@@ -140,7 +141,7 @@ def price_intervals(
             work[row, column] = _paces(tables, needed, row + first, column + first + 1)
         moved = (traffic + memory[j] - memory[i]) / chip.dram_bandwidth
         talk = sum(toll, network[j] - network[i])
-        time = combine([work, moved, talk], chip)
+        time = combine([work, moved, talk, *(one[j] - one[i] for one in steady)], chip)
         yield Band(first, np.where(legal, time, np.inf))
 
 

@@ -64,8 +64,8 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> tuple[Floats, .
     """What each kernel adds at least to the terms of a set of kernels, however it is cut into partitions.
 
     Work over the whole chip, DRAM traffic that no partitioning avoids (per kernel, and one store and one
-    read of what is always cut), all communication, a toll by one of its payers. Sums over kernels, so differences bound
-    differences.
+    read of what is always cut), all communication, a toll by one of its payers, all of what is steady. Sums over
+    kernels, so differences bound differences.
     """
     sharded, chip, n = tables.sharded, tables.chip, tables.kernels
     if sharded.menus:
@@ -78,7 +78,7 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> tuple[Floats, .
     talk = sharded.net_k
     if len(sharded.toll_x):
         talk = talk + np.bincount(sharded.payers_xk.argmax(axis=1), sharded.toll_x, n)
-    return work, (tables.mem_k + moved) / chip.dram_bandwidth, talk
+    return work, (tables.mem_k + moved) / chip.dram_bandwidth, talk, *tables.steady_rk
 
 
 def sides(tables: StageTables, forward_backward: str) -> Ints:

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.fusion.blocks import CROSSING_TILES, StageTables
+from dfopt.fusion.chip import RESOURCES
 from dfopt.fusion.classes import Classes
 from dfopt.fusion.clock import look
 from dfopt.milp import Model
@@ -181,7 +182,12 @@ class BlockRows:
             model.rows("compute_time", terms, lower=0)
         model.rows("memory_time", [(memory, 1.0), *((c, -np.asarray(v)) for c, v in self.memory)], lower=0)
         self._network(network, talk or [])
-        time, terms_p = model.continuous("time", shape, 0.0), (compute, memory, network)
+        terms_p = [compute, memory, network]
+        for name, seconds_k in zip(tables.chip.resources[len(RESOURCES) :], tables.steady_rk, strict=True):
+            terms_p.append(model.continuous(name, shape, 0.0))
+            used: Terms = [(terms_p[-1], 1.0), (self.A.T, -(seconds_k[first] / self.unit_s)[None, :])]
+            model.rows(f"{name}_time", used, lower=0)
+        time = model.continuous("time", shape, 0.0)
         for summed in tables.chip.rule.sums:
             parts: Terms = [(terms_p[one], -1.0) for one in summed]
             name = f"time_{tables.chip.resources[summed[0]]}" if tables.chip.rule.hidden else "sum"

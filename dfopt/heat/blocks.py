@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.fusion.blocks import StageTables, crossings, price_blocks, tiles_of, tolls
-from dfopt.fusion.chip import combine
+from dfopt.fusion.chip import RESOURCES, combine
 from dfopt.fusion.columns import layered_arcs
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.lattice import ShortestPath
@@ -142,7 +142,9 @@ class HotStage:
             reads = (part & heat.reads_k).any(axis=1) | (read & (heat.read_s_g > 0)).any(axis=1)
             writes = (part & heat.writes_k).any(axis=1) | (stored & (heat.write_s_g > 0)).any(axis=1)
             memory, prices = np.where(reads & writes, alone / heat.turn, alone), price_blocks(self.tables, part)
-            terms = [prices.compute[:, None] / self.frequency_l, memory[:, None], prices.network[:, None]]
+            # SRAM has the clock of compute
+            clocked = [term[:, None] / self.frequency_l for term in (prices.compute, *prices.terms[len(RESOURCES) :])]
+            terms = [clocked[0], memory[:, None], prices.network[:, None], *clocked[1:]]
             seconds.append(combine(terms, self.tables.chip))
         return np.concatenate(seconds), np.concatenate(energy)
 

@@ -10,8 +10,8 @@ the other leaves out:
 with E the bytes beyond their least of tensors that cross from the forward to the backward pass, at least once each way,
 wherever no partition has kernels of both, and B the DRAM bandwidth. With ``overlap: none`` compute is a part of the
 MILP too. Where compute and memory overlap, a block takes max(C, M + E / B) - E / B >= max(C - E_most / B, M) beside its
-communication; a tensor whose E_most is large for what its E tells is better left out of E. :mod:`dfopt.joint.apart`
-needs no down-sets and knows what hides behind what; this knows partitions.
+communication, and SRAM traffic is like C; a tensor whose E_most is large for what its E tells is better left out of E.
+:mod:`dfopt.joint.apart` needs no down-sets and knows what hides behind what; this knows partitions.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, by_group
+from dfopt.fusion.blocks import StageTables, derived
 from dfopt.fusion.downsets import Lattice
 from dfopt.fusion.intrachip import greedy
 from dfopt.fusion.lattice import ShortestPath
@@ -75,7 +75,8 @@ def least_of_both(
         return least_seconds(replace(tables, network_o=tables.network_o + more_o), allowed_o, time_limit)
 
     def path(rest: ShardedGraph) -> float:
-        priced, free = replace(stage, sharded=rest, **by_group(rest)), replace(limits, dram_left=np.inf)
+        priced = replace(stage, sharded=rest, **derived(rest, stage.chip))
+        free = replace(limits, dram_left=np.inf)
         start = greedy(priced, free, deadline)
         upper = np.inf if start is None else objective(priced, start)
         return ShortestPath(priced, free, lattice, upper).run(deadline).bound
@@ -95,9 +96,13 @@ def least_of_both(
     def beyond(some: list[tuple[Floats, Floats]]) -> float:
         bytes_o = sum((bytes_o for bytes_o, _ in some), np.zeros(len(tables.kernel_o)))
         most_k = sum((most_k for _, most_k in some), np.zeros(tables.kernels))
-        hidden_k = 0.0 if joined else most_k / stage.chip.dram_bandwidth
-        rest = path(replace(silent, compute_k=silent.compute_k - hidden_k))
-        return talk(bytes_o / stage.chip.dram_bandwidth)[0] + rest
+        rest = silent
+        if not joined:
+            hidden_k = most_k / stage.chip.dram_bandwidth
+            rest = replace(silent, compute_k=silent.compute_k - hidden_k)
+            if "sram" in stage.chip.resources:
+                rest = replace(rest, accessed_k=rest.accessed_k - hidden_k * stage.chip.sram_bandwidth)
+        return talk(bytes_o / stage.chip.dram_bandwidth)[0] + path(rest)
 
     least_s = beyond(saved)
     for one in [] if joined else list(saved):

@@ -77,7 +77,8 @@ def optimize_apart(
     total: Terms = []
     for p, talk in enumerate(talk_p):
         mine, named = side_k[members] == p, dict[str, tuple[Terms, float]]()
-        for name, more_op in more.items():
+        for name in stage.chip.resources:
+            more_op = more[name]
             fixed = 0.0 if name == "network" else float(least[name][mine].sum())
             some = np.flatnonzero(more_op[:, p])
             named[name] = [(y[None, some], -more_op[None, some, p] / unit_s)], fixed / unit_s
@@ -130,6 +131,7 @@ def _more(
     own_op = (side_k[kernel_o][:, None] == np.arange(count)).astype(float)
     compute_o = np.zeros(len(kernel_o)) if stage.sharded.menus else menu.beyond(menu.by_option("compute_k"), allowed_o)
     bytes_op = own_op * menu.beyond(menu.own_bytes_o, allowed_o)[:, None]
+    accessed_o = menu.beyond(menu.own_accessed_o, allowed_o)
     kernel_e, of_e, _, bytes_oe = menu.ends
     src_t, share_o, inside = (
         stage.sharded.src_t,
@@ -148,4 +150,5 @@ def _more(
         "compute": own_op * compute_o[:, None],
         "memory": bytes_op / stage.chip.dram_bandwidth,
         "network": own_op * menu.network_o[:, None],
+        "sram": own_op * accessed_o[:, None] / stage.chip.sram_bandwidth,  # of tensors and ends only the least
     }

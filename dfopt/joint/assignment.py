@@ -96,7 +96,8 @@ class JointAssignment:
     def _unit(self) -> float:
         """A quarter of what the least of every figure takes: block times are a few of them."""
         menu, every = self.menu, np.ones(len(self.menu.tables.kernel_o), dtype=bool)
-        least = menu.by_option("compute_k"), menu.own_bytes_o / self.chip.dram_bandwidth, menu.network_o
+        moved = menu.own_bytes_o / self.chip.dram_bandwidth, menu.own_accessed_o / self.chip.sram_bandwidth
+        least = menu.by_option("compute_k"), *moved, menu.network_o
         return max(1e-30, *(float(menu.least(figure, every).sum()) / 4 for figure in least))
 
     # -- partitions ---------------------------------------------------------------------------

@@ -21,17 +21,17 @@ import numpy as np
 from dfopt.fusion.blocks import BlockPrices
 from dfopt.fusion.chip import Chip
 from dfopt.fusion.clock import OutOfTime
-from dfopt.joint.choices import AGAIN, COMPUTE, DRAM, FIGURES, GRADIENT, NETWORK, OUTPUTS, SRAM, Choices
+from dfopt.joint.choices import ACCESS, AGAIN, COMPUTE, DRAM, FIGURES, GRADIENT, NETWORK, OUTPUTS, SRAM, Choices
 from dfopt.joint.couplings import SETS, Group
 from dfopt.setting.tables import Bools, Floats, Ints
 
 _MOST = 1_000_000  # partial choices of a block: more take minutes
 _MANY = 48  # rows: fewer are not worth thinning on the way
-_FIGURES = {"compute": COMPUTE, "memory": DRAM, "network": NETWORK}
+_FIGURES = {"compute": COMPUTE, "memory": DRAM, "network": NETWORK, "sram": ACCESS}
 
 
 def terms_of(figures: Floats, chip: Chip) -> Floats:
-    """Seconds of each term from figures of shape (rows, figures): compute, DRAM bytes, network and gradients."""
+    """Seconds of each term from figures of shape (rows, figures), those before SRAM bytes at least."""
     seconds = figures[:, :SRAM].copy()
     seconds[:, DRAM] /= chip.dram_bandwidth
     figure = [_FIGURES[name] for name in chip.resources]
@@ -42,8 +42,11 @@ def terms_of(figures: Floats, chip: Chip) -> Floats:
 
 def base_of(prices: BlockPrices, chip: Chip) -> Floats:
     """Terms of blocks at their relaxed prices."""
-    nothing = np.zeros(len(prices.compute))
-    return terms_of(np.stack([prices.compute, prices.dram_bytes, prices.network, nothing, nothing], axis=1), chip)
+    figures = np.zeros((len(prices.time), SRAM))
+    for name, seconds in zip(chip.resources, prices.terms, strict=True):
+        figures[:, _FIGURES[name]] = seconds
+    figures[:, DRAM] = prices.dram_bytes
+    return terms_of(figures, chip)
 
 
 @dataclass(frozen=True, eq=False)
@@ -280,6 +283,7 @@ def _move(group: Group, more: Floats, inside: Bools, figures: Floats, chip: Chip
     """DRAM and SRAM bytes for what a class is larger than the smallest."""
     here = [(kernel, depth) for kernel, depth, _ in group.readers if inside[kernel]]
     source, tile = bool(inside[group.src]), group.tile * more
+    figures[:, ACCESS] += (source + len({kernel for kernel, _ in here})) * more / chip.sram_bandwidth
     if group.carried:
         ends = source + len(here)
         figures[:, DRAM] += ends * more

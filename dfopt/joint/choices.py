@@ -1,7 +1,8 @@
 """What the schemes of a stage's kernels add to its relaxed price.
 
-Figures of a choice: compute seconds, DRAM bytes, network seconds, weighted seconds of gradients, SRAM bytes; bytes of
-output buffers and bytes that every further part of a weight reads again, for kernels whose weight may not fit whole.
+Figures of a choice: compute seconds, DRAM bytes, network seconds, seconds of SRAM traffic (none where it is unlimited),
+weighted seconds of gradients, SRAM bytes that are held; bytes of output buffers and bytes that every further part of a
+weight reads again, for kernels whose weight may not fit whole.
 """
 
 from __future__ import annotations
@@ -17,8 +18,8 @@ from dfopt.joint.couplings import Group, groups_of
 from dfopt.joint.menu import Menu
 from dfopt.setting.tables import Bools, Floats, Ints
 
-COMPUTE, DRAM, NETWORK, GRADIENT, SRAM, OUTPUTS, AGAIN = range(7)
-FIGURES = 7
+COMPUTE, DRAM, NETWORK, ACCESS, GRADIENT, SRAM, OUTPUTS, AGAIN = range(8)
+FIGURES = 8
 
 
 @dataclass(frozen=True, eq=False)
@@ -29,8 +30,8 @@ class Choices:
     ----------
     figures_kz : tuple of float arrays, shape (schemes, figures)
         What each scheme of a kernel adds to the least of all: compute seconds, DRAM bytes, network seconds (less the
-        relaxed ones, which hold conversions), weighted seconds of gradients, SRAM bytes; then nothing, and bytes that
-        are read again by each part of a weight.
+        relaxed ones, which hold conversions), seconds of SRAM traffic, weighted seconds of gradients, SRAM bytes; then
+        nothing, and bytes that are read again by each part of a weight.
     stationary_kz : tuple of float arrays
         Bytes that stay in SRAM.
     order_k : int
@@ -96,6 +97,7 @@ def choices_of(
     for figure, of in (
         (COMPUTE, np.zeros(len(figures_o)) if sharded.menus else menu.by_option("compute_k")),
         (DRAM, menu.own_bytes_o),
+        (ACCESS, menu.own_accessed_o / tables.chip.sram_bandwidth),
         (GRADIENT, np.zeros(len(figures_o)) if weighed_o is None else weighed_o),
         (SRAM, menu.by_option("stationary_k")),
     ):
@@ -103,6 +105,8 @@ def choices_of(
     for column, figure in enumerate((DRAM, SRAM, AGAIN)):
         figures_o[:, figure] += ends_o[:, column]
         least_k[:, figure] += ends_k[:, column]
+    figures_o[:, ACCESS] += ends_o[:, 0] / tables.chip.sram_bandwidth
+    least_k[:, ACCESS] += ends_k[:, 0] / tables.chip.sram_bandwidth
     figures_o[:, NETWORK] = menu.network_o
     least_k[members, NETWORK] = sharded.net_k
     for group in every:

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 import numpy as np
 
-from dfopt.fusion.blocks import StageTables, by_group, weight_parts
+from dfopt.fusion.blocks import StageTables, derived, weight_parts
 from dfopt.fusion.chip import Chip
 from dfopt.fusion.classes import distinct
 from dfopt.fusion.clock import look
@@ -153,7 +153,7 @@ class Figures:
         whole, none = np.ones(count, dtype=np.int64), np.zeros(0)
         figures = StageTables(
             sharded, self.chip, whole, np.array(self.sram), np.array(self.mem), latency_l=none,
-            tiles_kl=np.zeros((0, 0), dtype=np.int64), **by_group(sharded),
+            tiles_kl=np.zeros((0, 0), dtype=np.int64), **derived(sharded, self.chip),
         )  # fmt: skip
         cut_t = self.forward_t[0] & ~self.forward_t[1] & separate
         return BlockRows(

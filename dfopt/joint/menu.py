@@ -117,12 +117,14 @@ class Menu:
         return self._without_ends("accessed_k")
 
     def _without_ends(self, name: str) -> Floats:
-        kernel_e, _, _, _ = self.ends
-        found = []
-        for one, schemes in zip(self.sharded, self.rounds, strict=True):
-            ends = [end.bytes for end in boundary(self.instance, schemes)]
-            found.append(getattr(one, name) - np.bincount(kernel_e, ends, len(one.names)))
-        return np.asarray(np.stack(found)[self.number_o, self.tables.kernel_o])
+        found = np.stack([getattr(one, name) for one in self.sharded]) - self._ends_jk
+        return np.asarray(found[self.number_o, self.tables.kernel_o])
+
+    @cached_property
+    def _ends_jk(self) -> Floats:
+        """Bytes of the ends of each kernel under each of :attr:`rounds`."""
+        moved = ([end.bytes for end in boundary(self.instance, schemes)] for schemes in self.rounds)
+        return np.stack([np.bincount(self.ends[0], ends, self.tables.kernels) for ends in moved])
 
     def least(self, figure_o: Floats, allowed_o: Bools) -> Floats:
         """The least of a figure over the options that are left, by kernel."""
@@ -281,7 +283,18 @@ class Menu:
         kept = among_o.copy()
         if self.sharded[0].menus:  # two menus of compute tiles are rarely comparable
             return kept
-        names = ("compute_k", "stationary_k", "weight_k", "cached_k", "mem_k", "output_k", "gradient_k", "between_k")
+        names: tuple[str, ...] = (
+            "compute_k",
+            "stationary_k",
+            "weight_k",
+            "cached_k",
+            "mem_k",
+            "output_k",
+            "gradient_k",
+            "between_k",
+        )
+        if self.instance.system.chip.sram.bandwidth is not None:
+            names += ("accessed_k",)
         figures = np.stack([self.network_o, *(self.by_option(name) for name in names)], axis=1)
         bound = {*tables.src_t.tolist(), *(k for pair in tables.partial_kk for k in pair)}
         produced_kl = np.zeros((tables.kernels, len(LAYOUTS)), dtype=bool)

@@ -349,6 +349,6 @@ def totals(parts: Iterable[tuple[Place, float]]) -> dict[Place, float]:
     return {place: math.fsum(values) for place, values in found.items()}
 
 
-Term = Literal["compute", "memory", "network"]
-TERMS: tuple[Term, ...] = ("compute", "memory", "network")
-"""The three terms of a partition; of equal ones the first binds."""
+Term = Literal["compute", "memory", "network", "sram"]
+TERMS: tuple[Term, ...] = ("compute", "memory", "network", "sram")
+"""The terms of a partition, the last where SRAM traffic is limited; of equal ones the first binds."""

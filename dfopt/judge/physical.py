@@ -22,7 +22,7 @@ from dfopt.documents.score import ChipHeat, PartitionPhysics, PhysicalScore, Sco
 from dfopt.documents.stack import Stack
 from dfopt.documents.tokens import tokens_of
 from dfopt.judge import activity, network, streams, traffic
-from dfopt.judge.case import TERMS, Case, Place, Term
+from dfopt.judge.case import Case, Place, Term
 from dfopt.physics import pipeline
 from dfopt.technology.coupling import ChipWork, State, StepWork, solve
 from dfopt.technology.placement import Floats
@@ -155,6 +155,7 @@ def _work(here: _Setting) -> StepWork:
     return StepWork(
         compute_s=model.vector(part.compute_s * clock for part, clock in zip(scores, clocks, strict=True)),
         network_s=model.vector(part.network_s for part in scores),
+        sram_s=model.vector((part.sram_s or 0.0) * clock for part, clock in zip(scores, clocks, strict=True)),
         clocks=model.vector(clocks),
         memory_s=lambda rate: here.serve(rate)[1],
         logic_j=model.logic_dynamic(here.activity),
@@ -202,6 +203,8 @@ def _partitions(here: _Setting, state: State, split: dict[str, list[float]]) -> 
             "memory": float(state.memory_s[slowest, p]),
             "network": part.network_s,
         }
+        if part.sram_s is not None:
+            seconds["sram"] = part.sram_s * clock / frequency
         commands = here.flows[p].commands
         bursts = commands.reads + commands.writes
         yield PartitionPhysics(
@@ -211,8 +214,9 @@ def _partitions(here: _Setting, state: State, split: dict[str, list[float]]) -> 
             compute_s=seconds["compute"],
             memory_s=seconds["memory"],
             network_s=seconds["network"],
+            sram_s=seconds.get("sram"),
             time_s=float(state.partition_s[slowest, p]),
-            bound_by=max(TERMS, key=lambda term: seconds[term]),
+            bound_by=max(seconds, key=lambda term: seconds[term]),
             dram_bandwidth_b_per_s=served.bandwidth,
             dram_binding=served.binding,
             bursts_per_activate=commands.bursts_per_activate,

@@ -58,6 +58,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         compute_share=shares["compute"],
         memory_share=shares["memory"],
         network_share=shares["network"],
+        sram_share=None if system.chip.sram.bandwidth is None else shares["sram"],
         stages=tuple(stages),
         partitions=tuple(partitions),
         collectives=network.counts(case, paid),
@@ -79,6 +80,8 @@ def _partitions(
 ) -> list[PartitionScore]:
     chip = case.system.chip
     talk = totals((case.place(k), s) for k, s in network.seconds_by_kernel(case, paid, price))
+    rate = chip.sram.bandwidth
+    accessed = {} if rate is None else traffic.sram_traffic(case)
     found = []
     for place, numbers in case.members.items():
         members = [case.kernels[number] for number in numbers]
@@ -89,6 +92,8 @@ def _partitions(
             "memory": math.fsum(count / chip.tiers[name].bandwidth for name, count in through.items()),
             "network": talk.get(place, 0.0),
         }
+        if rate is not None:  # at the clock of compute
+            seconds["sram"] = math.fsum(accessed[number] for number in numbers) / rate / case.clock(place)
         found.append(
             PartitionScore(
                 stage=place[0],
@@ -98,10 +103,15 @@ def _partitions(
                 compute_s=seconds["compute"],
                 memory_s=seconds["memory"],
                 network_s=seconds["network"],
+                sram_s=seconds.get("sram"),
                 time_s=pipeline.partition_time(
-                    seconds["compute"], seconds["memory"], seconds["network"], case.assume.overlap
+                    seconds["compute"],
+                    seconds["memory"],
+                    seconds["network"],
+                    case.assume.overlap,
+                    seconds.get("sram"),
                 ),
-                bound_by=max(TERMS, key=lambda term: seconds[term]),
+                bound_by=max(seconds, key=lambda term: seconds[term]),
                 flop=flop,
                 dram_bytes=math.fsum(through.values()),
                 sram_bytes=sram.get(place, 0.0),
@@ -214,7 +224,7 @@ def _computing(case: Case, partitions: Sequence[PartitionScore], hidden: dict[Pl
     for one in partitions:
         place = one.stage, one.partition
         beside = max(one.network_s - hidden.get(place, 0.0), 0.0)
-        found[place] = pipeline.partition_time(one.compute_s, one.memory_s, beside, case.assume.overlap)
+        found[place] = pipeline.partition_time(one.compute_s, one.memory_s, beside, case.assume.overlap, one.sram_s)
     return found
 
 

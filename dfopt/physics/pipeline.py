@@ -94,20 +94,27 @@ def with_point_to_point(stage_s: float, hop_s: float, overlap: str) -> float:
     return max(stage_s, hop_s) if overlap == "perfect" else stage_s + hop_s
 
 
-def partition_time(compute_s: float, memory_s: float, network_s: float, overlap: str) -> float:
-    """Time of one partition from its three terms (DFModel, section V.B.4, and its ``overlap`` setting).
+def partition_time(
+    compute_s: float, memory_s: float, network_s: float, overlap: str, sram_s: float | None = None
+) -> float:
+    """Time of one partition from its terms (DFModel, section V.B.4, and its ``overlap`` setting).
+
+    That of SRAM, where its bandwidth is limited, is like that of memory: all but the network is on the chip.
 
     Examples
     --------
     >>> [partition_time(3.0, 2.0, 1.0, o) for o in ("perfect", "none", "compute_memory")]
     [3.0, 6.0, 4.0]
+    >>> [partition_time(3.0, 2.0, 1.0, o, sram_s=4.0) for o in ("perfect", "none", "compute_memory")]
+    [4.0, 10.0, 5.0]
     """
+    sram_s = sram_s or 0.0
     if overlap == "perfect":
-        return max(compute_s, memory_s, network_s)
+        return max(compute_s, memory_s, network_s, sram_s)
     if overlap == "none":
-        return compute_s + memory_s + network_s
+        return compute_s + memory_s + network_s + sram_s
     if overlap == "compute_memory":
-        return max(compute_s, memory_s) + network_s
+        return max(compute_s, memory_s, sram_s) + network_s
     raise ValueError(f"unknown overlap {overlap!r}; resolve 'auto' first")
 
 

@@ -6,7 +6,7 @@ SC'21 (Megatron-LM), section 2.2, figures 3 and 4; GPipe is Huang et al., NeurIP
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,11 +20,11 @@ from dfopt.physics.pipeline import resolve
 __all__ = [
     "TERMS",
     "Block", "Content", "Pass", "blocks", "contents", "forward_shares", "order", "overlap_of", "passes",
-    "score_of_stage", "trains",
+    "score_of_stage", "terms_of", "trains",
 ]  # fmt: skip
 
 Pass = Literal["forward", "backward"]
-TERMS = ("compute", "memory", "network")
+TERMS = ("compute", "memory", "network", "sram")
 Step = tuple[Pass, int, int]  # pass, chunk of layers, microbatch
 
 
@@ -139,6 +139,11 @@ def overlap_of(result: Result) -> str:
     return resolve(result.assumptions, result.system.chip.execution, 1.0).overlap
 
 
+def terms_of(parts: Iterable[PartitionScore]) -> tuple[str, ...]:
+    """The resources that partitions have seconds of."""
+    return TERMS if any(part.sram_s is not None for part in parts) else TERMS[:3]
+
+
 def busy_intervals(part: PartitionScore, overlap: str) -> dict[str, tuple[float, float]]:
     """When each resource is busy, in seconds from the start of the partition; without those that are not.
 
@@ -151,14 +156,15 @@ def busy_intervals(part: PartitionScore, overlap: str) -> dict[str, tuple[float,
     >>> busy_intervals(part, "compute_memory")
     {'compute': (0.0, 2.0), 'memory': (0.0, 1.0), 'network': (2.0, 2.5)}
     """
-    compute, memory, network = part.compute_s, part.memory_s, part.network_s
-    starts = {
-        "perfect": (0.0, 0.0, 0.0),
-        "none": (0.0, compute, compute + memory),
-        "compute_memory": (0.0, 0.0, max(compute, memory)),
-    }[overlap]
-    times = (compute, memory, network)
-    return {term: (at, at + time) for term, at, time in zip(TERMS, starts, times, strict=True) if time > 0}
+    terms, found, done = part.terms, dict[str, tuple[float, float]](), 0.0
+    for term, time in terms.items():
+        at = done if overlap == "none" else 0.0
+        if overlap == "compute_memory" and term == "network":
+            at = max(time for other, time in terms.items() if other != term)
+        done = at + time
+        if time > 0:
+            found[term] = at, done
+    return found
 
 
 def forward_shares(result: Result) -> dict[tuple[int, int], float]:

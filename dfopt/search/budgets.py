@@ -18,6 +18,7 @@ import numpy as np
 from dfopt.documents.score import PartitionScore, Score
 from dfopt.errors import Infeasible, NoSolution, PlanError, ScoreMismatch
 from dfopt.fusion.blocks import price_blocks
+from dfopt.fusion.chip import RESOURCES
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.milp import Termination, solve, unanswered
@@ -35,8 +36,8 @@ _ROUNDS = (1.1, 1.5, 3.0)  # times the unlimited optimum: blocks of slower mappi
 class Block:
     """A set of kernels that could be one on-chip partition, for one layer and one microbatch on one chip.
 
-    ``compute_s``, ``memory_s`` and ``network_s`` are busy times, ``time_s`` what the partition takes; ``dram_bytes``
-    is its traffic, ``sram_bytes`` what it holds.
+    ``compute_s``, ``memory_s`` and ``network_s`` are busy times, and so is ``sram_s`` where the bandwidth of SRAM is
+    limited; ``time_s`` is what the partition takes, ``dram_bytes`` its traffic, ``sram_bytes`` what it holds.
     """
 
     kernels: tuple[str, ...]
@@ -46,6 +47,7 @@ class Block:
     time_s: float
     dram_bytes: float
     sram_bytes: float
+    sram_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -224,9 +226,8 @@ def _columns(
     columns = Columns(search)
     member, names = columns.member, np.array(stage.tables.sharded.names, dtype=object)
     prices = price_blocks(stage.tables, member)
-    figures = np.stack(
-        [prices.compute, prices.memory, prices.network, prices.time, prices.dram_bytes, prices.sram_bytes], axis=1
-    )
+    shared, more = np.split(prices.terms, [len(RESOURCES)])
+    figures = np.stack([*shared, prices.time, prices.dram_bytes, prices.sram_bytes, *more], axis=1)
     blocks = [_Watched(tuple(names[row]), *line) for row, line in zip(member, figures.tolist(), strict=True)]
     rows = []
     for budget in budgets:
@@ -309,6 +310,5 @@ def totals_of(
 
 
 def _judged(part: PartitionScore) -> Block:
-    return Block(
-        part.kernels, part.compute_s, part.memory_s, part.network_s, part.time_s, part.dram_bytes, part.sram_bytes
-    )
+    busy = part.compute_s, part.memory_s, part.network_s, part.time_s
+    return Block(part.kernels, *busy, part.dram_bytes, part.sram_bytes, part.sram_s or 0.0)

@@ -18,7 +18,8 @@ def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sen
     """The winning plan and sharding with 10 % more of one resource; partitions chosen anew."""
     graph, system, assumptions = setting.graph, setting.system, setting.assumptions
     found = []
-    for resource in ("compute", "dram_bandwidth", "link_bandwidth", "sram"):
+    limited = system.chip.sram.bandwidth is not None
+    for resource in ("compute", "dram_bandwidth", "link_bandwidth", "sram", *(["sram_bandwidth"] if limited else [])):
         changed = more_of(system, resource, 1.1)
         budget = replace(
             options.asking(
@@ -50,14 +51,19 @@ def sensitivities(setting: Setting, best: Solved, options: Options) -> tuple[Sen
 
 
 def more_of(system: System, resource: str, factor: float) -> System:
-    """A system with one resource scaled: ``compute``, ``dram_bandwidth``, ``link_bandwidth`` or ``sram``."""
-    chip = system.chip
+    """A system with one resource scaled: ``compute``, ``dram_bandwidth``, ``link_bandwidth`` or ``sram``.
+
+    Where the bandwidth of SRAM is limited also ``sram_bandwidth``.
+    """
+    chip, sram = system.chip, system.chip.sram
     if resource == "compute":
         chip = chip.faster(factor)
     elif resource == "dram_bandwidth":
         chip = chip.with_memories(lambda one: one.model_copy(update={"bandwidth": one.bandwidth * factor}))
     elif resource == "sram":
-        chip = chip.model_copy(update={"sram": chip.sram.model_copy(update={"capacity": chip.sram.capacity * factor})})
+        chip = chip.model_copy(update={"sram": sram.model_copy(update={"capacity": sram.capacity * factor})})
+    elif resource == "sram_bandwidth" and sram.bandwidth is not None:
+        chip = chip.model_copy(update={"sram": sram.model_copy(update={"bandwidth": sram.bandwidth * factor})})
     elif resource == "link_bandwidth":
         network = tuple(d.model_copy(update={"link_bandwidth": d.link_bandwidth * factor}) for d in system.network)
         return system.model_copy(update={"network": network})

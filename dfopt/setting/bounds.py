@@ -18,7 +18,7 @@ from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.dtypes import slowdown
 from dfopt.physics.pipeline import partition_time, step_time
-from dfopt.physics.states import cached_bytes, capacities
+from dfopt.physics.states import cached_bytes, capacities, own_traffic
 from dfopt.setting.conversions import fanout_groups
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, states_of
@@ -37,6 +37,12 @@ class _Least:
     states: Sequence[State]
     compute_k: Floats
     memory_k: Floats
+    sram_k: Floats
+
+    @property
+    def sram_s(self) -> float:
+        """Seconds of SRAM traffic; none where its bandwidth has no limit."""
+        return float(self.sram_k.sum())
 
 
 class _Alone(NamedTuple):
@@ -46,6 +52,7 @@ class _Alone(NamedTuple):
     weight_share: float
     output_share: float
     moved: float
+    own: float
     cached: float
 
 
@@ -94,10 +101,10 @@ class _Bounds:
     """Bounds for any number of plans of one graph on one system.
 
     Compute of every kernel as short as under any of its legal schemes, when it has the whole chip; the DRAM
-    traffic that no mapping avoids (weights, gradients, KV caches, inputs and outputs); the communications that
-    kernels list themselves; combined as the overlap assumption has it. Then the all-reduce of the gradients at the
-    end of the step. What a sharding or a cut costs counts as nothing. Of two microbatches that take turns, chip and
-    network have to do all of both, each by itself.
+    traffic that no mapping avoids (weights, gradients, KV caches, inputs and outputs), and where its bandwidth has a
+    limit that of SRAM, tensors included; the communications that kernels list themselves; combined as the overlap
+    assumption has it. Then the all-reduce of the gradients at the end of the step. What a sharding or a cut costs
+    counts as nothing. Of two microbatches that take turns, chip and network have to do all of both, each by itself.
     """
 
     def __init__(self, setting: Setting, of_kernels: dict[tuple[Kernel, int, Counted], _Alone]) -> None:
@@ -110,6 +117,7 @@ class _Bounds:
         self._kinds = kernels_by_kind(graph)
         self._talks = any(kernel.communications for kernel in graph.kernels)
         self._saved = _saved_by_kernel(setting)
+        self._passed = {} if setting.system.chip.sram.bandwidth is None else _passed_by_kernel(setting)
 
     def seconds(self, instance: Instance) -> float:
         """Seconds per step that no mapping under a plan beats."""
@@ -134,7 +142,7 @@ class _Bounds:
         own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
         network = np.bincount(self._kind_k, own_k, len(kinds))
         once = [
-            partition_time(least.compute_s, least.memory_s, float(talk), assumptions.overlap) / drawn
+            partition_time(least.compute_s, least.memory_s, float(talk), assumptions.overlap, least.sram_s) / drawn
             for least, talk in zip(kinds, network, strict=True)
         ]
         gradients = [0.0] * len(kinds)
@@ -149,8 +157,9 @@ class _Bounds:
 
     def _longest(self, least: _Least, own_k: Floats) -> float:
         """Seconds of the kernel that takes longest with the whole chip to itself."""
-        terms = zip(least.compute_k.tolist(), least.memory_k.tolist(), own_k.tolist(), strict=True)
-        return max(partition_time(*times, self.setting.assumptions.overlap) for times in terms)
+        terms = zip(*(each.tolist() for each in (least.compute_k, least.memory_k, own_k, least.sram_k)), strict=True)
+        overlap = self.setting.assumptions.overlap
+        return max(partition_time(compute, memory, talk, overlap, sram) for compute, memory, talk, sram in terms)
 
     def check_dram(self, instance: Instance) -> None:
         """Refuse a plan whose stages hold more than the DRAM even when all that they keep is split as far as can be.
@@ -192,12 +201,10 @@ class _Bounds:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, words = assumptions.sharding_rules, self.setting.graph.words
         weights = experts = parameters = saved = cached = 0.0
-        compute, traffic, gradient = [], [], []
+        compute, traffic, accessed, gradient = [], [], [], []
         for kernel in kernels:
-            if (kernel, shards, counted) not in self._of_kernels:
-                self._of_kernels[kernel, shards, counted] = self._alone(kernel, shards, counted)
-            alone = self._of_kernels[kernel, shards, counted]
-            _, held_share, made_share, moved, kept = alone
+            alone = self._known(kernel, shards, counted)
+            _, held_share, made_share, moved, own, kept = alone
             compute.append(alone.compute_s)
             word, held = words.of_weight(kernel), ops.weight_elements(kernel) * held_share
             gradient.append(ops.gradient_elements(kernel) * words.activations * made_share)
@@ -205,12 +212,18 @@ class _Bounds:
             moved += read * counted.of_weight(kernel) if assumptions.weights_from_dram else 0.0
             ends = self._ends.get(kernel.name, ())
             schemes = ops.legal_schemes(kernel, shards, assumptions) if ends else ()
+            outward = 0.0
             for operand, size in ends:  # operand 0 is the output
-                moved += size * min(
+                end = size * min(
                     _end_share(kernel, operand, z, shards, rules, size / words.activations) for z in schemes
                 )
-            added = ops.gradients_added(kernel) * words.activations * made_share
-            traffic.append(moved + (2.0 * added if assumptions.gradients == "exact" else 0.0))
+                moved, outward = moved + end, outward + end
+            added = 2.0 * ops.gradients_added(kernel) * words.activations * made_share
+            added = added if assumptions.gradients == "exact" else 0.0
+            traffic.append(moved + added)
+            passed = self._passed.get(kernel.name, ())
+            passed_on = sum(size * self._known(src, shards, counted).output_share for src, size in passed)
+            accessed.append(own + read + outward + added + passed_on)
             if kernel.pass_ == "forward" or not self.setting.only_forward:
                 parameters += held
                 if item_of_weight(kernel) == "experts":
@@ -220,9 +233,16 @@ class _Bounds:
             cached += kept
             saved += self._saved[kernel.name] * made_share
         compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.fastest.bandwidth
+        rate = system.chip.sram.bandwidth
+        sram_k = np.zeros(len(kernels)) if rate is None else np.array(accessed) / rate
         whole = float(compute_k.sum()), float(memory_k.sum())
         states = states_of(self.setting, kernels, weights, parameters, saved, cached, experts)
-        return _Least(*whole, np.array(gradient), states, compute_k, memory_k)
+        return _Least(*whole, np.array(gradient), states, compute_k, memory_k, sram_k)
+
+    def _known(self, kernel: Kernel, shards: int, counted: Counted) -> _Alone:
+        if (kernel, shards, counted) not in self._of_kernels:
+            self._of_kernels[kernel, shards, counted] = self._alone(kernel, shards, counted)
+        return self._of_kernels[kernel, shards, counted]
 
     def _alone(self, kernel: Kernel, shards: int, counted: Counted) -> _Alone:
         assumptions, system = self.setting.assumptions, self.setting.system
@@ -237,6 +257,7 @@ class _Bounds:
             weight_share=min(ops.weight_share(kernel, z, shards, rules) for z in schemes),
             output_share=min(ops.output_share(kernel, z, shards, rules) for z in schemes),
             moved=min(counted.own_traffic(kernel, z, shards) for z in schemes),
+            own=min(own_traffic(kernel, z, shards) for z in schemes) if self._passed else 0.0,
             cached=min(cached_bytes(kernel, z, shards) for z in schemes),
         )
 
@@ -246,6 +267,19 @@ def _ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
     found: dict[str, list[tuple[int, float]]] = {}
     for position, operand, size in [*graph.reads(), *((position, 0, size) for position, size in graph.writes())]:
         found.setdefault(graph.kernels[position].name, []).append((operand, size))
+    return found
+
+
+def _passed_by_kernel(setting: Setting) -> dict[str, list[tuple[Kernel, float]]]:
+    """What every kernel writes and reads of the tensors between kernels, by its name: their sources, whole bytes."""
+    graph, index = setting.graph, setting.graph.index()
+    found: dict[str, list[tuple[Kernel, float]]] = {kernel.name: [] for kernel in graph.kernels}
+    groups = fanout_groups(graph, setting.assumptions).tolist()
+    ends = {
+        (g, end): tensor for g, tensor in zip(groups, graph.tensors, strict=True) for end in (tensor.src, tensor.dst)
+    }
+    for (_, end), tensor in ends.items():  # a group is written once, and read once by each of its readers
+        found[end].append((graph.kernels[index[tensor.src]], graph.bytes_of(tensor)))
     return found
 
 

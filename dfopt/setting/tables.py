@@ -24,6 +24,7 @@ from dfopt.physics.library import sets_of
 from dfopt.physics.states import cached_bytes, own_traffic
 from dfopt.setting.conversions import fanout_groups, shard_communications, tolls
 from dfopt.setting.instance import Instance, Setting
+from dfopt.setting.placements import Counted
 
 Floats = NDArray[np.float64]
 Ints = NDArray[np.int64]
@@ -202,15 +203,18 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     forward_k = np.array([k.pass_ == "forward" for k in kernels])
 
     counted = instance.counted
-    mem_k = np.array([counted.own_traffic(k, z, degree) for k, z in pairs], dtype=float)
+    own_k = np.array([own_traffic(k, z, degree) for k, z in pairs], dtype=float)
+    mem_k = own_k
+    if counted != Counted():
+        mem_k = np.array([counted.own_traffic(k, z, degree) for k, z in pairs], dtype=float)
     if assumptions.weights_from_dram:
         mem_k = mem_k + read_k * np.array([counted.of_weight(k) for k in kernels])
     if exact_gradients:
         mem_k = mem_k + 2.0 * added_k  # accumulated over microbatches: read, added to, written back
-    accessed_k = read_k + np.array([own_traffic(k, z, degree) for k, z in pairs], dtype=float)
+    accessed_k = read_k + own_k
     if exact_gradients:
         accessed_k += 2.0 * added_k
-    between_k = np.zeros(len(kernels))
+    mem_k, between_k = mem_k.copy(), np.zeros(len(kernels))
     for end in boundary(instance, schemes):
         mem_k[end.kernel] += end.bytes
         accessed_k[end.kernel] += end.bytes

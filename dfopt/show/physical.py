@@ -60,13 +60,15 @@ def _figure(value: float, form: str = "") -> Cell:
 def _partitions(physical: PhysicalScore) -> Grid:
     several = len({part.stage for part in physical.partitions}) > 1
     columns: dict[str, Kind] = {"stage": "figure"} if several else {}
-    columns |= {name: "figure" for name in ("#", "clock", "compute", "memory", "network", "time")}
+    more = ["SRAM"] * any(part.sram_s is not None for part in physical.partitions)
+    columns |= {name: "figure" for name in ("#", "clock", "compute", "memory", "network", *more, "time")}
     columns |= {"bound by": "word", "DRAM": "figure", "limited by": "word", "bursts/act": "figure", "energy": "figure"}
     unit_s, unit = times_in(part.time_s for part in physical.partitions)
     rows: list[list[Shown]] = []
     for part in physical.partitions:
         rate, moved = part.dram_bandwidth_b_per_s, part.dram_binding != "none"
-        spent = (part.compute_s, part.memory_s, part.network_s, part.time_s)
+        waits = () if part.sram_s is None else (part.sram_s,)
+        spent = (part.compute_s, part.memory_s, part.network_s, *waits, part.time_s)
         times = [Cell(f"{t / unit_s:.3f}", t) for t in spent]
         rows.append([
             *([_figure(part.stage)] if several else []), _figure(part.partition),

@@ -20,12 +20,14 @@ from dfopt.documents.score import Score, StageScore
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System
 from dfopt.documents.tokens import tokens_of
+from dfopt.physics.schedule import terms_of
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.omissions import left_out
 from dfopt.units import format as show_unit
 
 RESOURCES = {
     "compute": "compute", "dram_bandwidth": "DRAM bandwidth", "link_bandwidth": "link bandwidth", "sram": "SRAM",
+    "sram_bandwidth": "SRAM bandwidth",
 }  # fmt: skip
 
 
@@ -97,15 +99,16 @@ def times_in(times: Iterable[float]) -> tuple[float, str]:
 
 
 def _partitions(score: Score, title: str, single_stage: bool, kinds: Sequence[str]) -> Grid:
-    """Partitions of a judged mapping: kernels, tiles, the three times, what binds."""
-    times: dict[str, Kind] = {name: "figure" for name in ("tiles", "compute", "memory", "network", "time")}
+    """Partitions of a judged mapping: kernels, tiles, the times of its resources and its own, what binds."""
+    terms = [name.replace("sram", "SRAM") for name in terms_of(score.partitions)]
+    times: dict[str, Kind] = {name: "figure" for name in ("tiles", *terms, "time")}
     columns: dict[str, Kind] = {} if single_stage else {"layer" if score.has_kinds else "stage": "figure"}
     columns |= {"#": "figure", "kernels": "text", **times, "bound by": "word", "SRAM MB": "figure"}
     unit_s, unit = times_in(part.time_s for part in score.partitions)
     rows = []
     for part in score.partitions:
         place = kinds[part.stage] if kinds and score.has_kinds else str(part.stage)
-        spent = [f"{t / unit_s:.3f}" for t in (part.compute_s, part.memory_s, part.network_s, part.time_s)]
+        spent = [f"{t / unit_s:.3f}" for t in (*part.terms.values(), part.time_s)]
         rows.append([
             *([] if single_stage else [place]), str(part.partition), shortlist(part.kernels), str(sum(part.tiles)),
             *spent, part.bound_by, f"{part.sram_bytes / 1e6:.1f}",
@@ -170,8 +173,9 @@ def _in_turns(stage: StageScore) -> str:
 def bottleneck(result: Result) -> list[tuple[str, str]]:
     """What binds, what a step spends once, and what a chip holds, costs and takes."""
     score = result.score
-    terms = (("compute", score.compute_share), ("memory", score.memory_share), ("network", score.network_share))
-    shares = ", ".join(f"{name} {percent(share)}" for name, share in terms)
+    terms = {"compute": score.compute_share, "memory": score.memory_share, "network": score.network_share}
+    terms |= {} if score.sram_share is None else {"SRAM": score.sram_share}
+    shares = ", ".join(f"{name} {percent(share)}" for name, share in terms.items())
     rows = [("bottleneck", score.bound_by), ("time bound by", shares)]
     if result.plan.two_batch_overlap:
         rows.append(("two batches", _in_turns(max(score.stages, key=lambda stage: stage.time_s))))
@@ -353,7 +357,7 @@ def system_facts(system: System) -> list[tuple[str, str]]:
         ("chips", f"{system.chips} x {chip.name} ({chip.execution.replace('_', ' ')})"),
         ("compute", f"{compute}, sustained {percent(chip.compute_utilization)}"),
         *((f"{unit} shares", _shares(chip, unit)) for unit in ("matrix", "vector") if chip.efficiency is not None),
-        ("SRAM", show_unit(chip.sram.capacity, "bytes")),
+        ("SRAM", chip.sram.words),
         *((word, one.words) for word, one in chip.told.items()),
     ]
     known = [dollars(chip.price_usd)] if chip.price_usd is not None else []

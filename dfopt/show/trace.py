@@ -20,9 +20,9 @@ from dfopt.physics.schedule import TERMS, Block, Content, score_of_stage
 __all__ = ["TRACKS", "save_trace", "trace"]
 
 Event = dict[str, Any]
-TRACKS: Final = ("passes, layers, partitions", "compute", "DRAM", "network", "links between stages")
-_OF_TERM: Final = {term: track for track, term in enumerate(TERMS, start=1)}
+TRACKS: Final = ("passes, layers, partitions", "compute", "DRAM", "network", "links between stages", "SRAM")
 _LINKS: Final = 4
+_OF_TERM: Final = {term: track for track, term in zip((1, 2, 3, 5), TERMS, strict=True)}
 _MOST: Final = 16  # microbatches
 _BUDGET: Final = 60_000  # events: about 8 MB, which a browser opens in a second
 

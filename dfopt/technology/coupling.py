@@ -70,8 +70,8 @@ class StepWork:
 
     Parameters
     ----------
-    compute_s, network_s : array (P,)
-        Seconds of one evaluation, compute at nominal frequency.
+    compute_s, network_s, sram_s : array (P,)
+        Seconds of one evaluation, compute and SRAM at nominal frequency; without the last SRAM is never waited for.
     clocks : array (P,)
         Share of the nominal frequency that the mapping gives to each partition.
     memory_s : callable
@@ -92,6 +92,7 @@ class StepWork:
     outward_j: Floats
     overlap: str
     chips: tuple[ChipWork, ...]
+    sram_s: Floats | float = 0.0
 
 
 @dataclass(frozen=True)
@@ -234,13 +235,13 @@ def _settle(
     clocks = np.minimum(work.clocks, level.frequency)
     voltage_of = {clock: voltage_at(stack, clock) for clock in set(clocks.tolist())}
     voltages = np.array([voltage_of[clock] for clock in clocks.tolist()])
-    compute_s = work.compute_s / clocks
+    clocked_s = work.compute_s / clocks, work.sram_s / clocks
     logic_j = np.square(voltages)[:, None] * work.logic_j + work.outward_j
     dynamic_j = np.array([chip.runs @ logic_j + chip.once_j for chip in chips])
     rates = [stack.dram.refresh_rate(stack.ambient)] * len(chips)
     iterations, times = 0, dict[float, tuple[Floats, Floats]]()
     while True:
-        times |= {rate: _times(work, compute_s, rate) for rate in set(rates) - times.keys()}
+        times |= {rate: _times(work, *clocked_s, rate) for rate in set(rates) - times.keys()}
         memory_s, partition_s = (np.array([times[rate][i] for rate in rates]) for i in (0, 1))
         stage_s = np.array([_stage_s(work, *both) for both in zip(chips, partition_s, strict=True)])
         interval = float(stage_s.max())
@@ -323,11 +324,11 @@ def _next_rate(stack: Stack, rate: float) -> float:
     return min(step.rate for step in stack.dram.refresh if step.rate > rate)
 
 
-def _times(work: StepWork, compute_s: Floats, rate: float) -> tuple[Floats, Floats]:
+def _times(work: StepWork, compute_s: Floats, sram_s: Floats, rate: float) -> tuple[Floats, Floats]:
     """Seconds of memory and of everything for each partition."""
     memory_s = work.memory_s(rate)
-    terms = zip(compute_s.tolist(), memory_s.tolist(), work.network_s.tolist(), strict=True)
-    return memory_s, np.array([pipeline.partition_time(*three, work.overlap) for three in terms])
+    terms = zip(*(each.tolist() for each in (compute_s, memory_s, work.network_s, sram_s)), strict=True)
+    return memory_s, np.array([pipeline.partition_time(c, m, n, work.overlap, s) for c, m, n, s in terms])
 
 
 def _stage_s(work: StepWork, chip: ChipWork, partition_s: Floats) -> float:

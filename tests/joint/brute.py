@@ -303,7 +303,7 @@ class Problem:
             time_s = part.time_s
             if hidden := sum(self.hidden[k] for k in members):
                 beside = max(part.network_s - hidden, 0.0)
-                time_s = partition_time(part.compute_s, part.memory_s, beside, looked.assume.overlap)
+                time_s = partition_time(part.compute_s, part.memory_s, beside, looked.assume.overlap, part.sram_s)
             self.memo[self.key_of(mask, schemes, count)] = time_s if fits else math.inf
 
     # -- what may follow what -------------------------------------------------------------------

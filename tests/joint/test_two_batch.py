@@ -177,7 +177,7 @@ def test_the_judge_prices_the_schedule() -> None:
     parts: dict[int, list[tuple[float, float]]] = {}
     for one in with_.score.partitions:
         sent = sends.get((one.stage, one.partition), 0.0)
-        beside = partition_time(one.compute_s, one.memory_s, one.network_s - sent, "compute_memory")
+        beside = partition_time(one.compute_s, one.memory_s, one.network_s - sent, "compute_memory", one.sram_s)
         parts.setdefault(one.stage, []).append((beside, sent))
     (row,) = rows_of(graph, with_.plan).values()
     assert len(row) == 63  # with embedding and head

@@ -25,6 +25,7 @@ def machine(
     *dims: NetworkDim,
     tiles: int = 8,
     sram: float = 1e9,
+    sram_bandwidth: float | None = None,
     dram_bandwidth: float = 100.0,
     dram_capacity: float | None = None,
     **chip: Any,
@@ -37,7 +38,7 @@ def machine(
         chip=Chip(
             name="toy",
             tiles=tiles,
-            sram=Sram(capacity=sram),
+            sram=Sram(capacity=sram, bandwidth=sram_bandwidth),
             dram=Dram(bandwidth=dram_bandwidth, capacity=dram_capacity),
             **chip,
         ),

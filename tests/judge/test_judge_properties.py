@@ -157,8 +157,8 @@ def worlds(draw: st.DrawFn) -> World:
     tile_count = draw(st.sampled_from([1, 4]))
     mapping = Mapping(graph="random", system="toy", plan=plan, kernels=placed, tile_count=tile_count)
     dims = [ring("t", tp), ring("p", pp), ring("d", dp)]
-    sram = draw(st.sampled_from([400.0, 3e3, 1e9]))
-    return World(mapping, graph, machine(*dims, tiles=24, sram=sram, efficiency=SHARES), assumptions)
+    sram = {"sram": draw(st.sampled_from([400.0, 3e3, 1e9])), "sram_bandwidth": draw(st.sampled_from([None, 100.0]))}
+    return World(mapping, graph, machine(*dims, tiles=24, efficiency=SHARES, **sram), assumptions)
 
 
 def faster(system: System, what: str) -> System:
@@ -302,9 +302,11 @@ def test_the_figures_of_a_score_agree_with_each_other(world: World) -> None:
         assert graph.repeat <= layers < graph.repeat + plan.pp
     for part in score.partitions:
         terms = {"compute": part.compute_s, "memory": part.memory_s, "network": part.network_s}
+        assert (part.sram_s is None) == (score.sram_share is None) == (world.system.chip.sram.bandwidth is None)
+        terms["sram"] = part.sram_s or 0.0
         assert terms[part.bound_by] == max(terms.values())
         assert max(terms.values()) <= part.time_s <= sum(terms.values()) * (1 + 1e-12)
-    shares = (score.compute_share, score.memory_share, score.network_share)
+    shares = (score.compute_share, score.memory_share, score.network_share, score.sram_share or 0.0)
     assert sum(shares) == pytest.approx(1.0) or max(s.layer_time_s + s.once_time_s for s in score.stages) == 0
     # Shards are never smaller than an even split, so no mapping beats what a chip sustains.
     best = world.assumptions.compute_utilization or world.system.chip.compute_utilization

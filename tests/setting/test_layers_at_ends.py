@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import math
 from typing import Any
 
 import pytest
@@ -211,7 +212,8 @@ def test_ends_that_cost_nothing_change_nothing(world: World, runs: set[str]) -> 
     except (Infeasible, PlanError):
         return
     both = optimize(large, world.system, assumptions=world.assumptions, tp=1)
-    each = 2 / (0.5 * world.system.chip.peak_flops) + 4 * large.words.activations / world.system.chip.dram.bandwidth
+    chip, moved = world.system.chip, 4 * large.words.activations
+    each = 2 / (0.5 * chip.peak_flops) + moved / chip.dram.bandwidth + moved / (chip.sram.bandwidth or math.inf)
     most = step_time(alone.plan, alone.assumptions, each).total
     # where one stage stands for all, the last one is charged a hop too
     hop = alone.score.stages[0].point_to_point_s

@@ -153,7 +153,7 @@ def test_it_says_what_it_shows() -> None:
     labels = {e["args"]["labels"] for e in made["traceEvents"] if e["name"] == "process_labels"}
     assert labels == {"3 of 32 microbatches"} == {made["otherData"]["drawn"]}
     threads = {e["args"]["name"] for e in made["traceEvents"] if e["name"] == "thread_name"}
-    assert threads == set(TRACKS)
+    assert threads == set(TRACKS) - {"SRAM"}  # whose bandwidth has no limit
     assert {e["pid"] for e in made["traceEvents"]} == set(range(4))
     reduction = [e["dur"] for e in made["traceEvents"] if e.get("cat") == "gradient"]
     assert len(reduction) == (4 if one.score.gradient_reduction_s > 0 else 0)

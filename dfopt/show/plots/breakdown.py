@@ -11,7 +11,7 @@ import numpy as np
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
-from dfopt.physics.schedule import TERMS
+from dfopt.physics.schedule import TERMS, terms_of
 from dfopt.show.plots.style import LOOKS, Axes, axes, drawn, entry, head, on_stack, panels, patch, scale, short
 from dfopt.units import format as show_unit
 
@@ -24,9 +24,9 @@ _ORDER = (*TERMS, "pause", "point_to_point", "fill", "gradient")
 def step_parts(result: Result) -> dict[str, float]:
     """Seconds of a step by what takes them; their sum is the step.
 
-    ``compute``, ``memory`` and ``network`` are the times of partitions that each of them binds (a partition's time,
-    not its busy time), on the slowest stage, over all microbatches. Where two of them take turns, each has
-    its share of the time that both take together.
+    ``compute``, ``memory``, ``network`` and ``sram`` are the times of partitions that each of them binds (a
+    partition's time, not its busy time), on the slowest stage, over all microbatches. Where two of them
+    take turns, each has its share of the time that both take together.
     """
     score, plan = result.score, result.plan
     slowest = max(score.stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
@@ -81,13 +81,13 @@ def latency_breakdown(
     together = f"{show_unit(rest, 'time', 3)} together"
     note = f"\n{left} shorter partitions, {together}, are not shown" if left else ""
     wide, high = 5.0 + 0.065 * max(len(_label(one, part)) for part in parts), 0.7 + 0.19 * max(3, len(parts))
-    named: Sequence[str] = TERMS
+    named: Sequence[str] = terms_of(parts)
     if ax is not None or of == "partitions":
         ax = axes(ax, wide, high)
     else:
         ax, lower = panels(wide, [high, 0.95])
         _steps(results, lower)
-        named = [name for name in _ORDER if name in TERMS or step_parts(one)[name] > 0]
+        named = [name for name in _ORDER if name in terms_of(parts) or step_parts(one)[name] > 0]
     _partitions(one, parts, ax)
     mark = entry("time taken", marker="|", markersize=9, markeredgewidth=2.2, color="black")
     title = f"{one.mapping.graph} on {one.mapping.system}, {one.plan.label}{note}{on_stack(one)}"
@@ -122,8 +122,8 @@ def _stacked(ax: Axes, times: Mapping[str, Sequence[float]], labels: Sequence[st
 
 
 def _partitions(result: Result, parts: list[PartitionScore], ax: Axes) -> None:
-    unit_s, unit = scale(max((part.compute_s + part.memory_s + part.network_s for part in parts), default=0.0))
-    times = {term: [getattr(part, f"{term}_s") / unit_s for part in parts] for term in TERMS}
+    unit_s, unit = scale(max((sum(part.terms.values()) for part in parts), default=0.0))
+    times = {term: [part.terms.get(term, 0.0) / unit_s for part in parts] for term in terms_of(parts)}
     ends = _stacked(ax, times, [_label(result, part) for part in parts], 0.72)
     for row, part in enumerate(parts):
         at = [row - 0.45, row + 0.45]

@@ -59,6 +59,7 @@ LOOKS: Final = {
     "compute": Look("compute", PALETTE["blue"], ""),
     "memory": Look("DRAM", PALETTE["orange"], "////"),
     "network": Look("network", PALETTE["green"], "||||"),
+    "sram": Look("SRAM", GREY, "...."),
     "pause": Look("pause to cool", PALETTE["yellow"], "----"),
     "point_to_point": Look("point to point", PALETTE["purple"], "\\\\\\\\"),
     "fill": Look("pipeline fill", PALETTE["sky"], "xxxx"),

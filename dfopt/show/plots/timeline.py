@@ -5,7 +5,7 @@ from __future__ import annotations
 from dfopt.documents.result import Result
 from dfopt.documents.score import PartitionScore
 from dfopt.errors import PlanError
-from dfopt.physics.schedule import TERMS, busy_intervals, overlap_of
+from dfopt.physics.schedule import busy_intervals, overlap_of, terms_of
 from dfopt.show.plots.style import GREY, LOOKS, Axes, axes, drawn, gridlines, head, on_stack, patch, scale, short
 from dfopt.units import format as show_unit
 
@@ -38,17 +38,19 @@ def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     unit_s, unit = scale(whole)
     names = [_label(line) for line in lines]
     ax = axes(ax, 6.0 + 0.065 * max(map(len, names)), 0.7 + 0.26 * max(3, len(lines)))
-    overlap = overlap_of(result)
+    overlap, named = overlap_of(result), terms_of(parts)
+    high = 0.81 / len(named)
     start = 0.0
     for row, line in enumerate(lines):
         taken = sum(part.time_s for part in line)
         ax.barh([row], [taken / unit_s], left=[start / unit_s], height=0.9, color=GREY)
         for part in line:
             for term, (begin, until) in busy_intervals(part, overlap).items():
-                look, slot = LOOKS[term], TERMS.index(term)
+                look, slot = LOOKS[term], named.index(term)
                 ax.barh(
-                    [row - 0.27 + 0.27 * slot], [(until - begin) / unit_s], left=[(start + begin) / unit_s],
-                    height=0.27, color=look.colour, hatch=look.hatch, edgecolor="black", linewidth=0.3,
+                    [row + high * (slot - (len(named) - 1) / 2)], [(until - begin) / unit_s],
+                    left=[(start + begin) / unit_s], height=high,
+                    color=look.colour, hatch=look.hatch, edgecolor="black", linewidth=0.3,
                 )  # fmt: skip
             start += part.time_s
     ax.set_yticks(range(len(lines)), names)
@@ -60,7 +62,7 @@ def timeline(result: Result, ax: Axes | None = None, stage: int = 0) -> Axes:
     if merged:
         title += f"\n{merged} short partitions share a row with their neighbours"
     runs = Patch(facecolor=GREY, label="partition runs")
-    head(ax, title + on_stack(result), [*(patch(LOOKS[term]) for term in TERMS), runs])
+    head(ax, title + on_stack(result), [*(patch(LOOKS[term]) for term in named), runs])
     return ax
 
 

@@ -148,13 +148,14 @@ def _stage_column(result: Result) -> tuple[list[str], Callable[[int], list[str |
 
 def _partitions(result: Result) -> Html:
     place, placed = _stage_column(result)
-    columns = [*place, "#", "kernels", "tiles", "compute", "DRAM", "network", "time", "bound by", "GFLOP",
-               "DRAM traffic", "SRAM"]  # fmt: skip
     kept, left, rest = longest(result.score.partitions, _ROWS)
+    more = ["SRAM time"] * (result.score.sram_share is not None)
+    columns = [*place, "#", "kernels", "tiles", "compute", "DRAM", "network", *more, "time", "bound by", "GFLOP",
+               "DRAM traffic", "SRAM"]  # fmt: skip
     rows = [
         [
             *placed(part.stage), part.partition, tables.first_of(part.kernels, 12), sum(part.tiles),
-            *(_unit(value, "time") for value in (part.compute_s, part.memory_s, part.network_s, part.time_s)),
+            *(_unit(value, "time") for value in (*part.terms.values(), part.time_s)),
             part.bound_by, Cell(f"{part.flop / 1e9:.4g}", part.flop), _unit(part.dram_bytes, "bytes"),
             _unit(part.sram_bytes, "bytes"),
         ]
