@@ -54,6 +54,9 @@ def derive(
 def explore_designs(
     graph: Annotated[str, argument("GRAPH", "the workload: a name of the zoo, or a file")],
     design: Annotated[Path, argument("DESIGN.yaml", "a design with shares that are auto, and a template")],
+    technologies: Annotated[
+        str, option("in place of that of the design, each of these", metavar="FILE.yaml[,FILE.yaml...]")
+    ] = "",
     gap: Annotated[str, option("stop when no design can be better by more than this part", metavar="PART")] = "1%",
     time_limit: Annotated[float, option("seconds; the best design so far is told with its gap", min=0)] = 300.0,
     output: Annotated[Path | None, option("file for the exploration", "-o", "--output", metavar="FILE.json")] = None,
@@ -77,6 +80,7 @@ def explore_designs(
             made = explore(
                 graph_of(graph, param),
                 design,
+                technologies=[name for name in technologies.split(",") if name],
                 assumptions=assumptions_of(assume, set_),
                 gap=arguments.ratio("--gap", gap),
                 time_limit=time_limit,

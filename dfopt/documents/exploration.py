@@ -31,6 +31,7 @@ class DesignBox(Part):
     A ``bound`` that is none says that no design of the box can be had: none fits the budgets, or no mapping fits it.
     """
 
+    design: int = Field(default=0, ge=0, description="which of the designs")
     low: dict[str, float] = Field(description="stacks, bytes, or B/s")
     high: dict[str, float]
     bound: float | None = Field(description="seconds of a step")
@@ -60,11 +61,12 @@ class Exploration(Document):
     value: float = Field(description="seconds of a step of the best design")
     bound: float
     gap: float
-    best: dict[str, float] = Field(description="sizes of the best design: stacks, bytes, or B/s")
+    best_design: int = Field(default=0, ge=0, description="which of the designs is the best one")
+    best: dict[str, float] = Field(description="its sizes: stacks, bytes, or B/s")
     result: Result = Field(description="the best mapping of the best design")
     boxes: tuple[DesignBox, ...]
     effort: Effort
-    design: Design
+    designs: tuple[Design, ...] = Field(min_length=1, description="one design, in each technology")
     graph: Graph
     assumptions: Assumptions
     request: ExplorationRequest

@@ -34,7 +34,7 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
     began = time.perf_counter()
     issues = list(problems_of(made))
     if not issues:
-        workload = workload_of(made.graph, made.design, made.assumptions, made.request.seed)
+        workload = workload_of(made.graph, made.designs, made.assumptions, made.request.seed)
         workload.deadline = math.inf
         issues += _best(made, workload, time_limit)
     late = 0
@@ -70,24 +70,30 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.value", f"found {made.value!r}, the result says {made.result.value!r}"
     if made.graph != made.result.graph:
         yield "$.result.graph", "is not that of $.graph"
-    decisions = Decisions(made.design)
+    spaces = [Decisions(design) for design in made.designs]
+    designs = sum(one.count for one in spaces)
     try:
-        places = [_place(decisions, number, box) for number, box in enumerate(made.boxes)]
+        places = [_place(spaces, number, box) for number, box in enumerate(made.boxes)]
     except PlanError as error:
         where, _, said = str(error).partition(": ")
         yield where, said
         return
-    held = sum(math.prod(high - low + 1 for low, high in zip(*box, strict=True)) for box in places)
-    if held != decisions.count or made.effort.designs != decisions.count:
-        yield "$.boxes", f"hold {held} designs, the choices allow {decisions.count}"
+    held = sum(math.prod(high - low + 1 for low, high in zip(box.low, box.high, strict=True)) for box in places)
+    if held != designs or made.effort.designs != designs:
+        yield "$.boxes", f"hold {held} designs, the choices allow {designs}"
     for (first, one), (second, other) in combinations(enumerate(places), 2):
-        if all(a <= d and c <= b for a, b, c, d in zip(one.low, one.high, other.low, other.high, strict=True)):
+        if one.which == other.which and all(
+            a <= d and c <= b for a, b, c, d in zip(one.low, one.high, other.low, other.high, strict=True)
+        ):
             yield f"$.boxes[{second}]", f"holds designs that $.boxes[{first}] holds too"
             return
 
 
-def _place(decisions: Decisions, number: int, box: DesignBox) -> Box:
+def _place(spaces: Sequence[Decisions], number: int, box: DesignBox) -> Box:
     """The positions of the sizes of a box."""
+    if box.design >= len(spaces):
+        raise PlanError(f"$.boxes[{number}].design: found {box.design}, there are {len(spaces)}")
+    decisions = spaces[box.design]
     ends: list[tuple[int, ...]] = []
     for end in ("low", "high"):
         named = getattr(box, end)
@@ -99,14 +105,14 @@ def _place(decisions: Decisions, number: int, box: DesignBox) -> Box:
                 raise PlanError(f"$.boxes[{number}].{end}.{name}: found {size:g}, which is no choice of the design")
             at.append(decisions.sizes[name].index(size))
         ends.append(tuple(at))
-    return Box(*ends)
+    return Box(ends[0], ends[1], box.design)
 
 
 def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[tuple[str, str]]:
     """What is wrong with the best design and its result."""
-    decisions = workload.decisions
+    alone = DesignBox(design=made.best_design, low=made.best, high=made.best, bound=None, stage="solve")
     try:
-        best = _place(decisions, 0, DesignBox(low=made.best, high=made.best, bound=None, stage="solve"))
+        best = _place(workload.spaces, 0, alone)
     except PlanError as error:
         return [("$.best", str(error).partition(": ")[2])]
     system = workload.system(best)
@@ -121,7 +127,7 @@ def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[
 def _bounded(workload: Workload, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:
     """What is wrong with the bound of a box: bounded by all stages up to the one that shows it."""
     claimed = math.inf if box.bound is None else box.bound
-    place, shown = _place(workload.decisions, number, box), 0.0
+    place, shown = _place(workload.spaces, number, box), 0.0
     for stage in workload.stages:
         try:
             # a limit a little above what is claimed: what is not below it is shown

@@ -32,10 +32,11 @@ Sizes = tuple[int, ...]
 
 
 class Box(NamedTuple):
-    """Positions of sizes from ``low`` to ``high``, in the order of ``Design.chosen``."""
+    """Positions of sizes from ``low`` to ``high``, in the order of ``Design.chosen``, of one of several designs."""
 
     low: Sizes
     high: Sizes
+    which: int = 0
 
     @property
     def single(self) -> bool:
@@ -160,8 +161,8 @@ class Decisions:
         for at, (low, high, sizes) in enumerate(zip(box.low, box.high, self.sizes.values(), strict=True)):
             if low < high:
                 middle = (low + high) // 2
-                below = Box(box.low, (*box.high[:at], middle, *box.high[at + 1 :]))
-                above = Box((*box.low[:at], middle + 1, *box.low[at + 1 :]), box.high)
+                below = box._replace(high=(*box.high[:at], middle, *box.high[at + 1 :]))
+                above = box._replace(low=(*box.low[:at], middle + 1, *box.low[at + 1 :]))
                 found.append(((high - low) / len(sizes), at, (below, above)))
         return [halves for _, _, halves in sorted(found, key=lambda one: (-one[0], one[1]))]
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import os
 import time
-from collections.abc import Callable
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 
@@ -14,19 +15,21 @@ from dfopt.documents.design import Design
 from dfopt.documents.exploration import DesignBox, Effort, Exploration, ExplorationRequest
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
+from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Leaf, Progress, search_boxes
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.workload import Choice, Workload
 from dfopt.library import as_graphs
 
-__all__ = ["explore", "workload_of"]
+__all__ = ["explore", "in_technologies", "workload_of"]
 
 
 def explore(
     graph: Graph | str | os.PathLike[str],
     design: Design | str | os.PathLike[str],
     *,
+    technologies: Sequence[Technology | str | os.PathLike[str]] = (),
     assumptions: Assumptions | str = "default",
     gap: float = 0.01,
     time_limit: float = 300.0,
@@ -41,6 +44,8 @@ def explore(
         The workload.
     design : Design, or the path of one
         With shares of the area that are ``auto``, the sizes that its choices allow, and a template.
+    technologies : sequence of Technology, or of paths
+        In place of the technology of the design, each of these.
     assumptions : Assumptions or str
         A document, or the name of a profile.
     gap : float
@@ -61,35 +66,37 @@ def explore(
     NoSolution
         If time is up before the first design.
     """
-    workload = workload_of(graph, design, assumptions, seed)
+    given = design if isinstance(design, Design) else Design.load(design)
+    workload = workload_of(graph, in_technologies(given, technologies), assumptions, seed)
     workload.deadline = time.perf_counter() + time_limit
     found = search_boxes(workload, gap=gap, time_limit=time_limit, progress=progress)
     if found.choice is None:
         if found.ending == "empty":
-            none = f"none of {workload.decisions.count} designs"
+            none = f"none of {workload.designs} designs"
             if not workload.refused:
                 raise Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
             raise Infeasible(f"{none} can be had, or holds the workload, such as this:\n{workload.refused}")
         if found.ending == "interrupted":
             raise KeyboardInterrupt
         raise NoSolution(found.bound, found.seconds, "no design has been solved")
-    decisions = workload.decisions
+    box = found.choice.box
     return Exploration(
         status="optimal" if found.ending == "empty" else found.ending,
         value=found.best,
         bound=found.bound,
         gap=found.gap,
-        best=decisions.named(found.choice.box.low),
+        best_design=box.which,
+        best=workload.spaces[box.which].named(box.low),
         result=found.choice.result,
-        boxes=tuple(_box(decisions, leaf) for leaf in found.leaves),
+        boxes=tuple(_box(workload, leaf) for leaf in found.leaves),
         effort=Effort(
-            designs=decisions.count,
+            designs=workload.designs,
             boxes=found.boxes,
             bounds=found.bounded,
             solves=workload.solves,
             seconds=found.seconds,
         ),
-        design=decisions.design,
+        designs=tuple(one.design for one in workload.spaces),
         graph=workload.graph,
         assumptions=workload.assumptions,
         request=ExplorationRequest(gap=gap, time_limit=time_limit, seed=seed),
@@ -97,9 +104,20 @@ def explore(
     ).sealed()
 
 
+def in_technologies(design: Design, technologies: Sequence[Technology | str | os.PathLike[str]]) -> tuple[Design, ...]:
+    """A design in each of several technologies, or in its own."""
+    if not technologies:
+        return (design,)
+    given = [one if isinstance(one, Technology) else Technology.load(one) for one in technologies]
+    for name, count in Counter(one.name for one in given).items():
+        if count > 1:
+            raise SystemSpecError(name, [Issue("$.name", f"found {count} technologies of this name", "rename one")])
+    return tuple(Design.from_data({**design.to_data(), "technology": one.to_data()}, one.name) for one in given)
+
+
 def workload_of(
     graph: Graph | str | os.PathLike[str],
-    design: Design | str | os.PathLike[str],
+    designs: Sequence[Design],
     assumptions: Assumptions | str = "default",
     seed: int = 0,
 ) -> Workload:
@@ -108,35 +126,38 @@ def workload_of(
     Raises
     ------
     SystemSpecError
-        If the design cannot be explored.
+        If a design cannot be explored.
     PlanError
         If the graph comes in several variants.
     """
     drawn, *variants = as_graphs(graph)
     if variants:
-        raise PlanError(
-            f"{drawn.name}: found {len(variants) + 1} variants of the graph, expected one: fix its microbatch"
-        )
-    given = design if isinstance(design, Design) else Design.load(design)
-    issues = []
-    if not given.chosen:
-        message = "found no share that is auto, expected at least one to choose"
-        issues.append(Issue("$.shares.area", message, "set one to auto, or map onto this design: dfopt solve"))
-    if given.template is None:
-        message = "found none, expected how the chips make a system"
-        issues.append(Issue("$.template", message, "add template: {sram: LEVEL, tiles: N, network: [...]}"))
-    elif given.template.tiles is None:
-        message = "found none, expected a number: a tile that is a cluster would differ from design to design"
-        issues.append(Issue("$.template.tiles", message, "give one number for all designs"))
-    if issues:
-        raise SystemSpecError(given.name, issues)
+        found = f"found {len(variants) + 1} variants of the graph, expected one"
+        raise PlanError(f"{drawn.name}: {found}: fix its microbatch")
+    for design in designs:
+        if issues := list(_issues(design)):
+            raise SystemSpecError(design.name, issues)
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
-    return Workload(Decisions(given), drawn, chosen, Request(seed=seed))
+    return Workload(tuple(Decisions(design) for design in designs), drawn, chosen, Request(seed=seed))
 
 
-def _box(decisions: Decisions, leaf: Leaf[Box]) -> DesignBox:
+def _issues(design: Design) -> Iterator[Issue]:
+    if not design.chosen:
+        message = "found no share that is auto, expected at least one to choose"
+        yield Issue("$.shares.area", message, "set one to auto, or map onto this design: dfopt solve")
+    if design.template is None:
+        message = "found none, expected how the chips make a system"
+        yield Issue("$.template", message, "add template: {sram: LEVEL, tiles: N, network: [...]}")
+    elif design.template.tiles is None:
+        message = "found none, expected a number: a tile that is a cluster would differ from design to design"
+        yield Issue("$.template.tiles", message, "give one number for all designs")
+
+
+def _box(workload: Workload, leaf: Leaf[Box]) -> DesignBox:
+    decisions = workload.spaces[leaf.box.which]
     return DesignBox.model_validate(
         {
+            "design": leaf.box.which,
             "low": decisions.named(leaf.box.low),
             "high": decisions.named(leaf.box.high),
             "bound": leaf.bound if np.isfinite(leaf.bound) else None,

@@ -49,7 +49,7 @@ class Choice:
 class Workload:
     """The problem for `dfopt.exploring.boxes.search_boxes`."""
 
-    decisions: Decisions
+    spaces: tuple[Decisions, ...]  # of one design in several technologies
     graph: Graph
     assumptions: Assumptions
     request: Request
@@ -61,8 +61,13 @@ class Workload:
 
     @property
     def roots(self) -> Sequence[Box]:
-        """All designs."""
-        return [self.decisions.whole]
+        """All designs, technology by technology."""
+        return [one.whole._replace(which=number) for number, one in enumerate(self.spaces)]
+
+    @property
+    def designs(self) -> int:
+        """How many there are, those that do not fit the budgets among them."""
+        return sum(one.count for one in self.spaces)
 
     @cached_property
     def stages(self) -> Sequence[Stage[Box]]:
@@ -71,13 +76,13 @@ class Workload:
 
     def split(self, box: Box) -> Sequence[Box]:
         """The box in the two halves whose bounds of plans rise most; of equals, along the longest side."""
-        parts = self.decisions.halves(box)
+        parts = self.spaces[box.which].halves(box)
         return max(parts, key=lambda halves: sum(self._by_plans(half, math.inf) for half in halves), default=())
 
     def candidates(self, box: Box, best: float) -> Iterator[tuple[float, Choice]]:
         """One design, if that is all; else the one in the middle, if some mapping that is known is better there."""
         at = tuple((low + high) // 2 for low, high in zip(box.low, box.high, strict=True))
-        middle = self.decisions.one(at)
+        middle = Box(at, at, box.which)
         system = self.system(middle)
         if system is None or not (box.single or self._repriced(box, system) < best):
             return
@@ -99,7 +104,7 @@ class Workload:
 
     def system(self, box: Box) -> System | None:
         """The machine of a design, or of the best corner of several; none where there is none."""
-        chip, design = self.decisions.chip(box), self.decisions.design
+        chip, design = self.spaces[box.which].chip(box), self.spaces[box.which].design
         if chip is None or design.template is None:
             return None
         try:
@@ -167,7 +172,8 @@ class Workload:
 
     @cached_property
     def _plans(self) -> list[Plan]:
-        system = self.system(self.decisions.whole)
+        """Those of any of the systems: all have the same network but for its rates."""
+        system = next((made for root in self.roots if (made := self.system(root)) is not None), None)
         if system is None:
             return []
         return asked_plans(self.graph, system, self.request, self._setting(system).assumptions)[0]
@@ -183,4 +189,5 @@ class Workload:
 def _key(system: System) -> Key:
     """All that differs between the systems of one exploration."""
     chip = system.chip
-    return chip.peak_flops, chip.sram.capacity, chip.dram, tuple(dim.link_bandwidth for dim in system.network)
+    figures = chip.peak_flops, chip.sram, chip.dram, chip.power_w, chip.price_usd
+    return *figures, *(dim.link_bandwidth for dim in system.network)

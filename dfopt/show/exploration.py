@@ -38,13 +38,15 @@ def told_progress(now: Any) -> Told:
 
 def exploration_report(made: Exploration) -> RenderableType:
     """The best design, what was searched, and how good it is."""
-    chip, effort = made.result.system.chip, made.effort
+    chip, effort, best = made.result.system.chip, made.effort, made.designs[made.best_design]
+    names = ", ".join(one.technology.name for one in made.designs)
     counts = ", ".join(f"{count} by {stage}" for stage, count in effort.bounds.items())
     facts = [
         ("workload", made.graph.name),
-        ("design", f"{made.design.name}: technology {made.design.technology.name}, {effort.designs} designs"),
+        ("design", f"{made.designs[0].name}: {effort.designs} designs in {names}"),
         ("step", f"{show_unit(made.value, 'time')}, bound {show_unit(made.bound, 'time')}, gap {100 * made.gap:.2f} %"),
         ("proof", f"{made.status}: {_ENDED[made.status]}"),
+        ("technology", best.technology.name),
         ("plan", made.result.plan.label),
         ("effort", f"{effort.boxes} boxes; bounds: {counts}; {effort.solves} solves, {effort.seconds:.1f} s"),
     ]
@@ -67,9 +69,10 @@ def exploration_report(made: Exploration) -> RenderableType:
 def _size(made: Exploration, name: str, size: float) -> str:
     if name == "dram":
         return f"{size:.0f} stacks"
-    return show_unit(size, "bandwidth" if name in made.design.technology.links else "bytes")
+    return show_unit(size, "bandwidth" if name in made.designs[0].technology.links else "bytes")
 
 
 def _range(made: Exploration, name: str) -> list[str]:
-    ends = [box.low[name] for box in made.boxes], [box.high[name] for box in made.boxes]
+    boxes = [box for box in made.boxes if box.design == made.best_design]
+    ends = [box.low[name] for box in boxes], [box.high[name] for box in boxes]
     return [_size(made, name, min(ends[0])), _size(made, name, max(ends[1]))]

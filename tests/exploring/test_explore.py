@@ -24,10 +24,10 @@ from dfopt.exploring.explore import explore, workload_of
 @cache
 def every(graph: str, **changes: Any) -> dict[tuple[int, ...], float]:
     """The step time of every design by itself; those that hold nothing are left out."""
-    workload = workload_of(graph, chosen(**SIZES, **changes))
+    workload = workload_of(graph, [chosen(**SIZES, **changes)])
     found = {}
-    for at in itertools.product(*(range(len(sizes)) for sizes in workload.decisions.sizes.values())):
-        system = workload.system(workload.decisions.one(at))
+    for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
+        system = workload.system(workload.spaces[0].one(at))
         if system is not None:
             try:
                 found[at] = df.optimize(graph, system).step_time_s
@@ -46,7 +46,7 @@ def test_the_best_is_that_of_every_design_looked_at(made: Exploration) -> None:
     best = min(alone.values())
     assert made.value == pytest.approx(best, rel=1e-9)
     assert made.status == "optimal" and made.gap <= 1e-9
-    decisions = workload_of("gpt2-small", chosen(**SIZES)).decisions
+    decisions = workload_of("gpt2-small", [chosen(**SIZES)]).spaces[0]
     assert best == pytest.approx(next(t for at, t in alone.items() if decisions.named(at) == made.best), rel=1e-9)
     assert made.effort.designs == 45 and made.effort.solves < 45
     assert max(alone.values()) > best * 1.1  # the choice matters
@@ -71,9 +71,9 @@ corners = st.tuples(*[st.tuples(*[st.integers(0, size - 1)] * 3) for size in (5,
 @settings(max_examples=6)
 @given(corners)
 def test_no_bound_of_a_box_is_above_a_mapping_of_a_design_in_it(ends: Any) -> None:
-    workload = workload_of("gpt2-small", chosen(**SIZES))
+    workload = workload_of("gpt2-small", [chosen(**SIZES)])
     low, middle, high = (tuple(sorted(end)[at] for end in ends) for at in range(3))
-    box, inside = Box(low, high), workload.system(workload.decisions.one(middle))
+    box, inside = Box(low, high), workload.system(workload.spaces[0].one(middle))
     if inside is None:
         return
     try:
@@ -123,7 +123,7 @@ def test_forged_claims_are_caught(made: Exploration) -> None:
             rf"\$.boxes\[{last}\].low.dram: found 1.5, which is no",
         ),
         (forged(made, "best", value=other), r"\$.result.system: is not what the best design is derived to be"),
-        (forged(made, "design", "budgets", "power", value="290 W"), r"\$.result.system|\$.boxes"),
+        (forged(made, "designs", 0, "budgets", "power", value="290 W"), r"\$.result.system|\$.boxes"),
     ):
         with pytest.raises(DocumentError, match=says):
             check_exploration(changed, "it")
@@ -140,15 +140,31 @@ def test_what_cannot_be_explored() -> None:
     given: Any = searched()
     del given["template"]
     with pytest.raises(SystemSpecError, match=r"\$.template: found none, expected how the chips make a system"):
-        workload_of("gpt2-small", Design.from_data(given))
+        workload_of("gpt2-small", [Design.from_data(given)])
     with pytest.raises(SystemSpecError, match=r"\$.template.tiles: found none, expected a number"):
-        workload_of("gpt2-small", chosen(template__tiles=None))
+        workload_of("gpt2-small", [chosen(template__tiles=None)])
     given = searched()
     given["shares"] = {"area": {"core": 0.5, "L2": 0.1, "dram": 0.1}, "power": {"core": 0.5}}
     del given["choices"]
     with pytest.raises(SystemSpecError, match=r"\$.shares.area: found no share that is auto"):
-        workload_of("gpt2-small", Design.from_data(given))
+        workload_of("gpt2-small", [Design.from_data(given)])
     with pytest.raises(
         Infeasible, match=r"none of 45 designs can be had, or holds the workload, such as this:\n.*no plan fits"
     ):
         explore("gpt3-175b", chosen(**SIZES))
+
+
+def test_the_best_of_several_technologies_is_the_best_of_each() -> None:
+    design = chosen(**SIZES, choices__capacity__L2__most="12 MiB", choices__rate__between_packages__most="150 GB/s")
+    cheap = design.technology.model_copy(update={"name": "cheap"})
+    core = design.technology.core
+    better = cheap.model_copy(update={"name": "better", "core": core.model_copy(update={"power": core.power * 0.7})})
+    alone = [explore("gpt2-small", design, technologies=[one], gap=0.0) for one in (cheap, better)]
+    both = explore("gpt2-small", design, technologies=[cheap, better], gap=0.0)
+    assert both.value == pytest.approx(min(one.value for one in alone), rel=1e-9)
+    assert both.designs[both.best_design].technology.name == "better" and both.effort.designs == 24
+    assert check_exploration(both, "it").startswith("verified optimal")
+    with pytest.raises(SystemSpecError, match="found 2 technologies of this name"):
+        explore("gpt2-small", design, technologies=[cheap, cheap])
+    with pytest.raises(DocumentError, match=r"\$.boxes\[0\].design: found 2, there are 2"):
+        check_exploration(forged(both, "boxes", 0, "design", value=2), "it")
