@@ -2,9 +2,9 @@
 
 A box of designs is a range of sizes of every component. Its best corner is a chip that is at least as good as every
 chip in it: each component has its largest size, and the cores have what the smallest sizes leave. Two things are not
-monotone, and have bounds of their own: a DRAM with a fixed share of power loses bandwidth to leakage of more stacks,
-so the best of all numbers of stacks counts; and links from SRAM to clusters take area, so the cores of a corner are
-those that are left beside SRAM with as few links as there can be.
+monotone, and have bounds of their own. Memories with a fixed share of power lose bandwidth to leakage of more stacks or
+banks: of DRAM the best of all numbers of stacks counts, and of SRAM the leakage of the fewest banks. Links from SRAM to
+clusters take area, so the cores of a corner are those that are left beside SRAM with as few links as there can be.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from typing import NamedTuple, cast
 from dfopt.documents.design import Budget, Design
 from dfopt.documents.technology import LinkRole, SramLevel
 from dfopt.errors import Issue, SystemSpecError
+from dfopt.technology.arithmetic import Numbers
 from dfopt.technology.components import Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
 from dfopt.technology.derive import DEGREE, Derived
 from dfopt.technology.rules import DEFAULT
@@ -147,7 +148,10 @@ class Decisions:
         ports = core if box.single else core._replace(clusters=clusters, frequency=self._fastest)
         return Derived(
             core=core,
-            sram={level.name: self._sram(level, high.get(level.name), ports) for level in technology.sram},
+            sram={
+                level.name: self._sram(level, low.get(level.name), high.get(level.name), ports, box.single)
+                for level in technology.sram
+            },
             dram=self._dram(low.get("dram"), high.get("dram")),
             links={role: self._links(role, high.get(role)) for role in technology.links},
         )
@@ -276,14 +280,27 @@ class Decisions:
     def _power(self, name: str, need: float) -> float:
         return self._taken("power", name, need) * (1 + _ROUND)
 
-    def _sram(self, level: SramLevel, size: float | None, core: Core) -> Sram:
-        if size is None:
+    def _sram(self, level: SramLevel, low: float | None, high: float | None, core: Core, exact: bool) -> Sram:
+        """A level of one design; or the most capacity and bandwidth of several, with as little leakage as one has."""
+        if low is None or high is None:
             area, power = (self._taken(budget, level.name, 0.0) for budget in ("area", "power"))
-            return sram_of(level, area, power, core, DEFAULT)
-        banks, held = _banks(level, size), 1 - level.overhead
+            made = sram_of(level, area, power, core, DEFAULT)
+            return made if exact else self._most(level, made, made.banks, power, 0.0, core)
+        banks, held = _banks(level, low), 1 - level.overhead
         links = held * core.clusters * level.link_area_mm2 if level.shared else 0.0
         area = banks * (level.bank * 8 * level.bit_area_mm2 + links) / held * (1 + _ROUND)
-        return sram_of(level, area, self._power(level.name, self._need(level.name, size).power), core, DEFAULT)
+        made = sram_of(level, area, self._power(level.name, self._need(level.name, low).power), core, DEFAULT)
+        power = self._power(level.name, self._need(level.name, high).power)
+        return made if exact else self._most(level, made, _banks(level, high), power, made.static_power, core)
+
+    def _most(self, level: SramLevel, made: Sram, banks: Numbers, power: float, leaking: Numbers, core: Core) -> Sram:
+        """A level with the capacity of so many banks, their ports at the clock of the cores, and what power allows."""
+        if not made.size:
+            return made
+        bandwidth = (power - float(leaking)) / level.energy
+        if level.port is not None:
+            bandwidth = min(bandwidth, float(banks) * level.port * float(core.frequency))
+        return made._replace(size=banks * level.bank, bandwidth=bandwidth, rate=bandwidth * level.utilization)
 
     def _dram(self, low: float | None, high: float | None) -> Dram:
         """Of several numbers of stacks the best bandwidth and the most capacity."""

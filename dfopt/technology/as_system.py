@@ -53,7 +53,7 @@ def system_of(
     >>> from dfopt.technology.components import Core, Links, Dram as Stacks, Sram as Level
     >>> of = lambda kind, **figures: kind(**{**dict.fromkeys(kind._fields, 0.0), **figures})
     >>> chip = Derived(
-    ...     of(Core, units=128.0, clusters=32.0, peak=1e15, peaks={}), {"L2": of(Level, size=32e6)},
+    ...     of(Core, units=128.0, clusters=32.0, peak=1e15, peaks={}), {"L2": of(Level, size=32e6, rate=1e13)},
     ...     of(Stacks, size=80e9, rate=2e12), {"between_packages": of(Links, rate=450e9)},
     ... )
     >>> dims = (TemplateDim(name="x", topology="ring", size=4, links="between_packages"),)
@@ -72,7 +72,7 @@ def system_of(
             tiles=template.tiles or int(chip.core.clusters),
             peak=Peaks(**{str(kind): float(rate) for kind, rate in peaks.items()}) if peaks else float(chip.core.peak),
             compute_utilization=utilization,
-            sram=Sram(capacity=float(chip.sram[template.sram].size)),
+            sram=Sram(capacity=float(chip.sram[template.sram].size), bandwidth=float(chip.sram[template.sram].rate)),
             dram=Dram(
                 bandwidth=float(chip.dram.rate),
                 capacity=float(chip.dram.size),

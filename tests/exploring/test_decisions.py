@@ -19,7 +19,15 @@ from dfopt.technology.derive import Derived
 def figures(chip: Derived) -> list[float]:
     """What more of is never worse."""
     links = [float(part.rate) for part in chip.links.values()]
-    return [float(chip.core.peak), float(chip.sram["L2"].size), float(chip.dram.rate), float(chip.dram.size), *links]
+    level = chip.sram["L2"]
+    return [
+        float(chip.core.peak),
+        float(level.size),
+        float(level.rate),
+        float(chip.dram.rate),
+        float(chip.dram.size),
+        *links,
+    ]
 
 
 @st.composite
@@ -28,6 +36,12 @@ def designs(draw: st.DrawFn) -> Decisions:
     core["technology__core__units_per_cluster"] = draw(st.sampled_from([1, 4, 9]))
     level = {"technology__sram__0__link_area_mm2": draw(st.sampled_from([0.0, 1e-4, 1e-3]))}
     level["technology__sram__0__shared"] = draw(st.booleans())
+    level["technology__sram__0__port"] = draw(st.sampled_from([None, "16 B", "128 B"]))
+    level["technology__sram__0__static_w_per_bit"] = draw(st.sampled_from([0.0, 8e-12, 2e-8]))
+    if level["technology__sram__0__port"] is not None:
+        level["shares__power__L2"] = draw(st.sampled_from(["auto", 0.05]))
+    if draw(st.booleans()):  # a size that is not to be chosen
+        level |= {"shares__area__L2": 0.1, "shares__power__L2": 0.05, "choices__capacity": {}}
     given = chosen(
         **core,
         **level,
@@ -64,7 +78,7 @@ def test_a_design_has_the_sizes_asked_for_and_keeps_its_budgets(decisions: Decis
     design, technology = decisions.design, decisions.design.technology
     assert float(chip.power) <= design.budgets.power * (1 + 1e-8)
     level = technology.sram[0]
-    if chip.sram["L2"].size:  # leakage may take all its power
+    if chip.sram["L2"].size and "L2" in sizes:  # leakage may take all its power
         assert 0 <= chip.sram["L2"].size - sizes["L2"] < level.bank
     if chip.dram.rate:
         assert chip.dram.stacks == sizes["dram"]

@@ -29,7 +29,7 @@ def test_rates_are_those_of_the_chip() -> None:
     design = fixed()
     chip, made = derive_design(design), derived_system(design)
     assert made.chip.peak_flops == chip.core.peak and made.chip.tiles == 64
-    assert made.chip.sram.capacity == chip.sram["L2"].size
+    assert (made.chip.sram.capacity, made.chip.sram.bandwidth) == (chip.sram["L2"].size, chip.sram["L2"].rate)
     assert (made.chip.fastest.bandwidth, made.chip.fastest.capacity) == (chip.dram.bandwidth, chip.dram.size)
     assert made.dim("node").link_bandwidth == chip.links["between_packages"].rate
     assert made.chip.power_w == pytest.approx(chip.power)
