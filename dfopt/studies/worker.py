@@ -94,8 +94,6 @@ def _figures(result: Result) -> dict[str, Any]:
         "dram_used_bytes": max(stage.dram_bytes for stage in score.stages),
         **{name: getattr(score, name) for name in _FIGURES},
         **({} if (made := score.produced_tokens_per_s) is None else {"produced_tokens_per_s": made}),
-        **({} if score.sram_share is None else {"sram_share": score.sram_share}),
-        **({} if score.sram_share is None else {"layer_sram_s": sum(part.sram_s or 0.0 for part in mine)}),
     }
     if physical is not None:
         found |= {column: getattr(physical, name) for column, name in _PHYSICAL.items()}
