@@ -120,6 +120,12 @@ def too_much(total: float) -> str:
     return f"found shares that sum to {total:.6g}, expected at most 1: {total - 1:.6g} too much"
 
 
+def no_links_between(dies: int, technology: Technology) -> tuple[str, str]:
+    """What is wrong with several dies that nothing joins, and what can be done."""
+    message = f"found {dies}, expected 1: technology {technology.name} has no links between_dies"
+    return message, "add them to its links: a die takes what another one holds"
+
+
 def _wrong(design: Design, budget: str, given: Shares) -> Iterator[tuple[str, str, str]]:
     known = design.technology.components
     where = f"$.shares.{budget}"
@@ -153,6 +159,9 @@ def _wrong_choices(design: Design) -> Iterator[tuple[str, str, str]]:
 
 def _wrong_dies(design: Design) -> Iterator[tuple[str, str, str]]:
     budgets = design.budgets
+    if (budgets.dies or 1) > 1 and "between_dies" not in design.technology.links:
+        yield "$.budgets.dies", *no_links_between(budgets.dies or 1, design.technology)
+        return
     most = budgets.reticle_mm2 or RETICLE_MM2
     if design.profile == "default" and budgets.die_area_mm2 > most * (1 + SLACK):
         dies = budgets.dies or 1
@@ -160,6 +169,18 @@ def _wrong_dies(design: Design) -> Iterator[tuple[str, str, str]]:
         message = f"{found}, expected at most the {most:.6g} mm2 of a reticle for each"
         need = math.ceil(budgets.chip_area_mm2 / most * (1 - SLACK))
         yield "$.budgets.chip_area_mm2", message, f"lower it, or set $.budgets.dies to {need} or more"
+    for budget, shares in dict(design.shares).items():
+        share = shares.get("between_dies")
+        where = f"$.shares.{budget}.between_dies"
+        if budget == "perimeter" and share is not None:
+            yield where, f"found {share}, expected none: these links have the seams between dies", "leave it out"
+        elif share == "auto":
+            yield where, "found auto, expected a number or rest: these links are not chosen", "give it one"
+        elif budget != "perimeter" and not share and (budgets.dies or 1) > 1:
+            found = f"found {share or 'none'}, expected a share for the links between {budgets.dies} dies"
+            yield where, found, "without any no die has what another one holds"
+    if (budgets.dies or 1) > 1 and design.profile == "deepflow":
+        yield "$.budgets.dies", f"found {budgets.dies}, expected 1: the profile deepflow knows no dies", "leave it out"
 
 
 def _wrong_template(design: Design) -> Iterator[tuple[str, str, str]]:
@@ -170,6 +191,9 @@ def _wrong_template(design: Design) -> Iterator[tuple[str, str, str]]:
         message = f"found {design.template.sram!r}, expected an SRAM level of technology {design.technology.name}"
         yield "$.template.sram", message, f"it has {', '.join(levels) or 'none'}"
     for position, dim in enumerate(design.template.network):
+        if dim.links == "between_dies":
+            message = "found between_dies, expected links between chips"
+            yield f"$.template.network[{position}].links", message, "those join the dies of one chip: name another role"
         if dim.links is not None and dim.links not in design.technology.links:
             yield f"$.template.network[{position}].links", *unknown(design.technology)
     for position, name, first in repeated(dim.name for dim in design.template.network):

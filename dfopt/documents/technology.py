@@ -14,7 +14,7 @@ from dfopt.documents.dtypes import Arithmetic
 from dfopt.documents.wafer import Packaging, Wafer
 from dfopt.units import Bytes, Hertz, JoulesPerByte, Ratio, Seconds, Watts
 
-LinkRole = Literal["in_package", "between_packages"]
+LinkRole = Literal["in_package", "between_packages", "between_dies"]
 Area = Annotated[float, Field(gt=0, le=1e7, description="in mm2")]
 BitArea = Annotated[float, Field(gt=0, le=1.0, description="of one bit in mm2")]
 BitPower = Annotated[float, Field(ge=0, le=1.0, description="leakage of one bit in W")]

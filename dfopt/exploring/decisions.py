@@ -20,7 +20,8 @@ from dfopt.documents.technology import LinkRole, SramLevel
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.arithmetic import Numbers
 from dfopt.technology.components import Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
-from dfopt.technology.derive import DEGREE, Derived
+from dfopt.technology.derive import DEGREE, Derived, joined
+from dfopt.technology.dies import seam_mm
 from dfopt.technology.rules import DEFAULT
 from dfopt.technology.voltage import speed
 
@@ -146,7 +147,7 @@ class Decisions:
             core = self._cores(low, least, 0.0 if fewest is None else float(fewest.units)) or core
         clusters = 0.0 if fewest is None else fewest.clusters
         ports = core if box.single else core._replace(clusters=clusters, frequency=self._fastest)
-        return Derived(
+        return joined(
             core=core,
             sram={
                 level.name: self._sram(level, low.get(level.name), high.get(level.name), ports, box.single)
@@ -154,6 +155,7 @@ class Decisions:
             },
             dram=self._dram(low.get("dram"), high.get("dram")),
             links={role: self._links(role, high.get(role)) for role in technology.links},
+            dies=budgets.dies or 1,
         )
 
     def halves(self, box: Box) -> list[tuple[Box, Box]]:
@@ -322,6 +324,8 @@ class Decisions:
         part = self.design.technology.links[role]
         if size is None:
             area, power, edge = (self._taken(budget, role, 0.0) for budget in ("area", "power", "perimeter"))
+            if role == "between_dies":
+                edge = seam_mm(self.design.budgets.dies or 1, self.design.budgets.chip_area_mm2)
             return links_of(part, area, power, edge, DEGREE[role], DEFAULT)
         need = self._need(role, size)
         edge = self._taken("perimeter", role, need.perimeter) * (1 + _ROUND)

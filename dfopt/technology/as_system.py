@@ -126,6 +126,9 @@ def _off(chip: Derived, template: Template) -> Iterator[Issue]:
         template.sram: (chip.sram[template.sram].size, "an on-chip memory", chip.sram[template.sram].bound),
         "dram": (chip.dram.rate, "an off-chip memory", chip.dram.bound),
     }
+    if chip.dies > 1:
+        links = chip.links["between_dies"]
+        needs["between_dies"] = links.rate, f"links between its {chip.dies} dies", links.bound
     for dim in template.network:
         if dim.links is not None:
             links = chip.links[dim.links]

@@ -6,15 +6,19 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Self
 
-from dfopt.documents.design import SLACK, Design, too_much, unknown
+from dfopt.documents.design import SLACK, Design, no_links_between, too_much, unknown
 from dfopt.documents.technology import LinkRole, Technology
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.technology.arithmetic import Numbers, arithmetic_of
 from dfopt.technology.components import Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
+from dfopt.technology.dies import across, seam_mm
 from dfopt.technology.rules import DEFAULT, PROFILES, Rules
 
-DEGREE: Mapping[LinkRole, int] = {"in_package": 4, "between_packages": 1}
-"""Neighbours of a chip: in a mesh inside a package, and in a ring direction between packages (DeepFlow, 566c192)."""
+DEGREE: Mapping[LinkRole, int] = {"in_package": 4, "between_packages": 1, "between_dies": 1}
+"""Neighbours of a chip: in a mesh inside a package, and in a ring direction between packages (DeepFlow, 566c192).
+
+Links between the dies of one chip are counted together.
+"""
 
 
 @dataclass(frozen=True)
@@ -30,6 +34,8 @@ class Budgets:
     area_shares, power_shares, edge_shares
         Of the chip's area, of the power and of the chip's perimeter, by component: ``core``, ``dram``, the names of
         SRAM levels and the roles of links. What has no share has none of that budget.
+    dies
+        Equal ones that the chip is made of; links between them have the seams, and no share of the perimeter.
     """
 
     chip_area: Numbers
@@ -38,13 +44,14 @@ class Budgets:
     area_shares: Mapping[str, Numbers]
     power_shares: Mapping[str, Numbers]
     edge_shares: Mapping[str, Numbers]
+    dies: int = 1
 
     @classmethod
     def of(cls, design: Design) -> Self:
         """Those of a design document."""
         given = design.budgets
         shares = (design.shares_of("area"), design.shares_of("power"), design.shares_of("perimeter"))
-        return cls(given.chip_area_mm2, given.package_area_mm2, given.power, *shares)
+        return cls(given.chip_area_mm2, given.package_area_mm2, given.power, *shares, given.dies or 1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +62,7 @@ class Derived:
     sram: Mapping[str, Sram]
     dram: Dram
     links: Mapping[LinkRole, Links]
+    dies: int = 1
 
     @property
     def power(self) -> Numbers:
@@ -93,7 +101,7 @@ def derive(technology: Technology, budgets: Budgets, rules: Rules = DEFAULT) -> 
     edge = 4 * do.sqrt(chip)
     areas, powers, edges = budgets.area_shares.get, budgets.power_shares.get, budgets.edge_shares.get
     core = core_of(technology.core, areas("core", 0.0) * chip, powers("core", 0.0) * watts, rules)
-    return Derived(
+    return joined(
         core=core,
         sram={
             level.name: sram_of(level, areas(level.name, 0.0) * chip, powers(level.name, 0.0) * watts, core, rules)
@@ -111,13 +119,21 @@ def derive(technology: Technology, budgets: Budgets, rules: Rules = DEFAULT) -> 
                 part,
                 areas(role, 0.0) * chip,
                 powers(role, 0.0) * watts,
-                edges(role, 0.0) * edge,
+                seam_mm(budgets.dies, chip) if role == "between_dies" else edges(role, 0.0) * edge,
                 DEGREE[role],
                 rules,
             )
             for role, part in technology.links.items()
         },
+        dies=budgets.dies,
     )
+
+
+def joined(core: Core, sram: Mapping[str, Sram], dram: Dram, links: Mapping[LinkRole, Links], dies: int = 1) -> Derived:
+    """The chip that some components make: on several dies its memory is no faster than the links between them."""
+    if dies > 1:
+        dram = across(dram, links["between_dies"], dies)
+    return Derived(core, sram, dram, links, dies)
 
 
 def derive_design(design: Design) -> Derived:
@@ -127,6 +143,8 @@ def derive_design(design: Design) -> Derived:
 
 def _check(technology: Technology, budgets: Budgets, rules: Rules) -> None:
     known, issues = technology.components, []
+    if budgets.dies > 1 and "between_dies" not in technology.links:
+        issues.append(Issue("$.budgets.dies", *no_links_between(budgets.dies, technology)))
     shares = (("area", budgets.area_shares), ("power", budgets.power_shares), ("perimeter", budgets.edge_shares))
     for what, by_name in shares:
         total: Numbers = 0.0

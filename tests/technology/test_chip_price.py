@@ -2,19 +2,40 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from itertools import product
 from typing import Any
 
 import pytest
 
 import dfopt as df
 from dfopt.documents.design import Design
+from dfopt.exploring.decisions import Decisions
+from dfopt.technology.dies import crossings, memory_per_link_rate, seam_mm
 from dfopt.technology.price import die_price, package_price
+from dfopt.technology.told import told
 from tests.technology.test_as_system import fixed
 
 # USD of a wafer and defects per cm2 of N5: The Information Network, and Chiplet Actuary's parameter.ini (b85c29f);
 # 15 USD per GB of DRAM is an assumption
 WAFER = {"usd": 16988, "defects_per_cm2": 0.11}
 PACKAGE = {"usd_per_mm2": 0.005, "area_factor": 4, "bump_usd_per_mm2": 0.005, "bonding_yield": 0.99}
+
+
+# UCIe on an interposer: 32 Gbit/s a lane at 0.3 pJ/bit (Hot Interconnects 2025); area and pitch are assumptions
+BETWEEN_DIES = {
+    "area_mm2": 0.02, "links_per_mm": 160, "frequency": "32 GHz", "energy": "0.3 pJ/bit",
+    "supply": {"nominal_v": 0.8, "threshold_v": 0.2, "margin_v": 0.35},
+}  # fmt: skip
+
+
+def dies(count: int, **budgets: Any) -> dict[str, Any]:
+    """The data of a design of several dies with links between them."""
+    given = priced(dies=count, **budgets)
+    given["technology"]["links"]["between_dies"] = BETWEEN_DIES
+    for budget in ("area", "power"):
+        given["shares"][budget]["between_dies"] = 0.05
+    return given
 
 
 def priced(**budgets: Any) -> dict[str, Any]:
@@ -51,7 +72,7 @@ def test_what_has_no_price_has_none() -> None:
 
 
 def test_smaller_dies_are_cheaper_to_make() -> None:
-    one, two = (df.derive(Design.from_data(priced(reticle_mm2=900, dies=dies))).price for dies in (1, 2))
+    one, two = (df.derive(Design.from_data(given)).price for given in (priced(), dies(2)))
     assert one is not None and two is not None
     assert two.die_yield > one.die_yield and 2 * two.die_usd < one.die_usd
 
@@ -62,7 +83,7 @@ def test_a_chip_above_the_reticle_needs_more_dies() -> None:
     with pytest.raises(df.DocumentError, match=says):
         Design.from_data(priced(**area))
     with pytest.raises(df.DocumentError, match=r"found 1600 mm2 on 3 dies, expected at most the 400 mm2.*to 4 or more"):
-        Design.from_data(priced(**area, dies=3, reticle_mm2=400))
+        Design.from_data(dies(3, **area, reticle_mm2=400))
     assert Design.from_data({**priced(**area), "profile": "deepflow"}).budgets.die_area_mm2 == 1600  # it knows none
     assert Design.from_data(priced(**area, reticle_mm2=46225)).budgets.dies is None
 
@@ -81,3 +102,71 @@ def test_what_is_wrong_with_a_wafer_is_told_at_its_place() -> None:
     given["technology"] |= {"wafer": WAFER, "package": {**PACKAGE, "layers": [[10, 1.5], [10, 2]]}}
     with pytest.raises(df.DocumentError, match=r"\$\.technology\.package\.layers\[1\]: found 10 mm2 after 10 mm2"):
         Design.from_data(given)
+
+
+def test_dies_pay_for_the_links_between_them() -> None:
+    area = {"chip_area_mm2": 1600, "package_area_mm2": 2600}
+    whole, split = Design.from_data(dies(2, **area)), df.derive(Design.from_data(dies(2, **area))).components
+    links = split.links["between_dies"]
+    assert links.links == 4000 < int(2 * (1600 / 2) ** 0.5 * 160) and links.power > 0  # 80 mm2; the seam has more
+    assert split.dram.rate == min(split.dram.bandwidth, 2 * links.rate)  # half of the bytes cross, half each way
+    thin = dies(2, **area)
+    thin["shares"]["power"]["between_dies"] = 1e-4
+    slow = df.derive(Design.from_data(thin)).components
+    assert slow.dram.rate == 2 * slow.links["between_dies"].rate < split.dram.rate
+    assert told(slow)["dram"]["bound"] == "dies"
+    assert df.derive(whole).system.chip.fastest.bandwidth == split.dram.rate
+
+
+@pytest.mark.parametrize("count", [2, 3, 4, 6, 8, 9])
+def test_links_between_dies_carry_what_every_route_brings(count: int) -> None:
+    """Every pair of dies, every hop: the busiest seam is as full as its links allow."""
+    rows = max(rows for rows in range(1, count + 1) if count % rows == 0 and rows * rows <= count)
+    columns = count // rows
+    loads: Counter[tuple[int, int, int, int]] = Counter()
+    for (y, x), (v, u) in product(product(range(rows), range(columns)), repeat=2):
+        while (y, x) != (v, u):
+            then = (y, x + (1 if u > x else -1)) if x != u else (y + (1 if v > y else -1), x)
+            loads[y, x, *then] += 1
+            y, x = then
+    seams = 2 * (rows * (columns - 1) + columns * (rows - 1))
+    busiest = max(loads.values()) / count**2  # of the bytes of memory
+    assert memory_per_link_rate(count) == pytest.approx(1 / seams / busiest)
+    assert crossings(count) == pytest.approx(sum(loads.values()) / count**2)
+    assert seam_mm(count, 100.0 * count) == pytest.approx(seams * 10)
+
+
+def test_dies_need_links() -> None:
+    with pytest.raises(df.DocumentError, match=r"budgets\.dies: found 2, expected 1: technology test has no links bet"):
+        Design.from_data(priced(dies=2))
+    for budget in ("area", "power"):
+        given = dies(2)
+        del given["shares"][budget]["between_dies"]
+        says = rf"shares\.{budget}\.between_dies: found none, expected a share for the links between 2 dies"
+        with pytest.raises(df.DocumentError, match=says):
+            Design.from_data(given)
+    given = dies(2)
+    given["shares"]["perimeter"]["between_dies"] = 0.1
+    with pytest.raises(df.DocumentError, match=r"perimeter\.between_dies: found 0\.1, expected none.*seams"):
+        Design.from_data(given)
+    given = dies(2)
+    given["template"]["network"][0]["links"] = "between_dies"
+    with pytest.raises(df.DocumentError, match=r"network\[0\]\.links: found between_dies, expected links between ch"):
+        Design.from_data(given)
+    with pytest.raises(df.DocumentError, match=r"budgets\.dies: found 2, expected 1: the profile deepflow knows no"):
+        Design.from_data({**dies(2), "profile": "deepflow"})
+
+
+def test_a_search_sees_the_same_dies() -> None:
+    given = dies(2)
+    del given["shares"]["area"]["dram"], given["shares"]["power"]["dram"], given["shares"]["perimeter"]["dram"]
+    for budget in ("area", "power", "perimeter"):
+        given["shares"][budget]["dram"] = "auto"
+    given["shares"]["power"]["between_dies"] = 1e-4
+    given["shares"]["area"]["core"] = given["shares"]["power"]["core"] = "rest"
+    decisions = Decisions(Design.from_data(given))
+    chips = [decisions.chip(decisions.one((at,))) for at in range(decisions.count)]
+    best = decisions.chip(decisions.whole)
+    assert best is not None and best.dies == 2
+    rates = [chip.dram.rate for chip in chips if chip is not None]
+    assert rates and max(rates) <= best.dram.rate == 2 * best.links["between_dies"].rate

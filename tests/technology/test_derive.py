@@ -69,7 +69,13 @@ def drawn(seed: int, count: int) -> Budgets:
 
 def one_of(budgets: Budgets, at: int) -> Budgets:
     def pick(value: Any) -> Any:
-        return {k: float(v[at]) for k, v in value.items()} if isinstance(value, dict) else float(value[at])
+        return (
+            {k: float(v[at]) for k, v in value.items()}
+            if isinstance(value, dict)
+            else value
+            if isinstance(value, int)
+            else float(value[at])
+        )
 
     return Budgets(**{field.name: pick(getattr(budgets, field.name)) for field in fields(budgets)})
 
