@@ -66,6 +66,8 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.gap", f"found {made.gap!r}, expected {gap!r}"
     if made.status == "optimal" and gap > _PROOF:
         yield "$.status", f"found optimal, but the gap is {gap:.3g}"
+    if made.status == "gap_reached" and gap > made.request.gap + _PROOF:
+        yield "$.status", f"found gap_reached, but the gap is {gap:.3g}, at most {made.request.gap:g} was asked for"
     if made.value != made.result.value:
         yield "$.value", f"found {made.value!r}, the result says {made.result.value!r}"
     if made.graph != made.result.graph:

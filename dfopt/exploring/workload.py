@@ -34,8 +34,6 @@ from dfopt.technology.as_system import system_of
 
 __all__ = ["Choice", "Workload"]
 
-Key = tuple[object, ...]
-
 
 @dataclass(frozen=True)
 class Choice:
@@ -56,8 +54,8 @@ class Workload:
     deadline: float = math.inf
     solves: int = 0
     refused: str = ""  # why a design could not be had, for the case that none can
-    _solved: dict[Key, tuple[float, Result | None]] = field(default_factory=dict)
-    _planned: dict[Key, float] = field(default_factory=dict)
+    _solved: dict[str, tuple[float, Result | None]] = field(default_factory=dict)
+    _planned: dict[str, float] = field(default_factory=dict)
 
     @property
     def roots(self) -> Sequence[Box]:
@@ -93,7 +91,7 @@ class Workload:
     def _repriced(self, box: Box, system: System) -> float:
         """Seconds on a system of the mapping that is best on the corner of a box, if it fits."""
         corner = self.system(box)
-        found = self._solved.get(_key(corner)) if corner is not None else None
+        found = self._solved.get(corner.digest()) if corner is not None else None
         if found is None or found[1] is None:
             return math.inf
         try:
@@ -125,7 +123,7 @@ class Workload:
         system = self.system(box)
         if system is None:
             return math.inf
-        if (key := _key(system)) not in self._planned:
+        if (key := system.digest()) not in self._planned:
             setting = self._setting(system)
             bounds = PlanBounds(setting)
             least = (bounds.seconds(setting.under(plan)) for plan in self._plans)
@@ -138,7 +136,7 @@ class Workload:
 
     def _solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
         """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
-        key = _key(system)
+        key = system.digest()
         known = self._solved.get(key)
         if known is None or (known[1] is None and known[0] < cutoff):
             known = self._solved[key] = self._solve_anew(system, cutoff)
@@ -184,10 +182,3 @@ class Workload:
         graph = self.graph
         once = math.fsum(graph.times_of(kernel) * flop(kernel) for kernel in graph.kernels)
         return once * (graph.batch / graph.microbatch)
-
-
-def _key(system: System) -> Key:
-    """All that differs between the systems of one exploration."""
-    chip = system.chip
-    figures = chip.peak_flops, chip.sram, chip.dram, chip.power_w, chip.price_usd
-    return *figures, *(dim.link_bandwidth for dim in system.network)

@@ -164,7 +164,23 @@ def test_the_best_of_several_technologies_is_the_best_of_each() -> None:
     assert both.value == pytest.approx(min(one.value for one in alone), rel=1e-9)
     assert both.designs[both.best_design].technology.name == "better" and both.effort.designs == 24
     assert check_exploration(both, "it").startswith("verified optimal")
+    vague = both.model_copy(update={"status": "gap_reached", "bound": 0.0, "gap": 1.0}).sealed()
+    with pytest.raises(DocumentError, match="found gap_reached, but the gap is 1, at most 0 was asked for"):
+        check_exploration(vague, "it")
     with pytest.raises(SystemSpecError, match="found 2 technologies of this name"):
         explore("gpt2-small", design, technologies=[cheap, cheap])
     with pytest.raises(DocumentError, match=r"\$.boxes\[0\].design: found 2, there are 2"):
         check_exploration(forged(both, "boxes", 0, "design", value=2), "it")
+
+
+def test_technologies_differ_in_more_than_rates() -> None:
+    """Latency and utilization are of a technology too: what was solved of one says nothing of another."""
+    design = chosen(**SIZES, choices__capacity__L2__most="12 MiB", choices__rate__between_packages__most="150 GB/s")
+    good = design.technology.model_copy(update={"name": "good"})
+    idle = good.model_copy(update={"name": "idle", "core": good.core.model_copy(update={"utilization": 0.5})})
+    alone = explore("gpt2-small", design, technologies=[good], gap=0.0)
+    for order in ([good, idle], [idle, good]):
+        both = explore("gpt2-small", design, technologies=order, gap=0.0)
+        assert both.value == pytest.approx(alone.value, rel=1e-9)
+        assert both.designs[both.best_design].technology.name == "good"
+        assert check_exploration(both, "it").startswith("verified optimal")
