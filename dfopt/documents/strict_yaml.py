@@ -146,6 +146,8 @@ class _Reader:
             place = f"line {mark.line + 1}, column {mark.column + 1}: " if mark is not None else ""
             problem = f"{place}{error.problem or error.context or 'cannot be parsed'}"
             remedy = "check indentation (spaces, no tabs), quotes and brackets; quote text that holds ': '"
+            if "nesting depth" in problem:  # of PyYAML from 6.0.4 on, which looks ahead of the events
+                problem, remedy = _DEEP
             self._issues.append(Issue("$", problem, remedy))
         except yaml.YAMLError as error:  # ReaderError: control characters
             problem = f"found a character that is no text: {shown(str(getattr(error, 'reason', error)))}"
