@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal, Self
+from typing import ClassVar, Literal
 
 from pydantic import Field
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.base import Document, Part
+from dfopt.documents.base import Part
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
+from dfopt.documents.sealed import Sealed
 from dfopt.units import Seconds
 
 ExplorationStatus = Literal["optimal", "gap_reached", "time_limit", "interrupted"]
@@ -48,7 +49,7 @@ class Effort(Part):
     seconds: float
 
 
-class Exploration(Document):
+class Exploration(Sealed):
     """The best design for a workload, and the proof.
 
     No mapping of any design within the choices has a step of less than ``bound`` seconds: the least of the bounds of
@@ -72,11 +73,3 @@ class Exploration(Document):
     request: ExplorationRequest
     version: str
     seal: str = Field(default="", description="digest of all the rest: an exploration that was edited says so")
-
-    def sealed(self) -> Self:
-        """The same with a seal that fits its contents."""
-        return self.model_copy(update={"seal": self.unsealed_digest()})
-
-    def unsealed_digest(self) -> str:
-        """Digest of everything but the seal."""
-        return self.model_copy(update={"seal": ""}).digest()

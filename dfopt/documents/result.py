@@ -8,7 +8,7 @@ from typing import Any, ClassVar, Literal, Self
 from pydantic import Field, model_validator
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.base import Document, Part, digest_of
+from dfopt.documents.base import Part, digest_of
 from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.heat import HEAT_WORDS, HeatProof
@@ -17,6 +17,7 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.score import Score
+from dfopt.documents.sealed import Sealed
 from dfopt.documents.system import System
 
 Status = Literal["optimal", "optimal_per_level", "gap_reached", "limit_with_solution", "interrupted_with_solution"]
@@ -177,7 +178,7 @@ class Provenance(Part):
     seed: int
 
 
-class Result(Document):
+class Result(Sealed):
     """A mapping with its score and its proof.
 
     ``bound`` holds for every mapping in the space that was searched, ``level_bound`` for those with the sharding that
@@ -254,14 +255,6 @@ class Result(Document):
         kept |= {"value": data.get("step_time_s"), "bound": 0.0, "gap": 1.0}
         kept |= {"level_bound": data["bound_s"], "level_gap": data.get("gap")}
         return {**kept, "status": {"optimal": "optimal_per_level"}.get(data.get("status", ""), data.get("status"))}
-
-    def sealed(self) -> Self:
-        """The same result with a seal that fits its contents."""
-        return self.model_copy(update={"seal": self.unsealed_digest()})
-
-    def unsealed_digest(self) -> str:
-        """Digest of everything but the seal."""
-        return self.model_copy(update={"seal": ""}).digest()
 
     @property
     def step_time_s(self) -> float:

@@ -12,12 +12,11 @@ from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.explore import workload_of
 from dfopt.exploring.workload import Workload
+from dfopt.search.claims import SAME
+from dfopt.search.proving import PROOF
 from dfopt.search.verify import verify
 
 __all__ = ["check_exploration", "problems_of"]
-
-_SAME = 1e-9  # relative: figures of the same computation
-_PROOF = 1e-6  # relative: what bounds may differ by
 
 
 def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) -> str:
@@ -49,7 +48,7 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
     boxes = f"{len(made.boxes) - late} of {len(made.boxes)} boxes of {made.effort.designs} designs bounded again"
     if late:
         return f"not checked in {time_limit:g} s: {late} boxes; all else holds, {boxes}"
-    what = "verified optimal" if made.gap <= _PROOF else f"verified within {made.gap:.3%}"
+    what = "verified optimal" if made.gap <= PROOF else f"verified within {made.gap:.3%}"
     return f"{what}: {boxes}"
 
 
@@ -59,14 +58,14 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.seal", "does not fit the contents: the file was edited"
     bounds = [math.inf if box.bound is None else box.bound for box in made.boxes]
     least = min([made.value, *bounds])
-    if not math.isclose(made.bound, least, rel_tol=_SAME):
+    if not math.isclose(made.bound, least, rel_tol=SAME):
         yield "$.bound", f"found {made.bound!r}, the least of the boxes and the value is {least!r}"
     gap = max(0.0, 1 - made.bound / made.value) if made.value > 0 else 0.0
-    if not math.isclose(made.gap, gap, rel_tol=_SAME, abs_tol=1e-12):
+    if not math.isclose(made.gap, gap, rel_tol=SAME, abs_tol=1e-12):
         yield "$.gap", f"found {made.gap!r}, expected {gap!r}"
-    if made.status == "optimal" and gap > _PROOF:
+    if made.status == "optimal" and gap > PROOF:
         yield "$.status", f"found optimal, but the gap is {gap:.3g}"
-    if made.status == "gap_reached" and gap > made.request.gap + _PROOF:
+    if made.status == "gap_reached" and gap > made.request.gap + PROOF:
         yield "$.status", f"found gap_reached, but the gap is {gap:.3g}, at most {made.request.gap:g} was asked for"
     if made.value != made.result.value:
         yield "$.value", f"found {made.value!r}, the result says {made.result.value!r}"
@@ -133,10 +132,10 @@ def _bounded(workload: Workload, number: int, box: DesignBox) -> Iterator[tuple[
     for stage in workload.stages:
         try:
             # a limit a little above what is claimed: what is not below it is shown
-            shown = max(shown, stage.of(place, claimed * (1 + _PROOF / 2)))
+            shown = max(shown, stage.of(place, claimed * (1 + PROOF / 2)))
         except DfoptError as error:
             yield f"$.boxes[{number}]", str(error)
             return
-        if shown >= claimed * (1 - _PROOF) or (math.isinf(claimed) and math.isinf(shown)):
+        if shown >= claimed * (1 - PROOF) or (math.isinf(claimed) and math.isinf(shown)):
             return
     yield f"$.boxes[{number}].bound", f"found {box.bound!r}, only {shown!r} could be shown"

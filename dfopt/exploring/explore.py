@@ -20,7 +20,7 @@ from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecErr
 from dfopt.exploring.boxes import Leaf, Progress, search_boxes
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.workload import Choice, Workload
-from dfopt.library import as_graphs
+from dfopt.library import as_design, as_graphs
 
 __all__ = ["explore", "in_technologies", "workload_of"]
 
@@ -66,8 +66,7 @@ def explore(
     NoSolution
         If time is up before the first design.
     """
-    given = design if isinstance(design, Design) else Design.load(design)
-    workload = workload_of(graph, in_technologies(given, technologies), assumptions, seed)
+    workload = workload_of(graph, in_technologies(as_design(design), technologies), assumptions, seed)
     workload.deadline = time.perf_counter() + time_limit
     found = search_boxes(workload, gap=gap, time_limit=time_limit, progress=progress)
     if found.choice is None:

@@ -118,11 +118,9 @@ class HeatLimits:
         power, side = self.stack.limits.power, self.stack.cells
         names, cells, most = [], [], []
         for at, die in enumerate(self.heat.dies):
-            highest = (
-                self.stack.most_k(die)
-                if die == self.stack.logic_die.name
-                else min(self.stack.most_k(die), rate.below_k)
-            )
+            highest = self.stack.most_k(die)
+            if die != self.stack.logic_die.name:
+                highest = min(highest, rate.below_k)
             if np.isfinite(highest):
                 for cell in range(side * side):
                     names.append(f"cell {cell % side},{cell // side} of die {die}, in K,")
