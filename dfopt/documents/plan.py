@@ -111,9 +111,15 @@ class Plan(Document, OnAxes):
         return Plan.model_construct(schema_=self.SCHEMA, **extra, **fields)
 
     @cached_property
+    def apart_from_stages(self) -> Hashable:
+        """All that it says but how its stages hold layers: thousands of plans may differ in that only."""
+        fields = (self.__dict__[name] for name in _BUT_STAGES)
+        return (*fields, *sorted(self.__pydantic_extra__.items()))
+
+    @property
     def apart_from_layers(self) -> Hashable:
-        """All that it says but how many layers its stages have: thousands of plans may differ in that only."""
-        return tuple(said for said in self if said[0] not in ("layers_per_stage", "first_layers", "last_layers"))
+        """All that it says but how many layers its stages have."""
+        return self.apart_from_stages, self.interleave
 
     def group(self, over: str) -> tuple[Dims, int]:
         """Network dims of the chips that a communication is over, and the copies of the batch among them.
@@ -212,3 +218,7 @@ class Plan(Document, OnAxes):
             between = {2: "", 3: f"+{middle}"}.get(self.stages, f"+{middle}..{middle}")
             parts.append(f"L{first}{between}+{last}")
         return " ".join(parts)
+
+
+_OF_STAGES = ("layers_per_stage", "first_layers", "last_layers", "interleave")
+_BUT_STAGES = tuple(name for name in Plan.model_fields if name not in _OF_STAGES)

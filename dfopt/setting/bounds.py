@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -24,7 +24,7 @@ from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, states_of
 from dfopt.setting.placements import Counted
 from dfopt.setting.stages import PipelineStage
-from dfopt.setting.tables import Floats, compute_seconds
+from dfopt.setting.tables import Floats, Ints, compute_seconds
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,6 @@ class PlanBounds:
 
     def __init__(self, setting: Setting) -> None:
         self.setting = setting
-        self._seconds: dict[tuple[Setting, Plan], float] = {}
         self._known: dict[Setting, _Bounds] = {}  # of the graphs that plans with a second axis see, too
         # of the kernels, many of which are the same in several of them
         self._of_kernels: dict[tuple[Kernel, int, Counted], _Alone] = {}
@@ -73,10 +72,18 @@ class PlanBounds:
 
     def seconds(self, instance: Instance) -> float:
         """Seconds per step that no mapping under a plan beats."""
-        key = instance.setting, instance.plan
-        if key not in self._seconds:
-            self._seconds[key] = self._of(instance).seconds(instance)
-        return self._seconds[key]
+        return float(self._of(instance).seconds(instance, [instance.plan])[0])
+
+    def of_all(self, plans: Iterable[Plan]) -> dict[Plan, float]:
+        """The same of many plans: of those that differ in how stages hold layers only, all at a time."""
+        families: dict[Hashable, list[Plan]] = {}
+        for plan in plans:
+            families.setdefault(plan.apart_from_stages, []).append(plan)
+        found: dict[Plan, float] = {}
+        for alike in families.values():
+            instance = self.setting.under(alike[0])
+            found.update(zip(alike, self._of(instance).seconds(instance, alike).tolist(), strict=True))
+        return found
 
     def check_dram(self, instance: Instance) -> None:
         """Refuse a plan under which no mapping fits the DRAM: what its kernels hold at least is more than that.
@@ -111,7 +118,8 @@ class _Bounds:
         self.setting, graph = setting, setting.graph
         self._of_kernels = of_kernels
         self._least: dict[tuple[int, Counted], tuple[_Least, ...]] = {}
-        self._layers: dict[Hashable, tuple[list[float], list[float], list[float]]] = {}
+        self._layers: dict[Hashable, tuple[Floats, Floats]] = {}
+        self._run: dict[Hashable, tuple[Floats, Ints]] = {}
         self._ends = _ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self._kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
         self._kinds = kernels_by_kind(graph)
@@ -119,24 +127,51 @@ class _Bounds:
         self._saved = _saved_by_kernel(setting)
         self._passed = {} if setting.system.chip.sram.bandwidth is None else _passed_by_kernel(setting)
 
-    def seconds(self, instance: Instance) -> float:
-        """Seconds per step that no mapping under a plan beats."""
+    def seconds(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
+        """Seconds per step that no mapping beats under each of some plans that differ in how stages hold layers."""
         plan, assumptions = instance.plan, instance.assumptions
-        key = plan.apart_from_layers  # which change how often a stage runs a layer, and nothing of the layer
+        key = instance.shared, self._drawn_stages(instance)
         if key not in self._layers:
             self._layers[key] = self._of_layers(instance)
-        once, sent, gradients = self._layers[key]
-        stages = self.stages(instance)
-        return step_time(
-            plan,
-            assumptions,
-            plan.at_once
-            * max(sum(times * each[kind] for kind, times in stage.runs) for each in (once, sent) for stage in stages),
-            gradient_reduction_s=max(sum(times * gradients[kind] for kind, times in stage.runs) for stage in stages),
-        ).total
+        (once, sent), gradients = self._layers[key], self._gradients(instance)
+        runs, first = self._runs(plans)
 
-    def _of_layers(self, instance: Instance) -> tuple[list[float], list[float], list[float]]:
-        """Least seconds of each kind of layer: a microbatch, what it sends beside that, and adding up gradients."""
+        def slowest(each: Floats) -> Floats:
+            return np.maximum.reduceat(runs @ each, first)
+
+        stage_s = plan.at_once * np.maximum(slowest(once), slowest(sent))
+        added_s = slowest(gradients) if gradients.any() else np.zeros_like(stage_s)
+        pairs = zip(plans, stage_s.tolist(), added_s.tolist(), strict=True)
+        return np.array([step_time(one, assumptions, s, gradient_reduction_s=add).total for one, s, add in pairs])
+
+    def _runs(self, plans: Sequence[Plan]) -> tuple[Floats, Ints]:
+        """How often each stage of each plan runs each kind of layer, below one another; and where each plan begins."""
+        key = plans[0].stages, tuple(one.stage_layers for one in plans)
+        if key not in self._run:
+            rows, first = list[Floats](), list[int]()
+            for one in plans:
+                first.append(len(rows))
+                for stage in self.stages(Instance(self.setting, one)):
+                    rows.append(np.zeros(len(self._kinds)))
+                    for kind, times in stage.runs:
+                        rows[-1][kind] += times
+            self._run[key] = np.array(rows), np.array(first)
+        return self._run[key]
+
+    def _gradients(self, instance: Instance) -> Floats:
+        """Least seconds of each kind of layer in which gradients are added up after a step."""
+        seconds = np.zeros(len(self._kinds))
+        if instance.assumptions.gradients != "exact" or not self.setting.graph.trains:
+            return seconds
+        drawn = self._drawn_stages(instance)
+        for dims, share_k in instance.adding:
+            for kind, least in enumerate(self._least_of(instance)):
+                volume = float(share_k[self._kind_k == kind] @ least.gradient_k) / drawn
+                seconds[kind] += instance.communication_s(Collective.ALL_REDUCE, volume, dims)
+        return seconds
+
+    def _of_layers(self, instance: Instance) -> tuple[Floats, Floats]:
+        """Least seconds of each kind of layer: a microbatch, and what it sends beside that."""
         assumptions = instance.assumptions
         kinds, drawn = self._least_of(instance), self._drawn_stages(instance)
         own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
@@ -145,15 +180,10 @@ class _Bounds:
             partition_time(least.compute_s, least.memory_s, float(talk), assumptions.overlap, least.sram_s) / drawn
             for least, talk in zip(kinds, network, strict=True)
         ]
-        gradients = [0.0] * len(kinds)
-        for dims, share_k in instance.adding if assumptions.gradients == "exact" else ():
-            for kind, least in enumerate(kinds):
-                volume = float(share_k[self._kind_k == kind] @ least.gradient_k) / drawn
-                gradients[kind] += instance.communication_s(Collective.ALL_REDUCE, volume, dims)
         if drawn > 1:  # kernels drawn once are not spread evenly: some stage runs the longest of them whole
             once = [max(average, self._longest(least, own_k)) for average, least in zip(once, kinds, strict=True)]
-        sent = np.bincount(self._kind_k, instance.hidden_s, len(kinds)).tolist()
-        return once, sent, gradients
+        sent = np.bincount(self._kind_k, instance.hidden_s, len(kinds)).astype(float)
+        return np.array(once), sent
 
     def _longest(self, least: _Least, own_k: Floats) -> float:
         """Seconds of the kernel that takes longest with the whole chip to itself."""
