@@ -93,6 +93,19 @@ class PlanRecord(Part):
         return {**kept, "status": status.get(data.get("status", ""), data.get("status"))}
 
 
+class GraphRecord(Part):
+    """A graph all of whose plans were given up together, before any was listed.
+
+    All chips together have too much to do: its work, spread evenly over them, takes at least ``bound`` under any plan.
+    """
+
+    microbatch: int = Field(description="of the graph, or of one of the variants, that is meant")
+    variant: str | None = Field(default=None, description="of that graph")
+    status: Literal["pruned_by_bound", "limit"]
+    bound: float = Field(description="no mapping of it has a lower value")
+    note: str = ""
+
+
 class Matrices(Part):
     """The paper's matrices of one stage as sparse (row, column) lists of the ones.
 
@@ -205,7 +218,10 @@ class Result(Sealed):
     heat: HeatProof | None = Field(default=None, description="of a heat-aware mapping; the result's bounds ignore heat")
     alternatives: tuple[Alternative, ...] | None = Field(default=None, description="the next best mappings asked for")
     plans: tuple[PlanRecord, ...]
-    space: Space | None = None
+    apart: tuple[GraphRecord, ...] | None = Field(
+        default=None, description="graphs whose plans are not listed: none of them is of interest"
+    )
+    space: Space | None = Field(default=None, description="of the plans that are listed")
     matrices: tuple[Matrices, ...]
     sensitivity: tuple[Sensitivity, ...] = ()
     assumptions: Assumptions

@@ -13,6 +13,7 @@ from dfopt.documents.request import Request
 from dfopt.documents.result import (
     TOO_WIDE,
     Alternative,
+    GraphRecord,
     Matrices,
     PlanRecord,
     Provenance,
@@ -90,11 +91,12 @@ _WORDS = {
 }
 
 
-def proven(value: float, records: Sequence[PlanRecord]) -> tuple[float, float]:
+def proven(value: float, records: Sequence[PlanRecord], apart: Sequence[GraphRecord]) -> tuple[float, float]:
     """Bounds over all plans: of every mapping, and of those with the sharding that was chosen for each plan."""
+    whole = [value, *(one.bound for one in apart)]
     bounds = [record.bound for record in records if record.bound is not None]
     levels = [record.level_bound for record in records if record.level_bound is not None]
-    return min([value, *bounds]), min([value, *levels])
+    return min([*whole, *bounds]), min([*whole, *levels])
 
 
 def status_of(gap: float, level_gap: float, asked: float, records: Sequence[PlanRecord]) -> Status:
@@ -113,6 +115,7 @@ def status_of(gap: float, level_gap: float, asked: float, records: Sequence[Plan
 def proof_of(
     graphs: Sequence[Graph],
     records: Sequence[PlanRecord],
+    apart: Sequence[GraphRecord],
     assumptions: Assumptions,
     p_max: int,
     gap: float,
@@ -122,6 +125,9 @@ def proof_of(
     kinds = [TOO_WIDE if record.note == TOO_WIDE else record.status for record in records]
     counts = [(kinds.count(kind), word) for kind, word in _WORDS.items()]
     listed = ", ".join(f"{count} {word}" for count, word in counts if count)
+    for verb, state in (("excluded", "pruned_by_bound"), ("left open", "limit")):
+        if whole := sum(one.status == state for one in apart):
+            listed += f", and all of {whole} other graphs {verb} unlisted, by what all chips have to do at least"
     sizes = len({record.tile_count for record in records})
     what = "plan" if len(records) == 1 else "plans" if sizes == 1 else "plans and tile counts"
     if len(graphs) > 1:
@@ -153,6 +159,7 @@ def assemble(
     kept: list[Solved],
     variants: tuple[Graph, ...],
     records: list[PlanRecord],
+    apart: tuple[GraphRecord, ...],
     assumptions: Assumptions,
     options: Options,
     began: float,
@@ -165,7 +172,7 @@ def assemble(
 
     best, asked = kept[0], options.request
     graph, value = best.graph, best.value
-    bound, level_bound = proven(value, records)
+    bound, level_bound = proven(value, records, apart)
     gap, level_gap = proven_gap(value, bound), proven_gap(value, level_bound)
     status = status_of(gap, level_gap, asked.gap, records)
     if interrupted and level_gap > asked.gap:
@@ -180,7 +187,7 @@ def assemble(
         utilization=best.score.utilization,
         plan=best.plan,
         seconds=time.perf_counter() - began,
-        proof=proof_of((graph, *variants), records, assumptions, best.p_max, gap, asked),
+        proof=proof_of((graph, *variants), records, apart, assumptions, best.p_max, gap, asked),
         mapping=best.mapping,
         score=best.score,
         alternatives=tuple(
@@ -191,6 +198,7 @@ def assemble(
         )
         or None,
         plans=tuple(records),
+        apart=apart or None,
         space=space,
         matrices=matrices(graph, best.mapping),
         sensitivity=sensitivity,

@@ -12,8 +12,8 @@ from typing import Any, Self
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import PlanRecord
-from dfopt.errors import Infeasible, NoSolution, SolveError
+from dfopt.documents.result import GraphRecord, PlanRecord
+from dfopt.errors import Infeasible, NoSolution, PlanError, SolveError
 from dfopt.fusion.downsets import Lattice
 from dfopt.search.candidate import Prepared, prepare, with_starts
 from dfopt.search.options import Options
@@ -21,6 +21,7 @@ from dfopt.search.sharing import Memo, lattices_of, nothing_else_fits
 from dfopt.search.solved import Pruned, Solved, finish
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
+from dfopt.setting.plans import asked_plans
 
 _GRACE_S = 1.0  # beyond the limit while no mapping is known at all
 _SAME = 1e-12
@@ -41,6 +42,8 @@ class Search:
         self.stopped = False  # by Ctrl-C
         self.reasons: list[str] = []
         self.unsolved: NoSolution | None = None
+        self.refused: PlanError | None = None  # no plan can use the graph
+        self.apart: GraphRecord | None = None  # all plans were given up together
         self.memo: Memo = {}
         self.began = time.perf_counter()
 
@@ -71,18 +74,34 @@ class Search:
         """Bounds of plans, which searches of one setting may share."""
         return PlanBounds(self.setting)
 
+    @cached_property
+    def legal(self) -> list[Plan]:
+        """The plans that the request leaves free, unless some are given; of others there are records of why not."""
+        setting = self.setting
+        try:
+            found, rejected = asked_plans(setting.graph, setting.system, self.options.request, setting.assumptions)
+        except PlanError as error:
+            self.refused = error
+            return []
+        variant = setting.graph.variant
+        self.records += [
+            PlanRecord(plan=plan.plan, variant=variant, status="infeasible", bound=None, note=plan.reason)
+            for plan in rejected
+        ]
+        return found
+
     @classmethod
-    def run_all(cls, work: Sequence[tuple[Self, list[Plan]]]) -> None:
+    def run_all(cls, searches: Sequence[Self]) -> None:
         """Go over the legal plans of several searches, one after the other."""
-        for number, (search, legal) in enumerate(work):
-            search.run(legal)
+        for number, search in enumerate(searches):
+            search.run(search.legal)
             if search.stopped:
-                for later, _ in work[number + 1 :]:
+                for later in searches[number + 1 :]:
                     later._stop()
 
     def run(self, legal: list[Plan]) -> None:
-        """Go over the legal plans."""
-        self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
+        """Go over some plans."""
+        self.bounds = self.plan_bounds.of_all(legal)
         bounds, top = self.bounds, self.options.request.top
         ready: list[tuple[float, float, str, Prepared]] = []
         # values that are reached, or that some start reaches; the last of the best ones is what others must beat
@@ -240,14 +259,17 @@ class Search:
         """Why there is no mapping at all."""
         if self.stopped:
             return KeyboardInterrupt()
-        open_ = [record for record in self.records if record.status in ("limit", "not_reached")]
+        records: list[PlanRecord | GraphRecord] = [*self.records]
+        records += [self.apart] if self.apart is not None else []
+        open_ = [record for record in records if record.status in ("limit", "not_reached")]
         if open_ or self.unsolved is not None:
-            counts = Counter(record.status for record in self.records)
-            known = f"of {len(self.records)} plans {counts['infeasible'] + counts['infeasible_per_level']} do not fit,"
+            counts = Counter(record.status for record in records)
+            known = f"of {len(records)} plans {counts['infeasible'] + counts['infeasible_per_level']} do not fit,"
             known += f" {len(open_)} are open"
-            least = min((record.bound for record in self.records if record.bound is not None), default=0.0)
+            least = min((record.bound for record in records if record.bound is not None), default=0.0)
             return NoSolution(least, time.perf_counter() - self.began, known)
         beaten = [r.level_bound or 0.0 for r in self.records if r.status.startswith("pruned")]
+        beaten += [self.apart.bound] if self.apart is not None else []
         if beaten and np.isfinite(self.ceiling):
             what = f"{self.options.request.objective.metric} of at most {self.ceiling:.6g}"
             return Infeasible(

@@ -22,6 +22,7 @@ from dfopt.search.space import search_space, together
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import Rejected, asked_plans
+from dfopt.setting.roofline import least_step
 from dfopt.setting.tables import tile_counts
 
 SAME = 1e-9  # relative: the judge repeats itself to the last digits
@@ -75,7 +76,12 @@ class Plans:
             self.left.setdefault((record.plan, record.variant), []).append((number, record))
         self.since = set[_Key]()  # plans of today that an earlier result does not list
         spaces, asked = [], []
+        self.apart = {(one.microbatch, one.variant): (number, one) for number, one in enumerate(result.apart or ())}
+        if len(self.apart) < len(result.apart or ()):
+            self.problems.append("$.apart: two records of one graph")
         for graph in (result.graph, *result.variants):
+            if self._whole(graph):
+                continue
             try:
                 legal, rejected = asked_plans(graph, result.system, result.request, result.assumptions)
             except PlanError:  # a microbatch that no plan can use
@@ -107,6 +113,8 @@ class Plans:
                 self._plan(setting, plan, lows[plan])
             listed = [plan for plan in legal if (plan, graph.variant) not in self.since]
             spaces.append(search_space(setting, listed, lattices))
+        for number, _ in self.apart.values():
+            self.problems.append(f"$.apart[{number}]: of none of the graphs here")
         for (plan, _), records in self.left.items():
             self.problems += [f"$.plans[{number}]: {plan.label} is none of the plans" for number, _ in records]
         if self.undecided:
@@ -123,6 +131,22 @@ class Plans:
 
     def _wrong(self, number: int, name: str, claimed: object, found: object) -> None:
         self.problems.append(f"$.plans[{number}].{name}: the file says {claimed!r}, recomputed {found!r}")
+
+    def _whole(self, graph: Graph) -> bool:
+        """Whether the plans of a graph were given up together: then hold against that what all chips have to do."""
+        if (graph.microbatch, graph.variant) not in self.apart:
+            return False
+        number, record = self.apart.pop((graph.microbatch, graph.variant))
+        found = least_step(Setting(graph, self.result.system, self.result.assumptions))
+        if abs(record.bound - found) > SAME * found:
+            self.problems.append(f"$.apart[{number}].bound: the file says {record.bound!r}, recomputed {found!r}")
+        if record.status == "pruned_by_bound" and found < self.kept * (1 - PROOF):
+            self.problems.append(f"$.apart[{number}].status: a bound of {found!r} excludes nothing")
+        if found < self.bound:
+            self.bound, self.why = found, f"microbatches of {graph.microbatch}: not all plans are listed"
+        if found < self.level_bound:
+            self.level_bound, self.level_why = found, f"microbatches of {graph.microbatch}: not all plans are listed"
+        return True
 
     def _claim(self, record: PlanRecord) -> float:
         """What a record says that no mapping beats, as far as that matters; infinite if it says that none fits."""

@@ -182,7 +182,9 @@ def _search(made: _Made, plans: Sequence[Solved], setting: Setting, options: Opt
     searches = [_HeatSearch(replace(setting, graph=graph), options, found) for graph in {p.graph: None for p in plans}]
     for search in searches:
         search.answers = {_sharding(one.solved): one for one in own if one.solved.graph == search.setting.graph}
-    _HeatSearch.run_all([(by, list({p.plan: None for p in plans if p.graph == by.setting.graph})) for by in searches])
+    for search in searches:
+        search.legal = list({one.plan: None for one in plans if one.graph == search.setting.graph})
+    _HeatSearch.run_all(searches)
     made.answers = [one for search in searches for one in search.answers.values()]
     made.shardings = len(made.answers) - len(own)
     bounds = [record.bound for search in searches for record in search.records if record.bound is not None]
@@ -198,6 +200,7 @@ class _HeatSearch(JointSearch):
     """The joint search on a stack: without heat nothing is slower, so what it proves there holds for every sharding."""
 
     every = True  # time is not all that matters
+    as_whole = False
     levels = False  # may be too hot
     answers: dict[Hashable, _Aware]
 

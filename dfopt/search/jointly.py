@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import PlanRecord
+from dfopt.documents.result import GraphRecord, PlanRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
@@ -25,6 +25,7 @@ from dfopt.search.racing import Steps, race
 from dfopt.search.shortage import least_held
 from dfopt.search.solved import Pruned, Solved, by_levels, refusal
 from dfopt.setting.instance import Instance
+from dfopt.setting.roofline import least_step
 from dfopt.setting.tables import Ints
 
 _SHARE = 0.15  # of the time that is left, at most, for one step of one plan while others wait
@@ -33,13 +34,13 @@ _STEPS = 1.0, 8.0, np.inf  # seconds for a step, the first time and when it is t
 
 
 class JointSearch(Search):
-    """Branch and bound over plans and, within them, over what is open of schemes."""
+    """Branch and bound over graphs, over plans and, within them, over what is open of schemes."""
 
     every: bool = False  # also schemes that another one replaces at no cost in time
     levels: bool = True  # what two levels find may be an answer
     at_once: bool = False  # what has to be proven is known: no deepening from below
     hints: Mapping[Plan, frozenset[str]] | None = None  # what blocks had to agree about in another search
-    legal: Sequence[Plan] = ()
+    as_whole: bool = True  # nothing has to be known of each plan
 
     def failure(self) -> SolveError | KeyboardInterrupt:
         """Why there is no mapping at all; of a memory that is too small, how much the best plan needs at least."""
@@ -53,24 +54,33 @@ class JointSearch(Search):
         return self.nodes.lattices or super().lattices()
 
     @classmethod
-    def run_all(cls, work: Sequence[tuple[Self, list[Plan]]]) -> None:
+    def run_all(cls, searches: Sequence[Self]) -> None:
         """Go over the legal plans of several searches: always a step of the one with the least bound."""
-        later: list[tuple[Self, list[Plan]]] = []
-        steps: list[Steps] = []
-        for search, legal in work:
-            search.legal, parts = legal, (list[Plan](), list[Plan]())
-            for plan in legal:
-                parts[solved_together(search.setting.graph, plan, search.options.request)].append(plan)
-            later.append((search, parts[False]))
-            steps.append(search._steps(parts[True]))
-        race([search for search, _ in work], steps, sum(len(legal) for _, legal in work))
-        for search, apart in later:
-            if apart:  # their stages are chosen with the sharding
-                Search.run(search, apart)
+        largest = max(searches, key=lambda one: one.setting.graph.microbatch)
+        race(searches, [search._all_steps() for search in searches], len(largest.legal) * len(searches))
+        for search in searches:
+            if search.levelled:  # their stages are chosen with the sharding
+                Search.run(search, search.levelled)
 
     def run(self, legal: list[Plan]) -> None:
-        """Go over the legal plans."""
-        self.run_all([(self, legal)])
+        """Go over some plans."""
+        self.legal = legal
+        self.run_all([self])
+
+    def _all_steps(self) -> Steps:
+        """Its steps; all plans are given up together, and not even listed, where all chips have too much to do."""
+        graph, request = self.setting.graph, self.options.request
+        self.levelled: list[Plan] = []  # whose stages are chosen with the sharding
+        if self.as_whole:
+            yield False, (low := least_step(self.setting))
+            goal, late = self.incumbent * (1 - max(request.gap, SAME)), self._out_of_time(bool(self.found))
+            if late or low >= goal:
+                told = Found(low=low, late=late).status(goal, self.incumbent, request.gap, self.stopped)
+                self.apart = GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=low, **told)
+                return
+        joint = {plan: solved_together(graph, plan, request) for plan in self.legal}
+        self.levelled = [plan for plan in self.legal if not joint[plan]]
+        yield from self._steps([plan for plan in self.legal if joint[plan]])
 
     def together(self, legal: list[Plan]) -> None:
         """Those whose schemes and fusions are chosen together."""
@@ -81,7 +91,7 @@ class JointSearch(Search):
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         self.nodes = Nodes(self.setting, self.options, self.every, self.at_once)
         self.nodes.hints = self.hints or {}
-        self.bounds = {plan: self.plan_bounds.seconds(self.setting.under(plan)) for plan in legal}
+        self.bounds = self.plan_bounds.of_all(legal)
         self.units: dict[Unit, Found] = {}
         self.heap: list[Entry] = []
         self.waiting: list[Node] = []  # whose next step takes long

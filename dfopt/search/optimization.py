@@ -12,9 +12,8 @@ from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.axes import spelled_out
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
-from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.documents.result import PlanRecord, Result
+from dfopt.documents.result import Result
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.errors import Issue, PlanError, SystemSpecError, did_you_mean
@@ -32,7 +31,6 @@ from dfopt.search.sensitivity import sensitivities
 from dfopt.search.solved import Solved
 from dfopt.search.space import search_space, together
 from dfopt.setting.instance import Setting
-from dfopt.setting.plans import asked_plans
 from dfopt.technology.stack_models import power_of
 
 _SEARCH = 0.6  # of the time, where the best plan is then re-optimised with heat
@@ -112,31 +110,19 @@ def optimize(
     for other in variants:
         _check_names(other, request)
     options = Options(request, began + request.time_limit * (_SEARCH if aware else 1.0), progress)
-    refused, found = [], list[Solved]()
-    work: list[tuple[Search, list[Plan]]] = []
+    found: list[Solved] = []
     kind = JointSearch if setting.assumptions.sharding_objective == "joint" else Search
-    for one in (graph, *variants):
-        mine = replace(setting, graph=one)
-        try:
-            legal, rejected = asked_plans(one, system, request, setting.assumptions)
-        except PlanError as error:
-            refused.append(error)
-            continue
-        search = kind(mine, options, found)
-        search.records += [
-            PlanRecord(plan=plan.plan, variant=one.variant, status="infeasible", bound=None, note=plan.reason)
-            for plan in rejected
-        ]
-        work.append((search, legal))
-    if not work:
+    searches: list[Search] = [kind(replace(setting, graph=one), options, found) for one in (graph, *variants)]
+    kind.run_all(searches)
+    refused, searches = [by.refused for by in searches if by.refused], [by for by in searches if not by.refused]
+    if not searches:
         raise refused[0]
-    kind.run_all(work)
-    searches = [search for search, _ in work]
-    spaces = [search_space(search.setting, legal, search.lattices()) for search, legal in work]
     if not found:
         raise failure_of(searches)
+    spaces = [search_space(by.setting, by.legal, by.lattices()) for by in searches if by.apart is None]
     best, options = found[0], searches[-1].options
     records = [record for search in searches for record in search.records]
+    apart = tuple(search.apart for search in searches if search.apart is not None)
     stopped = any(search.stopped for search in searches)
     drawn = replace(setting, graph=best.graph)
     extra = sensitivities(drawn, best, options) if request.sensitivity and not stopped else ()
@@ -149,7 +135,7 @@ def optimize(
     elif system.stack is not None:
         found = [replace(best, score=evaluate(best.mapping, best.graph, system, setting.assumptions)), *found[1:]]
     result = assemble(
-        system, found, others, records, setting.assumptions, options, began, stopped, extra, together(spaces)
+        system, found, others, records, apart, setting.assumptions, options, began, stopped, extra, together(spaces)
     )
     if shown is not None:
         result = result.model_copy(update={"proof": result.proof + note, "heat": shown}).sealed()

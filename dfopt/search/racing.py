@@ -13,7 +13,7 @@ from dfopt.search.branching import Search
 
 __all__ = ["MANY", "Steps", "race"]
 
-MANY: Final = 20_000  # plans of all microbatches, from which on those of the largest go ahead
+MANY: Final = 20_000  # plans of all microbatches, about, from which on those of the largest go ahead
 _AHEAD, _AHEAD_S = 0.3, 10.0  # for so much of the time, and seconds, at most
 
 # What one search has left to do: before each step, whether only what takes long is left, and the least bound.
@@ -34,7 +34,7 @@ def race(searches: Sequence[Search], steps: Sequence[Steps], plans: int) -> None
     steps
         What each has left to do.
     plans
-        Of all of them together.
+        Of all of them together, about.
     """
     open_ = [((False, 0.0), number) for number in range(len(steps))]
     if plans > MANY:

@@ -81,7 +81,7 @@ def verify(result: Result, time_limit: float = 60.0) -> Verification:
     shown = Plans(result, value, time.perf_counter() + time_limit)
     problems += shown.problems
     gap, level_gap = (_rounded((value - low) / value) for low in (shown.bound, shown.level_bound))
-    bound, level_bound = proven(result.value, result.plans)
+    bound, level_bound = proven(result.value, result.plans, result.apart or ())
     gaps = proven_gap(result.value, bound), proven_gap(result.value, level_bound)
     claims = {
         "value": (result.value, value),
@@ -107,7 +107,7 @@ def verify(result: Result, time_limit: float = 60.0) -> Verification:
         elif claimed < found - PROOF:
             problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
     graphs, chosen = (result.graph, *result.variants), result.assumptions
-    sentence = proof_of(graphs, result.plans, chosen, result.p_max, result.gap, result.request)
+    sentence = proof_of(graphs, result.plans, result.apart or (), chosen, result.p_max, result.gap, result.request)
     said_before = result.proof.startswith(OF_EARLIER)
     if not said_before and result.proof != sentence and not (result.heat and result.proof.startswith(sentence)):
         problems.append(f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}")
@@ -148,9 +148,11 @@ def _shown(result: Result, value: float, gap: float, undecided: int) -> str:
     """What the bounds on all plans say together."""
     count, near = len({record.plan for record in result.plans}), f"{100 * max(gap, PROOF):.2g} %"
     empty = sum(record.status == "infeasible" for record in result.plans) - undecided
+    whole = len(result.apart or ())
+    graphs = f", and what all chips have to do at least under any of {whole} other graphs" * bool(whole)
     return (
-        f"{count} plans were listed and bounded again: in the space that $.proof states no plan, sharding or fusion is"
-        f" below {value:.6g} s by more than {near}" + f"; {empty} of them fit under no sharding" * bool(empty)
+        f"{count} plans were listed and bounded again{graphs}: in the space that $.proof states no plan, sharding or"
+        f" fusion is below {value:.6g} s by more than {near}" + f"; {empty} of them fit under no sharding" * bool(empty)
     )
 
 

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import Final
 
-from dfopt.documents.result import PlanRecord, Result
+from dfopt.documents.result import GraphRecord, PlanRecord, Result
 from dfopt.show import plots
 from dfopt.show.html import Cell, Html, facts, mark, paragraph, table
 from dfopt.show.report.page import Section, draw
@@ -31,6 +31,7 @@ def search_section(result: Result) -> Section:
     rows: list[tuple[str, object]] = [
         ("proof", result.proof),
         ("plans", f"{len(result.plans)}: {listed}"),
+        *([("graphs whose plans are not listed", _apart(result.apart))] if result.apart else []),
         ("no mapping has a shorter step than", show_unit(result.bound, "time", 6)),
         ("gap", percent(result.gap)),
         ("with these shardings no step is shorter than", show_unit(result.level_bound, "time", 6)),
@@ -48,6 +49,11 @@ def _order(plan: PlanRecord) -> tuple[bool, float, bool, float]:
     """By step time; then, of what was not solved, by what it cannot beat."""
     value, bound = plan.value, plan.level_bound
     return value is None, math.inf if value is None else value, bound is None, math.inf if bound is None else bound
+
+
+def _apart(graphs: Sequence[GraphRecord]) -> str:
+    least = min(one.bound for one in graphs)
+    return f"{len(graphs)}: whatever the plan, all chips together take {show_unit(least, 'time', 6)} or more"
 
 
 def _time(value: float | None) -> Cell:

@@ -1,0 +1,75 @@
+"""A lower bound on the step time of a graph that holds under every plan: its work, spread evenly over all chips."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dfopt.documents.graph import Kernel
+from dfopt.documents.sections import kernels_by_kind
+from dfopt.physics import ops
+from dfopt.physics.dtypes import rate, slowdown
+from dfopt.physics.pipeline import partition_time
+from dfopt.physics.states import cache_traffic
+from dfopt.setting.bounds import least_cycles_s
+from dfopt.setting.instance import Setting
+
+__all__ = ["least_step"]
+
+
+def least_step(setting: Setting) -> float:
+    """Seconds per step that no mapping beats, whatever the plan.
+
+    The roofline of the machine (Williams et al., CACM 2009) with all chips as one. However a plan shares out kernels,
+    sequences, experts, layers and batches, each chip has its part of the FLOP of every kernel; of the weights that
+    some token of a microbatch needs each is read by some chip once for that microbatch, and of what is cached for
+    sequences all that they look at. So the chips together take at least as long as one would, and the slowest as
+    long as the average. Left out is all that plans differ in: communication, copies, the fill of a pipeline, gradients.
+
+    Bounds of a plan (:class:`dfopt.setting.bounds.PlanBounds`) are never lower, but need the plan.
+
+    Examples
+    --------
+    >>> from dfopt.documents.assumptions import Assumptions
+    >>> from dfopt.documents.graph import Graph
+    >>> from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
+    >>> chip = Chip(name="c", tiles=4, peak=1e12, sram=Sram(capacity=1e6), dram=Dram(bandwidth=1e12))
+    >>> dims = (NetworkDim(name="x", topology="switch", size=4, link_bandwidth=1e11),)
+    >>> machine = System(name="s", chip=chip, network=dims)
+    >>> graph = Graph(name="g", batch=8, kernels=(Kernel(name="a", op="gemm", m=1000, k=1000, n=1000),))
+    >>> f"{least_step(Setting(graph, machine, Assumptions(compute_utilization=0.5, overlap='perfect'))):.3g}"
+    '0.008'
+    """
+    graph, system, assumptions = setting.graph, setting.system, setting.assumptions
+    bandwidth = system.chip.fastest.bandwidth
+    evaluations = graph.batch / graph.microbatch
+    seconds = []
+    for kernels in kernels_by_kind(graph):
+        compute = math.fsum(_compute_s(setting, kernel) for kernel in kernels)
+        memory = math.fsum(_traffic(setting, kernel) for kernel in kernels) / bandwidth
+        times = graph.times_of(kernels[0]) if kernels else 0
+        seconds.append(times * partition_time(compute, memory, 0.0, assumptions.overlap))
+    return math.fsum(seconds) * evaluations / system.chips
+
+
+def _compute_s(setting: Setting, kernel: Kernel) -> float:
+    """Seconds of a whole kernel on one chip, at the largest share of its peak that any part of it may sustain."""
+    graph, chip, assumptions = setting.graph, setting.system.chip, setting.assumptions
+    if assumptions.compute_model == "cycle":
+        whole = least_cycles_s(kernel, "none", 1, setting.system, assumptions.sharding_rules)
+        return whole * slowdown(graph, kernel, chip)
+    share = assumptions.compute_utilization or 1.0
+    if assumptions.compute_model == "efficiency":
+        assert chip.efficiency is not None  # optimize() refuses the efficiency model without it
+        unit = "vector" if kernel.op == "elementwise" else "matrix"
+        share = max(row.share for row in chip.efficiency if row.unit == unit)
+    return ops.flop(kernel) / (rate(graph, kernel, chip) * share)
+
+
+def _traffic(setting: Setting, kernel: Kernel) -> float:
+    """Bytes of weights and caches that some chip moves in an evaluation of a kernel."""
+    read = 0.0
+    if setting.assumptions.weights_from_dram:
+        read = ops.weights_read(kernel) * setting.graph.words.of_weight(kernel)
+    return float(np.sum([read, *cache_traffic(kernel, "none", 1)]))
