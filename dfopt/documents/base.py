@@ -15,11 +15,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-import operator
 import os
 import re
 from collections.abc import Generator, Iterator, Mapping, Sequence
-from functools import cache
+from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, get_args
 
@@ -35,9 +34,10 @@ from pydantic import (
     model_serializer,
     model_validator,
 )
-from pydantic_core import CoreSchema, PydanticCustomError, core_schema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from dfopt.documents.files import write_text
+from dfopt.documents.strict_types import tighten
 from dfopt.documents.strict_yaml import dump_yaml, load_strict
 from dfopt.errors import (
     DocumentError,
@@ -56,42 +56,6 @@ from dfopt.units import UNITS_REQUIRED, UnitJsonSchema
 # --- strict scalars -------------------------------------------------------------------------------
 
 
-def _whole(value: object) -> object:
-    """An integral float, or an index such as a numpy integer, as an int; the rest is left to fail."""
-    if isinstance(value, bool):
-        return value
-    if isinstance(value, float):
-        # Above 2**53 a float no longer names one integer: 1e23 is 99999999999999991611392.
-        return int(value) if value.is_integer() and abs(value) <= 2**53 else value
-    return operator.index(value) if hasattr(value, "__index__") else value
-
-
-def _tighten(node: Any) -> None:
-    """Make the scalars of a core schema strict, in place; containers stay lax: a list can become a tuple.
-
-    Pydantic's own ``strict=True`` is all or nothing: it would refuse every list where a field says tuple.
-    Keys of mappings are always text in a file, so they stay lax: ``dict[int, float]`` works.
-    """
-    if isinstance(node, list | tuple):
-        for item in node:
-            _tighten(item)
-    elif isinstance(node, dict):
-        kind = node.get("type")
-        if isinstance(kind, str) and kind in ("int", "float", "bool", "str"):
-            if "strict" in node:
-                return  # done before, or the author decided
-            node["strict"] = True
-            if kind == "int":
-                inner = dict(node)
-                node.clear()
-                node.update(core_schema.no_info_before_validator_function(_whole, core_schema.int_schema()))
-                node["schema"] = inner
-        else:
-            for key, value in node.items():
-                if key not in ("metadata", "serialization", "keys_schema", "default", "expected"):
-                    _tighten(value)
-
-
 class Part(BaseModel):
     """A nested part of a document: frozen, strict, no unknown keys."""
 
@@ -104,7 +68,7 @@ class Part(BaseModel):
     @classmethod
     def __get_pydantic_core_schema__(cls, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         schema = handler(source)
-        _tighten(schema)
+        tighten(schema)
         return schema
 
     def model_copy(self, *, update: Mapping[str, Any] | None = None, deep: bool = False) -> Self:
@@ -117,6 +81,14 @@ class Part(BaseModel):
     def __iter__(self) -> Generator[tuple[str, Any], None, None]:
         """Names and values of the fields, for ``dict(part)``."""
         yield from (pair for pair in super().__iter__() if pair[0] not in self._worked_out)
+
+    def __hash__(self) -> int:
+        """Equal for equal parts; searches look up parts by the hundred thousand."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(self.__dict__[name] for name in type(self).__pydantic_fields__))
 
     @property
     def _worked_out(self) -> set[str]:

@@ -19,7 +19,6 @@ scheme       what the chips of the axis share
 
 from __future__ import annotations
 
-from functools import cached_property
 from typing import Final, Literal, get_args
 
 from pydantic import Field
@@ -60,14 +59,6 @@ class Modules(Part):
         """Scheme of a module; of none that of the residual stream."""
         scheme: ModuleScheme | None = getattr(self, module or STREAM)
         return scheme or "none"
-
-    def __hash__(self) -> int:
-        """Equal for equal parts."""
-        return self._hash
-
-    @cached_property
-    def _hash(self) -> int:  # of every plan that has them; see Part.__getstate__
-        return hash(tuple(self.__dict__[name] for name in type(self).__pydantic_fields__))
 
     @property
     def schemes(self) -> dict[str, ModuleScheme]:

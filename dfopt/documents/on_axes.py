@@ -65,12 +65,8 @@ class OnAxes(Part):
             raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
         return self._FREE[keys()[name][1]]
 
-    def __hash__(self) -> int:
-        """Equal for equal parts."""
-        return self._hash
-
     @cached_property
-    def _hash(self) -> int:  # searches look up plans by the hundred thousand; see Part.__getstate__
+    def _hash(self) -> int:  # of the axes too
         fields = (self.__dict__[name] for name in type(self).__pydantic_fields__)
         return hash((*fields, *sorted(self.__pydantic_extra__.items())))
 

@@ -37,7 +37,6 @@ class Plan(Document, OnAxes):
     """
 
     SCHEMA: ClassVar[str] = "dfopt/plan/1"
-    __hash__ = OnAxes.__hash__  # pydantic's own leaves the axes out: plans would collide
     _FREE: ClassVar[tuple[Any, Any]] = (1, ())
 
     microbatches: int = Field(default=1, ge=1)

@@ -12,7 +12,7 @@ from typing import Any, Self
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import GraphRecord, PlanRecord
+from dfopt.documents.result import PlanRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
@@ -75,8 +75,8 @@ class JointSearch(Search):
             yield False, (low := least_step(self.setting))
             goal, late = self.incumbent * (1 - max(request.gap, SAME)), self._out_of_time(bool(self.found))
             if late or low >= goal:
-                told = Found(low=low, late=late).status(goal, self.incumbent, request.gap, self.stopped)
-                self.apart = GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=low, **told)
+                given_up = Found(low=low, late=late)
+                self.apart = given_up.of_graph(graph, goal, self.incumbent, request.gap, self.stopped)
                 return
         joint = {plan: solved_together(graph, plan, request) for plan in self.legal}
         self.levelled = [plan for plan in self.legal if not joint[plan]]
@@ -320,12 +320,7 @@ class JointSearch(Search):
             self._keep(unit, outcome)
 
     def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
-        """The best mapping under schemes of all kernels.
-
-        Raises
-        ------
-        Infeasible, NoSolution
-        """
+        """The best mapping under schemes of all kernels, as :meth:`Nodes.exact` finds it."""
         return self.nodes.exact(node, options_k, cut)
 
     def _once(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:

@@ -7,8 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import TOO_WIDE, SolveRecord
+from dfopt.documents.result import TOO_WIDE, GraphRecord, SolveRecord
 from dfopt.search.candidate import Prepared
 from dfopt.setting.tables import Bools
 
@@ -72,6 +73,11 @@ class Found:
     late: bool = False  # something was given up because the time was
     wide: bool = False  # something was given up because its down-sets are too many
     agreed: frozenset[str] = frozenset()  # kernels about whose outputs blocks had to agree
+
+    def of_graph(self, graph: Graph, goal: float, beat: float, gap: float, stopped: bool) -> GraphRecord:
+        """The record of a graph of which this is all that is known: all its plans are given up together."""
+        told = self.status(goal, beat, gap, stopped)
+        return GraphRecord(microbatch=graph.microbatch, variant=graph.variant, bound=self.low, **told)
 
     def status(self, goal: float, beat: float, gap: float, stopped: bool) -> dict[str, Any]:
         """Fields of its record, where a mapping or a bound is known.

@@ -119,6 +119,7 @@ class _Bounds:
         self._of_kernels = of_kernels
         self._least: dict[tuple[int, Counted], tuple[_Least, ...]] = {}
         self._layers: dict[Hashable, tuple[Floats, Floats]] = {}
+        self._held: dict[Hashable, dict[int, Sequence[State]]] = {}
         self._run: dict[Hashable, tuple[Floats, Ints]] = {}
         self._ends = _ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self._kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
@@ -208,10 +209,14 @@ class _Bounds:
 
     def least_states(self, instance: Instance) -> dict[int, Sequence[State]]:
         """What the kernels of each stage of the mapping keep at least, each state by itself, for :meth:`stages`."""
-        drawn, kinds = self._drawn_stages(instance), self._least_of(instance)
-        return {
-            kind: [replace(one, bytes=one.bytes / drawn) for one in least.states] for kind, least in enumerate(kinds)
-        }
+        drawn = self._drawn_stages(instance)
+        key = instance.plan.shards, instance.counted, drawn
+        if key not in self._held:
+            self._held[key] = {
+                kind: [replace(one, bytes=one.bytes / drawn) for one in least.states]
+                for kind, least in enumerate(self._least_of(instance))
+            }
+        return self._held[key]
 
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages; of kernels drawn once the heaviest, with its average share of all of them."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property
@@ -68,10 +69,14 @@ class Laid:
     @cached_property
     def laid(self) -> dict[str, Placed]:
         """Every kernel, in the order of the tensors."""
-        found, drawn = dict[str, Placed](), self.whole.networkx()
+        found = dict[str, Placed]()
         products = {one.name: self._of_product(one) for one in self.whole.kernels if _is_gradient(one)}
-        drawn.add_edges_from((forward.name, name) for name, forward in products.items())
-        for name in nx.topological_sort(drawn):
+        order: Iterable[str] = sorted(self.of, key=self.whole.levels().__getitem__)
+        if products:
+            drawn = self.whole.networkx()
+            drawn.add_edges_from((forward.name, name) for name, forward in products.items())
+            order = nx.topological_sort(drawn)
+        for name in order:
             kernel = self.of[name]
             of_module = [t for t in self.into[name] if found[t.src].kernel.module == kernel.module]
             placed = self._placed(kernel, self.modules.of(kernel.module), of_module, found, products.get(name))

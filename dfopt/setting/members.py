@@ -91,7 +91,8 @@ def able(graph: Graph, modules: Modules, members: int) -> bool:
 def obstacle(graph: Graph, modules: Modules, members: int) -> str:
     """What keeps modules from taking their schemes over so many chips; nothing if they can."""
     try:
-        _Member(graph, modules, members, members).kernels  # noqa: B018
+        drawn = _Member(graph, modules, members, members)
+        drawn.laid, drawn.taken  # noqa: B018 - what is exchanged can always be
     except Unsplit as found:
         return str(found)
     return ""
