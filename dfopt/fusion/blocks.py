@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from dfopt.errors import Infeasible
 from dfopt.fusion import library
+from dfopt.fusion.adding import added
 from dfopt.fusion.chip import Chip, combine
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph
 
@@ -222,8 +223,8 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     count, weight = member.sum(axis=1), member.astype(np.float64)
     stored, read, kept = crossings(tables, member)
     moved = (stored | read).astype(float)  # never both
-    dram = moved @ tables.bytes_g + weight @ tables.mem_k
-    sram = kept + CROSSING_TILES * (moved @ tables.tile_g) + weight @ tables.sram_k
+    dram = added(moved, tables.bytes_g) + added(weight, tables.mem_k)
+    sram = kept + CROSSING_TILES * added(moved, tables.tile_g) + added(weight, tables.sram_k)
     legal = keeps_chip(chip, count, weight @ (tables.parts_k > 1), sram)
     if chip.library:
         legal &= library.allowed(sharded, member)
@@ -232,11 +233,11 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
         latency, fits = least_latency(tables, lambda level: (member * needed[:, level].T).sum(axis=1), len(member))
         compute, legal = np.where(count > 0, latency, 0.0), legal & fits
     else:
-        compute = weight @ tables.compute_k
-    memory, network = dram / chip.dram_bandwidth, weight @ sharded.net_k
+        compute = added(weight, tables.compute_k)
+    memory, network = dram / chip.dram_bandwidth, added(weight, sharded.net_k)
     if len(sharded.toll_x):
-        network += tolls(tables, member) @ sharded.toll_x
-    terms = np.stack([compute, memory, network, *(weight @ seconds_k for seconds_k in tables.steady_rk)])
+        network += added(tolls(tables, member), sharded.toll_x)
+    terms = np.stack([compute, memory, network, *(added(weight, seconds_k) for seconds_k in tables.steady_rk)])
     return BlockPrices(terms, combine(terms, chip), dram, sram, legal)
 
 

@@ -19,6 +19,7 @@ from typing import ClassVar
 import numpy as np
 
 from dfopt.fusion import library
+from dfopt.fusion.adding import added
 from dfopt.fusion.blocks import StageTables, keeps_chip, part_of, price_blocks
 from dfopt.fusion.chip import combine
 from dfopt.fusion.clock import OutOfTime, look
@@ -59,8 +60,8 @@ class ShortestPath:
         self.upper = best_known * (1 + 1e-9)
         sharded = tables.sharded
         weight = lattice.member.astype(float)
-        self.terms = [weight @ term for term in least_terms(tables, limits)]
-        self.stationary = weight @ np.where(tables.parts_k > 1, 0.0, sharded.stationary_k)
+        self.terms = [added(weight, term) for term in least_terms(tables, limits)]
+        self.stationary = added(weight, np.where(tables.parts_k > 1, 0.0, sharded.stationary_k))
         self.tiled = (weight @ (tables.parts_k > 1)).astype(np.int64)
         self.ahead = (weight @ sharded.forward_k).astype(np.int64)
         self.longest = min(tables.chip.tiles, library.largest(sharded) if tables.chip.library else tables.kernels)

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from dfopt.fusion.adding import added
 from dfopt.fusion.blocks import StageTables, members_of_groups, over_groups, price_each
 from dfopt.fusion.chip import combine
 from dfopt.setting.tables import Bools, Floats, Ints
@@ -107,7 +108,7 @@ def rest_bound(tables: StageTables, limits: IntraChipLimits, member: Bools) -> F
     for side in np.unique(side_k):
         mine = np.flatnonzero(side_k == side)
         outside = (~member[:, mine]).astype(float)
-        found += combine([outside @ term[mine] for term in terms], tables.chip)
+        found += combine([added(outside, term[mine]) for term in terms], tables.chip)
     return found
 
 
