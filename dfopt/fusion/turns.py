@@ -86,6 +86,26 @@ def together(rows: Iterable[tuple[Pieces, int]]) -> float:
     return total + max(open_, before) + open_
 
 
+def at_least(layer: Pieces, times: int) -> float:
+    """Seconds that a layer that comes so often in a row adds at least to :func:`together`, whatever is around it.
+
+    All but what its first piece and its last kernels may be hidden behind: that depends on its neighbours, which may
+    share a piece with it.
+
+    Examples
+    --------
+    >>> at_least(Pieces((2.0, 1.0), (2.5,)), 1), at_least(Pieces((2.0, 1.0), (2.5,)), 2)
+    (6.0, 12.0)
+    >>> at_least(Pieces((2.0, 1.0), (3.5,)), 2)  # from the first to the second: 3.5 twice, not 3
+    13.0
+    """
+    alone = together([(layer, times)])
+    if not layer.sent:
+        return alone
+    ends = (layer.busy[0], layer.sent[0]), (layer.busy[-1], layer.sent[-1])
+    return alone - sum(max(sending - computing, 0.0) for computing, sending in ends)
+
+
 @dataclass(frozen=True)
 class Way:
     """A way through the down-sets of a layer: its pieces, and its blocks by number."""
@@ -96,15 +116,19 @@ class Way:
 
 @dataclass(frozen=True)
 class _Lot:
-    """Ways to a down-set that send the same: seconds, pieces (the last is not sent yet), the way before, the block."""
+    """Ways to a down-set that send the same: seconds, pieces (the last is not sent yet), the way before, the block.
+
+    ``waited``: seconds that both microbatches together take at least beside twice ``total``, see :func:`ways`.
+    """
 
     total: Floats
+    waited: Floats
     busy: Floats
     back: Ints
     block: Ints
 
     def take(self, rows: Ints) -> _Lot:
-        return _Lot(self.total[rows], self.busy[rows], self.back[rows], self.block[rows])
+        return _Lot(self.total[rows], self.waited[rows], self.busy[rows], self.back[rows], self.block[rows])
 
 
 def ways(
@@ -119,12 +143,21 @@ def ways(
     seconds, sent : float arrays
         What each block computes, and what it sends behind that.
     room : float
-        Seconds of computing above which a way is of no interest.
+        Seconds for one microbatch, half of what both take, above which a way is of no interest.
 
     Raises
     ------
     OutOfTime
         At the deadline.
+
+    Notes
+    -----
+    What the first piece C_1 of a layer is hidden behind depends on the layer before, and it may have worked on that
+    one's last kernels; the pieces after it are its own. So both take no less than
+
+    ``2 C_1 + sum over i > 1 of (max(C_i, N_{i-1}) + max(C_i, N_i)) + 2 C_rest``
+
+    in every such layer, wherever it stands, and layers add up.
     """
     order = np.argsort(before, kind="stable")
     rest = np.full(sets, np.inf)
@@ -133,7 +166,7 @@ def ways(
         rest[before[block]] = min(rest[before[block]], seconds[block] + rest[after[block]])
     lots: list[dict[tuple[float, ...], list[_Lot]]] = [{} for _ in range(sets)]
     nothing = np.full(1, -1)
-    lots[0] = {(): [_Lot(np.zeros(1), np.zeros((1, 1)), nothing, nothing)]}
+    lots[0] = {(): [_Lot(np.zeros(1), np.zeros(1), np.zeros((1, 1)), nothing, nothing)]}
     known, count, made, here = list[_Lot](), 0, 0, -1
     open_: list[tuple[tuple[float, ...], _Lot, Ints]] = []  # at the down-set under way: their numbers too
     for block in [*order.tolist(), None]:
@@ -151,15 +184,17 @@ def ways(
         end, computing, sending = int(after[block]), float(seconds[block]), float(sent[block])
         for key, lot, number in open_:
             total = lot.total + computing
-            near = np.flatnonzero(total + rest[end] <= room)
-            if not len(near):
-                continue
-            busy = lot.busy[near]
+            busy, waited = lot.busy.copy(), lot.waited
             busy[:, -1] += computing
             if sending > 0:
-                busy = np.column_stack([busy, np.zeros(len(near))])
+                if key:
+                    waited = waited + sum(np.maximum(beside - busy[:, -1], 0.0) for beside in (key[-1], sending))
+                busy = np.column_stack([busy, np.zeros(len(busy))])
+            near = np.flatnonzero(total + waited / 2 + rest[end] <= room)
+            if not len(near):
+                continue
             made += len(near)
-            entry = _Lot(total[near], busy, number[near], np.full(len(near), block))
+            entry = _Lot(total[near], waited[near], busy[near], number[near], np.full(len(near), block))
             lots[end].setdefault((*key, sending) if sending > 0 else key, []).append(entry)
         if made > _MOST:
             return None
@@ -176,7 +211,7 @@ def _unbeaten(lots: Sequence[_Lot], deadline: float) -> _Lot:
     """Those of which no other one has less, or as much, in every piece."""
     if len(lots) == 1 == len(lots[0].total):
         return lots[0]
-    parts = ("total", "busy", "back", "block")
+    parts = ("total", "waited", "busy", "back", "block")
     every = _Lot(*(np.concatenate([getattr(lot, part) for lot in lots]) for part in parts))
     # who beats another one comes first, or is its equal
     every = every.take(np.lexsort((*every.busy.T[::-1], every.total)))

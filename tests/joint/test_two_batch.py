@@ -19,7 +19,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.sections import Section
 from dfopt.errors import GraphError, PlanError
-from dfopt.fusion.turns import pieces, together, ways
+from dfopt.fusion.turns import at_least, pieces, together, ways
 from dfopt.judge import case, network
 from dfopt.physics.pipeline import partition_time, resolve
 from dfopt.setting.plans import asked_plans
@@ -70,6 +70,21 @@ def test_ways_that_none_beats_hold_the_best_one(data: st.DataObject) -> None:
     assert min(few) == pytest.approx(min(values), rel=1e-12)
     for way in found:
         assert way.pieces == pieces(seconds[list(way.blocks)].tolist(), sent[list(way.blocks)].tolist())
+    # and so they do below a value that the best one reaches: the rest takes as much as it adds at least
+    room = (min(values) - 2 * at_least(around, 1)) / (2 * times) * (1 + 1e-9)
+    near = ways(before, after, seconds, sent, sets, room, np.inf)
+    assert near is not None and {way.pieces for way in near} <= {way.pieces for way in found}
+    few = [together([(around, 1), (way.pieces, times), (around, 1)]) for way in near]
+    assert min(few) == pytest.approx(min(values), rel=1e-12)
+
+
+@given(st.lists(st.tuples(PARTS, st.integers(1, 5)), min_size=1, max_size=4))
+def test_layers_add_what_they_add_at_least(layers: list[tuple[list[tuple[float, float]], int]]) -> None:
+    rows = [(pieces([busy for busy, _ in parts], [sent for _, sent in parts]), times) for parts, times in layers]
+    assert sum(at_least(one, times) for one, times in rows) <= together(rows) * (1 + 1e-12)
+    for one, times in rows:
+        assert times * at_least(one, 1) <= at_least(one, times) * (1 + 1e-12)
+        assert 2 * times * sum(one.busy) <= at_least(one, times) * (1 + 1e-12)
 
 
 @share(1)
