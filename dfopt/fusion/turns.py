@@ -27,9 +27,10 @@ from dataclasses import dataclass
 import numpy as np
 
 from dfopt.fusion.clock import look
-from dfopt.setting.tables import Floats, Ints
+from dfopt.setting.tables import Bools, Floats, Ints
 
 _MOST = 200_000  # ways to down-sets
+_AT_ONCE = 256  # of them that are compared together
 
 
 @dataclass(frozen=True)
@@ -85,6 +86,26 @@ def together(rows: Iterable[tuple[Pieces, int]]) -> float:
     return total + max(open_, before) + open_
 
 
+def at_least(layer: Pieces, times: int) -> float:
+    """Seconds that a layer that comes so often in a row adds at least to :func:`together`, whatever is around it.
+
+    All but what its first piece and its last kernels may be hidden behind: that depends on its neighbours, which may
+    share a piece with it.
+
+    Examples
+    --------
+    >>> at_least(Pieces((2.0, 1.0), (2.5,)), 1), at_least(Pieces((2.0, 1.0), (2.5,)), 2)
+    (6.0, 12.0)
+    >>> at_least(Pieces((2.0, 1.0), (3.5,)), 2)  # from the first to the second: 3.5 twice, not 3
+    13.0
+    """
+    alone = together([(layer, times)])
+    if not layer.sent:
+        return alone
+    ends = (layer.busy[0], layer.sent[0]), (layer.busy[-1], layer.sent[-1])
+    return alone - sum(max(sending - computing, 0.0) for computing, sending in ends)
+
+
 @dataclass(frozen=True)
 class Way:
     """A way through the down-sets of a layer: its pieces, and its blocks by number."""
@@ -94,13 +115,20 @@ class Way:
 
 
 @dataclass(frozen=True)
-class _Label:
-    """A way to a down-set; ``busy`` ends with what is not sent yet."""
+class _Lot:
+    """Ways to a down-set that send the same: seconds, pieces (the last is not sent yet), the way before, the block.
 
-    total: float
-    busy: tuple[float, ...]
-    back: _Label | None
-    block: int
+    ``waited``: seconds that both microbatches together take at least beside twice ``total``, see :func:`ways`.
+    """
+
+    total: Floats
+    waited: Floats
+    busy: Floats
+    back: Ints
+    block: Ints
+
+    def take(self, rows: Ints) -> _Lot:
+        return _Lot(self.total[rows], self.waited[rows], self.busy[rows], self.back[rows], self.block[rows])
 
 
 def ways(
@@ -115,63 +143,100 @@ def ways(
     seconds, sent : float arrays
         What each block computes, and what it sends behind that.
     room : float
-        Seconds of computing above which a way is of no interest.
+        Seconds for one microbatch, half of what both take, above which a way is of no interest.
 
     Raises
     ------
     OutOfTime
         At the deadline.
+
+    Notes
+    -----
+    What the first piece C_1 of a layer is hidden behind depends on the layer before, and it may have worked on that
+    one's last kernels; the pieces after it are its own. So both take no less than
+
+    ``2 C_1 + sum over i > 1 of (max(C_i, N_{i-1}) + max(C_i, N_i)) + 2 C_rest``
+
+    in every such layer, wherever it stands, and layers add up.
     """
     order = np.argsort(before, kind="stable")
     rest = np.full(sets, np.inf)
     rest[-1] = 0.0
     for block in order[::-1].tolist():
         rest[before[block]] = min(rest[before[block]], seconds[block] + rest[after[block]])
-    labels: list[dict[tuple[float, ...], list[_Label]]] = [{} for _ in range(sets)]
-    labels[0] = {(): [_Label(0.0, (0.0,), None, -1)]}
-    made, here = 0, -1
-    for block in order.tolist():
-        start, end, computing, sending = (
-            int(before[block]),
-            int(after[block]),
-            float(seconds[block]),
-            float(sent[block]),
-        )
+    lots: list[dict[tuple[float, ...], list[_Lot]]] = [{} for _ in range(sets)]
+    nothing = np.full(1, -1)
+    lots[0] = {(): [_Lot(np.zeros(1), np.zeros(1), np.zeros((1, 1)), nothing, nothing)]}
+    known, count, made, here = list[_Lot](), 0, 0, -1
+    open_: list[tuple[tuple[float, ...], _Lot, Ints]] = []  # at the down-set under way: their numbers too
+    for block in [*order.tolist(), None]:
+        start = sets - 1 if block is None else int(before[block])
         if start != here:
             look(deadline)
-            here = start
-            labels[start] = {key: _unbeaten(some) for key, some in labels[start].items()}
-        for key, some in labels[start].items():
-            for label in some:
-                total = label.total + computing
-                if total + rest[end] > room:
-                    continue
-                busy = (*label.busy[:-1], label.busy[-1] + computing)
-                told = (*key, sending) if sending > 0 else key
-                made += 1
-                entry = _Label(total, (*busy, 0.0) if sending > 0 else busy, label, block)
-                labels[end].setdefault(told, []).append(entry)
+            here, open_ = start, []
+            for key, some in lots[start].items():
+                lot = _unbeaten(some, deadline)
+                open_.append((key, lot, count + np.arange(len(lot.total))))
+                known.append(lot)
+                count += len(lot.total)
+        if block is None:
+            break
+        end, computing, sending = int(after[block]), float(seconds[block]), float(sent[block])
+        for key, lot, number in open_:
+            total = lot.total + computing
+            busy, waited = lot.busy.copy(), lot.waited
+            busy[:, -1] += computing
+            if sending > 0:
+                if key:
+                    waited = waited + sum(np.maximum(beside - busy[:, -1], 0.0) for beside in (key[-1], sending))
+                busy = np.column_stack([busy, np.zeros(len(busy))])
+            near = np.flatnonzero(total + waited / 2 + rest[end] <= room)
+            if not len(near):
+                continue
+            made += len(near)
+            entry = _Lot(total[near], waited[near], busy[near], number[near], np.full(len(near), block))
+            lots[end].setdefault((*key, sending) if sending > 0 else key, []).append(entry)
         if made > _MOST:
             return None
+    back = np.concatenate([lot.back for lot in known]).tolist()
+    via = np.concatenate([lot.block for lot in known]).tolist()
     return [
-        Way(Pieces(label.busy, key), _blocks(label))
-        for key, some in labels[-1].items()
-        for label in _unbeaten(some)
-    ]  # fmt: skip
+        Way(Pieces(tuple(busy), key), _blocks(at, back, via))
+        for key, lot, number in open_
+        for busy, at in zip(lot.busy.tolist(), number.tolist(), strict=True)
+    ]
 
 
-def _unbeaten(labels: list[_Label]) -> list[_Label]:
+def _unbeaten(lots: Sequence[_Lot], deadline: float) -> _Lot:
     """Those of which no other one has less, or as much, in every piece."""
-    kept: list[_Label] = []
-    for one in sorted(labels, key=lambda label: (label.total, label.busy)):
-        if not any(all(a <= b for a, b in zip(other.busy, one.busy, strict=True)) for other in kept):
-            kept.append(one)
-    return kept
+    if len(lots) == 1 == len(lots[0].total):
+        return lots[0]
+    parts = ("total", "waited", "busy", "back", "block")
+    every = _Lot(*(np.concatenate([getattr(lot, part) for lot in lots]) for part in parts))
+    # who beats another one comes first, or is its equal
+    every = every.take(np.lexsort((*every.busy.T[::-1], every.total)))
+    kept = np.zeros(0, dtype=np.int64)
+    for start in range(0, len(every.total), _AT_ONCE):
+        look(deadline)
+        mine = np.arange(start, min(start + _AT_ONCE, len(every.total)))
+        mine = mine[~_beats(every.busy[kept], every.busy[mine]).any(axis=0)]
+        mine = mine[~np.triu(_beats(every.busy[mine], every.busy[mine]), 1).any(axis=0)]
+        kept = np.append(kept, mine)
+    return every.take(kept)
 
 
-def _blocks(label: _Label) -> tuple[int, ...]:
-    found, at = list[int](), label
-    while at.back is not None:
-        found.append(at.block)
-        at = at.back
+def _beats(one: Floats, other: Floats) -> Bools:
+    """Whether each of some rows is nowhere above each of others."""
+    found = np.ones((len(one), len(other)), dtype=bool)
+    for mine, theirs in zip(one.T, other.T, strict=True):
+        found &= mine[:, None] <= theirs
+    return found
+
+
+def _blocks(at: int, back: list[int], via: list[int]) -> tuple[int, ...]:
+    """The blocks of a way."""
+    found = list[int]()
+    while back[at] >= 0:
+        found.append(via[at])
+        at = back[at]
     return tuple(reversed(found))

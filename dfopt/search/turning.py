@@ -2,7 +2,8 @@
 
 What is found for one microbatch, without what kernels send by themselves, is a start and a bound: nothing that is sent
 costs less than if it is hidden. Of every kind of layer that sends, all ways are then looked at that no other one beats
-in every piece (:mod:`dfopt.fusion.turns`); the value grows with each piece, so one of them is the best.
+in every piece (:mod:`dfopt.fusion.turns`); the value grows with each piece, so one of them is the best. Those that are
+too slow for a value that some ways reach, beside the least of all other kinds, are left out before they are combined.
 """
 
 from __future__ import annotations
@@ -18,11 +19,14 @@ from dfopt.fusion.blocks import price_each
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.fusion.partitioning import blocks_of
-from dfopt.fusion.turns import Pieces, pieces, together, ways
+from dfopt.fusion.turns import Pieces, at_least, pieces, together, ways
 from dfopt.search.candidate import Prepared
 from dfopt.setting.stages import in_order
 from dfopt.setting.tables import Floats, Ints
 
+_Menu = list[tuple[Pieces, Ints | None]]
+
+_SAME = 1e-9
 _COMBINED = 20_000  # choices of a way for every kind of layer
 
 
@@ -54,12 +58,14 @@ def turned(ready: Prepared, partition_k: Ints, lows: Sequence[float], incumbent:
     best, floor = _value(ready, own), ready.value_of(lows)
     upper = min(best, incumbent)
     kinds = [number for number, one in enumerate(own) if one.sent]
-    menus: list[list[tuple[Pieces, Ints | None]]] = []
+    menus: list[_Menu] = []
     for number in kinds:
         found = _menu(ready, number, own[number], upper, lows, deadline)
         if found is None:  # too many, or too late: what hides all that is sent is all that is known
             return Turned(partition_k, best, min(floor, best))
         menus.append(found)
+    upper = min(upper, _descended(ready, own, kinds, menus))
+    menus = _near(ready, least, kinds, menus, upper * (1 + _SAME))
     if prod(map(len, menus)) > _COMBINED:
         return Turned(partition_k, best, min(floor, best))
     bound, chosen = upper, dict[int, Ints]()
@@ -77,12 +83,57 @@ def turned(ready: Prepared, partition_k: Ints, lows: Sequence[float], incumbent:
     return Turned(partition_k, best, max(floor, min(bound, best)))
 
 
+def _descended(ready: Prepared, own: Sequence[Pieces], kinds: Sequence[int], menus: Sequence[_Menu]) -> float:
+    """A value that some ways reach: one kind of layer after the other takes its best, beside what the others have."""
+    now, value, before = list(own), _value(ready, own), np.inf
+    while value < before:
+        before = value
+        for number, menu in zip(kinds, menus, strict=True):
+            for one, _ in menu:
+                if (other := _value(ready, [*now[:number], one, *now[number + 1 :]])) < value:
+                    now[number], value = one, other
+    return value
+
+
+def _near(
+    ready: Prepared, least: Sequence[Pieces], kinds: Sequence[int], menus: list[_Menu], upper: float
+) -> list[_Menu]:
+    """Ways that may stay below a value beside some way of every other kind of layer."""
+    rows = [in_order(ready.graph, ready.plan, stage.number) for stage in ready.pipeline]
+    often = {(kind, times) for of_stage in rows for kind, times in of_stage}
+
+    def lows_of(kind: int, one: Pieces) -> dict[tuple[int, int], float]:
+        return {(kind, times): at_least(one, times) for other, times in often if other == kind}
+
+    every = [[lows_of(number, one) for one, _ in menu] for number, menu in zip(kinds, menus, strict=True)]
+    low = {key: seconds for kind, one in enumerate(least) for key, seconds in lows_of(kind, one).items()}
+    before = -1
+    while all(menus) and before != (before := sum(map(len, menus))):
+        for some in every:
+            low |= {key: min(way[key] for way in some) for key in some[0]}
+        for place, some in enumerate(every):
+            kept = [
+                number
+                for number, way in enumerate(some)
+                if _metric(ready, [sum((low | way)[row] for row in of_stage) for of_stage in rows]) <= upper
+            ]
+            menus = [[menu[one] for one in kept] if at == place else menu for at, menu in enumerate(menus)]
+            every[place] = [some[one] for one in kept]
+            if not kept:
+                return menus
+    return menus
+
+
 def _value(ready: Prepared, of_kind: Sequence[Pieces]) -> float:
-    seconds = [
-        together((of_kind[kind], times) for kind, times in in_order(ready.graph, ready.plan, stage.number)) + 2.0 * hop
-        for stage, hop in zip(ready.pipeline, ready.hops, strict=True)
-    ]
-    return ready.metric.value(seconds, ready.constants)
+    """The metric, from the pieces of every kind of layer."""
+    rows = (in_order(ready.graph, ready.plan, stage.number) for stage in ready.pipeline)
+    return _metric(ready, [together((of_kind[kind], times) for kind, times in of_stage) for of_stage in rows])
+
+
+def _metric(ready: Prepared, seconds: Sequence[float]) -> float:
+    """The metric, from what two microbatches take in every pipeline stage beside the hops."""
+    sent = [one + 2.0 * hop for one, hop in zip(seconds, ready.hops, strict=True)]
+    return ready.metric.value(sent, ready.constants)
 
 
 def _hidden(ready: Prepared, number: int) -> Floats:
@@ -100,7 +151,7 @@ def _pieces_of(ready: Prepared, number: int, partition_k: Ints) -> Pieces:
 
 def _menu(
     ready: Prepared, number: int, own: Pieces, upper: float, lows: Sequence[float], deadline: float
-) -> list[tuple[Pieces, Ints | None]] | None:
+) -> _Menu | None:
     """The ways of a stage that may be of interest, with their partitions."""
     stage = ready.stages[number]
     assert stage.tables is not None and stage.limits is not None
@@ -124,7 +175,7 @@ def _menu(
         return None
     if found is None:
         return None
-    menu: list[tuple[Pieces, Ints | None]] = []
+    menu: _Menu = []
     for way in found:
         parts = np.empty(stage.tables.kernels, dtype=np.int64)
         for place, block in enumerate(way.blocks):
