@@ -13,12 +13,13 @@ import math
 import random
 import shutil
 import sys
+from dataclasses import replace
 from functools import cache
 from pathlib import Path
 from types import ModuleType
 
 import pytest
-from hypothesis import assume, given, settings
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 
 ROOT = Path(__file__).parents[2]
@@ -193,6 +194,25 @@ def test_the_slope_is_that_of_the_seconds(at: tuple) -> None:
         assert down - slack <= rise <= up + slack
 
 
+@given(
+    st.tuples(st.floats(11, 15), st.floats(8, 11), st.floats(10, 13), st.floats(11, 16)),
+    st.integers(0, 3),
+    st.floats(0, 3),
+)
+@example((12.0, 8.0, 12.0, 12.75), 0, 1.0)  # registers come to bind, and their latency with them
+@settings(max_examples=100, deadline=None)
+def test_the_bound_falls_with_every_rate_whatever_the_latencies(powers: tuple, place: int, more: float) -> None:
+    slow = replace(PROBLEM.kind, latencies=(1e-2,) * 4)
+
+    def seconds(core: float, dram: float, links: float, registers: float) -> float:
+        chip = Chip(core, (registers, math.inf, math.inf, dram), (math.inf,) * 3, slow)
+        return step_time_at_least(chip, PROBLEM.model, Ring(64, links, 5e-6))
+
+    rates = [10**power for power in powers]
+    faster = [rate * 10 ** (more * (at == place)) for at, rate in enumerate(rates)]
+    assert seconds(*faster) <= seconds(*rates) * (1 + 1e-12)
+
+
 @given(st.tuples(*[st.floats(10, 16)] * 4), st.tuples(*[st.floats(10, 16)] * 4))
 @settings(max_examples=50, deadline=None)
 def test_attributed_seconds_are_the_seconds_and_a_bound_at_other_rates(powers: tuple, others: tuple) -> None:
@@ -223,6 +243,12 @@ def test_no_design_in_a_box_is_below_its_bound(seed: int) -> None:
         assert seconds >= least
         seen += math.isfinite(seconds)
     assert seen > 20
+
+
+def test_the_bound_is_hardly_below_the_best_design_at_its_perimeter() -> None:
+    seconds, shares = good()
+    edge = shares["perimeter"]["dram"]
+    assert seconds * (1 - 1e-3) < bound(PROBLEM, Box(edge, edge)) <= seconds
 
 
 def test_a_bound_stops_at_its_cutoff_and_knows_what_cannot_be_had() -> None:
