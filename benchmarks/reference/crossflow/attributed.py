@@ -71,6 +71,3 @@ class Rate:
 
 def _seconds(value: object) -> float:
     return value.seconds if isinstance(value, Attributed) else float(value)  # type: ignore[arg-type]
-
-
-Seconds = Attributed | float
