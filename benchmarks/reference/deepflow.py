@@ -17,6 +17,7 @@ from statistics import median
 
 from crossflow_tables import gemm, language_model
 from line import Line
+from search_tables import searched, traced
 
 from dfopt.errors import DfoptError
 from dfopt.physics.placement_links import heaviest, loads, placed
@@ -87,6 +88,8 @@ TABLES: tuple[tuple[str, Callable[[Path], Iterator[Line]]], ...] = (
     ("crossflow2021_p4_gemm.csv", gemm),
     ("crossflow2021_v100_gemm.csv", gemm),
     ("crossflow2021_v100_lm.csv", language_model),
+    ("gd_search_trace.csv", traced),
+    ("gd_search_trace.csv", searched),
 )
 
 

@@ -41,7 +41,7 @@ def products(chip: Chip, shapes: Sequence[Shape], flow: str) -> list[float]:
     problems = tuple(_ordered(shape, order) for shape in shapes for order in orders)
     elements = traffic(problems, chip.room)
     sides = np.array(problems)
-    flop = sides[:, 0] * sides[:, 2] * (2 * sides[:, 1] - 1)
+    flop = _flop(*sides.T)
     # an operand stays for so many passes of the array: 2 are read and 1 is written at each end of them
     passes = np.ceil(sides[:, REUSED[flow]] / chip.kind.width)
     multiplied = flop * (2 * passes + 1) / (2 * passes) / chip.kind.width
@@ -50,6 +50,21 @@ def products(chip: Chip, shapes: Sequence[Shape], flow: str) -> list[float]:
         times = np.maximum(times, level_time(chip, level, flop, entering))
     best = times.min(axis=1).reshape(len(shapes), len(orders)).min(axis=1)
     return [float(seconds) + LAUNCH for seconds in best]
+
+
+def products_at_least(chip: Chip, shapes: Sequence[Shape], flow: str) -> list[float]:
+    """Seconds that no cache and no tiling beats: each of the three matrices passes through DRAM at least once.
+
+    Into L2 go ``a b p + b c q + a c`` elements of a product of sides a, b and c, where p and q count pieces (of c, of
+    a) and are 1 or more. It is then the roofline of DRAM, without latency: so more of either rate is never slower.
+    """
+    found = []
+    for a, b, c in shapes:
+        # which side is the inner one is up to the order, and with it what is saved on the first sums
+        flop = min(_flop(*_ordered((a, b, c), order)) for order in ORDERS[flow])
+        matrices = float(a * b + b * c + a * c)
+        found.append(max(flop / chip.rate, matrices * chip.precision / chip.rates[3]) + LAUNCH)
+    return found
 
 
 def level_time(chip: Chip, level: int, flop: Numbers, elements: Numbers) -> Numbers:
@@ -67,6 +82,10 @@ def pointwise(chip: Chip, flop: float, elements: float) -> float:
     calculating = flop / chip.rate if chip.rate > 0 else math.inf if flop else 0.0
     moving = moved / chip.rates[0] if chip.rates[0] > 0 else math.inf
     return moving + chip.kind.latencies[0] if moving > calculating else calculating
+
+
+def _flop(a: Numbers, b: Numbers, c: Numbers) -> Numbers:
+    return a * c * (2 * b - 1)
 
 
 def _ordered(shape: Shape, order: tuple[int, int, int]) -> Sides:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
 from typing import NamedTuple
 
-from crossflow.chip import LAUNCH, Chip
-from crossflow.gemm import Shape, dataflow, pointwise, products
-from crossflow.schedule import backward, forward
+from crossflow.chip import LAUNCH, PRECISION, Chip
+from crossflow.gemm import Shape, dataflow, pointwise, products, products_at_least
+from crossflow.schedule import backward, backward_at_least, forward
 
 HOST = 12.4 * 2**30
 """Bytes/s from the host, which holds the table of embeddings (a constant of the program)."""
@@ -35,6 +36,8 @@ class Ring:
 
 
 ALONE = Ring()
+Timed = Callable[[Chip, Sequence[Shape], str], list[float]]
+"""What times products of matrices: as the program does, or at least."""
 
 
 class Parts(NamedTuple):
@@ -64,11 +67,11 @@ def shapes(model: Model, chips: int = 1) -> list[Shape]:
     ]
 
 
-def parts(chip: Chip, model: Model, ring: Ring = ALONE) -> Parts:
+def parts(chip: Chip, model: Model, ring: Ring = ALONE, timed: Timed = products) -> Parts:
     """Seconds of the parts of a step. FLOP and accesses per element are constants of the program."""
     every = shapes(model, ring.chips)
     batch, hidden, words = every[0][0], model.hidden, model.vocabulary
-    cell, cell_inputs, cell_weights, softmax, softmax_weights, softmax_inputs = products(
+    cell, cell_inputs, cell_weights, softmax, softmax_weights, softmax_inputs = timed(
         chip, every, dataflow(chip, every[0])
     )
     state, logits, weights = batch * hidden, batch * words, 8 * hidden * hidden
@@ -114,3 +117,28 @@ def step_time(chip: Chip, model: Model, ring: Ring = ALONE) -> float:
     if not all(map(math.isfinite, found)):
         return math.inf
     return forward(model, found) + backward(model, found)
+
+
+def step_time_at_least(chip: Chip, model: Model, ring: Ring = ALONE) -> float:
+    """Seconds that no chip beats whose cores, registers, DRAM and links are no faster, whatever its caches and tilings.
+
+    No time of a better chip would do: list schedules are not monotone in general (Graham, SIAM J. Appl. Math. 17(2),
+    1969), the tiles that are drawn for a larger cache may be worse, and the latency of a memory counts only where that
+    memory binds, so a kernel may take longer by it where another rate rises. Here the order of kernels does not matter
+    (`backward_at_least`), each matrix passes through DRAM once, and latencies are left out: what remains falls with
+    each of these rates.
+    """
+    quick = replace(chip, kind=replace(chip.kind, latencies=(0.0, 0.0, 0.0, 0.0)))
+    found = parts(quick, model, ring, products_at_least)
+    return forward(model, found) + backward_at_least(model, found)
+
+
+def footprint(model: Model, chips: int = 1, precision: int = PRECISION) -> int:
+    """Bytes that a chip holds, as the program counts them (github.com/nanocad-lab/DeepFlow, 566c192)."""
+    batch, hidden, words = math.ceil(model.batch / chips), model.hidden, model.vocabulary
+    steps, layers = model.steps, model.layers
+    gates = 4 * batch * hidden * steps * layers
+    cells = gates + (2 * hidden + 1) * 4 * hidden * layers + gates * 9 // 2
+    softmax = batch * steps * words + (hidden + 1) * words + (2 * batch * steps * words + batch * steps)
+    embedding = words * hidden + batch * steps * hidden
+    return (cells + softmax + embedding) * precision

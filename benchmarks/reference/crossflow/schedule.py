@@ -34,6 +34,19 @@ def backward(model: Model, parts: Parts) -> float:
     return run(backward_graph(model.steps, model.layers), parts)
 
 
+def backward_at_least(model: Model, parts: Parts) -> float:
+    """Seconds that `backward` is not below, whatever order the parts bring about: all kernels, then a gradient.
+
+    The chip serves kernels in the order in which they get ready. The last of them is the embedding of step 0: it waits
+    for the cell of layer 0 and step 0, and by the edges of the graph that cell waits for every other cell and for every
+    softmax. The embedding of a later step gets ready when its own cell of layer 0 ends, which is before the cell of
+    step 0 begins, so it is served earlier. Kernels run one at a time, so that last one ends no sooner than all of them
+    take together; and only then its gradients begin.
+    """
+    kernels = parts.softmax_back + model.layers * parts.cell_back + parts.embedding_back
+    return model.steps * kernels + parts.embedding_gradients
+
+
 def run(graph: Sequence[Event], parts: Parts) -> float:
     """First come, first served, from the first event on.
 
