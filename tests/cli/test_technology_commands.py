@@ -51,7 +51,7 @@ def test_a_design_is_a_document_like_any_other(imported: Path) -> None:
     assert "ok (dfopt/design/1)" in run("check", imported)
     assert "chip_area_mm2: 815" in run("show", imported)
     assert json.loads(run("schema", "design"))["properties"]["budgets"]
-    assert json.loads(run("schema", "technology"))["properties"]["core"]
+    assert json.loads(run("schema", "technology"))["anyOf"][0]["properties"]["core"]
 
 
 def test_shares_above_one_are_refused_with_the_excess(imported: Path) -> None:
@@ -87,3 +87,17 @@ def test_the_system_of_a_design_is_written(imported: Path, tmp_path: Path) -> No
     assert System.load(system) == derived_system(Design.load(imported))
     assert json.loads(call("derive", imported, "--system", system, "--json").out)["components"]["core"]["units"] == 643
     assert "expected a name that ends in" in run("derive", imported, "--system", tmp_path / "x.txt", code=2)
+
+
+def test_a_technology_from_another(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "schema: dfopt/technology/1\nname: mine\nscaling:\n  from: deepflow-v100\n  steps: {core.power: 0.5}\n",
+        encoding="utf-8",
+    )
+    assert "ok (dfopt/technology/1)" in run("check", file, "technologies/deepflow-1nm")
+    assert json.loads(run("show", file, "--json"))["core"]["power"] == "65 mW"
+    file.write_text(file.read_text(encoding="utf-8").replace("0.5", "0"), encoding="utf-8")
+    said = run("check", file, code=3)
+    assert f"{file}: 1 problem" in said
+    assert "$.scaling.steps['core.power']: found 0, expected a factor above 0 (1 leaves the figure as it is" in said

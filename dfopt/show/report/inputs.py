@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.zoo import PART_KINDS, Kind, find, zoo
+from dfopt.documents.zoo import BELOW_SYSTEMS, Kind, find, zoo
 from dfopt.show.html import Html, facts, mark, paragraph, subtitle, table
 from dfopt.show.report.page import Section
 
@@ -54,7 +54,7 @@ def _files(kind: Kind, name: str, seen: set[tuple[Kind, str]]) -> Iterator[tuple
         return
     seen.add((kind, name))
     path = find(kind, name)  # as loading does: an existing file of this name wins
-    shelf = f"systems/{kind}" if kind in PART_KINDS else kind
+    shelf = f"systems/{kind}" if kind in BELOW_SYSTEMS else kind
     yield path, f"{shelf}/{name}.yaml"
     for part_kind, part in _named(load_strict(path), kind):
         if part in zoo(part_kind):
