@@ -76,6 +76,18 @@ def test_stored_frames_can_be_drawn(figures: ModuleType, name: str) -> None:
         plt.close(figure)
 
 
+@pytest.mark.parametrize(("name", "lines", "points"), [("fig09", 12, 84), ("fig10", 3, 21), ("fig11", 3, 12)])
+def test_stored_frames_of_technologies_can_be_drawn(figures: ModuleType, name: str, lines: int, points: int) -> None:
+    """A line for each memory and network, for each thing that is chosen, or for each node with the paper's figure."""
+    frame = pd.read_csv(STORED / f"deepflow-{name}" / "frame.csv")
+    (draw,) = figures.FIGURES[f"deepflow-{name}"].values()
+    figure = draw(frame)
+    drawn = [line for ax in figure.axes for line in ax.lines]
+    assert len(drawn) == lines and sum(len(line.get_xdata()) for line in drawn) == points
+    assert figure.axes[0].get_ylabel() and all(ax.get_xlabel() for ax in figure.axes)
+    plt.close(figure)
+
+
 def test_an_unknown_study_is_refused(figures: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         figures.main(["fig99"])
