@@ -24,6 +24,11 @@ def load_design(name_or_path: str | os.PathLike[str]) -> Design:
     """Load a design from the zoo or a file.
 
     Raises `DocumentError` with every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo.
+
+    Examples
+    --------
+    >>> load_design("h100").budgets.power, load_design("h100").technology.name
+    (700.0, 'n5-hbm3-nvlink-4')
     """
     path = find("designs", name_or_path)
     return expand_design(load_strict(path), path)

@@ -53,7 +53,7 @@ def test_every_number_of_a_part_has_a_comment(kind: str, name: str) -> None:
         if line.partition(":")[2].strip()[:1] in set("0123456789[")
         and line.partition(":")[2].strip()
         and "#" not in line
-        and not line.startswith(("name", "description", "source"))
+        and not line.strip().startswith(("name", "description", "source", "parts"))
     ]
     assert bare == []
 
