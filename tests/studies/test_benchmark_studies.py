@@ -13,6 +13,7 @@ from dfopt.studies.cells import Cell, expand
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "studies"
 CELLS = {
     "best-plans": 320, "deepflow-fig09": 84, "deepflow-fig10": 98, "deepflow-fig11": 80, "dse": 320,
+    "deepflow-roadmap-fig09": 96, "deepflow-roadmap-fig10": 96, "deepflow-roadmap-fig11": 20,
     "fig07": 6, "fig08": 16, "fig10": 80, "fig10-text": 80, "fig12": 80, "fig14": 80, "fig16": 80,
     "fig19": 18, "fig20": 20, "fig20-decode": 20, "fig22": 15, "fig22-heat": 35, "table6": 5,
 }  # fmt: skip
