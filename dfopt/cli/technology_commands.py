@@ -55,7 +55,11 @@ def explore_designs(
     graph: Annotated[str, argument("GRAPH", "the workload: a name of the zoo, or a file")],
     design: Annotated[str, argument("DESIGN", "with shares that are auto, and a template: a zoo name or a file")],
     technologies: Annotated[
-        str, option("in place of that of the design, each of these: zoo names or files", metavar="NAME[,NAME...]")
+        str,
+        option(
+            "in place of that of the design, each of these: zoo names or files; of parts (n3+hbm4) what they have",
+            metavar="NAME[,NAME...]",
+        ),
     ] = "",
     gap: Annotated[str, option("stop when no design can be better by more than this part", metavar="PART")] = "1%",
     time_limit: Annotated[float, option("seconds; the best design so far is told with its gap", min=0)] = 300.0,

@@ -34,7 +34,8 @@ from dfopt.machines.references import Resolver, folder_of
 from dfopt.machines.replace import place_of, replaced
 
 __all__ = [
-    "expand_part", "expand_technology", "in_terms", "load_technology", "technology_at", "technology_schema",
+    "expand_part", "expand_technology", "in_terms", "load_technology", "technology_at", "technology_in",
+    "technology_schema",
 ]  # fmt: skip
 
 Kind = TypeVar("Kind", bound=Document)
@@ -54,6 +55,43 @@ def load_technology(name_or_path: str | os.PathLike[str]) -> Technology:
     """
     path = find("technologies", name_or_path)
     return expand_technology(load_strict(path), path)
+
+
+def technology_in(base: Technology, name_or_path: str | os.PathLike[str]) -> Technology:
+    """A technology of the zoo or a file, or a base with other parts in it.
+
+    Parameters
+    ----------
+    base
+        The technology that parts go into.
+    name_or_path
+        What `load_technology` takes; or a part, or several as in ``n3+hbm4``. Their sections, and of links their
+        roles, take the place of those of the base; the technology has the name that is given here.
+
+    Raises
+    ------
+    DocumentError
+        For what is named and cannot be had, and for parts that have the same section.
+
+    Examples
+    --------
+    >>> made = technology_in(load_technology("deepflow-v100"), "n3+hbm4")
+    >>> made.name, made.core.flop_per_cycle, made.dram.links_per_stack, list(made.links)
+    ('n3+hbm4', 1024.0, 2048, ['in_package', 'between_packages'])
+    """
+    text = os.fspath(name_or_path)
+    names = [text] if os.path.exists(text) else text.split("+")
+    if len(names) == 1:
+        path = find("technologies", name_or_path)
+        if kind_of(load_strict(path), str(path)) != "technology-part":
+            return load_technology(name_or_path)
+    resolver = Resolver()
+    parts = _made(resolver, {"parts": names}, "$", text, ())
+    if resolver.issues:
+        raise DocumentError(text, resolver.issues)
+    data = {**base.to_data(), **parts, "name": text, "description": f"{base.name} with {text}", "source": base.source}
+    data["links"] = {**base.to_data()["links"], **parts.get("links", {})}
+    return Technology.from_data(data, text)
 
 
 def expand_technology(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> Technology:

@@ -101,3 +101,26 @@ def test_a_technology_from_another(tmp_path: Path) -> None:
     said = run("check", file, code=3)
     assert f"{file}: 1 problem" in said
     assert "$.scaling.steps['core.power']: found 0, expected a factor above 0 (1 leaves the figure as it is" in said
+
+
+def test_designs_and_technologies_of_the_zoo() -> None:
+    rows = run("list", "designs").splitlines()
+    assert rows[0].split() == ["name", "technology", "area", "dies", "power"]
+    assert any(line.split() == ["b200", "n5-hbm3e-nvlink-5", "1600", "mm2", "2", "1", "kW"] for line in rows)
+    assert "n5" in json.loads(run("list", "technologies", "--json"))
+    listed = run("list", "technologies", "n5").splitlines()[-1].split("  ")
+    assert [cell.strip() for cell in listed if cell] == ["n5", "0.77 mm2", "31.8 Mb/mm2", "-", "core, sram, wafer"]
+    assert "ok (dfopt/technology-part/1)" in run(
+        "check", "technologies/ucie-3d", "technologies/n2", "technologies/hbm3"
+    )
+    said = run("derive", "h100")
+    assert "528 units, 132 clusters" in said and "5 stacks, 5120 links" in said and "18 links" in said
+    assert json.loads(run("derive", "designs/h100", "--json")) == json.loads(run("derive", "h100", "--json"))
+    assert "design of this name is designs/h100" in run("solve", "gpt2-small", "h100", code=3)
+    assert "found auto for L2 and dram and between_packages" in run("derive", "reticle-2026", code=3)
+    assert "did you mean" in run("derive", "h1000", code=3)
+
+
+def test_a_workload_on_a_design_of_the_zoo() -> None:
+    solved = json.loads(run("solve", "gpt2-small", "designs/h100", "--tp", "8", "--no-sensitivity", "--json", "-q"))
+    assert solved["system"]["chip"]["name"] == "h100" and solved["status"] == "optimal"

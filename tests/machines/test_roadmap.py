@@ -20,7 +20,7 @@ from dfopt.errors import DocumentError
 from dfopt.library import load_any, load_system
 from dfopt.machines.designs import load_design
 from dfopt.machines.stacks import load_stack
-from dfopt.machines.technologies import expand_technology
+from dfopt.machines.technologies import expand_technology, load_technology, technology_in
 from dfopt.technology.chip_price import chip_price
 from dfopt.technology.derive import derive_design
 
@@ -153,3 +153,28 @@ def test_files_say_what_they_tuned(script: ModuleType) -> None:
     assert counted == {"n7": ["area_mm2", "power"], "n5": ["area_mm2", "power"]}
     for name, keys in counted.items():
         assert set(keys) <= set(load_strict(find("technologies", name))["core"])
+
+
+def test_parts_in_the_place_of_others() -> None:
+    base = load_design("h100").technology
+    made = technology_in(base, "n3+nvlink-5")
+    assert made.core == part("n3").core and made.dram == base.dram and made.package == base.package
+    links = part("nvlink-5").links
+    assert links is not None and made.links == {**base.links, **links} and made.name == "n3+nvlink-5"
+    assert technology_in(base, "n3").core == made.core
+    assert technology_in(base, "deepflow-p4") == load_technology("deepflow-p4")
+    with pytest.raises(DocumentError, match=r"\$\.parts\[1\]: found core in n3 and in n5, expected it once"):
+        technology_in(base, "n5+n3")
+    with pytest.raises(DocumentError, match=r"no technology of this name and no file: 'hbm9'"):
+        technology_in(base, "n3+hbm9")
+
+
+def test_fields_of_designs_may_be_made_of_parts() -> None:
+    """As axes of studies set them."""
+    plain = load_system("designs/h100")
+    parts = {"name": "mine", "parts": ["n3", "hbm4", "nvlink-5", "interposer"]}
+    other = load_system("designs/h100", {"design.technology": parts, "design.shares.area.dram": 0.18})
+    assert other.chip.peak_flops > plain.chip.peak_flops
+    assert other.network[0].link_bandwidth > plain.network[0].link_bandwidth
+    with pytest.raises(DocumentError, match=r"found core in n3 and in this document, expected it once"):
+        load_system("designs/h100", {"design.technology.parts": ["n3"]})
