@@ -1,4 +1,4 @@
-"""Figures of the DFModel paper from their studies: ``python benchmarks/figures.py [STUDY ...]``.
+"""Figures of papers from their studies: ``python benchmarks/figures.py [STUDY ...]``.
 
 Runs each study and writes into ``benchmarks/figures/STUDY/`` the pictures (SVG), the frame (CSV) and the table of its
 claims (Markdown). With ``--store DIR`` cells that a sweep has solved before are taken from ``DIR/STUDY.jsonl``.
@@ -22,6 +22,9 @@ from dfopt.show.plots.style import CYCLE, LOOKS, PALETTE, drawn
 from dfopt.studies.runs import Runs
 
 HERE = Path(__file__).resolve().parent
+sys.path.insert(0, str(HERE))  # for a test, which loads this file by its path
+from deepflow_figures import FIGURES as OF_DEEPFLOW  # noqa: E402
+
 TERMS = ("compute", "memory", "network")
 MARKERS = "osD^vPX"
 LIGHT = "#E6E6E6"
@@ -286,6 +289,7 @@ FIGURES: dict[str, dict[str, Picture]] = {
     "fig20": {"fig20": serving},
     "fig22": {"fig22": compute_or_memory},
     "fig22-heat": {"fig22-heat": compute_or_memory_with_heat},
+    **OF_DEEPFLOW,
 }
 
 

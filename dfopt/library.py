@@ -18,18 +18,21 @@ from dfopt.documents.result import Result
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import System
 from dfopt.documents.zoo import KINDS as ZOOS
-from dfopt.documents.zoo import Kind, find, is_path, one, zoo
+from dfopt.documents.zoo import Kind, find, is_path, zoo
 from dfopt.errors import DocumentError, Issue, NotInZoo, PlanError, SystemSpecError, close_matches, refuse
 from dfopt.machines.compose import expand_system
+from dfopt.machines.designs import expand_design, load_design
 from dfopt.machines.fields import with_fields
 from dfopt.machines.replace import replaced
 from dfopt.machines.stacks import expand_stack
+from dfopt.machines.technologies import expand_part, expand_technology
 from dfopt.technology.as_system import derived_system
 from dfopt.workloads import expand, load_graph, load_variants, overridden, sizes_of
 
 # Kinds whose files may be written in terms of others.
 _IN_OTHER_TERMS: Final[dict[str, Callable[..., Document]]] = {
-    "graph": expand, "system": expand_system, "stack": expand_stack,
+    "graph": expand, "system": expand_system, "stack": expand_stack, "technology": expand_technology,
+    "technology-part": expand_part, "design": expand_design,
 }  # fmt: skip
 _OF_DESIGN: Final = "design."  # how fields of a design begin, beside those of the system that it makes
 
@@ -82,7 +85,8 @@ def _found(name_or_path: str) -> tuple[str, Path, dict[str, Any]]:
         everything = [*(name for each in ZOOS for name in zoo(each)), *PROFILES]
         raise NotInZoo(name_or_path, close_matches(name_or_path, everything, 0.5), "|".join([*ZOOS, "assumptions"]))
     path = find(shelf, name_or_path.removeprefix(f"{shelf}/"))
-    return one(shelf), path, load_strict(path)
+    data = load_strict(path)
+    return kind_of(data, str(path)), path, data
 
 
 def _shelf_of(text: str) -> Kind | None:
@@ -107,7 +111,8 @@ def load_system(name_or_path: str | os.PathLike[str], overrides: Mapping[str, An
     Parameters
     ----------
     name_or_path
-        A name in the zoo, or a path of a system or a design; an existing file wins.
+        A name in the zoo, or a path of a system or a design; an existing file wins. ``designs/NAME`` is a design of
+        the zoo.
     overrides
         Fields of the system with their values, see `dfopt.machines.fields.with_fields`; those of a design begin with
         ``design.``, such as ``design.budgets.power``.
@@ -129,11 +134,14 @@ def load_system(name_or_path: str | os.PathLike[str], overrides: Mapping[str, An
 
 
 def load_source(name_or_path: str | os.PathLike[str]) -> System | Design:
-    """What a system can be made from: itself, or a design."""
+    """What a system can be made from: itself, or a design; ``designs/NAME`` is one of the zoo."""
+    name = os.fspath(name_or_path)
+    if _shelf_of(name) == "designs":
+        return load_design(name.removeprefix("designs/"))
     path = find("systems", name_or_path)
     data = load_strict(path)  # once: it may be a pipe
     is_design = isinstance(data, Mapping) and str(data.get("schema", "")).startswith("dfopt/design/")
-    return Design.from_data(data, str(path)) if is_design else expand_system(data, path)
+    return expand_design(data, path) if is_design else expand_system(data, path)
 
 
 def system_from(source: System | Design, fields: Mapping[str, Any], name: str) -> System:
@@ -152,7 +160,7 @@ def system_from(source: System | Design, fields: Mapping[str, Any], name: str) -
             raise DocumentError(name, [Issue("$.design", message, "name a design here, or set fields of the system")])
         system = source
     else:
-        design = Design.from_data(replaced(source.to_data(), of_design, name), name) if of_design else source
+        design = expand_design(replaced(source.to_data(), of_design, name), name) if of_design else source
         try:
             system = derived_system(design)
         except SystemSpecError as error:  # which does not know the file
@@ -168,8 +176,11 @@ def as_system(given: System | Design | str | os.PathLike[str]) -> System:
 
 
 def as_design(given: Design | str | os.PathLike[str]) -> Design:
-    """A design as it is, or the one of a path."""
-    return given if isinstance(given, Design) else Design.load(_named(given, "design"))
+    """A design as it is, or the one of a zoo name or a path."""
+    if isinstance(given, Design):
+        return given
+    name = _named(given, "design")
+    return load_design(name.removeprefix("designs/") if _shelf_of(os.fspath(name)) == "designs" else name)  # type: ignore[union-attr]
 
 
 def _named(given: object, what: str) -> str | os.PathLike[str]:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -16,7 +17,9 @@ from dfopt.cli.common import JsonFlag, ParamOpt, app, argument, check_output, em
 def list_zoo(
     kind: Annotated[
         str,
-        argument("[KIND]", "graphs, systems, chips, memories, links, topologies, stacks, assumptions"),
+        argument(
+            "[KIND]", "graphs, systems, chips, memories, links, topologies, stacks, technologies, designs, assumptions"
+        ),
     ] = "",
     words: Annotated[list[str] | None, argument("[WORD]...", "only lines with all these words")] = None,
     as_json: JsonFlag = False,
@@ -106,15 +109,23 @@ def schema(
     with errors():
         from dfopt.documents.base import schema_json
         from dfopt.documents.kinds import KINDS
+        from dfopt.documents.technology import Technology
+        from dfopt.documents.technology_part import TechnologyPart
         from dfopt.errors import PlanError
 
         if kind not in KINDS:
             raise PlanError(f"schema: expected one of {', '.join(KINDS)}, found {kind!r}")
         from dfopt.machines.compose import system_schema
+        from dfopt.machines.designs import design_schema
         from dfopt.machines.stacks import stack_schema
+        from dfopt.machines.technologies import technology_schema
         from dfopt.workloads import graph_schema
 
-        own = {"graph": graph_schema, "system": system_schema, "stack": stack_schema}
+        own: dict[str, Callable[[], dict[str, Any]]] = {
+            "graph": graph_schema, "system": system_schema, "stack": stack_schema, "design": design_schema,
+            "technology": lambda: technology_schema(Technology),
+            "technology-part": lambda: technology_schema(TechnologyPart),
+        }  # fmt: skip
         whole = own[kind]() if kind in own else schema_json(KINDS[kind])
         typer.echo(json.dumps(whole, indent=1))
 

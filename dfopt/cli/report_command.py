@@ -76,9 +76,12 @@ def _page(source: str, store: Path | None, columns: dict[str, Any]) -> str:
 
 
 def _result_page(result: Result) -> str:
+    from dfopt.documents.zoo import zoo
     from dfopt.show.report import remarks, result_report
 
-    used: list[tuple[Kind, Any]] = [("graphs", result.graph), ("systems", result.system)]
+    name = result.system.name
+    made = name in zoo("designs") and name not in zoo("systems")  # the system of a design has its name
+    used: list[tuple[Kind, Any]] = [("graphs", result.graph), ("designs" if made else "systems", result.system)]
     used += [("stacks", result.system.stack)] if result.system.stack is not None else []
     found = dict.fromkeys(one for kind, document in used for one in remarks(kind, document.name))
     return result_report(result, list(found), [_origin(kind, document) for kind, document in used])
@@ -87,7 +90,7 @@ def _result_page(result: Result) -> str:
 def _origin(kind: Kind, used: Any) -> str:
     """Whether an input is that of the zoo, and what can therefore be said of its numbers."""
     from dfopt.documents.zoo import one, zoo
-    from dfopt.library import load_any
+    from dfopt.library import load_any, load_system
 
     it, name = one(kind), used.name
     if name not in zoo(kind):
@@ -95,7 +98,8 @@ def _origin(kind: Kind, used: Any) -> str:
             f"The {it} {name} is not of the zoo. Remarks in its file are lost when it is read, so that this report"
             " cannot know which of its numbers are unconfirmed; its own words are under its source."
         )
-    if load_any(f"{kind}/{name}").digest() == used.digest():
+    own = load_system(f"{kind}/{name}") if kind == "designs" else load_any(f"{kind}/{name}")
+    if own.digest() == used.digest():
         return f"The {it} is {name} of the zoo, unchanged: its file has no other such remarks than those above."
     return (
         f"The {it} calls itself {name}, as one of the zoo does, but is not equal to it: parameters or fields were"
@@ -152,7 +156,8 @@ def _names(study: Study) -> Iterator[tuple[Kind, str]]:
         yield "graphs", entry.graph
     for system in study.systems:
         if isinstance(system, SystemEntry):
-            yield "systems", system.system
+            shelf, _, name = system.system.rpartition("/")  # designs/NAME is of another shelf
+            yield ("designs", name) if shelf == "designs" else ("systems", system.system)
             continue
         for kind in shelves:
             for choice in getattr(system, kind):

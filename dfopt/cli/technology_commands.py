@@ -27,7 +27,7 @@ from dfopt.cli.common import (
 
 @app.command()
 def derive(
-    design: Annotated[Path, argument("DESIGN.yaml", "budgets and their shares, with a technology")],
+    design: Annotated[str, argument("DESIGN", "budgets and their shares, with a technology: a zoo name or a file")],
     system: Annotated[
         Path | None, option("write the system of such chips that the template describes", metavar="FILE.yaml")
     ] = None,
@@ -53,9 +53,13 @@ def derive(
 @app.command("explore")
 def explore_designs(
     graph: Annotated[str, argument("GRAPH", "the workload: a name of the zoo, or a file")],
-    design: Annotated[Path, argument("DESIGN.yaml", "a design with shares that are auto, and a template")],
+    design: Annotated[str, argument("DESIGN", "with shares that are auto, and a template: a zoo name or a file")],
     technologies: Annotated[
-        str, option("in place of that of the design, each of these", metavar="FILE.yaml[,FILE.yaml...]")
+        str,
+        option(
+            "in place of that of the design, each of these: zoo names or files; of parts (n3+hbm4) what they have",
+            metavar="NAME[,NAME...]",
+        ),
     ] = "",
     gap: Annotated[str, option("stop when no design can be better by more than this part", metavar="PART")] = "1%",
     time_limit: Annotated[float, option("seconds; the best design so far is told with its gap", min=0)] = 300.0,

@@ -38,6 +38,15 @@ def _tokens(graph: Any) -> str:
     return f"{tokens_of(graph).processed / graph.microbatch:.10g}"
 
 
+def _sections(technology: Any) -> str:
+    """What it has; links with their roles."""
+    from dfopt.documents.technology_part import SECTIONS
+
+    own = dict(technology)
+    links = [f"links {role}" for role in own["links"] or ()]
+    return ", ".join([*(name for name in SECTIONS if own[name] and name != "links"), *links])
+
+
 # Of each kind the columns: title, what of a document is told there, and in which unit.
 _COLUMNS: Final[dict[str, tuple[tuple[str, str | Callable[[Any], object], Any], ...]]] = {
     "graphs": (
@@ -57,9 +66,18 @@ _COLUMNS: Final[dict[str, tuple[tuple[str, str | Callable[[Any], object], Any], 
     "memories": (("bandwidth", "bandwidth", "bandwidth"), ("capacity", "capacity", "bytes")),
     "links": (("bandwidth", "bandwidth", "bandwidth"), ("latency", "latency", "time")),
     "stacks": (("bandwidth", "dram.peak", "bandwidth"), ("capacity", "dram.capacity", "bytes")),
+    "technologies": (
+        ("core", lambda one: f"{one.core.area_mm2:.4g} mm2" if one.core else None, None),
+        ("SRAM", lambda one: f"{1e-6 / one.sram[-1].bit_area_mm2:.4g} Mb/mm2" if one.sram else None, None),
+        ("stack", lambda one: one.dram.stack if one.dram else None, "bytes"), ("has", _sections, None),
+    ),
+    "designs": (
+        ("technology", "technology.name", None), ("area", lambda one: f"{one.budgets.chip_area_mm2:g} mm2", None),
+        ("dies", lambda one: one.budgets.dies or 1, None), ("power", "budgets.power", "power"),
+    ),
     "topologies": (("description", "description", None),),
 }  # fmt: skip
-_TEXTS: Final = ("network", "description")
+_TEXTS: Final = ("network", "description", "has", "technology")
 
 
 def _cell(document: Any, of: str | Callable[[Any], object], unit: Any) -> str:

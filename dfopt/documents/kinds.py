@@ -20,14 +20,15 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.study import Study
 from dfopt.documents.system import System
 from dfopt.documents.technology import Technology
+from dfopt.documents.technology_part import TechnologyPart
 from dfopt.errors import DocumentError, Issue, did_you_mean, refuse, shown
 
 KINDS: dict[str, type[Document]] = {
     document.SCHEMA.split("/")[1]: document
     for document in (
         Graph, System, ChipPart, MemoryPart, LinkPart, TopologyPart, Stack, Assumptions,
-        Pins, Plan, Mapping, Score, Result, Study, HeatReport, Technology, Design,
-        Exploration,
+        Pins, Plan, Mapping, Score, Result, Study, HeatReport, Technology,
+        TechnologyPart, Design, Exploration,
     )
 }  # fmt: skip
 

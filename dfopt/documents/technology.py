@@ -13,6 +13,7 @@ from dfopt.documents.base import Named, Part, problem
 from dfopt.documents.dtypes import Arithmetic
 from dfopt.documents.wafer import Packaging, Wafer
 from dfopt.units import Bytes, Hertz, JoulesPerByte, Ratio, Seconds, Watts
+from dfopt.units import format as show_unit
 
 LinkRole = Literal["in_package", "between_packages", "between_dies"]
 Area = Annotated[float, Field(gt=0, le=1e7, description="in mm2")]
@@ -87,9 +88,21 @@ class DramStacks(Part):
     frequency: Hertz = Field(gt=0, description="bits per second of a link at nominal voltage")
     supply: Supply
     energy: JoulesPerByte = Field(gt=0, description="of a byte over the links")
+    energy_range: tuple[JoulesPerByte, JoulesPerByte] | None = Field(
+        default=None, description="least and most that sources give for the energy; none = they agree"
+    )
     static_w_per_bit: BitPower
     utilization: Share = Field(default=1.0, description="share of the bandwidth that is sustained")
     usd_per_gb: float | None = Field(default=None, ge=0, description="price in USD per GB = 1e9 B of capacity")
+
+    @model_validator(mode="after")
+    def _within_range(self) -> Self:
+        if self.energy_range is not None and not 0 < self.energy_range[0] <= self.energy <= self.energy_range[1]:
+            least, most = (show_unit(one, "energy_per_byte") for one in self.energy_range)
+            energy = show_unit(self.energy, "energy_per_byte")
+            found = f"found {least} to {most}, expected a range that has the energy in it, {energy}"
+            raise problem(found, "list the least and the most, or leave it out", "$.energy_range")
+        return self
 
 
 class ChipLinks(Part):

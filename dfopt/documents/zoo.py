@@ -8,16 +8,19 @@ from typing import Final, Literal, get_args
 
 from dfopt.errors import NotInZoo, close_matches, did_you_mean, refuse
 
-Kind = Literal["graphs", "systems", "chips", "memories", "links", "topologies", "stacks"]
+Kind = Literal[
+    "graphs", "systems", "chips", "memories", "links", "topologies", "stacks", "technologies", "designs"
+]  # fmt: skip
 KINDS: Final[tuple[Kind, ...]] = get_args(Kind)
-PART_KINDS: Final[tuple[Kind, ...]] = KINDS[2:]  # what systems are made of; in folders of systems/
+PART_KINDS: Final[tuple[Kind, ...]] = KINDS[2:7]  # what systems are made of
+BELOW_SYSTEMS: Final[tuple[Kind, ...]] = KINDS[2:]  # in folders of systems/
 _PACKAGE: Final = Path(__file__).resolve().parents[1]
-_ONE: Final[dict[str, str]] = {"memories": "memory", "topologies": "topology"}
+_ONE: Final[dict[str, str]] = {"memories": "memory", "topologies": "topology", "technologies": "technology"}
 
 
 def _zoo_folder(kind: Kind) -> Path:
     """The zoo inside the installed package, or else in the checkout around it."""
-    inner = Path("systems", kind) if kind in PART_KINDS else Path(kind)
+    inner = Path("systems", kind) if kind in BELOW_SYSTEMS else Path(kind)
     shipped = _PACKAGE / "_zoo" / inner
     return shipped if shipped.is_dir() else _PACKAGE.parent / inner
 
@@ -63,5 +66,7 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
         close = did_you_mean(text, names)  # such as a system for the name of its chip
         remedy = f"{close} `dfopt list {kind}` lists them all" if close else f"`dfopt list {kind}`"
         remedy = "the order is GRAPH SYSTEM" if {kind, other} == {"graphs", "systems"} else remedy
+        if kind == "systems" and text in zoo("designs"):
+            remedy = f"the design of this name is designs/{text}"
         refuse(text, f"found the name of a {one(other)}, expected a {one(kind)}", remedy)
     raise NotInZoo(text, close_matches(text, names, 0.5), kind)

@@ -21,6 +21,7 @@ from dfopt.exploring.boxes import Leaf, Progress, search_boxes
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.workload import Choice, Workload
 from dfopt.library import as_design, as_graphs
+from dfopt.machines.technologies import technology_in
 
 __all__ = ["explore", "in_technologies", "workload_of"]
 
@@ -42,10 +43,11 @@ def explore(
     ----------
     graph : Graph, or the name or path of one
         The workload.
-    design : Design, or the path of one
+    design : Design, or the name or path of one
         With shares of the area that are ``auto``, the sizes that its choices allow, and a template.
-    technologies : sequence of Technology, or of paths
-        In place of the technology of the design, each of these.
+    technologies : sequence of Technology, or of names or paths
+        In place of the technology of the design, each of these; of parts, such as ``n3`` or ``n3+hbm4``, their
+        sections in place of its own.
     assumptions : Assumptions or str
         A document, or the name of a profile.
     gap : float
@@ -107,7 +109,7 @@ def in_technologies(design: Design, technologies: Sequence[Technology | str | os
     """A design in each of several technologies, or in its own."""
     if not technologies:
         return (design,)
-    given = [one if isinstance(one, Technology) else Technology.load(one) for one in technologies]
+    given = [one if isinstance(one, Technology) else technology_in(design.technology, one) for one in technologies]
     for name, count in Counter(one.name for one in given).items():
         if count > 1:
             raise SystemSpecError(name, [Issue("$.name", f"found {count} technologies of this name", "rename one")])

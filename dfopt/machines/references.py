@@ -139,6 +139,20 @@ class Resolver:
                 self.wrong(where, message, f"did you mean {close}?" if close else f"{kind}: {_listed(here)}")
             return None
 
+    def base(self, kind: Kind, name: str, where: str, above: tuple[str, ...]) -> Path | None:
+        """The file that another one is derived from; none, with an issue, if there is none or if it comes from itself.
+
+        ``above``: files that are made of this one.
+        """
+        path = self.find(kind, name, where)
+        real = os.path.realpath(path) if path is not None else None
+        if real is None or real not in above:
+            return path
+        chain = " -> ".join(Path(each).name for each in (*above[above.index(real) :], real))
+        it = one(kind)
+        self.wrong(where, f"a {it} cannot be derived from itself: {chain}", f"name another {it}")
+        return None
+
     def wrong(self, where: str, message: str, remedy: str) -> None:
         """Take down an issue."""
         self.issues.append(Issue(where, message, remedy))

@@ -9,10 +9,13 @@ from typing import Any, Final, NoReturn
 
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path
 
-__all__ = ["replaced"]
+__all__ = ["place_of", "replaced"]
 
 # What the entries of a list are called, one and several.
-_ENTRIES: Final = {"network": ("network dim", "dims"), "dies": ("die", "dies"), "floorplan": ("tile", "tiles")}
+_ENTRIES: Final = {
+    "network": ("network dim", "dims"), "dies": ("die", "dies"), "floorplan": ("tile", "tiles"),
+    "sram": ("level", "levels"),
+}  # fmt: skip
 _STEP: Final = re.compile(r"([^\[\]]+)((?:\[\d+\])*)")
 
 
@@ -42,17 +45,31 @@ def replaced(data: Mapping[str, Any], fields: Mapping[str, Any], file: str) -> d
     """
     made = deepcopy(dict(data))
     for field, value in fields.items():
-        here: Any = made
-        path: list[str | int] = []
-        *above, last = _steps(field, file)
-        for step in above:
-            path.append(_key(here, step, path, file))
-            if isinstance(here, dict) and step not in here:
-                remedy = did_you_mean(step, [key for key, item in here.items() if isinstance(item, dict | list)])
-                _fail(file, path, "there is no such part", remedy)
-            here = here[path[-1]]
-        here[_key(here, last, path, file)] = value
+        holder, key = place_of(made, field, file)
+        holder[key] = value
     return made
+
+
+def place_of(data: Mapping[str, Any], field: str, file: str) -> tuple[Any, Any]:
+    """The mapping or list that holds what a path means, and its key there, which a mapping may lack.
+
+    Raises `DocumentError` as `replaced` does.
+
+    Examples
+    --------
+    >>> place_of({"dies": [{"name": "dram", "count": 8}]}, "dies.dram.count", "mine")
+    ({'name': 'dram', 'count': 8}, 'count')
+    """
+    here: Any = data
+    path: list[str | int] = []
+    *above, last = _steps(field, file)
+    for step in above:
+        path.append(_key(here, step, path, file))
+        if isinstance(here, dict) and step not in here:
+            remedy = did_you_mean(step, [key for key, item in here.items() if isinstance(item, dict | list)])
+            _fail(file, path, "there is no such part", remedy)
+        here = here[path[-1]]
+    return here, _key(here, last, path, file)
 
 
 def _steps(field: str, file: str) -> list[str]:

@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from pathlib import Path
 from typing import Any
 
 from dfopt.documents.base import schema_json
@@ -134,13 +133,8 @@ def stack_data(resolver: Resolver, value: Any, where: str, file: str, above: tup
     """
 
     def load(name: str, at: str) -> dict[str, Any] | None:
-        path = resolver.find("stacks", name, at)
+        path = resolver.base("stacks", name, at, above)
         if path is None:
-            return None
-        real = os.path.realpath(path)
-        if real in above:
-            chain = " -> ".join(Path(one).name for one in (*above[above.index(real) :], real))
-            resolver.wrong(at, f"a stack cannot be derived from itself: {chain}", "name another stack")
             return None
         return _expanded(load_strict(path), str(path), above).to_data()
 

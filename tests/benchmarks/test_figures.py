@@ -76,6 +76,42 @@ def test_stored_frames_can_be_drawn(figures: ModuleType, name: str) -> None:
         plt.close(figure)
 
 
+_LINES = {
+    "deepflow-fig09": {"deepflow-fig09": (12, 84)},
+    "deepflow-fig10": {"deepflow-fig10": (3, 21)},
+    "deepflow-fig11": {"deepflow-fig11": (3, 12)},
+    "deepflow-roadmap-fig09": {"scaling": (10, 40)},
+    "deepflow-roadmap-fig10": {"searching": (4, 16)},
+    "deepflow-roadmap-fig11": {"packages": (5, 22)},
+}
+
+
+@pytest.mark.parametrize("name", _LINES)
+def test_stored_frames_of_technologies_can_be_drawn(figures: ModuleType, name: str) -> None:
+    """A line for each memory and network, or for each thing that is chosen, with a point for each that is compared."""
+    frame = pd.read_csv(STORED / name / "frame.csv")
+    for picture, counts in _LINES[name].items():
+        figure = figures.FIGURES[name][picture](frame)
+        lines = [line for ax in figure.axes for line in ax.lines]
+        assert (len(lines), sum(len(line.get_xdata()) for line in lines)) == counts
+        assert figure.axes[0].get_ylabel()
+        for ax in figure.axes:  # nothing is cut off
+            low, high = ax.get_ylim()
+            assert all(low <= height <= high for line in ax.lines for height in line.get_ydata())
+        plt.close(figure)
+
+
+@pytest.mark.parametrize(("name", "cells"), [("deepflow-fig09", 84), ("deepflow-roadmap-fig09", 96)])
+def test_maps_of_what_binds_have_every_cell(figures: ModuleType, name: str, cells: int) -> None:
+    frame = pd.read_csv(STORED / name / "frame.csv")
+    figure = figures.FIGURES[name]["limiters"](frame)
+    drawn = [ax for ax in figure.axes if ax.patches]
+    assert sum(len(ax.patches) for ax in drawn) == sum(len(ax.texts) for ax in drawn) == cells
+    shown = {patch.get_facecolor() for ax in drawn for patch in ax.patches}
+    assert len(shown) == frame["bound_by"].nunique()
+    plt.close(figure)
+
+
 def test_an_unknown_study_is_refused(figures: ModuleType, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit):
         figures.main(["fig99"])

@@ -47,7 +47,9 @@ def test_list_alone_tells_the_kinds() -> None:
     assert {line.split()[0] for line in answer.out.splitlines()[2:]} == set(json.loads(call("list", "--json").out))
 
 
-@pytest.mark.parametrize("kind", ["graphs", "systems", "chips", "memories", "links", "topologies", "stacks"])
+@pytest.mark.parametrize(
+    "kind", ["graphs", "systems", "chips", "memories", "links", "topologies", "stacks", "technologies"]
+)
 def test_lists_have_figures_and_filters(kind: str) -> None:
     rows = call("list", kind).out.splitlines()
     assert len(rows[0].split()) > 1

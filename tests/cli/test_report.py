@@ -136,3 +136,14 @@ def test_runs_show_themselves_in_a_notebook(solved: Path) -> None:
 
     code = collect(solved / "small.yaml", solved / "small.runs.jsonl")._repr_html_()
     assert code.count("<table") == 2 and "all are found" in code and ">4<" in code
+
+
+def test_a_design_of_the_zoo_says_what_is_assumed(tmp_path: Path) -> None:
+    """Remarks of the design's file and of the parts that its technology is made of."""
+    result, page = tmp_path / "r.json", tmp_path / "r.html"
+    solved = call("solve", "gpt2-small", "designs/h100", "--tp", "8", "--no-sensitivity", "-q", "-o", result)
+    assert solved.code == 0 and call("report", result, "-o", page).code == 0
+    said = page.read_text(encoding="utf-8")
+    assert "The design is h100 of the zoo, unchanged" in said
+    for file in ("designs/h100", "technologies/n5", "technologies/hbm3", "technologies/nvlink-4"):
+        assert f"systems/{file}.yaml:" in said

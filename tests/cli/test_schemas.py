@@ -12,7 +12,7 @@ from cli_tools import Data, call
 from design_cases import SIZES, chosen
 
 from dfopt.documents.heat import HeatAnswer, HeatProof, HeatReport, ShadowPrice, SlowedPartition
-from dfopt.documents.kinds import KINDS
+from dfopt.documents.kinds import KINDS, kind_of
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find, zoo
@@ -29,6 +29,7 @@ def documents() -> dict[str, Data]:
     design = design_from_deepflow(json.loads(DEEPFLOW.read_text(encoding="utf-8"))["base_inputs"]["V100"], "v100")
     return {
         "technology": design.technology.to_data(),
+        "technology-part": {**design.technology.to_data(), "schema": "dfopt/technology-part/1"},
         "design": design.to_data(),
         "exploration": explore("gpt2-small", chosen(**SIZES), gap=1.0).to_data(),
         "graph": json.loads(call("show", "gpt2-small", "--json").out),
@@ -83,7 +84,7 @@ def test_schema_accepts_the_dumped_document(kind: str, documents: dict[str, Data
     document = documents[kind]
     assert schema["$schema"] == "https://json-schema.org/draft/2020-12/schema"
     check_schema(schema)
-    form = schema["anyOf"][0] if kind in ("graph", "system", "stack") else schema
+    form = schema["anyOf"][0] if "anyOf" in schema else schema
     assert form["properties"]["schema"]["const"] == document["schema"]
     accept(document, form, schema)
     with pytest.raises(AssertionError):
@@ -100,6 +101,19 @@ def test_the_graph_schema_accepts_the_zoo_as_it_is_written() -> None:
         accept(data, recipe, schema)
         with pytest.raises(AssertionError):
             accept({**data, "parameters": {**data["parameters"], "hiden": 8}}, recipe, schema)
+
+
+@pytest.mark.parametrize("kind", ["design", "technology", "technology-part"])
+def test_their_schemas_accept_the_zoo_as_it_is_written(kind: str) -> None:
+    schema = json.loads(call("schema", kind).out)
+    check_schema(schema)
+    shelf = "designs" if kind == "design" else "technologies"
+    written = [data for name in zoo(shelf) if kind_of(data := load_strict(find(shelf, name)), name) == kind]
+    assert written
+    for data in written:
+        accept(data, schema, schema)
+        with pytest.raises(AssertionError):
+            accept({**data, "surprise": 1}, schema, schema)
 
 
 def check_schema(schema: Data) -> None:

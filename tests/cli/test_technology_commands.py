@@ -51,7 +51,7 @@ def test_a_design_is_a_document_like_any_other(imported: Path) -> None:
     assert "ok (dfopt/design/1)" in run("check", imported)
     assert "chip_area_mm2: 815" in run("show", imported)
     assert json.loads(run("schema", "design"))["properties"]["budgets"]
-    assert json.loads(run("schema", "technology"))["properties"]["core"]
+    assert json.loads(run("schema", "technology"))["anyOf"][0]["properties"]["core"]
 
 
 def test_shares_above_one_are_refused_with_the_excess(imported: Path) -> None:
@@ -87,3 +87,40 @@ def test_the_system_of_a_design_is_written(imported: Path, tmp_path: Path) -> No
     assert System.load(system) == derived_system(Design.load(imported))
     assert json.loads(call("derive", imported, "--system", system, "--json").out)["components"]["core"]["units"] == 643
     assert "expected a name that ends in" in run("derive", imported, "--system", tmp_path / "x.txt", code=2)
+
+
+def test_a_technology_from_another(tmp_path: Path) -> None:
+    file = tmp_path / "mine.yaml"
+    file.write_text(
+        "schema: dfopt/technology/1\nname: mine\nscaling:\n  from: deepflow-v100\n  steps: {core.power: 0.5}\n",
+        encoding="utf-8",
+    )
+    assert "ok (dfopt/technology/1)" in run("check", file, "technologies/deepflow-1nm")
+    assert json.loads(run("show", file, "--json"))["core"]["power"] == "65 mW"
+    file.write_text(file.read_text(encoding="utf-8").replace("0.5", "0"), encoding="utf-8")
+    said = run("check", file, code=3)
+    assert f"{file}: 1 problem" in said
+    assert "$.scaling.steps['core.power']: found 0, expected a factor above 0 (1 leaves the figure as it is" in said
+
+
+def test_designs_and_technologies_of_the_zoo() -> None:
+    rows = run("list", "designs").splitlines()
+    assert rows[0].split() == ["name", "technology", "area", "dies", "power"]
+    assert any(line.split() == ["b200", "n5-hbm3e-nvlink-5", "1600", "mm2", "2", "1", "kW"] for line in rows)
+    assert "n5" in json.loads(run("list", "technologies", "--json"))
+    listed = run("list", "technologies", "n5").splitlines()[-1].split("  ")
+    assert [cell.strip() for cell in listed if cell] == ["n5", "0.77 mm2", "31.8 Mb/mm2", "-", "core, sram, wafer"]
+    assert "ok (dfopt/technology-part/1)" in run(
+        "check", "technologies/ucie-3d", "technologies/n2", "technologies/hbm3"
+    )
+    said = run("derive", "h100")
+    assert "528 units, 132 clusters" in said and "5 stacks, 5120 links" in said and "18 links" in said
+    assert json.loads(run("derive", "designs/h100", "--json")) == json.loads(run("derive", "h100", "--json"))
+    assert "design of this name is designs/h100" in run("solve", "gpt2-small", "h100", code=3)
+    assert "found auto for L2 and dram and between_packages" in run("derive", "reticle-2026", code=3)
+    assert "did you mean" in run("derive", "h1000", code=3)
+
+
+def test_a_workload_on_a_design_of_the_zoo() -> None:
+    solved = json.loads(run("solve", "gpt2-small", "designs/h100", "--tp", "8", "--no-sensitivity", "--json", "-q"))
+    assert solved["system"]["chip"]["name"] == "h100" and solved["status"] == "optimal"

@@ -8,10 +8,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from dfopt.documents.design import Design
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.parts import PARTS, ChipPart
 from dfopt.documents.system import System
+from dfopt.documents.technology import Technology
+from dfopt.documents.technology_part import TechnologyPart
 from dfopt.documents.zoo import KINDS, PART_KINDS, find, one, zoo
+from dfopt.library import load_any
 from dfopt.machines.compose import compose, load_system
 from dfopt.machines.stacks import load_stack
 from dfopt.machines.topologies import TOPOLOGIES
@@ -19,6 +23,7 @@ from dfopt.physics.cost import system_cost
 
 STUDY_CHIPS = ("tpu-v4", "sn30", "h100", "wse-2")  # DFModel, table V
 ALL_PARTS = [(kind, name) for kind in PART_KINDS for name in zoo(kind)]
+BELOW_CHIPS = [(kind, name) for kind in ("technologies", "designs") for name in zoo(kind)]
 
 
 @pytest.mark.parametrize("kind, name", ALL_PARTS)
@@ -31,7 +36,16 @@ def test_every_part_loads(kind: str, name: str, tmp_path: Path) -> None:
     assert PARTS[kind].load(tmp_path / "part.yaml") == part
 
 
-@pytest.mark.parametrize("kind, name", ALL_PARTS)
+@pytest.mark.parametrize("kind, name", BELOW_CHIPS)
+def test_every_technology_and_design_loads(kind: str, name: str, tmp_path: Path) -> None:
+    document = load_any(f"{kind}/{name}")
+    assert isinstance(document, Technology | TechnologyPart | Design)
+    assert document.name == name and document.description and document.source
+    document.dump(tmp_path / "one.yaml")
+    assert load_any(str(tmp_path / "one.yaml")) == document
+
+
+@pytest.mark.parametrize("kind, name", ALL_PARTS + BELOW_CHIPS)
 def test_every_number_of_a_part_has_a_comment(kind: str, name: str) -> None:
     bare = [
         line
@@ -39,7 +53,7 @@ def test_every_number_of_a_part_has_a_comment(kind: str, name: str) -> None:
         if line.partition(":")[2].strip()[:1] in set("0123456789[")
         and line.partition(":")[2].strip()
         and "#" not in line
-        and not line.startswith(("name", "description", "source"))
+        and not line.strip().startswith(("name", "description", "source", "parts"))
     ]
     assert bare == []
 
@@ -76,7 +90,8 @@ def test_topologies_are_named_ones_or_plain_products(name: str) -> None:
 
 def test_kinds_of_the_zoo() -> None:
     assert zoo("systems") == sorted(path.stem for path in find("systems", "sn10-8-ring").parent.glob("*.yaml"))
-    assert [one(kind) for kind in KINDS] == ["graph", "system", "chip", "memory", "link", "topology", "stack"]
+    assert [one(kind) for kind in KINDS] == ["graph", "system", "chip", "memory", "link", "topology", "stack",
+                                            "technology", "design"]  # fmt: skip
     assert not set(zoo("chips")) & set(zoo("systems"))
 
 

@@ -12,7 +12,8 @@ from dfopt.studies.cells import Cell, expand
 
 FOLDER = Path(__file__).resolve().parents[2] / "benchmarks" / "studies"
 CELLS = {
-    "best-plans": 320, "dse": 320,
+    "best-plans": 320, "deepflow-fig09": 84, "deepflow-fig10": 98, "deepflow-fig11": 80, "dse": 320,
+    "deepflow-roadmap-fig09": 96, "deepflow-roadmap-fig10": 96, "deepflow-roadmap-fig11": 20,
     "fig07": 6, "fig08": 16, "fig10": 80, "fig10-text": 80, "fig12": 80, "fig14": 80, "fig16": 80,
     "fig19": 18, "fig20": 20, "fig20-decode": 20, "fig22": 15, "fig22-heat": 35, "table6": 5,
 }  # fmt: skip
@@ -33,7 +34,7 @@ def test_it_expands(name: str) -> None:
     study = Study.load(FOLDER / f"{name}.yaml")
     assert len(cells(name)) == CELLS[name]
     assert study.name == name
-    assert study.source.startswith("DFModel, ")
+    assert study.source.startswith(("DFModel, ", "DeepFlow, "))
     assert "setup files" in study.description or "text" in study.description
     assert all(claim.figure for claim in study.claims) and study.claims
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from dfopt.documents.strict_yaml import load_strict
-from dfopt.documents.zoo import PART_KINDS, Kind, find, zoo
+from dfopt.documents.zoo import BELOW_SYSTEMS, Kind, find, zoo
 from dfopt.show.html import Html, facts, mark, paragraph, subtitle, table
 from dfopt.show.report.page import Section
 
@@ -23,7 +23,7 @@ _WORDS: Final = re.compile(r"\b(unconfirmed|assum(?:ed|es|ption|ptions)|estimate
 # Keys of a system under which a part's name stands, and the shelf that has it.
 _SHELVES: Final[dict[str, Kind]] = {
     "chip": "chips", "memory": "memories", "network": "topologies", "links": "links", "link": "links",
-    "stack": "stacks",
+    "stack": "stacks", "technology": "technologies",
 }  # fmt: skip
 
 
@@ -54,7 +54,7 @@ def _files(kind: Kind, name: str, seen: set[tuple[Kind, str]]) -> Iterator[tuple
         return
     seen.add((kind, name))
     path = find(kind, name)  # as loading does: an existing file of this name wins
-    shelf = f"systems/{kind}" if kind in PART_KINDS else kind
+    shelf = f"systems/{kind}" if kind in BELOW_SYSTEMS else kind
     yield path, f"{shelf}/{name}.yaml"
     for part_kind, part in _named(load_strict(path), kind):
         if part in zoo(part_kind):
@@ -64,13 +64,13 @@ def _files(kind: Kind, name: str, seen: set[tuple[Kind, str]]) -> Iterator[tuple
 def _named(data: Any, shelf: Kind, roles: bool = False) -> Iterator[tuple[Kind, str]]:
     """Parts that a file names: ``key: NAME``, or ``part: NAME`` under such a key or at the top of a part.
 
-    ``roles``: what stands under ``links``, where each role has a name.
+    ``roles``: what stands under ``links``, where each role has a name, and under ``parts`` of a technology.
     """
     for key, value in data.items() if isinstance(data, dict) else (("", item) for item in data):
         inner = _SHELVES.get(key, shelf)
         if isinstance(value, dict | list | tuple):
-            yield from _named(value, inner, key == "links")
-        elif isinstance(value, str) and (roles or key == "part" or key in _SHELVES):
+            yield from _named(value, inner, key in ("links", "parts"))
+        elif isinstance(value, str) and (roles or key in ("part", "from") or key in _SHELVES):
             yield inner, value
 
 

@@ -1,0 +1,269 @@
+"""Technologies from files, made of parts and of each other.
+
+A technology is written out, or made of parts, or derived from another one factor by factor::
+
+    schema: dfopt/technology/1
+    name: n3-hbm3
+    parts: [hbm3, nvlink-4]             # names of the zoo, or paths: every section from one of them
+    scaling:                            # and what this technology has, times these factors
+      from: n5
+      steps: {core.area_mm2: 0.625, sram.L2.bit_area_mm2: 0.95}
+    set: {dram.frequency: 5.6 GHz}      # then these fields are replaced; paths as in overrides
+
+What no part has can stand beside them as it is: ``wafer: {usd: 19865, ...}``. A part (``dfopt/technology-part/1``) is
+written in the same ways. Where a technology is wanted a design has such a file's name, its path, or its keys.
+"""
+
+from __future__ import annotations
+
+import math
+import os
+import re
+from collections.abc import Mapping
+from copy import deepcopy
+from typing import Any, Final, TypeVar
+
+from dfopt.documents.base import Document, schema_json
+from dfopt.documents.kinds import kind_of
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.documents.technology import Technology
+from dfopt.documents.technology_part import SECTIONS, TechnologyPart
+from dfopt.documents.zoo import find
+from dfopt.errors import DocumentError, Issue, json_path, shown
+from dfopt.machines.references import Resolver, folder_of
+from dfopt.machines.replace import place_of, replaced
+
+__all__ = [
+    "expand_part", "expand_technology", "in_terms", "load_technology", "technology_at", "technology_in",
+    "technology_schema",
+]  # fmt: skip
+
+Kind = TypeVar("Kind", bound=Document)
+_TERMS: Final = ("parts", "scaling", "set")
+_QUANTITY: Final = re.compile(r"([+-]?[0-9.]+(?:[eE][+-]?[0-9]+)?)(\s.*)")  # as documents write them
+
+
+def load_technology(name_or_path: str | os.PathLike[str]) -> Technology:
+    """Load a technology from the zoo or a file, written out or made of others.
+
+    Raises `DocumentError` with every issue of the file; `NotInZoo` for a name that is neither a file nor in the zoo.
+
+    Examples
+    --------
+    >>> load_technology("deepflow-14nm").core.power, load_technology("deepflow-10nm").core.power
+    (0.13, 0.0702)
+    """
+    path = find("technologies", name_or_path)
+    return expand_technology(load_strict(path), path)
+
+
+def technology_in(base: Technology, name_or_path: str | os.PathLike[str]) -> Technology:
+    """A technology of the zoo or a file, or a base with other parts in it.
+
+    Parameters
+    ----------
+    base
+        The technology that parts go into.
+    name_or_path
+        What `load_technology` takes; or a part, or several as in ``n3+hbm4``. Their sections, and of links their
+        roles, take the place of those of the base; the technology has the name that is given here.
+
+    Raises
+    ------
+    DocumentError
+        For what is named and cannot be had, and for parts that have the same section.
+
+    Examples
+    --------
+    >>> made = technology_in(load_technology("deepflow-v100"), "n3+hbm4")
+    >>> made.name, made.core.flop_per_cycle, made.dram.links_per_stack, list(made.links)
+    ('n3+hbm4', 1024.0, 2048, ['in_package', 'between_packages'])
+    """
+    text = os.fspath(name_or_path)
+    names = [text] if os.path.exists(text) else text.split("+")
+    if len(names) == 1:
+        path = find("technologies", name_or_path)
+        if kind_of(load_strict(path), str(path)) != "technology-part":
+            return load_technology(name_or_path)
+    resolver = Resolver()
+    parts = _made(resolver, {"parts": names}, "$", text, ())
+    if resolver.issues:
+        raise DocumentError(text, resolver.issues)
+    data = {**base.to_data(), **parts, "name": text, "description": f"{base.name} with {text}", "source": base.source}
+    data["links"] = {**base.to_data()["links"], **parts.get("links", {})}
+    return Technology.from_data(data, text)
+
+
+def expand_technology(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> Technology:
+    """The technology of a file's parsed data; ``path`` is for errors and for paths relative to it.
+
+    Raises `DocumentError` with every issue, at places such as ``$.scaling.from``.
+    """
+    return _expanded(Technology, data, os.fspath(path), ())
+
+
+def expand_part(data: Mapping[str, Any], path: str | os.PathLike[str] = "<data>") -> TechnologyPart:
+    """The same for a part of a technology."""
+    return _expanded(TechnologyPart, data, os.fspath(path), ())
+
+
+def technology_at(value: Any, where: str, file: str) -> Any:
+    """The data of the technology that a value at a place of a file's data means; written out it stays as it is.
+
+    Raises `DocumentError` for what it names and cannot be had.
+
+    Examples
+    --------
+    >>> technology_at("deepflow-p4", "$.technology", "mine")["core"]["power"]
+    '370 mW'
+    """
+    resolver = Resolver(folder_of(file))
+    if isinstance(value, str):
+        data = _base(resolver, value, where, ())
+    elif isinstance(value, Mapping) and in_terms(value):
+        data = _made(resolver, value, where, file, ())
+    else:
+        return value
+    if resolver.issues:
+        raise DocumentError(file, resolver.issues)
+    return data
+
+
+def in_terms(data: Mapping[str, Any]) -> bool:
+    """Whether a technology's data are in terms of others."""
+    return any(key in data for key in _TERMS)
+
+
+def technology_schema(kind: type[Technology] | type[TechnologyPart]) -> dict[str, Any]:
+    """JSON Schema of a technology's file, or of a part's: written out, or made of others.
+
+    Examples
+    --------
+    >>> [form["required"] for form in technology_schema(Technology)["anyOf"]][1]
+    ['schema', 'name']
+    """
+    whole = schema_json(kind)
+    top = {key: whole.pop(key) for key in ("$schema", "$id", "$defs")}
+    number = {"type": "number", "exclusiveMinimum": 0}
+    steps = {"type": "object", "additionalProperties": number, "description": "path such as core.area_mm2 -> factor"}
+    scaling = {
+        "type": "object",
+        "properties": {"from": {"type": "string", "description": "a zoo name or a path"}, "steps": steps},
+        "required": ["from"],
+        "additionalProperties": False,
+        "description": "the technology that it is derived from, factor by factor",
+    }
+    terms = {
+        "parts": {"type": "array", "items": {"type": "string"}, "description": "zoo names or paths, one per section"},
+        "scaling": scaling,
+        "set": {"type": "object", "description": "path such as dram.frequency -> value"},
+    }
+    loose = {**whole, "properties": {**whole["properties"], **terms}, "required": ["schema", "name"]}
+    return {"title": kind.__name__, **top, "anyOf": [whole, loose]}
+
+
+def _expanded(kind: type[Kind], data: Mapping[str, Any], file: str, above: tuple[str, ...]) -> Kind:
+    if not isinstance(data, Mapping) or not in_terms(data):
+        return kind.from_data(data, file)
+    resolver = Resolver(folder_of(file))
+    made = _made(resolver, data, "$", file, (*above, os.path.realpath(file)))
+    if resolver.issues:
+        raise DocumentError(file, resolver.issues)
+    return kind.from_data(made, file)
+
+
+def _made(resolver: Resolver, data: Mapping[str, Any], where: str, file: str, above: tuple[str, ...]) -> dict[str, Any]:
+    """Data with what it says in terms of others written out; what is wrong is left with the resolver."""
+    made = {key: deepcopy(value) for key, value in data.items() if key not in _TERMS}
+    parts, fields = data.get("parts", []), data.get("set", {})
+    if not isinstance(parts, list | tuple) or not all(isinstance(name, str) for name in parts):
+        resolver.wrong(f"{where}.parts", f"found {shown(parts)}, expected a list of names", "write [n5, hbm3]")
+        parts = []
+    bases = [(f"{where}.parts[{at}]", name, _base(resolver, name, f"{where}.parts[{at}]", above))
+             for at, name in enumerate(parts)]  # fmt: skip
+    if "scaling" in data:
+        bases.append(
+            (f"{where}.scaling", "scaling", _scaled(resolver, data["scaling"], f"{where}.scaling", file, above))
+        )
+    taken = dict.fromkeys([*_claims(made)], "this document")
+    for at, name, base in bases:
+        for section in _claims(base):
+            if section in taken:
+                message = f"found {section} in {name} and in {taken[section]}, expected it once"
+                resolver.wrong(at, message, "take it from one of them; single fields are replaced with set")
+            taken[section] = name
+        for key in SECTIONS:
+            if key in base:
+                made[key] = {**made.get(key, {}), **base[key]} if key == "links" else base[key]
+    if not isinstance(fields, Mapping):
+        remedy = "write {dram.frequency: 5.6 GHz}, or leave it out"
+        resolver.wrong(f"{where}.set", f"found {shown(fields)}, expected a mapping of paths to values", remedy)
+        return made
+    try:
+        return replaced(made, fields, file)
+    except DocumentError as error:
+        for issue in error.issues:
+            resolver.wrong(f"{where}.set", f"{issue.where}: {issue.message}", issue.remedy)
+        return made
+
+
+def _claims(data: Mapping[str, Any]) -> list[str]:
+    """The sections that data has; of links those of every role are one of their own."""
+    roles = data.get("links")
+    links = [f"links.{role}" for role in roles] if isinstance(roles, Mapping) else []
+    return [*(key for key in SECTIONS if key in data and (key != "links" or not links)), *links]
+
+
+def _base(resolver: Resolver, name: str, where: str, above: tuple[str, ...]) -> dict[str, Any]:
+    """The data of a technology or a part that is named; empty, with an issue, where there is none."""
+    path = resolver.base("technologies", name, where, above)
+    if path is None:
+        return {}
+    data = load_strict(path)
+    kind = TechnologyPart if kind_of(data, str(path)) == "technology-part" else Technology
+    return _expanded(kind, data, str(path), above).to_data()
+
+
+def _scaled(resolver: Resolver, value: Any, where: str, file: str, above: tuple[str, ...]) -> dict[str, Any]:
+    """The data of the technology that ``scaling`` starts from, times its factors."""
+    name = value.get("from") if isinstance(value, Mapping) else None
+    if not isinstance(name, str):
+        found = shown(value) if not isinstance(value, Mapping) else shown(name) if "from" in value else "no from"
+        resolver.wrong(where, f"found {found}, expected the name of a technology and factors",
+                       "write {from: n5, steps: {core.area_mm2: 0.6}}")  # fmt: skip
+        return {}
+    for key in value:
+        if key not in ("from", "steps"):
+            resolver.wrong(f"{where}{json_path(key)[1:]}", "unknown key", "scaling has from and steps")
+    made, steps = _base(resolver, name, f"{where}.from", above), value.get("steps", {})
+    if not isinstance(steps, Mapping):
+        resolver.wrong(f"{where}.steps", f"found {shown(steps)}, expected a mapping of paths to factors",
+                       "write {core.area_mm2: 0.6}")  # fmt: skip
+        return made
+    for field, factor in steps.items() if made else ():
+        try:
+            holder, key = place_of(made, field, file)
+            holder[key] = _product(holder, key, factor)
+        except DocumentError as error:
+            for issue in error.issues:
+                at = f"{where}.steps{json_path(field)[1:]}"
+                resolver.wrong(at, f"{issue.where}: {issue.message}" if issue.where else issue.message, issue.remedy)
+    return made
+
+
+def _product(holder: Any, key: Any, factor: Any) -> Any:
+    """A number of a document, or a quantity with its unit, times a factor."""
+    number = isinstance(factor, int | float) and not isinstance(factor, bool)
+    if not number or not math.isfinite(factor) or factor <= 0:
+        message = f"found {shown(factor)}, expected a factor above 0"
+        raise DocumentError("", [Issue("", message, "1 leaves the figure as it is; set gives a value")])
+    if isinstance(holder, dict) and key not in holder:
+        near = ", ".join(holder)
+        raise DocumentError("", [Issue("", f"{key!r} is not there, expected one of {near}", "scale a figure it has")])
+    value = holder[key]
+    quantity = _QUANTITY.fullmatch(value) if isinstance(value, str) else None
+    if quantity:
+        return f"{float(quantity[1]) * factor!r}{quantity[2]}"
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise DocumentError("", [Issue("", f"it is {shown(value)}, expected a number or a quantity", "name a figure")])
+    return value * factor
