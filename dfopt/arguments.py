@@ -95,6 +95,19 @@ def modules(items: list[str] | None) -> dict[str, Any]:
     return {choice("--module", name, names): choice(f"--module {name}", v, SCHEMES) for name, v in found.items()}
 
 
+def places(items: list[str] | None) -> dict[str, str]:
+    """--place ITEM=MEMORY words.
+
+    Examples
+    --------
+    >>> places(["experts=DDR"])
+    {'experts': 'DDR'}
+    """
+    from dfopt.documents.placement import ITEMS
+
+    return {choice("--place", item, ITEMS): memory for item, memory in pairs(items, "--place").items()}
+
+
 def on_axes(options: dict[str, Any]) -> dict[str, Any]:
     """Degrees and network dims that are given, by the keys of documents.
 

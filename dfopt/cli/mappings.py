@@ -99,6 +99,12 @@ def solve(
     kernel_by_kernel: Annotated[
         bool, under(BY_HAND, "no fusion: a partition per kernel", "--kernel-by-kernel")
     ] = False,
+    place: Annotated[
+        list[str] | None,
+        under(
+            BY_HAND, "fix the memory of an item, of chips with several", metavar="weights|experts|caches|tables=NAME"
+        ),
+    ] = None,
     pin: Annotated[list[str] | None, under(BY_HAND, "fix a kernel's partition", metavar="KERNEL=PARTITION")] = None,
     shard: Annotated[list[str] | None, under(BY_HAND, "fix a kernel's sharding", metavar="KERNEL=SCHEME")] = None,
     pins: Annotated[Path | None, under(BY_HAND, "a document of all that is fixed by hand", metavar="FILE")] = None,
@@ -140,6 +146,7 @@ def solve(
         on_axes, served = fixed.on_axes | arguments.on_axes(axes), {"phase": phase, "context": context, "hit": hit}
         served |= {"seq": prompt, "draft": window, "tree": tree, "segments": segments}
         shared = {**on_axes, "ep": ep, "cp": cp, "attention_dp": attention_dp, "modules": arguments.modules(module)}
+        shared["place"] = arguments.places(place)
         size, known = arguments.count_or("--batch", batch, "max"), None
         if size == "max":
             from dfopt.search.largest import largest_batch

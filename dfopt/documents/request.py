@@ -12,6 +12,7 @@ from dfopt.documents.base import Part, issues_of
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.modules import ModuleScheme
 from dfopt.documents.on_axes import OnAxes
+from dfopt.documents.placement import Item
 from dfopt.errors import PlanError
 from dfopt.units import Seconds
 
@@ -78,6 +79,9 @@ class Request(OnAxes):
     )
     modules: dict[Literal["stream", "mixer", "dense", "experts", "ends"], ModuleScheme] = Field(
         default_factory=dict, description="module -> scheme on the second axis that is fixed, such as mixer: n"
+    )
+    place: dict[Item, str] = Field(
+        default_factory=dict, description="item -> memory of the chips that it lies in, such as experts: DDR"
     )
     pin_sharding: dict[str, Sharding] = Field(default_factory=dict, description="kernel -> scheme that is fixed")
     pin_partition: dict[str, int] = Field(default_factory=dict, description="kernel -> partition that is fixed")

@@ -7,13 +7,15 @@ two of the fastest. Everything behind (:mod:`dfopt.setting.tables`) sees one mem
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from typing import NamedTuple
 
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.placement import ITEMS, Placement, item_of_weight, items_of
+from dfopt.documents.placement import ITEMS, Item, Placement, item_of_weight, items_of
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import Chip
+from dfopt.errors import PlanError
 from dfopt.physics.states import cache_traffic, data_traffic
 
 __all__ = ["Counted", "counted", "placements"]
@@ -54,10 +56,20 @@ def counted(plan: Plan, chip: Chip) -> Counted:
     return Counted(*(chip.fastest.bandwidth / rates[plan.tier_of(item, chip)] for item in ITEMS))
 
 
-def placements(graph: Graph, chip: Chip) -> list[Placement | None]:
+def placements(graph: Graph, chip: Chip, fixed: Mapping[Item, str] | None = None) -> list[Placement | None]:
     """Every placement of the items of a graph that may be best, that with most in fast memories first.
 
     Behind the first memory without a limit none is better than that. What a graph that trains keeps is in the fastest.
+
+    Parameters
+    ----------
+    fixed
+        Memories that are asked for, by item: other placements are left out.
+
+    Raises
+    ------
+    PlanError
+        If the chip has no such memory, the graph nothing of an item, or if it trains and that is not the fastest.
 
     Examples
     --------
@@ -69,15 +81,30 @@ def placements(graph: Graph, chip: Chip) -> list[Placement | None]:
     >>> [one and one.label for one in placements(graph, chip)]
     [None, 'weights in DDR']
     """
+    if fixed:
+        _check(graph, chip, fixed)
     names = list(chip.tiers)
     endless = [number for number, one in enumerate(chip.tiers.values()) if one.capacity is None]
-    names = names[: min(endless, default=len(names)) + 1]
+    last = max((names.index(one) for one in (fixed or {}).values()), default=0)
+    names = names[: max(min(endless, default=len(names)), last) + 1]
     if graph.trains or len(names) == 1:
         return [None]
     items = items_of(graph)
     every = itertools.product(range(len(names)), repeat=len(items))
     found: list[Placement | None] = []
     for places in sorted(every, key=lambda one: (sum(one), one)):
-        elsewhere = {item: names[place] for item, place in zip(items, places, strict=True) if place}
+        lies = {item: names[place] for item, place in zip(items, places, strict=True)}
+        if fixed and any(lies[item] != name for item, name in fixed.items()):
+            continue
+        elsewhere = {item: name for item, name in lies.items() if name != names[0]}
         found.append(Placement.model_validate(elsewhere) if elsewhere else None)
     return found
+
+
+def _check(graph: Graph, chip: Chip, fixed: Mapping[Item, str]) -> None:
+    """Refuse what nothing can lie in."""
+    has = items_of(graph)
+    if missing := [item for item in fixed if item not in has]:
+        raise PlanError(f"place: {graph.name} has no {missing[0]} to put anywhere, only {', '.join(has)}")
+    for issue in Placement.model_validate(dict(fixed)).issues(graph, chip):
+        raise PlanError(f"place: {issue.message} ({issue.remedy})")

@@ -11,6 +11,7 @@ from dfopt.documents.axes import AXES, Dims, keys
 from dfopt.documents.graph import Graph
 from dfopt.documents.modules import STREAM, Modules
 from dfopt.documents.on_axes import OnAxes
+from dfopt.documents.placement import Item
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.system import System, split_part_name
@@ -40,6 +41,7 @@ def plans(
     parts: bool = False,
     interleaved: bool = False,
     schemes: Mapping[str, str] | None = None,
+    place: Mapping[Item, str] | None = None,
     **asked: Any,
 ) -> tuple[list[Plan], list[Rejected]]:
     """All plans: every network dim carries one axis, or shares its chips out among several.
@@ -70,6 +72,8 @@ def plans(
     schemes
         Schemes of modules on the second axis that are asked for. Where neither these nor its degree are, only a model
         with experts has one, and only with schemes that are no other axis's, see :mod:`dfopt.setting.module_menu`.
+    place
+        Memories of the chips that are asked for, by item.
     **asked
         Degrees asked for, such as ``tp=8``; dims asked for, or parts of dims, in their order: ``tp_dims=("x[8]",)``.
         A plan with others is left out.
@@ -120,7 +124,7 @@ def plans(
                 break
     if not found:
         raise PlanError(_nothing_left(system, degrees, dims, rejected, parts or pinned, axes))
-    places = placements(graph, system.chip)
+    places = placements(graph, system.chip, place)
     return [
         one.model_copy(update={"placement": place}) if place else one for one in found for place in places
     ], rejected
@@ -139,6 +143,7 @@ def asked_plans(
         parts=assumptions.network_dims == "parts",
         interleaved=graph.trains and assumptions.schedule == assumptions.bubble == "one_f_one_b",
         schemes=schemes,
+        place=asked.place,
         **on_axes,
     )
     if asked.two_batch_overlap is False:

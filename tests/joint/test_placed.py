@@ -17,11 +17,11 @@ import dfopt as df
 import dfopt.search as optimizer
 from dfopt.documents.experts import Experts
 from dfopt.documents.graph import Graph, Kernel, Tensor
-from dfopt.documents.placement import ITEMS, Placement
+from dfopt.documents.placement import ITEMS, Placement, items_of
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.system import Chip, Memory, Sram, System
-from dfopt.errors import Infeasible
+from dfopt.errors import Infeasible, PlanError
 from dfopt.search.verify import verify
 from dfopt.setting.plans import asked_plans
 
@@ -140,3 +140,44 @@ def test_what_does_not_fit_goes_where_it_costs_least() -> None:
     with pytest.raises(Infeasible, match="DDR") as caught:
         found(127.0, 639.0)
     assert "short by" in str(caught.value)
+
+
+@share(0.3)
+@given(cases(), st.data())
+def test_what_is_put_somewhere_stays_there_and_the_rest_is_chosen(
+    case: tuple[World, System], data: st.DataObject
+) -> None:
+    """As brute force over the placements that have it so."""
+    world, system = case
+    assume(items_of(world.graph))
+    fixed = {data.draw(st.sampled_from(items_of(world.graph))): data.draw(st.sampled_from(list(system.chip.tiers)))}
+    every = [
+        plan
+        for plan in every_plan(world.graph, system, world)
+        if all(plan.tier_of(item, system.chip) == name for item, name in fixed.items())
+    ]
+    assume(every)
+    assume(len(every) <= 81 * 5)
+    best = joint_optimum(world.graph, system, world.assumptions, Request(mp=1, place=fixed), every)
+    if best is None:
+        with pytest.raises(Infeasible):
+            optimizer.optimize(world.graph, system, assumptions=world.assumptions, mp=1, place=fixed)
+        return
+    result = optimizer.optimize(world.graph, system, assumptions=world.assumptions, mp=1, place=fixed)
+    assert result.value == pytest.approx(best.value, rel=1e-6)
+    assert all(result.plan.tier_of(item, system.chip) == name for item, name in fixed.items())
+    assert verify(result).ok
+
+
+@pytest.mark.parametrize(
+    ("fixed", "said"),
+    [
+        ({"experts": "DDR"}, "place: llama-3.1-8b has no experts to put anywhere, only weights, caches, tables"),
+        ({"weights": "DDX"}, "place: the chip has no memory 'DDX' (did you mean 'DDR'?)"),
+    ],
+)
+def test_what_cannot_lie_there_is_refused(fixed: dict[str, str], said: str) -> None:
+    graph = df.load_graph("llama-3.1-8b", phase="decode", context=64, batch=4, microbatch=4)
+    with pytest.raises(PlanError) as refused:
+        df.optimize(graph, "sn40l-16-ddr", place=fixed)
+    assert str(refused.value) == said
