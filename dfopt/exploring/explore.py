@@ -69,7 +69,7 @@ def explore(
     workload = workload_of(graph, in_technologies(as_design(design), technologies), assumptions, seed)
     workload.deadline = time.perf_counter() + time_limit
     found = search_boxes(workload, gap=gap, time_limit=time_limit, progress=progress)
-    if found.choice is None:
+    if found.choice is None or found.ending == "empty":  # which comes of no choice only
         if found.ending == "empty":
             none = f"none of {workload.designs} designs"
             if not workload.refused:
@@ -80,7 +80,7 @@ def explore(
         raise NoSolution(found.bound, found.seconds, "no design has been solved")
     box = found.choice.box
     return Exploration(
-        status="optimal" if found.ending == "empty" else found.ending,
+        status=found.ending,
         value=found.best,
         bound=found.bound,
         gap=found.gap,

@@ -24,8 +24,8 @@ from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError, SystemSp
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.judge import evaluate
-from dfopt.physics.ops import flop
 from dfopt.physics.pipeline import resolve
+from dfopt.physics.work import flop_of_step
 from dfopt.search.optimization import optimize
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
@@ -54,6 +54,7 @@ class Workload:
     deadline: float = math.inf
     solves: int = 0
     refused: str = ""  # why a design could not be had, for the case that none can
+    _systems: dict[Box, System | None] = field(default_factory=dict)
     _solved: dict[str, tuple[float, Result | None]] = field(default_factory=dict)
     _planned: dict[str, float] = field(default_factory=dict)
 
@@ -102,6 +103,11 @@ class Workload:
 
     def system(self, box: Box) -> System | None:
         """The machine of a design, or of the best corner of several; none where there is none."""
+        if box not in self._systems:  # every stage asks for it, and a design for its split
+            self._systems[box] = self._derived(box)
+        return self._systems[box]
+
+    def _derived(self, box: Box) -> System | None:
         chip, design = self.spaces[box.which].chip(box), self.spaces[box.which].design
         if chip is None or design.template is None:
             return None
@@ -178,7 +184,4 @@ class Workload:
 
     @cached_property
     def _flop(self) -> float:
-        """FLOP of a step, however it is mapped."""
-        graph = self.graph
-        once = math.fsum(graph.times_of(kernel) * flop(kernel) for kernel in graph.kernels)
-        return once * (graph.batch / graph.microbatch)
+        return flop_of_step(self.graph)
