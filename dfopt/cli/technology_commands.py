@@ -57,6 +57,9 @@ def explore_designs(
     technologies: Annotated[
         str, option("in place of that of the design, each of these", metavar="FILE.yaml[,FILE.yaml...]")
     ] = "",
+    objective: Annotated[
+        str, option("what is made least: of a step, or of the system", metavar="time|energy|cost|time*cost")
+    ] = "time",
     gap: Annotated[str, option("stop when no design can be better by more than this part", metavar="PART")] = "1%",
     time_limit: Annotated[float, option("seconds; the best design so far is told with its gap", min=0)] = 300.0,
     output: Annotated[Path | None, option("file for the exploration", "-o", "--output", metavar="FILE.json")] = None,
@@ -70,6 +73,7 @@ def explore_designs(
     """Choose the sizes of a design for a workload: the best of all of them, with a proof."""
     with errors():
         from dfopt.exploring.explore import explore
+        from dfopt.physics.merits import MERITS
         from dfopt.show.exploration import exploration_report, told_progress
         from dfopt.show.progress import ProgressLine
 
@@ -80,6 +84,7 @@ def explore_designs(
             made = explore(
                 graph_of(graph, param),
                 design,
+                objective=arguments.choice("--objective", objective, tuple(MERITS)),
                 technologies=[name for name in technologies.split(",") if name],
                 assumptions=assumptions_of(assume, set_),
                 gap=arguments.ratio("--gap", gap),

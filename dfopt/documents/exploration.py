@@ -15,12 +15,18 @@ from dfopt.documents.sealed import Sealed
 from dfopt.units import Seconds
 
 ExplorationStatus = Literal["optimal", "gap_reached", "time_limit", "interrupted"]
+ObjectiveName = Literal["time", "energy", "cost", "time*cost"]
 BoundStage = Literal["peak", "plans", "solve", "of the box before"]
 
 
 class ExplorationRequest(Part):
     """What was asked."""
 
+    objective: ObjectiveName = Field(
+        default="time",
+        description="time of a step in s; energy: power of the system all that time, in J; cost: price of the system in"
+        " USD; time*cost in USD s",
+    )
     gap: float = Field(default=0.01, ge=0, le=1, description="relative gap at which to stop; 0 proves the best design")
     time_limit: Seconds = Field(default=300.0, ge=0, description="the best design so far is told with its gap")
     seed: int = Field(default=0, ge=0, description="of the solver")
@@ -35,7 +41,7 @@ class DesignBox(Part):
     design: int = Field(default=0, ge=0, description="which of the designs")
     low: dict[str, float] = Field(description="stacks, bytes, or B/s")
     high: dict[str, float]
-    bound: float | None = Field(description="seconds of a step")
+    bound: float | None = Field(description="in the unit of the objective")
     stage: BoundStage = Field(description="what the bound rests on")
 
 
@@ -52,14 +58,14 @@ class Effort(Part):
 class Exploration(Sealed):
     """The best design for a workload, and the proof.
 
-    No mapping of any design within the choices has a step of less than ``bound`` seconds: the least of the bounds of
+    No mapping of any design within the choices has a value of the objective below ``bound``: the least of the bounds of
     ``boxes``, which hold every design once, and of the best itself.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/exploration/1"
 
     status: ExplorationStatus
-    value: float = Field(description="seconds of a step of the best design")
+    value: float = Field(description="of the objective, of the best design")
     bound: float
     gap: float
     best_design: int = Field(default=0, ge=0, description="which of the designs is the best one")

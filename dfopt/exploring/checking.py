@@ -12,6 +12,7 @@ from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.explore import workload_of
 from dfopt.exploring.workload import Workload
+from dfopt.physics.merits import MERITS
 from dfopt.search.claims import SAME
 from dfopt.search.proving import PROOF
 from dfopt.search.verify import verify
@@ -33,7 +34,7 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
     began = time.perf_counter()
     issues = list(problems_of(made))
     if not issues:
-        workload = workload_of(made.graph, made.designs, made.assumptions, made.request.seed)
+        workload = workload_of(made.graph, made.designs, made.assumptions, made.request.seed, made.request.objective)
         workload.deadline = math.inf
         issues += _best(made, workload, time_limit)
     late = 0
@@ -67,8 +68,9 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         yield "$.status", f"found optimal, but the gap is {gap:.3g}"
     if made.status == "gap_reached" and gap > made.request.gap + PROOF:
         yield "$.status", f"found gap_reached, but the gap is {gap:.3g}, at most {made.request.gap:g} was asked for"
-    if made.value != made.result.value:
-        yield "$.value", f"found {made.value!r}, the result says {made.result.value!r}"
+    value = MERITS[made.request.objective].of(made.result.score)
+    if made.value != value:
+        yield "$.value", f"found {made.value!r}, the result says {value!r}"
     if made.graph != made.result.graph:
         yield "$.result.graph", "is not that of $.graph"
     spaces = [Decisions(design) for design in made.designs]

@@ -12,7 +12,7 @@ import numpy as np
 import dfopt
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import DesignBox, Effort, Exploration, ExplorationRequest
+from dfopt.documents.exploration import DesignBox, Effort, Exploration, ExplorationRequest, ObjectiveName
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
 from dfopt.documents.technology import Technology
@@ -21,6 +21,8 @@ from dfopt.exploring.boxes import Leaf, Progress, search_boxes
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.workload import Choice, Workload
 from dfopt.library import as_design, as_graphs
+from dfopt.physics.cost import SystemCost
+from dfopt.physics.merits import MERITS
 
 __all__ = ["explore", "in_technologies", "workload_of"]
 
@@ -30,13 +32,14 @@ def explore(
     design: Design | str | os.PathLike[str],
     *,
     technologies: Sequence[Technology | str | os.PathLike[str]] = (),
+    objective: ObjectiveName = "time",
     assumptions: Assumptions | str = "default",
     gap: float = 0.01,
     time_limit: float = 300.0,
     seed: int = 0,
     progress: Callable[[Progress[Choice]], None] | None = None,
 ) -> Exploration:
-    """Find the design on which a workload is fastest, and prove how good it is over all designs and all mappings.
+    """Find the best design for a workload, and prove how good it is over all designs and all mappings.
 
     Parameters
     ----------
@@ -46,6 +49,9 @@ def explore(
         With shares of the area that are ``auto``, the sizes that its choices allow, and a template.
     technologies : sequence of Technology, or of paths
         In place of the technology of the design, each of these.
+    objective : str
+        What is made least: ``time`` of a step; its ``energy``, with the power of the system all that time; ``cost``,
+        the price of the system; or ``time*cost``.
     assumptions : Assumptions or str
         A document, or the name of a profile.
     gap : float
@@ -60,13 +66,14 @@ def explore(
     Raises
     ------
     SystemSpecError
-        If the design has nothing to choose, no template, or no room for a component that is to be chosen.
+        If the design has nothing to choose, no template, or no room for a component that is to be chosen; or if it does
+        not say what the objective needs to know, such as the price of a wafer.
     Infeasible
         If no design within the choices can be had, or holds the workload.
     NoSolution
         If time is up before the first design.
     """
-    workload = workload_of(graph, in_technologies(as_design(design), technologies), assumptions, seed)
+    workload = workload_of(graph, in_technologies(as_design(design), technologies), assumptions, seed, objective)
     workload.deadline = time.perf_counter() + time_limit
     found = search_boxes(workload, gap=gap, time_limit=time_limit, progress=progress)
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
@@ -98,7 +105,7 @@ def explore(
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.graph,
         assumptions=workload.assumptions,
-        request=ExplorationRequest(gap=gap, time_limit=time_limit, seed=seed),
+        request=ExplorationRequest(objective=objective, gap=gap, time_limit=time_limit, seed=seed),
         version=dfopt.__version__,
     ).sealed()
 
@@ -119,15 +126,16 @@ def workload_of(
     designs: Sequence[Design],
     assumptions: Assumptions | str = "default",
     seed: int = 0,
+    objective: ObjectiveName = "time",
 ) -> Workload:
     """The problem of an exploration.
 
     Raises
     ------
     SystemSpecError
-        If a design cannot be explored.
+        If a design cannot be explored, or does not say what the objective needs to know.
     PlanError
-        If the graph comes in several variants.
+        If the graph comes in several variants, or there is no such objective.
     """
     drawn, *variants = as_graphs(graph)
     if variants:
@@ -136,8 +144,30 @@ def workload_of(
     for design in designs:
         if issues := list(_issues(design)):
             raise SystemSpecError(design.name, issues)
+    if objective not in MERITS:
+        raise PlanError(f"objective: expected one of {', '.join(MERITS)}, found {objective!r}")
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
-    return Workload(tuple(Decisions(design) for design in designs), drawn, chosen, Request(seed=seed))
+    made = Workload(tuple(Decisions(design) for design in designs), drawn, chosen, Request(seed=seed), objective)
+    for root in made.roots if made.merit.needs else ():
+        design = made.spaces[root.which].design
+        if missing := list(_missing(design, made.cost(root), f"_{made.merit.needs}")):
+            raise SystemSpecError(design.name, missing)
+    return made
+
+
+def _missing(design: Design, cost: SystemCost | None, unit: str) -> Iterator[Issue]:
+    """What a design does not say of power or price."""
+    technology = design.technology
+    has = {"wafer": technology.wafer, "package": technology.package, "dram.usd_per_gb": technology.dram.usd_per_gb}
+    for path in cost.missing if cost is not None else ():
+        if path == "$.chip.price_usd" and unit == "_usd":
+            for name in (name for name, given in has.items() if given is None):
+                yield Issue(
+                    f"$.technology.{name}", "found none, expected what chips cost", "give it, or take another objective"
+                )
+        elif unit in path and path.startswith("$.network"):
+            where = path.replace("$.", "$.template.", 1)
+            yield Issue(where, "found none, expected a number", "give it, 0 if that is counted elsewhere")
 
 
 def _issues(design: Design) -> Iterator[Issue]:

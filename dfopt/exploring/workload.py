@@ -1,8 +1,9 @@
-"""A workload on boxes of designs: bounds on its step time from the cheapest to the tightest, and designs to try.
+"""A workload on boxes of designs: bounds on its objective from the cheapest to the tightest, and designs to try.
 
 A chip with more of anything runs every mapping at least as fast, and every mapping that fits it fits still. So what
 bounds all mappings on the best corner of a box bounds them on every design of the box. Three such bounds: the FLOP
-of the graph over the peak of all chips; the bounds of plans; and what the optimiser proves of all mappings.
+of the graph over the peak of all chips; the bounds of plans; and what the optimiser proves of all mappings. An
+objective that is no time has the same bounds, with the least power and the least price of any design of the box.
 """
 
 from __future__ import annotations
@@ -10,11 +11,13 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dtypes import Peaks
+from dfopt.documents.exploration import ObjectiveName
 from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Limit, Objective, Request
@@ -24,6 +27,8 @@ from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError, SystemSp
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.judge import evaluate
+from dfopt.physics.cost import SystemCost, system_cost
+from dfopt.physics.merits import MERITS, Merit
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.work import flop_of_step
 from dfopt.search.optimization import optimize
@@ -31,8 +36,11 @@ from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.technology.as_system import system_of
+from dfopt.technology.chip_price import chip_price
 
 __all__ = ["Choice", "Workload"]
+
+Costs = tuple[float, float]  # W, USD
 
 
 @dataclass(frozen=True)
@@ -51,10 +59,13 @@ class Workload:
     graph: Graph
     assumptions: Assumptions
     request: Request
+    objective: ObjectiveName = "time"
     deadline: float = math.inf
     solves: int = 0
     refused: str = ""  # why a design could not be had, for the case that none can
     _systems: dict[Box, System | None] = field(default_factory=dict)
+    _costs: dict[Box, Costs] = field(default_factory=dict)
+    _prices: dict[tuple[int, float], float | None] = field(default_factory=dict)
     _solved: dict[str, tuple[float, Result | None]] = field(default_factory=dict)
     _planned: dict[str, float] = field(default_factory=dict)
 
@@ -68,26 +79,41 @@ class Workload:
         """How many there are, those that do not fit the budgets among them."""
         return sum(one.count for one in self.spaces)
 
+    @property
+    def merit(self) -> Merit:
+        """The figure that is made least."""
+        return MERITS[self.objective]
+
     @cached_property
     def stages(self) -> Sequence[Stage[Box]]:
-        """Bounds on the step time of everything in a box."""
-        return [Stage("peak", self._by_peak), Stage("plans", self._by_plans), Stage("solve", self._by_solve)]
+        """Bounds on the objective of everything in a box."""
+        return [
+            Stage("peak", lambda box, cutoff: self._valued(box, self._by_peak(box))),
+            Stage("plans", lambda box, cutoff: self._valued(box, self._by_plans(box))),
+            Stage("solve", self._by_solve),
+        ]
 
     def split(self, box: Box) -> Sequence[Box]:
         """The box in the two halves whose bounds of plans rise most; of equals, along the longest side."""
         parts = self.spaces[box.which].halves(box)
-        return max(parts, key=lambda halves: sum(self._by_plans(half, math.inf) for half in halves), default=())
+        return max(
+            parts, key=lambda halves: sum(self._valued(half, self._by_plans(half)) for half in halves), default=()
+        )
 
     def candidates(self, box: Box, best: float) -> Iterator[tuple[float, Choice]]:
         """One design, if that is all; else the one in the middle, if some mapping that is known is better there."""
         at = tuple((low + high) // 2 for low, high in zip(box.low, box.high, strict=True))
         middle = Box(at, at, box.which)
         system = self.system(middle)
-        if system is None or not (box.single or self._repriced(box, system) < best):
+        if system is None:
             return
-        _, result = self._solve(system, best)
-        if result is not None:
-            yield result.value, Choice(middle, result)
+        costs = self._least(middle)
+        if not (box.single or self.merit.value(self._repriced(box, system), *costs) < best):
+            return
+        _, result = self._solve(system, self.merit.most_s(best, *costs))
+        value = None if result is None else self.merit.of(result.score)
+        if result is not None and value is not None:
+            yield value, Choice(middle, result)
 
     def _repriced(self, box: Box, system: System) -> float:
         """Seconds on a system of the mapping that is best on the corner of a box, if it fits."""
@@ -108,16 +134,56 @@ class Workload:
         return self._systems[box]
 
     def _derived(self, box: Box) -> System | None:
-        chip, design = self.spaces[box.which].chip(box), self.spaces[box.which].design
-        if chip is None or design.template is None:
+        space = self.spaces[box.which]
+        chip, template = space.chip(box), space.design.template
+        if chip is None or template is None:
             return None
         try:
-            return system_of(design.name, chip, design.template, design.technology.core.utilization)
+            # the corner of several has no price: it is no chip that can be bought
+            usd = self._price(box.which, float(chip.dram.stacks)) if box.single else None
+            return system_of(space.design.name, chip, template, space.design.technology.core.utilization, usd)
         except SystemSpecError as error:
             self.refused = self.refused or str(error)
             return None
 
-    def _by_peak(self, box: Box, cutoff: float) -> float:
+    def _price(self, which: int, stacks: float) -> float | None:
+        """USD for a chip with so many stacks; none where the technology does not say."""
+        if (which, stacks) not in self._prices:
+            of = self.spaces[which].design
+            price = chip_price(of.technology, of.budgets.chip_area_mm2, of.budgets.dies or 1, stacks)
+            self._prices[which, stacks] = None if price is None else price.usd
+        return self._prices[which, stacks]
+
+    def cost(self, box: Box) -> SystemCost | None:
+        """Power and price of the system of a design, or no more than those of any of several; none if there is none."""
+        system, space = self.system(box), self.spaces[box.which]
+        chip, template = space.chip(box), space.design.template
+        if system is None or chip is None or template is None or box.single:
+            return None if system is None else system_cost(system)
+        low, high = space.named(box.low), space.named(box.high)
+        counts = [n for n in space.sizes.get("dram", ()) if low["dram"] <= n <= high["dram"]]
+        prices = []
+        for stacks in counts or [float(chip.dram.stacks)]:
+            with suppress(SystemSpecError):  # a package that no wafer has room for: such a design is no system
+                prices.append(self._price(box.which, stacks))
+        usd = None if None in prices else min((one for one in prices if one is not None), default=math.inf)
+        utilization = space.design.technology.core.utilization
+        return system_cost(system_of(space.design.name, space.least(box, chip), template, utilization, usd))
+
+    def _least(self, box: Box) -> Costs:
+        """W and USD of the systems of a box, as far as the objective needs them."""
+        if self.merit.needs is None:
+            return 0.0, 0.0
+        if box not in self._costs:
+            cost = self.cost(box)
+            self._costs[box] = (0.0, 0.0) if cost is None else (cost.total_w or 0.0, cost.total_usd or 0.0)
+        return self._costs[box]
+
+    def _valued(self, box: Box, seconds: float) -> float:
+        """A bound on the objective from one on the time of a step."""
+        return seconds if math.isinf(seconds) else self.merit.value(seconds, *self._least(box))
+
+    def _by_peak(self, box: Box) -> float:
         system = self.system(box)
         if system is None:
             return math.inf
@@ -125,7 +191,7 @@ class Workload:
         rates = [rate for _, rate in peak if rate is not None] if isinstance(peak, Peaks) else [system.chip.peak_flops]
         return self._flop / (system.chips * max(rates))
 
-    def _by_plans(self, box: Box, cutoff: float) -> float:
+    def _by_plans(self, box: Box) -> float:
         system = self.system(box)
         if system is None:
             return math.inf
@@ -138,7 +204,14 @@ class Workload:
 
     def _by_solve(self, box: Box, cutoff: float) -> float:
         system = self.system(box)
-        return math.inf if system is None else self._solve(system, cutoff)[0]
+        if system is None:
+            return math.inf
+        most = self.merit.most_s(cutoff, *self._least(box)) if math.isfinite(cutoff) else math.inf
+        if not most:
+            return cutoff
+        seconds, _ = self._solve(system, most)
+        value = self._valued(box, seconds)
+        return max(value, cutoff) if seconds >= most else value  # but for rounding they are the same there
 
     def _solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
         """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""

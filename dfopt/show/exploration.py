@@ -9,9 +9,10 @@ from rich.console import Group, RenderableType
 
 from dfopt.documents.exploration import Exploration
 from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.tables import dollars
 from dfopt.units import format as show_unit
 
-__all__ = ["Told", "exploration_report", "told_progress"]
+__all__ = ["Told", "exploration_report", "figure", "told_progress"]
 
 _ENDED = {
     "optimal": "no design within the choices is better, under any mapping",
@@ -31,6 +32,19 @@ class Told:
     bound: float
 
 
+def figure(value: float, objective: str) -> str:
+    """A value of an objective, with a unit that suits it.
+
+    Examples
+    --------
+    >>> figure(0.25, "time"), figure(1400.0, "energy"), figure(28e3, "cost"), figure(42.0, "time*cost")
+    ('250 ms', '1.4 kJ', '28 k USD', '42 USD s')
+    """
+    if objective in ("time", "energy"):
+        return show_unit(value, "time" if objective == "time" else "energy")
+    return dollars(value) + (" s" if objective == "time*cost" else "")
+
+
 def told_progress(now: Any) -> Told:
     """Of a :class:`dfopt.exploring.boxes.Progress`."""
     return Told(f"{now.boxes} boxes", f"{sum(now.bounded)} bounds", now.best, now.bound)
@@ -39,12 +53,17 @@ def told_progress(now: Any) -> Told:
 def exploration_report(made: Exploration) -> RenderableType:
     """The best design, what was searched, and how good it is."""
     chip, effort, best = made.result.system.chip, made.effort, made.designs[made.best_design]
+    objective = made.request.objective
     names = ", ".join(one.technology.name for one in made.designs)
     counts = ", ".join(f"{count} by {stage}" for stage, count in effort.bounds.items())
     facts = [
         ("workload", made.graph.name),
         ("design", f"{made.designs[0].name}: {effort.designs} designs in {names}"),
-        ("step", f"{show_unit(made.value, 'time')}, bound {show_unit(made.bound, 'time')}, gap {100 * made.gap:.2f} %"),
+        (
+            "step" if objective == "time" else objective,
+            f"{figure(made.value, objective)}, bound {figure(made.bound, objective)}, gap {100 * made.gap:.2f} %",
+        ),
+        *([("step", show_unit(made.result.value, "time"))] if objective != "time" else []),
         ("proof", f"{made.status}: {_ENDED[made.status]}"),
         ("technology", best.technology.name),
         ("plan", made.result.plan.label),
