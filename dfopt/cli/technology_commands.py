@@ -67,6 +67,7 @@ def explore_designs(
     assume: AssumeOpt = "default",
     set_: SetOpt = None,
     seed: Annotated[int, option("of the solver", min=0)] = 0,
+    sensitivity: Annotated[bool, option("what 10 % more of each budget would buy, in the time that is left")] = True,
     quiet: Annotated[bool, option("no progress", "-q", "--quiet")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -74,7 +75,7 @@ def explore_designs(
     with errors():
         from dfopt.exploring.explore import explore
         from dfopt.physics.merits import MERITS
-        from dfopt.show.exploration import exploration_report, told_progress
+        from dfopt.show.exploration import exploration_report
         from dfopt.show.progress import ProgressLine
 
         if output is not None:
@@ -90,7 +91,8 @@ def explore_designs(
                 gap=arguments.ratio("--gap", gap),
                 time_limit=time_limit,
                 seed=seed,
-                progress=lambda now: line(told_progress(now)),
+                sensitivity=sensitivity,
+                progress=line,
             )
         finally:
             line.close()

@@ -10,12 +10,14 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Part
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.sealed import Sealed
 from dfopt.units import Seconds
 
 ExplorationStatus = Literal["optimal", "gap_reached", "time_limit", "interrupted"]
 ObjectiveName = Literal["time", "energy", "cost", "time*cost"]
+BudgetName = Literal["area", "package", "power", "edge"]
 BoundStage = Literal["peak", "plans", "solve", "of the box before"]
 
 
@@ -30,6 +32,7 @@ class ExplorationRequest(Part):
     gap: float = Field(default=0.01, ge=0, le=1, description="relative gap at which to stop; 0 proves the best design")
     time_limit: Seconds = Field(default=300.0, ge=0, description="the best design so far is told with its gap")
     seed: int = Field(default=0, ge=0, description="of the solver")
+    sensitivity: bool = Field(default=True, description="what 10 % more of each budget would buy")
 
 
 class DesignBox(Part):
@@ -43,6 +46,20 @@ class DesignBox(Part):
     high: dict[str, float]
     bound: float | None = Field(description="in the unit of the objective")
     stage: BoundStage = Field(description="what the bound rests on")
+
+
+class BudgetSensitivity(Part):
+    """A design and a mapping of it with 10 % more of one budget; there may be better ones.
+
+    More area of the chip comes with as much more area of the package, as much edge as a square has at least, and a
+    larger reticle if it takes one.
+    """
+
+    budget: BudgetName
+    more: float = Field(gt=0, description="mm2 of chip or package, W, or mm of edge")
+    value: float = Field(description="of the objective")
+    best: dict[str, float] = Field(description="sizes: stacks, bytes, or B/s")
+    mapping: Mapping
 
 
 class Effort(Part):
@@ -72,6 +89,7 @@ class Exploration(Sealed):
     best: dict[str, float] = Field(description="its sizes: stacks, bytes, or B/s")
     result: Result = Field(description="the best mapping of the best design")
     boxes: tuple[DesignBox, ...]
+    sensitivity: tuple[BudgetSensitivity, ...] = Field(default=(), description="as far as time sufficed")
     effort: Effort
     designs: tuple[Design, ...] = Field(min_length=1, description="one design, in each technology")
     graph: Graph

@@ -11,6 +11,7 @@ from dfopt.documents.exploration import DesignBox, Exploration
 from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.explore import workload_of
+from dfopt.exploring.sensitivity import raised
 from dfopt.exploring.workload import Workload
 from dfopt.physics.merits import MERITS
 from dfopt.search.claims import SAME
@@ -124,7 +125,27 @@ def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[
     if made.result.assumptions != workload.resolved(system):
         return [("$.result.assumptions", "are not those of $.assumptions on these chips")]
     found = verify(made.result, time_limit)
-    return [("$.result", problem) for problem in found.problems]
+    return [("$.result", problem) for problem in found.problems] or list(_sensitive(made, workload))
+
+
+def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str]]:
+    """What is wrong with what 10 % more of each budget would buy: derived and judged again."""
+    for number, one in enumerate(made.sensitivity):
+        where = f"$.sensitivity[{number}]"
+        design, more = raised(made.designs[made.best_design], one.budget)
+        if not math.isclose(one.more, more, rel_tol=SAME):
+            yield f"{where}.more", f"found {one.more!r}, expected {more!r}"
+            continue
+        space = Decisions(design)
+        try:
+            box = _place([space], 0, DesignBox(low=one.best, high=one.best, bound=None, stage="solve"))
+        except PlanError as error:
+            yield f"{where}.best", str(error).partition(": ")[2]
+            continue
+        alone = Workload((space,), made.graph, made.assumptions, workload.request, made.request.objective)
+        value = alone.judged(box, one.mapping)
+        if not math.isclose(one.value, value, rel_tol=SAME):
+            yield f"{where}.value", f"found {one.value!r}, the judge says {value!r}"
 
 
 def _bounded(workload: Workload, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:

@@ -191,7 +191,7 @@ class Decisions:
 
     @cached_property
     def _edge(self) -> float:
-        return 4 * math.sqrt(self.design.budgets.chip_area_mm2)
+        return self.design.budgets.edge
 
     def _budget(self, budget: Budget) -> float:
         of = self.design.budgets

@@ -12,17 +12,26 @@ import numpy as np
 import dfopt
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import DesignBox, Effort, Exploration, ExplorationRequest, ObjectiveName
+from dfopt.documents.exploration import (
+    BudgetSensitivity,
+    DesignBox,
+    Effort,
+    Exploration,
+    ExplorationRequest,
+    ObjectiveName,
+)
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Leaf, Progress, search_boxes
 from dfopt.exploring.decisions import Box, Decisions
+from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.workload import Choice, Workload
 from dfopt.library import as_design, as_graphs
 from dfopt.physics.cost import SystemCost
 from dfopt.physics.merits import MERITS
+from dfopt.search import options
 
 __all__ = ["explore", "in_technologies", "workload_of"]
 
@@ -37,7 +46,8 @@ def explore(
     gap: float = 0.01,
     time_limit: float = 300.0,
     seed: int = 0,
-    progress: Callable[[Progress[Choice]], None] | None = None,
+    sensitivity: bool = True,
+    progress: Callable[[options.Progress], None] | None = None,
 ) -> Exploration:
     """Find the best design for a workload, and prove how good it is over all designs and all mappings.
 
@@ -60,8 +70,10 @@ def explore(
         In seconds; the best design so far is returned with its gap.
     seed : int
         Of the solver.
+    sensitivity : bool
+        Whether to look, in the time that is left, at what 10 % more of each budget would buy.
     progress : callable, optional
-        Called after every bound with a :class:`dfopt.exploring.boxes.Progress`.
+        Called after every bound with a :class:`dfopt.Progress`: the technology in front is its plan.
 
     Raises
     ------
@@ -75,7 +87,8 @@ def explore(
     """
     workload = workload_of(graph, in_technologies(as_design(design), technologies), assumptions, seed, objective)
     workload.deadline = time.perf_counter() + time_limit
-    found = search_boxes(workload, gap=gap, time_limit=time_limit, progress=progress)
+    tell = None if progress is None else _telling(workload, progress)
+    found = search_boxes(workload, gap=gap, time_limit=time_limit, progress=tell)
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
         if found.ending == "empty":
             none = f"none of {workload.designs} designs"
@@ -86,6 +99,9 @@ def explore(
             raise KeyboardInterrupt
         raise NoSolution(found.bound, found.seconds, "no design has been solved")
     box = found.choice.box
+    more: tuple[BudgetSensitivity, ...] = ()
+    if sensitivity and found.ending != "interrupted":
+        more = budget_sensitivities(workload, box, gap, workload.deadline)
     return Exploration(
         status=found.ending,
         value=found.best,
@@ -95,6 +111,7 @@ def explore(
         best=workload.spaces[box.which].named(box.low),
         result=found.choice.result,
         boxes=tuple(_box(workload, leaf) for leaf in found.leaves),
+        sensitivity=more,
         effort=Effort(
             designs=workload.designs,
             boxes=found.boxes,
@@ -105,9 +122,23 @@ def explore(
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.graph,
         assumptions=workload.assumptions,
-        request=ExplorationRequest(objective=objective, gap=gap, time_limit=time_limit, seed=seed),
+        request=ExplorationRequest(
+            objective=objective, gap=gap, time_limit=time_limit, seed=seed, sensitivity=sensitivity
+        ),
         version=dfopt.__version__,
     ).sealed()
+
+
+def _telling(workload: Workload, progress: Callable[[options.Progress], None]) -> Callable[[Progress[Choice]], None]:
+    """Tells the progress over boxes in the words of a search."""
+
+    def tell(now: Progress[Choice]) -> None:
+        design = None if now.choice is None else workload.spaces[now.choice.box.which].design
+        front = "no design yet" if design is None else design.technology.name
+        problem = f"{now.boxes} boxes, {workload.solves} solves"
+        progress(options.Progress(front, problem, now.seconds, now.best, now.bound, workload.merit.unit))
+
+    return tell
 
 
 def in_technologies(design: Design, technologies: Sequence[Technology | str | os.PathLike[str]]) -> tuple[Design, ...]:

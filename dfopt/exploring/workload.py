@@ -19,6 +19,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.exploration import ObjectiveName
 from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Limit, Objective, Request
 from dfopt.documents.result import Result
@@ -61,6 +62,7 @@ class Workload:
     request: Request
     objective: ObjectiveName = "time"
     deadline: float = math.inf
+    within: tuple[Box, ...] = ()  # in place of all designs
     solves: int = 0
     refused: str = ""  # why a design could not be had, for the case that none can
     _systems: dict[Box, System | None] = field(default_factory=dict)
@@ -71,8 +73,8 @@ class Workload:
 
     @property
     def roots(self) -> Sequence[Box]:
-        """All designs, technology by technology."""
-        return [one.whole._replace(which=number) for number, one in enumerate(self.spaces)]
+        """All designs, technology by technology; or those that are asked for."""
+        return self.within or [one.whole._replace(which=number) for number, one in enumerate(self.spaces)]
 
     @property
     def designs(self) -> int:
@@ -107,25 +109,30 @@ class Workload:
         system = self.system(middle)
         if system is None:
             return
-        costs = self._least(middle)
-        if not (box.single or self.merit.value(self._repriced(box, system), *costs) < best):
+        if not (box.single or self._repriced(box, middle) < best):
             return
-        _, result = self._solve(system, self.merit.most_s(best, *costs))
+        _, result = self._solve(system, self.merit.most_s(best, *self._least(middle)))
         value = None if result is None else self.merit.of(result.score)
         if result is not None and value is not None:
             yield value, Choice(middle, result)
 
-    def _repriced(self, box: Box, system: System) -> float:
-        """Seconds on a system of the mapping that is best on the corner of a box, if it fits."""
-        corner = self.system(box)
-        found = self._solved.get(corner.digest()) if corner is not None else None
-        if found is None or found[1] is None:
+    def judged(self, box: Box, mapping: Mapping) -> float:
+        """The objective of a mapping on a design; infinite where it does not fit, or the design cannot be had."""
+        system = self.system(box)
+        if system is None:
             return math.inf
         try:
-            score = evaluate(found[1].mapping, self.graph, system, self.assumptions)
+            score = evaluate(mapping, self.graph, system, self.assumptions)
         except DfoptError:
             return math.inf
-        return math.inf if score.violations else score.step_time_s
+        value = self.merit.of(score)
+        return math.inf if score.violations or value is None else value
+
+    def _repriced(self, box: Box, middle: Box) -> float:
+        """The objective, on a design, of the mapping that is best on the corner of a box, if it fits."""
+        corner = self.system(box)
+        found = self._solved.get(corner.digest()) if corner is not None else None
+        return math.inf if found is None or found[1] is None else self.judged(middle, found[1].mapping)
 
     def system(self, box: Box) -> System | None:
         """The machine of a design, or of the best corner of several; none where there is none."""

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from rich.console import Group, RenderableType
 
 from dfopt.documents.exploration import Exploration
@@ -12,24 +9,21 @@ from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.tables import dollars
 from dfopt.units import format as show_unit
 
-__all__ = ["Told", "exploration_report", "figure", "told_progress"]
+__all__ = ["exploration_report", "figure"]
 
+SAME = 1e-9  # relative; less than that buys nothing
+_BUDGETS = {
+    "area": ("area of the chip", "mm2"),
+    "package": ("area of the package", "mm2"),
+    "power": ("power", "W"),
+    "edge": ("edge of the chip", "mm"),
+}
 _ENDED = {
     "optimal": "no design within the choices is better, under any mapping",
     "gap_reached": "no design within the choices is better by more than the gap, under any mapping",
     "time_limit": "time is up: no design within the choices is better by more than the gap",
     "interrupted": "interrupted: no design within the choices is better by more than the gap",
 }
-
-
-@dataclass(frozen=True)
-class Told:
-    """A step of an exploration, in the words of the line of progress."""
-
-    plan: str
-    problem: str
-    incumbent: float
-    bound: float
 
 
 def figure(value: float, objective: str) -> str:
@@ -43,11 +37,6 @@ def figure(value: float, objective: str) -> str:
     if objective in ("time", "energy"):
         return show_unit(value, "time" if objective == "time" else "energy")
     return dollars(value) + (" s" if objective == "time*cost" else "")
-
-
-def told_progress(now: Any) -> Told:
-    """Of a :class:`dfopt.exploring.boxes.Progress`."""
-    return Told(f"{now.boxes} boxes", f"{sum(now.bounded)} bounds", now.best, now.bound)
 
 
 def exploration_report(made: Exploration) -> RenderableType:
@@ -82,7 +71,30 @@ def exploration_report(made: Exploration) -> RenderableType:
         *([dim.name, show_unit(dim.link_bandwidth, "bandwidth")] for dim in made.result.system.network),
         ["power", show_unit(chip.power_w or 0.0, "power")],
     ]
-    return Group(Facts(facts), "", Grid("Sizes", columns, rows), "", Grid("Chip", made_of, figures))
+    tables: list[RenderableType] = [Grid("Sizes", columns, rows), "", Grid("Chip", made_of, figures)]
+    return Group(Facts(facts), "", *tables, *_sensitivity(made))
+
+
+def _sensitivity(made: Exploration) -> list[RenderableType]:
+    """What 10 % more of each budget would buy, and which budgets were not looked at."""
+    columns: dict[str, Kind] = {
+        "10 % more of": "word",
+        "is": "figure",
+        "best found": "figure",
+        "better by at least": "figure",
+        "with": "word",
+    }
+    objective, rows = made.request.objective, []
+    for one in made.sensitivity:
+        gain = 1 - one.value / made.value if made.value > 0 else 0.0
+        sizes = ", ".join(f"{name} {_size(made, name, size)}" for name, size in one.best.items())
+        bought = [figure(one.value, objective), f"{100 * gain:.2f} %"] if gain > SAME else ["nothing", "-"]
+        rows.append([_BUDGETS[one.budget][0], f"{one.more:.4g} {_BUDGETS[one.budget][1]}", *bought, sizes])
+    late = [words for budget, (words, _) in _BUDGETS.items() if budget not in {one.budget for one in made.sensitivity}]
+    said: list[RenderableType] = ["", Grid("Budgets", columns, rows)] if rows else []
+    if late and made.request.sensitivity:
+        said += ["", f"time did not suffice for 10 % more of {', '.join(late)}"]
+    return said
 
 
 def _size(made: Exploration, name: str, size: float) -> str:

@@ -38,7 +38,7 @@ def every(graph: str, **changes: Any) -> dict[tuple[int, ...], float]:
 
 @pytest.fixture(scope="module")
 def made() -> Exploration:
-    return explore("gpt2-small", chosen(**SIZES), gap=0.0)
+    return explore("gpt2-small", chosen(**SIZES), sensitivity=False, gap=0.0)
 
 
 def test_the_best_is_that_of_every_design_looked_at(made: Exploration) -> None:
@@ -59,7 +59,7 @@ def test_a_gap_that_is_asked_for_holds(power: str, budget: str) -> None:
     share = power if power == "auto" else float(power)
     changes = {"budgets__power": budget, "shares__power__between_packages": share}
     changes |= {"choices__capacity__L2__most": "20 MiB", "choices__rate__between_packages__most": "150 GB/s"}
-    found = explore("gpt2-small", chosen(**SIZES, **changes), gap=0.05)
+    found = explore("gpt2-small", chosen(**SIZES, **changes), sensitivity=False, gap=0.05)
     best = min(every("gpt2-small", **changes).values())
     assert found.bound <= best * (1 + 1e-9) and best <= found.value * (1 + 1e-9)
     assert found.value <= best / 0.95 * (1 + 1e-9) and found.gap <= 0.05
@@ -130,7 +130,7 @@ def test_forged_claims_are_caught(made: Exploration) -> None:
 
 
 def test_little_time_leaves_an_honest_gap() -> None:
-    found = explore("gpt2-small", chosen(**SIZES), gap=0.0, progress=None, time_limit=0.4)
+    found = explore("gpt2-small", chosen(**SIZES), sensitivity=False, gap=0.0, progress=None, time_limit=0.4)
     best = min(every("gpt2-small").values())
     assert found.bound <= best * (1 + 1e-9) <= found.value * (1 + 2e-9)
     assert found.status in ("time_limit", "optimal")
@@ -159,8 +159,8 @@ def test_the_best_of_several_technologies_is_the_best_of_each() -> None:
     cheap = design.technology.model_copy(update={"name": "cheap"})
     core = design.technology.core
     better = cheap.model_copy(update={"name": "better", "core": core.model_copy(update={"power": core.power * 0.7})})
-    alone = [explore("gpt2-small", design, technologies=[one], gap=0.0) for one in (cheap, better)]
-    both = explore("gpt2-small", design, technologies=[cheap, better], gap=0.0)
+    alone = [explore("gpt2-small", design, sensitivity=False, technologies=[one], gap=0.0) for one in (cheap, better)]
+    both = explore("gpt2-small", design, sensitivity=False, technologies=[cheap, better], gap=0.0)
     assert both.value == pytest.approx(min(one.value for one in alone), rel=1e-9)
     assert both.designs[both.best_design].technology.name == "better" and both.effort.designs == 24
     assert check_exploration(both, "it").startswith("verified optimal")
@@ -178,9 +178,9 @@ def test_technologies_differ_in_more_than_rates() -> None:
     design = chosen(**SIZES, choices__capacity__L2__most="12 MiB", choices__rate__between_packages__most="150 GB/s")
     good = design.technology.model_copy(update={"name": "good"})
     idle = good.model_copy(update={"name": "idle", "core": good.core.model_copy(update={"utilization": 0.5})})
-    alone = explore("gpt2-small", design, technologies=[good], gap=0.0)
+    alone = explore("gpt2-small", design, sensitivity=False, technologies=[good], gap=0.0)
     for order in ([good, idle], [idle, good]):
-        both = explore("gpt2-small", design, technologies=order, gap=0.0)
+        both = explore("gpt2-small", design, sensitivity=False, technologies=order, gap=0.0)
         assert both.value == pytest.approx(alone.value, rel=1e-9)
         assert both.designs[both.best_design].technology.name == "good"
         assert check_exploration(both, "it").startswith("verified optimal")

@@ -52,7 +52,7 @@ def every() -> list[Score]:
 
 @pytest.mark.parametrize("objective", NAMES)
 def test_the_best_is_that_of_every_design_looked_at(objective: ObjectiveName) -> None:
-    made = explore("gpt2-small", chosen(**FEW), objective=objective, gap=0.0)
+    made = explore("gpt2-small", chosen(**FEW), objective=objective, gap=0.0, sensitivity=False)
     values = [of(objective, score) for score in every()]
     assert made.value == pytest.approx(min(values), rel=1e-9)
     assert made.status == "optimal" and made.gap <= 1e-9 and made.effort.solves < len(values)
