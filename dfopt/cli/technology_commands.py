@@ -67,7 +67,11 @@ def explore_designs(
     assume: AssumeOpt = "default",
     set_: SetOpt = None,
     seed: Annotated[int, option("of the solver", min=0)] = 0,
+    top: Annotated[int, option("how many of the best designs to tell", min=1, max=1000)] = 1,
     sensitivity: Annotated[bool, option("what 10 % more of each budget would buy, in the time that is left")] = True,
+    store: Annotated[
+        Path | None, option("file of what was solved: an exploration that was ended goes on there", metavar="FILE")
+    ] = None,
     quiet: Annotated[bool, option("no progress", "-q", "--quiet")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -91,7 +95,9 @@ def explore_designs(
                 gap=arguments.ratio("--gap", gap),
                 time_limit=time_limit,
                 seed=seed,
+                top=top,
                 sensitivity=sensitivity,
+                store=store,
                 progress=line,
             )
         finally:

@@ -32,6 +32,7 @@ class ExplorationRequest(Part):
     gap: float = Field(default=0.01, ge=0, le=1, description="relative gap at which to stop; 0 proves the best design")
     time_limit: Seconds = Field(default=300.0, ge=0, description="the best design so far is told with its gap")
     seed: int = Field(default=0, ge=0, description="of the solver")
+    top: int = Field(default=1, ge=1, le=1000, description="best designs kept; the gap is that of the last of them")
     sensitivity: bool = Field(default=True, description="what 10 % more of each budget would buy")
 
 
@@ -46,6 +47,15 @@ class DesignBox(Part):
     high: dict[str, float]
     bound: float | None = Field(description="in the unit of the objective")
     stage: BoundStage = Field(description="what the bound rests on")
+
+
+class OtherDesign(Part):
+    """One of the next best designs, with its best mapping."""
+
+    design: int = Field(default=0, ge=0, description="which of the designs")
+    best: dict[str, float] = Field(description="its sizes: stacks, bytes, or B/s")
+    value: float = Field(description="of the objective")
+    mapping: Mapping
 
 
 class BudgetSensitivity(Part):
@@ -88,6 +98,11 @@ class Exploration(Sealed):
     best_design: int = Field(default=0, ge=0, description="which of the designs is the best one")
     best: dict[str, float] = Field(description="its sizes: stacks, bytes, or B/s")
     result: Result = Field(description="the best mapping of the best design")
+    others: tuple[OtherDesign, ...] = Field(default=(), description="the next best designs, the better first")
+    others_bound: float | None = Field(
+        default=None,
+        description="no design that is named neither best nor among the others is below; none: no other can be had",
+    )
     boxes: tuple[DesignBox, ...]
     sensitivity: tuple[BudgetSensitivity, ...] = Field(default=(), description="as far as time sufficed")
     effort: Effort

@@ -6,6 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 
@@ -19,9 +20,11 @@ from dfopt.documents.exploration import (
     Exploration,
     ExplorationRequest,
     ObjectiveName,
+    OtherDesign,
 )
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
+from dfopt.documents.store import Store
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Leaf, Progress, search_boxes
@@ -46,7 +49,9 @@ def explore(
     gap: float = 0.01,
     time_limit: float = 300.0,
     seed: int = 0,
+    top: int = 1,
     sensitivity: bool = True,
+    store: str | os.PathLike[str] | None = None,
     progress: Callable[[options.Progress], None] | None = None,
 ) -> Exploration:
     """Find the best design for a workload, and prove how good it is over all designs and all mappings.
@@ -70,8 +75,12 @@ def explore(
         In seconds; the best design so far is returned with its gap.
     seed : int
         Of the solver.
+    top : int
+        How many of the best designs to tell; the gap is then that of the last of them.
     sensitivity : bool
         Whether to look, in the time that is left, at what 10 % more of each budget would buy.
+    store : path, optional
+        A file of what was solved, made if it does not exist: an exploration that was ended, by whatever, goes on there.
     progress : callable, optional
         Called after every bound with a :class:`dfopt.Progress`: the technology in front is its plan.
 
@@ -86,9 +95,21 @@ def explore(
         If time is up before the first design.
     """
     workload = workload_of(graph, in_technologies(as_design(design), technologies), assumptions, seed, objective)
+    with nullcontext() if store is None else Store(store) as workload.store:
+        return _explored(workload, gap, top, time_limit, sensitivity, progress)
+
+
+def _explored(
+    workload: Workload,
+    gap: float,
+    top: int,
+    time_limit: float,
+    sensitivity: bool,
+    progress: Callable[[options.Progress], None] | None,
+) -> Exploration:
     workload.deadline = time.perf_counter() + time_limit
     tell = None if progress is None else _telling(workload, progress)
-    found = search_boxes(workload, gap=gap, time_limit=time_limit, progress=tell)
+    found = search_boxes(workload, gap=gap, top=top, time_limit=time_limit, progress=tell)
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
         if found.ending == "empty":
             none = f"none of {workload.designs} designs"
@@ -108,8 +129,15 @@ def explore(
         bound=found.bound,
         gap=found.gap,
         best_design=box.which,
-        best=workload.spaces[box.which].named(box.low),
+        best=_sizes(workload, box),
         result=found.choice.result,
+        others=tuple(
+            OtherDesign(design=one.box.which, best=_sizes(workload, one.box), value=value, mapping=one.result.mapping)
+            for value, one in found.kept[1:]
+        ),
+        others_bound=others_bound(
+            [(leaf.box, leaf.bound) for leaf in found.leaves], [choice.box for _, choice in found.kept]
+        ),
         boxes=tuple(_box(workload, leaf) for leaf in found.leaves),
         sensitivity=more,
         effort=Effort(
@@ -123,7 +151,12 @@ def explore(
         graph=workload.graph,
         assumptions=workload.assumptions,
         request=ExplorationRequest(
-            objective=objective, gap=gap, time_limit=time_limit, seed=seed, sensitivity=sensitivity
+            objective=workload.objective,
+            gap=gap,
+            time_limit=time_limit,
+            seed=workload.request.seed,
+            top=top,
+            sensitivity=sensitivity,
         ),
         version=dfopt.__version__,
     ).sealed()
@@ -211,6 +244,19 @@ def _issues(design: Design) -> Iterator[Issue]:
     elif design.template.tiles is None:
         message = "found none, expected a number: a tile that is a cluster would differ from design to design"
         yield Issue("$.template.tiles", message, "give one number for all designs")
+
+
+def others_bound(leaves: Sequence[tuple[Box, float]], named: Sequence[Box]) -> float | None:
+    """The least bound of the boxes that are no named design alone; none where nothing in them can be had.
+
+    A named design that is inside of a larger box is not below the bound of that box either.
+    """
+    least = min((bound for box, bound in leaves if box not in named), default=np.inf)
+    return float(least) if np.isfinite(least) else None
+
+
+def _sizes(workload: Workload, box: Box) -> dict[str, float]:
+    return workload.spaces[box.which].named(box.low)
 
 
 def _box(workload: Workload, leaf: Leaf[Box]) -> DesignBox:

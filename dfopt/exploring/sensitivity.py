@@ -63,6 +63,7 @@ def budget_sensitivities(workload: Workload, best: Box, gap: float, deadline: fl
             workload.objective,
             deadline,
             (_near(space, sizes),),
+            workload.store,
         )
         choice = search_boxes(near, gap=gap, time_limit=deadline - time.perf_counter()).choice
         if choice is not None:

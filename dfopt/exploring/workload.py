@@ -15,7 +15,9 @@ from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import dfopt
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.base import digest_of
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.exploration import ObjectiveName
 from dfopt.documents.graph import Graph
@@ -23,6 +25,7 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Limit, Objective, Request
 from dfopt.documents.result import Result
+from dfopt.documents.store import Store
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Stage
@@ -42,14 +45,15 @@ from dfopt.technology.chip_price import chip_price
 __all__ = ["Choice", "Workload"]
 
 Costs = tuple[float, float]  # W, USD
+_WHOLE = ("optimal", "optimal_per_level", "gap_reached")  # of a solve that no limit cut short
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One design, and its best mapping."""
+    """One design, and its best mapping; the same design is the same choice."""
 
     box: Box
-    result: Result
+    result: Result = field(compare=False)
 
 
 @dataclass
@@ -63,6 +67,7 @@ class Workload:
     objective: ObjectiveName = "time"
     deadline: float = math.inf
     within: tuple[Box, ...] = ()  # in place of all designs
+    store: Store | None = None  # of what was solved
     solves: int = 0
     refused: str = ""  # why a design could not be had, for the case that none can
     _systems: dict[Box, System | None] = field(default_factory=dict)
@@ -236,16 +241,43 @@ class Workload:
         if limited:
             objective = Objective(limits=(Limit(metric="step_time", at_most=cutoff),))
             request = request.model_copy(update={"objective": objective})
+        key = self._key(system, request)
+        if self.store is not None and key in self.store.records:
+            known = self.store.records[key]
+            self.refused = self.refused or known["refused"]
+            result = Result.from_data(known["result"]) if known["result"] else None
+            return (math.inf if known["bound"] is None else known["bound"]), result
         left = max(self.deadline - time.perf_counter(), 0.0)
-        request = request.model_copy(update={"time_limit": min(request.time_limit, left)})
+        limit = min(request.time_limit, left)
+        refused, result = "", None
         try:
-            result = optimize(self.graph, system, request, assumptions=self.assumptions)
+            result = optimize(
+                self.graph, system, request.model_copy(update={"time_limit": limit}), assumptions=self.assumptions
+            )
+            bound = result.bound
         except (Infeasible, PlanError) as error:
-            self.refused = self.refused or str(error).removeprefix("infeasible: ")
-            return (cutoff if limited else math.inf), None
+            refused = str(error).removeprefix("infeasible: ")
+            bound = cutoff if limited else math.inf
         except NoSolution as error:
             return error.bound, None
-        return result.bound, result
+        self.refused = self.refused or refused
+        if self.store is not None and (result is None or result.status in _WHOLE):
+            self.store.append(
+                {
+                    "cell": key,
+                    "status": "infeasible" if result is None else result.status,
+                    "bound": bound if math.isfinite(bound) else None,
+                    "result": None if result is None else result.to_data(),
+                    "refused": refused,
+                }
+            )
+        return bound, result
+
+    def _key(self, system: System, request: Request) -> str:
+        """What a solve depends on, in 16 hex digits; its time limit aside, as only what was not cut short is kept."""
+        asked = {"request": request.said(), "dfopt": dfopt.__version__}
+        documents = {"graph": self.graph, "system": system, "assumptions": self.assumptions}
+        return digest_of({**asked, **{name: document.digest() for name, document in documents.items()}})
 
     def resolved(self, system: System) -> Assumptions:
         """The assumptions with what they leave to the chips."""

@@ -71,8 +71,28 @@ def exploration_report(made: Exploration) -> RenderableType:
         *([dim.name, show_unit(dim.link_bandwidth, "bandwidth")] for dim in made.result.system.network),
         ["power", show_unit(chip.power_w or 0.0, "power")],
     ]
-    tables: list[RenderableType] = [Grid("Sizes", columns, rows), "", Grid("Chip", made_of, figures)]
+    tables: list[RenderableType] = [Grid("Sizes", columns, rows), "", Grid("Chip", made_of, figures), *_others(made)]
     return Group(Facts(facts), "", *tables, *_sensitivity(made))
+
+
+def _others(made: Exploration) -> list[RenderableType]:
+    """The best designs, one a line, and what no other is below."""
+    if not made.others:
+        return []
+    objective, one_of = made.request.objective, len(made.designs) > 1
+    columns: dict[str, Kind] = {"": "figure", objective: "figure", "above the best": "figure"}
+    columns |= {"technology": "word"} if one_of else {}
+    columns |= dict.fromkeys(made.best, "figure")
+    first = (made.best_design, made.value, made.best)
+    rows = []
+    for rank, (which, value, best) in enumerate([first, *((o.design, o.value, o.best) for o in made.others)], 1):
+        name = [made.designs[which].technology.name] if one_of else []
+        above = f"{100 * (value / made.value - 1):.2f} %" if made.value > 0 else "-"
+        rows.append(
+            [str(rank), figure(value, objective), above, *name, *(_size(made, key, size) for key, size in best.items())]
+        )
+    least = "no other can be had" if made.others_bound is None else figure(made.others_bound, objective)
+    return ["", Grid("Best designs", columns, rows), "", f"bound on all other designs: {least}"]
 
 
 def _sensitivity(made: Exploration) -> list[RenderableType]:

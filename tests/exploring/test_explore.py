@@ -52,6 +52,29 @@ def test_the_best_is_that_of_every_design_looked_at(made: Exploration) -> None:
     assert max(alone.values()) > best * 1.1  # the choice matters
 
 
+def test_the_best_few_are_those_of_every_design_looked_at() -> None:
+    made = explore("gpt2-small", chosen(**SIZES), sensitivity=False, gap=0.0, top=4)
+    best = sorted(every("gpt2-small").values())[:4]
+    assert [made.value, *(other.value for other in made.others)] == pytest.approx(best, rel=1e-9)
+    assert made.status == "optimal" and made.others_bound is not None and made.others_bound >= best[-1] * (1 - 1e-9)
+    assert check_exploration(made, "it").startswith("verified optimal")
+    for changed, says in (
+        (forged(made, "others", 1, "value", value=made.value), r"\$.others: found 4 values"),
+        (
+            forged(made, "others", 2, "value", value=made.others[1].value),
+            r"\$.others\[2\].value: found .*, the judge says",
+        ),
+        (forged(made, "others_bound", value=best[-1] * 2), r"\$.others_bound: found"),
+        (
+            forged(made, "others", value=made.to_data()["others"][1:]),
+            r"\$.others_bound: found|\$.status: found optimal",
+        ),
+        (forged(made, "others", 0, "best", value=made.best), r"\$.others: found a design that is named twice"),
+    ):
+        with pytest.raises(DocumentError, match=says):
+            check_exploration(changed, "it")
+
+
 @pytest.mark.parametrize(
     ("power", "budget"), [("0.02", "120 W"), ("auto", "700 W")], ids=["voltage by share", "plenty of power"]
 )

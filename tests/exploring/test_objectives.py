@@ -50,7 +50,7 @@ def every() -> list[Score]:
     return found
 
 
-@pytest.mark.parametrize("objective", NAMES)
+@pytest.mark.parametrize("objective", NAMES[1:])
 def test_the_best_is_that_of_every_design_looked_at(objective: ObjectiveName) -> None:
     made = explore("gpt2-small", chosen(**FEW), objective=objective, gap=0.0, sensitivity=False)
     values = [of(objective, score) for score in every()]
@@ -59,9 +59,8 @@ def test_the_best_is_that_of_every_design_looked_at(objective: ObjectiveName) ->
     assert max(values) > min(values) * 1.05  # the choice matters
     assert check_exploration(made, "it").startswith("verified optimal")
     forged = made.model_copy(update={"request": made.request.model_copy(update={"objective": "time"})}).sealed()
-    if objective != "time":
-        with pytest.raises(DocumentError, match=r"\$.value: found"):
-            check_exploration(forged, "it")
+    with pytest.raises(DocumentError, match=r"\$.value: found"):
+        check_exploration(forged, "it")
 
 
 @st.composite
