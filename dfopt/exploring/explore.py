@@ -30,6 +30,7 @@ from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecErr
 from dfopt.exploring.boxes import Leaf, Progress, search_boxes
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.sensitivity import budget_sensitivities
+from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.workload import Choice, Workload
 from dfopt.library import as_design, as_graphs
 from dfopt.physics.cost import SystemCost
@@ -115,7 +116,9 @@ def _explored(
             none = f"none of {workload.designs} designs"
             if not workload.refused:
                 raise Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
-            raise Infeasible(f"{none} can be had, or holds the workload, such as this:\n{workload.refused}")
+            smallest = smallest_package(workload)
+            refused = workload.refused + (f"\n{smallest}" if smallest is not None else "")
+            raise Infeasible(f"{none} can be had, or holds the workload, such as this:\n{refused}")
         if found.ending == "interrupted":
             raise KeyboardInterrupt
         raise NoSolution(found.bound, found.seconds, "no design has been solved")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 from functools import cache
 from pathlib import Path
 from typing import Any
@@ -15,6 +16,7 @@ from hypothesis import strategies as st
 import dfopt as df
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import Exploration
+from dfopt.documents.system import System
 from dfopt.errors import DocumentError, Infeasible, SystemSpecError
 from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.decisions import Box
@@ -115,6 +117,14 @@ def test_an_exploration_holds_what_it_says(made: Exploration, tmp_path: Path) ->
     assert again == made
 
 
+def df_fits(system: System | None) -> bool:
+    """Whether some mapping of the largest workload fits a system."""
+    try:
+        return system is not None and df.optimize("gpt3-175b", system).value > 0
+    except Infeasible:
+        return False
+
+
 def forged(made: Exploration, *path: str | int, value: Any, seal: bool = True) -> Exploration:
     data: Any = made.to_data()
     at = data
@@ -171,10 +181,22 @@ def test_what_cannot_be_explored() -> None:
     del given["choices"]
     with pytest.raises(SystemSpecError, match=r"\$.shares.area: found no share that is auto"):
         workload_of("gpt2-small", [Design.from_data(given)])
+
+
+def test_what_holds_a_workload_that_no_design_holds() -> None:
     with pytest.raises(
         Infeasible, match=r"none of 45 designs can be had, or holds the workload, such as this:\n.*no plan fits"
-    ):
+    ) as caught:
         explore("gpt3-175b", chosen(**SIZES))
+    said = re.search(r"\$.budgets.package_area_mm2 of (\d+) for (\d+) stacks of test", str(caught.value))
+    assert said is not None
+    package, stacks = float(said[1]), int(said[2])
+    assert package == 800 + 100 * stacks and stacks > 4
+    for most, area, fits in ((stacks, package, True), (stacks - 1, package - 100, False)):
+        few = chosen(**{**SIZES, "choices__stacks": {"most": most}, "budgets__package_area_mm2": area})
+        workload = workload_of("gpt3-175b", [few])
+        found = [df_fits(workload.system(Box((i, most - 1, j), (i, most - 1, j)))) for i in (0, 4) for j in (0, 2)]
+        assert any(found) == fits
 
 
 def test_the_best_of_several_technologies_is_the_best_of_each() -> None:
