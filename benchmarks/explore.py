@@ -108,7 +108,7 @@ def _now() -> tuple[float, float]:
 def one_technology(asked: argparse.Namespace) -> Iterator[Row]:
     """6,400 designs in N5 with HBM3, gap 0.1 %."""
     began = _now()
-    made = explore("gpt3-175b", design(), gap=1e-3)
+    made = explore("gpt3-175b", design(), gap=1e-3, sensitivity=False)
     took, words = _seconds(began)
     share = made.effort.solves / made.effort.designs
     best = ", ".join(f"{name} {size:g}" for name, size in made.best.items())
@@ -120,7 +120,7 @@ def all_technologies(asked: argparse.Namespace) -> Iterator[Row]:
     """The same in four nodes with four memories, gap 1 %."""
     began = _now()
     many = [technology(node, memory) for node, memory in itertools.product(NODES, MEMORIES)]
-    made = explore("gpt3-175b", design(), technologies=many, gap=1e-2)
+    made = explore("gpt3-175b", design(), technologies=many, gap=1e-2, sensitivity=False)
     took, words = _seconds(began)
     best = ", ".join(f"{name} {size:g}" for name, size in made.best.items())
     name = made.designs[made.best_design].technology.name
@@ -132,7 +132,7 @@ def exhaustive(asked: argparse.Namespace) -> Iterator[Row]:
     """Few sizes, every design solved by itself."""
     few = design(most_stacks=5, sram_step=64, most_sram=328, rate_step=225)
     for graph in ("gpt3-175b", "llama-3.1-70b", "vit-h-14", "gpt2-small"):
-        made, workload = explore(graph, few, gap=0.0), workload_of(graph, [few])
+        made, workload = explore(graph, few, gap=0.0, sensitivity=False), workload_of(graph, [few])
         alone = [value for value in map(lambda box: _value(workload, box), _every(workload)) if value is not None]
         least = min(alone)
         seen = f"{made.value!r} s against {least!r} s of {len(alone)} that fit of {workload.designs}"

@@ -68,7 +68,10 @@ def chosen(**changes: Any) -> Design:
         at, (*keys, last) = given, path.split("__")
         for key in keys:
             at = at[int(key)] if isinstance(at, list) else at[key]
-        at[last] = deepcopy(value)  # later changes may be inside
+        if isinstance(at, list):
+            at[int(last) :] = [value]
+        else:
+            at[last] = deepcopy(value)  # later changes may be inside
     return Design.from_data(given)
 
 
@@ -77,3 +80,13 @@ SIZES: dict[str, Any] = {
     "choices__stacks": {"least": 1, "most": 3},
     "choices__rate__between_packages": {"least": "50 GB/s", "most": "250 GB/s", "step": "100 GB/s"},
 }
+
+PRICED: dict[str, Any] = {
+    "technology__wafer": {"usd": 16988, "defects_per_cm2": 0.11},
+    "technology__package": {"usd_per_mm2": 0.005, "area_factor": 4, "bonding_yield": 0.99},
+    "technology__dram__usd_per_gb": 10,
+    "template__network__0__link_usd_per_gb_s": 2.0,
+    "template__network__0__switch_usd_per_gb_s": 20.0,
+    "template__network__0__switch_w_per_gb_s": 0.05,
+}
+"""Prices and powers of what is beside the chips (assumptions)."""

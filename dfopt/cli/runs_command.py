@@ -28,10 +28,10 @@ def runs(
     """List what the STOREs of sweeps have; also while a sweep writes to them."""
     with errors():
         from dfopt.cli.sweep_tables import frame_table, plain_rows
+        from dfopt.documents.store import read_records, write_new
         from dfopt.errors import PlanError
         from dfopt.studies.listing import damage, listing, narrowed
         from dfopt.studies.runs import write_frame
-        from dfopt.studies.store import read_records, write_new
 
         check_output("--csv", csv, (".csv", ".txt"))
         check_output("--parquet", parquet, (".parquet", ".pq"))

@@ -12,7 +12,7 @@ from collections.abc import Iterable
 from datetime import timedelta
 from typing import Any, TextIO
 
-from dfopt.studies.store import Record
+from dfopt.documents.store import Record
 
 __all__ = ["SweepProgress"]
 

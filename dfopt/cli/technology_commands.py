@@ -61,6 +61,9 @@ def explore_designs(
             metavar="NAME[,NAME...]",
         ),
     ] = "",
+    objective: Annotated[
+        str, option("what is made least: of a step, or of the system", metavar="time|energy|cost|time*cost")
+    ] = "time",
     gap: Annotated[str, option("stop when no design can be better by more than this part", metavar="PART")] = "1%",
     time_limit: Annotated[float, option("seconds; the best design so far is told with its gap", min=0)] = 300.0,
     output: Annotated[Path | None, option("file for the exploration", "-o", "--output", metavar="FILE.json")] = None,
@@ -68,13 +71,19 @@ def explore_designs(
     assume: AssumeOpt = "default",
     set_: SetOpt = None,
     seed: Annotated[int, option("of the solver", min=0)] = 0,
+    top: Annotated[int, option("how many of the best designs to tell", min=1, max=1000)] = 1,
+    sensitivity: Annotated[bool, option("what 10 % more of each budget would buy, in the time that is left")] = True,
+    store: Annotated[
+        Path | None, option("file of what was solved: an exploration that was ended goes on there", metavar="FILE")
+    ] = None,
     quiet: Annotated[bool, option("no progress", "-q", "--quiet")] = False,
     as_json: JsonFlag = False,
 ) -> None:
     """Choose the sizes of a design for a workload: the best of all of them, with a proof."""
     with errors():
         from dfopt.exploring.explore import explore
-        from dfopt.show.exploration import exploration_report, told_progress
+        from dfopt.physics.merits import MERITS
+        from dfopt.show.exploration import exploration_report
         from dfopt.show.progress import ProgressLine
 
         if output is not None:
@@ -84,12 +93,16 @@ def explore_designs(
             made = explore(
                 graph_of(graph, param),
                 design,
+                objective=arguments.choice("--objective", objective, tuple(MERITS)),
                 technologies=[name for name in technologies.split(",") if name],
                 assumptions=assumptions_of(assume, set_),
                 gap=arguments.ratio("--gap", gap),
                 time_limit=time_limit,
                 seed=seed,
-                progress=lambda now: line(told_progress(now)),
+                top=top,
+                sensitivity=sensitivity,
+                store=store,
+                progress=line,
             )
         finally:
             line.close()

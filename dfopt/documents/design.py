@@ -28,8 +28,21 @@ class DesignBudgets(Part):
     chip_area_mm2: Area
     package_area_mm2: Area = Field(description="in mm2; DRAM stacks have what the chip leaves of it")
     power: Watts = Field(gt=0)
+    edge_mm: float | None = Field(
+        default=None, gt=0, le=1e7, description="of the chip in mm; none = that of a square, 4 sqrt(area)"
+    )
     dies: int | None = Field(default=None, ge=1, le=64, description="equal dies that make up the chip; none = 1")
     reticle_mm2: Area | None = Field(default=None, description="the largest die; none = 26 mm x 33 mm")
+
+    @property
+    def edge(self) -> float:
+        """Length of the chip's edge in mm."""
+        return 4 * math.sqrt(self.chip_area_mm2) if self.edge_mm is None else self.edge_mm
+
+    @property
+    def reticle(self) -> float:
+        """Area of the largest die in mm2."""
+        return self.reticle_mm2 or RETICLE_MM2
 
     @property
     def die_area_mm2(self) -> float:
@@ -93,6 +106,10 @@ class Design(Named):
     def _adds_up(self) -> Self:
         for where, message, remedy in (*_wrong_choices(self), *_wrong_template(self), *_wrong_dies(self)):
             raise problem(message, remedy, where)
+        square = 4 * math.sqrt(self.budgets.chip_area_mm2)
+        if self.budgets.edge < square * (1 - SLACK):
+            message = f"found {self.budgets.edge:.6g} mm, expected the {square:.6g} mm of a square chip or more"
+            raise problem(message, "no rectangle of this area has less: raise it, or leave it out", "$.budgets.edge_mm")
         for budget, given in dict(self.shares).items():
             for where, message, remedy in _wrong(self, budget, given):
                 raise problem(message, remedy, where)
@@ -162,7 +179,7 @@ def _wrong_dies(design: Design) -> Iterator[tuple[str, str, str]]:
     if (budgets.dies or 1) > 1 and "between_dies" not in design.technology.links:
         yield "$.budgets.dies", *no_links_between(budgets.dies or 1, design.technology)
         return
-    most = budgets.reticle_mm2 or RETICLE_MM2
+    most = budgets.reticle
     if design.profile == "default" and budgets.die_area_mm2 > most * (1 + SLACK):
         dies = budgets.dies or 1
         found = f"found {budgets.chip_area_mm2:.6g} mm2 on {dies} {'dies' if dies > 1 else 'die'}"

@@ -11,6 +11,7 @@ from dfopt.documents.technology import LinkRole
 from dfopt.units import Bandwidth, Bytes
 
 MOST_STEPS = 10_000
+MOST_STACKS = 1000
 
 
 class _Steps(Part):
@@ -39,9 +40,9 @@ class _Steps(Part):
 class StackSteps(_Steps):
     """Numbers of stacks."""
 
-    least: Annotated[int, Field(ge=1, le=1000)] = 1
-    most: Annotated[int, Field(ge=1, le=1000)]
-    step: Annotated[int, Field(ge=1, le=1000)] = 1
+    least: Annotated[int, Field(ge=1, le=MOST_STACKS)] = 1
+    most: Annotated[int, Field(ge=1, le=MOST_STACKS)]
+    step: Annotated[int, Field(ge=1, le=MOST_STACKS)] = 1
 
 
 class CapacitySteps(_Steps):

@@ -10,20 +10,30 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Part
 from dfopt.documents.design import Design
 from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.sealed import Sealed
 from dfopt.units import Seconds
 
 ExplorationStatus = Literal["optimal", "gap_reached", "time_limit", "interrupted"]
+ObjectiveName = Literal["time", "energy", "cost", "time*cost"]
+BudgetName = Literal["area", "package", "power", "edge"]
 BoundStage = Literal["peak", "plans", "solve", "of the box before"]
 
 
 class ExplorationRequest(Part):
     """What was asked."""
 
+    objective: ObjectiveName = Field(
+        default="time",
+        description="time of a step in s; energy: power of the system all that time, in J; cost: price of the system in"
+        " USD; time*cost in USD s",
+    )
     gap: float = Field(default=0.01, ge=0, le=1, description="relative gap at which to stop; 0 proves the best design")
     time_limit: Seconds = Field(default=300.0, ge=0, description="the best design so far is told with its gap")
     seed: int = Field(default=0, ge=0, description="of the solver")
+    top: int = Field(default=1, ge=1, le=1000, description="best designs kept; the gap is that of the last of them")
+    sensitivity: bool = Field(default=True, description="what 10 % more of each budget would buy")
 
 
 class DesignBox(Part):
@@ -35,8 +45,31 @@ class DesignBox(Part):
     design: int = Field(default=0, ge=0, description="which of the designs")
     low: dict[str, float] = Field(description="stacks, bytes, or B/s")
     high: dict[str, float]
-    bound: float | None = Field(description="seconds of a step")
+    bound: float | None = Field(description="in the unit of the objective")
     stage: BoundStage = Field(description="what the bound rests on")
+
+
+class OtherDesign(Part):
+    """One of the next best designs, with its best mapping."""
+
+    design: int = Field(default=0, ge=0, description="which of the designs")
+    best: dict[str, float] = Field(description="its sizes: stacks, bytes, or B/s")
+    value: float = Field(description="of the objective")
+    mapping: Mapping
+
+
+class BudgetSensitivity(Part):
+    """A design and a mapping of it with 10 % more of one budget; there may be better ones.
+
+    More area of the chip comes with as much more area of the package, as much edge as a square has at least, and a
+    larger reticle if it takes one.
+    """
+
+    budget: BudgetName
+    more: float = Field(gt=0, description="mm2 of chip or package, W, or mm of edge")
+    value: float = Field(description="of the objective")
+    best: dict[str, float] = Field(description="sizes: stacks, bytes, or B/s")
+    mapping: Mapping
 
 
 class Effort(Part):
@@ -52,20 +85,26 @@ class Effort(Part):
 class Exploration(Sealed):
     """The best design for a workload, and the proof.
 
-    No mapping of any design within the choices has a step of less than ``bound`` seconds: the least of the bounds of
+    No mapping of any design within the choices has a value of the objective below ``bound``: the least of the bounds of
     ``boxes``, which hold every design once, and of the best itself.
     """
 
     SCHEMA: ClassVar[str] = "dfopt/exploration/1"
 
     status: ExplorationStatus
-    value: float = Field(description="seconds of a step of the best design")
+    value: float = Field(description="of the objective, of the best design")
     bound: float
     gap: float
     best_design: int = Field(default=0, ge=0, description="which of the designs is the best one")
     best: dict[str, float] = Field(description="its sizes: stacks, bytes, or B/s")
     result: Result = Field(description="the best mapping of the best design")
+    others: tuple[OtherDesign, ...] = Field(default=(), description="the next best designs, the better first")
+    others_bound: float | None = Field(
+        default=None,
+        description="no design that is named neither best nor among the others is below; none: no other can be had",
+    )
     boxes: tuple[DesignBox, ...]
+    sensitivity: tuple[BudgetSensitivity, ...] = Field(default=(), description="as far as time sufficed")
     effort: Effort
     designs: tuple[Design, ...] = Field(min_length=1, description="one design, in each technology")
     graph: Graph

@@ -60,11 +60,15 @@ class Problem(Protocol[Box, Choice_co]):
 
 @dataclass(frozen=True)
 class Leaf(Generic[Box]):
-    """A box that was not split further: ``stage`` names the bound that its ``bound`` rests on."""
+    """A box that was not split further: ``stage`` names the bound that its ``bound`` rests on.
+
+    ``value``: of a box of one thing that was looked at, its value; infinite if it cannot be had.
+    """
 
     box: Box
     bound: float
     stage: str
+    value: float | None = None
 
 
 @dataclass(frozen=True)
@@ -87,10 +91,13 @@ class Searched(Generic[Box, Choice]):
     ----------
     best, choice
         The best value and what has it; infinity and none, if nothing was found.
+    kept
+        So many of the best as were asked for, with their values, the best first.
     bound
         The least bound of all leaves, or the best value where that is less.
     ending
-        ``optimal`` has no gap, ``gap_reached`` one that was asked for; ``empty`` says that nothing can be had.
+        ``optimal``: nothing that is not kept is better than what is; ``gap_reached``: by more than the gap that was
+        asked for; ``empty``: nothing can be had.
     leaves
         Boxes that cover everything, each thing once, with what bounds them.
     boxes, bounded, seconds
@@ -99,6 +106,7 @@ class Searched(Generic[Box, Choice]):
 
     best: float
     choice: Choice | None
+    kept: tuple[tuple[float, Choice], ...]
     bound: float
     ending: Ending
     leaves: tuple[Leaf[Box], ...]
@@ -116,10 +124,11 @@ def search_boxes(
     problem: Problem[Box, Choice],
     *,
     gap: float = 0.0,
+    top: int = 1,
     time_limit: float = np.inf,
     progress: Callable[[Progress[Choice]], None] | None = None,
 ) -> Searched[Box, Choice]:
-    """Find the best choice, and prove how good it is.
+    """Find the best choice, or several, and prove how good they are.
 
     Parameters
     ----------
@@ -127,6 +136,8 @@ def search_boxes(
         What is searched; see `Problem`.
     gap
         Relative gap at which to stop; with 0 the choice is the best there is.
+    top
+        How many of the best to keep; the gap is then that of the last of them.
     time_limit
         In seconds; the best so far is returned with an honest gap. A bound that has begun is finished.
     progress
@@ -149,7 +160,7 @@ def search_boxes(
     >>> found.choice, found.best, found.bound, found.ending
     (5, -25, -25, 'optimal')
     """
-    return _Search(problem, gap, time_limit, progress).run()
+    return _Search(problem, gap, top, time_limit, progress).run()
 
 
 class _Search(Generic[Box, Choice]):
@@ -157,13 +168,14 @@ class _Search(Generic[Box, Choice]):
         self,
         problem: Problem[Box, Choice],
         gap: float,
+        top: int,
         time_limit: float,
         progress: Callable[[Progress[Choice]], None] | None,
     ) -> None:
-        self.problem, self.gap, self.progress = problem, gap, progress
+        self.problem, self.gap, self.top, self.progress = problem, gap, top, progress
         self.began = time.perf_counter()
         self.deadline = self.began + time_limit
-        self.best, self.choice = np.inf, None  # type: float, Choice | None
+        self.kept: list[tuple[float, Choice]] = []
         # bound, how often it was tightened (the tighter first, among equals), when, box
         self.open: list[tuple[float, int, int, Box]] = []
         self.order = itertools.count()
@@ -189,7 +201,22 @@ class _Search(Generic[Box, Choice]):
     @property
     def cutoff(self) -> float:
         """What is not below this is of no interest any more."""
-        return self.best - self.gap * abs(self.best) if np.isfinite(self.best) else np.inf
+        return self.last - self.gap * abs(self.last) if np.isfinite(self.last) else np.inf
+
+    @property
+    def best(self) -> float:
+        return self.kept[0][0] if self.kept else np.inf
+
+    @property
+    def last(self) -> float:
+        """The value of the last one that is kept; infinity while there is room for more."""
+        return self.kept[-1][0] if len(self.kept) >= self.top else np.inf
+
+    def _keep(self, value: float, choice: Choice) -> None:
+        if value < self.last and all(choice != other for _, other in self.kept):
+            self.kept.append((value, choice))
+            self.kept.sort(key=lambda one: one[0])
+            del self.kept[self.top :]
 
     def _add(self, box: Box, bound: float) -> None:
         heapq.heappush(self.open, (bound, 0, next(self.order), box))
@@ -201,21 +228,22 @@ class _Search(Generic[Box, Choice]):
             self.bounded[stage] += 1
             heapq.heapreplace(self.open, (tighter, -stage - 1, next(self.order), box))
         else:
-            for value, choice in self.problem.candidates(box, self.best):
-                if value < self.best:
-                    self.best, self.choice = value, choice
+            looked = np.inf
+            for value, choice in self.problem.candidates(box, self.last):
+                looked = min(looked, value)
+                self._keep(value, choice)
             parts = self.problem.split(box)
             heapq.heappop(self.open)
             if not parts:
-                self._close(box, bound, stage)
+                self._close(box, bound, stage, looked)
             for part in parts:
                 self._add(part, bound)
         if self.progress is not None:
             self.progress(self._now())
 
-    def _close(self, box: Box, bound: float, stage: int) -> None:
+    def _close(self, box: Box, bound: float, stage: int, value: float | None = None) -> None:
         name = self.problem.stages[stage - 1].name if stage else "of the box before"
-        self.leaves.append(Leaf(box, bound, name))
+        self.leaves.append(Leaf(box, bound, name, value))
 
     def _least(self) -> float:
         """What no choice is below, as far as it is known."""
@@ -223,22 +251,23 @@ class _Search(Generic[Box, Choice]):
         return min(self.best, least, self.open[0][0] if self.open else np.inf)
 
     def _now(self) -> Progress[Choice]:
-        return Progress(
-            self.best, self._least(), self.boxes, tuple(self.bounded), self.choice, time.perf_counter() - self.began
-        )
+        choice = self.kept[0][1] if self.kept else None
+        spent = time.perf_counter() - self.began
+        return Progress(self.best, self._least(), self.boxes, tuple(self.bounded), choice, spent)
 
     def _ended(self, stopped: Ending | None) -> Searched[Box, Choice]:
         bound = self._least()
         for open_bound, stage, _, box in sorted(self.open, key=lambda entry: entry[:3]):
             self._close(box, open_bound, -stage)
         ending: Ending = stopped or "optimal"
-        if stopped is None and not np.isfinite(self.best):
+        if stopped is None and not self.kept:
             ending = "empty"
-        elif stopped is None and bound < self.best:
+        elif stopped is None and any(leaf.bound < min(self.last, leaf.value or np.inf) for leaf in self.leaves):
             ending = "gap_reached"
         return Searched(
             best=self.best,
-            choice=self.choice,
+            choice=self.kept[0][1] if self.kept else None,
+            kept=tuple(self.kept),
             bound=bound,
             ending=ending,
             leaves=tuple(self.leaves),

@@ -11,7 +11,9 @@ from dfopt.documents.exploration import DesignBox, Exploration
 from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.explore import workload_of
+from dfopt.exploring.sensitivity import raised
 from dfopt.exploring.workload import Workload
+from dfopt.physics.merits import MERITS
 from dfopt.search.claims import SAME
 from dfopt.search.proving import PROOF
 from dfopt.search.verify import verify
@@ -33,7 +35,7 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
     began = time.perf_counter()
     issues = list(problems_of(made))
     if not issues:
-        workload = workload_of(made.graph, made.designs, made.assumptions, made.request.seed)
+        workload = workload_of(made.graph, made.designs, made.assumptions, made.request.seed, made.request.objective)
         workload.deadline = math.inf
         issues += _best(made, workload, time_limit)
     late = 0
@@ -63,15 +65,25 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     gap = max(0.0, 1 - made.bound / made.value) if made.value > 0 else 0.0
     if not math.isclose(made.gap, gap, rel_tol=SAME, abs_tol=1e-12):
         yield "$.gap", f"found {made.gap!r}, expected {gap!r}"
+    last = made.value if made.request.top == 1 else math.inf
+    if made.others and len(made.others) == made.request.top - 1:
+        last = made.others[-1].value
+    rest = math.inf if made.others_bound is None else made.others_bound
+    gap = max(gap, 0.0 if rest >= last else 1 - rest / last)
     if made.status == "optimal" and gap > PROOF:
         yield "$.status", f"found optimal, but the gap is {gap:.3g}"
     if made.status == "gap_reached" and gap > made.request.gap + PROOF:
         yield "$.status", f"found gap_reached, but the gap is {gap:.3g}, at most {made.request.gap:g} was asked for"
-    if made.value != made.result.value:
-        yield "$.value", f"found {made.value!r}, the result says {made.result.value!r}"
+    values = [made.value, *(other.value for other in made.others)]
+    if values != sorted(values) or len(values) > made.request.top:
+        yield "$.others", f"found {len(values)} values, expected at most {made.request.top}, ascending"
+    value = MERITS[made.request.objective].of(made.result.score)
+    if made.value != value:
+        yield "$.value", f"found {made.value!r}, the result says {value!r}"
     if made.graph != made.result.graph:
         yield "$.result.graph", "is not that of $.graph"
     spaces = [Decisions(design) for design in made.designs]
+    yield from _others(made)
     designs = sum(one.count for one in spaces)
     try:
         places = [_place(spaces, number, box) for number, box in enumerate(made.boxes)]
@@ -88,6 +100,23 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
         ):
             yield f"$.boxes[{second}]", f"holds designs that $.boxes[{first}] holds too"
             return
+
+
+def _named(made: Exploration) -> list[DesignBox]:
+    """The best design and the others, each as a box of one."""
+    named = [(made.best_design, made.best), *((other.design, other.best) for other in made.others)]
+    return [DesignBox(design=which, low=sizes, high=sizes, bound=None, stage="solve") for which, sizes in named]
+
+
+def _others(made: Exploration) -> Iterator[tuple[str, str]]:
+    """What of the next best designs does not agree with the boxes."""
+    named = [(one.design, one.low, one.high) for one in _named(made)]
+    if any(one in named[:at] for at, one in enumerate(named)):
+        yield "$.others", "found a design that is named twice, expected others"
+    rest = [box for box in made.boxes if (box.design, box.low, box.high) not in named]
+    bound = min((box.bound for box in rest if box.bound is not None), default=None)
+    if made.others_bound != bound:
+        yield "$.others_bound", f"found {made.others_bound!r}, the least of the other boxes is {bound!r}"
 
 
 def _place(spaces: Sequence[Decisions], number: int, box: DesignBox) -> Box:
@@ -111,18 +140,45 @@ def _place(spaces: Sequence[Decisions], number: int, box: DesignBox) -> Box:
 
 def _best(made: Exploration, workload: Workload, time_limit: float) -> Sequence[tuple[str, str]]:
     """What is wrong with the best design and its result."""
-    alone = DesignBox(design=made.best_design, low=made.best, high=made.best, bound=None, stage="solve")
+    first, *others = _named(made)
     try:
-        best = _place(workload.spaces, 0, alone)
+        best = _place(workload.spaces, 0, first)
     except PlanError as error:
         return [("$.best", str(error).partition(": ")[2])]
+    for number, (other, alone) in enumerate(zip(made.others, others, strict=True)):
+        try:
+            value = workload.judged(_place(workload.spaces, 0, alone), other.mapping)
+        except PlanError as error:
+            return [(f"$.others[{number}].best", str(error).partition(": ")[2])]
+        if not math.isclose(other.value, value, rel_tol=SAME):
+            return [(f"$.others[{number}].value", f"found {other.value!r}, the judge says {value!r}")]
     system = workload.system(best)
     if system is None or system != made.result.system:
         return [("$.result.system", "is not what the best design is derived to be")]
     if made.result.assumptions != workload.resolved(system):
         return [("$.result.assumptions", "are not those of $.assumptions on these chips")]
     found = verify(made.result, time_limit)
-    return [("$.result", problem) for problem in found.problems]
+    return [("$.result", problem) for problem in found.problems] or list(_sensitive(made, workload))
+
+
+def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str]]:
+    """What is wrong with what 10 % more of each budget would buy: derived and judged again."""
+    for number, one in enumerate(made.sensitivity):
+        where = f"$.sensitivity[{number}]"
+        design, more = raised(made.designs[made.best_design], one.budget)
+        if not math.isclose(one.more, more, rel_tol=SAME):
+            yield f"{where}.more", f"found {one.more!r}, expected {more!r}"
+            continue
+        space = Decisions(design)
+        try:
+            box = _place([space], 0, DesignBox(low=one.best, high=one.best, bound=None, stage="solve"))
+        except PlanError as error:
+            yield f"{where}.best", str(error).partition(": ")[2]
+            continue
+        alone = Workload((space,), made.graph, made.assumptions, workload.request, made.request.objective)
+        value = alone.judged(box, one.mapping)
+        if not math.isclose(one.value, value, rel_tol=SAME):
+            yield f"{where}.value", f"found {one.value!r}, the judge says {value!r}"
 
 
 def _bounded(workload: Workload, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:

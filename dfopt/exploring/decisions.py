@@ -11,13 +11,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import NamedTuple, cast
+from typing import NamedTuple
 
 from dfopt.documents.design import Budget, Design
 from dfopt.documents.technology import LinkRole, SramLevel
 from dfopt.errors import Issue, SystemSpecError
+from dfopt.exploring.needs import ROUND, Need, all_sizes, banks_of, crossed_mm2, need_of
 from dfopt.technology.arithmetic import Numbers
 from dfopt.technology.components import Core, Dram, Links, Sram, core_of, dram_of, links_of, sram_of
 from dfopt.technology.derive import DEGREE, Derived, joined
@@ -26,9 +27,6 @@ from dfopt.technology.rules import DEFAULT
 from dfopt.technology.voltage import speed
 
 __all__ = ["Box", "Decisions"]
-
-_STEPS = 64  # of a size without choices of its own
-_ROUND = 1e-9  # relative; areas and edges are multiplied and divided again
 
 Sizes = tuple[int, ...]
 
@@ -44,14 +42,6 @@ class Box(NamedTuple):
     def single(self) -> bool:
         """Whether this is one design."""
         return self.low == self.high
-
-
-class _Need(NamedTuple):
-    """What a component takes of each budget."""
-
-    area: float
-    power: float
-    perimeter: float
 
 
 @dataclass(frozen=True)
@@ -108,7 +98,10 @@ class Decisions:
         """Every size of every component that is to be chosen, the smallest first."""
         choices = self.design.choices
         given = {name: choices.of(name) if choices else None for name in self.design.chosen}
-        return {name: steps.values if steps else self._all(name) for name, steps in given.items()}
+        return {
+            name: steps.values if steps else all_sizes(self.design.technology, self.design.budgets, self._edge, name)
+            for name, steps in given.items()
+        }
 
     @property
     def count(self) -> int:
@@ -134,8 +127,8 @@ class Decisions:
         budgets, technology = self.design.budgets, self.design.technology
         least = self._needs(low)
         edge = sum(self._taken("perimeter", name, need.perimeter) for name, need in least.items())
-        beside = (budgets.package_area_mm2 - budgets.chip_area_mm2) * (1 + _ROUND)
-        if edge + self._fixed("perimeter") > self._edge * (1 + _ROUND):
+        beside = (budgets.package_area_mm2 - budgets.chip_area_mm2) * (1 + ROUND)
+        if edge + self._fixed("perimeter") > self._edge * (1 + ROUND):
             return None
         if low.get("dram", 0.0) * technology.dram.stack_area_mm2 > beside:
             return None
@@ -158,6 +151,28 @@ class Decisions:
             dies=budgets.dies or 1,
         )
 
+    def least(self, box: Box, corner: Derived) -> Derived:
+        """The best corner, but drawing and costing no more than any design of the box that makes a system.
+
+        Each component has the least power that it draws in any of them, and links are the slowest ones.
+        """
+        if box.single:
+            return corner
+        low, high = self.named(box.low), self.named(box.high)
+        fewest = self._cores(high, self._needs(high), None)  # with the least area and power, they draw least
+        stacks = [one for one in self._drams(low.get("dram"), high.get("dram")) if one.rate > 0]
+        slow = 0.0 if fewest is None or fewest.units < 2 else self._slowest
+        return replace(
+            corner,
+            core=corner.core._replace(power=0.0 if fewest is None else fewest.power),
+            sram={
+                level.name: corner.sram[level.name]._replace(power=self._drawn(level, low, high, slow))
+                for level in self.design.technology.sram
+            },
+            dram=corner.dram._replace(power=min((one.power for one in stacks), default=0.0)),
+            links={role: self._links(role, low.get(role)) for role in self.design.technology.links},
+        )
+
     def halves(self, box: Box) -> list[tuple[Box, Box]]:
         """The box in two halves, along each component of which it holds several sizes, the longest side first.
 
@@ -176,7 +191,7 @@ class Decisions:
 
     @cached_property
     def _edge(self) -> float:
-        return 4 * math.sqrt(self.design.budgets.chip_area_mm2)
+        return self.design.budgets.edge
 
     def _budget(self, budget: Budget) -> float:
         of = self.design.budgets
@@ -203,39 +218,7 @@ class Decisions:
         left = whole - others
         share = self._share(budget, "core")
         own = left if share is None else share * whole
-        return own if own <= left + whole * _ROUND else -1.0
-
-    def _need(self, name: str, size: float) -> _Need:
-        """What a size takes at nominal voltage, links from SRAM to clusters left out."""
-        technology = self.design.technology
-        if name == "dram":
-            part = technology.dram
-            links = size * part.links_per_stack
-            nominal = part.energy / 8 * links * part.frequency + part.static_w_per_bit * 8 * size * part.stack
-            return _Need(size * part.controller_area_mm2, nominal, links / part.links_per_mm)
-        if name in technology.links:
-            wire = technology.links[_role(name)]
-            count = self._wires(name, size)
-            return _Need(count * wire.area_mm2, wire.energy / 8 * count * wire.frequency, count / wire.links_per_mm)
-        level = self._level(name)
-        banks = _banks(level, size)
-        bits = banks * level.bank * 8
-        power = level.static_w_per_bit * bits
-        if level.port is not None:
-            power += banks * level.port * technology.core.frequency * level.energy
-        return _Need(bits * level.bit_area_mm2 / (1 - level.overhead), power, 0.0)
-
-    def _wires(self, role: str, rate: float) -> int:
-        part = self.design.technology.links[_role(role)]
-        return math.ceil(rate * 8 / (part.frequency * part.utilization) * (1 - _ROUND))
-
-    def _level(self, name: str) -> SramLevel:
-        return next(level for level in self.design.technology.sram if level.name == name)
-
-    def _crossed(self, sizes: Mapping[str, float]) -> float:
-        """mm2 that each cluster takes for its links to all banks of the sizes that are to be chosen."""
-        levels = [self._level(name) for name in sizes if name not in ("dram", *self.design.technology.links)]
-        return sum(_banks(one, sizes[one.name]) * one.link_area_mm2 for one in levels if one.shared)
+        return own if own <= left + whole * ROUND else -1.0
 
     def _beside_links(self, area: float, crossed: float) -> float:
         """The area of the cores beside the links to as many clusters as there are then.
@@ -245,7 +228,7 @@ class Decisions:
         unit = self.design.technology.core
         each = unit.units_per_cluster * unit.area_mm2 + crossed
         clusters = max(math.floor(area / each), 0)
-        most = ((clusters + 1) * unit.units_per_cluster - 1) * unit.area_mm2 * (1 + _ROUND)
+        most = ((clusters + 1) * unit.units_per_cluster - 1) * unit.area_mm2 * (1 + ROUND)
         return min(area - clusters * crossed, most)
 
     # what components are
@@ -253,18 +236,23 @@ class Decisions:
     @property
     def _fastest(self) -> float:
         """A clock that the cores never exceed."""
+        most = self.design.technology.core.supply.max_v
+        return math.inf if most is None else self._clock(most)
+
+    @property
+    def _slowest(self) -> float:
+        """The clock of several cores is no lower: there would be fewer of them instead."""
+        return self._clock(self.design.technology.core.supply.floor)
+
+    def _clock(self, volts: float) -> float:
         unit = self.design.technology.core
-        most = unit.supply.max_v
-        if most is None:
-            return math.inf
-        return unit.frequency * float(
-            speed(most - unit.supply.threshold_v, unit.supply.nominal_v, unit.supply.threshold_v)
-        )
+        over = volts - unit.supply.threshold_v
+        return unit.frequency * float(speed(over, unit.supply.nominal_v, unit.supply.threshold_v))
 
-    def _needs(self, sizes: Mapping[str, float]) -> dict[str, _Need]:
-        return {name: self._need(name, size) for name, size in sizes.items()}
+    def _needs(self, sizes: Mapping[str, float]) -> dict[str, Need]:
+        return {name: need_of(self.design.technology, name, size) for name, size in sizes.items()}
 
-    def _cores(self, sizes: Mapping[str, float], needs: Mapping[str, _Need], leaking: float | None) -> Core | None:
+    def _cores(self, sizes: Mapping[str, float], needs: Mapping[str, Need], leaking: float | None) -> Core | None:
         """The cores beside other components, where there is anything left for them.
 
         ``leaking``: so many leak, however many there are; more of them are then never slower.
@@ -272,7 +260,7 @@ class Decisions:
         unit = self.design.technology.core
         power = self._core("power", {name: need.power for name, need in needs.items()})
         area = self._core("area", {name: need.area for name, need in needs.items()})
-        if crossed := self._crossed(sizes):
+        if crossed := crossed_mm2(self.design.technology, sizes):
             area = self._beside_links(area, crossed)
         if leaking is not None:
             power -= leaking * (unit.static_power or 0.0)
@@ -280,7 +268,7 @@ class Decisions:
         return core_of(unit, area, power, DEFAULT) if area > 0 and power > 0 else None
 
     def _power(self, name: str, need: float) -> float:
-        return self._taken("power", name, need) * (1 + _ROUND)
+        return self._taken("power", name, need) * (1 + ROUND)
 
     def _sram(self, level: SramLevel, low: float | None, high: float | None, core: Core, exact: bool) -> Sram:
         """A level of one design; or the most capacity and bandwidth of several, with as little leakage as one has."""
@@ -288,12 +276,14 @@ class Decisions:
             area, power = (self._taken(budget, level.name, 0.0) for budget in ("area", "power"))
             made = sram_of(level, area, power, core, DEFAULT)
             return made if exact else self._most(level, made, made.banks, power, 0.0, core)
-        banks, held = _banks(level, low), 1 - level.overhead
+        banks, held = banks_of(level, low), 1 - level.overhead
         links = held * core.clusters * level.link_area_mm2 if level.shared else 0.0
-        area = banks * (level.bank * 8 * level.bit_area_mm2 + links) / held * (1 + _ROUND)
-        made = sram_of(level, area, self._power(level.name, self._need(level.name, low).power), core, DEFAULT)
-        power = self._power(level.name, self._need(level.name, high).power)
-        return made if exact else self._most(level, made, _banks(level, high), power, made.static_power, core)
+        area = banks * (level.bank * 8 * level.bit_area_mm2 + links) / held * (1 + ROUND)
+        made = sram_of(
+            level, area, self._power(level.name, need_of(self.design.technology, level.name, low).power), core, DEFAULT
+        )
+        power = self._power(level.name, need_of(self.design.technology, level.name, high).power)
+        return made if exact else self._most(level, made, banks_of(level, high), power, made.static_power, core)
 
     def _most(self, level: SramLevel, made: Sram, banks: Numbers, power: float, leaking: Numbers, core: Core) -> Sram:
         """A level with the capacity of so many banks, their ports at the clock of the cores, and what power allows."""
@@ -304,21 +294,37 @@ class Decisions:
             bandwidth = min(bandwidth, float(banks) * level.port * float(core.frequency))
         return made._replace(size=banks * level.bank, bandwidth=bandwidth, rate=bandwidth * level.utilization)
 
+    def _drawn(self, level: SramLevel, low: Mapping[str, float], high: Mapping[str, float], clock: float) -> float:
+        """The least that a level draws, of sizes from low to high with cores of this clock or more."""
+        name, chosen = level.name, level.name in low
+        power = self._taken("power", name, self._needs(low)[name].power if chosen else 0.0)
+        leaking = level.static_w_per_bit * level.bank * 8
+        needed = self.design.template is not None and self.design.template.sram == name
+        if not needed and not (chosen and leaking * banks_of(level, high[name]) < power):
+            return 0.0  # it may be off in one of them
+        if level.port is None:
+            return power
+        banks = banks_of(level, low[name]) if chosen else 1
+        return min(power, banks * (leaking + level.port * clock * level.energy))
+
     def _dram(self, low: float | None, high: float | None) -> Dram:
         """Of several numbers of stacks the best bandwidth and the most capacity."""
+        made = self._drams(low, high)
+        return max(made, key=lambda one: float(one.rate))._replace(size=max(one.size for one in made))
+
+    def _drams(self, low: float | None, high: float | None) -> list[Dram]:
         part, of = self.design.technology.dram, self.design.budgets
-        beside = (of.package_area_mm2 - of.chip_area_mm2) * (1 + _ROUND)
+        beside = (of.package_area_mm2 - of.chip_area_mm2) * (1 + ROUND)
         if low is None or high is None:
             area, power, edge = (self._taken(budget, "dram", 0.0) for budget in ("area", "power", "perimeter"))
-            return dram_of(part, beside, area, power, edge)
+            return [dram_of(part, beside, area, power, edge)]
         made = []
         for size in self.sizes["dram"]:
             if low <= size <= high:
-                need = self._need("dram", size)
-                edge = self._taken("perimeter", "dram", need.perimeter) * (1 + _ROUND)
-                made.append(dram_of(part, beside, need.area * (1 + _ROUND), self._power("dram", need.power), edge))
-        most = max(one.size for one in made)
-        return max(made, key=lambda one: float(one.rate))._replace(size=most)
+                need = need_of(self.design.technology, "dram", size)
+                edge = self._taken("perimeter", "dram", need.perimeter) * (1 + ROUND)
+                made.append(dram_of(part, beside, need.area * (1 + ROUND), self._power("dram", need.power), edge))
+        return made
 
     def _links(self, role: LinkRole, size: float | None) -> Links:
         part = self.design.technology.links[role]
@@ -327,38 +333,7 @@ class Decisions:
             if role == "between_dies":
                 edge = seam_mm(self.design.budgets.dies or 1, self.design.budgets.chip_area_mm2)
             return links_of(part, area, power, edge, DEGREE[role], DEFAULT)
-        need = self._need(role, size)
-        edge = self._taken("perimeter", role, need.perimeter) * (1 + _ROUND)
+        need = need_of(self.design.technology, role, size)
+        edge = self._taken("perimeter", role, need.perimeter) * (1 + ROUND)
         power = self._power(role, need.power)
-        return links_of(part, need.area * (1 + _ROUND), power, edge, DEGREE[role], DEFAULT)
-
-    def _all(self, name: str) -> tuple[float, ...]:
-        """Sizes of a component without choices: every number of stacks that fits, else even steps of all that fits."""
-        technology, area, edge = self.design.technology, self.design.budgets.chip_area_mm2, self._edge
-        beside = self.design.budgets.package_area_mm2 - area
-        if name == "dram":
-            part = technology.dram
-            by_edge = edge * part.links_per_mm / part.links_per_stack
-            most = math.floor(
-                min(beside / part.stack_area_mm2, area / part.controller_area_mm2, by_edge) * (1 + _ROUND)
-            )
-            return tuple(float(count) for count in range(1, most + 1))
-        if name in technology.links:
-            wire = technology.links[_role(name)]
-            most = math.floor(min(area / wire.area_mm2, edge * wire.links_per_mm))
-            return tuple(count * wire.frequency * wire.utilization / 8 for count in _even(most))
-        level = self._level(name)
-        most = math.floor(area * (1 - level.overhead) / (level.bank * 8 * level.bit_area_mm2))
-        return tuple(count * level.bank for count in _even(most))
-
-
-def _even(most: int) -> list[int]:
-    return sorted({math.ceil(most * step / _STEPS) for step in range(1, _STEPS + 1)}) if most > 0 else []
-
-
-def _banks(level: SramLevel, size: float) -> int:
-    return math.ceil(size / level.bank * (1 - _ROUND))
-
-
-def _role(name: str) -> LinkRole:
-    return cast(LinkRole, name)
+        return links_of(part, need.area * (1 + ROUND), power, edge, DEGREE[role], DEFAULT)

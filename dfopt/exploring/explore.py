@@ -6,22 +6,37 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import nullcontext
 
 import numpy as np
 
 import dfopt
 from dfopt.documents.assumptions import Assumptions, profile
 from dfopt.documents.design import Design
-from dfopt.documents.exploration import DesignBox, Effort, Exploration, ExplorationRequest
+from dfopt.documents.exploration import (
+    BudgetSensitivity,
+    DesignBox,
+    Effort,
+    Exploration,
+    ExplorationRequest,
+    ObjectiveName,
+    OtherDesign,
+)
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
+from dfopt.documents.store import Store
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Leaf, Progress, search_boxes
 from dfopt.exploring.decisions import Box, Decisions
+from dfopt.exploring.sensitivity import budget_sensitivities
+from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.workload import Choice, Workload
 from dfopt.library import as_design, as_graphs
 from dfopt.machines.technologies import technology_in
+from dfopt.physics.cost import SystemCost
+from dfopt.physics.merits import MERITS
+from dfopt.search import options
 
 __all__ = ["explore", "in_technologies", "workload_of"]
 
@@ -31,13 +46,17 @@ def explore(
     design: Design | str | os.PathLike[str],
     *,
     technologies: Sequence[Technology | str | os.PathLike[str]] = (),
+    objective: ObjectiveName = "time",
     assumptions: Assumptions | str = "default",
     gap: float = 0.01,
     time_limit: float = 300.0,
     seed: int = 0,
-    progress: Callable[[Progress[Choice]], None] | None = None,
+    top: int = 1,
+    sensitivity: bool = True,
+    store: str | os.PathLike[str] | None = None,
+    progress: Callable[[options.Progress], None] | None = None,
 ) -> Exploration:
-    """Find the design on which a workload is fastest, and prove how good it is over all designs and all mappings.
+    """Find the best design for a workload, and prove how good it is over all designs and all mappings.
 
     Parameters
     ----------
@@ -48,6 +67,9 @@ def explore(
     technologies : sequence of Technology, or of names or paths
         In place of the technology of the design, each of these; of parts, such as ``n3`` or ``n3+hbm4``, their
         sections in place of its own.
+    objective : str
+        What is made least: ``time`` of a step; its ``energy``, with the power of the system all that time; ``cost``,
+        the price of the system; or ``time*cost``.
     assumptions : Assumptions or str
         A document, or the name of a profile.
     gap : float
@@ -56,40 +78,73 @@ def explore(
         In seconds; the best design so far is returned with its gap.
     seed : int
         Of the solver.
+    top : int
+        How many of the best designs to tell; the gap is then that of the last of them.
+    sensitivity : bool
+        Whether to look, in the time that is left, at what 10 % more of each budget would buy.
+    store : path, optional
+        A file of what was solved, made if it does not exist: an exploration that was ended, by whatever, goes on there.
     progress : callable, optional
-        Called after every bound with a :class:`dfopt.exploring.boxes.Progress`.
+        Called after every bound with a :class:`dfopt.Progress`: the technology in front is its plan.
 
     Raises
     ------
     SystemSpecError
-        If the design has nothing to choose, no template, or no room for a component that is to be chosen.
+        If the design has nothing to choose, no template, or no room for a component that is to be chosen; or if it does
+        not say what the objective needs to know, such as the price of a wafer.
     Infeasible
         If no design within the choices can be had, or holds the workload.
     NoSolution
         If time is up before the first design.
     """
-    workload = workload_of(graph, in_technologies(as_design(design), technologies), assumptions, seed)
+    workload = workload_of(graph, in_technologies(as_design(design), technologies), assumptions, seed, objective)
+    with nullcontext() if store is None else Store(store) as workload.store:
+        return _explored(workload, gap, top, time_limit, sensitivity, progress)
+
+
+def _explored(
+    workload: Workload,
+    gap: float,
+    top: int,
+    time_limit: float,
+    sensitivity: bool,
+    progress: Callable[[options.Progress], None] | None,
+) -> Exploration:
     workload.deadline = time.perf_counter() + time_limit
-    found = search_boxes(workload, gap=gap, time_limit=time_limit, progress=progress)
-    if found.choice is None:
+    tell = None if progress is None else _telling(workload, progress)
+    found = search_boxes(workload, gap=gap, top=top, time_limit=time_limit, progress=tell)
+    if found.choice is None or found.ending == "empty":  # which comes of no choice only
         if found.ending == "empty":
             none = f"none of {workload.designs} designs"
             if not workload.refused:
                 raise Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
-            raise Infeasible(f"{none} can be had, or holds the workload, such as this:\n{workload.refused}")
+            smallest = smallest_package(workload)
+            refused = workload.refused + (f"\n{smallest}" if smallest is not None else "")
+            raise Infeasible(f"{none} can be had, or holds the workload, such as this:\n{refused}")
         if found.ending == "interrupted":
             raise KeyboardInterrupt
         raise NoSolution(found.bound, found.seconds, "no design has been solved")
     box = found.choice.box
+    more: tuple[BudgetSensitivity, ...] = ()
+    if sensitivity and found.ending != "interrupted":
+        more = budget_sensitivities(workload, box, gap, workload.deadline)
     return Exploration(
-        status="optimal" if found.ending == "empty" else found.ending,
+        status=found.ending,
         value=found.best,
         bound=found.bound,
         gap=found.gap,
         best_design=box.which,
-        best=workload.spaces[box.which].named(box.low),
+        best=_sizes(workload, box),
         result=found.choice.result,
+        others=tuple(
+            OtherDesign(design=one.box.which, best=_sizes(workload, one.box), value=value, mapping=one.result.mapping)
+            for value, one in found.kept[1:]
+        ),
+        others_bound=others_bound(
+            [(leaf.box, leaf.bound) for leaf in found.leaves], [choice.box for _, choice in found.kept]
+        ),
         boxes=tuple(_box(workload, leaf) for leaf in found.leaves),
+        sensitivity=more,
         effort=Effort(
             designs=workload.designs,
             boxes=found.boxes,
@@ -100,9 +155,28 @@ def explore(
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.graph,
         assumptions=workload.assumptions,
-        request=ExplorationRequest(gap=gap, time_limit=time_limit, seed=seed),
+        request=ExplorationRequest(
+            objective=workload.objective,
+            gap=gap,
+            time_limit=time_limit,
+            seed=workload.request.seed,
+            top=top,
+            sensitivity=sensitivity,
+        ),
         version=dfopt.__version__,
     ).sealed()
+
+
+def _telling(workload: Workload, progress: Callable[[options.Progress], None]) -> Callable[[Progress[Choice]], None]:
+    """Tells the progress over boxes in the words of a search."""
+
+    def tell(now: Progress[Choice]) -> None:
+        design = None if now.choice is None else workload.spaces[now.choice.box.which].design
+        front = "no design yet" if design is None else design.technology.name
+        problem = f"{now.boxes} boxes, {workload.solves} solves"
+        progress(options.Progress(front, problem, now.seconds, now.best, now.bound, workload.merit.unit))
+
+    return tell
 
 
 def in_technologies(design: Design, technologies: Sequence[Technology | str | os.PathLike[str]]) -> tuple[Design, ...]:
@@ -121,15 +195,16 @@ def workload_of(
     designs: Sequence[Design],
     assumptions: Assumptions | str = "default",
     seed: int = 0,
+    objective: ObjectiveName = "time",
 ) -> Workload:
     """The problem of an exploration.
 
     Raises
     ------
     SystemSpecError
-        If a design cannot be explored.
+        If a design cannot be explored, or does not say what the objective needs to know.
     PlanError
-        If the graph comes in several variants.
+        If the graph comes in several variants, or there is no such objective.
     """
     drawn, *variants = as_graphs(graph)
     if variants:
@@ -138,8 +213,30 @@ def workload_of(
     for design in designs:
         if issues := list(_issues(design)):
             raise SystemSpecError(design.name, issues)
+    if objective not in MERITS:
+        raise PlanError(f"objective: expected one of {', '.join(MERITS)}, found {objective!r}")
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
-    return Workload(tuple(Decisions(design) for design in designs), drawn, chosen, Request(seed=seed))
+    made = Workload(tuple(Decisions(design) for design in designs), drawn, chosen, Request(seed=seed), objective)
+    for root in made.roots if made.merit.needs else ():
+        design = made.spaces[root.which].design
+        if missing := list(_missing(design, made.cost(root), f"_{made.merit.needs}")):
+            raise SystemSpecError(design.name, missing)
+    return made
+
+
+def _missing(design: Design, cost: SystemCost | None, unit: str) -> Iterator[Issue]:
+    """What a design does not say of power or price."""
+    technology = design.technology
+    has = {"wafer": technology.wafer, "package": technology.package, "dram.usd_per_gb": technology.dram.usd_per_gb}
+    for path in cost.missing if cost is not None else ():
+        if path == "$.chip.price_usd" and unit == "_usd":
+            for name in (name for name, given in has.items() if given is None):
+                yield Issue(
+                    f"$.technology.{name}", "found none, expected what chips cost", "give it, or take another objective"
+                )
+        elif unit in path and path.startswith("$.network"):
+            where = path.replace("$.", "$.template.", 1)
+            yield Issue(where, "found none, expected a number", "give it, 0 if that is counted elsewhere")
 
 
 def _issues(design: Design) -> Iterator[Issue]:
@@ -152,6 +249,19 @@ def _issues(design: Design) -> Iterator[Issue]:
     elif design.template.tiles is None:
         message = "found none, expected a number: a tile that is a cluster would differ from design to design"
         yield Issue("$.template.tiles", message, "give one number for all designs")
+
+
+def others_bound(leaves: Sequence[tuple[Box, float]], named: Sequence[Box]) -> float | None:
+    """The least bound of the boxes that are no named design alone; none where nothing in them can be had.
+
+    A named design that is inside of a larger box is not below the bound of that box either.
+    """
+    least = min((bound for box, bound in leaves if box not in named), default=np.inf)
+    return float(least) if np.isfinite(least) else None
+
+
+def _sizes(workload: Workload, box: Box) -> dict[str, float]:
+    return workload.spaces[box.which].named(box.low)
 
 
 def _box(workload: Workload, leaf: Leaf[Box]) -> DesignBox:

@@ -1,8 +1,9 @@
-"""A workload on boxes of designs: bounds on its step time from the cheapest to the tightest, and designs to try.
+"""A workload on boxes of designs: bounds on its objective from the cheapest to the tightest, and designs to try.
 
 A chip with more of anything runs every mapping at least as fast, and every mapping that fits it fits still. So what
 bounds all mappings on the best corner of a box bounds them on every design of the box. Three such bounds: the FLOP
-of the graph over the peak of all chips; the bounds of plans; and what the optimiser proves of all mappings.
+of the graph over the peak of all chips; the bounds of plans; and what the optimiser proves of all mappings. An
+objective that is no time has the same bounds, with the least power and the least price of any design of the box.
 """
 
 from __future__ import annotations
@@ -10,37 +11,49 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
 
+import dfopt
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.base import digest_of
 from dfopt.documents.dtypes import Peaks
+from dfopt.documents.exploration import ObjectiveName
 from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Limit, Objective, Request
 from dfopt.documents.result import Result
+from dfopt.documents.store import Store
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.judge import evaluate
-from dfopt.physics.ops import flop
+from dfopt.physics.cost import SystemCost, system_cost
+from dfopt.physics.merits import MERITS, Merit
 from dfopt.physics.pipeline import resolve
+from dfopt.physics.work import flop_of_step
 from dfopt.search.optimization import optimize
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
 from dfopt.technology.as_system import system_of
+from dfopt.technology.chip_price import chip_price
 
 __all__ = ["Choice", "Workload"]
+
+Costs = tuple[float, float]  # W, USD
+_WHOLE = ("optimal", "optimal_per_level", "gap_reached")  # of a solve that no limit cut short
 
 
 @dataclass(frozen=True)
 class Choice:
-    """One design, and its best mapping."""
+    """One design, and its best mapping; the same design is the same choice."""
 
     box: Box
-    result: Result
+    result: Result = field(compare=False)
 
 
 @dataclass
@@ -51,67 +64,138 @@ class Workload:
     graph: Graph
     assumptions: Assumptions
     request: Request
+    objective: ObjectiveName = "time"
     deadline: float = math.inf
+    within: tuple[Box, ...] = ()  # in place of all designs
+    store: Store | None = None  # of what was solved
     solves: int = 0
     refused: str = ""  # why a design could not be had, for the case that none can
+    _systems: dict[Box, System | None] = field(default_factory=dict)
+    _costs: dict[Box, Costs] = field(default_factory=dict)
+    _prices: dict[tuple[int, float], float | None] = field(default_factory=dict)
     _solved: dict[str, tuple[float, Result | None]] = field(default_factory=dict)
     _planned: dict[str, float] = field(default_factory=dict)
 
     @property
     def roots(self) -> Sequence[Box]:
-        """All designs, technology by technology."""
-        return [one.whole._replace(which=number) for number, one in enumerate(self.spaces)]
+        """All designs, technology by technology; or those that are asked for."""
+        return self.within or [one.whole._replace(which=number) for number, one in enumerate(self.spaces)]
 
     @property
     def designs(self) -> int:
         """How many there are, those that do not fit the budgets among them."""
         return sum(one.count for one in self.spaces)
 
+    @property
+    def merit(self) -> Merit:
+        """The figure that is made least."""
+        return MERITS[self.objective]
+
     @cached_property
     def stages(self) -> Sequence[Stage[Box]]:
-        """Bounds on the step time of everything in a box."""
-        return [Stage("peak", self._by_peak), Stage("plans", self._by_plans), Stage("solve", self._by_solve)]
+        """Bounds on the objective of everything in a box."""
+        return [
+            Stage("peak", lambda box, cutoff: self._valued(box, self._by_peak(box))),
+            Stage("plans", lambda box, cutoff: self._valued(box, self._by_plans(box))),
+            Stage("solve", self._by_solve),
+        ]
 
     def split(self, box: Box) -> Sequence[Box]:
         """The box in the two halves whose bounds of plans rise most; of equals, along the longest side."""
         parts = self.spaces[box.which].halves(box)
-        return max(parts, key=lambda halves: sum(self._by_plans(half, math.inf) for half in halves), default=())
+        return max(
+            parts, key=lambda halves: sum(self._valued(half, self._by_plans(half)) for half in halves), default=()
+        )
 
     def candidates(self, box: Box, best: float) -> Iterator[tuple[float, Choice]]:
         """One design, if that is all; else the one in the middle, if some mapping that is known is better there."""
         at = tuple((low + high) // 2 for low, high in zip(box.low, box.high, strict=True))
         middle = Box(at, at, box.which)
         system = self.system(middle)
-        if system is None or not (box.single or self._repriced(box, system) < best):
+        if system is None:
             return
-        _, result = self._solve(system, best)
-        if result is not None:
-            yield result.value, Choice(middle, result)
+        if not (box.single or self._repriced(box, middle) < best):
+            return
+        _, result = self._solve(system, self.merit.most_s(best, *self._least(middle)))
+        value = None if result is None else self.merit.of(result.score)
+        if result is not None and value is not None:
+            yield value, Choice(middle, result)
 
-    def _repriced(self, box: Box, system: System) -> float:
-        """Seconds on a system of the mapping that is best on the corner of a box, if it fits."""
-        corner = self.system(box)
-        found = self._solved.get(corner.digest()) if corner is not None else None
-        if found is None or found[1] is None:
+    def judged(self, box: Box, mapping: Mapping) -> float:
+        """The objective of a mapping on a design; infinite where it does not fit, or the design cannot be had."""
+        system = self.system(box)
+        if system is None:
             return math.inf
         try:
-            score = evaluate(found[1].mapping, self.graph, system, self.assumptions)
+            score = evaluate(mapping, self.graph, system, self.assumptions)
         except DfoptError:
             return math.inf
-        return math.inf if score.violations else score.step_time_s
+        value = self.merit.of(score)
+        return math.inf if score.violations or value is None else value
+
+    def _repriced(self, box: Box, middle: Box) -> float:
+        """The objective, on a design, of the mapping that is best on the corner of a box, if it fits."""
+        corner = self.system(box)
+        found = self._solved.get(corner.digest()) if corner is not None else None
+        return math.inf if found is None or found[1] is None else self.judged(middle, found[1].mapping)
 
     def system(self, box: Box) -> System | None:
         """The machine of a design, or of the best corner of several; none where there is none."""
-        chip, design = self.spaces[box.which].chip(box), self.spaces[box.which].design
-        if chip is None or design.template is None:
+        if box not in self._systems:  # every stage asks for it, and a design for its split
+            self._systems[box] = self._derived(box)
+        return self._systems[box]
+
+    def _derived(self, box: Box) -> System | None:
+        space = self.spaces[box.which]
+        chip, template = space.chip(box), space.design.template
+        if chip is None or template is None:
             return None
         try:
-            return system_of(design.name, chip, design.template, design.technology.core.utilization)
+            # the corner of several has no price: it is no chip that can be bought
+            usd = self._price(box.which, float(chip.dram.stacks)) if box.single else None
+            return system_of(space.design.name, chip, template, space.design.technology.core.utilization, usd)
         except SystemSpecError as error:
             self.refused = self.refused or str(error)
             return None
 
-    def _by_peak(self, box: Box, cutoff: float) -> float:
+    def _price(self, which: int, stacks: float) -> float | None:
+        """USD for a chip with so many stacks; none where the technology does not say."""
+        if (which, stacks) not in self._prices:
+            of = self.spaces[which].design
+            price = chip_price(of.technology, of.budgets.chip_area_mm2, of.budgets.dies or 1, stacks)
+            self._prices[which, stacks] = None if price is None else price.usd
+        return self._prices[which, stacks]
+
+    def cost(self, box: Box) -> SystemCost | None:
+        """Power and price of the system of a design, or no more than those of any of several; none if there is none."""
+        system, space = self.system(box), self.spaces[box.which]
+        chip, template = space.chip(box), space.design.template
+        if system is None or chip is None or template is None or box.single:
+            return None if system is None else system_cost(system)
+        low, high = space.named(box.low), space.named(box.high)
+        counts = [n for n in space.sizes.get("dram", ()) if low["dram"] <= n <= high["dram"]]
+        prices = []
+        for stacks in counts or [float(chip.dram.stacks)]:
+            with suppress(SystemSpecError):  # a package that no wafer has room for: such a design is no system
+                prices.append(self._price(box.which, stacks))
+        usd = None if None in prices else min((one for one in prices if one is not None), default=math.inf)
+        utilization = space.design.technology.core.utilization
+        return system_cost(system_of(space.design.name, space.least(box, chip), template, utilization, usd))
+
+    def _least(self, box: Box) -> Costs:
+        """W and USD of the systems of a box, as far as the objective needs them."""
+        if self.merit.needs is None:
+            return 0.0, 0.0
+        if box not in self._costs:
+            cost = self.cost(box)
+            self._costs[box] = (0.0, 0.0) if cost is None else (cost.total_w or 0.0, cost.total_usd or 0.0)
+        return self._costs[box]
+
+    def _valued(self, box: Box, seconds: float) -> float:
+        """A bound on the objective from one on the time of a step."""
+        return seconds if math.isinf(seconds) else self.merit.value(seconds, *self._least(box))
+
+    def _by_peak(self, box: Box) -> float:
         system = self.system(box)
         if system is None:
             return math.inf
@@ -119,7 +203,7 @@ class Workload:
         rates = [rate for _, rate in peak if rate is not None] if isinstance(peak, Peaks) else [system.chip.peak_flops]
         return self._flop / (system.chips * max(rates))
 
-    def _by_plans(self, box: Box, cutoff: float) -> float:
+    def _by_plans(self, box: Box) -> float:
         system = self.system(box)
         if system is None:
             return math.inf
@@ -132,7 +216,14 @@ class Workload:
 
     def _by_solve(self, box: Box, cutoff: float) -> float:
         system = self.system(box)
-        return math.inf if system is None else self._solve(system, cutoff)[0]
+        if system is None:
+            return math.inf
+        most = self.merit.most_s(cutoff, *self._least(box)) if math.isfinite(cutoff) else math.inf
+        if not most:
+            return cutoff
+        seconds, _ = self._solve(system, most)
+        value = self._valued(box, seconds)
+        return max(value, cutoff) if seconds >= most else value  # but for rounding they are the same there
 
     def _solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
         """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
@@ -150,16 +241,43 @@ class Workload:
         if limited:
             objective = Objective(limits=(Limit(metric="step_time", at_most=cutoff),))
             request = request.model_copy(update={"objective": objective})
+        key = self._key(system, request)
+        if self.store is not None and key in self.store.records:
+            known = self.store.records[key]
+            self.refused = self.refused or known["refused"]
+            result = Result.from_data(known["result"]) if known["result"] else None
+            return (math.inf if known["bound"] is None else known["bound"]), result
         left = max(self.deadline - time.perf_counter(), 0.0)
-        request = request.model_copy(update={"time_limit": min(request.time_limit, left)})
+        limit = min(request.time_limit, left)
+        refused, result = "", None
         try:
-            result = optimize(self.graph, system, request, assumptions=self.assumptions)
+            result = optimize(
+                self.graph, system, request.model_copy(update={"time_limit": limit}), assumptions=self.assumptions
+            )
+            bound = result.bound
         except (Infeasible, PlanError) as error:
-            self.refused = self.refused or str(error).removeprefix("infeasible: ")
-            return (cutoff if limited else math.inf), None
+            refused = str(error).removeprefix("infeasible: ")
+            bound = cutoff if limited else math.inf
         except NoSolution as error:
             return error.bound, None
-        return result.bound, result
+        self.refused = self.refused or refused
+        if self.store is not None and (result is None or result.status in _WHOLE):
+            self.store.append(
+                {
+                    "cell": key,
+                    "status": "infeasible" if result is None else result.status,
+                    "bound": bound if math.isfinite(bound) else None,
+                    "result": None if result is None else result.to_data(),
+                    "refused": refused,
+                }
+            )
+        return bound, result
+
+    def _key(self, system: System, request: Request) -> str:
+        """What a solve depends on, in 16 hex digits; its time limit aside, as only what was not cut short is kept."""
+        asked = {"request": request.said(), "dfopt": dfopt.__version__}
+        documents = {"graph": self.graph, "system": system, "assumptions": self.assumptions}
+        return digest_of({**asked, **{name: document.digest() for name, document in documents.items()}})
 
     def resolved(self, system: System) -> Assumptions:
         """The assumptions with what they leave to the chips."""
@@ -178,7 +296,4 @@ class Workload:
 
     @cached_property
     def _flop(self) -> float:
-        """FLOP of a step, however it is mapped."""
-        graph = self.graph
-        once = math.fsum(graph.times_of(kernel) * flop(kernel) for kernel in graph.kernels)
-        return once * (graph.batch / graph.microbatch)
+        return flop_of_step(self.graph)

@@ -16,6 +16,7 @@ from dfopt.physics import ops, pipeline
 from dfopt.physics.cost import system_cost
 from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.states import Held
+from dfopt.physics.work import flop_of_step
 
 
 def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid]) -> Score:
@@ -38,8 +39,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     )
     graph, system = case.graph, case.system
     samples_per_s, tokens = graph.batch / step.total, tokens_of(graph)
-    work = math.fsum(graph.times_of(kernel) * ops.flop(kernel) for kernel in case.model.kernels)
-    flop = work * (graph.batch / graph.microbatch)
+    flop = flop_of_step(case.model)
     shares = _shares(case, slowest, partitions)
     cost = system_cost(system)
     return Score(

@@ -18,13 +18,18 @@ from dfopt.milp import Solution, TracePoint
 
 @dataclass(frozen=True)
 class Progress:
-    """What a progress callback receives while a solve runs: seconds per layer and microbatch for objectives."""
+    """What a progress callback receives while a solve runs.
+
+    Of a solve, incumbent and bound are seconds per layer and microbatch; of an exploration, ``plan`` is the technology
+    in front, and the figures are those of its objective in its unit.
+    """
 
     plan: str
     problem: str
     seconds: float
     incumbent: float
     bound: float
+    unit: str = "s"
 
 
 @dataclass(frozen=True)

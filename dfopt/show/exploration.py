@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any
-
 from rich.console import Group, RenderableType
 
 from dfopt.documents.exploration import Exploration
 from dfopt.show.grid import Facts, Grid, Kind
+from dfopt.show.tables import dollars
 from dfopt.units import format as show_unit
 
-__all__ = ["Told", "exploration_report", "told_progress"]
+__all__ = ["exploration_report", "figure"]
 
+SAME = 1e-9  # relative; less than that buys nothing
+_BUDGETS = {
+    "area": ("area of the chip", "mm2"),
+    "package": ("area of the package", "mm2"),
+    "power": ("power", "W"),
+    "edge": ("edge of the chip", "mm"),
+}
 _ENDED = {
     "optimal": "no design within the choices is better, under any mapping",
     "gap_reached": "no design within the choices is better by more than the gap, under any mapping",
@@ -21,30 +26,33 @@ _ENDED = {
 }
 
 
-@dataclass(frozen=True)
-class Told:
-    """A step of an exploration, in the words of the line of progress."""
+def figure(value: float, objective: str) -> str:
+    """A value of an objective, with a unit that suits it.
 
-    plan: str
-    problem: str
-    incumbent: float
-    bound: float
-
-
-def told_progress(now: Any) -> Told:
-    """Of a :class:`dfopt.exploring.boxes.Progress`."""
-    return Told(f"{now.boxes} boxes", f"{sum(now.bounded)} bounds", now.best, now.bound)
+    Examples
+    --------
+    >>> figure(0.25, "time"), figure(1400.0, "energy"), figure(28e3, "cost"), figure(42.0, "time*cost")
+    ('250 ms', '1.4 kJ', '28 k USD', '42 USD s')
+    """
+    if objective in ("time", "energy"):
+        return show_unit(value, "time" if objective == "time" else "energy")
+    return dollars(value) + (" s" if objective == "time*cost" else "")
 
 
 def exploration_report(made: Exploration) -> RenderableType:
     """The best design, what was searched, and how good it is."""
     chip, effort, best = made.result.system.chip, made.effort, made.designs[made.best_design]
+    objective = made.request.objective
     names = ", ".join(one.technology.name for one in made.designs)
     counts = ", ".join(f"{count} by {stage}" for stage, count in effort.bounds.items())
     facts = [
         ("workload", made.graph.name),
         ("design", f"{made.designs[0].name}: {effort.designs} designs in {names}"),
-        ("step", f"{show_unit(made.value, 'time')}, bound {show_unit(made.bound, 'time')}, gap {100 * made.gap:.2f} %"),
+        (
+            "step" if objective == "time" else objective,
+            f"{figure(made.value, objective)}, bound {figure(made.bound, objective)}, gap {100 * made.gap:.2f} %",
+        ),
+        *([("step", show_unit(made.result.value, "time"))] if objective != "time" else []),
         ("proof", f"{made.status}: {_ENDED[made.status]}"),
         ("technology", best.technology.name),
         ("plan", made.result.plan.label),
@@ -63,7 +71,50 @@ def exploration_report(made: Exploration) -> RenderableType:
         *([dim.name, show_unit(dim.link_bandwidth, "bandwidth")] for dim in made.result.system.network),
         ["power", show_unit(chip.power_w or 0.0, "power")],
     ]
-    return Group(Facts(facts), "", Grid("Sizes", columns, rows), "", Grid("Chip", made_of, figures))
+    tables: list[RenderableType] = [Grid("Sizes", columns, rows), "", Grid("Chip", made_of, figures), *_others(made)]
+    return Group(Facts(facts), "", *tables, *_sensitivity(made))
+
+
+def _others(made: Exploration) -> list[RenderableType]:
+    """The best designs, one a line, and what no other is below."""
+    if not made.others:
+        return []
+    objective, one_of = made.request.objective, len(made.designs) > 1
+    columns: dict[str, Kind] = {"": "figure", objective: "figure", "above the best": "figure"}
+    columns |= {"technology": "word"} if one_of else {}
+    columns |= dict.fromkeys(made.best, "figure")
+    first = (made.best_design, made.value, made.best)
+    rows = []
+    for rank, (which, value, best) in enumerate([first, *((o.design, o.value, o.best) for o in made.others)], 1):
+        name = [made.designs[which].technology.name] if one_of else []
+        above = f"{100 * (value / made.value - 1):.2f} %" if made.value > 0 else "-"
+        rows.append(
+            [str(rank), figure(value, objective), above, *name, *(_size(made, key, size) for key, size in best.items())]
+        )
+    least = "no other can be had" if made.others_bound is None else figure(made.others_bound, objective)
+    return ["", Grid("Best designs", columns, rows), "", f"bound on all other designs: {least}"]
+
+
+def _sensitivity(made: Exploration) -> list[RenderableType]:
+    """What 10 % more of each budget would buy, and which budgets were not looked at."""
+    columns: dict[str, Kind] = {
+        "10 % more of": "word",
+        "is": "figure",
+        "best found": "figure",
+        "better by at least": "figure",
+        "with": "word",
+    }
+    objective, rows = made.request.objective, []
+    for one in made.sensitivity:
+        gain = 1 - one.value / made.value if made.value > 0 else 0.0
+        sizes = ", ".join(f"{name} {_size(made, name, size)}" for name, size in one.best.items())
+        bought = [figure(one.value, objective), f"{100 * gain:.2f} %"] if gain > SAME else ["nothing", "-"]
+        rows.append([_BUDGETS[one.budget][0], f"{one.more:.4g} {_BUDGETS[one.budget][1]}", *bought, sizes])
+    late = [words for budget, (words, _) in _BUDGETS.items() if budget not in {one.budget for one in made.sensitivity}]
+    said: list[RenderableType] = ["", Grid("Budgets", columns, rows)] if rows else []
+    if late and made.request.sensitivity:
+        said += ["", f"time did not suffice for 10 % more of {', '.join(late)}"]
+    return said
 
 
 def _size(made: Exploration, name: str, size: float) -> str:

@@ -31,8 +31,9 @@ class ProgressLine:
         if self._quiet or now < 1.0 or now - self._last < (1.0 if terminal else 5.0):
             return
         self._last = now
-        in_seconds = not str(report.problem).startswith("interchip")  # that other problem may count bytes
-        figures = _figures(report.incumbent, report.bound, in_seconds)
+        # the inter-chip problem may count bytes
+        unit = "" if str(report.problem).startswith("interchip") else report.unit
+        figures = _figures(report.incumbent, report.bound, unit)
         line = f"{now:6.1f} s  {report.plan}  {report.problem}:  {figures}"
         if terminal:
             line = line[: (columns_of(self._stream) or 80) - 1]  # a line that wraps cannot be rewritten
@@ -49,9 +50,9 @@ class ProgressLine:
             self._stream.flush()
 
 
-def _figures(incumbent: float, bound: float, in_seconds: bool) -> str:
+def _figures(incumbent: float, bound: float, unit: str) -> str:
     def figure(value: float) -> str:
-        return show_unit(value, "time") if in_seconds else f"{value:.6g}"
+        return show_unit(value, "time") if unit == "s" else f"{value:.6g} {unit}".rstrip()
 
     said = [f"best {figure(incumbent)}" if math.isfinite(incumbent) else "no solution yet"]
     said += [f"bound {figure(bound)}" if math.isfinite(bound) else "no bound yet"]

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from dfopt.documents.plan import Plan
+from dfopt.documents.store import Record
 from dfopt.documents.study import Study
 from dfopt.documents.study_columns import COLUMNS, TEXT_COLUMNS
 from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.studies.cells import Cell
-from dfopt.studies.store import Record
 
 __all__ = ["INTEGERS", "SOLVED", "frame", "of_record"]
 

@@ -9,12 +9,12 @@ from typing import Any
 
 from pydantic_core import PydanticCustomError
 
+from dfopt.documents.store import Record, parse, read_records
 from dfopt.documents.study_columns import AXIS_COLUMNS, COLUMNS
 from dfopt.documents.study_expressions import check_expression
 from dfopt.errors import PlanError
 from dfopt.studies.frame import INTEGERS, of_record
 from dfopt.studies.selection import check_column, selected
-from dfopt.studies.store import Record, parse, read_records
 
 __all__ = ["damage", "listing", "narrowed", "records_frame"]
 

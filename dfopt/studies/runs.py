@@ -10,13 +10,13 @@ from typing import Any, Literal
 
 from dfopt.documents.files import replaced
 from dfopt.documents.html import facts_html, table_html
+from dfopt.documents.store import Record
 from dfopt.documents.study import Study
 from dfopt.errors import PlanError
 from dfopt.studies.cells import Cell
 from dfopt.studies.claims import Verdict, verdicts
 from dfopt.studies.frame import frame
 from dfopt.studies.selection import check_column, telling
-from dfopt.studies.store import Record
 
 __all__ = ["Runs", "write_frame"]
 

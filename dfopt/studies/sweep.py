@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from dfopt.documents.result import Result
+from dfopt.documents.store import Record, Store, read_records
 from dfopt.documents.study import Study, SystemEntry
 from dfopt.errors import PlanError
 from dfopt.studies.cells import expand
@@ -19,7 +20,6 @@ from dfopt.studies.listing import damage
 from dfopt.studies.packing import Tasks
 from dfopt.studies.runs import Runs
 from dfopt.studies.shard import Shard
-from dfopt.studies.store import Record, Store, read_records
 
 __all__ = ["collect", "load_study", "sweep"]
 

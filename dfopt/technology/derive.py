@@ -36,6 +36,8 @@ class Budgets:
         SRAM levels and the roles of links. What has no share has none of that budget.
     dies
         Equal ones that the chip is made of; links between them have the seams, and no share of the perimeter.
+    edge
+        Length of the chip's edge in mm; none is that of a square.
     """
 
     chip_area: Numbers
@@ -45,13 +47,14 @@ class Budgets:
     power_shares: Mapping[str, Numbers]
     edge_shares: Mapping[str, Numbers]
     dies: int = 1
+    edge: Numbers | None = None
 
     @classmethod
     def of(cls, design: Design) -> Self:
         """Those of a design document."""
         given = design.budgets
         shares = (design.shares_of("area"), design.shares_of("power"), design.shares_of("perimeter"))
-        return cls(given.chip_area_mm2, given.package_area_mm2, given.power, *shares, given.dies or 1)
+        return cls(given.chip_area_mm2, given.package_area_mm2, given.power, *shares, given.dies or 1, given.edge)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ def derive(technology: Technology, budgets: Budgets, rules: Rules = DEFAULT) -> 
     _check(technology, budgets, rules)
     do = arithmetic_of(budgets.chip_area)
     chip, watts = budgets.chip_area, budgets.power
-    edge = 4 * do.sqrt(chip)
+    edge = 4 * do.sqrt(chip) if budgets.edge is None else budgets.edge
     areas, powers, edges = budgets.area_shares.get, budgets.power_shares.get, budgets.edge_shares.get
     core = core_of(technology.core, areas("core", 0.0) * chip, powers("core", 0.0) * watts, rules)
     return joined(

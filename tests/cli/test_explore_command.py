@@ -15,9 +15,17 @@ def test_the_command_line(tmp_path: Path) -> None:
     answer = call(*asked, "-o", tmp_path / "best.json")
     assert answer.code == 0 and "no design within the choices is better" in " ".join(answer.out.split())
     shown = call("show", tmp_path / "best.json").out
+    assert "10 % more of" in shown and "area of the package" in shown
     assert "45 designs" in shown and "between_packages" in shown
     assert "verified" in call("check", tmp_path / "best.json").out
-    told = json.loads(call(*asked, "--json").out)
+    told = json.loads(call(*asked, "--no-sensitivity", "--json").out)
     assert told["gap"] <= 0.05 and told["schema"] == "dfopt/exploration/1"
     assert call("explore", "gpt2-small", tmp_path / "none.yaml").code == 3
     assert call(*asked, "--gap", "5").code == 2
+    short = call("explore", "gpt3-175b", tmp_path / "design.yaml", "-q")
+    assert short.code == 4 and "smallest budget that would: $.budgets.package_area_mm2 of" in short.err
+    late = call(*asked, "--time-limit", "0")
+    assert late.code == 5 and "no design has been solved" in late.err
+    few = call(*asked, "--time-limit", "60", "--top", "3", "--objective", "time", "--no-sensitivity").out
+    assert "Best designs" in few and "bound on all other designs" in few
+    assert call(*asked, "--objective", "speed").code == 2

@@ -76,6 +76,25 @@ def test_the_best_and_its_bound_are_those_of_everything(values: Grid, gap: float
         assert found.best == found.bound == least and found.ending == "optimal"
 
 
+@given(grids, st.integers(1, 30), st.sampled_from([0.0, 0.1]), st.sampled_from([(0.0,), (2.0, 0.0)]))
+def test_several_are_kept_and_nothing_else_is_better(
+    values: Grid, top: int, gap: float, slack: Sequence[float]
+) -> None:
+    found = search_boxes(Table(values, slack), top=top, gap=gap)
+    cells = [cell for _, cell in found.kept]
+    had = np.sort(values[np.isfinite(values)])[:top]
+    assert len(set(cells)) == len(cells) == len(had)
+    kept = [value for value, _ in found.kept]
+    assert kept == sorted(kept) == [values[cell] for cell in cells]
+    if not len(had):
+        assert found.ending == "empty"
+        return
+    others = [values[cell] for cell in np.ndindex(values.shape) if cell not in cells]
+    assert min(others, default=np.inf) >= kept[-1] * (1 - gap - 1e-12)
+    if gap == 0:
+        assert kept == had.tolist() and found.ending == "optimal"
+
+
 @given(grids, st.sampled_from([0.0, 0.3]))
 def test_leaves_hold_each_choice_once_and_none_is_below_its_bound(values: Grid, gap: float) -> None:
     found = search_boxes(Table(values), gap=gap)

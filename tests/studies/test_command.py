@@ -11,7 +11,7 @@ from study_cases import study
 from typer.testing import CliRunner
 
 from dfopt.cli import app
-from dfopt.studies.store import line_of, read_records
+from dfopt.documents.store import line_of, read_records
 
 CLAIMS = [
     {"name": "network binds", "value": "network_share", "at_least": 0.5, "figure": "Fig. 0", "paper": 0.9},

@@ -12,8 +12,8 @@ from typing import Any
 
 import pytest
 
+from dfopt.documents.store import Store, read_records
 from dfopt.errors import DocumentError
-from dfopt.studies.store import Store, read_records
 
 pytestmark = pytest.mark.skipif("fork" not in multiprocessing.get_all_start_methods(), reason="needs fork")
 COUNT = 1000
@@ -104,12 +104,12 @@ def test_two_writers_at_once(tmp_path: Path) -> None:
     with Store(path):
         for one, said in [child(path) for _ in range(2)]:
             one.join(60)
-            assert one.exitcode == 1 and "another sweep writes to it" in said.get(timeout=10)
+            assert one.exitcode == 1 and "another run writes to it" in said.get(timeout=10)
     many = [child(path, 0.002) for _ in range(4)]
     for one, _ in many:
         one.join(120)
     assert {one.exitcode for one, _ in many} <= {0, 1}
     assert any(one.exitcode == 0 for one, _ in many)
-    assert all("another sweep writes to it" in said.get(timeout=10) for one, said in many if one.exitcode)
+    assert all("another run writes to it" in said.get(timeout=10) for one, said in many if one.exitcode)
     check(path)
     assert not path.with_name("runs.jsonl.damaged").exists()

@@ -11,12 +11,12 @@ from study_cases import study
 from typer.testing import CliRunner, Result
 
 from dfopt.cli import app
+from dfopt.documents.store import line_of, read_records, write_new
 from dfopt.documents.study_columns import COLUMNS
 from dfopt.errors import DocumentError, PlanError
 from dfopt.studies.listing import listing, narrowed
 from dfopt.studies.runs import Runs
 from dfopt.studies.shard import Shard
-from dfopt.studies.store import line_of, read_records, write_new
 from dfopt.studies.sweep import collect, sweep
 
 AXES = {"degree": [{"label": n, "set": {"options.tp": n}} for n in (1, 3, 8)]}

@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from dfopt.documents.store import SCHEMA, Store, read_records, write_new
 from dfopt.errors import DocumentError
-from dfopt.studies.store import SCHEMA, Store, read_records, write_new
 
 FIGURES = {"step_time_s": 0.1, "plan": {"tp": 8}}
 
@@ -93,7 +93,7 @@ def test_a_broken_line_in_the_middle_is_set_aside(path: Path, line: bytes) -> No
         assert len(store.records) == 3
         assert f"1 line of {path} had no end or was damaged" in store.set_aside
         store.append({"cell": "last", "status": "infeasible"})
-        with pytest.raises(DocumentError, match="another sweep writes to it"):
+        with pytest.raises(DocumentError, match="another run writes to it"):
             Store(path)  # the file that took its place is locked too
     assert path.read_bytes().startswith(first + b"".join(rest)) and len(read_records(path)) == 4
     assert path.with_name("runs.jsonl.damaged").read_bytes() == line + b"\n"
@@ -167,10 +167,12 @@ def test_several_stores_are_read_as_one(tmp_path: Path) -> None:
 
 
 def test_the_lock_of_a_killed_sweep_is_free_again(path: Path) -> None:
-    words = "import sys, time; from dfopt.studies.store import Store; one = Store(sys.argv[1]); print(); time.sleep(60)"
+    words = (
+        "import sys, time; from dfopt.documents.store import Store; one = Store(sys.argv[1]); print(); time.sleep(60)"
+    )
     holder = subprocess.Popen([sys.executable, "-uc", words, str(path)], stdout=subprocess.PIPE)
     assert holder.stdout is not None and holder.stdout.readline()
-    with pytest.raises(DocumentError, match="another sweep writes to it"):
+    with pytest.raises(DocumentError, match="another run writes to it"):
         Store(path)
     holder.kill()
     holder.communicate()
@@ -178,7 +180,7 @@ def test_the_lock_of_a_killed_sweep_is_free_again(path: Path) -> None:
 
 
 def test_two_sweeps_at_once_are_refused(path: Path) -> None:
-    with Store(path), pytest.raises(DocumentError, match="another sweep writes to it"):
+    with Store(path), pytest.raises(DocumentError, match="another run writes to it"):
         Store(path)
     Store(path).close()  # free again
 

@@ -22,7 +22,7 @@ from study_cases import study
 
 from dfopt.cli import sweep_progress
 from dfopt.cli.sweep_progress import SweepProgress
-from dfopt.studies.store import line_of
+from dfopt.documents.store import line_of
 from dfopt.studies.sweep import sweep
 
 FAILED = {"cell": "a", "status": "failed", "message": "no memory"}

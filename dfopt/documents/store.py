@@ -1,4 +1,4 @@
-"""The file of record of a sweep: JSON Lines, one line per solved cell, appended as the cells end.
+"""The file of record of a sweep or an exploration: JSON Lines, one line per solved cell, appended as the cells end.
 
 What is guaranteed: a line is written with one call and is on the disk (``fsync``) before the sweep counts its cell
 as done, so that a sweep that is killed, at any point, loses no cell that it has reported. Each line ends with a
@@ -42,7 +42,7 @@ class Store(AbstractContextManager["Store"]):
     Raises
     ------
     DocumentError
-        If it is no store, has lines of another version, or another sweep writes to it.
+        If it is no store, has lines of another version, or another run writes to it.
 
     Examples
     --------
@@ -66,7 +66,7 @@ class Store(AbstractContextManager["Store"]):
             try:
                 self._lock.acquire()
             except Timeout:
-                raise _refused(self.path, "another sweep writes to it", "wait for it, or name another store") from None
+                raise _refused(self.path, "another run writes to it", "wait for it, or name another store") from None
         try:
             self._file = self._open()  # once more: a sweep that has just ended may have replaced it
             self.records, kept, damaged = parse(self.path.read_bytes(), path)

@@ -1,0 +1,81 @@
+"""What sizes of components take of each budget, and which sizes there are where a design does not say."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import NamedTuple
+
+from dfopt.documents.design import DesignBudgets
+from dfopt.documents.technology import SramLevel, Technology
+
+__all__ = ["ROUND", "Need", "all_sizes", "banks_of", "crossed_mm2", "level_of", "need_of"]
+
+ROUND = 1e-9  # relative; areas and edges are multiplied and divided again
+_STEPS = 64  # of a size without choices of its own
+
+
+class Need(NamedTuple):
+    """What a component takes of each budget: mm2, W and mm."""
+
+    area: float
+    power: float
+    perimeter: float
+
+
+def need_of(technology: Technology, name: str, size: float) -> Need:
+    """What a size takes at nominal voltage, links from SRAM to clusters left out."""
+    if name == "dram":
+        part = technology.dram
+        links = size * part.links_per_stack
+        nominal = part.energy / 8 * links * part.frequency + part.static_w_per_bit * 8 * size * part.stack
+        return Need(size * part.controller_area_mm2, nominal, links / part.links_per_mm)
+    if name in technology.links:
+        wire = technology.links[name]
+        count = math.ceil(size * 8 / (wire.frequency * wire.utilization) * (1 - ROUND))
+        return Need(count * wire.area_mm2, wire.energy / 8 * count * wire.frequency, count / wire.links_per_mm)
+    level = level_of(technology, name)
+    banks = banks_of(level, size)
+    bits = banks * level.bank * 8
+    power = level.static_w_per_bit * bits
+    if level.port is not None:
+        power += banks * level.port * technology.core.frequency * level.energy
+    return Need(bits * level.bit_area_mm2 / (1 - level.overhead), power, 0.0)
+
+
+def level_of(technology: Technology, name: str) -> SramLevel:
+    """The SRAM level of a name."""
+    return next(level for level in technology.sram if level.name == name)
+
+
+def banks_of(level: SramLevel, size: float) -> int:
+    """Banks for so many bytes."""
+    return math.ceil(size / level.bank * (1 - ROUND))
+
+
+def crossed_mm2(technology: Technology, sizes: Mapping[str, float]) -> float:
+    """Area that each cluster takes for its links to all banks of SRAM of these sizes."""
+    levels = [level for level in technology.sram if level.name in sizes and level.shared]
+    return sum(banks_of(one, sizes[one.name]) * one.link_area_mm2 for one in levels)
+
+
+def all_sizes(technology: Technology, budgets: DesignBudgets, edge_mm: float, name: str) -> tuple[float, ...]:
+    """Sizes of a component without choices: every number of stacks that fits, else even steps of all that fits."""
+    area = budgets.chip_area_mm2
+    if name == "dram":
+        part = technology.dram
+        by_edge = edge_mm * part.links_per_mm / part.links_per_stack
+        beside = (budgets.package_area_mm2 - area) / part.stack_area_mm2
+        most = math.floor(min(beside, area / part.controller_area_mm2, by_edge) * (1 + ROUND))
+        return tuple(float(count) for count in range(1, most + 1))
+    if name in technology.links:
+        wire = technology.links[name]
+        most = math.floor(min(area / wire.area_mm2, edge_mm * wire.links_per_mm))
+        return tuple(count * wire.frequency * wire.utilization / 8 for count in _even(most))
+    level = level_of(technology, name)
+    most = math.floor(area * (1 - level.overhead) / (level.bank * 8 * level.bit_area_mm2))
+    return tuple(count * level.bank for count in _even(most))
+
+
+def _even(most: int) -> list[int]:
+    return sorted({math.ceil(most * step / _STEPS) for step in range(1, _STEPS + 1)}) if most > 0 else []

@@ -1,0 +1,125 @@
+"""Designs by energy and cost: equal to looking at every one of them, and no bound above any of them."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+from typing import Any
+
+import pytest
+from design_cases import PRICED, SIZES, chosen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dfopt as df
+from dfopt.documents.design import Design
+from dfopt.documents.exploration import ObjectiveName
+from dfopt.documents.score import Score
+from dfopt.errors import DocumentError, Infeasible, PlanError, SystemSpecError
+from dfopt.exploring.checking import check_exploration
+from dfopt.exploring.decisions import Box
+from dfopt.exploring.explore import explore, workload_of
+from dfopt.physics.merits import MERITS
+
+# Cores stop at their highest voltage before they take all power, so designs differ in power; some are out of SRAM.
+FEW: dict[str, Any] = {
+    **SIZES, **PRICED, "budgets__power": "500 W", "choices__capacity__L2__most": "20 MiB",
+    "technology__core__supply__max_v": 0.85, "choices__rate__between_packages__most": "150 GB/s",
+}  # fmt: skip
+NAMES: tuple[ObjectiveName, ...] = ("time", "energy", "cost", "time*cost")
+
+
+def of(objective: str, score: Score) -> float:
+    """The figure in the judge's own words."""
+    assert score.energy_per_step_j is not None and score.price_usd is not None
+    figures = {"time": score.step_time_s, "energy": score.energy_per_step_j, "cost": score.price_usd}
+    return figures.get(objective, score.step_time_s * score.price_usd)
+
+
+@cache
+def every() -> list[Score]:
+    """Every design as a system of its own; those that cannot be had are left out."""
+    workload, found = workload_of("gpt2-small", [chosen(**FEW)]), []
+    for at in itertools.product(*(range(len(sizes)) for sizes in workload.spaces[0].sizes.values())):
+        system = workload.system(workload.spaces[0].one(at))
+        if system is not None:
+            try:
+                found.append(df.optimize("gpt2-small", system).score)
+            except Infeasible:
+                continue
+    return found
+
+
+@pytest.mark.parametrize("objective", NAMES[1:])
+def test_the_best_is_that_of_every_design_looked_at(objective: ObjectiveName) -> None:
+    made = explore("gpt2-small", chosen(**FEW), objective=objective, gap=0.0, sensitivity=False)
+    values = [of(objective, score) for score in every()]
+    assert made.value == pytest.approx(min(values), rel=1e-9)
+    assert made.status == "optimal" and made.gap <= 1e-9 and made.effort.solves < len(values)
+    assert max(values) > min(values) * 1.05  # the choice matters
+    assert check_exploration(made, "it").startswith("verified optimal")
+    forged = made.model_copy(update={"request": made.request.model_copy(update={"objective": "time"})}).sealed()
+    with pytest.raises(DocumentError, match=r"\$.value: found"):
+        check_exploration(forged, "it")
+
+
+@st.composite
+def spaces(draw: st.DrawFn) -> Design:
+    """Designs whose powers are bound by one thing or another."""
+    changes: dict[str, Any] = {
+        **PRICED,
+        "budgets__power": draw(st.sampled_from(["150 W", "300 W", "900 W"])),
+        "budgets__chip_area_mm2": draw(st.sampled_from([200, 500, 800])),
+        "technology__core__supply__max_v": draw(st.sampled_from([None, 0.6, 0.85])),
+        "technology__core__static_power": draw(st.sampled_from([None, "50 mW"])),
+        "technology__core__units_per_cluster": draw(st.sampled_from([1, 9])),
+        "technology__sram__0__link_area_mm2": draw(st.sampled_from([0.0, 1e-3])),
+        "technology__sram__0__port": draw(st.sampled_from([None, "16 B", "128 B"])),
+        "technology__sram__0__static_w_per_bit": draw(st.sampled_from([0.0, 8e-12, 2e-8])),
+        "technology__dram__static_w_per_bit": draw(st.sampled_from([0.0, 2e-10])),
+        "shares__power__dram": draw(st.sampled_from(["auto", 0.1])),
+        "shares__power__between_packages": draw(st.sampled_from(["auto", 0.05])),
+        "technology__package__layers": draw(st.sampled_from([(), ((500.0, 3.0), (1000.0, 1.0))])),
+    }
+    if changes["technology__sram__0__port"] is not None:
+        changes["shares__power__L2"] = draw(st.sampled_from(["auto", 0.05]))
+    if draw(st.booleans()):
+        level = {"name": "L1", "bit_area_mm2": 1e-7, "energy": "0.1 pJ/bit", "static_w_per_bit": 1e-8, "bank": "16 KiB"}
+        changes |= {"technology__sram__1": level, "shares__area__L1": 0.02, "shares__power__L1": 0.02}
+    return chosen(**changes)
+
+
+@settings(max_examples=100)
+@given(spaces(), st.data())
+def test_no_system_of_a_box_draws_or_costs_less_than_is_said_of_the_box(design: Design, data: st.DataObject) -> None:
+    workload = workload_of("gpt2-small", [design])
+    sizes = workload.spaces[0].sizes.values()
+    ends = [sorted(data.draw(st.tuples(*[st.integers(0, len(one) - 1)] * 2))) for one in sizes]
+    box = Box(tuple(low for low, _ in ends), tuple(high for _, high in ends))
+    least = workload.cost(box)
+    for at in itertools.product(*(sorted({a, (a + b) // 2, b}) for a, b in ends)):
+        cost = workload.cost(workload.spaces[0].one(at))
+        if cost is None:
+            continue
+        assert least is not None and least.total_w is not None and least.total_usd is not None
+        assert cost.total_w is not None and cost.total_usd is not None
+        assert least.total_w <= cost.total_w * (1 + 1e-9)
+        assert least.total_usd <= cost.total_usd * (1 + 1e-9)
+
+
+@given(st.lists(st.floats(0.1, 10), min_size=3, max_size=3), st.floats(0.1, 1000), st.sampled_from(NAMES))
+def test_the_longest_step_that_does_not_exceed_a_figure(at: list[float], value: float, name: str) -> None:
+    merit, (step, watts, usd) = MERITS[name], at
+    most = merit.most_s(value, watts, usd)
+    assert (merit.value(step, watts, usd) <= value) == (step <= most) or step == pytest.approx(most)
+
+
+def test_what_a_design_does_not_say() -> None:
+    with pytest.raises(SystemSpecError, match=r"network\[0\].switch_w_per_gb_s: found none, expected a number"):
+        workload_of("gpt2-small", [chosen()], objective="energy")
+    without = {**FEW, "technology__dram__usd_per_gb": None, "technology__package": None}
+    with pytest.raises(SystemSpecError) as caught:
+        workload_of("gpt2-small", [chosen(**without)], objective="cost")
+    assert [issue.where for issue in caught.value.issues] == ["$.technology.package", "$.technology.dram.usd_per_gb"]
+    with pytest.raises(PlanError, match="objective: expected one of time, energy, cost, time"):
+        workload_of("gpt2-small", [chosen()], objective="speed")  # type: ignore[arg-type]

@@ -1,0 +1,77 @@
+"""What 10 % more of each budget would buy: designs that keep the raised budgets, judged anew, and checked."""
+
+from __future__ import annotations
+
+import pytest
+from design_cases import SIZES, chosen, data
+
+import dfopt as df
+from dfopt.documents.design import Design
+from dfopt.documents.exploration import Exploration
+from dfopt.errors import DocumentError
+from dfopt.exploring.checking import check_exploration
+from dfopt.exploring.decisions import Decisions
+from dfopt.exploring.explore import explore
+from dfopt.exploring.sensitivity import BUDGETS, raised
+from dfopt.technology.as_system import system_of
+from dfopt.technology.derive import derive_design
+
+GIVEN = {**data(), "shares": {**data()["shares"], "perimeter": {"dram": 0.5}}}
+EDGES: tuple[dict[str, float], ...] = ({}, {"edge_mm": 120})
+DESIGN = chosen(**SIZES)
+
+
+@pytest.fixture(scope="module")
+def made() -> Exploration:
+    return explore("gpt2-small", DESIGN, gap=0.02)
+
+
+def test_a_raised_budget_is_10_percent_more_of_it_and_of_no_other() -> None:
+    of = DESIGN.budgets
+    for budget in BUDGETS:
+        design, more = raised(DESIGN, budget)
+        assert Design.from_data(design.to_data()) == design  # which a file may say too
+        then = design.budgets
+        figures = {"area": then.chip_area_mm2, "power": then.power, "edge": then.edge, "package": then.package_area_mm2}
+        were = {"area": of.chip_area_mm2, "power": of.power, "edge": of.edge, "package": of.package_area_mm2}
+        assert figures[budget] == pytest.approx(1.1 * were[budget]) == pytest.approx(were[budget] + more)
+        others = set(BUDGETS) - {budget} - ({"edge", "package"} if budget == "area" else set())
+        assert all(figures[other] == were[other] for other in others)
+    large = chosen(budgets__chip_area_mm2=850, budgets__package_area_mm2=1300, budgets__edge_mm=120)
+    design, _ = raised(large, "area")
+    assert Design.from_data(design.to_data()) == design and design.budgets.reticle == pytest.approx(935)
+    assert design.budgets.edge > 120 and design.budgets.package_area_mm2 == pytest.approx(1385)
+
+
+def test_an_edge_is_that_of_a_rectangle() -> None:
+    with pytest.raises(DocumentError, match=r"edge_mm: found 100 mm, expected the 113.137 mm of a square chip"):
+        chosen(budgets__edge_mm=100)
+    chips = [derive_design(Design.from_data({**GIVEN, "budgets": {**GIVEN["budgets"], **edge}})) for edge in EDGES]
+    assert chips[1].dram.edge_left == pytest.approx(chips[0].dram.edge_left + 0.5 * (120 - 4 * 800**0.5))
+
+
+def test_each_is_a_design_of_the_raised_budgets(made: Exploration) -> None:
+    assert [one.budget for one in made.sensitivity] == list(BUDGETS)
+    best = {one.budget: one.value for one in made.sensitivity}
+    assert best["area"] < made.value * 0.97 and best["power"] < made.value * 0.97
+    for one in made.sensitivity:
+        space = Decisions(raised(DESIGN, one.budget)[0])
+        at = tuple(sizes.index(one.best[name]) for name, sizes in space.sizes.items())
+        chip = space.chip(space.one(at))
+        assert chip is not None and DESIGN.template is not None
+        system = system_of("mine", chip, DESIGN.template, DESIGN.technology.core.utilization)
+        assert df.evaluate(one.mapping, "gpt2-small", system).step_time_s == pytest.approx(one.value, rel=1e-12)
+
+
+def test_forged_sensitivities_are_caught(made: Exploration) -> None:
+    assert check_exploration(made, "it").startswith("verified within")
+    first, *rest = made.sensitivity
+    for update, says in (
+        ({"value": first.value * 0.9}, r"\$.sensitivity\[0\].value: found .*, the judge says"),
+        ({"more": 81.0}, r"\$.sensitivity\[0\].more: found 81.0, expected 80.0"),
+        ({"best": {**first.best, "dram": 3.5}}, r"\$.sensitivity\[0\].best: found 3.5, which is no choice"),
+        ({"budget": "power"}, r"\$.sensitivity\[0\].more: found 80"),
+    ):
+        forged = made.model_copy(update={"sensitivity": (first.model_copy(update=update), *rest)}).sealed()
+        with pytest.raises(DocumentError, match=says):
+            check_exploration(forged, "it")
