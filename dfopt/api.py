@@ -15,7 +15,7 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
 from dfopt.library import as_design, as_graph, as_system, load_mapping
 from dfopt.machines.stacks import load_stack
-from dfopt.technology.derived_design import DerivedDesign
+from dfopt.technology.derived_design import ON, DerivedDesign
 
 __all__ = ["derive", "evaluate"]
 
@@ -77,18 +77,22 @@ def evaluate(
     return judge.evaluate(mapping, as_graph(graph), machine, assumptions, stack, physical=physical, throttle=throttle)
 
 
-def derive(design: Design | str | os.PathLike[str]) -> DerivedDesign:
+def derive(design: Design | str | os.PathLike[str], on: Stack | str | os.PathLike[str] = ON) -> DerivedDesign:
     """What a technology and budgets make: a chip, and a system of such chips.
 
     Parameters
     ----------
     design : Design or path
         Budgets and their shares, with a technology.
+    on : Stack, name or path
+        What the design does not say of its ``stack``: package and cooling, timings of the DRAM, DRAM dies on the chip,
+        limits.
 
     Returns
     -------
     DerivedDesign
-        With ``components`` and, where the design has a template, ``system``; each is worked out when it is asked for.
+        With ``components``, ``stack`` and, where the design has a template, ``system``; each is worked out when it is
+        asked for.
 
     Raises
     ------
@@ -116,5 +120,7 @@ def derive(design: Design | str | os.PathLike[str]) -> DerivedDesign:
     ... ))
     >>> chip.components.core.units, chip.components.dram.stacks
     (100.0, 4.0)
+    >>> round(chip.stack.side_x * chip.stack.side_y * 1e6, 9), len(chip.stack.tiles), len(chip.stack.levels)
+    (400.0, 27, 8)
     """
-    return DerivedDesign(as_design(design))
+    return DerivedDesign(as_design(design), on)

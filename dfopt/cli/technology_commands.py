@@ -31,6 +31,12 @@ def derive(
     system: Annotated[
         Path | None, option("write the system of such chips that the template describes", metavar="FILE.yaml")
     ] = None,
+    stack: Annotated[
+        Path | None, option("write the chip as a stack of dies: floorplan, energies, levels", metavar="FILE.yaml")
+    ] = None,
+    on: Annotated[
+        str, option("stack whose package, limits and DRAM timings, or DRAM dies, the chip has", metavar="STACK")
+    ] = "hbm3",
     as_json: JsonFlag = False,
 ) -> None:
     """Derive a chip from a technology and budgets: its components, what binds each, and what is left over."""
@@ -40,14 +46,20 @@ def derive(
         from dfopt.technology.told import told, told_price
 
         check_output("--system", system, (".yaml", ".yml", ".json"))
-        made = derived(design)
+        check_output("--stack", stack, (".yaml", ".yml", ".json"))
+        made = derived(design, on)
         parts, price = told(made.components), told_price(made.price)
         if system is not None:
             made.system.dump(system)
+        if stack is not None:
+            made.stack.dump(stack)
         said = {"components": parts, "price": price}
         emit(as_json, lambda: said, lambda: chip_report(made.design, parts, price))
         if system is not None:
             typer.echo(f"dfopt: wrote {system}; `dfopt solve GRAPH {system}` maps onto it", err=True)
+        if stack is not None:
+            said_of = f"what {design} does not say is of stack {on}"
+            typer.echo(f"dfopt: wrote {stack} ({said_of}); it goes with --stack {stack}", err=True)
 
 
 @app.command("explore")

@@ -19,10 +19,10 @@ from dfopt.technology.operating import limit_names
 __all__ = ["derived_system", "system_of"]
 
 
-def derived_system(design: Design, chip: Derived | None = None) -> System:
+def derived_system(design: Design, chip: Derived | None = None, memory: Dram | None = None) -> System:
     """The system of a design document: its derived chips, joined as its template says.
 
-    ``chip`` is what the design makes, if that is known already.
+    ``chip`` is what the design makes, if that is known already; ``memory`` is that of chips without DRAM beside them.
 
     Raises `SystemSpecError` where the design has no template, or shares that are ``auto``, or where a component that
     the system needs is off.
@@ -34,13 +34,20 @@ def derived_system(design: Design, chip: Derived | None = None) -> System:
     chip = derive_design(design) if chip is None else chip
     price = price_of(design, chip)
     usd = None if price is None else price.usd
-    return system_of(design.name, chip, design.template, design.technology.core.utilization, usd)
+    return system_of(design.name, chip, design.template, design.technology.core.utilization, usd, memory)
 
 
 def system_of(
-    name: str, chip: Derived, template: Template, utilization: float, price_usd: float | None = None
+    name: str,
+    chip: Derived,
+    template: Template,
+    utilization: float,
+    price_usd: float | None = None,
+    memory: Dram | None = None,
 ) -> System:
     """The system that a template makes of one derived chip; ``price_usd`` is that of the chip with its memory.
+
+    ``memory`` is that of a chip which has DRAM dies on it, and none beside it.
 
     Links of a role are shared out evenly: to the ports of all dims that use them. DRAM and links have the rates that
     they sustain, cores their peak and the share of it that kernels sustain. The power of memory and links is in that of
@@ -61,7 +68,8 @@ def system_of(
     >>> made.chip.tiles, made.chip.compute_utilization, made.dim("x").link_bandwidth
     (32, 0.8, 225000000000.0)
     """
-    if off := list(_off(chip, template)):
+    own = memory if not chip.dram.rate > 0 else None
+    if off := list(_off(chip, template, own)):
         raise SystemSpecError(name, off)
     peaks = chip.core.peaks
     return System(
@@ -74,8 +82,8 @@ def system_of(
             compute_utilization=utilization,
             sram=Sram(capacity=float(chip.sram[template.sram].size), bandwidth=float(chip.sram[template.sram].rate)),
             dram=Dram(
-                bandwidth=float(chip.dram.rate),
-                capacity=float(chip.dram.size),
+                bandwidth=float(chip.dram.rate) if own is None else own.bandwidth,
+                capacity=float(chip.dram.size) if own is None else own.capacity,
                 usd_per_gb_s=None if price_usd is None else 0.0,
                 w_per_gb_s=0.0,
             ),
@@ -119,13 +127,14 @@ def _rates(chip: Derived, template: Template) -> list[float]:
     return [dim.link_bandwidth or (each[dim.links] if dim.links else 0.0) for dim in template.network]
 
 
-def _off(chip: Derived, template: Template) -> Iterator[Issue]:
+def _off(chip: Derived, template: Template, memory: Dram | None) -> Iterator[Issue]:
     """What of the chip is needed and is not there."""
     needs: dict[str, tuple[Numbers, str, Numbers]] = {
         "core": (chip.core.peak, "cores", chip.core.bound),
         template.sram: (chip.sram[template.sram].size, "an on-chip memory", chip.sram[template.sram].bound),
-        "dram": (chip.dram.rate, "an off-chip memory", chip.dram.bound),
     }
+    if memory is None:
+        needs["dram"] = chip.dram.rate, "an off-chip memory", chip.dram.bound
     if chip.dies > 1:
         links = chip.links["between_dies"]
         needs["between_dies"] = links.rate, f"links between its {chip.dies} dies", links.bound

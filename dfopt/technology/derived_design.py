@@ -2,16 +2,23 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from functools import cached_property
 
 from dfopt.documents.design import Design
+from dfopt.documents.stack import Stack
 from dfopt.documents.system import System
+from dfopt.machines.stacks import load_stack, memory_of
+from dfopt.technology.as_stack import derived_stack
 from dfopt.technology.as_system import derived_system
 from dfopt.technology.chip_price import ChipPrice, price_of
 from dfopt.technology.derive import Derived, derive_design
 
-__all__ = ["DerivedDesign"]
+__all__ = ["ON", "DerivedDesign"]
+
+ON = "hbm3"
+"""The stack of the zoo whose package, cooling and DRAM timings a derived chip has where no other is named."""
 
 
 @dataclass(frozen=True)
@@ -19,10 +26,11 @@ class DerivedDesign:
     """A design and what it makes.
 
     Raises `SystemSpecError` where that cannot be, when it is asked for: of a design without a template there are
-    components, but no system.
+    components, but no system. ``on``: the stack, or its name or path, that says of the stack what the design does not.
     """
 
     design: Design
+    on: Stack | str | os.PathLike[str] = ON
 
     @cached_property
     def components(self) -> Derived:
@@ -36,8 +44,18 @@ class DerivedDesign:
 
     @cached_property
     def system(self) -> System:
-        """The chips, joined as the template says."""
-        return derived_system(self.design, self.components)
+        """The chips, joined as the template says; without DRAM beside them, with that of the DRAM dies on them."""
+        stacked = not self.components.dram.rate > 0 and bool(self._on.dram_dies)
+        return derived_system(self.design, self.components, memory_of(self._on) if stacked else None)
+
+    @cached_property
+    def stack(self) -> Stack:
+        """The chip as a stack of dies, on the package of another stack: see `dfopt.technology.as_stack`."""
+        return derived_stack(self.design, self.components, self._on)
+
+    @cached_property
+    def _on(self) -> Stack:
+        return self.on if isinstance(self.on, Stack) else load_stack(self.on)
 
     def __repr__(self) -> str:
         return f"DerivedDesign({self.design.name}: technology {self.design.technology.name})"

@@ -63,6 +63,21 @@ def speed(above: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
     return above**2 / at * nominal / (nominal - threshold) ** 2
 
 
+def overdrive_at(multiple: Numbers, nominal: Numbers, threshold: Numbers) -> Numbers:
+    """How far above its threshold a circuit runs at a multiple of the clock at nominal voltage: `speed` backwards.
+
+    With ``k = multiple (V_n - V_t)^2 / V_n`` it is the root of ``a^2 = k (a + V_t)`` that is not below 0.
+
+    Examples
+    --------
+    >>> round(overdrive_at(speed(0.3, 0.75, 0.25), 0.75, 0.25), 12), overdrive_at(1.0, 0.5, 0.0)
+    (0.3, 0.5)
+    """
+    do = arithmetic_of(multiple, nominal, threshold)
+    k = multiple * (nominal - threshold) ** 2 / nominal
+    return (k + do.sqrt(k * k + 4 * k * threshold)) / 2
+
+
 def power_share(at: Numbers, multiple: Numbers, nominal: Numbers) -> Numbers:
     """Dynamic power at a voltage and a multiple of the nominal clock, as a multiple of that at nominal voltage.
 

@@ -9,7 +9,9 @@ from typing import Any
 import pytest
 import yaml
 from cli_tools import call
+from design_cases import searched
 
+import dfopt as df
 from dfopt.documents.design import Design
 from dfopt.documents.system import System
 from dfopt.technology.as_system import derived_system
@@ -124,3 +126,25 @@ def test_designs_and_technologies_of_the_zoo() -> None:
 def test_a_workload_on_a_design_of_the_zoo() -> None:
     solved = json.loads(run("solve", "gpt2-small", "designs/h100", "--tp", "8", "--no-sensitivity", "--json", "-q"))
     assert solved["system"]["chip"]["name"] == "h100" and solved["status"] == "optimal"
+
+
+def test_the_stack_of_a_design_is_written_and_used(tmp_path: Path) -> None:
+    given = searched()
+    share = {"core": "rest", "L2": 0.1, "dram": 0.15, "between_packages": 0.05}
+    given |= {"shares": {"area": share, "power": share, "perimeter": {"dram": 0.5, "between_packages": 0.2}}}
+    del given["choices"]
+    design, stack, result = tmp_path / "design.yaml", tmp_path / "stack.yaml", tmp_path / "result.json"
+    design.write_text(json.dumps(given), encoding="utf-8")  # YAML would write what is shared as an anchor
+    assert f"what {design} does not say is of stack hbm3" in run("derive", design, "--stack", stack)
+    assert df.load_stack(stack) == df.derive(design).stack
+    assert "ok (dfopt/stack/1)" in run("check", stack)
+    coarse = tmp_path / "coarse.yaml"
+    coarse.write_text(json.dumps({"schema": "dfopt/stack/1", "name": "coarse", "part": "hbm3", "cells": 6}))
+    run("derive", design, "--stack", stack, "--on", coarse)
+    for heat in ("ignore", "aware"):
+        run("solve", "gpt2-small", design, "--stack", stack, "--heat", heat, "--no-sensitivity", "-o", result)
+        said = json.loads(call("score", result, "--stack", stack, "--json").out)
+        assert said["physical"]["stack"] == "small" and said["physical"]["limits_broken"] == []
+    said = run("derive", design, "--stack", stack, "--on", "hybrid-vault", code=3)
+    assert "$.shares: found DRAM beside the chip, expected none: stack hybrid-vault has DRAM dies" in said
+    assert "no zoo name in stacks" in run("derive", design, "--stack", stack, "--on", "hbm33", code=3)
