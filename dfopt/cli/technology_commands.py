@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,6 +23,8 @@ from dfopt.cli.common import (
     importer,
     option,
 )
+
+_HEAT: dict[str, Any] = {"ignore": None, "throttle": "throttle", "aware": "aware"}
 
 
 @app.command()
@@ -76,6 +78,12 @@ def explore_designs(
     objective: Annotated[
         str, option("what is made least: of a step, or of the system", metavar="time|energy|cost|time*cost")
     ] = "time",
+    stack: Annotated[
+        str | None, option("with --heat: what designs do not say of their stacks of dies", metavar="STACK")
+    ] = None,
+    heat: Annotated[
+        str, option("a clock that keeps limits, or mappings around heat", metavar="ignore|throttle|aware")
+    ] = "ignore",
     gap: Annotated[str, option("stop when no design can be better by more than this part", metavar="PART")] = "1%",
     time_limit: Annotated[float, option("seconds; the best design so far is told with its gap", min=0)] = 300.0,
     output: Annotated[Path | None, option("file for the exploration", "-o", "--output", metavar="FILE.json")] = None,
@@ -106,6 +114,8 @@ def explore_designs(
                 graph_of(graph, param),
                 design,
                 objective=arguments.choice("--objective", objective, tuple(MERITS)),
+                stack=stack,
+                heat=_HEAT[arguments.choice("--heat", heat, tuple(_HEAT))],
                 technologies=[name for name in technologies.split(",") if name],
                 assumptions=assumptions_of(assume, set_),
                 gap=arguments.ratio("--gap", gap),

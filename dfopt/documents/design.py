@@ -19,6 +19,7 @@ Budget = Literal["area", "power", "perimeter"]
 Share = Annotated[Ratio, Field(ge=0, le=1000)] | Literal["rest", "auto"]
 Shares = dict[str, Share]
 SLACK = 1e-9  # shares are sums of decimals
+POWER = "power"  # among what is searched
 RETICLE_MM2 = 26.0 * 33.0  # the field of today's scanners (ASML NXE:3600D)
 
 
@@ -88,6 +89,11 @@ class Design(Named):
     def chosen(self) -> tuple[str, ...]:
         """The components whose sizes are to be searched."""
         return tuple(name for name, share in self.shares.area.items() if share == "auto")
+
+    @property
+    def searched(self) -> tuple[str, ...]:
+        """What is to be searched: sizes of components, and after them the budget of power as ``power``."""
+        return (*self.chosen, *((POWER,) if self.choices and self.choices.power else ()))
 
     def shares_of(self, budget: Budget) -> dict[str, float]:
         """The shares of one budget as numbers.
@@ -163,7 +169,10 @@ def _wrong(design: Design, budget: str, given: Shares) -> Iterator[tuple[str, st
 
 def _wrong_choices(design: Design) -> Iterator[tuple[str, str, str]]:
     levels = {level.name for level in design.technology.sram}
-    if design.chosen and design.profile != "default":
+    if design.choices and design.choices.power and POWER in design.technology.components:
+        found = f"found budgets of power to choose, and a component {POWER!r} whose sizes could be meant"
+        yield "$.choices.power", found, "rename the SRAM level"
+    if design.searched and design.profile != "default":
         yield "$.profile", "found deepflow beside shares that are auto, expected default", "leave it out"
     for name in design.choices.components if design.choices else ():
         if name not in design.chosen:

@@ -8,7 +8,7 @@ from pydantic import Field, model_validator
 
 from dfopt.documents.base import Part, problem
 from dfopt.documents.technology import LinkRole
-from dfopt.units import Bandwidth, Bytes
+from dfopt.units import Bandwidth, Bytes, Watts
 
 MOST_STEPS = 10_000
 MOST_STACKS = 1000
@@ -61,6 +61,14 @@ class RateSteps(_Steps):
     step: Annotated[Bandwidth, Field(gt=0)]
 
 
+class PowerSteps(_Steps):
+    """Budgets of power, in place of the one that the design has."""
+
+    least: Annotated[Watts, Field(gt=0)]
+    most: Annotated[Watts, Field(gt=0)]
+    step: Annotated[Watts, Field(gt=0)]
+
+
 class DesignChoices(Part):
     """Sizes that are searched; of a component that is not named here, as many as fit, in even steps.
 
@@ -73,6 +81,8 @@ class DesignChoices(Part):
     stacks: StackSteps | None = Field(default=None, description="of dram")
     capacity: dict[str, CapacitySteps] = Field(default_factory=dict, description="of SRAM levels")
     rate: dict[LinkRole, RateSteps] = Field(default_factory=dict, description="of links by role")
+
+    power: PowerSteps | None = Field(default=None, description="budgets of power")
 
     @property
     def components(self) -> tuple[str, ...]:

@@ -13,12 +13,14 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.result import Result
 from dfopt.documents.sealed import Sealed
+from dfopt.documents.stack import Stack
 from dfopt.units import Seconds
 
-ExplorationStatus = Literal["optimal", "gap_reached", "time_limit", "interrupted"]
+ExplorationStatus = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted"]
 ObjectiveName = Literal["time", "energy", "cost", "time*cost"]
+BoundStage = Literal["peak", "plans", "solve", "heat", "levels", "of the box before"]
+HeatMode = Literal["throttle", "aware"]
 BudgetName = Literal["area", "package", "power", "edge"]
-BoundStage = Literal["peak", "plans", "solve", "of the box before"]
 
 
 class ExplorationRequest(Part):
@@ -29,11 +31,25 @@ class ExplorationRequest(Part):
         description="time of a step in s; energy: power of the system all that time, in J; cost: price of the system in"
         " USD; time*cost in USD s",
     )
+    heat: HeatMode | None = Field(
+        default=None, description="mapped without heat and throttled by the judge, or around heat; none = no heat"
+    )
+    stack: Stack | None = Field(default=None, description="with heat: what designs do not say of their stacks of dies")
     gap: float = Field(default=0.01, ge=0, le=1, description="relative gap at which to stop; 0 proves the best design")
     time_limit: Seconds = Field(default=300.0, ge=0, description="the best design so far is told with its gap")
     seed: int = Field(default=0, ge=0, description="of the solver")
     top: int = Field(default=1, ge=1, le=1000, description="best designs kept; the gap is that of the last of them")
     sensitivity: bool = Field(default=True, description="what 10 % more of each budget would buy")
+
+
+class WithoutHeat(Part):
+    """The design that is best as long as nobody asks how hot it gets, and what it does on its stack of dies."""
+
+    design: int = Field(default=0, ge=0, description="which of the designs")
+    best: dict[str, float] = Field(description="its sizes: stacks, bytes, B/s, or W")
+    predicted: float = Field(description="seconds of a step without heat")
+    judged: float | None = Field(description="seconds of a step on its stack; none where no level keeps the limits")
+    frequency: float = Field(description="share of the nominal clock that it is throttled to")
 
 
 class DesignBox(Part):
@@ -43,7 +59,7 @@ class DesignBox(Part):
     """
 
     design: int = Field(default=0, ge=0, description="which of the designs")
-    low: dict[str, float] = Field(description="stacks, bytes, or B/s")
+    low: dict[str, float] = Field(description="stacks, bytes, B/s, or W")
     high: dict[str, float]
     bound: float | None = Field(description="in the unit of the objective")
     stage: BoundStage = Field(description="what the bound rests on")
@@ -96,8 +112,9 @@ class Exploration(Sealed):
     bound: float
     gap: float
     best_design: int = Field(default=0, ge=0, description="which of the designs is the best one")
-    best: dict[str, float] = Field(description="its sizes: stacks, bytes, or B/s")
+    best: dict[str, float] = Field(description="its sizes: stacks, bytes, B/s, or W")
     result: Result = Field(description="the best mapping of the best design")
+    without_heat: WithoutHeat | None = Field(default=None, description="beside it, where heat was asked for")
     others: tuple[OtherDesign, ...] = Field(default=(), description="the next best designs, the better first")
     others_bound: float | None = Field(
         default=None,

@@ -21,7 +21,7 @@ __all__ = ["Leaf", "Problem", "Progress", "Searched", "Stage", "search_boxes"]
 Box = TypeVar("Box")
 Choice = TypeVar("Choice")
 Choice_co = TypeVar("Choice_co", covariant=True)
-Ending = Literal["optimal", "gap_reached", "time_limit", "interrupted", "empty"]
+Ending = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted", "empty"]
 
 
 @dataclass(frozen=True)
@@ -97,7 +97,8 @@ class Searched(Generic[Box, Choice]):
         The least bound of all leaves, or the best value where that is less.
     ending
         ``optimal``: nothing that is not kept is better than what is; ``gap_reached``: by more than the gap that was
-        asked for; ``empty``: nothing can be had.
+        asked for; ``exhausted``: boxes of one thing, whose bounds leave a larger gap, were all looked at; ``empty``:
+        nothing can be had.
     leaves
         Boxes that cover everything, each thing once, with what bounds them.
     boxes, bounded, seconds
@@ -263,7 +264,8 @@ class _Search(Generic[Box, Choice]):
         if stopped is None and not self.kept:
             ending = "empty"
         elif stopped is None and any(leaf.bound < min(self.last, leaf.value or np.inf) for leaf in self.leaves):
-            ending = "gap_reached"
+            more = np.isfinite(self.last) and bound < self.cutoff * (1 - 1e-9)
+            ending = "exhausted" if more else "gap_reached"
         return Searched(
             best=self.best,
             choice=self.kept[0][1] if self.kept else None,

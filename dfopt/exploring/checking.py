@@ -11,6 +11,7 @@ from dfopt.documents.exploration import DesignBox, Exploration
 from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.explore import workload_of
+from dfopt.exploring.heated import seconds_on_stack
 from dfopt.exploring.sensitivity import raised
 from dfopt.exploring.workload import Workload
 from dfopt.physics.merits import MERITS
@@ -35,7 +36,8 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
     began = time.perf_counter()
     issues = list(problems_of(made))
     if not issues:
-        workload = workload_of(made.graph, made.designs, made.assumptions, made.request.seed, made.request.objective)
+        of = made.request
+        workload = workload_of(made.graph, made.designs, made.assumptions, of.seed, of.objective, of.stack, of.heat)
         workload.deadline = math.inf
         issues += _best(made, workload, time_limit)
     late = 0
@@ -77,7 +79,8 @@ def problems_of(made: Exploration) -> Iterator[tuple[str, str]]:
     values = [made.value, *(other.value for other in made.others)]
     if values != sorted(values) or len(values) > made.request.top:
         yield "$.others", f"found {len(values)} values, expected at most {made.request.top}, ascending"
-    value = MERITS[made.request.objective].of(made.result.score)
+    score = made.result.score
+    value = MERITS[made.request.objective].of(score) if made.request.heat is None else seconds_on_stack(score)
     if made.value != value:
         yield "$.value", f"found {made.value!r}, the result says {value!r}"
     if made.graph != made.result.graph:

@@ -5,6 +5,7 @@ chip in it: each component has its largest size, and the cores have what the sma
 monotone, and have bounds of their own. Memories with a fixed share of power lose bandwidth to leakage of more stacks or
 banks: of DRAM the best of all numbers of stacks counts, and of SRAM the leakage of the fewest banks. Links from SRAM to
 clusters take area, so the cores of a corner are those that are left beside SRAM with as few links as there can be.
+A budget of power that is to be chosen is one more size: more of it is never slower.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from dfopt.documents.design import Budget, Design
+from dfopt.documents.design import POWER, Budget, Design
 from dfopt.documents.technology import LinkRole, SramLevel
 from dfopt.errors import Issue, SystemSpecError
 from dfopt.exploring.needs import ROUND, Need, all_sizes, banks_of, crossed_mm2, need_of
@@ -32,7 +33,7 @@ Sizes = tuple[int, ...]
 
 
 class Box(NamedTuple):
-    """Positions of sizes from ``low`` to ``high``, in the order of ``Design.chosen``, of one of several designs."""
+    """Positions of sizes from ``low`` to ``high``, in the order of ``Design.searched``, of one of several designs."""
 
     low: Sizes
     high: Sizes
@@ -98,10 +99,11 @@ class Decisions:
         """Every size of every component that is to be chosen, the smallest first."""
         choices = self.design.choices
         given = {name: choices.of(name) if choices else None for name in self.design.chosen}
-        return {
+        found = {
             name: steps.values if steps else all_sizes(self.design.technology, self.design.budgets, self._edge, name)
             for name, steps in given.items()
         }
+        return {**found, POWER: choices.power.values} if choices and choices.power else found
 
     @property
     def count(self) -> int:
@@ -124,6 +126,32 @@ class Decisions:
     def chip(self, box: Box) -> Derived | None:
         """The chip of one design, or the best corner of several; none where nothing in the box fits the budgets."""
         low, high = self.named(box.low), self.named(box.high)
+        if POWER not in self.sizes:
+            return self._chip(low, high, box.single, self)
+        weakest, strongest = low.pop(POWER), high.pop(POWER)
+        return self.under(strongest)._chip(low, high, box.single, self.under(weakest))
+
+    def under(self, power: float) -> Decisions:
+        """The same with one budget of power, in W."""
+        if power not in self._under:
+            budgets = self.design.budgets.model_copy(update={"power": power})
+            choices = self.design.choices and self.design.choices.model_copy(update={"power": None})
+            self._under[power] = Decisions(self.design.model_copy(update={"budgets": budgets, "choices": choices}))
+        return self._under[power]
+
+    def one_design(self, positions: Sizes) -> Design:
+        """The document with the budget of power that one design has."""
+        sizes = self.named(positions)
+        return self.under(sizes[POWER]).design if POWER in sizes else self.design
+
+    @cached_property
+    def _under(self) -> dict[float, Decisions]:
+        return {}
+
+    def _chip(
+        self, low: Mapping[str, float], high: Mapping[str, float], single: bool, weakest: Decisions
+    ) -> Derived | None:
+        """The corner of some sizes; ``weakest`` has the least power of those that are meant."""
         budgets, technology = self.design.budgets, self.design.technology
         least = self._needs(low)
         edge = sum(self._taken("perimeter", name, need.perimeter) for name, need in least.items())
@@ -135,15 +163,15 @@ class Decisions:
         core = self._cores(low, least, None)
         if core is None or core.units < 1:
             return None
-        fewest = core if box.single else self._cores(high, self._needs(high), None)
-        if not box.single and technology.core.static_power:
+        fewest = core if single else weakest._cores(high, self._needs(high), None)
+        if not single and technology.core.static_power:
             core = self._cores(low, least, 0.0 if fewest is None else float(fewest.units)) or core
         clusters = 0.0 if fewest is None else fewest.clusters
-        ports = core if box.single else core._replace(clusters=clusters, frequency=self._fastest)
+        ports = core if single else core._replace(clusters=clusters, frequency=self._fastest)
         return joined(
             core=core,
             sram={
-                level.name: self._sram(level, low.get(level.name), high.get(level.name), ports, box.single)
+                level.name: self._sram(level, low.get(level.name), high.get(level.name), ports, single)
                 for level in technology.sram
             },
             dram=self._dram(low.get("dram"), high.get("dram")),
@@ -159,6 +187,12 @@ class Decisions:
         if box.single:
             return corner
         low, high = self.named(box.low), self.named(box.high)
+        if POWER not in self.sizes:
+            return self._least(low, high, corner)
+        high.pop(POWER)
+        return self.under(low.pop(POWER))._least(low, high, corner)
+
+    def _least(self, low: Mapping[str, float], high: Mapping[str, float], corner: Derived) -> Derived:
         fewest = self._cores(high, self._needs(high), None)  # with the least area and power, they draw least
         stacks = [one for one in self._drams(low.get("dram"), high.get("dram")) if one.rate > 0]
         slow = 0.0 if fewest is None or fewest.units < 2 else self._slowest

@@ -19,20 +19,24 @@ from dfopt.documents.exploration import (
     Effort,
     Exploration,
     ExplorationRequest,
+    HeatMode,
     ObjectiveName,
     OtherDesign,
 )
 from dfopt.documents.graph import Graph
 from dfopt.documents.request import Request
+from dfopt.documents.stack import Stack
 from dfopt.documents.store import Store
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Leaf, Progress, search_boxes
 from dfopt.exploring.decisions import Box, Decisions
+from dfopt.exploring.heated import Heated, without_heat
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.workload import Choice, Workload
 from dfopt.library import as_design, as_graphs
+from dfopt.machines.stacks import load_stack
 from dfopt.machines.technologies import technology_in
 from dfopt.physics.cost import SystemCost
 from dfopt.physics.merits import MERITS
@@ -47,6 +51,8 @@ def explore(
     *,
     technologies: Sequence[Technology | str | os.PathLike[str]] = (),
     objective: ObjectiveName = "time",
+    stack: Stack | str | os.PathLike[str] | None = None,
+    heat: HeatMode | None = None,
     assumptions: Assumptions | str = "default",
     gap: float = 0.01,
     time_limit: float = 300.0,
@@ -70,6 +76,11 @@ def explore(
     objective : str
         What is made least: ``time`` of a step; its ``energy``, with the power of the system all that time; ``cost``,
         the price of the system; or ``time*cost``.
+    stack : Stack, or the name or path of one
+        With ``heat``: what designs do not say of their stacks of dies, as in `dfopt.derive`.
+    heat : str, optional
+        ``throttle``: mappings are made without heat, and judged with a clock that keeps the limits of the stack;
+        ``aware``: they are made around heat. The design that is best without heat is told beside the best one.
     assumptions : Assumptions or str
         A document, or the name of a profile.
     gap : float
@@ -97,7 +108,9 @@ def explore(
     NoSolution
         If time is up before the first design.
     """
-    workload = workload_of(graph, in_technologies(as_design(design), technologies), assumptions, seed, objective)
+    designs = in_technologies(as_design(design), technologies)
+    on = load_stack(stack) if isinstance(stack, str | os.PathLike) else stack
+    workload = workload_of(graph, designs, assumptions, seed, objective, on, heat)
     with nullcontext() if store is None else Store(store) as workload.store:
         return _explored(workload, gap, top, time_limit, sensitivity, progress)
 
@@ -124,7 +137,8 @@ def _explored(
         if found.ending == "interrupted":
             raise KeyboardInterrupt
         raise NoSolution(found.bound, found.seconds, "no design has been solved")
-    box = found.choice.box
+    box, heated = found.choice.box, isinstance(workload, Heated)
+    sensitivity = sensitivity and not heated  # which would have to be derived on other stacks
     more: tuple[BudgetSensitivity, ...] = ()
     if sensitivity and found.ending != "interrupted":
         more = budget_sensitivities(workload, box, gap, workload.deadline)
@@ -155,8 +169,11 @@ def _explored(
         designs=tuple(one.design for one in workload.spaces),
         graph=workload.graph,
         assumptions=workload.assumptions,
+        without_heat=without_heat(workload, gap) if isinstance(workload, Heated) else None,
         request=ExplorationRequest(
             objective=workload.objective,
+            heat=workload.heat if isinstance(workload, Heated) else None,
+            stack=workload.on if isinstance(workload, Heated) else None,
             gap=gap,
             time_limit=time_limit,
             seed=workload.request.seed,
@@ -196,6 +213,8 @@ def workload_of(
     assumptions: Assumptions | str = "default",
     seed: int = 0,
     objective: ObjectiveName = "time",
+    on: Stack | None = None,
+    heat: HeatMode | None = None,
 ) -> Workload:
     """The problem of an exploration.
 
@@ -204,7 +223,8 @@ def workload_of(
     SystemSpecError
         If a design cannot be explored, or does not say what the objective needs to know.
     PlanError
-        If the graph comes in several variants, or there is no such objective.
+        If the graph comes in several variants, or there is no such objective, or heat is asked of no stack or together
+        with an objective that is not time.
     """
     drawn, *variants = as_graphs(graph)
     if variants:
@@ -216,7 +236,15 @@ def workload_of(
     if objective not in MERITS:
         raise PlanError(f"objective: expected one of {', '.join(MERITS)}, found {objective!r}")
     chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
-    made = Workload(tuple(Decisions(design) for design in designs), drawn, chosen, Request(seed=seed), objective)
+    if (on is None) != (heat is None):
+        has, lacks = ("heat", "stack") if on is None else ("stack", "heat")
+        raise PlanError(f"{lacks}: found none, expected it beside {has}: a stack of dies, and throttle or aware")
+    if heat is not None and objective != "time":
+        raise PlanError(f"objective: found {objective} beside heat, expected time")
+    spaces = tuple(Decisions(design) for design in designs)
+    if on is not None and heat is not None:
+        return Heated(spaces, drawn, chosen, Request(seed=seed), on=on, heat=heat)
+    made = Workload(spaces, drawn, chosen, Request(seed=seed), objective)
     for root in made.roots if made.merit.needs else ():
         design = made.spaces[root.which].design
         if missing := list(_missing(design, made.cost(root), f"_{made.merit.needs}")):
@@ -240,7 +268,7 @@ def _missing(design: Design, cost: SystemCost | None, unit: str) -> Iterator[Iss
 
 
 def _issues(design: Design) -> Iterator[Issue]:
-    if not design.chosen:
+    if not design.searched:
         message = "found no share that is auto, expected at least one to choose"
         yield Issue("$.shares.area", message, "set one to auto, or map onto this design: dfopt solve")
     if design.template is None:

@@ -25,8 +25,9 @@ from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Limit, Objective, Request
 from dfopt.documents.result import Result
+from dfopt.documents.score import Score
 from dfopt.documents.store import Store
-from dfopt.documents.system import System
+from dfopt.documents.system import Dram, System
 from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.decisions import Box, Decisions
@@ -68,6 +69,7 @@ class Workload:
     deadline: float = math.inf
     within: tuple[Box, ...] = ()  # in place of all designs
     store: Store | None = None  # of what was solved
+    memory: Dram | None = None  # of chips that have none beside them
     solves: int = 0
     refused: str = ""  # why a design could not be had, for the case that none can
     _systems: dict[Box, System | None] = field(default_factory=dict)
@@ -116,10 +118,18 @@ class Workload:
             return
         if not (box.single or self._repriced(box, middle) < best):
             return
-        _, result = self._solve(system, self.merit.most_s(best, *self._least(middle)))
-        value = None if result is None else self.merit.of(result.score)
+        result = self.mapped(system, self.merit.most_s(best, *self._least(middle)))
+        value = None if result is None else self.valued(result.score)
         if result is not None and value is not None:
             yield value, Choice(middle, result)
+
+    def mapped(self, system: System, cutoff: float) -> Result | None:
+        """The best mapping on a system, if it is below the cutoff."""
+        return self._solve(system, cutoff)[1]
+
+    def valued(self, score: Score) -> float | None:
+        """The objective of a mapping."""
+        return self.merit.of(score)
 
     def judged(self, box: Box, mapping: Mapping) -> float:
         """The objective of a mapping on a design; infinite where it does not fit, or the design cannot be had."""
@@ -130,7 +140,7 @@ class Workload:
             score = evaluate(mapping, self.graph, system, self.assumptions)
         except DfoptError:
             return math.inf
-        value = self.merit.of(score)
+        value = self.valued(score)
         return math.inf if score.violations or value is None else value
 
     def _repriced(self, box: Box, middle: Box) -> float:
@@ -153,7 +163,9 @@ class Workload:
         try:
             # the corner of several has no price: it is no chip that can be bought
             usd = self._price(box.which, float(chip.dram.stacks)) if box.single else None
-            return system_of(space.design.name, chip, template, space.design.technology.core.utilization, usd)
+            return system_of(
+                space.design.name, chip, template, space.design.technology.core.utilization, usd, self.memory
+            )
         except SystemSpecError as error:
             self.refused = self.refused or str(error)
             return None

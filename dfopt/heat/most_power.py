@@ -24,6 +24,8 @@ from dfopt.technology.thermal.responses import digest
 
 __all__ = ["MostPower", "most_power"]
 
+_SMALLEST = 1e-9
+
 
 @dataclass(frozen=True, eq=False)
 class MostPower:
@@ -105,7 +107,8 @@ def most_power(stack: Stack, die: str | None = None) -> MostPower:
 def _solved(share: Floats, counts_t: Floats) -> Floats:
     """Prices of cells and watts of tiles: one row. Few rows and many columns suit the simplex method."""
     program = GrowingLp(counts_t, np.full(len(counts_t), np.inf))
-    program.add_columns(np.ones(len(share)), sp.csc_array(share.T))
+    # HiGHS takes no entries this small; whoever asks makes the prices cover them
+    program.add_columns(np.ones(len(share)), sp.csc_array(np.where(share > _SMALLEST, share, 0.0).T))
     point = program.solve()
     if not point.optimal:
         raise SolverFailure(f"the most power of a stack: the linear program ended as {point.status.value}")

@@ -85,6 +85,17 @@ class PlanBounds:
             found.update(zip(alike, self._of(instance).seconds(instance, alike).tolist(), strict=True))
         return found
 
+    def interval(self, instance: Instance) -> float:
+        """Seconds of the slowest stage for one microbatch that no mapping under a plan beats."""
+        return float(self._of(instance).intervals(instance, [instance.plan])[0])
+
+    def traffic(self, instance: Instance) -> tuple[float, float]:
+        """Bytes that a chip of every stage moves at least for one microbatch: over DRAM, and to and from SRAM.
+
+        Those of SRAM are known where its bandwidth is limited, and 0 else.
+        """
+        return self._of(instance).traffic(instance)
+
     def check_dram(self, instance: Instance) -> None:
         """Refuse a plan under which no mapping fits the DRAM: what its kernels hold at least is more than that.
 
@@ -130,20 +141,35 @@ class _Bounds:
 
     def seconds(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
         """Seconds per step that no mapping beats under each of some plans that differ in how stages hold layers."""
-        plan, assumptions = instance.plan, instance.assumptions
+        added_s = self._slowest(plans, self._gradients(instance)).tolist()
+        pairs = zip(plans, self.intervals(instance, plans).tolist(), added_s, strict=True)
+        own = instance.assumptions
+        return np.array([step_time(one, own, stage_s, gradient_reduction_s=add).total for one, stage_s, add in pairs])
+
+    def intervals(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
+        """Seconds of the slowest stage under each, for one microbatch or two that are taken together."""
         key = instance.shared, self._drawn_stages(instance)
         if key not in self._layers:
             self._layers[key] = self._of_layers(instance)
-        (once, sent), gradients = self._layers[key], self._gradients(instance)
+        once, sent = (self._slowest(plans, each) for each in self._layers[key])
+        return np.asarray(instance.plan.at_once * np.maximum(once, sent))
+
+    def traffic(self, instance: Instance) -> tuple[float, float]:
+        """Bytes of DRAM and of SRAM for one microbatch, of the stage with the least of each."""
+        chip, drawn = instance.system.chip, self._drawn_stages(instance)
+        kinds = self._least_of(instance)
+        rates = chip.fastest.bandwidth / drawn, (chip.sram.bandwidth or 0.0) / drawn
+        seconds = [one.memory_s for one in kinds], [one.sram_s for one in kinds]
+        dram, sram = (
+            rate * min(sum(times * each[kind] for kind, times in stage.runs) for stage in self.stages(instance))
+            for rate, each in zip(rates, seconds, strict=True)
+        )
+        return dram, sram
+
+    def _slowest(self, plans: Sequence[Plan], each: Floats) -> Floats:
+        """Seconds of the slowest stage of each plan, from those of each kind of layer."""
         runs, first = self._runs(plans)
-
-        def slowest(each: Floats) -> Floats:
-            return np.maximum.reduceat(runs @ each, first)
-
-        stage_s = plan.at_once * np.maximum(slowest(once), slowest(sent))
-        added_s = slowest(gradients) if gradients.any() else np.zeros_like(stage_s)
-        pairs = zip(plans, stage_s.tolist(), added_s.tolist(), strict=True)
-        return np.array([step_time(one, assumptions, s, gradient_reduction_s=add).total for one, s, add in pairs])
+        return np.maximum.reduceat(runs @ each, first) if each.any() else np.zeros(len(first))
 
     def _runs(self, plans: Sequence[Plan]) -> tuple[Floats, Ints]:
         """How often each stage of each plan runs each kind of layer, below one another; and where each plan begins."""

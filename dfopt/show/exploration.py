@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from rich.console import Group, RenderableType
 
+from dfopt.documents.design import POWER
 from dfopt.documents.exploration import Exploration
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.tables import dollars
@@ -21,6 +22,7 @@ _BUDGETS = {
 _ENDED = {
     "optimal": "no design within the choices is better, under any mapping",
     "gap_reached": "no design within the choices is better by more than the gap, under any mapping",
+    "exhausted": "every design was looked at whose bound is below the best; none is better by more than the gap",
     "time_limit": "time is up: no design within the choices is better by more than the gap",
     "interrupted": "interrupted: no design within the choices is better by more than the gap",
 }
@@ -56,6 +58,7 @@ def exploration_report(made: Exploration) -> RenderableType:
         ("proof", f"{made.status}: {_ENDED[made.status]}"),
         ("technology", best.technology.name),
         ("plan", made.result.plan.label),
+        *_heat(made),
         ("effort", f"{effort.boxes} boxes; bounds: {counts}; {effort.solves} solves, {effort.seconds:.1f} s"),
     ]
     columns: dict[str, Kind] = {"component": "word", "best": "figure", "least": "figure", "most": "figure"}
@@ -117,9 +120,27 @@ def _sensitivity(made: Exploration) -> list[RenderableType]:
     return said
 
 
+def _heat(made: Exploration) -> list[tuple[str, str]]:
+    """How it is with heat, and what the design that is best without heat comes to."""
+    other, on_stack = made.without_heat, made.result.score.physical
+    if made.request.heat is None or on_stack is None or made.request.stack is None:
+        return []
+    hot = f"{made.request.heat} on stack {made.request.stack.name}: clock at {on_stack.frequency:.0%}"
+    dram = "" if on_stack.dram_max_c is None else f", DRAM at {on_stack.dram_max_c:.1f} degC"
+    facts = [("heat", f"{hot}, logic at {on_stack.logic_max_c:.1f} degC{dram}, {on_stack.power_w:.1f} W")]
+    if other is not None:
+        sizes = ", ".join(f"{name} {_size(made, name, size)}" for name, size in other.best.items())
+        judged = "too hot at every level" if other.judged is None else show_unit(other.judged, "time")
+        words = f"predicted {show_unit(other.predicted, 'time')}, judged {judged} at {other.frequency:.0%}"
+        facts.append(("without heat", f"{sizes}: {words}"))
+    return facts
+
+
 def _size(made: Exploration, name: str, size: float) -> str:
     if name == "dram":
         return f"{size:.0f} stacks"
+    if name == POWER:
+        return show_unit(size, "power")
     return show_unit(size, "bandwidth" if name in made.designs[0].technology.links else "bytes")
 
 

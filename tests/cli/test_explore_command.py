@@ -8,6 +8,8 @@ from pathlib import Path
 from cli_tools import call
 from design_cases import SIZES, chosen
 
+import dfopt as df
+
 
 def test_the_command_line(tmp_path: Path) -> None:
     chosen(**SIZES).dump(tmp_path / "design.yaml")
@@ -29,3 +31,18 @@ def test_the_command_line(tmp_path: Path) -> None:
     few = call(*asked, "--time-limit", "60", "--top", "3", "--objective", "time", "--no-sensitivity").out
     assert "Best designs" in few and "bound on all other designs" in few
     assert call(*asked, "--objective", "speed").code == 2
+
+
+def test_designs_under_heat(tmp_path: Path) -> None:
+    given = {**SIZES, "choices__capacity__L2": {"least": "16 MiB", "most": "16 MiB", "step": "16 MiB"}}
+    given |= {"choices__stacks": {"least": 2, "most": 2}, "choices__rate__between_packages__most": "50 GB/s"}
+    given |= {"choices__power": {"least": "150 W", "most": "450 W", "step": "300 W"}}
+    chosen(**given).dump(tmp_path / "design.yaml")
+    plate = {"package": {"mode": "htc", "htc_w_per_m2k": 4000}, "cells": 4, "limits.logic": "70 degC"}
+    plate["levels"] = [{"frequency": f, "voltage": 0.4 + 0.6 * f} for f in (1, 0.75, 0.5)]
+    df.load_stack("hbm3", plate).dump(tmp_path / "on.yaml")
+    asked = ("explore", "gpt2-small", tmp_path / "design.yaml", "--stack", tmp_path / "on.yaml", "--gap", "20%", "-q")
+    answer = call(*asked, "--heat", "throttle", "-o", tmp_path / "best.json")
+    assert answer.code == 0 and "throttle on stack" in answer.out and "without heat" in answer.out
+    assert json.loads((tmp_path / "best.json").read_text(encoding="utf-8"))["request"]["heat"] == "throttle"
+    assert "heat: found none, expected it beside stack" in call(*asked).err

@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dfopt.documents.design import Design
-from dfopt.errors import SystemSpecError
+from dfopt.errors import DfoptError, SystemSpecError
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.technology.derive import Derived
 
@@ -42,14 +42,17 @@ def designs(draw: st.DrawFn) -> Decisions:
         level["shares__power__L2"] = draw(st.sampled_from(["auto", 0.05]))
     if draw(st.booleans()):  # a size that is not to be chosen
         level |= {"shares__area__L2": 0.1, "shares__power__L2": 0.05, "choices__capacity": {}}
+    power: dict[str, Any] = {"budgets__power": draw(st.sampled_from(["150 W", "300 W", "900 W"]))}
+    if draw(st.booleans()):  # or one that is to be chosen
+        level["choices__power"] = {"least": "60 W", "most": "900 W", "step": "120 W"}
     given = chosen(
+        **power,
         **core,
         **level,
         technology__dram__static_w_per_bit=draw(st.sampled_from([0.0, 1e-12, 2e-10])),
         shares__power__dram=draw(st.sampled_from(["auto", 0.1, 0.3])),
         shares__perimeter__dram=draw(st.sampled_from(["auto", 0.4])),
         shares__power__between_packages=draw(st.sampled_from(["auto", 0.05])),
-        budgets__power=draw(st.sampled_from(["150 W", "300 W", "900 W"])),
         budgets__chip_area_mm2=draw(st.sampled_from([200, 500, 800])),
     )
     return Decisions(given)
@@ -75,7 +78,7 @@ def test_a_design_has_the_sizes_asked_for_and_keeps_its_budgets(decisions: Decis
     chip, sizes = decisions.chip(decisions.one(at)), decisions.named(at)
     if chip is None:
         return
-    design, technology = decisions.design, decisions.design.technology
+    design, technology = decisions.one_design(at), decisions.design.technology
     assert float(chip.power) <= design.budgets.power * (1 + 1e-8)
     level = technology.sram[0]
     if chip.sram["L2"].size and "L2" in sizes:  # leakage may take all its power
@@ -121,3 +124,20 @@ def test_what_leaves_no_choice() -> None:
     given["budgets"]["package_area_mm2"] = 850
     with pytest.raises(SystemSpecError, match=r"shares.area.dram: found auto, but not even one fits the budgets"):
         Decisions(Design.from_data(given))
+
+
+def test_a_budget_of_power_may_be_chosen() -> None:
+    decisions = Decisions(chosen(choices__power={"least": "200 W", "most": "400 W", "step": "100 W"}))
+    assert decisions.sizes["power"] == (200.0, 300.0, 400.0)
+    for at, watts in enumerate(decisions.sizes["power"]):
+        alone = Decisions(chosen(budgets__power=f"{watts} W"))
+        assert decisions.chip(decisions.one((1, 1, 1, at))) == alone.chip(alone.one((1, 1, 1)))
+    given: Any = searched()
+    given["technology"]["sram"][0]["name"] = given["template"]["sram"] = "power"
+    for budget in ("area", "power"):
+        given["shares"][budget] = {"power" if k == "L2" else k: v for k, v in given["shares"][budget].items()}
+    given["choices"] = {"power": {"least": "200 W", "most": "400 W", "step": "100 W"}}
+    with pytest.raises(
+        DfoptError, match=r"\$.choices.power: found budgets of power to choose, and a component 'power'"
+    ):
+        Design.from_data(given)

@@ -73,7 +73,7 @@ def one_of(budgets: Budgets, at: int) -> Budgets:
             {k: float(v[at]) for k, v in value.items()}
             if isinstance(value, dict)
             else value
-            if isinstance(value, int)
+            if value is None or isinstance(value, int)
             else float(value[at])
         )
 

@@ -1,0 +1,357 @@
+"""A workload on boxes of designs whose chips are stacks of dies: what heat lets them do, bounded and judged.
+
+A chip at a level of its clock is a chip of lower peak at a lower voltage. So a mapping at a level is no faster than
+both allow: the bound without heat of a chip with that much less compute, and the joules that a microbatch takes at
+least over the watts that the stack can be rid of (`dfopt.heat.least_interval`). The least of that over the levels
+bounds a design. Of many designs the levels differ: there the voltage is cut into intervals, each with the clock of its
+upper end and the energy of its lower one, and the most cores that any of the designs has.
+
+With ``throttle`` a mapping is made without heat and the judge lowers the clock of the whole chip; with ``aware`` it is
+mapped around its heat, each partition at a level of its own: compute time and joules of a mixture of levels are
+mixtures.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import combinations
+from typing import NamedTuple
+
+from dfopt.documents.design import POWER
+from dfopt.documents.dtypes import Peaks
+from dfopt.documents.exploration import HeatMode, WithoutHeat
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import Result
+from dfopt.documents.score import Score
+from dfopt.documents.stack import Stack
+from dfopt.documents.stack_parts import TileGrid
+from dfopt.documents.system import System
+from dfopt.errors import Infeasible, NoSolution, PlanError, SystemSpecError
+from dfopt.exploring.boxes import Stage, search_boxes
+from dfopt.exploring.decisions import Box
+from dfopt.exploring.workload import Workload
+from dfopt.heat.least_interval import Joules, least_interval_of
+from dfopt.judge import evaluate
+from dfopt.machines.stacks import memory_of
+from dfopt.physics.pipeline import step_time
+from dfopt.search.optimization import optimize
+from dfopt.setting.bounds import PlanBounds
+from dfopt.technology.as_stack import derived_stack
+from dfopt.technology.stack_models import power_of
+from dfopt.technology.voltage import speed
+
+__all__ = ["Heated", "seconds_on_stack", "slower", "without_heat"]
+
+_PARTS = (1.0, 0.98, 0.95, 0.9, 0.8, 0.6, 0.3)  # of the time that a chip works
+_RUNGS = 16  # intervals of voltage from the lowest that works to the highest
+
+
+class _Rung(NamedTuple):
+    """A level of the clock: its share of that of the corner; joules of a FLOP, and of a byte of SRAM."""
+
+    share: float
+    flop: float
+    sram: float
+    voltage: float = 0.0  # of what leaks at it; 0 where that is not the same for all designs
+
+
+def slower(system: System, share: float, sram: bool = True) -> System:
+    """A machine with a share of the clock, without its stack: of compute, and of SRAM, and of nothing else.
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> whole = load_system("sn10-8-ring")
+    >>> slower(whole, 0.5).chip.peak_flops / whole.chip.peak_flops, slower(whole, 1.0) == whole
+    (0.5, True)
+    """
+    if share == 1:
+        return system.model_copy(update={"stack": None})
+    chip, peak = system.chip, system.chip.peak
+    if isinstance(peak, Peaks):
+        rates: Peaks | float = Peaks(**{name: rate * share for name, rate in peak if rate is not None})
+    else:
+        rates = system.chip.peak_flops * share
+    changes: dict[str, object] = {"peak": rates}
+    if chip.frequency is not None:
+        changes["frequency"] = chip.frequency * share
+    if sram and chip.sram.bandwidth is not None:
+        changes["sram"] = chip.sram.model_copy(update={"bandwidth": chip.sram.bandwidth * share})
+    return system.model_copy(update={"chip": chip.model_copy(update=changes), "stack": None})
+
+
+def seconds_on_stack(score: Score) -> float | None:
+    """Seconds of a step on a stack of dies, at the level that keeps its limits; none where no level does."""
+    on_stack = score.physical
+    if on_stack is None or on_stack.limits_broken or on_stack.runaway:
+        return None
+    return on_stack.step_time_s
+
+
+@dataclass
+class Heated(Workload):
+    """The problem of `Workload` where each chip is a stack of dies, on the package of ``on``."""
+
+    on: Stack = field(kw_only=True)
+    heat: HeatMode = field(kw_only=True)
+    _stacks: dict[Box, Stack] = field(default_factory=dict)
+    _heat: dict[tuple[Box, float], float] = field(default_factory=dict)
+    _last: Result | None = None
+
+    def __post_init__(self) -> None:
+        self.memory = memory_of(self.on) if self.on.dram_dies else None
+
+    @cached_property
+    def stages(self) -> Sequence[Stage[Box]]:
+        """Bounds without heat, then under heat, and last what the optimiser proves at the levels that heat allows."""
+        return [*super().stages[:2], Stage("heat", self._by_heat), Stage("levels", self._by_levels)]
+
+    def system(self, box: Box) -> System | None:
+        """The machine of one design with its stack, or of the best corner of several without one."""
+        made = super().system(box)
+        if made is None or not box.single:
+            return made
+        try:
+            return made.model_copy(update={"stack": self.stack(box)})
+        except SystemSpecError as error:
+            self.refused = self.refused or str(error)
+            return None
+
+    def stack(self, box: Box) -> Stack:
+        """The stack of dies of one design."""
+        if box not in self._stacks:
+            decisions = self.spaces[box.which]
+            chip = decisions.chip(box)
+            assert chip is not None  # asked of designs that fit their budgets
+            self._stacks[box] = derived_stack(decisions.one_design(box.high), chip, self.on)
+        return self._stacks[box]
+
+    def valued(self, score: Score) -> float | None:
+        """Seconds of a step on the stack, if some level keeps its limits."""
+        return seconds_on_stack(score)
+
+    def mapped(self, system: System, cutoff: float) -> Result | None:
+        """The mapping without heat, or around it."""
+        _, result = self._solve(system, cutoff)
+        self._last = self._last if result is None else result
+        if self.heat == "throttle" or result is None:
+            return result
+        left = max(self.deadline - time.perf_counter(), 0.0)
+        request = self.request.model_copy(update={"heat": "aware", "time_limit": min(self.request.time_limit, left)})
+        self.solves += 1
+        try:
+            return optimize(self.graph, system, request, assumptions=self.assumptions)
+        except (Infeasible, PlanError) as error:
+            self.refused = self.refused or str(error).removeprefix("infeasible: ")
+        except NoSolution:
+            pass
+        return None
+
+    def _repriced(self, box: Box, middle: Box) -> float:
+        """Seconds, on the stack of a design, of the last mapping that was found."""
+        return -math.inf if self._last is None else self.judged(middle, self._last.mapping)
+
+    # bounds
+
+    def _by_heat(self, box: Box, cutoff: float) -> float:
+        """Of all levels, plans and mappings: see the top of the file."""
+        if self.system(box) is None:
+            return math.inf
+        if self.heat == "aware" and box.single:
+            return self._mixed(box)
+        return min(self._at(box, rung) for rung in self._rungs(box)) if self.heat == "throttle" else 0.0
+
+    def _by_levels(self, box: Box, cutoff: float) -> float:
+        """What the optimiser proves of a chip at each level that heat alone does not rule out."""
+        system = self.system(box)
+        if system is None:
+            return math.inf
+        if self.heat == "aware":
+            return self._solve(slower(system, 1.0), cutoff)[0]
+        if not box.single:  # many intervals of voltage, each a solve: halves of the box say more for less
+            return 0.0
+        least = cutoff
+        for rung in self._rungs(box):
+            bound = self._at(box, rung)
+            if bound < least:
+                solved = self._solve(slower(system, rung.share), least)[0]
+                least = min(least, max(bound, solved))
+        return least
+
+    def _rungs(self, box: Box) -> list[_Rung]:
+        """The levels of a design, or intervals of voltage that hold those of all designs of a box."""
+        decisions = self.spaces[box.which]
+        if box.single:
+            stack = self.stack(box)
+            return [
+                _Rung(
+                    level.frequency,
+                    stack.logic.flop * level.voltage**2,
+                    stack.logic.sram * level.voltage**2,
+                    level.voltage,
+                )
+                for level in stack.levels
+            ]
+        unit, corner = decisions.design.technology.core, decisions.chip(box)
+        assert corner is not None  # asked of boxes that have a system
+        supply, nominal = unit.supply, unit.power / (unit.frequency * unit.flop_per_cycle)
+        top = max(supply.max_v or float(corner.core.voltage), supply.floor)
+        ends = [supply.floor + (top - supply.floor) * at / _RUNGS for at in range(_RUNGS + 1)]
+        found = []
+        for low, high in zip(ends, (*ends[1:], math.inf), strict=True):
+            share = 1.0
+            if high <= top:
+                clock = unit.frequency * speed(high - supply.threshold_v, supply.nominal_v, supply.threshold_v)
+                share = min(float(clock / corner.core.frequency), 1.0)
+            found.append(_Rung(share, nominal * (low / supply.nominal_v) ** 2, 0.0))
+            if share == 1.0:  # what has a higher voltage yet is no faster than the corner
+                break
+        return found[::-1]
+
+    def _at(self, box: Box, rung: _Rung) -> float:
+        """Seconds of a step that no plan beats at one level."""
+        if (box, rung.share) not in self._heat:
+            system = self.system(box)
+            assert system is not None
+            setting = self._setting(slower(system, rung.share, box.single))
+            bounds, least = PlanBounds(setting), math.inf
+            for plan in self._plans:
+                seconds = bounds.seconds(setting.under(plan))
+                if seconds < least:
+                    least = min(least, max(seconds, self._at_plan(box, plan, rung, bounds)))
+            self._heat[box, rung.share] = least
+        return self._heat[box, rung.share]
+
+    def _at_plan(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds) -> float:
+        """Seconds of a step in which a chip gets rid of its heat at one level.
+
+        While it works it leaks at the voltage of the level: in a part of the time or more, if a microbatch takes no
+        longer than it works at least over that part.
+        """
+        least = max(self._by_energy(box, plan, rung, bounds, self._waiting(box)), default=0.0)
+        busy = step_time(plan, bounds.setting.assumptions, bounds.interval(bounds.setting.under(plan))).total
+        for part in _PARTS if rung.voltage else ():
+            if busy / part > least:
+                voltage = self._waiting(box) * (1 - part) + rung.voltage * part
+                shown = max(self._by_energy(box, plan, rung, bounds, voltage), default=0.0)
+                least = max(least, min(busy / part, shown))
+        return least
+
+    def _waiting(self, box: Box) -> float:
+        """The voltage of what waits: that of the lowest level; 0 where it is not the same for all designs."""
+        return self.stack(box).levels[-1].voltage if box.single else 0.0
+
+    def _mixed(self, box: Box) -> float:
+        """Seconds of a step of a design where every partition has a level of its own."""
+        if (box, -1.0) not in self._heat:
+            system, rungs = self.system(box), self._rungs(box)
+            assert system is not None
+            whole = PlanBounds(self._setting(slower(system, 1.0)))
+            chip = system.chip.model_copy(
+                update={
+                    "sram": system.chip.sram.model_copy(update={"bandwidth": None}),
+                    "dram": system.chip.fastest.model_copy(update={"bandwidth": math.inf}),
+                }
+            )
+            alone = system.model_copy(update={"chip": chip})
+            compute = [PlanBounds(self._setting(slower(alone, rung.share))) for rung in rungs]
+            least = math.inf
+            for plan in self._plans:
+                seconds = whole.seconds(whole.setting.under(plan))
+                if seconds >= least:
+                    continue
+                times = [one.seconds(one.setting.under(plan)) for one in compute]
+                spent = [self._by_energy(box, plan, rung, whole, self._waiting(box)) for rung in rungs]
+                by_price = [list(zip(times, joules, strict=True)) for joules in zip(*spent, strict=True)]
+                least = min(least, max([seconds, *map(_mixture, by_price)]))
+            self._heat[box, -1.0] = least
+        return self._heat[box, -1.0]
+
+    def _by_energy(self, box: Box, plan: Plan, rung: _Rung, bounds: PlanBounds, leaks: float) -> list[float]:
+        """Seconds of a step under a plan in which a chip gets rid of its heat, by the prices that show it.
+
+        ``leaks``: the voltage at which it leaks at least.
+        """
+        if plan.at_once > 1:
+            return []
+        instance = bounds.setting.under(plan)
+        dram_bytes, sram_bytes = bounds.traffic(instance)
+        stack = self._priced(box)
+        dram, model, waiting = stack.dram, power_of(stack), stack.levels[-1]  # what waits takes the lowest level
+        burst = min(dram.energies.read_burst, dram.energies.write_burst) / dram.burst
+        stacked, idle = bool(stack.dram_dies), stack.logic.idle if box.single else 0.0
+        spent = Joules(
+            compute=self._flop / (instance.system.chips * plan.microbatches) * rung.flop,
+            sram=sram_bytes * rung.sram,
+            dram=dram_bytes * (burst + dram.energies.activate / dram.row) * stacked,
+            way=dram_bytes * dram.energies.io * stacked,
+            logic_w=idle * waiting.frequency * waiting.voltage**2,
+            dram_w=(model.refresh_w(1.0) + model.background_w) * stacked,
+        )
+        assumptions = bounds.setting.assumptions
+        return [step_time(plan, assumptions, one).total for one in least_interval_of(stack).by_price(spent, leaks)]
+
+    def _priced(self, box: Box) -> Stack:
+        """A stack whose prices hold for every design of a box: its own, or one with a tile for each thermal cell."""
+        if box.single:
+            return self.stack(box)
+        decisions = self.spaces[box.which]
+        if list(decisions.sizes) == [POWER]:
+            ends = [self.stack(decisions.one(at)._replace(which=box.which)) for at in (box.low, box.high)]
+            if ends[0].tiles == ends[1].tiles:  # more power has no fewer units: so between them too
+                return ends[0]
+        key = decisions.whole._replace(which=box.which)
+        if key not in self._stacks:
+            one = next(at for at in (box.low, box.high) if decisions.chip(decisions.one(at)) is not None)
+            stack = self.stack(decisions.one(one)._replace(which=box.which))
+            grid = TileGrid(columns=stack.cells, rows=stack.cells)
+            dies = tuple(
+                die.model_copy(update={"floorplan": grid, "leakage": None}) if die.kind == "logic" else die
+                for die in stack.dies
+            )
+            self._stacks[key] = stack.model_copy(update={"dies": dies})
+        return self._stacks[key]
+
+
+def _mixture(points: Sequence[tuple[float, float]]) -> float:
+    """The least of the larger coordinate over all mixtures of points.
+
+    Examples
+    --------
+    >>> _mixture([(1.0, 3.0), (3.0, 1.0), (4.0, 0.5)])
+    2.0
+    """
+    least = min(max(point) for point in points)
+    for (a, b), (c, d) in combinations(points, 2):
+        one, other = a - b, c - d
+        if one * other < 0:  # on the line between them both are equal somewhere
+            part = one / (one - other)
+            least = min(least, a + part * (c - a))
+    return least
+
+
+def without_heat(made: Heated, gap: float) -> WithoutHeat | None:
+    """The design that is best without heat, within a gap, judged on its stack; none where time is up before it."""
+    plain = Workload(made.spaces, made.graph, made.assumptions, made.request, deadline=made.deadline)
+    plain.memory = made.memory
+    left = max(made.deadline - time.perf_counter(), 0.0)
+    found = search_boxes(plain, gap=gap, time_limit=left)
+    if found.choice is None:
+        return None
+    box = found.choice.box
+    system = made.system(box)
+    if system is None:
+        return None
+    score = evaluate(found.choice.result.mapping, made.graph, system, found.choice.result.assumptions)
+    assert score.physical is not None  # the system of one design has a stack
+    return WithoutHeat(
+        design=box.which,
+        best=made.spaces[box.which].named(box.low),
+        predicted=found.best,
+        judged=seconds_on_stack(score),
+        frequency=score.physical.frequency,
+    )

@@ -1,0 +1,134 @@
+"""Designs under heat: the best is the best of all that are judged, and no bound is above what any mapping reaches."""
+
+from __future__ import annotations
+
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from design_cases import chosen
+from hypothesis import given
+from hypothesis import strategies as st
+from strategies import share
+
+import dfopt as df
+from dfopt.documents.exploration import Exploration, HeatMode
+from dfopt.documents.stack import Stack
+from dfopt.errors import DocumentError, PlanError
+from dfopt.exploring.boxes import Stage
+from dfopt.exploring.checking import check_exploration
+from dfopt.exploring.decisions import Box
+from dfopt.exploring.explore import explore, workload_of
+from dfopt.exploring.heated import Heated, seconds_on_stack
+from dfopt.heat.least_interval import Joules, LeastInterval
+from dfopt.technology.leaking import Feedback, leaking
+from dfopt.technology.stack_models import heat_of, power_of
+
+# A cold plate that takes some 220 W of this chip: the best budget of power lies between.
+LEVELS = [{"frequency": f, "voltage": 0.4 + 0.6 * f} for f in (1, 0.75, 0.5)]
+PLATE = {"mode": "htc", "htc_w_per_m2k": 8000}
+ON = df.load_stack("hbm3", {"cells": 4, "limits.logic": "70 degC", "package": PLATE, "levels": LEVELS})
+CHANGES: dict[str, Any] = {
+    "choices__capacity__L2": {"least": "16 MiB", "most": "16 MiB", "step": "16 MiB"},
+    "choices__stacks": {"least": 2, "most": 2},
+    "choices__rate__between_packages": {"least": "200 GB/s", "most": "200 GB/s", "step": "50 GB/s"},
+    "choices__power": {"least": "150 W", "most": "450 W", "step": "100 W"},
+    "technology__core__static_power": "10 mW",
+}
+
+
+@cache
+def workload(heat: HeatMode) -> Heated:
+    made = workload_of("gpt2-small", [chosen(**CHANGES)], on=ON, heat=heat)
+    assert isinstance(made, Heated)
+    return made
+
+
+@cache
+def judged(heat: HeatMode) -> dict[tuple[int, ...], float]:
+    """Seconds of every design, mapped and judged by itself."""
+    found = {}
+    for at in ((0, 0, 0, watts) for watts in range(4)):
+        system = workload("throttle").system(workload("throttle").spaces[0].one(at))
+        assert system is not None
+        asked = {"heat": "aware"} if heat == "aware" else {}
+        seconds = seconds_on_stack(df.optimize("gpt2-small", system, **asked).score)
+        found[at] = np.inf if seconds is None else seconds
+    return found
+
+
+@cache
+def found(heat: HeatMode) -> Exploration:
+    return explore("gpt2-small", chosen(**CHANGES), stack=ON, heat=heat, gap=0.0)
+
+
+def test_throttled_the_best_is_that_of_every_design_looked_at() -> None:
+    made, alone = found("throttle"), judged("throttle")
+    assert made.value == pytest.approx(min(alone.values()), rel=1e-9)
+    assert made.bound <= made.value and made.request.stack == ON
+    assert made.best["power"] < 450  # more power is not better under heat
+    other = made.without_heat
+    assert other is not None and other.best["power"] == 450 and other.judged is not None
+    assert other.predicted < other.judged and other.judged >= made.value * (1 - 1e-9) and other.frequency < 1
+
+
+@pytest.mark.parametrize("heat", ["throttle", "aware"])
+def test_no_bound_is_above_what_a_mapping_reaches(heat: HeatMode) -> None:
+    made = workload(heat)
+    for at, seconds in judged(heat).items():
+        for box in (Box(at, at), Box((0, 0, 0, 0), at), made.spaces[0].whole):
+            for stage in made.stages:
+                assert stage.of(box, np.inf) <= seconds * (1 + 1e-9), stage.name
+    heats: list[Stage[Box]] = [stage for stage in made.stages if stage.name == "heat"]
+    plans = [stage for stage in made.stages if stage.name == "plans"]
+    hottest = made.spaces[0].one((0, 0, 0, 3))
+    assert heats[0].of(hottest, np.inf) > plans[0].of(hottest, np.inf) * 1.05  # it says more than time does
+
+
+def test_an_exploration_under_heat_is_checked(tmp_path: Path) -> None:
+    made = found("throttle")
+    made.dump(tmp_path / "it.json")
+    assert Exploration.load(tmp_path / "it.json") == made
+    assert "verified" in check_exploration(made, "it")
+    data = made.to_data()
+    data["value"] *= 0.99
+    with pytest.raises(DocumentError, match=r"\$.value: found"):
+        check_exploration(Exploration.from_data(data).sealed(), "it")
+    data = made.to_data()
+    last = max((box for box in data["boxes"] if box["bound"]), key=lambda box: box["bound"])
+    last["bound"] *= 1.5
+    with pytest.raises(DocumentError, match=r"only .* could be shown"):
+        check_exploration(Exploration.from_data(data).sealed(), "it")
+
+
+def test_what_cannot_be_asked() -> None:
+    with pytest.raises(PlanError, match="stack: found none, expected it beside heat"):
+        workload_of("gpt2-small", [chosen(**CHANGES)], heat="throttle")
+    with pytest.raises(PlanError, match="objective: found energy beside heat, expected time"):
+        workload_of("gpt2-small", [chosen(**CHANGES)], objective="energy", on=ON, heat="throttle")
+
+
+@share(0.3)
+@given(st.integers(0, 10**6), st.floats(0.3, 1.0))
+def test_no_power_map_within_the_limits_is_sooner_done(seed: int, voltage: float) -> None:
+    """Random joules on tiles at the rate at which a limit just binds, leakage solved with its temperatures."""
+    stack: Stack = df.load_stack("hybrid-vault", {"cells": 4})
+    power, heat, draw = power_of(stack), heat_of(stack), np.random.default_rng(seed)
+    on = draw.random(len(power.compute)) * draw.integers(0, 2, len(power.compute))
+    joules = np.zeros(power.count)
+    joules[power.compute] = on + 1e-6
+    dram, way = draw.exponential(0.1) * joules.sum(), draw.exponential(0.1) * joules.sum()
+    whole = joules + dram * power.dram_tiles + way * power.io_heat
+    limit = np.array([stack.most_k(die) for die in heat.dies])
+    flows = power.steady_power(1.0, 0.0)
+    low, high = 0.0, 2000 / whole.sum()
+    for _ in range(40):
+        rate = (low + high) / 2
+        at = leaking(heat, Feedback.of(power, heat), rate * whole + flows, voltage)
+        kept = not at.runaway and bool((heat.die_max(at.watts) <= limit).all())
+        low, high = (rate, high) if kept else (low, rate)
+    steady = float(flows @ (power.dram_tiles > 0))
+    spent = Joules(float(joules.sum()), 0.0, dram, way, 0.0, steady)
+    assert max(LeastInterval(stack).by_price(spent, voltage)) <= 1 / low * (1 + 1e-9)
