@@ -221,9 +221,7 @@ class Workload:
             return math.inf
         if (key := system.digest()) not in self._planned:
             setting = self._setting(system)
-            bounds = PlanBounds(setting)
-            least = (bounds.seconds(setting.under(plan)) for plan in self._plans)
-            self._planned[key] = min(least, default=math.inf)
+            self._planned[key] = min(PlanBounds(setting).of_all(self._plans).values(), default=math.inf)
         return self._planned[key]
 
     def _by_solve(self, box: Box, cutoff: float) -> float:

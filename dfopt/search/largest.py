@@ -125,7 +125,8 @@ def largest_batch(
         one = {**asked, "dp": copies, "sensitivity": False}
         own = {key: what for axis, *of in room.plan.axes for key, what in zip(axis.keys, of, strict=True)}
         own["modules"] = room.plan.modules.schemes if room.plan.modules is not None else {}
-        for graphs, more in ((drawn[:1], own), (drawn, {})):  # the plan that may hold most is likely to
+        # the plan that may hold most is likely to, if not in one microbatch
+        for graphs, more in ((drawn[:1], own), (drawn, own), (drawn, {})):
             try:
                 found = optimize(graphs[0], system, assumptions=chosen, variants=graphs[1:], **{**one, **more})
             except (Infeasible, PlanError):  # a graph that no plan can use is none that fits
@@ -157,6 +158,8 @@ def _rooms(draw: Draw, system: System, chosen: Assumptions, asked: Request) -> I
         except PlanError:  # no plan has so many copies
             continue
         bounds = PlanBounds(one), PlanBounds(two)
+        if asked.two_batch_overlap is None:  # of the same plan without turns the copies hold no less
+            legal = [plan for plan in legal if not plan.two_batch_overlap]
         found = [_room(plan, count, each, one, two, bounds) for plan in legal if plan.copies == count]
         most = max(found, key=lambda room: room.sequences, default=None)
         if most is not None and most.sequences > 0:
