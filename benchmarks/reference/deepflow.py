@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import argparse
 import csv
-import json
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -16,7 +15,7 @@ from pathlib import Path
 from statistics import median
 
 from crossflow_tables import gemm, language_model
-from line import Line
+from line import Line, told
 from search_tables import searched, traced
 
 from dfopt.errors import DfoptError
@@ -118,13 +117,7 @@ def main(arguments: list[str] | None = None) -> int:
         print(f"{given.folder}: found none of {names}; give a folder that has one, or predictions/ with it",
               file=sys.stderr)  # fmt: skip
         return 3
-    if given.json:
-        print(json.dumps([line._asdict() for line in found], indent=1))
-    else:
-        for line in found:
-            verdict = {None: "", True: "met", False: "MISSED"}[line.met]
-            print(f"{line.table}: {line.seen}" + (f" (limit: {line.limit}; {verdict})" if line.limit else ""))
-    return int(any(line.met is False for line in found))
+    return told(found, given.json)
 
 
 if __name__ == "__main__":

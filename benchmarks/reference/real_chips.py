@@ -9,11 +9,10 @@ area, its power and its edge. B200 has no limit: nothing is tuned to it.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 from collections.abc import Iterator
 
-from line import Line
+from line import Line, told
 
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find
@@ -84,14 +83,7 @@ def main(arguments: list[str] | None = None) -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--json", action="store_true")
     given = parser.parse_args(arguments)
-    found = list(rows())
-    if given.json:
-        print(json.dumps([line._asdict() for line in found], indent=1))
-    else:
-        for line in found:
-            verdict = {None: "", True: "met", False: "MISSED"}[line.met]
-            print(f"{line.table}: {line.seen}" + (f" (limit: {line.limit}; {verdict})" if line.limit else ""))
-    return int(any(line.met is False for line in found))
+    return told(list(rows()), given.json)
 
 
 if __name__ == "__main__":
