@@ -45,7 +45,7 @@ class JointSearch(Search):
     def failure(self) -> SolveError | KeyboardInterrupt:
         """Why there is no mapping at all; of a memory that is too small, how much the best plan needs at least."""
         error = super().failure()
-        if isinstance(error, Infeasible) and not any(record.bound is not None for record in self.records):
+        if isinstance(error, Infeasible) and not self.apart and not any(one.bound is not None for one in self.records):
             return Infeasible(error.report, least_held(self.setting, self.legal, self.options))
         return error
 

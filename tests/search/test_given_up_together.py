@@ -120,8 +120,9 @@ def test_a_forged_record_is_caught(forge: Callable[[Data], None], said: str) -> 
 
 def test_a_limit_that_all_chips_together_break_lists_no_plan() -> None:
     objective = Objective(limits=(Limit(metric="step_time", at_most=1e-6),))
-    with pytest.raises(Infeasible, match="no mapping keeps the limit of the objective"):
+    with pytest.raises(Infeasible, match="no mapping keeps the limit of the objective") as refused:
         df.optimize(drawn()[0], "h100-8", objective=objective)
+    assert refused.value.least is None  # no memory is too small
 
 
 def test_without_time_the_bound_of_all_plans_is_told(monkeypatch: pytest.MonkeyPatch) -> None:
