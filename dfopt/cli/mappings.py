@@ -146,7 +146,7 @@ def solve(
         on_axes, served = fixed.on_axes | arguments.on_axes(axes), {"phase": phase, "context": context, "hit": hit}
         served |= {"seq": prompt, "draft": window, "tree": tree, "segments": segments}
         shared = {**on_axes, "ep": ep, "cp": cp, "attention_dp": attention_dp, "modules": arguments.modules(module)}
-        shared["place"] = arguments.places(place)
+        shared["place"] = arguments.places(place) or None
         size, known = arguments.count_or("--batch", batch, "max"), None
         if size == "max":
             from dfopt.search.largest import largest_batch

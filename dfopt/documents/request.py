@@ -80,8 +80,8 @@ class Request(OnAxes):
     modules: dict[Literal["stream", "mixer", "dense", "experts", "ends"], ModuleScheme] = Field(
         default_factory=dict, description="module -> scheme on the second axis that is fixed, such as mixer: n"
     )
-    place: dict[Item, str] = Field(
-        default_factory=dict, description="item -> memory of the chips that it lies in, such as experts: DDR"
+    place: dict[Item, str] | None = Field(
+        default=None, description="item -> memory of the chips that it lies in, such as experts: DDR"
     )
     pin_sharding: dict[str, Sharding] = Field(default_factory=dict, description="kernel -> scheme that is fixed")
     pin_partition: dict[str, int] = Field(default_factory=dict, description="kernel -> partition that is fixed")

@@ -91,12 +91,13 @@ def winner(data: Data) -> Data:
 def consistent(data: Data) -> None:
     """Every figure that follows from others, as a careful forger leaves it."""
     made = Result.from_data(data)
-    bound, level = proven(made.value, made.plans)
+    apart = made.apart or ()
+    bound, level = proven(made.value, made.plans, apart)
     gaps = proven_gap(made.value, bound), proven_gap(made.value, level)
     graphs = (made.graph, *made.variants)
     data |= {"bound": bound, "level_bound": level, "gap": gaps[0], "level_gap": gaps[1]}
     data["status"] = status_of(*gaps, made.request.gap, made.plans)
-    data["proof"] = proof_of(graphs, made.plans, made.assumptions, made.p_max, gaps[0], made.request)
+    data["proof"] = proof_of(graphs, made.plans, apart, made.assumptions, made.p_max, gaps[0], made.request)
     data["provenance"]["assumptions_digest"] = made.assumptions.digest()
 
 
