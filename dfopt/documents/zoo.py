@@ -67,6 +67,6 @@ def find(kind: Kind, name_or_path: str | os.PathLike[str]) -> Path:
         remedy = f"{close} `dfopt list {kind}` lists them all" if close else f"`dfopt list {kind}`"
         remedy = "the order is GRAPH SYSTEM" if {kind, other} == {"graphs", "systems"} else remedy
         if kind == "systems" and text in zoo("designs"):
-            remedy = f"the design of this name is designs/{text}"
+            remedy += f"; the design of this name is designs/{text}"
         refuse(text, f"found the name of a {one(other)}, expected a {one(kind)}", remedy)
     raise NotInZoo(text, close_matches(text, names, 0.5), kind)

@@ -78,7 +78,7 @@ CASES = [
        "200 copies of 128 experts, more than 2 chips can hold apart", code=USAGE, model="solve qwen3-30b-a3b h100-8"),
     # --- files
     Case("a chip for a system", "solve llama-3.1-8b h100", BAD, (
-        "found the name of a chip", "the design of this name is designs/h100")),
+        "found the name of a chip", "did you mean 'h100-8'", "the design of this name is designs/h100")),
     Case("no such file", "solve nope/config.json h100-8", BAD, ("nope/config.json", "no such file", "check the")),
     Case("a folder without a model", "solve FOLDER h100-8", BAD, ("without the config.json of a model", "name a file")),
     Case("import of a folder without a model", "import hf FOLDER -o out.yaml", BAD, ("config.json", "no such file")),
