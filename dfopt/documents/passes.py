@@ -13,8 +13,9 @@ from dfopt.errors import shown
 
 __all__ = ["Pass", "with_passes"]
 
-Pass = Literal["forward", "backward", "update"]
-_PASSES: Final = get_args(Pass)
+Pass = Literal["forward", "recompute", "backward", "update"]
+"""recompute: what the backward pass computes again, since the forward pass did not keep it."""
+_EARLIER: Final = tuple(one for one in get_args(Pass) if one != "recompute")
 
 
 def with_passes(data: dict[str, Any]) -> dict[str, Any]:
@@ -40,7 +41,7 @@ def _with_pass(kernel: Any, place: int) -> Any:
     if "phase" not in kernel:
         return kernel
     said = kernel["phase"]
-    if said not in _PASSES:
-        message = f"found {shown(said)}, expected {', '.join(_PASSES[:-1])} or {_PASSES[-1]}"
+    if said not in _EARLIER:
+        message = f"found {shown(said)}, expected {', '.join(_EARLIER[:-1])} or {_EARLIER[-1]}"
         raise problem(message, "leave it out of a forward kernel", f"$.kernels[{place}].phase")
     return {("pass" if key == "phase" else key): value for key, value in kernel.items()}

@@ -62,8 +62,6 @@ class PlanRecord(Part):
     problem; under another one a better mapping may exist. Values are in the unit of the objective.
     """
 
-    LATER: ClassVar[frozenset[str]] = frozenset({"agreed", "variant"})
-
     plan: Plan
     tile_count: int | None = Field(default=None, description="tiles of the streamed axis, where that is a choice")
     status: PlanStatus
@@ -138,8 +136,6 @@ class _Valued(Part):
 
 class Alternative(_Valued):
     """One of the next best mappings: of another plan, tile count, microbatch size or variant than those before it."""
-
-    LATER: ClassVar[frozenset[str]] = frozenset({"variant"})
 
     microbatch: int = Field(description="of the graph, or of one of the variants, that it maps")
     variant: str | None = Field(default=None, description="of that graph")

@@ -13,6 +13,7 @@ from typing import Any, ClassVar, Literal
 from pydantic import Field, model_validator
 
 from dfopt.documents.base import Document, Part
+from dfopt.documents.breakdown import Breakdown
 from dfopt.documents.html import facts_html, table_html
 from dfopt.units import format as show_unit
 
@@ -191,6 +192,8 @@ class Score(Document):
     """The judge's figures for a mapping: one step is one global batch."""
 
     SCHEMA: ClassVar[str] = "dfopt/score/1"
+    LATER: ClassVar = ("model_flop_utilization", "hardware_flop_utilization", "breakdown")
+    """What scores of before did not say."""
 
     step_time_s: float
     layer_time_s: float
@@ -198,7 +201,16 @@ class Score(Document):
     point_to_point_s: float
     gradient_reduction_s: float
     flop_per_step: float
-    utilization: float = Field(description="of the peak of the type that each kernel computes in")
+    utilization: float = Field(
+        description="FLOP of all kernels but of what is computed again / (step time x chips x peak of its type)"
+    )
+    model_flop_utilization: float | None = Field(
+        default=None,
+        description="MFU: FLOP of the forward pass's matrix products, three times when training, over the same",
+    )
+    hardware_flop_utilization: float | None = Field(
+        default=None, description="HFU: FLOP of all matrix products that run, over the same"
+    )
     samples_per_s: float
     tokens_per_s: float = Field(description="that are processed")
     produced_tokens_per_s: float | None = Field(default=None, description="that sequences gain at least, in serving")
@@ -213,6 +225,7 @@ class Score(Document):
     price_usd: float | None = Field(default=None, description="of the system; none if a part has no price")
     power_w: float | None = Field(default=None, description="of the system; none if a part has no power")
     energy_per_step_j: float | None = Field(default=None, description="power of the system x time of a step")
+    breakdown: Breakdown | None = Field(default=None, description="of the step time; none in results of before")
     violations: tuple[str, ...] = ()
     notes: tuple[str, ...] | None = Field(
         default=None, description="what the figures take in place of what was asked for, such as a wider type"

@@ -95,10 +95,20 @@ def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
 
 def seconds_by_kernel(case: Case, paid: Sequence[Paid], price: Price) -> Iterator[tuple[int, float]]:
     """(kernel, seconds) of everything that counts as network time of a partition."""
+    yield from sharding_seconds(case, paid, price)
+    yield from own_seconds(case, price)
+    yield from amortized_seconds(case)
+
+
+def sharding_seconds(case: Case, paid: Sequence[Paid], price: Price) -> Iterator[tuple[int, float]]:
+    """(kernel, seconds) of the tensor-parallel group."""
     for one in paid:
         yield one.kernel, price(one.kind, one.whole, case.plan.shard_dims)
-    yield from own_seconds(case, price)
-    if case.assume.gradients == "dfmodel":  # spread over the microbatches by the authors
+
+
+def amortized_seconds(case: Case) -> Iterator[tuple[int, float]]:
+    """(kernel, seconds) of gradients that are added up in every microbatch: the authors spread them."""
+    if case.assume.gradients == "dfmodel":
         for number, placed in enumerate(case.kernels):
             for volume, dims in added_up(case, placed):
                 whole = amortized_gradient_seconds(volume, dims, case.system, case.assume)

@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
+from dfopt.documents.graph import Kernel
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.documents.tokens import tokens_of
 from dfopt.judge import ledger, network, traffic, turns, types
+from dfopt.judge.breakdown import breakdown
 from dfopt.judge.case import TERMS, Case, Place, Placed, Term, totals
 from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
@@ -49,7 +51,9 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         point_to_point_s=step.point_to_point,
         gradient_reduction_s=step.gradient_reduction,
         flop_per_step=flop,
-        utilization=_utilization(case, flop, step.total),
+        utilization=_utilization(case, _once, step.total),
+        model_flop_utilization=_utilization(case, _of_model if case.trains else _product, step.total),
+        hardware_flop_utilization=_utilization(case, _product, step.total),
         samples_per_s=samples_per_s,
         tokens_per_s=samples_per_s * (tokens.processed / graph.microbatch),
         produced_tokens_per_s=None if tokens.produced is None else samples_per_s * (tokens.produced / graph.microbatch),
@@ -66,6 +70,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         power_w=cost.total_w,
         # at full power all the time: an upper figure
         energy_per_step_j=None if cost.total_w is None else cost.total_w * step.total,
+        breakdown=breakdown(case, partitions, slowest, step, paid, price),
         violations=violations(case, tiling, sram, held),
         notes=tuple(types.notes(graph, system.chip)) or None,
     )
@@ -121,14 +126,28 @@ def _partitions(
     return found
 
 
-def _utilization(case: Case, flop: float, step_s: float) -> float:
-    """Share of a step that its FLOP would take with every kernel at the peak of the type that it computes in."""
+def _utilization(case: Case, counted: Callable[[Kernel], float], step_s: float) -> float:
+    """Share of a step that FLOP of its kernels would take, each at the peak of the type that it computes in."""
     by_peak: dict[float, list[float]] = defaultdict(list)
     for one, kernel in zip(case.kernels, case.model.kernels, strict=True):
-        by_peak[one.peak].append(case.graph.times_of(kernel) * ops.flop(kernel))
-    work = {peak: math.fsum(parts) for peak, parts in by_peak.items()}
-    whole, chips = math.fsum(work.values()), case.system.chips
-    return math.fsum(flop * (part / whole) / (step_s * chips * peak) for peak, part in work.items())
+        by_peak[one.peak].append(case.graph.times_of(kernel) * counted(kernel))
+    evaluations, chips = case.graph.batch / case.graph.microbatch, case.system.chips
+    return math.fsum(math.fsum(part) * evaluations / (step_s * chips * peak) for peak, part in by_peak.items())
+
+
+def _once(kernel: Kernel) -> float:
+    """FLOP of what is not computed a second time."""
+    return 0.0 if kernel.pass_ == "recompute" else ops.flop(kernel)
+
+
+def _product(kernel: Kernel) -> float:
+    """FLOP of a matrix product."""
+    return 0.0 if kernel.op == "elementwise" else ops.flop(kernel)
+
+
+def _of_model(kernel: Kernel) -> float:
+    """FLOP of a forward pass and, twice as many, of its gradients, whatever runs: Chowdhery et al., appendix B."""
+    return 3.0 * _product(kernel) if kernel.pass_ == "forward" else 0.0
 
 
 def _compute_s(case: Case, members: Sequence[Placed]) -> float:

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from dfopt.documents.result import OF_EARLIER, Result
+from dfopt.documents.score import Score
 from dfopt.errors import DfoptError, DocumentError, Issue
 from dfopt.judge import evaluate
 from dfopt.search.assembling import matrices, proof_of, proven, proven_gap, status_of
@@ -69,7 +70,8 @@ def verify(result: Result, time_limit: float = 60.0) -> Verification:
     except DfoptError as error:
         return Verification("wrong", None, (*problems, f"the mapping does not fit graph and system: {error}"))
     problems += [f"limit broken: {violation}" for violation in score.violations]
-    problems += differences("$.score", score.to_data(), result.score.to_data())
+    unsaid = {name: None for name in Score.LATER if getattr(result.score, name) is None}
+    problems += differences("$.score", score.model_copy(update=unsaid).to_data(), result.score.to_data())
     value = judged(score, result.request.objective.metric)
     problems += [
         f"$.request.objective.limits: {limit.metric} is {value:.6g}, at most {limit.at_most:.6g} was asked for"

@@ -79,7 +79,7 @@ def worlds(draw: st.DrawFn) -> World:
     ends = [None, None, "first", "last"] if draw(st.booleans()) else [None]
     runs = [None, *(draw(st.sampled_from(ends)) for _ in range(count - 1))]
     forward = draw(st.integers(1, count))
-    axis = st.sampled_from([1, 2, 3, 8, 17])
+    axis, later_pass = st.sampled_from([1, 2, 3, 8, 17]), st.sampled_from(["recompute", "backward"])
     kernels, tensors = [], []
     for number in range(count):
         later = number >= forward
@@ -92,7 +92,7 @@ def worlds(draw: st.DrawFn) -> World:
                 m=draw(axis),
                 k=1 if op == "elementwise" else draw(axis),
                 n=draw(axis),
-                pass_="forward" if not later else "update" if op == "weight_update" else "backward",
+                pass_=draw(later_pass) if later and op != "weight_update" else "update" if later else "forward",
                 normalizes=op == "elementwise" and draw(st.booleans()),
                 layer=runs[number],
             )
@@ -159,6 +159,19 @@ def worlds(draw: st.DrawFn) -> World:
     dims = [ring("t", tp), ring("p", pp), ring("d", dp)]
     sram = {"sram": draw(st.sampled_from([400.0, 3e3, 1e9])), "sram_bandwidth": draw(st.sampled_from([None, 100.0]))}
     return World(mapping, graph, machine(*dims, tiles=24, efficiency=SHARES, **sram), assumptions)
+
+
+@FEW
+@given(worlds())
+def test_parts_of_a_step_add_up_to_it(world: World) -> None:
+    score = world.score()
+    parts, kinds = score.breakdown, {kernel.pass_ for kernel in world.graph.kernels}
+    assert parts is not None and parts.total == pytest.approx(score.step_time_s, rel=1e-9)
+    assert min(dict(parts).values()) >= 0
+    assert ("recompute" in kinds) or parts.recompute_s == parts.recomputed_communication_s == 0
+    assert parts.bubble_s == score.pipeline_fill_s and (score.gradient_reduction_s <= parts.data_parallel_s)
+    if not any("network" in part.terms and part.network_s for part in score.partitions):
+        assert parts.tensor_parallel_s == parts.exchange_s == 0
 
 
 def faster(system: System, what: str) -> System:

@@ -84,6 +84,9 @@ def _head(result: Result) -> Html:
     if (made := score.produced_tokens_per_s) not in (None, score.tokens_per_s):
         boxes.append(("tokens produced per second", _rate(made or 0.0)))
     types = [("types", tables.type_words(graph))] if graph.dtypes else []
+    useful = score.model_flop_utilization
+    types += [("computed", graph.variant)] if graph.variant else []
+    types += [("shares of peak", tables.flop_words(score))] if graph.trains and useful is not None else []
     rows = [
         ("workload", entitled(graph)), *types, ("system", entitled(system)),
         ("plan", tables.plan_words(result.plan, graph.microbatch)), ("proof", result.proof),

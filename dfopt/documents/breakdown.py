@@ -1,0 +1,48 @@
+"""Where the seconds of a step go: parts that add up to it, told for the pipeline stage that is slowest."""
+
+from __future__ import annotations
+
+import math
+
+from pydantic import Field
+
+from dfopt.documents.base import Part
+
+__all__ = ["Breakdown"]
+
+
+class Breakdown(Part):
+    """Seconds of a step by what the slowest stage does in them, all its microbatches; their sum is the step time.
+
+    Work is what a partition takes with a network that takes no time, by the pass of its kernels (of several passes by
+    their FLOP); communication is exposed: what it makes the partition longer. The meaning of the parts is that of
+    Calculon (Isaev et al., SC'23, section 4), where work and exposed communication add up in the same way.
+
+    Examples
+    --------
+    >>> parts = Breakdown(forward_s=1.0, backward_s=2.0, bubble_s=0.5)
+    >>> parts.total, list(parts.parts)
+    (3.5, ['forward', 'backward', 'bubble'])
+    """
+
+    forward_s: float = Field(default=0.0, description="work of the forward pass")
+    backward_s: float = Field(default=0.0, description="work of the backward pass, gradients of weights among it")
+    recompute_s: float = Field(default=0.0, description="work that the backward pass does again")
+    optimizer_s: float = Field(default=0.0, description="work of the optimizer's step")
+    tensor_parallel_s: float = Field(default=0.0, description="exposed, between chips that share the work of a kernel")
+    exchange_s: float = Field(default=0.0, description="exposed, what kernels list: experts, contexts, tables, panels")
+    recomputed_communication_s: float = Field(default=0.0, description="exposed, of either kind, of what is done again")
+    pipeline_parallel_s: float = Field(default=0.0, description="exposed, between pipeline stages")
+    data_parallel_s: float = Field(default=0.0, description="exposed, gradients between copies of the batch")
+    bubble_s: float = Field(default=0.0, description="the pipeline fills and drains")
+    pause_s: float = Field(default=0.0, description="pauses of a heat-aware mapping")
+
+    @property
+    def total(self) -> float:
+        """Seconds of the step."""
+        return math.fsum(dict(self).values())
+
+    @property
+    def parts(self) -> dict[str, float]:
+        """Those that take time, without the unit in their names."""
+        return {name.removesuffix("_s"): seconds for name, seconds in dict(self).items() if seconds > 0}
