@@ -37,6 +37,22 @@ def sizes(option: str, words: str | None) -> list[int]:
     return found
 
 
+def recomputes(words: str | None) -> list[Any]:
+    """--recompute WORD[,WORD...]: each once, in the order given; all of them, least first.
+
+    Examples
+    --------
+    >>> recomputes("full,none"), recomputes("all")
+    (['full', 'none'], ['none', 'attention', 'full', 'full+attention'])
+    """
+    from dfopt.workloads.recompute import RECOMPUTES
+
+    if words == "all":
+        return [*RECOMPUTES]
+    given = [word.strip() for word in words.split(",")] if words is not None else []
+    return [choice("--recompute", word, (*RECOMPUTES, "all")) for word in dict.fromkeys(given)]
+
+
 def ratio(option: str, words: str) -> float:
     """A part of a whole, such as 0.01 or 1%."""
     try:

@@ -125,7 +125,7 @@ def infeasible(asked: Asked) -> Iterator[Row]:
 def largest(asked: Asked) -> Row:
     """Llama 3.1 405B as it was trained, on chips too small for it: degrees of arXiv 2407.21783, table 4."""
     network = {"topology": "dgx_2", "sizes": [8, 2048], "links": ["nvlink-4-450", "infiniband-ndr"]}
-    sizes = {"mode": "training", "batch": 2048, "causal": True, "scores_kept": False}
+    sizes = {"mode": "training", "batch": 2048, "causal": True, "recompute": "attention"}
     degrees = {"tp": 8, "pp": 16, "dp": 128}
     case = Case("llama-3.1-405b", compose(chip="h100-sxm", network=network), sizes, {}, degrees)
     try:

@@ -121,15 +121,34 @@ def variants_of(name: str, params: list[str] | None, batch: int | None = None, *
 
 
 def graphs_of(
-    name: str, params: list[str] | None, batch: int | None, microbatch: str | None, **given: Any
+    name: str,
+    params: list[str] | None,
+    batch: int | None,
+    microbatch: str | None,
+    recompute: str | None = None,
+    **given: Any,
 ) -> list[Any]:
-    """All ways to compute, for every microbatch that is asked for; ``all``, or none with a phase: all divisors."""
+    """All ways to compute, for every microbatch that is asked for; ``all``, or none with a phase: all divisors.
+
+    Of a training step also what it computes again, several by commas, or ``all``.
+    """
     if microbatch == "all" or (microbatch is None and given.get("phase") is not None):
         whole = graph_of(name, params, batch, microbatch=1, **given).batch
         sizes: list[int | None] = [size for size in range(whole, 0, -1) if whole % size == 0]
     else:
         sizes = [*arguments.sizes("--microbatch", microbatch)] or [None]
-    return [one for size in sizes for one in variants_of(name, params, batch, microbatch=size, **given)]
+    again: list[str | None] = [*arguments.recomputes(recompute)] or [None]
+    found = [
+        one
+        for size in sizes
+        for how in again
+        for one in variants_of(name, params, batch, microbatch=size, recompute=how, **given)
+    ]
+    if recompute is not None and not found[0].trains:
+        from dfopt.errors import PlanError
+
+        raise PlanError(f"--recompute: {found[0].name} has no backward pass; add --param mode=training, or drop it")
+    return found
 
 
 def assumptions_of(name: str, changes: list[str] | None, own: Assumptions | None = None) -> Assumptions:

@@ -75,6 +75,14 @@ def solve(
     microbatch: Annotated[
         str | None, under(WORKLOAD, "samples in one evaluation; of several the best is found", metavar="N[,N...]|all")
     ] = None,
+    recompute: Annotated[
+        str | None,
+        under(
+            WORKLOAD,
+            "training: what is computed again, not kept; of several the best is found",
+            metavar="none|attention|full|full+attention[,...]|all",
+        ),
+    ] = None,
     phase: Annotated[
         str | None, under(WORKLOAD, "serving, with all microbatches unless said", metavar="prefill|decode|verify|mixed")
     ] = None,
@@ -151,8 +159,12 @@ def solve(
         if size == "max":
             from dfopt.search.largest import largest_batch
 
+            again = arguments.recomputes(recompute) or [None]
+            if len(again) > 1:
+                raise PlanError(f"--batch max: found --recompute {recompute}; give one of them")
+
             def draw(samples: int, each: int) -> Any:
-                return graph_of(graph, param, samples, microbatch=each, **served)
+                return graph_of(graph, param, samples, microbatch=each, recompute=again[0], **served)
 
             try:
                 largest = largest_batch(draw, machine, assumptions=assumptions, time_limit=time_limit, **shared)
@@ -160,7 +172,7 @@ def solve(
                 raise error if as_json else Infeasible(brief(str(error.report)), error.least) from None
             size, known = largest.batch, largest.result
             typer.echo(str(largest), err=True)
-        workload, *variants = graphs_of(graph, param, size, microbatch, **served)
+        workload, *variants = graphs_of(graph, param, size, microbatch, recompute, **served)
         line = ProgressLine(quiet=quiet)
         try:
             result = optimize(

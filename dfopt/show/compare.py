@@ -25,6 +25,7 @@ _FIGURES: Final[dict[str, Callable[[Result], str]]] = {
     "graph": lambda one: one.graph.name,
     "system": lambda one: f"{one.system.name}, {one.system.chips} chips",
     "plan": lambda one: one.plan.label,
+    "computed": lambda one: one.graph.variant or "-",
     "step time": lambda one: seconds(one.step_time_s),
     "utilization": lambda one: percent(one.utilization),
     "samples per second": lambda one: f"{one.score.samples_per_s:.4g}",
@@ -41,7 +42,7 @@ _FIGURES: Final[dict[str, Callable[[Result], str]]] = {
 def _figures(results: Sequence[Result]) -> Rows:
     rows = [(name, *map(of, results)) for name, of in _FIGURES.items()]
     first = results[0].step_time_s
-    rows.insert(4, ("against the first", *(f"{one.step_time_s / first:.4f} x" for one in results)))
+    rows.insert(5, ("against the first", *(f"{one.step_time_s / first:.4f} x" for one in results)))
     return [row for row in rows if set(row[1:]) != {"-"}]
 
 

@@ -116,18 +116,25 @@ def _partitions(score: Score, title: str, single_stage: bool, kinds: Sequence[st
     return Grid(f"{title} (times in {unit})", columns, rows)
 
 
-def _headline(score: Score, step_time_s: float, utilization: float) -> list[tuple[str, str]]:
+def _headline(score: Score, step_time_s: float, utilization: float, trains: bool = False) -> list[tuple[str, str]]:
     layer = f"one layer, one microbatch: {seconds(score.layer_time_s)}"
     samples = f"{score.samples_per_s:.4g} samples/s"
     # of an FFT or of a DLRM a sample is one token
     tokens = "" if counted(score) == "sample" else f", {score.tokens_per_s:.4g} tokens/s"
     if tokens and score.produced_tokens_per_s not in (None, score.tokens_per_s):
         tokens += f" processed, {score.produced_tokens_per_s:.4g} tokens/s produced"
+    useful = f", {flop_words(score)}" if trains and score.model_flop_utilization is not None else ""
     return [
         ("step time", f"{seconds(step_time_s)}   ({layer})"),
         ("throughput", samples + tokens),
-        ("utilization", f"{percent(utilization)} of peak"),
+        ("utilization", f"{percent(utilization)} of peak{useful}"),
     ]
+
+
+def flop_words(score: Score) -> str:
+    """The shares of peak by which training runs are compared: of the model's matrix products, of all that run."""
+    model, hardware = score.model_flop_utilization or 0.0, score.hardware_flop_utilization or 0.0
+    return f"MFU {percent(model)}, HFU {percent(hardware)}"
 
 
 def result_report(result: Result) -> RenderableType:
@@ -137,8 +144,9 @@ def result_report(result: Result) -> RenderableType:
     facts = [
         ("mapping", names),
         ("plan", plan_words(result.plan, result.graph.microbatch)),
+        *([("computed", result.graph.variant)] if result.graph.variant else []),
         *([("types", type_words(result.graph))] if result.graph.dtypes else []),
-        *_headline(score, result.value, result.utilization),
+        *_headline(score, result.value, result.utilization, result.graph.trains),
         ("status", status_line(result)),
         ("proof", result.proof),
         *routing_facts(routing_of(result.graph)),

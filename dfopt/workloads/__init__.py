@@ -222,10 +222,11 @@ def load_variants(name_or_path: str | os.PathLike[str], **overrides: Any) -> tup
     """
     data, path = _read(name_or_path, overrides)
     graph = expand(data, path)
-    if graph.variant is None:
+    workload = _workload(data["workload"], os.fspath(path)) if "workload" in data else None
+    ways = getattr(import_module(workload.module), "variants", None) if workload else None
+    if workload is None or ways is None or graph.variant is None:
         return (graph,)
-    workload = _workload(data["workload"], os.fspath(path))
-    others = import_module(workload.module).variants(workload.parameters(**data["parameters"]))
+    others = ways(workload.parameters(**data["parameters"]))
     more = (expand({**data, "parameters": {**data["parameters"], **change}}, path) for change in others)
     return (graph, *more)
 

@@ -33,7 +33,7 @@ from dfopt.workloads.blocks.moe import MixtureOfExperts
 from dfopt.workloads.blocks.predicting import ENTRY, EXIT, predictor_parameters, with_predictors
 from dfopt.workloads.checks import check_routing
 from dfopt.workloads.drawing import Drawing, Form
-from dfopt.workloads.recompute import recomputed
+from dfopt.workloads.recompute import recomputes
 from dfopt.workloads.unroll import unroll
 
 __all__ = ["Counts", "Layer", "Parameters", "StackParameters", "StackSection", "build", "counts"]
@@ -161,8 +161,8 @@ class StackParameters(EndsParameters):
 
     @property
     def variant(self) -> str | None:
-        """What the graph is called among those that compute the same: after the forms of its segments."""
-        return ", ".join(self.forms) if self.forms else None
+        """What the graph is called among those that compute the same: after the forms of its segments, if it serves."""
+        return ", ".join(self.forms) if self.forms else super().variant
 
     def drawing(self) -> Drawing:
         """An empty drawing of a layer."""
@@ -302,8 +302,7 @@ def _kind(name: str, p: StackParameters, *, several: bool) -> tuple[Graph, set[t
     handed_on = (Tensor(src=last, dst=first),)
     graph = Graph(name=name, **p.sized, kernels=drawing.kernels, tensors=drawing.tensors, carried=handed_on)
     if p.mode == "training":
-        graph = _trained(graph, drawing)
-        graph = graph if p.scores_kept else recomputed(graph, ("scores", "softmax"))
+        graph = recomputes(_trained(graph, drawing), p.recompute)
     if not several:
         return graph, drawing.from_states
 

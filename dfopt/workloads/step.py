@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import BeforeValidator, Field, model_validator
@@ -13,6 +13,7 @@ from dfopt.documents.phase import Phase, Segment, Segments, check_depths, decode
 from dfopt.documents.routing import Routing
 from dfopt.documents.tokens import Tokens
 from dfopt.workloads.checks import check_batch
+from dfopt.workloads.recompute import Recompute
 
 __all__ = ["ServingParameters", "StepParameters"]
 
@@ -39,10 +40,10 @@ class StepParameters(Part):
     causal: bool = Field(
         default=False, description="a token attends to itself and to those before it: other scores are not computed"
     )
-    scores_kept: bool = Field(
-        default=True,
-        description="training: whether the backward pass reads the attention scores that the forward pass wrote, or"
-        " computes them again, as FlashAttention does",
+    recompute: Recompute = Field(
+        default="none",
+        description="training: what the backward pass computes again instead of keeping it. attention: the"
+        " scores, as FlashAttention does; full: all of a layer but its input; full+attention: and the scores once more",
     )
 
     @property
@@ -67,6 +68,11 @@ class StepParameters(Part):
         return None
 
     @property
+    def variant(self) -> str | None:
+        """What the graph is called among those that compute the same: after what a training step computes again."""
+        return None if self.mode == "forward" or self.recompute == "none" else f"recompute: {self.recompute}"
+
+    @property
     def words(self) -> Words:
         """Bytes of an element of every class of data."""
         return words_of(self.dtypes, self.word_bytes)
@@ -85,6 +91,15 @@ class StepParameters(Part):
             "batch": self.batch or self.microbatch,
             "tokens": Tokens(processed=self.tokens, produced=self.produced),
         }
+
+    @model_validator(mode="before")
+    @classmethod
+    def _scores_kept(cls, data: Any) -> Any:
+        """Earlier files said of the scores whether they are kept."""
+        if not isinstance(data, Mapping) or not isinstance(data.get("scores_kept"), bool) or "recompute" in data:
+            return data
+        again = "none" if data["scores_kept"] else "attention"
+        return {**{name: value for name, value in data.items() if name != "scores_kept"}, "recompute": again}
 
     @model_validator(mode="after")
     def _whole_microbatches(self) -> Self:

@@ -21,7 +21,7 @@ from dfopt.documents.sections import repeated
 from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.drawing import Attending, Drawing
 from dfopt.workloads.layer import LayerParameters
-from dfopt.workloads.recompute import recomputed
+from dfopt.workloads.recompute import recomputes
 from dfopt.workloads.sketch import Read
 from dfopt.workloads.unroll import unroll
 
@@ -87,10 +87,18 @@ def build(p: TransformerParameters, **about: str) -> Graph:
     layer = _forward(p)
     kernels, tensors = tuple(layer.kernels), tuple(layer.tensors)
     carried = (Tensor(src=kernels[-1].name, dst=kernels[0].name),)
-    graph = Graph(**about, **p.sized, sections=repeated(p.layers), kernels=kernels, tensors=tensors, carried=carried)
+    graph = Graph(
+        **about,
+        **p.sized,
+        variant=p.variant,
+        sections=repeated(p.layers),
+        kernels=kernels,
+        tensors=tensors,
+        carried=carried,
+    )
     if p.mode == "training":
         graph = _trained(graph, p)
-        graph = graph if p.scores_kept else recomputed(graph, ("scores", "softmax", "scores_dropout"))
+        graph = recomputes(graph, p.recompute)
     return graph if p.drawn == 1 else unroll(graph, p.drawn)
 
 

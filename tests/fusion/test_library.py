@@ -150,7 +150,7 @@ def test_scores_that_fit_no_sram_are_done_by_a_library() -> None:
 
 
 def test_the_backward_pass_of_attention_is_one_kernel_that_computes_the_scores_again() -> None:
-    kept, again = (WORKLOADS["decoder"](**LAYER, mode="training", scores_kept=kept) for kept in (True, False))
+    kept, again = (WORKLOADS["decoder"](**LAYER, mode="training", recompute=each) for each in ("none", "attention"))
     Graph.from_data(again.to_data())  # it is a graph like any other
     with_scores, without = (optimize(graph, machine(), assumptions=LIBRARY) for graph in (kept, again))
     assert {

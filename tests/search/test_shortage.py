@@ -47,7 +47,7 @@ def machine(*sizes: int, dram: float) -> System:
 
 
 def refused(graph: str, system: System, batch: int = 32, **asked: Any) -> Infeasible:
-    drawn = load_graph(graph, mode="training", batch=batch, causal=True, scores_kept=False)
+    drawn = load_graph(graph, mode="training", batch=batch, causal=True, recompute="attention")
     with pytest.raises(Infeasible) as error:
         optimize(drawn, system, assumptions=JOINT, **asked)
     return error.value

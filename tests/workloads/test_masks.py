@@ -44,11 +44,11 @@ def test_a_causal_mask_leaves_the_lower_triangle(workload: str, seq: int, size: 
 
 
 @pytest.mark.parametrize("workload", SIZES)
-@pytest.mark.parametrize("kept", [True, False])
-def test_gradients_of_what_is_masked_are(workload: str, kept: bool) -> None:
+@pytest.mark.parametrize("recompute", ["none", "attention", "full", "full+attention"])
+def test_gradients_of_what_is_masked_are(workload: str, recompute: str) -> None:
     """Every backward product of attention has the FLOP of a forward one, and only gradients of scores are triangles."""
     seq = 7
-    whole, causal = layers(workload, seq, "training", scores_kept=kept)
+    whole, causal = layers(workload, seq, "training", recompute=recompute)
     Graph.from_data(causal.to_data())
     pairs = seq * (seq + 1) // 2
     for one, other in zip(whole.kernels, causal.kernels, strict=True):
