@@ -37,6 +37,23 @@ def sizes(option: str, words: str | None) -> list[int]:
     return found
 
 
+def levels(option: str, words: str | None) -> tuple[int, ...] | None:
+    """Levels of ZeRO separated by commas, or all of them.
+
+    Examples
+    --------
+    >>> levels("--zero", "0,1"), levels("--zero", "all"), levels("--zero", None)
+    ((0, 1), (0, 1, 2, 3), None)
+    """
+    given = [word.strip() for word in words.split(",")] if words is not None else []
+    if given == ["all"]:
+        given = [str(level) for level in range(4)]
+    found = tuple(int(choice(option, word, ("0", "1", "2", "3", "all"))) for word in given if word != "all")
+    if "all" in given:
+        raise PlanError(f"{option}: found {words!r}, expected levels or all, not both")
+    return found or None
+
+
 def recomputes(words: str | None) -> list[Any]:
     """--recompute WORD[,WORD...]: each once, in the order given; all of them, least first.
 

@@ -475,7 +475,7 @@ def worlds(
     cycle = model == "cycle" or draw(st.booleans())
     system = draw(systems(graph, roomy=roomy, dims=dims, cycle=cycle, efficiency=model == "efficiency"))
     try:
-        legal, _ = asked_plans(graph, system, Request(), chosen)
+        legal, _ = asked_plans(graph, system, Request(zero=draw(st.sampled_from([None, (0, 1, 2, 3)]))), chosen)
     except PlanError:
         assume(False)
     legal = [plan for plan in legal if min_pp <= plan.pp <= max_pp]

@@ -65,6 +65,15 @@ def solve(
         bool | None,
         under(PARALLEL, "of two microbatches one sends while the other computes; tried unless said"),
     ] = None,
+    zero: Annotated[
+        str | None,
+        under(
+            PARALLEL,
+            "levels of ZeRO that are tried: 1 copies of the batch share out optimizer states, 2 and gradients,"
+            " 3 and weights",
+            metavar="0|1|2|3[,...]|all",
+        ),
+    ] = None,
     module: Annotated[
         list[str] | None,
         under(PARALLEL, "fix a module's scheme over the mp chips", metavar="MODULE=n|outer|m|context|none"),
@@ -182,6 +191,7 @@ def solve(
                 **shared,
                 interleave=interleave,
                 two_batch_overlap=two_batch_overlap,
+                zero=arguments.levels("--zero", zero),
                 variants=variants,
                 p_max=p_max if p_max is not None else fixed.p_max,
                 formulation=arguments.choice("--formulation", formulation, ("auto", "assignment", "columns")),

@@ -17,7 +17,7 @@ import hashlib
 import json
 import os
 import re
-from collections.abc import Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Mapping, Sequence, Sized
 from functools import cache, cached_property
 from pathlib import Path
 from typing import Any, ClassVar, Final, Self, get_args
@@ -332,7 +332,7 @@ def issues_of(cls: type[BaseModel], data: Mapping[str, Any], error: ValidationEr
             value = steps[-1] if steps else value
         if kind == "union_tag_not_found":  # the key that tells the kind
             kind, steps = "missing", [*steps, str(ctx["discriminator"]).strip("'")]
-        if kind == "too_short" and len(value) >= ctx["min_length"]:
+        if kind == "too_short" and not (isinstance(value, Sized) and len(value) < ctx["min_length"]):
             continue  # it counts only entries that are right
         where, last = json_path(*steps), str(steps[-1]) if steps else ""
         if isinstance(ctx.get("error"), UnitError):

@@ -33,7 +33,8 @@ class Plan(Document, OnAxes):
     first and of the last stage, where those have other work as well and therefore fewer of them, or none.
     ``placement`` says what lies in which memory of the chips, where they have several.
     ``two_batch_overlap``: a pipeline takes two microbatches at a time, halves of a batch, of which one communicates
-    while the other computes.
+    while the other computes. ``zero``: what copies of the batch share out, by the levels of ZeRO
+    (:mod:`dfopt.physics.copies`).
     """
 
     SCHEMA: ClassVar[str] = "dfopt/plan/1"
@@ -48,6 +49,12 @@ class Plan(Document, OnAxes):
     placement: Placement | None = Field(default=None, description="what lies in which memory; none: all in the fastest")
     two_batch_overlap: Literal[True] | None = Field(
         default=None, description="true: two microbatches at a time, each sends while the other computes"
+    )
+
+    zero: Literal[1, 2, 3] | None = Field(
+        default=None,
+        description="what copies of the batch share out, instead of each holding all: 1 the optimizer's state, 2"
+        " gradients too, 3 weights too; none: nothing",
     )
 
     @cached_property
@@ -119,6 +126,10 @@ class Plan(Document, OnAxes):
     def apart_from_layers(self) -> Hashable:
         """All that it says but how many layers its stages have."""
         return self.apart_from_stages, self.interleave
+
+    def held_by(self, shared_from: int | None) -> int:
+        """Copies of the batch that hold a thing together which they share out from some level of ``zero`` on."""
+        return self.copies if shared_from is not None and (self.zero or 0) >= shared_from else 1
 
     def group(self, over: str) -> tuple[Dims, int]:
         """Network dims of the chips that a communication is over, and the copies of the batch among them.
@@ -212,6 +223,8 @@ class Plan(Document, OnAxes):
             parts.append(f"v{self.interleave}")
         if self.two_batch_overlap:
             parts.append("TBO")
+        if self.zero:
+            parts.append(f"ZeRO-{self.zero}")
         if self.uneven:
             first, middle, last = self.stage_layers
             between = {2: "", 3: f"+{middle}"}.get(self.stages, f"+{middle}..{middle}")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from typing import Any, Final, Literal, Self
 
-from pydantic import Field, ValidationError
+from pydantic import Field, ValidationError, field_validator
 
 from dfopt.documents.axes import AXES, MODULES, keys
 from dfopt.documents.base import Part, issues_of
@@ -47,6 +47,12 @@ class Request(OnAxes):
         description="true: only plans that take two microbatches at a time, of which one communicates while the other"
         " computes; false: none of these",
     )
+    zero: tuple[Literal[0, 1, 2, 3], ...] | None = Field(
+        default=None,
+        min_length=1,
+        description="levels of ZeRO that are tried, in training, where there are copies of the batch: 0 every copy"
+        " holds all, 1 they share out the optimizer's state, 2 gradients too, 3 weights too; none = 0",
+    )
     p_max: int | None = Field(
         default=None, ge=1, description="on-chip partitions at most (exactly, under empty_partitions: forbid)"
     )
@@ -85,6 +91,11 @@ class Request(OnAxes):
     )
     pin_sharding: dict[str, Sharding] = Field(default_factory=dict, description="kernel -> scheme that is fixed")
     pin_partition: dict[str, int] = Field(default_factory=dict, description="kernel -> partition that is fixed")
+
+    @field_validator("zero", mode="before")
+    @classmethod
+    def _one_or_several(cls, zero: Any) -> Any:
+        return (zero,) if isinstance(zero, int) and not isinstance(zero, bool) else zero
 
     @classmethod
     def of(cls, **asked: Any) -> Self:

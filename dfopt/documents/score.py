@@ -199,7 +199,9 @@ class Score(Document):
     layer_time_s: float
     pipeline_fill_s: float
     point_to_point_s: float
-    gradient_reduction_s: float
+    gradient_reduction_s: float = Field(
+        description="in which copies of the batch add up gradients, and bring weights together that they share out"
+    )
     flop_per_step: float
     utilization: float = Field(
         description="FLOP of all kernels but of what is computed again / (step time x chips x peak of its type)"

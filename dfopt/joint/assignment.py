@@ -24,7 +24,8 @@ from dfopt.fusion.segments import order_by_rank
 from dfopt.joint.figures import Figures
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model
-from dfopt.physics.collectives import Collective
+from dfopt.physics.collectives import NOTHING, Collective
+from dfopt.physics.copies import exchanges
 from dfopt.physics.metrics import METRICS, Constants
 from dfopt.physics.network import affine
 from dfopt.physics.states import capacities
@@ -216,12 +217,15 @@ class JointAssignment:
         """Less the units that a pipeline stage takes at the end of a step to add up gradients, as terms."""
         instance, menu = self.instance, self.menu
         found: Terms = []
-        for way, (dims, share_k) in enumerate(instance.adding if instance.assumptions.gradients == "exact" else ()):
-            volume_o = menu.by_option("gradient_k") * share_k[menu.tables.kernel_o]
+        adding = instance.adding if instance.assumptions.gradients == "exact" else ()
+        ways = [(one, share_k) for dims, share_k in adding for one in exchanges(instance.plan, dims)]
+        for way, (one, share_k) in enumerate(ways):
+            word_k = instance.setting.weight_word_k if one.of == "weights" else np.ones_like(share_k)
+            volume_o = menu.by_option("gradient_k") * (one.times * one.share * share_k * word_k)[menu.tables.kernel_o]
             if not volume_o.any():
                 continue
-            cost = affine(Collective.ALL_REDUCE, dims, instance.system, instance.assumptions)
-            fixed = cost.fixed + instance.system.collective_overhead
+            cost = affine(one.kind, one.dims, instance.system, instance.assumptions)
+            fixed = one.times * (cost.fixed + instance.system.collective_overhead) if cost is not NOTHING else 0.0
             sources = np.unique(menu.tables.kernel_o[volume_o > 0])
             for number, times in stage.runs:
                 mine, name = self.stage_p == number, f"some_gradients_{stage.number}_{number}_{way}"

@@ -17,7 +17,7 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System, part_name, split_part_name
 from dfopt.errors import DocumentError, Issue, PlanError, SystemSpecError, did_you_mean, repeated
 from dfopt.judge import members, types
-from dfopt.physics import ops, pipeline
+from dfopt.physics import copies, ops, pipeline
 
 
 def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptions, stack: Stack | None = None) -> None:
@@ -33,7 +33,10 @@ def check(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         If the chip lacks what the compute model needs: how its tiles are built, a table of shares of peak, or a rate
         in a type that holds what a kernel computes with.
     """
-    plan = [*_plan_issues(mapping.plan, graph, system), *_turn_issues(mapping.plan, graph, system, assumptions, stack)]
+    plan = [
+        *_plan_issues(mapping.plan, graph, system, assumptions),
+        *_turn_issues(mapping.plan, graph, system, assumptions, stack),
+    ]
     seen = graph if plan else members.seen_by_a_chip(graph, mapping.plan, system)
     kernels = [*_kernel_issues(mapping, seen, assumptions), *_rate_issues(mapping, stack)]
     if plan:
@@ -56,7 +59,7 @@ def _chip_issues(chip: Chip, model: str) -> Iterator[Issue]:
             yield Issue(f"$.chip.{key}", message, "give it, or assume compute_model: fixed")
 
 
-def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
+def _plan_issues(plan: Plan, graph: Graph, system: System, assumptions: Assumptions) -> Iterator[Issue]:
     shown = [share for share in plan.axes if share.degree > 1 or not share.axis.optional]
     names, found = [share.axis.name for share in shown], [share.degree for share in shown]
     if math.prod(found) != system.chips:
@@ -84,6 +87,8 @@ def _plan_issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
             f"found {plan.microbatches}, but batch / (microbatch x {' x '.join(copied)}) is {wanted}",
             f"write {wanted}",
         )
+    if plan.zero and (reason := copies.obstacle(plan, plan.zero, graph, assumptions.gradients)):
+        yield Issue("$.plan.zero", f"found {plan.zero}, but {reason}", "leave it out, or choose another level")
     chunks = graph.folded and plan.stages > 1 and plan.layers_per_stage % plan.interleave == 0
     if plan.interleave > 1 and (not chunks or plan.microbatches % plan.stages):
         yield Issue(

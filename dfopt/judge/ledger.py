@@ -4,11 +4,15 @@ from __future__ import annotations
 
 import math
 from collections import defaultdict
+from collections.abc import Collection
+from typing import Final
 
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.judge.types import word
 from dfopt.physics import pipeline
 from dfopt.physics.states import KINDS, Amount, Held, cached_bytes
+
+_WEIGHTS: Final = tuple((kind.of, kind.item) for kind in KINDS if kind.name == "weights")
 
 
 def held(case: Case, rank: Rank) -> Held:
@@ -29,6 +33,14 @@ def held(case: Case, rank: Rank) -> Held:
         elif kind.lifetime == "sequences":
             made = {stage: part * case.plan.microbatches for stage, part in made.items()}
         found[case.plan.tier_of(kind.item, case.system.chip), kind.name] += made.values()
+    if case.plan.zero == 3:  # the weights of one layer at a time are there whole
+        whole: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
+        for stage in rank.runs:
+            for of, item in _WEIGHTS:
+                size = amounts[stage][of] * case.plan.copies
+                whole[case.plan.tier_of(item, case.system.chip)][stage] += size
+        for tier, layers in whole.items():
+            found[tier, "weights"].append(max(layers.values()))
     books: Held = {}
     for (tier, name), parts in found.items():
         if any(parts):
@@ -45,6 +57,13 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
     here = case.of_stage[stage]
     # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
     once = case.trains and case.forward_weights
+    level = {kind.of: kind.shared_from for kind in KINDS if kind.shared_from is not None}
+
+    def together(of: Amount, over: Collection[str] = ()) -> int:
+        """Copies of the batch that share it out, but for what lies spread over them anyhow."""
+        shared = of in level and level[of] <= (case.plan.zero or 0) and "copies" not in over
+        return case.plan.copies if shared else 1
+
     found: dict[Amount, list[float]] = defaultdict(list)
     own = [one for one in here if one.forward or not once]
     found["weights"] = [one.weight for one in own if one.kernel.module != "experts"]
@@ -59,12 +78,15 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
         if not whole:
             continue
         parts = math.prod(getattr(case.plan, name) for name in kernel.spread_over)
-        found["tables" if one.forward else "table gradients"].append(whole / parts)
+        of: Amount = "tables" if one.forward else "table gradients"
+        found[of].append(whole / parts / together(of, kernel.spread_over))
         if one.forward:
             state = kernel.resident_optimizer_bytes
             if state is None:  # as much for a parameter as for one of the weights
                 state = whole / word(case.graph, "ends") * case.assume.optimizer_bytes_per_parameter
-            found["table optimizer"].append(state / parts)
+            found["table optimizer"].append(state / parts / together("table optimizer", kernel.spread_over))
+    for of in ("weights", "experts", "gradients", "parameters"):
+        found[of] = [size / together(of) for size in found[of]]
     return {kind.of: math.fsum(found[kind.of]) for kind in KINDS}
 
 

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from functools import cache
 
 from dfopt.judge.case import Case, Fan, Place, Placed, Rank
-from dfopt.judge.types import made_word
-from dfopt.physics import communications, ops
+from dfopt.judge.types import made_word, weight_word, word
+from dfopt.physics import communications, copies, ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds
 
@@ -143,16 +143,19 @@ def added_up(case: Case, placed: Placed) -> Iterator[tuple[float, tuple[str, ...
 
 
 def gradient_reduction_s(case: Case, rank: Rank, price: Price) -> float:
-    """Seconds of a pipeline stage's gradient all-reduces at the end of a step, all its layers."""
+    """Seconds of a step in which copies add up a stage's gradients and bring its weights together, all its layers."""
     if case.assume.gradients == "dfmodel":
         return 0.0
     seconds = []
     for stage, times in rank.runs.items():
-        volumes: dict[tuple[str, ...], list[float]] = defaultdict(list)
+        volumes: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
         for one in case.of_stage[stage]:
+            wide = weight_word(case.graph, one.kernel) / word(case.graph)
             for volume, dims in added_up(case, one):
-                volumes[dims].append(volume)
-        seconds += [times * price(Collective.ALL_REDUCE, math.fsum(each), dims) for dims, each in volumes.items()]
+                volumes[dims].append((volume, volume * wide))
+        for dims, each in volumes.items():
+            gradients, weights = map(math.fsum, zip(*each, strict=True))
+            seconds.append(times * copies.exchanged(case.plan, dims, gradients, weights, price))
     return math.fsum(seconds)
 
 

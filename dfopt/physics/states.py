@@ -41,6 +41,8 @@ class Kind:
         Whether it exists only where gradients are kept.
     item
         What a placement calls it; what is no item lies in the fastest memory.
+    shared_from
+        The level of ZeRO from which copies of the batch share it out.
     """
 
     name: str
@@ -51,14 +53,15 @@ class Kind:
     per_parameter: str | None = None
     trained: bool = False
     item: Item | None = None
+    shared_from: int | None = None
 
 
 _FORWARD = "mode forward instead of training"
 _SMALLER = "a smaller optimizer_bytes_per_parameter"
 KINDS: Final = (
-    Kind("weights", "weights", "weights", item="weights"),
-    Kind("weights", "experts", "weights", item="experts"),
-    Kind("gradients", "gradients", "gradients", _FORWARD, trained=True),
+    Kind("weights", "weights", "weights", item="weights", shared_from=3),
+    Kind("weights", "experts", "weights", item="experts", shared_from=3),
+    Kind("gradients", "gradients", "gradients", _FORWARD, trained=True, shared_from=2),
     Kind(
         "optimizer",
         "parameters",
@@ -66,13 +69,14 @@ KINDS: Final = (
         _SMALLER,
         per_parameter="optimizer_bytes_per_parameter",
         trained=True,
+        shared_from=1,
     ),
     Kind("activations", "saved", "saved activations", lifetime="microbatch", trained=True),
     Kind("activations", "waiting", "saved activations", lifetime="partition"),
     Kind("caches", "cached", "caches of sequences", "a smaller batch or context", lifetime="sequences", item="caches"),
     Kind("tables", "tables", "tables and matrices", item="tables"),
-    Kind("gradients", "table gradients", "gradients", _FORWARD),
-    Kind("optimizer", "table optimizer", "optimizer state", _SMALLER, trained=True),
+    Kind("gradients", "table gradients", "gradients", _FORWARD, shared_from=2),
+    Kind("optimizer", "table optimizer", "optimizer state", _SMALLER, trained=True, shared_from=1),
 )
 LABELS: Final = {kind.name: kind.label for kind in KINDS}
 """Names of states, in the order in which people read them."""

@@ -12,7 +12,7 @@ from dfopt.joint.additive import least_of_both
 from dfopt.joint.apart import Apart, optimize_apart
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
-from dfopt.physics.collectives import Collective
+from dfopt.physics.copies import exchanged
 from dfopt.physics.pipeline import step_time
 from dfopt.search.candidate import Prepared, Stage
 from dfopt.search.node import Node
@@ -114,14 +114,17 @@ def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
     instance, weighed_o = ready.instance, np.zeros(len(menu.tables.kernel_o))
     if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact":
         return weighed_o
-    once = step_time(ready.plan, instance.assumptions, 1.0).total
+    once, word_k = step_time(ready.plan, instance.assumptions, 1.0).total, instance.setting.weight_word_k
+    if ready.plan.zero and np.ptp(word_k) > 0:
+        return weighed_o
+    word = float(word_k[0])
     for dims, share_k in instance.adding:
         volume_o = menu.by_option("gradient_k") * share_k[menu.tables.kernel_o]
         least, most = menu.least(volume_o, allowed_o).sum(), -menu.least(-volume_o, allowed_o).sum()
         if not 0 < least < most:
             continue
         volumes = (least, (least + most) / 2, most)
-        at = [instance.communication_s(Collective.ALL_REDUCE, float(volume), dims) for volume in volumes]
+        at = [exchanged(ready.plan, dims, v, v * word, instance.communication_s) for v in map(float, volumes)]
         if abs(at[0] + at[2] - 2 * at[1]) <= _AFFINE * at[2]:
             weighed_o += volume_o * (float((at[2] - at[0]) / (most - least)) / once)
     return weighed_o

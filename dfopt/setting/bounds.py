@@ -15,7 +15,6 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.sections import kernels_by_kind
 from dfopt.documents.system import System
 from dfopt.physics import ops
-from dfopt.physics.collectives import Collective
 from dfopt.physics.dtypes import slowdown
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.physics.states import cached_bytes, capacities, own_traffic
@@ -193,8 +192,9 @@ class _Bounds:
         drawn = self._drawn_stages(instance)
         for dims, share_k in instance.adding:
             for kind, least in enumerate(self._least_of(instance)):
-                volume = float(share_k[self._kind_k == kind] @ least.gradient_k) / drawn
-                seconds[kind] += instance.communication_s(Collective.ALL_REDUCE, volume, dims)
+                volume_k = np.zeros(len(self._kind_k))
+                volume_k[self._kind_k == kind] = share_k[self._kind_k == kind] * least.gradient_k / drawn
+                seconds[kind] += instance.exchanged_s(dims, volume_k)
         return seconds
 
     def _of_layers(self, instance: Instance) -> tuple[Floats, Floats]:

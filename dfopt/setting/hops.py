@@ -60,11 +60,11 @@ def per_step_hops(instance: Instance) -> float:
 
 
 def gradient_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> float:
-    """Seconds of the all-reduces of gradients at the end of a step, of the slowest stage."""
+    """Seconds in which copies add up gradients in a step, and bring weights together, of the slowest stage."""
     if instance.assumptions.gradients == "dfmodel":
         return 0.0
     once = []
     for stage in range(int(stage_k.max()) + 1):
-        volumes = [(dims, (share_k * sharded.gradient_k)[stage_k == stage].sum()) for dims, share_k in instance.adding]
-        once.append(sum(instance.communication_s(Collective.ALL_REDUCE, float(v), dims) for dims, v in volumes))
+        volume_k = np.where(stage_k == stage, sharded.gradient_k, 0.0)
+        once.append(sum(instance.exchanged_s(dims, share_k * volume_k) for dims, share_k in instance.adding))
     return max(sum(times * once[n] for n, times in stage.runs if n < len(once)) for stage in instance.pipeline)

@@ -20,6 +20,7 @@ from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_seconds
+from dfopt.physics.copies import exchanged
 from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
 from dfopt.setting.members import member_graph
 from dfopt.setting.placements import Counted, counted
@@ -68,6 +69,12 @@ class Setting:
     @cached_property
     def _of_members(self) -> dict[tuple[Modules, int, int], Setting]:
         return {}
+
+    @cached_property
+    def weight_word_k(self) -> NDArray[np.float64]:
+        """Bytes of every kernel's weight for a byte of its gradient."""
+        words = self.graph.words
+        return np.array([words.of_weight(kernel) / words.activations for kernel in self.graph.kernels])
 
     def under(self, plan: Plan) -> Instance:
         """The setting under a plan, which sees the graph of one chip of its second axis."""
@@ -146,6 +153,11 @@ class Instance:
         copies, everyone = self.plan.copy_dims, self.plan.member_dims + self.plan.copy_dims
         ways = zip((copies, everyone), self.setting.copied_kk, strict=True)
         return tuple((dims, share_k) for dims, share_k in ways if dims and share_k.any())
+
+    def exchanged_s(self, dims: Dims, volume_k: NDArray[np.float64]) -> float:
+        """Seconds of a step in which chips along some dims exchange so many bytes of each kernel's gradient."""
+        weights = float(volume_k @ self.setting.weight_word_k)
+        return exchanged(self.plan, dims, float(volume_k.sum()), weights, self.communication_s)
 
     def amortized_gradient_s(self, kernel: int, volume: float) -> float:
         """Seconds of an evaluation that adding up so many bytes of a kernel's gradient takes: under dfmodel gradients,

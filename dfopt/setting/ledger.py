@@ -32,6 +32,7 @@ class State:
     split_over: tuple[str, ...]
     lifetime: str
     item: Item | None
+    shared_from: int | None
 
 
 def states_of(
@@ -69,7 +70,9 @@ def states_of(
         if size > 0 and (keeps_gradients or not kind.trained):
             for (of, split_over), amount in amounts.items():
                 if of == kind.of and amount > 0:
-                    found.append(State(kind.name, size * amount, split_over, kind.lifetime, kind.item))
+                    found.append(
+                        State(kind.name, size * amount, split_over, kind.lifetime, kind.item, kind.shared_from)
+                    )
     return tuple(found)
 
 
@@ -78,7 +81,21 @@ def held(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence
     books: Held = defaultdict(lambda: defaultdict(float))
     for state, size in kept(instance, stage, states):
         books[instance.plan.tier_of(state.item, instance.system.chip)][state.name] += size
+    for tier, size in _gathered(instance, stage, states).items():
+        books[tier]["weights"] += size
     return books
+
+
+def _gathered(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> Mapping[str, float]:
+    """Bytes by tier of the weights of a layer that copies share out, which a chip has whole while the layer runs."""
+    most: dict[str, float] = defaultdict(float)
+    for number, _ in stage.runs if instance.plan.zero == 3 else ():
+        layer: dict[str, float] = defaultdict(float)
+        for state in states.get(number, ()):
+            if state.name == "weights":
+                layer[instance.plan.tier_of(state.item, instance.system.chip)] += state.bytes
+        most |= {tier: max(most[tier], size) for tier, size in layer.items()}
+    return most
 
 
 def kept(
@@ -93,6 +110,8 @@ def kept(
             elif state.lifetime == "sequences":
                 count *= instance.plan.microbatches
             degree = math.prod(getattr(instance.plan, name) for name in state.split_over)
+            if "copies" not in state.split_over:
+                degree *= instance.plan.held_by(state.shared_from)
             yield state, count * state.bytes / degree
 
 

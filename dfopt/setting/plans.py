@@ -22,6 +22,7 @@ from dfopt.setting.placements import placements
 from dfopt.setting.shares import Orders, divisors, shares
 from dfopt.setting.turns import in_turns
 from dfopt.setting.uneven import uneven_layers
+from dfopt.setting.zero import shared_out
 
 
 @dataclass(frozen=True)
@@ -146,10 +147,10 @@ def asked_plans(
         place=asked.place,
         **on_axes,
     )
-    if asked.two_batch_overlap is False:
-        return found, rejected
-    more = in_turns(found, graph, system, assumptions, asked)
-    return more if asked.two_batch_overlap else found + more, rejected
+    if asked.two_batch_overlap is not False:
+        more = in_turns(found, graph, system, assumptions, asked)
+        found = more if asked.two_batch_overlap else found + more
+    return shared_out(found, graph, assumptions, asked.zero), rejected
 
 
 def may_share(graph: Graph, asked: Request) -> bool:

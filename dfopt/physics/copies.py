@@ -1,0 +1,81 @@
+"""What copies of the batch exchange for the sake of their parameters: gradients added up, weights brought together.
+
+Source of the levels: Rajbhandari et al., ZeRO, SC'20 (arXiv:1910.02054), sections 5 and 7: copies share out the
+optimizer's state (1), gradients too (2), weights too (3), instead of each holding all; level 1 sends what an all-reduce
+does. Gradients that are not held are added up after every microbatch, and weights that are not held are brought
+together before a forward pass and once more before its backward pass.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Literal, NamedTuple
+
+from dfopt.documents.axes import Dims
+from dfopt.documents.graph import Graph
+from dfopt.documents.plan import Plan
+from dfopt.physics.collectives import Collective
+
+__all__ = ["Exchange", "exchanged", "exchanges", "obstacle"]
+
+
+class Exchange(NamedTuple):
+    """A collective over some dims, so many times in a step, on a share of the gradients or weights of some kernels."""
+
+    kind: Collective
+    of: Literal["gradients", "weights"]
+    dims: Dims
+    share: float
+    times: int
+
+
+def obstacle(plan: Plan, level: int, graph: Graph, gradients: str) -> str:
+    """Why copies cannot share things out at a level; nothing if they can.
+
+    Where a pipeline takes many microbatches, what is exchanged for every one of them would be a part of every stage's
+    time; no tool does that (DeepSpeed refuses levels 2 and 3 with a pipeline), and it is not modelled.
+    """
+    if level and not graph.trains:
+        return "nothing is trained"
+    if level and gradients == "dfmodel":
+        return "gradients: dfmodel holds none"
+    if level and plan.copies == 1:
+        return "there is one copy of the batch"
+    if level > 1 and plan.stages > 1:
+        return (
+            f"gradients of every microbatch would be exchanged in {plan.label_of('layers')}; use level 1, or one stage"
+        )
+    return ""
+
+
+def exchanges(plan: Plan, dims: Dims) -> Iterator[Exchange]:
+    """What chips along some dims, which add up the same gradients, exchange in a step.
+
+    Only copies of the batch share things out: chips of a second axis that have the same weights add up shares of their
+    gradients, and hold the same of them.
+
+    Examples
+    --------
+    >>> [(one.kind.value, one.of, one.times) for one in exchanges(Plan(dp=4, dp_dims=("x",), zero=1), ("x",))]
+    [('reduce_scatter', 'gradients', 1), ('all_gather', 'weights', 1)]
+    >>> whole = Plan(dp=4, dp_dims=("x",), zero=3, microbatches=8)
+    >>> [(one.kind.value, one.of, one.times) for one in exchanges(whole, ("x",))]
+    [('reduce_scatter', 'gradients', 8), ('all_gather', 'weights', 16)]
+    """
+    level, copies = plan.zero or 0, plan.copy_dims
+    if not level:
+        yield Exchange(Collective.ALL_REDUCE, "gradients", dims, 1.0, 1)
+        return
+    others, often = tuple(dim for dim in dims if dim not in copies), plan.microbatches if level > 1 else 1
+    yield Exchange(Collective.REDUCE_SCATTER, "gradients", copies, 1.0, often)
+    if others:
+        yield Exchange(Collective.ALL_REDUCE, "gradients", others, 1.0 / plan.copies, often)
+    yield Exchange(Collective.ALL_GATHER, "weights", copies, 1.0, 1 if level < 3 else 2 * plan.microbatches)
+
+
+def exchanged(
+    plan: Plan, dims: Dims, gradients: float, weights: float, price: Callable[[Collective, float, Dims], float]
+) -> float:
+    """What the exchanges of so many bytes of gradients and of the same weights cost in a step, by the cost of one."""
+    sizes = {"gradients": gradients, "weights": weights}
+    return sum(one.times * price(one.kind, one.share * sizes[one.of], one.dims) for one in exchanges(plan, dims))
