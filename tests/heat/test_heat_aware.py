@@ -448,8 +448,13 @@ def test_errors_say_what_to_do() -> None:
     with pytest.raises(PlanError, match="heat: found 'cold', expected 'ignore' or 'aware'"):
         df.optimize(graph, system, tp=8, heat="cold")  # type: ignore[arg-type]
     scorched = df.load_stack("hybrid-vault", {"limits.logic": "36 degC", "package.r_convec_k_per_w": 0.5})
-    with pytest.raises(Infeasible, match="above its limit while the chip rests"):
-        df.optimize(graph, system, tp=8, heat="aware", stack=scorched)
+    # two kernels: each of their shardings is refused for the same reason, one after another
+    up, down = (Kernel(name=name, op="gemm", m=1024, k=1024, n=1024) for name in ("up", "down"))
+    pair = Graph(name="pair", batch=8, kernels=(up, down), tensors=(Tensor(src="up", dst="down"),))
+    for how in ("joint", "seconds"):
+        chosen = Assumptions(sharding_objective=how)
+        with pytest.raises(Infeasible, match="above its limit while the chip rests"):
+            df.optimize(pair, system, assumptions=chosen, tp=8, heat="aware", stack=scorched)
     with pytest.raises(PlanError, match="at most 20000 down-sets in a stage"):
         df.optimize(
             graph, system, tp=8, heat="aware", stack=df.load_stack("hybrid-vault"), formulation="assignment", p_max=2

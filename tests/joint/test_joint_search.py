@@ -50,9 +50,20 @@ def asked_of(world: World, data: st.DataObject) -> dict[str, Any]:
     return asked
 
 
-@share(5)  # 300 in CI
+@share(2)  # 120 in CI
 @given(worlds(most=5, least=2, tile_rows=ROWS), st.data())
 def test_nothing_is_better_than_what_is_found(world: World, data: st.DataObject) -> None:
+    check_nothing_better(world, data)
+
+
+@pytest.mark.nightly
+@share(0.5)
+@given(worlds(most=5, least=2, tile_rows=ROWS), st.data())
+def test_nothing_is_better_than_what_is_found_nightly(world: World, data: st.DataObject) -> None:
+    check_nothing_better(world, data)
+
+
+def check_nothing_better(world: World, data: st.DataObject) -> None:
     """Over all plans, with a number of partitions and pins; infeasible exactly when brute force finds nothing."""
     chosen, asked = jointly(world), asked_of(world, data)
     best = joint_optimum(world.graph, world.system, chosen, Request(**asked))
