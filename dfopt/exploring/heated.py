@@ -366,7 +366,9 @@ def _mixture(points: Sequence[tuple[float, float]]) -> float:
 
 def without_heat(made: Heated, gap: float) -> WithoutHeat | None:
     """The design that is best without heat, within a gap, judged on its stack; none where time is up before it."""
-    plain = Workload(made.spaces, made.graph, made.assumptions, made.request, deadline=made.deadline)
+    plain = Workload(
+        made.spaces, made.graph, made.assumptions, made.request, deadline=made.deadline, within=made.within
+    )
     plain.memory = made.memory
     left = max(made.deadline - time.perf_counter(), 0.0)
     found = search_boxes(plain, gap=gap, time_limit=left)

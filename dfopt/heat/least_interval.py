@@ -79,8 +79,15 @@ class Joules:
         return self.even > 0 or self.crowding < np.inf
 
 
-class _Priced(NamedTuple):
-    """Prices of watts that do not leak, (I,); what the least leakage costs; and all watts together, by case."""
+class _Prices(NamedTuple):
+    """Price of a watt on each tile, (I,), and of all watts together, by case."""
+
+    w: Floats
+    whole: list[float]
+
+
+class _Leaking(NamedTuple):
+    """The same of watts that do not leak, and between them what the least leakage costs."""
 
     w: Floats
     leaks: float
@@ -102,7 +109,8 @@ class LeastInterval:
     """
 
     stack: Stack
-    _known: dict[tuple[float, bool], list[_Priced]] = field(default_factory=dict)
+    _known: dict[tuple[float, bool], list[_Leaking]] = field(default_factory=dict)
+    _of_watts: dict[bool, list[_Prices]] = field(default_factory=dict)
 
     @cached_property
     def _cases(self) -> list[tuple[float, Floats]]:
@@ -121,7 +129,17 @@ class LeastInterval:
                 break
         return found
 
-    def _prices(self, spread: bool) -> list[Floats]:
+    def _prices(self, spread: bool) -> list[_Prices]:
+        """The prices of `_cells` for watts."""
+        if spread not in self._of_watts:
+            cells, found = heat_of(self.stack).cells_k_per_w, list[_Prices]()
+            for price in self._cells(spread):
+                priced = price > 0  # where none is, there may be no limit
+                found.append(_Prices(price @ cells, [float(price[priced] @ rise[priced]) for _, rise in self._cases]))
+            self._of_watts[spread] = found
+        return self._of_watts[spread]
+
+    def _cells(self, spread: bool) -> list[Floats]:
         """Prices of a kelvin of every cell."""
         stack, rise_c = self.stack, self._cases[-1][1]
         found = [most_power(stack, die) for die in (stack.logic_die.name, None)]
@@ -158,23 +176,20 @@ class LeastInterval:
             found.append(min((cost / one if one > 0 else np.inf) for one in left))
         return found
 
-    def _leaking(self, voltage: float, spread: bool) -> list[_Priced]:
+    def _leaking(self, voltage: float, spread: bool) -> list[_Leaking]:
         """By price, what it says of watts that do not leak."""
         if (voltage, spread) not in self._known:
             power, heat = power_of(self.stack), heat_of(self.stack)
             near = min((self.stack.most_k(die) for die in heat.dies), default=heat.ambient_k)  # where limits bind
             found = self._known[voltage, spread] = []
-            for price in self._prices(spread):
-                w = price @ heat.cells_k_per_w
+            for w, whole in self._prices(spread):
                 slope = power.leakage_slope(np.full(len(w), near), voltage)
                 least = power.leakage(np.full(len(w), near), voltage) - slope * (near - heat.ambient_k)
                 on, feeds = power.leaky, heat.means_k_per_w[power.leaky].T * slope[power.leaky]
                 fed = w + feeds @ np.linalg.solve(np.eye(len(on)) - feeds[on], w[on])
                 if not (w > 0).all() or not (fed > 0).all():  # then the sum above has no end, or might have none
                     fed, least = w, power.leakage(np.full(len(w), heat.ambient_k), voltage)
-                priced = price > 0
-                whole = [float(price[priced] @ rise_c[priced]) for _, rise_c in self._cases]
-                found.append(_Priced(fed, float(fed @ least), whole))
+                found.append(_Leaking(fed, float(fed @ least), whole))
         return self._known[voltage, spread]
 
 
