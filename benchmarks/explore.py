@@ -12,12 +12,17 @@ from __future__ import annotations
 import argparse
 import itertools
 import json
+import os
 import random
 import sys
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+
+import budgets
+import numpy as np
 
 import dfopt as df
 from dfopt.documents.design import Design
@@ -26,6 +31,8 @@ from dfopt.errors import Infeasible
 from dfopt.exploring.decisions import Box
 from dfopt.exploring.explore import explore, in_technologies, workload_of
 from dfopt.exploring.workload import Workload
+from dfopt.heat.most_power import most_power
+from dfopt.technology.stack_models import heat_of, power_of
 
 Row = tuple[str, str, str, bool]  # what, seen, limit, met
 
@@ -160,6 +167,17 @@ def bounds(asked: argparse.Namespace) -> Iterator[Row]:
     yield "bounds of boxes", f"{looked} pairs, at most {worst:.9f} of a step time", "1", worst <= 1 + 1e-9
 
 
+@contextmanager
+def fresh_cache() -> Iterator[None]:
+    """Files that were kept before are not looked at."""
+    before = os.environ.get("DFOPT_CACHE")
+    os.environ["DFOPT_CACHE"] = "off"
+    try:
+        yield
+    finally:
+        os.environ.pop("DFOPT_CACHE") if before is None else os.environ.update(DFOPT_CACHE=before)
+
+
 def _every(workload: Workload) -> Iterator[Box]:
     for which, space in enumerate(workload.spaces):
         for at in itertools.product(*(range(len(sizes)) for sizes in space.sizes.values())):
@@ -213,12 +231,49 @@ def heat(asked: argparse.Namespace) -> Iterator[Row]:
     yield "gap under heat", f"{made.gap:.2%}", "5 %", made.gap <= 0.05
 
 
+def most_power_of_stacks(asked: argparse.Namespace) -> Iterator[Row]:
+    """100 random power maps within the limits of every 3D stack: none has more than its linear program says."""
+    for name in budgets.stacks():
+        stack = df.load_stack(name)
+        heat, logic_die, began = heat_of(stack), stack.logic_die.name, _now()
+        with fresh_cache():  # of two stacks of the same dies the second is known
+            whole, alone = most_power(stack), most_power(stack, logic_die)
+        took, words = _seconds(began)
+        draw, tiles = np.random.default_rng(1), len(stack.tiles)
+        sparse = draw.random((30, tiles)) * (draw.random((30, tiles)) < 0.1) + 1e-6
+        every = np.concatenate([draw.random((40, tiles)), draw.pareto(0.7, (30, tiles)), sparse])
+        rise = np.array([stack.most_k(die) for die in heat.dies]) - heat.ambient_k
+        every /= ((heat.die_max(every) - heat.ambient_k) / rise).max(axis=1, keepdims=True)
+        logic = np.array([die == logic_die for die, _ in stack.tiles])
+        most = max(every.sum(axis=1).max() / whole.watts, (every @ logic).max() / alone.watts)
+        even_w = float((rise / (heat.die_max(power_of(stack).logic_tiles) - heat.ambient_k)).min())
+        seen = f"all dies {whole.watts:.1f} W, logic die {alone.watts:.1f} W (even {even_w:.1f} W); "
+        seen += f"the most of {len(every)} maps {most:.1%} of that; both programs {words}"
+        yield f"most power, {name}", seen, "no map has more, 10 s", most <= 1 and took < 10
+
+
+def budgets_under_heat(asked: argparse.Namespace) -> Iterator[Row]:
+    """The best budget of power for each node of logic under each 3D stack, DRAM at 95 degC or less."""
+    for one in budgets.budgets():
+        seen = f"{one.watts:g} W: {one.seconds:.3f} s at {one.clock:.0%} of its clock, DRAM {one.dram_c:.1f} degC, "
+        seen += f"bound {one.bound:.3f} s, gap {one.gap:.1%}; without heat "
+        if one.plain is None:
+            seen += "not found in time"
+        else:
+            judged = "no clock keeps the limits" if one.plain.judged is None else f"{one.plain.judged:.3f} s judged"
+            seen += f"{one.plain.best['power']:g} W, {one.plain.predicted:.3f} s predicted, {judged}"
+        seen += f"; {one.took:.0f} s on the clock"
+        yield f"{one.node} under {one.stack}", seen, "gap 10 %", one.gap <= 0.10
+
+
 SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "one-technology": one_technology,
     "all-technologies": all_technologies,
     "exhaustive": exhaustive,
     "bounds": bounds,
     "heat": heat,
+    "most-power": most_power_of_stacks,
+    "budgets": budgets_under_heat,
 }
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from itertools import combinations
 
-from dfopt.documents.exploration import DesignBox, Exploration
+from dfopt.documents.exploration import DesignBox, Exploration, WithoutHeat
 from dfopt.errors import DfoptError, DocumentError, Issue, PlanError
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.explore import workload_of
-from dfopt.exploring.heated import seconds_on_stack
+from dfopt.exploring.heated import Heated, seconds_on_stack, without_heat
 from dfopt.exploring.sensitivity import raised
 from dfopt.exploring.workload import Workload
 from dfopt.physics.merits import MERITS
@@ -40,7 +41,12 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
         workload = workload_of(made.graph, made.designs, made.assumptions, of.seed, of.objective, of.stack, of.heat)
         workload.deadline = math.inf
         issues += _best(made, workload, time_limit)
-    late = 0
+    late, unknown = 0, ""
+    if not issues and isinstance(workload, Heated) and made.without_heat is not None:
+        workload.deadline = began + time_limit
+        found = _without_heat(made, made.without_heat, workload)
+        workload.deadline, unknown = math.inf, "" if found is not None else "what is best without heat"
+        issues += found or []
     if not issues:
         for number, box in enumerate(made.boxes):
             if time.perf_counter() - began > time_limit:
@@ -50,8 +56,9 @@ def check_exploration(made: Exploration, path: str, time_limit: float = 60.0) ->
     if issues:
         raise DocumentError(path, [Issue(where, said, "explore again") for where, said in issues])
     boxes = f"{len(made.boxes) - late} of {len(made.boxes)} boxes of {made.effort.designs} designs bounded again"
-    if late:
-        return f"not checked in {time_limit:g} s: {late} boxes; all else holds, {boxes}"
+    if late or unknown:
+        what = ", ".join(filter(None, [f"{late} boxes" if late else "", unknown]))
+        return f"not checked in {time_limit:g} s: {what}; all else holds, {boxes}"
     what = "verified optimal" if made.gap <= PROOF else f"verified within {made.gap:.3%}"
     return f"{what}: {boxes}"
 
@@ -182,6 +189,39 @@ def _sensitive(made: Exploration, workload: Workload) -> Iterator[tuple[str, str
         value = alone.judged(box, one.mapping)
         if not math.isclose(one.value, value, rel_tol=SAME):
             yield f"{where}.value", f"found {one.value!r}, the judge says {value!r}"
+
+
+def _without_heat(made: Exploration, said: WithoutHeat, workload: Heated) -> list[tuple[str, str]] | None:
+    """What is wrong with the design that is best without heat: searched, mapped and judged again; none out of time."""
+    try:
+        box = _place(
+            workload.spaces, 0, DesignBox(design=said.design, low=said.best, high=said.best, bound=None, stage="solve")
+        )
+    except PlanError as error:
+        return [("$.without_heat.best", str(error).partition(": ")[2])]
+    found = without_heat(workload, made.request.gap)
+    if found is None or time.perf_counter() > workload.deadline:
+        return None
+    least = found.predicted
+    if made.status != "time_limit" and least < said.predicted * (1 - made.request.gap) * (1 - SAME):
+        return [("$.without_heat.best", f"found {said.predicted!r} s, {least!r} s can be had: {_words(found.best)}")]
+    if (found.design, found.best) != (said.design, said.best):  # where time was up others were looked at
+        found = without_heat(replace(workload, within=(box,)), made.request.gap)
+    if found is None or time.perf_counter() > workload.deadline:
+        return None
+    return [
+        (f"$.without_heat.{name}", f"found {one!r}, expected {other!r}")
+        for name in ("predicted", "judged", "frequency")
+        if not _same(one := getattr(said, name), other := getattr(found, name))
+    ]
+
+
+def _same(one: float | None, other: float | None) -> bool:
+    return one == other if one is None or other is None else math.isclose(one, other, rel_tol=SAME)
+
+
+def _words(sizes: dict[str, float]) -> str:
+    return ", ".join(f"{name} {size:g}" for name, size in sizes.items())
 
 
 def _bounded(workload: Workload, number: int, box: DesignBox) -> Iterator[tuple[str, str]]:

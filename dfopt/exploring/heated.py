@@ -2,7 +2,8 @@
 
 A chip at a level of its clock is a chip of lower peak at a lower voltage. So a mapping at a level is no faster than
 both allow: the bound without heat of a chip with that much less compute, and the joules that a microbatch takes at
-least over the watts that the stack can be rid of (`dfopt.heat.least_interval`). The least of that over the levels
+least over the watts that the stack can be rid of (`dfopt.heat.least_interval`), where kernels share the tiles in
+balance, as their times take for granted (`dfopt.exploring.together`). The least of that over the levels
 bounds a design. Of many designs the levels differ: there the voltage is cut into intervals, each with the clock of its
 upper end and the energy of its lower one, and the most cores that any of the designs has.
 
@@ -33,13 +34,16 @@ from dfopt.documents.system import System
 from dfopt.errors import Infeasible, NoSolution, PlanError, SystemSpecError
 from dfopt.exploring.boxes import Stage, search_boxes
 from dfopt.exploring.decisions import Box
+from dfopt.exploring.together import Together, together
 from dfopt.exploring.workload import Workload
 from dfopt.heat.least_interval import Joules, least_interval_of
 from dfopt.judge import evaluate
 from dfopt.machines.stacks import memory_of
+from dfopt.physics.ops import flop
 from dfopt.physics.pipeline import step_time
 from dfopt.search.optimization import optimize
 from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.instance import Instance
 from dfopt.technology.as_stack import derived_stack
 from dfopt.technology.stack_models import power_of
 from dfopt.technology.voltage import speed
@@ -284,26 +288,52 @@ class Heated(Workload):
         dram, model, waiting = stack.dram, power_of(stack), stack.levels[-1]  # what waits takes the lowest level
         burst = min(dram.energies.read_burst, dram.energies.write_burst) / dram.burst
         stacked, idle = bool(stack.dram_dies), stack.logic.idle if box.single else 0.0
+        where = self._together(box, instance)
+        even = 0.0 if self.heat == "aware" else self._part(where.alone)
+        compute = self._flop / (instance.system.chips * plan.microbatches) * rung.flop
         spent = Joules(
-            compute=self._flop / (instance.system.chips * plan.microbatches) * rung.flop,
+            compute=compute * (1 - even),
             sram=sram_bytes * rung.sram,
             dram=dram_bytes * (burst + dram.energies.activate / dram.row) * stacked,
             way=dram_bytes * dram.energies.io * stacked,
             logic_w=idle * waiting.frequency * waiting.voltage**2,
-            dram_w=(model.refresh_w(1.0) + model.background_w) * stacked,
+            dram_w=model.background_w * stacked,
+            refresh_w=model.refresh_w(1.0) * stacked,
+            even=compute * even,
+            crowding=where.crowding,
         )
         assumptions = bounds.setting.assumptions
         return [step_time(plan, assumptions, one).total for one in least_interval_of(stack).by_price(spent, leaks)]
 
+    def _together(self, box: Box, instance: Instance) -> Together:
+        """Which kernels are alone on a chip, where all designs of a box have the same tiles; none else.
+
+        Where partitions have levels of their own, those of kernels that are alone may be others than the rest's: a
+        mixture of levels is one of all kernels only if all are priced alike, so none counts as alone.
+        """
+        if not self._one_floorplan(box):
+            return Together(frozenset(), math.inf)
+        return together(instance, self.on.placement == "interleaved")
+
+    def _part(self, names: frozenset[str]) -> float:
+        """The part of all FLOP that some kernels have."""
+        parts = [self.graph.times_of(one) * flop(one) for one in self.graph.kernels if one.name in names]
+        whole = math.fsum(self.graph.times_of(one) * flop(one) for one in self.graph.kernels)
+        return math.fsum(parts) / whole if whole > 0 else 0.0
+
+    def _one_floorplan(self, box: Box) -> bool:
+        """Whether all designs of a box are known to have the same tiles."""
+        decisions = self.spaces[box.which]
+        if box.single or list(decisions.sizes) != [POWER]:
+            return box.single
+        ends = [self.stack(decisions.one(at)._replace(which=box.which)) for at in (box.low, box.high)]
+        return ends[0].tiles == ends[1].tiles  # more power has no fewer units: so between them too
+
     def _priced(self, box: Box) -> Stack:
         """A stack whose prices hold for every design of a box: its own, or one with a tile for each thermal cell."""
-        if box.single:
-            return self.stack(box)
         decisions = self.spaces[box.which]
-        if list(decisions.sizes) == [POWER]:
-            ends = [self.stack(decisions.one(at)._replace(which=box.which)) for at in (box.low, box.high)]
-            if ends[0].tiles == ends[1].tiles:  # more power has no fewer units: so between them too
-                return ends[0]
+        if self._one_floorplan(box):
+            return self.stack(decisions.one(box.low)._replace(which=box.which))
         key = decisions.whole._replace(which=box.which)
         if key not in self._stacks:
             one = next(at for at in (box.low, box.high) if decisions.chip(decisions.one(at)) is not None)
@@ -336,7 +366,9 @@ def _mixture(points: Sequence[tuple[float, float]]) -> float:
 
 def without_heat(made: Heated, gap: float) -> WithoutHeat | None:
     """The design that is best without heat, within a gap, judged on its stack; none where time is up before it."""
-    plain = Workload(made.spaces, made.graph, made.assumptions, made.request, deadline=made.deadline)
+    plain = Workload(
+        made.spaces, made.graph, made.assumptions, made.request, deadline=made.deadline, within=made.within
+    )
     plain.memory = made.memory
     left = max(made.deadline - time.perf_counter(), 0.0)
     found = search_boxes(plain, gap=gap, time_limit=left)

@@ -96,6 +96,15 @@ def test_an_exploration_under_heat_is_checked(tmp_path: Path) -> None:
     data["value"] *= 0.99
     with pytest.raises(DocumentError, match=r"\$.value: found"):
         check_exploration(Exploration.from_data(data).sealed(), "it")
+    data, wrong = made.to_data(), ("predicted", "judged", "frequency")
+    data["without_heat"].update({name: data["without_heat"][name] * 0.9 for name in wrong})
+    data["without_heat"]["best"]["power"] = 150  # which is not better: its own figures are expected
+    with pytest.raises(DocumentError) as caught:
+        check_exploration(Exploration.from_data(data).sealed(), "it")
+    assert all(f"$.without_heat.{name}: found" in str(caught.value) for name in wrong)
+    data["without_heat"]["predicted"] *= 1.5
+    with pytest.raises(DocumentError, match=r"\$\.without_heat\.best: found .* s can be had: .*power 450"):
+        check_exploration(Exploration.from_data(data).sealed(), "it")
     data = made.to_data()
     last = max((box for box in data["boxes"] if box["bound"]), key=lambda box: box["bound"])
     last["bound"] *= 1.5
