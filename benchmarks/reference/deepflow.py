@@ -17,6 +17,7 @@ from statistics import median
 from crossflow_tables import gemm, language_model
 from line import Line, told
 from search_tables import searched, traced
+from sweep_tables import chips, data_parallel, mapped
 
 from dfopt.errors import DfoptError
 from dfopt.physics.placement_links import heaviest, loads, placed
@@ -89,6 +90,9 @@ TABLES: tuple[tuple[str, Callable[[Path], Iterator[Line]]], ...] = (
     ("crossflow2021_v100_lm.csv", language_model),
     ("gd_search_trace.csv", traced),
     ("gd_search_trace.csv", searched),
+    ("repo_stored_lm_sweeps.csv", chips),
+    ("repo_stored_lm_sweeps.csv", data_parallel),
+    ("repo_stored_lm_sweeps.csv", mapped),
 )
 
 
