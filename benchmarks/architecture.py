@@ -6,7 +6,8 @@ The workload is `lstm-deepflow` with its products split over four chips, the str
 in the study `deepflow-fig10`; 128 copies of that sum their gradients over links that no share changes. The profile is
 ``default`` (under ``deepflow`` no share is ``auto``): registers, L1 and links keep the shares of DeepFlow's V100, and
 of what is left one to four stacks, 7 to 63 MiB of L2, and 16 to 48 % of the power for DRAM are chosen, with cores in
-the rest. As in the studies no memory is too small.
+the rest. As in the studies no memory is too small. A group of four chips is explored under any plan, so the gain on all
+512 with the products split four ways is one that can be had, not the most.
 """
 
 from __future__ import annotations
