@@ -48,7 +48,8 @@ def scaling(frame: Any) -> Any:
     for ax, network in zip(spots, networks, strict=True):
         for number, memory in enumerate(memories):
             mine = frame[(frame["network_gb_s"] == network) & (frame["dram_tb_s"] == memory)].set_index("logic_nm")
-            _line(ax, number, nodes, mine.loc[nodes, "step_time_s"].tolist(), f"DRAM {memory} TB/s")
+            heights = mine.loc[nodes, "step_time_s"].tolist()
+            _line(ax, number, nodes, heights, f"DRAM {memory} TB/s", more=len(memories) - number)
         ax.set_title(f"network {network} GB/s")
         ax.set_xlabel("logic node (nm)")
     spots[0].set_ylim(bottom=0)  # of all, once every line is there
@@ -111,7 +112,8 @@ def _map(ax: Any, cells: Any, across: str, down: str) -> None:
 
 
 def _key(figure: Any, frame: Any) -> None:
-    handles = [Patch(color=LOOKS[name].colour, label=LOOKS[name].label) for name in _order(frame["bound_by"])]
+    bound = _order(frame["bound_by"])
+    handles = [Patch(color=LOOKS[name].colour, label=f"bound by {LOOKS[name].label}") for name in bound]
     figure.legend(handles=handles, loc="outside upper left", ncols=len(handles), frameon=False)
 
 
@@ -173,7 +175,7 @@ def roadmap_scaling(frame: Any) -> Any:
         ax.set_title(graph)
         ax.set_xlabel("logic")
     spots[0].set_ylim(bottom=0)  # of all, once every line is there
-    spots[0].set_ylabel(f"times as fast as {nodes[0]}, {memories[0]}")
+    spots[0].set_ylabel(f"times as fast as {nodes[0]}, {memories[0]}, 450 GB/s")
     _legend(figure, spots[0], len(memories) + 1)
     return figure
 
@@ -207,7 +209,7 @@ def roadmap_packages(frame: Any) -> Any:
         mine = frame[(frame["graph"] == graph) & (frame["technology"] == technology)].set_index("package")
         heights = (mine["step_time_s"][1] / mine["step_time_s"].loc[sizes]).tolist()
         _line(ax, number, sizes, heights, f"{graph}, {technology}")
-    ax.axhline(1.32, color="black", linestyle="--", linewidth=0.8, label="1.32")
+    ax.axhline(1.32, color="black", linestyle="--", linewidth=0.8, label="the paper's most, 1.32")
     ax.set_xlabel("chips in a package")
     ax.set_ylabel("times as fast as single chips")
     ax.set_ylim(bottom=0.95)

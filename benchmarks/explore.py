@@ -26,6 +26,7 @@ import numpy as np
 
 import dfopt as df
 from dfopt.documents.design import Design
+from dfopt.documents.graph import Graph, Kernel, Tensor
 from dfopt.documents.technology import Technology
 from dfopt.errors import Infeasible
 from dfopt.exploring.decisions import Box
@@ -135,15 +136,46 @@ def all_technologies(asked: argparse.Namespace) -> Iterator[Row]:
     yield f"{made.effort.designs:,} designs", seen, "gap 1 %, 60 s", made.gap <= 1e-2 and took < 60
 
 
+def random_graph(seed: int) -> Graph:
+    """Products and elementwise kernels that read any that come before; a chip of `design` holds the largest."""
+    draw = random.Random(f"graph {seed}")
+    tokens = 2 ** draw.randint(8, 13)
+    kernels = [Kernel(name="k0", op="gemm", m=1024 * draw.randint(1, 16), k=1024 * draw.randint(1, 16), n=tokens)]
+    tensors: list[Tensor] = []
+    for number in range(1, draw.randint(6, 10)):
+        read = draw.choice(kernels)
+        if draw.random() < 0.6:
+            kernel = Kernel(name=f"k{number}", op="gemm", m=1024 * draw.randint(1, 16), k=read.m, n=tokens)
+        else:
+            flop = draw.choice([1, 5])
+            kernel = Kernel(name=f"k{number}", op="elementwise", m=read.m, k=1, n=tokens, flop_per_element=flop)
+        alike = [one for one in kernels if one.m == read.m and one is not read]
+        both = [draw.choice(alike)] if kernel.op == "elementwise" and alike else []
+        tensors += [Tensor(src=one.name, dst=kernel.name) for one in (read, *both)]
+        kernels.append(kernel)
+    repeat = draw.randint(1, 24)
+    return Graph(name=f"random-{seed}", repeat=repeat, kernels=tuple(kernels), tensors=tuple(tensors))
+
+
 def exhaustive(asked: argparse.Namespace) -> Iterator[Row]:
     """Few sizes, every design solved by itself."""
+    yield from each_design("gpt3-175b", "llama-3.1-70b", "vit-h-14", "gpt2-small")
+
+
+def exhaustive_random(asked: argparse.Namespace) -> Iterator[Row]:
+    """The same for graphs drawn by chance."""
+    yield from each_design(*map(random_graph, range(3)))
+
+
+def each_design(*graphs: str | Graph) -> Iterator[Row]:
+    """What is explored with no gap, beside the best of all designs."""
     few = design(most_stacks=5, sram_step=64, most_sram=328, rate_step=225)
-    for graph in ("gpt3-175b", "llama-3.1-70b", "vit-h-14", "gpt2-small"):
+    for graph in graphs:
         made, workload = explore(graph, few, gap=0.0, sensitivity=False), workload_of(graph, [few])
         alone = [value for value in map(lambda box: _value(workload, box), _every(workload)) if value is not None]
         least = min(alone)
         seen = f"{made.value!r} s against {least!r} s of {len(alone)} that fit of {workload.designs}"
-        yield f"every design, {graph}", seen, "equal to 1e-9", abs(made.value - least) <= 1e-9 * least
+        yield f"every design, {workload.graph.name}", seen, "equal to 1e-9", abs(made.value - least) <= 1e-9 * least
 
 
 def bounds(asked: argparse.Namespace) -> Iterator[Row]:
@@ -270,6 +302,7 @@ SECTIONS: dict[str, Callable[[argparse.Namespace], Iterator[Row]]] = {
     "one-technology": one_technology,
     "all-technologies": all_technologies,
     "exhaustive": exhaustive,
+    "exhaustive-random": exhaustive_random,
     "bounds": bounds,
     "heat": heat,
     "most-power": most_power_of_stacks,

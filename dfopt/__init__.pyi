@@ -25,6 +25,7 @@ from dfopt.documents.system import Dram as Dram
 from dfopt.documents.system import NetworkDim as NetworkDim
 from dfopt.documents.system import Sram as Sram
 from dfopt.documents.system import System as System
+from dfopt.documents.technology import Technology as Technology
 from dfopt.documents.zoo import zoo as zoo
 from dfopt.errors import DfoptError as DfoptError
 from dfopt.errors import DocumentError as DocumentError
@@ -43,9 +44,11 @@ from dfopt.errors import UnitError as UnitError
 from dfopt.exploring.explore import explore as explore
 from dfopt.library import load_system as load_system
 from dfopt.machines.compose import compose as compose
+from dfopt.machines.designs import load_design as load_design
 from dfopt.machines.fields import with_fields as with_fields
 from dfopt.machines.stacks import load_stack as load_stack
 from dfopt.machines.stacks import with_stack as with_stack
+from dfopt.machines.technologies import load_technology as load_technology
 from dfopt.physics.cost import system_cost as system_cost
 from dfopt.search import Progress as Progress
 from dfopt.search import dump_models as dump_models

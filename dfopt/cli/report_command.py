@@ -1,8 +1,8 @@
-"""The command report: a result, answers to heat or a sweep as one HTML file."""
+"""The command report: a result, answers to heat, an exploration or a sweep as one HTML file."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from dfopt.documents.study import Study
     from dfopt.documents.zoo import Kind
     from dfopt.show.report import Remark
+    from dfopt.show.report.page import Section
     from dfopt.studies.runs import Runs
 
 
@@ -23,7 +24,10 @@ if TYPE_CHECKING:
 def report(
     source: Annotated[
         str,
-        argument("RESULT|HEAT|STUDY|STORE.jsonl", "a result, or what heat -o wrote; of a sweep the study or store"),
+        argument(
+            "RESULT|HEAT|EXPLORATION|STUDY|STORE.jsonl",
+            "a result, or what heat -o or explore -o wrote; of a sweep the study or store",
+        ),
     ],
     output: Annotated[Path, option("the file to write", "-o", "--output", metavar="FILE.html")] = Path("report.html"),
     store: StoreOpt = None,
@@ -31,7 +35,7 @@ def report(
     x: Annotated[str | None, option("of a sweep: across the scatter", metavar="COLUMN")] = None,
     y: Annotated[str | None, option("of a sweep: up the scatter", metavar="COLUMN")] = None,
 ) -> None:
-    """Write a result, answers to heat or a sweep as one HTML file that needs no network."""
+    """Write a result, answers to heat, an exploration or a sweep as one HTML file that needs no network."""
     with errors():
         from dfopt.documents.files import write_text
 
@@ -41,12 +45,13 @@ def report(
 
 
 def _page(source: str, store: Path | None, columns: dict[str, Any]) -> str:
+    from dfopt.documents.exploration import Exploration
     from dfopt.documents.heat import HeatReport
     from dfopt.documents.result import Result
     from dfopt.documents.study import Study
     from dfopt.errors import PlanError
     from dfopt.library import load_any
-    from dfopt.show.report import heat_page, sweep_report
+    from dfopt.show.report import designs_section, heat_page, sweep_report
 
     suffix = Path(source).suffix.lower()
     if suffix == ".jsonl":
@@ -58,24 +63,26 @@ def _page(source: str, store: Path | None, columns: dict[str, Any]) -> str:
     if suffix in (".csv", ".parquet"):
         draws = f"`dfopt plot {source} --kind pareto` draws it, and " if suffix == ".csv" else ""
         raise PlanError(
-            f"report: {source}: found the frame of a sweep, expected a result, a heat report, a study or a store of"
-            f" runs; {draws}`dfopt report STORE.jsonl` or `dfopt report STUDY` reports the sweep"
+            f"report: {source}: found the frame of a sweep, expected a result, a heat report, an exploration, a study"
+            f" or a store of runs; {draws}`dfopt report STORE.jsonl` or `dfopt report STUDY` reports the sweep"
         )
     found = load_any(source)
     if isinstance(found, Study):
         return _study_page(found, cells_of(source, store), store_of(source, store), columns)
-    if not isinstance(found, Result | HeatReport):
+    if not isinstance(found, Result | HeatReport | Exploration):
         raise PlanError(
-            f"report: {source}: found a {what(found)}, expected a result, a heat report, a study or a store of runs;"
-            " `dfopt solve -o` writes a result"
+            f"report: {source}: found a {what(found)}, expected a result, a heat report, an exploration, a study or a"
+            " store of runs; `dfopt solve -o` writes a result"
         )
     for name, given in {"store": store, **columns}.items():
         if given is not None:
             raise PlanError(f"--{name}: belongs to a sweep, found the {what(found)} {source!r}; leave it out")
+    if isinstance(found, Exploration):
+        return _result_page(found.result, [designs_section(found)])
     return _result_page(found) if isinstance(found, Result) else heat_page(found, __version__)
 
 
-def _result_page(result: Result) -> str:
+def _result_page(result: Result, before: Sequence[Section] = ()) -> str:
     from dfopt.documents.zoo import zoo
     from dfopt.show.report import remarks, result_report
 
@@ -84,7 +91,7 @@ def _result_page(result: Result) -> str:
     used: list[tuple[Kind, Any]] = [("graphs", result.graph), ("designs" if made else "systems", result.system)]
     used += [("stacks", result.system.stack)] if result.system.stack is not None else []
     found = dict.fromkeys(one for kind, document in used for one in remarks(kind, document.name))
-    return result_report(result, list(found), [_origin(kind, document) for kind, document in used])
+    return result_report(result, list(found), [_origin(kind, document) for kind, document in used], before=before)
 
 
 def _origin(kind: Kind, used: Any) -> str:

@@ -44,17 +44,21 @@ def derive(
     """Derive a chip from a technology and budgets: its components, what binds each, and what is left over."""
     with errors():
         from dfopt.api import derive as derived
+        from dfopt.errors import SystemSpecError
         from dfopt.show.technology import chip_report
         from dfopt.technology.told import told, told_price
 
         check_output("--system", system, (".yaml", ".yml", ".json"))
         check_output("--stack", stack, (".yaml", ".yml", ".json"))
         made = derived(design, on)
-        parts, price = told(made.components), told_price(made.price)
-        if system is not None:
-            made.system.dump(system)
-        if stack is not None:
-            made.stack.dump(stack)
+        try:
+            parts, price = told(made.components), told_price(made.price)
+            if system is not None:
+                made.system.dump(system)
+            if stack is not None:
+                made.stack.dump(stack)
+        except SystemSpecError as error:  # which knows the design's name alone
+            raise SystemSpecError(design, error.issues) from None
         said = {"components": parts, "price": price}
         emit(as_json, lambda: said, lambda: chip_report(made.design, parts, price))
         if system is not None:

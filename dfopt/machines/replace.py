@@ -7,9 +7,10 @@ from collections.abc import Mapping, Sequence
 from copy import deepcopy
 from typing import Any, Final, NoReturn
 
-from dfopt.errors import DocumentError, Issue, did_you_mean, json_path
+from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, shown
+from dfopt.machines.references import Resolver
 
-__all__ = ["place_of", "replaced"]
+__all__ = ["place_of", "replaced", "with_set"]
 
 # What the entries of a list are called, one and several.
 _ENTRIES: Final = {
@@ -48,6 +49,47 @@ def replaced(data: Mapping[str, Any], fields: Mapping[str, Any], file: str) -> d
         holder, key = place_of(made, field, file)
         holder[key] = value
     return made
+
+
+def with_set(
+    resolver: Resolver, data: dict[str, Any], fields: Any, where: str, file: str, example: str
+) -> dict[str, Any]:
+    """Data with what ``set`` beside the name of a part says replaced; what is wrong is left with the resolver.
+
+    Parameters
+    ----------
+    resolver
+        Collects the issues; where there are any the data is as it was.
+    data
+        Of the part.
+    fields
+        The value of ``set``.
+    where, file
+        The place of the mapping that has ``set``, and what errors call its file.
+    example
+        A right value, for the remedy.
+
+    Examples
+    --------
+    >>> resolver = Resolver()
+    >>> with_set(resolver, {"cells": 8}, {"cells": 16}, "$", "mine", "{cells: 4}")
+    {'cells': 16}
+    >>> with_set(resolver, {"cells": 8}, 16, "$", "mine", "{cells: 4}")
+    {'cells': 8}
+    >>> print(resolver.issues[0])
+    $.set: found 16, expected a mapping of paths to values (write {cells: 4}, or leave it out)
+    """
+    where = f"{where}.set"
+    if not isinstance(fields, Mapping):
+        message = f"found {shown(fields)}, expected a mapping of paths to values"
+        resolver.wrong(where, message, f"write {example}, or leave it out")
+        return data
+    try:
+        return replaced(data, fields, file)
+    except DocumentError as error:
+        for issue in error.issues:
+            resolver.wrong(where, f"{issue.where}: {issue.message}", issue.remedy)
+        return data
 
 
 def place_of(data: Mapping[str, Any], field: str, file: str) -> tuple[Any, Any]:

@@ -22,9 +22,9 @@ from dfopt.documents.stack import Stack
 from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.system import Dram, System
 from dfopt.documents.zoo import find
-from dfopt.errors import DocumentError, Issue, SystemSpecError, shown
+from dfopt.errors import DocumentError, Issue, SystemSpecError
 from dfopt.machines.references import Resolver, folder_of
-from dfopt.machines.replace import replaced
+from dfopt.machines.replace import replaced, with_set
 from dfopt.units import format as show_unit
 
 __all__ = ["expand_stack", "load_stack", "memory_issues", "memory_of", "stack_at", "stack_schema", "with_stack"]
@@ -145,16 +145,7 @@ def stack_data(resolver: Resolver, value: Any, where: str, file: str, above: tup
     data = resolver.part("stacks", value, where, load)
     if not isinstance(data, dict):
         return data
-    if not isinstance(fields, Mapping):
-        remedy = "write {dies.dram.count: 4}, or leave it out"
-        resolver.wrong(f"{where}.set", f"found {shown(fields)}, expected a mapping of paths to values", remedy)
-        return data
-    try:
-        return replaced(data, fields, file)
-    except DocumentError as error:
-        for issue in error.issues:
-            resolver.wrong(f"{where}.set", f"{issue.where}: {issue.message}", issue.remedy)
-        return data
+    return with_set(resolver, data, fields, where, file, "{dies.dram.count: 4}")
 
 
 def memory_of(stack: Stack, priced: Dram | None = None) -> Dram:

@@ -31,7 +31,7 @@ from dfopt.documents.technology_part import SECTIONS, TechnologyPart
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, json_path, shown
 from dfopt.machines.references import Resolver, folder_of
-from dfopt.machines.replace import place_of, replaced
+from dfopt.machines.replace import place_of, with_set
 
 __all__ = [
     "expand_part", "expand_technology", "in_terms", "load_technology", "technology_at", "technology_in",
@@ -195,16 +195,7 @@ def _made(resolver: Resolver, data: Mapping[str, Any], where: str, file: str, ab
         for key in SECTIONS:
             if key in base:
                 made[key] = {**made.get(key, {}), **base[key]} if key == "links" else base[key]
-    if not isinstance(fields, Mapping):
-        remedy = "write {dram.frequency: 5.6 GHz}, or leave it out"
-        resolver.wrong(f"{where}.set", f"found {shown(fields)}, expected a mapping of paths to values", remedy)
-        return made
-    try:
-        return replaced(made, fields, file)
-    except DocumentError as error:
-        for issue in error.issues:
-            resolver.wrong(f"{where}.set", f"{issue.where}: {issue.message}", issue.remedy)
-        return made
+    return with_set(resolver, made, fields, where, file, "{dram.frequency: 5.6 GHz}")
 
 
 def _claims(data: Mapping[str, Any]) -> list[str]:

@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("matplotlib")
 from cli_tools import call, spawn, write
+from design_cases import SIZES, chosen
 
 STUDY = """\
 schema: dfopt/study/1
@@ -91,6 +92,16 @@ def test_a_study_lists_its_parameters_and_limits(tmp_path: Path, monkeypatch: py
     assert "<dt>batch</dt><dd>8, 16</dd>" in page and "<dt>limits</dt><dd>quick, 30 s</dd>" in page
 
 
+def test_the_best_of_many_designs_becomes_a_page(tmp_path: Path) -> None:
+    chosen(**{**SIZES, "choices__stacks": {"least": 2, "most": 2}}).dump(tmp_path / "design.yaml")
+    asked = ("explore", "gpt2-small", tmp_path / "design.yaml", "--gap", "5%", "-q", "--no-sensitivity")
+    told = call(*asked, "-o", tmp_path / "best.json").out
+    assert call("report", tmp_path / "best.json", "-o", tmp_path / "page.html").code == 0
+    page = tmp_path.joinpath("page.html").read_text(encoding="utf-8")
+    assert all(line.split("  ")[-1] in page for line in told.splitlines()[:5])
+    assert page.index("The best of many designs") < page.index("Where the time goes")
+
+
 def test_a_store_alone_becomes_a_page_without_claims(solved: Path, tmp_path: Path) -> None:
     target = tmp_path / "page.html"
     assert call("report", solved / "small.runs.jsonl", "-o", target).code == 0
@@ -107,7 +118,7 @@ def test_the_store_of_a_study_is_found_beside(solved: Path) -> None:
 @pytest.mark.parametrize(
     ("words", "code", "said"),
     [
-        (("gpt2-small",), 2, "found a graph, expected a result, a heat report, a study or a store of runs"),
+        (("gpt2-small",), 2, "found a graph, expected a result, a heat report, an exploration, a study or a store"),
         (("one.json", "-o", "page.pdf"), 2, "expected a name that ends in .html or .htm"),
         (("one.json", "-o", "nowhere/page.html"), 2, "name a file in an existing folder"),
         (("one.json", "--value", "gap"), 2, "--value: belongs to a sweep, found the result"),

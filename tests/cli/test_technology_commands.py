@@ -66,6 +66,12 @@ def test_shares_above_one_are_refused_with_the_excess(imported: Path) -> None:
         assert "$.shares.power: found shares that sum to" in said and "too much" in said
 
 
+def test_what_cannot_be_derived_is_said_of_the_file(tmp_path: Path) -> None:
+    df.load_design("reticle-2026").dump(tmp_path / "mine.yaml")
+    said = run("derive", tmp_path / "mine.yaml", code=3)
+    assert said.startswith(f"dfopt: {tmp_path / 'mine.yaml'}: 1 problem\n  $.shares.area: found auto for L2")
+
+
 def test_what_is_wrong_with_a_configuration_is_said_in_one_line(tmp_path: Path) -> None:
     file, output = tmp_path / "bad.yaml", tmp_path / "design.yaml"
     assert "no such file" in run("import", "deepflow", file, "-o", output, code=3)

@@ -13,6 +13,7 @@ TESTS = Path(__file__).parents[1]
 REFERENCE = TESTS.parent / "benchmarks" / "reference"
 sys.path.insert(0, str(REFERENCE))  # as when it is run: its neighbours are beside it
 RUNNER = module_at(REFERENCE / "deepflow.py")
+SWEEPS = sys.modules["sweep_tables"]
 GOLDEN = TESTS / "golden" / "deepflow"
 
 
@@ -36,6 +37,21 @@ def test_a_changed_figure_is_seen(tmp_path: Path, capsys: pytest.CaptureFixture[
     (tmp_path / name).write_text("\n".join([head, ",".join(fields), *rest]) + "\n", encoding="utf-8")
     assert RUNNER.main([str(tmp_path)]) == 1
     assert "58 of 59 layouts equal" in capsys.readouterr().out
+
+
+def test_stored_sweeps_are_of_chips_that_are_derived_here(tmp_path: Path) -> None:
+    """Rows of two nodes with two links, and of chips whose package has power that no file says (`siif`)."""
+    for file in (GOLDEN / "sweeps" / "repo_stored_lm_sweeps.csv", GOLDEN / "age_derived_parameters.json"):
+        (tmp_path / file.name).write_bytes(file.read_bytes())
+    file = tmp_path / "repo_stored_lm_sweeps.csv"
+    (derived,) = RUNNER.chips(file)
+    assert derived.seen.startswith("peak, DRAM rate and L2 size of 4 of 6 points equal as printed")
+    assert "siif-energy_per_flop in peak" in derived.seen
+    (predicted,) = RUNNER.data_parallel(file)
+    assert predicted.seen.startswith("6 rows, ours over theirs 0.7")  # links of 48, 160 and 1396 GiB/s
+    strategies = {(row["strategy"], row["kp1"], row["kp2"]): SWEEPS.taken(row) for row in SWEEPS.rows(file)}
+    assert strategies["CR", "1", "1"] == (1, "none") and strategies["CR", "4", "1"] == (4, "k>n")
+    assert strategies["RC", "2", "2"].startswith("rows of products") and "fit the L2" in strategies["RC", "1", "8"]
 
 
 def test_a_folder_without_any_table_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -54,6 +54,13 @@ def test_the_front_is_what_no_point_beats(points: list[tuple[int, int]]) -> None
     assert [points[i] for i in found] == sorted(points[i] for i in found)
 
 
+def test_cells_of_a_heat_map_tell_small_figures_apart() -> None:
+    """Of milliseconds two decimals of a second would all be the same."""
+    rows = [{"chip": c, "topology": t, "step_time_s": s} for c, t, s in [("a", "x", 0.01172), ("b", "x", 0.0059)]]
+    ax = df.plot.heat_map(rows, "step_time_s", x="topology", y="chip")
+    assert [text.get_text() for text in ax.texts] == ["0.0117", "0.0059"]
+
+
 def test_a_heat_map_has_every_cell_and_its_mean() -> None:
     frame = pd.DataFrame(ROWS)
     ax = df.plot.heat_map(frame, "utilization", x="topology", y=["chip", "memory"])

@@ -143,7 +143,9 @@ def _brief(value: float, largest: float) -> str:
     """A number for a cell: as many digits as tell the largest, and never wider than six letters."""
     if largest >= 1e5 or 0 < largest < 1e-2:
         return f"{value:.1e}".replace("e+0", "e").replace("e-0", "e-").replace("e+", "e")
-    return f"{value:.0f}" if largest >= 1000 else f"{value:.3g}" if largest >= 10 else f"{value:.2f}"
+    if largest >= 10:
+        return f"{value:.0f}" if largest >= 1000 else f"{value:.3g}"
+    return f"{value:.4f}" if 0 < largest < 0.1 else f"{value:.2f}"
 
 
 @drawn

@@ -1,10 +1,11 @@
-"""Reports: a result, answers to heat or a sweep as one HTML file that needs no network, with tables that sort."""
+"""Reports: a result, an exploration, answers to heat or a sweep as one HTML file without network; tables sort."""
 
 from __future__ import annotations
 
+from dfopt.show.report.exploration import designs_section
 from dfopt.show.report.heat import heat_page
 from dfopt.show.report.inputs import Remark, remarks
 from dfopt.show.report.result import result_report
 from dfopt.show.report.sweep import sweep_report
 
-__all__ = ["Remark", "heat_page", "remarks", "result_report", "sweep_report"]
+__all__ = ["Remark", "designs_section", "heat_page", "remarks", "result_report", "sweep_report"]

@@ -31,7 +31,13 @@ _BOXES: Final = 80  # of a dataflow figure: more of them are a map, not a page
 _HOTTEST: Final = 20  # tiles
 
 
-def result_report(result: Result, remarks: Sequence[Remark] = (), notes: Sequence[str] = (), limit: int = LIMIT) -> str:
+def result_report(
+    result: Result,
+    remarks: Sequence[Remark] = (),
+    notes: Sequence[str] = (),
+    limit: int = LIMIT,
+    before: Sequence[Section] = (),
+) -> str:
     """A result as one HTML file that refers to nothing outside of itself.
 
     Parameters
@@ -42,6 +48,8 @@ def result_report(result: Result, remarks: Sequence[Remark] = (), notes: Sequenc
         What can and what cannot be said of where its inputs come from.
     limit : int
         Bytes of the file; figures that do not fit are left out, and named.
+    before : sequence of Section
+        What comes first on the page, such as where the system is from.
 
     Raises
     ------
@@ -58,6 +66,7 @@ def result_report(result: Result, remarks: Sequence[Remark] = (), notes: Sequenc
     """
     needs_matplotlib()
     sections = [
+        *before,
         _time(result), _placement(result), _on_stack(result), search_section(result), sensitivity_section(result),
         _assumptions(result), inputs_section(_inputs(result), remarks, notes), _versions(result),
     ]  # fmt: skip

@@ -1,0 +1,24 @@
+"""What an exploration chose, in the report of its best design."""
+
+from __future__ import annotations
+
+from html import escape
+from io import StringIO
+
+from dfopt.documents.exploration import Exploration
+from dfopt.show.exploration import exploration_report
+from dfopt.show.grid import print_to
+from dfopt.show.html import Html, paragraph
+from dfopt.show.report.page import Section
+
+__all__ = ["designs_section"]
+
+_WIDE = 120  # characters of a line
+
+
+def designs_section(made: Exploration) -> Section:
+    """Sizes, proof and worth of budgets as `dfopt explore` prints them; the rest of the page is of the best design."""
+    said = StringIO()
+    print_to(said, exploration_report(made), _WIDE)
+    above = paragraph("What follows is the mapping of the best design.")
+    return Section("designs", "The best of many designs", [Html(f"<pre>{escape(said.getvalue())}</pre>"), above])
