@@ -123,7 +123,15 @@ def degrees_on(execution: Execution, networks: Sequence[NetworkFile], path: str)
 
 
 def laid_out(execution: Execution, sizes: Sequence[int]) -> dict[str, Any]:
-    """Degrees and dims of a plan; axes that share a network have parts of its dim, tensor parallelism the innermost."""
+    """Degrees and dims of a plan; axes that share a network have parts of its dim, tensor parallelism the innermost.
+
+    Examples
+    --------
+    >>> nets = {"tensor_par_net": 0, "pipeline_par_net": 1, "data_par_net": 0}
+    >>> found = laid_out(Execution.model_construct(tensor_par=4, pipeline_par=8, data_par=2, **nets), [8, 8])
+    >>> found["tp_dims"], found["pp_dims"], found["dp_dims"]
+    (('network0[4]',), ('network1',), ('network0[2@4]',))
+    """
     found: dict[str, Any] = {}
     inside = [1] * len(sizes)
     for axis, degree, network in _degrees(execution):

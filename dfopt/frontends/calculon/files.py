@@ -37,7 +37,13 @@ def _check_curve(curve: Curve, where: str) -> None:
 
 
 class Application(Part):
-    """A transformer of ``num_blocks`` equal blocks."""
+    """A transformer of ``num_blocks`` equal blocks.
+
+    Examples
+    --------
+    >>> Application(hidden=8, feedforward=32, seq_size=16, attn_heads=2, attn_size=4, num_blocks=3).num_blocks
+    3
+    """
 
     hidden: Count
     feedforward: Count
