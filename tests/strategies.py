@@ -23,7 +23,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.sections import Section
-from dfopt.documents.system import Chip, Dram, EfficiencyRow, NetworkDim, Sram, System
+from dfopt.documents.system import Chip, CollectiveFactor, Dram, EfficiencyRow, NetworkDim, Sram, System
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.pipeline import resolve
@@ -390,6 +390,15 @@ def efficiency_tables(draw: st.DrawFn) -> tuple[EfficiencyRow, ...]:
     return tuple(rows)
 
 
+_WITH_FORMULAS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point")
+
+
+def _formula(dice: Dice) -> CollectiveFactor:
+    """A collective that has a formula of its own."""
+    figures = {"scale": dice([0.5, 1.0, 2.0]), "offset": dice([-1.0, 0.0, 1.0]), "latency": dice([None, 0.0, 0.02])}
+    return CollectiveFactor(**figures)
+
+
 @st.composite
 def systems(
     draw: st.DrawFn, graph: Graph, dims: int = 2, cycle: bool = True, roomy: bool = False, efficiency: bool = False
@@ -407,6 +416,8 @@ def systems(
             size=dice([1, 2, 2, 3, 4]),
             link_bandwidth=dice([20.0, 100.0, 500.0]),
             latency=dice([0.0, 0.01]),
+            efficiency=dice([0.3, 1.0]),
+            factors={kind: _formula(dice) for kind in _WITH_FORMULAS if dice([True, False, False])},
         )
         for i in range(dice(range(dims + 1)))
     ]

@@ -191,3 +191,21 @@ def import_dfmodel(
 
         for line in write_case(case, output, overrides):
             typer.echo(line)
+
+
+@importer.command("calculon")
+def import_calculon(
+    application: Annotated[Path, argument("APP.json", "an application of Calculon: the sizes of a transformer")],
+    system: Annotated[Path, argument("SYSTEM.json", "a system of Calculon")],
+    output: Annotated[Path, option("folder for the documents", "-o", "--output", metavar="DIR")],
+    execution: Annotated[Path | None, argument("[EXEC.json]", "an execution of Calculon")] = None,
+) -> None:
+    """Import a Calculon case: writes graph.yaml, system.yaml, assumptions.yaml, pins.yaml and the command to solve it.
+
+    Without an execution, the mapping is left free and there are no pins.
+    """
+    with errors():
+        from dfopt.frontends.calculon import write_case
+
+        for line in write_case(application, system, execution, output):
+            typer.echo(line)

@@ -12,6 +12,9 @@ from pydantic import Discriminator, Field, Tag, ValidatorFunctionWrapHandler, Wr
 
 from dfopt.documents.base import Named, Part
 from dfopt.documents.dtypes import Peaks
+from dfopt.documents.efficiency import EfficiencyRow as EfficiencyRow
+from dfopt.documents.efficiency import efficiency_issues
+from dfopt.documents.factors import CollectiveFactor as CollectiveFactor
 from dfopt.documents.graph import CollectiveKind
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.memories import Dram as Dram
@@ -20,31 +23,12 @@ from dfopt.documents.memories import Sram as Sram
 from dfopt.documents.memories import check_order
 from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError, repeated
-from dfopt.units import Bandwidth, Bytes, Flop, FlopRate, Hertz, Ratio, Seconds
+from dfopt.units import Bandwidth, Bytes, FlopRate, Hertz, Ratio, Seconds
 from dfopt.units import format as show_unit
 
 Tier = Literal["package", "node", "rack", "cluster"]
 # What fields of a link are called in a dim of a network; the others have the same name there.
 IN_A_DIM = {"bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", "w_per_gb_s": "link_w_per_gb_s"}
-
-
-class EfficiencyRow(Part):
-    """The share of peak that kernels of some size sustain: one row of ``Chip.efficiency``.
-
-    Both conditions are about one evaluation of one chip's shard of a kernel; a row without any is for all the
-    rest. ``extent`` is compared with the smallest of rows (``outer * m``), columns (``n``) and, on the matrix
-    unit, contraction (``k``).
-    """
-
-    unit: Literal["matrix", "vector"] = Field(description="vector: elementwise kernels; matrix: all others")
-    flop: Flop | None = Field(default=None, gt=0, description="for shards of this many FLOP or more")
-    extent: int | None = Field(default=None, ge=2, le=10**15, description="for shards of this smallest extent or more")
-    share: Ratio = Field(gt=0, le=1, description="of the chip's peak, whatever the unit")
-
-    def covers(self, other: EfficiencyRow) -> bool:
-        """Whether this row applies wherever the other one does."""
-        asks, theirs = ((row.flop or 0.0, row.extent or 1) for row in (self, other))
-        return self.unit == other.unit and asks[0] <= theirs[0] and asks[1] <= theirs[1]
 
 
 def _form_of(peak: object) -> str:
@@ -74,8 +58,9 @@ class ChipBody(Part):
     efficiency: tuple[EfficiencyRow, ...] | None = Field(
         default=None,
         max_length=1000,
-        description="shares of peak by the size of a kernel, for compute_model: efficiency; of the rows of a unit"
-        " the first that applies counts, so the largest kernels come first and a row without conditions last",
+        description="shares of peak by the size of a kernel, for compute_model: efficiency, and of the bandwidth of"
+        " memories; of the rows of a unit the first that applies counts, so the largest kernels come first and a row"
+        " without conditions last",
     )
     sram: Sram
     price_usd: float | None = Field(default=None, ge=0, description="price of one chip in USD")
@@ -173,13 +158,6 @@ class Chip(ChipBody):
         return self
 
 
-class CollectiveFactor(Part):
-    """What a measurement says about one collective on a network dim, in place of the formula's figures."""
-
-    bandwidth_share: Ratio = Field(default=1.0, gt=0, le=1, description="of the link's bandwidth, for large tensors")
-    latency: Seconds | None = Field(default=None, ge=0, description="of a vanishing tensor; none = by the formula")
-
-
 class Link(Part):
     """A full-duplex link, such as one NVLink connection or one Ethernet port."""
 
@@ -207,6 +185,7 @@ class NetworkDim(Part):
     topology: Literal["ring", "line", "switch", "fully_connected"]
     size: int = Field(ge=1, le=10**7)
     link_bandwidth: Bandwidth = Field(gt=0)
+    efficiency: Ratio = Field(default=1.0, gt=0, le=1, description="share of link_bandwidth that messages sustain")
     latency: Seconds = Field(default=0.0, ge=0)
     tier: Tier | None = Field(default=None, description="where the links of this dim run")
     in_network_reduction: bool = Field(
@@ -256,8 +235,7 @@ class NetworkDim(Part):
             raise ValueError(f"no part of {size} chips {stride} apart tiles dim {self.name!r} of {self.size}")
         if size == self.size:
             return self
-        # a latency measured over the whole dim says nothing about fewer chips; the share of a link does
-        factors = {kind: factor.model_copy(update={"latency": None}) for kind, factor in self.factors.items()}
+        factors = {kind: factor.of_fewer() for kind, factor in self.factors.items()}
         changes: dict[str, object] = {"name": part_name(self.name, size, stride), "size": size, "factors": factors}
         if self.topology in ("ring", "line"):
             around = self.topology == "ring" and size * stride == self.size
@@ -362,8 +340,8 @@ class System(Named):
 
     @model_validator(mode="after")
     def _parts_fit(self) -> Self:
-        rows = self.chip.efficiency
-        issues = [*_dim_issues(self.network), *(_efficiency_issues(rows) if rows is not None else ())]
+        rows, memories = self.chip.efficiency, [one.name for one in self.chip.memories or ()]
+        issues = [*_dim_issues(self.network), *(efficiency_issues(rows, memories) if rows is not None else ())]
         if self.stack is not None and len(self.chip.tiers) > 1:
             message = f"found beside {len(self.chip.tiers)} memories of the chip, expected one: that of the stack"
             issues.append(Issue("$.stack", message, "leave the stack out, or give the chip one memory"))
@@ -376,17 +354,3 @@ def _dim_issues(network: tuple[NetworkDim, ...]) -> Iterator[Issue]:
     for position, name, first in repeated(dim.name for dim in network):
         message = f"network dim {name!r} is named twice, first as $.network[{first}]"
         yield Issue(f"$.network[{position}].name", message, "plans name dims, so each needs a name of its own")
-
-
-def _efficiency_issues(rows: tuple[EfficiencyRow, ...]) -> Iterator[Issue]:
-    where = "$.chip.efficiency"
-    for position, row in enumerate(rows):
-        before = next((i for i, earlier in enumerate(rows[:position]) if earlier.covers(row)), None)
-        if before is not None:
-            message = f"never reached: {where}[{before}] comes first and applies to all that this row is for"
-            remedy = "list the rows of a unit from the largest kernels down, or drop this one"
-            yield Issue(f"{where}[{position}]", message, remedy)
-    for unit in ("matrix", "vector"):
-        if not any(row.unit == unit and row.flop is None and row.extent is None for row in rows):
-            message = f"no row of the {unit} unit is without conditions, so some kernels would have no share"
-            yield Issue(where, message, f"end with a row {{unit: {unit}, share: ...}} for all the rest")

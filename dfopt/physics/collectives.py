@@ -39,7 +39,8 @@ point_to_point  V/b + a                V/b + a                  V/b + a         
 ==============  =====================  =======================  ================  ============  ===============
 
 `dfopt.physics.collectives_exact` says by which algorithms, and which of them no other can beat. Measured figures
-(`Factor`) take the place of a dim's terms: the bandwidth term is divided by the share, the fixed term replaced.
+(`Factor`) take the place of a dim's terms: the bandwidth term is divided by the share, the fixed term replaced. A
+factor with a ``scale`` is a formula of its own: ``scale * (1 + offset / n) V/b``, whatever the wiring.
 
 `CollectiveModel.TWO_STAGE`: the same algorithms with two latencies per round and the headers of packets, for small
 messages; see `dfopt.physics.two_stage`.

@@ -151,7 +151,10 @@ def _measured(kind: Collective, dim: Dim, cost: Affine) -> Affine:
     for factor in dim.factors:
         if factor.kind is kind:
             fixed = cost.fixed if factor.latency is None else factor.latency
-            return Affine(cost.per_byte / factor.bandwidth_share, fixed)
+            per_byte = cost.per_byte
+            if factor.scale is not None:
+                per_byte = factor.scale * (1 + factor.offset / dim.size) / dim.bandwidth
+            return Affine(per_byte / factor.bandwidth_share, fixed)
     return cost
 
 

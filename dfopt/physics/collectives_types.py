@@ -43,12 +43,15 @@ class Factor(NamedTuple):
     """What a measurement says about one collective on a dimension, in place of the formula's figures.
 
     The bandwidth term is divided by ``bandwidth_share`` (0 < share <= 1); ``latency`` (seconds), if given, is the
-    fixed term of the collective on this dimension.
+    fixed term of the collective on this dimension. ``scale``, if given, replaces the bandwidth term: over n chips by
+    ``scale * (1 + offset / n)`` times the tensor over the bandwidth of a link.
     """
 
     kind: Collective
     bandwidth_share: float = 1.0
     latency: float | None = None
+    scale: float | None = None
+    offset: float = 0.0
 
 
 @dataclass(frozen=True)

@@ -1,11 +1,11 @@
-"""The efficiency model: shares of peak looked up by the size of a kernel's shard.
+"""The efficiency model: shares of peak, and of the bandwidth of a memory, looked up by the size of a kernel's shard.
 
 Source: Calculon (Isaev et al., SC23; github.com/calculon-ai/calculon, `systems/*.json`), whose matrix and
-vector engines each have a table ``[least GFLOP, share]``, largest first. One share for all kernels is too
-kind to small ones, which do not fill the chip: bf16 GEMMs on an A100 sustain 85 % of peak from 128 GFLOP on,
-69 % from 16 and 30 % from 1 (medians over the measured tables of aiconfigurator-core 0.12.0). The condition on
-extents is ours: a thin product wastes a systolic array however many FLOP it has (same tables, 1 to 16 GFLOP:
-45 % where no extent is below 128).
+vector engines each have a table ``[least GFLOP, share]``, and memories one ``[least MB, share]``, largest first.
+One share for all kernels is too kind to small ones, which do not fill the chip: bf16 GEMMs on an A100 sustain
+85 % of peak from 128 GFLOP on, 69 % from 16 and 30 % from 1 (medians over the measured tables of
+aiconfigurator-core 0.12.0). The condition on extents is ours: a thin product wastes a systolic array however many
+FLOP it has (same tables, 1 to 16 GFLOP: 45 % where no extent is below 128).
 """
 
 from __future__ import annotations
@@ -54,6 +54,7 @@ def efficiency_share(
     """
     simd, flop, extents = np.asarray(simd, dtype=bool), np.asarray(flop, dtype=float), np.asarray(extents, dtype=float)
     smallest = np.where(simd, extents[..., :2].min(axis=-1), extents.min(axis=-1))
+    rows = [row for row in rows if row.unit != "memory"]
     applies = [
         (simd == (row.unit == "vector"))
         & (flop >= (row.flop or 0.0) * (1 - _ROUNDING))
@@ -61,4 +62,34 @@ def efficiency_share(
         for row in rows
     ]
     found: NDArray[np.float64] = np.select(applies, [row.share for row in rows], default=np.nan)
+    return found
+
+
+def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str | None = None) -> NDArray[np.float64]:
+    """Share of a memory's bandwidth at which a shard moves its bytes: that of the first row of unit ``memory`` for it.
+
+    Parameters
+    ----------
+    moved : float, shape (...)
+        Bytes that one evaluation of the shard moves to and from the memory.
+    memory
+        Name of one of several memories of a chip; none of the only one.
+
+    Returns
+    -------
+    array of float, shape (...)
+        1 where the table says nothing about the memory.
+
+    Examples
+    --------
+    >>> rows = [EfficiencyRow(unit="memory", bytes=100e6, share=0.9), EfficiencyRow(unit="memory", share=0.3)]
+    >>> bandwidth_share(rows, [2e8, 1e8, 1e6]), float(bandwidth_share([], 1e6))
+    (array([0.9, 0.9, 0.3]), 1.0)
+    """
+    moved = np.asarray(moved, dtype=float)
+    mine = [row for row in rows if row.unit == "memory" and row.memory in (None, memory)]
+    applies = [moved >= (row.bytes or 0.0) * (1 - _ROUNDING) for row in mine]
+    if not mine:
+        return np.ones_like(moved)
+    found: NDArray[np.float64] = np.select(applies, [row.share for row in mine], default=1.0)
     return found

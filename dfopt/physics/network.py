@@ -14,12 +14,14 @@ from dfopt.physics.identity import Same
 
 def dim_of(dim: NetworkDim) -> Dim:
     """A network dim, or a part of one, as the collective formulas want it."""
-    factors = tuple(Factor(Collective(kind), f.bandwidth_share, f.latency) for kind, f in dim.factors.items())
+    factors = tuple(
+        Factor(Collective(kind), f.bandwidth_share, f.latency, f.scale, f.offset) for kind, f in dim.factors.items()
+    )
     return Dim(
         dim.name,
         Topology(dim.topology),
         dim.size,
-        dim.link_bandwidth,
+        dim.link_bandwidth * dim.efficiency,
         dim.latency,
         dim.in_network_reduction,
         factors,
@@ -32,8 +34,8 @@ def dims_of(system: System, names: Sequence[str]) -> tuple[Dim, ...]:
     """Network dims of a system, or parts of them, as the collective formulas want them.
 
     Their measured factors and reductions in the network count under the collective models ``exact`` and ``two_stage``:
-    the ``dfmodel`` table has neither, so it ignores them. Packets count under ``two_stage`` only. A part of a dim keeps
-    packets and measured shares, not measured latencies.
+    the ``dfmodel`` table has neither, so it ignores them. Packets count under ``two_stage`` only, the efficiency of the
+    links always. A part of a dim keeps packets, measured shares and formulas of its own, not measured latencies.
 
     Names are such as ``x``, ``x[8]`` (groups of eight neighbours) or ``x[4@8]`` (four chips, eight apart), in the order
     that a reduce-scatter uses them.

@@ -340,14 +340,21 @@ def _ends(graph: Graph) -> list[tuple[str, str]]:
 
 
 def _shares(chip: Chip, unit: str) -> str:
-    """The rows of one unit in a chip's table of shares of peak, on one line."""
+    """The rows of one unit in a chip's table of shares, on one line."""
     found = []
     for row in chip.efficiency or ():
         if row.unit == unit:
             least = [show_unit(row.flop, "flop")] if row.flop is not None else []
             least += [f"extents of {row.extent}"] if row.extent is not None else []
-            found.append(percent(row.share) + (f" from {' and '.join(least)}" if least else ""))
+            least += [show_unit(row.bytes, "bytes")] if row.bytes is not None else []
+            of = f"{row.memory} " if row.memory is not None else ""
+            found.append(of + percent(row.share) + (f" from {' and '.join(least)}" if least else ""))
     return ", ".join([*found[:-1], f"else {found[-1]}" if len(found) > 1 else found[-1]])
+
+
+def _units(chip: Chip) -> list[str]:
+    """The units that a chip's table of shares is about."""
+    return [unit for unit in ("matrix", "vector", "memory") if any(row.unit == unit for row in chip.efficiency or ())]
 
 
 def peak_words(chip: Chip) -> str:
@@ -364,7 +371,7 @@ def system_facts(system: System) -> list[tuple[str, str]]:
     facts = [
         ("chips", f"{system.chips} x {chip.name} ({chip.execution.replace('_', ' ')})"),
         ("compute", f"{compute}, sustained {percent(chip.compute_utilization)}"),
-        *((f"{unit} shares", _shares(chip, unit)) for unit in ("matrix", "vector") if chip.efficiency is not None),
+        *((f"{unit} shares", _shares(chip, unit)) for unit in _units(chip)),
         ("SRAM", chip.sram.words),
         *((word, one.words) for word, one in chip.told.items()),
     ]
@@ -373,6 +380,7 @@ def system_facts(system: System) -> list[tuple[str, str]]:
     facts += [("price, power", f"{', '.join(known)} per chip")] if known else []
     for dim in system.network:
         link = f"{show_unit(dim.link_bandwidth, 'bandwidth')} per link and direction, {seconds(dim.latency)} per hop"
+        link += "" if dim.efficiency == 1 else f", sustained {percent(dim.efficiency)}"
         facts.append((f"network {dim.name}", f"{dim.topology.replace('_', ' ')} of {dim.size}, {link}"))
     return facts
 

@@ -90,7 +90,7 @@ class Workload:
 
 WORKLOADS: Final = {
     name: Workload(f"dfopt.workloads.{name}")
-    for name in ("transformer", "decoder", "stack", "lstm", "dlrm", "fft", "hpl")
+    for name in ("transformer", "calculon", "decoder", "stack", "lstm", "dlrm", "fft", "hpl")
 }
 
 # Only what may change without touching a kernel's shape: an explicit graph's shapes hold its microbatch.

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from strategies import efficiency_tables
 
 from dfopt.documents.system import EfficiencyRow
-from dfopt.physics.efficiency import efficiency_share
+from dfopt.physics.efficiency import bandwidth_share, efficiency_share
 
 Shard = tuple[bool, float, tuple[int, int, int]]
 SHARDS = st.tuples(
@@ -59,3 +59,35 @@ def test_a_row_covers_what_asks_for_more(other: dict[str, float], covered: bool)
     row = EfficiencyRow(unit="matrix", flop=8.0, extent=3, share=0.5)
     assert row.covers(EfficiencyRow(unit="matrix", share=0.1, **other)) == covered
     assert not row.covers(EfficiencyRow(unit="vector", flop=8.0, extent=3, share=0.5))
+
+
+@given(efficiency_tables(), st.lists(SHARDS, min_size=1, max_size=6))
+def test_rows_of_memories_say_nothing_of_compute(rows: tuple[EfficiencyRow, ...], shards: list[Shard]) -> None:
+    columns = [np.array(column) for column in zip(*shards, strict=True)]
+    more = (EfficiencyRow(unit="memory", share=0.7), *rows)
+    assert efficiency_share(more, *columns).tolist() == efficiency_share(rows, *columns).tolist()
+
+
+MEMORY_ROWS = st.lists(
+    st.builds(
+        EfficiencyRow,
+        unit=st.just("memory"),
+        bytes=st.sampled_from([None, 1e6, 1e7, 1e8]),
+        memory=st.sampled_from([None, "HBM", "host"]),
+        share=st.sampled_from([0.3, 0.6, 0.9]),
+    ),
+    max_size=6,
+)
+
+
+@given(MEMORY_ROWS, st.lists(st.sampled_from([1.0, 1e6, 2e6, 1e7, 5e8]), min_size=1), st.sampled_from([None, "HBM"]))
+def test_the_share_of_a_memory_is_the_first_that_it_reaches(
+    rows: list[EfficiencyRow], moved: list[float], memory: str | None
+) -> None:
+    def alone(size: float) -> float:
+        for row in rows:
+            if row.memory in (None, memory) and (row.bytes is None or size >= row.bytes):
+                return row.share
+        return 1.0
+
+    assert bandwidth_share(rows, moved, memory).tolist() == [alone(size) for size in moved]

@@ -32,7 +32,14 @@ REL = 1e-9
 rates = st.floats(1e8, 1e12)
 latencies = st.floats(0.0, 1e-5)
 factors = st.lists(
-    st.builds(Factor, st.sampled_from(KINDS), st.floats(0.1, 1.0), st.none() | latencies),
+    st.builds(
+        Factor,
+        st.sampled_from(KINDS),
+        st.floats(0.1, 1.0),
+        st.none() | latencies,
+        st.none() | st.floats(0.5, 2),
+        st.floats(-1, 1),
+    ),
     max_size=2,
     unique_by=lambda factor: factor.kind,
 ).map(tuple)

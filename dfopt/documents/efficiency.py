@@ -1,0 +1,87 @@
+"""Tables of efficiency: the shares of a chip's rates that kernels of some size sustain."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import Literal, Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import Part, problem
+from dfopt.errors import Issue, did_you_mean
+from dfopt.units import Bytes, Flop, Ratio
+
+__all__ = ["EfficiencyRow", "efficiency_issues"]
+
+
+class EfficiencyRow(Part):
+    """The share of a rate that kernels of some size sustain: one row of ``Chip.efficiency``.
+
+    All conditions are about one evaluation of one chip's shard of a kernel; a row without any is for all the
+    rest. ``extent`` is compared with the smallest of rows (``outer * m``), columns (``n``) and, on the matrix
+    unit, contraction (``k``). Rows of unit ``memory`` are about bytes: those that a kernel moves to and from a memory,
+    :func:`dfopt.physics.efficiency.bandwidth_share`. They say what a machine sustains; no step time counts them so far.
+
+    Examples
+    --------
+    >>> large = EfficiencyRow(unit="memory", bytes=100e6, share=0.9)
+    >>> EfficiencyRow(unit="memory", share=0.3).covers(large), large.covers(EfficiencyRow(unit="memory", share=0.3))
+    (True, False)
+    """
+
+    unit: Literal["matrix", "vector", "memory"] = Field(
+        description="vector: elementwise kernels; matrix: all others; memory: what any of them moves to and from one"
+    )
+    flop: Flop | None = Field(default=None, gt=0, description="for shards of this many FLOP or more")
+    extent: int | None = Field(default=None, ge=2, le=10**15, description="for shards of this smallest extent or more")
+    bytes: Bytes | None = Field(default=None, gt=0, description="of memory: for shards that move this much or more")
+    memory: str | None = Field(
+        default=None, min_length=1, description="of memory: the name of one of several; none = of each of them"
+    )
+    share: Ratio = Field(gt=0, le=1, description="of the chip's peak, whatever the unit; of a memory's bandwidth")
+
+    @property
+    def conditions(self) -> bool:
+        """Whether it is for shards of some size only."""
+        return any(least is not None for least in (self.flop, self.extent, self.bytes))
+
+    def covers(self, other: EfficiencyRow) -> bool:
+        """Whether this row applies wherever the other one does."""
+        asks, theirs = ((row.flop or 0.0, row.extent or 1, row.bytes or 0.0) for row in (self, other))
+        at_least = all(mine <= its for mine, its in zip(asks, theirs, strict=True))
+        return self.unit == other.unit and self.memory in (None, other.memory) and at_least
+
+    @model_validator(mode="after")
+    def _of_its_unit(self) -> Self:
+        others = ("flop", "extent") if self.unit == "memory" else ("bytes", "memory")
+        for name in others:
+            if (found := getattr(self, name)) is not None:
+                has = "bytes and memory" if self.unit == "memory" else "flop and extent"
+                said = f"{found:g}" if isinstance(found, int | float) else repr(found)
+                raise problem(f"found {said} of unit {self.unit}", f"its rows have {has}: leave it out", f"$.{name}")
+        return self
+
+
+def efficiency_issues(rows: Sequence[EfficiencyRow], memories: Sequence[str]) -> Iterator[Issue]:
+    """What is wrong with the table of a chip that has so many memories with names; none if it has ``dram``."""
+    where = "$.chip.efficiency"
+    for position, row in enumerate(rows):
+        before = next((i for i, earlier in enumerate(rows[:position]) if earlier.covers(row)), None)
+        if before is not None:
+            message = f"never reached: {where}[{before}] comes first and applies to all that this row is for"
+            remedy = "list the rows of a unit from the largest kernels down, or drop this one"
+            yield Issue(f"{where}[{position}]", message, remedy)
+        if row.memory is not None and row.memory not in memories:
+            message = f"the chip has no memory {row.memory!r}" + ("" if memories else ", only dram")
+            known = f"its memories: {', '.join(memories)}" if memories else "leave it out"
+            yield Issue(f"{where}[{position}].memory", message, did_you_mean(row.memory, memories, known))
+    for unit in ("matrix", "vector"):
+        if not any(row.unit == unit and not row.conditions for row in rows):
+            message = f"no row of the {unit} unit is without conditions, so some kernels would have no share"
+            yield Issue(where, message, f"end with a row {{unit: {unit}, share: ...}} for all the rest")
+    for name in {row.memory: None for row in rows if row.unit == "memory"}:
+        mine = [row for row in rows if row.unit == "memory" and row.memory in (None, name)]
+        if not any(not row.conditions for row in mine):
+            of, key = ("", "") if name is None else (f" of {name!r}", f"memory: {name}, ")
+            message = f"no row of the memory unit{of} is without conditions, so small transfers would have no share"
+            yield Issue(where, message, f"end with a row {{unit: memory, {key}share: ...}} for all the rest")

@@ -1,0 +1,50 @@
+"""What is known of one collective on a network dim beyond the wiring: measured figures, or a formula of its own."""
+
+from __future__ import annotations
+
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import Part, problem
+from dfopt.units import Ratio, Seconds
+
+__all__ = ["CollectiveFactor"]
+
+
+class CollectiveFactor(Part):
+    """What a measurement says about one collective on a network dim, in place of the formula's figures.
+
+    With ``scale`` the collective has a formula of its own, that of Calculon (Isaev et al., SC23): over ``n`` chips a
+    tensor of ``V`` bytes takes ``latency + scale * (1 + offset / n) * V / (bandwidth * efficiency * bandwidth_share)``,
+    where bandwidth and efficiency are those of the dim's links. Such a formula holds for any number of chips.
+
+    Examples
+    --------
+    >>> CollectiveFactor(scale=2.0, offset=-1.0, latency=10e-6).of_fewer().latency
+    1e-05
+    >>> CollectiveFactor(bandwidth_share=0.8, latency=10e-6).of_fewer().latency is None
+    True
+    """
+
+    bandwidth_share: Ratio = Field(default=1.0, gt=0, le=1, description="of the link's bandwidth, for large tensors")
+    latency: Seconds | None = Field(default=None, ge=0, description="of a vanishing tensor; none = by the formula")
+    scale: float | None = Field(
+        default=None, gt=0, description="times the tensor's bytes pass a link, of many chips; none = by the wiring"
+    )
+    offset: float = Field(
+        default=0.0, ge=-1, description="beside scale: so many n-th more, such as -1 for (n - 1) / n of them"
+    )
+
+    def of_fewer(self) -> CollectiveFactor:
+        """The factor for a part of the dim.
+
+        A latency measured over the whole dim says nothing about fewer chips; a share of a link and a formula do.
+        """
+        return self if self.scale is not None else self.model_copy(update={"latency": None})
+
+    @model_validator(mode="after")
+    def _of_a_formula(self) -> Self:
+        if self.offset and self.scale is None:
+            raise problem(f"found {self.offset:g}, but no scale", "give scale too, or leave it out", "$.offset")
+        return self

@@ -1,0 +1,136 @@
+"""Calculon's files turned into our documents: graph, system, assumptions, and of an execution the pins."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final, Literal
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.files import write_text
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Pins
+from dfopt.documents.strict_yaml import dump_yaml
+from dfopt.documents.system import System
+from dfopt.errors import DocumentError, Issue
+from dfopt.frontends.calculon.execution import WORDS, check, degrees_on, laid_out, shardings
+from dfopt.frontends.calculon.files import Application, Execution, SystemFile, read
+from dfopt.frontends.calculon.system import sizes_without_execution, system_of
+from dfopt.workloads import expand
+
+__all__ = ["ImportedCase", "load_case", "write_case"]
+
+_OVERLAP: Final[dict[str, Literal["none", "compute_memory"]]] = {
+    "no_overlap": "none",
+    "roofline": "compute_memory",
+}
+_NOTES: Final = (
+    "shares of memory bandwidth by bytes are in system.yaml; step times do not count them yet",
+    "processor_usage and must_be_filled are not in system.yaml: nothing overlaps with communication here",
+)
+
+
+@dataclass(frozen=True)
+class ImportedCase:
+    """An application on a system as our documents, and what an execution fixes of the mapping.
+
+    ``recipe`` is the graph as a file has it: the workload ``calculon`` with its parameters.
+    """
+
+    recipe: dict[str, Any]
+    graph: Graph
+    system: System
+    assumptions: Assumptions
+    pins: Pins | None = None
+    interleave: int | None = None
+
+    def options(self) -> dict[str, Any]:
+        """What to call ``dfopt.optimize(case.graph, case.system, ...)`` with."""
+        pins = self.pins
+        fixed = {} if pins is None else {**pins.on_axes, "pin_sharding": pins.sharding, "interleave": self.interleave}
+        return {"assumptions": self.assumptions, **fixed}
+
+
+def load_case(application: str | Path, system: str | Path, execution: str | Path | None = None) -> ImportedCase:
+    """Read Calculon's files. Without an execution a block is trained in the type of the system, float16 of several.
+
+    Raises `DocumentError` for unknown keys, missing fields, values that cannot be, and every value of an execution
+    that dfopt cannot say.
+    """
+    app, file = read(Application, application), read(SystemFile, system)
+    run = None if execution is None else read(Execution, execution)
+    where = str(system)
+    if run is None:
+        datatype, sizes = _usual_type(file, where), sizes_without_execution(file, where)
+    else:
+        check(run, str(execution))
+        datatype, sizes = run.datatype, degrees_on(run, file.networks, str(execution))
+    recipe = _recipe(app, Path(application).stem, datatype, run)
+    graph = expand(recipe, str(application))
+    assumptions = Assumptions(
+        profile="calculon (imported)",
+        execution="kernel_by_kernel",
+        overlap=_OVERLAP[file.processing_mode],
+        compute_model="efficiency",
+        sequence_parallelism="none" if run is not None and run.tensor_par_comm_type == "ar" else "allow",
+        weight_tiling="free",
+    )
+    made = system_of(file, Path(system).stem, datatype, sizes, where)
+    if run is None:
+        return ImportedCase(recipe, graph, made, assumptions)
+    pins = Pins(**laid_out(run, sizes), sharding=shardings(graph, run))
+    return ImportedCase(recipe, graph, made, assumptions, pins, run.pipeline_interleaving)
+
+
+def _usual_type(file: SystemFile, path: str) -> str:
+    """The type of a system that has one, or float16."""
+    known = [kind for kind in file.matrix if kind in file.vector]
+    if len(known) == 1 and known[0] in WORDS:
+        return known[0]
+    if "float16" in known:
+        return "float16"
+    message = f"matrix and vector engine have {', '.join(known) or 'no type'} in common, expected float16"
+    raise DocumentError(path, [Issue("$.matrix", message, "give an execution, which has a datatype")])
+
+
+def _recipe(app: Application, name: str, datatype: str, run: Execution | None) -> dict[str, Any]:
+    parameters: dict[str, Any] = {
+        "hidden": app.hidden,
+        "heads": app.attn_heads,
+        "head_dim": app.attn_size,
+        "ffn": app.feedforward,
+        "seq": app.seq_size,
+        "layers": app.num_blocks,
+        "word_bytes": WORDS[datatype],
+        "mode": "training" if run is None or run.training else "forward",
+    }
+    if run is not None:
+        parameters |= {"microbatch": run.microbatch_size, "batch": run.batch_size}
+        parameters |= {"scores_kept": False} if run.activation_recompute == "attn_only" else {}
+    about = f"imported from an application of Calculon, {datatype}"
+    return {
+        "schema": Graph.SCHEMA, "name": name, "description": about, "workload": "calculon", "parameters": parameters
+    }  # fmt: skip
+
+
+def write_case(
+    application: str | Path, system: str | Path, execution: str | Path | None, folder: str | Path
+) -> list[str]:
+    """Write graph.yaml, system.yaml, assumptions.yaml and of an execution pins.yaml; see :func:`load_case`.
+
+    The answer says what was written, and the command that solves it.
+    """
+    case = load_case(application, system, execution)
+    target = Path(folder)
+    target.mkdir(parents=True, exist_ok=True)
+    write_text(target / "graph.yaml", dump_yaml(case.recipe))
+    documents = {"system": case.system, "assumptions": case.assumptions}
+    options = f"--assume {target}/assumptions.yaml"
+    if case.pins is not None:
+        documents["pins"] = case.pins
+        options += f" --pins {target}/pins.yaml --interleave {case.interleave}"
+    for name, document in documents.items():
+        document.dump(target / f"{name}.yaml")
+    lines = [f"wrote {target / name}.yaml" for name in ("graph", *documents)]
+    lines += [f"note: {note}" for note in _NOTES]
+    return [*lines, "solve it with:", f"  dfopt solve {target}/graph.yaml {target}/system.yaml {options}"]

@@ -1,0 +1,173 @@
+"""Calculon's execution as what is fixed of a mapping: a table of its fields, and the pins of its tensor parallelism."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.system import part_name
+from dfopt.errors import DocumentError, Issue, shown
+from dfopt.frontends.calculon.files import Execution, NetworkFile
+from dfopt.frontends.calculon.system import dim_name
+
+__all__ = ["FIELDS", "Field", "check", "degrees_on", "laid_out", "shardings"]
+
+WORDS: Final[Mapping[str, int]] = {"float8": 1, "float16": 2, "bfloat16": 2, "float32": 4}
+"""Bytes of an element of each type."""
+_AXES: Final = (("tp", "tensor_par"), ("pp", "pipeline_par"), ("dp", "data_par"))
+
+
+def _always(_: Execution) -> bool:
+    return True
+
+
+def _only(name: str, *values: Any) -> Callable[[Execution], bool]:
+    return lambda execution: getattr(execution, name) in values
+
+
+@dataclass(frozen=True)
+class Field:
+    """Where a field of an execution goes, and whether its value can be said there; else what is lacking."""
+
+    goes: str
+    expressed: Callable[[Execution], bool] = _always
+    lacks: str = ""
+
+
+def _off(name: str, lacks: str) -> Field:
+    return Field("nothing: it is off", _only(name, False), lacks)
+
+
+FIELDS: Final[Mapping[str, Field]] = {
+    "num_procs": Field("sizes of the system's network dims"),
+    "tensor_par": Field("pins: tp, and the sharding of every kernel"),
+    "pipeline_par": Field("pins: pp"),
+    "data_par": Field("pins: dp"),
+    "tensor_par_net": Field("pins: tp_dims"),
+    "pipeline_par_net": Field("pins: pp_dims"),
+    "data_par_net": Field("pins: dp_dims"),
+    "batch_size": Field("graph: batch"),
+    "microbatch_size": Field("graph: microbatch"),
+    "datatype": Field("graph: word_bytes; system: the engines of that type", _only("datatype", *WORDS), "the type"),
+    "fused_activation": _off("fused_activation", "activation fused into the GEMM in front"),
+    "attention_type": Field(
+        "graph: heads of keys and values of their own", _only("attention_type", "multihead"), "shared keys and values"
+    ),
+    "activation_recompute": Field(
+        "graph: scores_kept false for attn_only",
+        _only("activation_recompute", "none", "attn_only"),
+        "recomputation of whole blocks",
+    ),
+    "pipeline_interleaving": Field("solve: --interleave"),
+    "optimizer_sharding": _off("optimizer_sharding", "optimizer state that copies of the batch share"),
+    "tensor_par_comm_type": Field(
+        "assumptions: sequence_parallelism allow for rs_ag, none for ar",
+        _only("tensor_par_comm_type", "ar", "rs_ag"),
+        "pipeline messages that tensor-parallel chips share, beside all-reduces",
+    ),
+    "tensor_par_overlap": Field(
+        "nothing: it is none", _only("tensor_par_overlap", "none"), "GEMMs that overlap with their communication"
+    ),
+    "seq_par_ag_redo": Field(
+        "nothing: what the backward pass needs is always gathered again",
+        lambda e: e.seq_par_ag_redo or e.tensor_par_comm_type != "rs_ag" or e.tensor_par == 1 or not e.training,
+        "gathered activations that are kept for the backward pass",
+    ),
+    "data_par_overlap": _off("data_par_overlap", "gradients that are reduced behind the backward pass"),
+    "weight_offload": _off("weight_offload", "weights in memory 2"),
+    "activations_offload": _off("activations_offload", "activations in memory 2"),
+    "optimizer_offload": _off("optimizer_offload", "optimizer state in memory 2"),
+    "training": Field("graph: mode"),
+}
+"""All fields of an execution. What dfopt learns to say is a change of one line here."""
+
+
+def check(execution: Execution, path: str) -> None:
+    """Raise one `DocumentError` with every field whose value cannot be said."""
+    issues = [
+        Issue(f"$.{name}", f"found {shown(getattr(execution, name))}: {field.lacks}", "not supported yet")
+        for name, field in FIELDS.items()
+        if not field.expressed(execution)
+    ]
+    if issues:
+        raise DocumentError(path, issues)
+
+
+def _degrees(execution: Execution) -> Iterator[tuple[str, int, int]]:
+    """Every axis with its degree and its network."""
+    for axis, name in _AXES:
+        yield axis, getattr(execution, name), getattr(execution, f"{name}_net")
+
+
+def degrees_on(execution: Execution, networks: Sequence[NetworkFile], path: str) -> list[int]:
+    """Chips along the dim of each network: the degrees of what is on it; `DocumentError` if it has not so many."""
+    sizes, issues = [1] * len(networks), []
+    for (_, degree, network), (_, name) in zip(_degrees(execution), _AXES, strict=True):
+        if network < len(networks):
+            sizes[network] *= degree
+        elif degree > 1:
+            message = f"found {network}, but the system has {len(networks)} networks, counted from 0"
+            issues.append(Issue(f"$.{name}_net", message, "name one of them"))
+    for number, (size, one) in enumerate(zip(sizes, networks, strict=True)):
+        if size > one.size:
+            on = [name for (_, degree, network), (_, name) in zip(_degrees(execution), _AXES, strict=True)
+                  if network == number and degree > 1]  # fmt: skip
+            message = f"found degrees of {size} in all on network {number}, which has {one.size} processors"
+            issues.append(Issue(f"$.{on[0]}_net", message, "lower the degrees, or use another network"))
+    if issues:
+        raise DocumentError(path, issues)
+    return sizes
+
+
+def laid_out(execution: Execution, sizes: Sequence[int]) -> dict[str, Any]:
+    """Degrees and dims of a plan; axes that share a network have parts of its dim, tensor parallelism the innermost.
+
+    Examples
+    --------
+    >>> nets = {"tensor_par_net": 0, "pipeline_par_net": 1, "data_par_net": 0}
+    >>> found = laid_out(Execution.model_construct(tensor_par=4, pipeline_par=8, data_par=2, **nets), [8, 8])
+    >>> found["tp_dims"], found["pp_dims"], found["dp_dims"]
+    (('network0[4]',), ('network1',), ('network0[2@4]',))
+    """
+    found: dict[str, Any] = {}
+    inside = [1] * len(sizes)
+    for axis, degree, network in _degrees(execution):
+        found[axis], found[f"{axis}_dims"] = degree, ()
+        if degree > 1:
+            name = dim_name(network)
+            whole = degree == sizes[network]
+            found[f"{axis}_dims"] = (name if whole else part_name(name, degree, inside[network]),)
+            inside[network] *= degree
+    return found
+
+
+_COLUMNS: Final[Mapping[str, Sharding]] = {"forward": "m", "backward": "k", "update": "n"}
+_ROWS: Final[Mapping[str, Sharding]] = {"forward": "k", "backward": "m", "update": "m"}
+_SPLIT: Final = {"Query": _COLUMNS, "Key": _COLUMNS, "Value": _COLUMNS, "MLP_Up": _COLUMNS,
+                 "Projection": _ROWS, "MLP_Down": _ROWS}  # fmt: skip
+
+
+def shardings(graph: Graph, execution: Execution) -> dict[str, Sharding]:
+    """The scheme of every kernel of a block under Calculon's tensor parallelism, that of Megatron-LM.
+
+    Weights are split by columns and then by rows, attention by heads. What is between is whole on every chip with
+    all-reduces, and split along the tokens with reduce-scatter and all-gather.
+    """
+    if execution.tensor_par == 1:
+        return {}
+    by_tokens = execution.tensor_par_comm_type == "rs_ag"
+
+    def scheme(kernel: Kernel) -> Sharding:
+        of = kernel.stage_with or kernel.name
+        if of in _SPLIT:
+            axis = _SPLIT[of][kernel.pass_]
+            # what is added to another kernel's partial sums is reduced with them
+            return "k>n" if axis == "k" and by_tokens and kernel.accumulates_into is None else axis
+        if kernel.outer > 1:
+            return "outer"
+        return "m" if of == "GeLU" else "n" if by_tokens else "none"
+
+    return {kernel.name: scheme(kernel) for kernel in graph.kernels}

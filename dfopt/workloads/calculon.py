@@ -1,0 +1,227 @@
+"""The transformer block of Calculon, forward only or with its backward pass and the gradients of its weights.
+
+Source: Isaev et al., "Calculon: a methodology and tool for high-level co-design of systems and large language models",
+SC23, and its program (github.com/calculon-ai/calculon, commit caa4b11, `calculon/llm/layers.py` and `llm.py`), of which
+the kernels have the same FLOP and move the same bytes, layer by layer. Its block is a list of 24 layers:
+
+==================  ============================  ============================================================
+layer               kernel, forward               backward
+==================  ============================  ============================================================
+fork (3)            none                          a sum of the gradients of 2 or 3 readers: FLOP for each of them
+layer norm (2)      9 FLOP per element            14 for the input, and 7 for its parameters
+communication (4)   none: the sharding decides    none
+linear (6)          GEMM                          GEMM, and a weight update
+batched (2)         matmul                        one kernel for both operands
+softmax             5 FLOP per element            8
+GeLU                8                             13
+dropout (3)         1, and writes a mask of 1 B   1, and reads the mask
+residual (2)        1                             2, and writes a gradient for each of its inputs
+==================  ============================  ============================================================
+
+As there, a backward kernel reads the gradient of its output, the weights or the mask, and nothing else that the forward
+pass made: not the operands of a batched product, nor the inputs of softmax, GeLU and norms. Weight updates and the
+gradients of the norms' parameters read the layer's input. So what a mapping holds for the backward pass are these
+inputs and the masks, but for the block's own input; Calculon counts operands, softmax and GeLU too. In types of one
+byte, a mask is taken for the output that it is as large as. Embedding, classifier, biases, optimizer are not drawn.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Final, Self
+
+from pydantic import Field, model_validator
+
+from dfopt.documents.base import problem
+from dfopt.documents.graph import Graph, Input, Kernel, Tensor
+from dfopt.documents.published import Counts
+from dfopt.documents.sections import repeated
+from dfopt.workloads.drawing import Attending, Drawing
+from dfopt.workloads.layer import LayerParameters
+from dfopt.workloads.recompute import recomputed
+from dfopt.workloads.sketch import Read
+from dfopt.workloads.unroll import unroll
+
+__all__ = ["CalculonParameters", "Parameters", "build", "counts"]
+
+_SCORES: Final = ("scores", "softmax", "scores_dropout")
+# FLOP per element, forward and backward; of norms for the input, and for the parameters.
+_NORM: Final = (9, 14, 7)
+_SOFTMAX: Final = (5, 8)
+_GELU: Final = (8, 13)
+
+
+class CalculonParameters(LayerParameters):
+    """What Calculon's block is built from: multi-head attention over all scores.
+
+    Examples
+    --------
+    >>> CalculonParameters(hidden=768, heads=12, head_dim=64, seq=1024).ffn_features
+    3072
+    """
+
+    ffn: int | None = Field(default=None, ge=1, le=10**8, description="features inside the MLP; 4 x hidden if left out")
+
+    @property
+    def ffn_features(self) -> int:
+        """Features inside the MLP."""
+        return 4 * self.hidden if self.ffn is None else self.ffn
+
+    @model_validator(mode="after")
+    def _all_scores(self) -> Self:
+        if self.causal:
+            raise problem("found true, but Calculon computes all scores", "leave it out", "$.causal")
+        return self
+
+
+Parameters = CalculonParameters
+
+
+def counts(p: CalculonParameters) -> Counts:
+    """Parameters of the matrices and norms that are drawn.
+
+    Examples
+    --------
+    >>> counts(CalculonParameters(hidden=768, heads=12, head_dim=64, seq=1024, layers=12)).parameters
+    84971520
+    """
+    whole = p.layers * (2 * p.hidden * (2 * p.width + p.ffn_features) + 4 * p.hidden)
+    return Counts(whole, whole, p.layers * math.ceil(2 * p.width * p.words.kv))
+
+
+def build(p: CalculonParameters, **about: str) -> Graph:
+    """One block as a graph that stands for all of them: per drawn block 17 kernels, 45 when training.
+
+    Examples
+    --------
+    >>> sizes = CalculonParameters(hidden=768, heads=12, head_dim=64, seq=1024, layers=12, mode="training")
+    >>> graph = build(sizes, name="gpt")
+    >>> len(graph.kernels), len(graph.tensors), graph.repeat, graph.trains
+    (45, 60, 12, True)
+    """
+    block = _Block(p)
+    block.forward()
+    carried, again = [Tensor(src="MLP_Residual", dst="Attention_Norm")], ["Attention_Residual"]
+    if p.mode == "training":
+        block.backward()
+        carried.append(Tensor(src="Attention_Fork_bwd", dst="MLP_Residual_bwd", direction="backward"))
+        again.append("Attention_Norm_bwd_weight_update")
+    # The block's input comes from DRAM: it is handed on once, and read again.
+    inputs = tuple(Input(dst=reader, bytes=block.stream) for reader in again)
+    drawn = {"kernels": tuple(block.drawn.kernels), "tensors": tuple(block.drawn.tensors), "carried": tuple(carried)}
+    graph = Graph(**about, **p.sized, sections=repeated(p.layers), **drawn, inputs=inputs, outputs=())
+    if p.mode == "training" and not p.scores_kept:
+        graph = recomputed(graph, _SCORES)
+    return graph if p.drawn == 1 else unroll(graph, p.drawn)
+
+
+class _Block:
+    """The layers of a block, drawn one after the other, and then in reverse."""
+
+    def __init__(self, p: CalculonParameters) -> None:
+        self.p, self.drawn = p, Drawing(p.evaluation.segments, p.words)
+        self.scores = Attending(p.heads, p.microbatch, p.seq, p.seq, p.seq * p.seq)
+        self.stream = self.drawn.bytes(p.hidden * self.drawn.tokens)  # bytes of the residual stream
+        self.of_heads = self.drawn.bytes(p.width * self.drawn.tokens)  # of queries, keys or values
+        self.updates: list[tuple[Kernel, tuple[str | Read, ...]]] = []
+
+    def forward(self) -> None:
+        """Draw the forward pass."""
+        p, scores, linear, pointwise = self.p, self.scores, self.drawn.linear, self.drawn.pointwise
+        self._norm("Attention_Norm")
+        for name in ("Query", "Key", "Value"):
+            linear(name, p.width, p.hidden, "Attention_Norm")
+        self.drawn.draw(scores.product("Scores", p.seq, p.head_dim, "scores"), Read("Query", 1), Read("Key", 2))
+        softmax = scores.pointwise("Softmax", "softmax", normalizes=True)
+        self.drawn.draw(softmax.model_copy(update={"flop_per_element": _SOFTMAX[0]}), "Scores")
+        self.drawn.draw(scores.pointwise("Scores_Dropout", "scores_dropout"), "Softmax")
+        context = scores.product("Context", p.head_dim, p.seq, "context")
+        self.drawn.draw(context, Read("Value", 2), Read("Scores_Dropout", 1))
+        linear("Projection", p.hidden, p.width, "Context")
+        pointwise("Attention_Dropout", p.hidden, "Projection", role="dropout")
+        pointwise("Attention_Residual", p.hidden, "Attention_Dropout", role="residual")
+        self._norm("MLP_Norm", "Attention_Residual")
+        linear("MLP_Up", p.ffn_features, p.hidden, "MLP_Norm", role="up")
+        pointwise("GeLU", p.ffn_features, "MLP_Up", role="activation", flop_per_element=_GELU[0])
+        linear("MLP_Down", p.hidden, p.ffn_features, "GeLU")
+        pointwise("MLP_Dropout", p.hidden, "MLP_Down", role="dropout")
+        pointwise("MLP_Residual", p.hidden, "MLP_Dropout", "Attention_Residual", role="residual")
+
+    def backward(self) -> None:
+        """Draw the backward pass, and behind it what only the weights need."""
+        p = self.p
+        branch, stream = self._back_of_residual("MLP_Residual")
+        self._back_of_dropout("MLP_Dropout", branch)
+        self._back_of_linear("MLP_Down", "MLP_Dropout_bwd", "GeLU")
+        self._back("GeLU", "MLP_Down_bwd", flop_per_element=_GELU[1])
+        self._back_of_linear("MLP_Up", "GeLU_bwd", "MLP_Norm")
+        self._back_of_norm("MLP_Norm", "MLP_Up_bwd", "Attention_Residual")
+        self._sum("MLP_Fork_bwd", "MLP_Norm", "MLP_Norm_bwd", stream)
+        branch, stream = self._back_of_residual("Attention_Residual", "MLP_Fork_bwd")
+        self._back_of_dropout("Attention_Dropout", branch)
+        self._back_of_linear("Projection", "Attention_Dropout_bwd", "Context")
+        # One kernel has the work of both products. Its output is the larger gradient, most often that of the scores,
+        # and the other one is beside it as a part; two of one size are side by side, as then parts need names.
+        larger, smaller = max(p.seq, p.head_dim), min(p.seq, p.head_dim)
+        m, k = (2 * larger, larger) if larger == smaller else (larger, 2 * smaller)
+        self._back("Context", Read("Projection_bwd", 1, self.of_heads), m=m, k=k)
+        scores = self.drawn.bytes(p.heads * p.microbatch * p.seq * p.seq)
+        self._back_of_dropout("Scores_Dropout", Read("Context_bwd", None, scores, "scores"))
+        self._back("Softmax", "Scores_Dropout_bwd", flop_per_element=_SOFTMAX[1])
+        # This one gives those of queries and keys side by side.
+        self._back("Scores", Read("Softmax_bwd", 1), m=2 * p.head_dim, k=p.seq)
+        for name, giver in (("Query", "Scores"), ("Key", "Scores"), ("Value", "Context")):
+            # their sum needs one collective, whatever splits them
+            into = {} if name == "Query" else {"accumulates_into": "Query_bwd"}
+            gradient = Read(f"{giver}_bwd", None, self.of_heads, name.lower())
+            self._back_of_linear(name, gradient, "Attention_Norm", **into)
+        self._sum("Heads_Fork_bwd", "Attention_Norm", "Query_bwd", "Key_bwd", "Value_bwd")
+        self._back_of_norm("Attention_Norm", "Heads_Fork_bwd")
+        self._sum("Attention_Fork_bwd", "Attention_Norm", "Attention_Norm_bwd", stream)
+        for kernel, inputs in reversed(self.updates):
+            self.drawn.draw(kernel, *inputs)
+
+    def _made(self, name: str) -> Kernel:
+        return next(kernel for kernel in self.drawn.kernels if kernel.name == name)
+
+    def _back(self, of: str, *inputs: str | Read, name: str = "", **changes: Any) -> None:
+        kernel = self._made(of)
+        back = {"name": name or f"{of}_bwd", "pass_": "backward", "stage_with": of, "normalizes": False, **changes}
+        self.drawn.draw(kernel.model_copy(update=back), *inputs)
+
+    def _norm(self, name: str, *inputs: str) -> None:
+        fields = {"flop_per_element": _NORM[0], "dram_bytes_per_chip": self._gains, "resident_bytes": self._gains}
+        self.drawn.pointwise(name, self.p.hidden, *inputs, role="norm", normalizes=True, resident_over=(), **fields)
+
+    @property
+    def _gains(self) -> float:
+        """Bytes of the scales and shifts of a norm."""
+        return 2 * self.p.hidden * self.p.words.weights
+
+    def _back_of_norm(self, name: str, gradient: str, *sources: str) -> None:
+        self._back(name, gradient, flop_per_element=_NORM[1], resident_bytes=0.0)
+        update = {"name": f"{name}_bwd_weight_update", "pass_": "update", "flop_per_element": _NORM[2]}
+        kernel = self._made(name).model_copy(update={**update, "stage_with": name, "normalizes": False})
+        self.updates.append((kernel, (gradient, *sources)))
+
+    def _back_of_linear(self, name: str, gradient: str | Read, source: str, **changes: Any) -> None:
+        kernel = self._made(name)
+        self._back(name, gradient, m=kernel.k, k=kernel.m, **changes)
+        sizes = {"op": "weight_update", "pass_": "update", "m": kernel.k, "k": kernel.n, "n": kernel.m}
+        update = kernel.model_copy(update={"name": f"{name}_bwd_weight_update", "stage_with": name, **sizes})
+        first = Read(gradient, 1) if isinstance(gradient, str) else gradient._replace(operand=1)
+        self.updates.append((update, (first, Read(source, 2))))
+
+    def _back_of_dropout(self, name: str, gradient: str | Read) -> None:
+        kernel = self._made(name)
+        self._back(name, gradient, Read(name, None, float(kernel.matrices * kernel.m * kernel.n), "mask"))
+
+    def _back_of_residual(self, name: str, *gradients: str) -> tuple[Read, Read]:
+        """Two gradients that are equal and written apart: of the branch and of the stream."""
+        self._back(name, *gradients, m=2 * self.p.hidden)
+        branch, stream = (Read(f"{name}_bwd", None, self.stream, part) for part in ("branch", "stream"))
+        return branch, stream
+
+    def _sum(self, name: str, of: str, *gradients: str | Read) -> None:
+        bare = {"dram_bytes_per_chip": 0.0, "resident_bytes": 0.0, "resident_over": None}
+        self._back(of, *gradients, name=name, flop_per_element=len(gradients), **bare)

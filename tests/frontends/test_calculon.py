@@ -1,0 +1,264 @@
+"""Calculon's files as our documents: what a mapping costs against what that program prints, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import dfopt as df
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.plan import Plan
+from dfopt.documents.score import Score
+from dfopt.errors import DocumentError
+from dfopt.frontends.calculon import ImportedCase, load_case
+from dfopt.frontends.calculon.execution import FIELDS
+from dfopt.frontends.calculon.files import Execution
+from dfopt.physics.collectives import Collective
+from dfopt.physics.efficiency import bandwidth_share
+from dfopt.physics.network import communication_seconds
+
+HERE = Path(__file__).parents[1] / "golden/calculon"
+GOLDEN = json.loads((HERE / "layers.json").read_text(encoding="utf-8"))
+ALL_REDUCED = [
+    "gpt3-175B_tp8_full_ar",
+    "megatron-1T_tp8_full_ar",
+    "megatron-1T_tp8_full_ar_h100",
+    "gpt3-175B_tp1_none_ar",
+]
+SCATTERED = "gpt3-175B_tp8_attn_rsag_redo"
+PASSES = {"forward": "fw", "backward": "agrad", "update": "wgrad"}
+OFF = {"activation_recompute": "none", "optimizer_sharding": False}  # what dfopt cannot say, and layers do not show
+
+
+def execution(case: str, **changes: Any) -> dict[str, Any]:
+    found: dict[str, Any] = GOLDEN["cases"][case]["execution"]
+    return {**found, **changes}
+
+
+def imported(case: str, tmp_path: Path, **changes: Any) -> ImportedCase:
+    path = tmp_path / "exec.json"
+    path.write_text(json.dumps(execution(case, **changes)))
+    golden = GOLDEN["cases"][case]
+    return load_case(HERE / f"{golden['model']}.json", HERE / f"{golden['system']}.json", path)
+
+
+def judged(case: ImportedCase) -> Score:
+    """The mapping that the pins leave: every kernel alone, in the order of the graph."""
+    assert case.pins is not None
+    on, graph = case.pins.on_axes, case.graph
+    microbatches = graph.batch // graph.microbatch // on["dp"]
+    plan = Plan(**on, microbatches=microbatches, layers_per_stage=graph.repeat // on["pp"])
+    placed = [
+        KernelMapping(name=kernel.name, partition=place, sharding=case.pins.sharding.get(kernel.name, "none"))
+        for place, kernel in enumerate(graph.kernels)
+    ]
+    tiles = 2048  # rows one by one
+    mapping = Mapping(graph=graph.name, system=case.system.name, plan=plan, kernels=tuple(placed), tile_count=tiles)
+    return df.evaluate(mapping, graph, case.system, case.assumptions)
+
+
+def layers(case: str) -> list[dict[str, Any]]:
+    """The layers of a case but for communication, which are no kernels."""
+    rows = [dict(zip(GOLDEN["columns"], row, strict=True)) for row in GOLDEN["cases"][case]["layers"]]
+    return [row for row in rows if not row["name"].endswith(("Block_F", "Block_G"))]
+
+
+@pytest.mark.parametrize("case", ALL_REDUCED)
+def test_kernels_of_a_chip_are_the_layers_of_a_processor(case: str, tmp_path: Path) -> None:
+    """FLOP of every pass to the last digit, bytes too, and the seconds that the tables of efficiency make of them."""
+    made = imported(case, tmp_path, **OFF)
+    passes = {kernel.name: kernel.pass_ for kernel in made.graph.kernels}
+    updates = {kernel.name for kernel in made.graph.kernels if kernel.op == "weight_update"}
+    chip, found = made.system.chip, defaultdict[str, list[tuple[float, float, float]]](list)
+    for one in judged(made).partitions:
+        (name,), moved = one.kernels, one.dram_bytes
+        if name in updates:  # an accumulator is read too, which Calculon does not count
+            kernel = made.graph.kernels[made.graph.index()[name]]
+            moved -= kernel.m * kernel.n * 2 / execution(case)["tensor_par"]
+        share = float(bandwidth_share(chip.efficiency or (), moved, "memory1"))
+        found[passes[name]].append((one.flop, moved, one.compute_s + moved / (chip.fastest.bandwidth * share)))
+    for which, kernels in found.items():
+        key = PASSES[which]
+        told = [
+            tuple(layer[f"{key}_{what}"] for what in ("flops", "mem_accessed", "processing_time"))
+            for layer in layers(case)
+            if layer[f"{key}_flops"]
+        ]
+        for mine, theirs in zip(sorted(kernels), sorted(told), strict=True):
+            assert mine[:2] == theirs[:2]
+            assert mine[2] == pytest.approx(theirs[2], rel=1e-12)
+
+
+@pytest.mark.parametrize("case", ALL_REDUCED[:3])
+def test_all_reduces_of_a_block(case: str, tmp_path: Path) -> None:
+    """Two in each direction; their time is that of the recomputed ones, which have no layer of their own."""
+    made = imported(case, tmp_path, **OFF)
+    score = judged(made)
+    assert score.collectives == {"all_reduce.forward": 2, "all_reduce.backward": 2}
+    told = GOLDEN["cases"][case]["stats"]["baseblock_recomm_time"]
+    assert sum(one.network_s for one in score.partitions) == pytest.approx(2 * told, rel=1e-12)
+
+
+def test_tokens_split_with_reduce_scatter_and_all_gather(tmp_path: Path) -> None:
+    """FLOP of every pass, but for one sum: that of three gradients is of a chip's tokens here, of all of them there."""
+    made = imported(SCATTERED, tmp_path)
+    score, passes = judged(made), {kernel.name: kernel.pass_ for kernel in made.graph.kernels}
+    counted = {kind.split(".")[0] for kind in score.collectives}
+    assert counted == {"all_gather", "reduce_scatter"}
+    assert [score.collectives[f"{kind}.forward"] for kind in sorted(counted)] == [2, 2]
+    again = ("Scores_again", "Softmax_again", "Scores_Dropout_again")
+    for which, key in PASSES.items():
+        flop = sum(
+            one.flop for one in score.partitions if passes[one.kernels[0]] == which and one.kernels[0] not in again
+        )
+        told = {layer["name"]: layer[f"{key}_flops"] for layer in layers(SCATTERED)}
+        assert flop == sum(told.values()) - told["AttnBlock_Multihead_Fork"] * 7 / 8
+
+
+@pytest.mark.parametrize("system, network", [("a100_80g", 0), ("a100_80g", 1), ("h100_80g_nvl8", 0)])
+@pytest.mark.parametrize(
+    "op, kind", [("all_reduce", "all_reduce"), ("all_gather", "all_gather"), ("p2p", "point_to_point")]
+)
+def test_times_of_networks(system: str, network: int, op: str, kind: str, tmp_path: Path) -> None:
+    path = tmp_path / "exec.json"
+    sizes = {"tensor_par": 8, "pipeline_par": 8, "data_par": 8, "num_procs": 512, "batch_size": 64, **OFF}
+    path.write_text(json.dumps(execution(ALL_REDUCED[0], **sizes)))
+    made = load_case(HERE / "gpt3-175B.json", HERE / f"{system}.json", path)
+    file = json.loads((HERE / f"{system}.json").read_text(encoding="utf-8"))["networks"][network]
+    scalar, offset = file["ops"][op]
+    sent = 1e8 * scalar * (1 + (offset or 0) / 8)
+    seconds = file["latency"] + sent / (file["bandwidth"] * 1e9 * file["efficiency"])
+    dims = ["network0"] if network == 0 else ["network1[8]"]
+    found = communication_seconds(Collective(kind), 1e8, dims, made.system, made.assumptions)
+    assert found == pytest.approx(seconds, rel=1e-12)
+
+
+def test_degrees_lie_on_their_networks(tmp_path: Path) -> None:
+    sizes = {"tensor_par": 4, "pipeline_par": 8, "data_par": 2, "batch_size": 64, "data_par_net": 0}
+    made = imported(ALL_REDUCED[0], tmp_path, **sizes, **OFF)
+    assert made.pins is not None
+    assert {dim.name: dim.size for dim in made.system.network} == {"network0": 8, "network1": 8}
+    assert made.pins.on_axes == {
+        "tp": 4, "tp_dims": ("network0[4]",), "pp": 8, "pp_dims": ("network1",), "dp": 2, "dp_dims": ("network0[2@4]",)
+    }  # fmt: skip
+    assert (made.graph.batch, made.graph.microbatch, made.interleave) == (64, 1, 1)
+
+
+def test_without_an_execution_all_is_free() -> None:
+    made = load_case(HERE / "megatron-1T.json", HERE / "h100_80g_nvl8.json")
+    assert made.pins is None
+    assert [dim.size for dim in made.system.network] == [8, 8192]
+    assert made.system.chip.peak_flops == 1e15  # float16 of two types
+    assert (made.graph.repeat, made.graph.trains) == (128, True)
+    assert made.assumptions.sequence_parallelism == "allow"
+
+
+def test_float8_takes_its_own_engines(tmp_path: Path) -> None:
+    made = imported(ALL_REDUCED[2], tmp_path, datatype="float8", **OFF)
+    assert made.system.chip.peak_flops == 2e15
+    assert made.graph.words.activations == 1
+    vector = [row.share for row in made.system.chip.efficiency or () if row.unit == "vector"]
+    assert vector == pytest.approx([0.95 * 0.06, 0.5 * 0.06, 0.1 * 0.06])
+
+
+def test_a_second_memory_of_no_size_is_not_there(tmp_path: Path) -> None:
+    data = json.loads((HERE / "a100_80g.json").read_text(encoding="utf-8"))
+    data["mem2"]["GiB"] = 0
+    data["processing_mode"] = "roofline"
+    path = tmp_path / "one.json"
+    path.write_text(json.dumps(data))
+    made = load_case(HERE / "gpt3-175B.json", path)
+    assert list(made.system.chip.tiers) == ["dram"]
+    assert {row.memory for row in made.system.chip.efficiency or ()} == {None}
+    assert made.assumptions.overlap == "compute_memory"
+
+
+# ------------------------------------------------------------------- what is refused
+
+
+def test_the_table_is_about_all_fields() -> None:
+    assert list(FIELDS) == list(Execution.model_fields)
+    assert len(FIELDS) == 23
+
+
+def test_every_value_that_cannot_be_said_is_named_at_once(tmp_path: Path) -> None:
+    wanted = {
+        "datatype": "float4", "fused_activation": True, "attention_type": "multiquery", "activation_recompute": "full",
+        "optimizer_sharding": True, "tensor_par_comm_type": "p2p_rs_ag", "tensor_par_overlap": "ring",
+        "data_par_overlap": True, "weight_offload": True, "activations_offload": True, "optimizer_offload": True,
+    }  # fmt: skip
+    with pytest.raises(DocumentError) as error:
+        imported(ALL_REDUCED[0], tmp_path, **wanted)
+    assert [issue.where for issue in error.value.issues] == [f"$.{name}" for name in wanted]
+    assert "$.activation_recompute: found 'full': recomputation of whole blocks (not supported yet)" in str(error.value)
+
+
+def test_gathered_activations_cannot_be_kept(tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=r"\$\.seq_par_ag_redo: found false: gathered activations that are kept"):
+        imported(SCATTERED, tmp_path, seq_par_ag_redo=False)
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"num_procs": 32}, r"\$\.num_procs: found 32, but tensor_par x pipeline_par x data_par is 64"),
+        ({"batch_size": 63, "microbatch_size": 2}, r"\$\.batch_size: found 63, no multiple of data_par x microbatch"),
+        ({"pipeline_par": 1, "num_procs": 8, "pipeline_interleaving": 2}, "found 2 without a pipeline"),
+        ({"seq_par_ag_redo": True}, "which gathers nothing"),
+        ({"pipeline_par_net": 7}, r"\$\.pipeline_par_net: found 7, but the system has 2 networks"),
+        ({"pipeline_par_net": 0}, r"\$\.tensor_par_net: found degrees of 64 in all on network 0, which has 8"),
+        ({"tensor_par": 0}, r"\$\.tensor_par: .*expected a number of 1 or more"),
+        ({"microbatch_size": "1"}, r"\$\.microbatch_size: "),
+        ({"microbatches": 4}, r"\$\.microbatches: unknown key"),
+        ({"datatype": "float8"}, r"a100_80g.json: .*\n.*\$\.matrix: computes in float16, not in float8"),
+    ],
+)
+def test_executions_that_cannot_be(changes: dict[str, Any], words: str, tmp_path: Path) -> None:
+    with pytest.raises(DocumentError, match=words):
+        imported(ALL_REDUCED[0], tmp_path, **{**OFF, **changes})
+
+
+@pytest.mark.parametrize(
+    "place, value, words",
+    [
+        (("networks", 0, "ops", "all_reduce"), [2.0], r"\$\.networks\[0\]\.ops\.all_reduce"),
+        (("networks", 0, "ops", "p2p"), [1.0, 0], r"\$\.networks\[0\]\.ops\.p2p"),
+        (("networks", 0, "ops", "all_to_all"), [1.0, 0], r"\$\.networks\[0\]\.ops\.all_to_all: unknown key"),
+        (("networks", 0, "efficiency"), 1.5, r"\$\.networks\[0\]\.efficiency"),
+        (("networks", 1, "size"), 12, r"\$\.networks\[1\]\.size: found 12, no multiple of the 8 processors"),
+        (("matrix", "float16", "gflops_efficiency"), [[1, 0.6], [16, 0.9], [0, 0.1]], "found a size of 16 behind 1"),
+        (("matrix", "float16", "gflops_efficiency"), [[1, 0.6]], "so smaller ones have no share"),
+        (("mem1", "MB_efficiency"), [[10, 0.5]], r"\$\.mem1\.MB_efficiency"),
+        (("mem1", "GiB"), 0, r"\$\.mem1\.GiB: found 0"),
+        (("mem2", "GBps"), 9999, r"\$\.mem2\.GBps: found 9999, more than the 2048 of mem1"),
+        (("vector", "float16", "tflops"), 400, r"\$\.vector\.float16\.tflops: found 400 TFLOP/s, more than the 312"),
+        (("processing_mode",), "overlap", r"\$\.processing_mode"),
+        (("matrix", "float16"), None, r"\$\.matrix\.float16"),
+        (("vectors",), {}, r"\$\.vectors: unknown key.*did you mean 'vector'"),
+    ],
+)
+def test_systems_that_cannot_be(place: tuple[str | int, ...], value: Any, words: str, tmp_path: Path) -> None:
+    data = json.loads((HERE / "a100_80g.json").read_text(encoding="utf-8"))
+    part = data
+    for step in place[:-1]:
+        part = part[step]
+    part[place[-1]] = value
+    path = tmp_path / "s.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(DocumentError, match=words):
+        load_case(HERE / "gpt3-175B.json", path)
+
+
+@pytest.mark.parametrize(
+    "change, words", [({"vocab": 1}, r"\$\.vocab: unknown key"), ({"hidden": None}, r"\$\.hidden")]
+)
+def test_applications_that_cannot_be(change: dict[str, Any], words: str, tmp_path: Path) -> None:
+    data = json.loads((HERE / "gpt3-175B.json").read_text(encoding="utf-8")) | change
+    path = tmp_path / "a.json"
+    path.write_text(json.dumps(data))
+    with pytest.raises(DocumentError, match=words):
+        load_case(path, HERE / "a100_80g.json")
