@@ -129,10 +129,10 @@ def _explored(
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
         if found.ending == "empty":
             none = f"none of {workload.designs} designs"
-            if not workload.refused:
+            if not (refused := workload.why_none()):
                 raise Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
             smallest = smallest_package(workload)
-            refused = workload.refused + (f"\n{smallest}" if smallest is not None else "")
+            refused += f"\n{smallest}" if smallest is not None else ""
             raise Infeasible(f"{none} can be had, or holds the workload, such as this:\n{refused}")
         if found.ending == "interrupted":
             raise KeyboardInterrupt

@@ -77,6 +77,7 @@ class Workload:
     _prices: dict[tuple[int, float], float | None] = field(default_factory=dict)
     _solved: dict[str, tuple[float, Result | None]] = field(default_factory=dict)
     _planned: dict[str, float] = field(default_factory=dict)
+    _unfit: System | None = None  # one whose memory is too small under every plan
 
     @property
     def roots(self) -> Sequence[Box]:
@@ -110,18 +111,63 @@ class Workload:
         )
 
     def candidates(self, box: Box, best: float) -> Iterator[tuple[float, Choice]]:
-        """One design, if that is all; else the one in the middle, if some mapping that is known is better there."""
-        at = tuple((low + high) // 2 for low, high in zip(box.low, box.high, strict=True))
-        middle = Box(at, at, box.which)
-        system = self.system(middle)
-        if system is None:
+        """One design, if that is all; else one on which a mapping that is known is better than the best."""
+        tried = box if box.single else self.promising(box, best)
+        system = None if tried is None else self.system(tried)
+        if tried is None or system is None:
             return
-        if not (box.single or self._repriced(box, middle) < best):
-            return
-        result = self.mapped(system, self.merit.most_s(best, *self._least(middle)))
+        result = self.mapped(system, self.merit.most_s(best, *self._least(tried)))
         value = None if result is None else self.valued(result.score)
         if result is not None and value is not None:
-            yield value, Choice(middle, result)
+            yield value, Choice(tried, result)
+
+    def promising(self, box: Box, best: float) -> Box | None:
+        """Where the mapping of the corner of a box is best, from the smallest design on that it fits; if below best."""
+        corner = self.system(box)
+        found = self._solved.get(corner.digest()) if corner is not None else None
+        if found is None or found[1] is None:
+            return None
+        mapping = found[1].mapping
+        value, design = self._downhill(self._smallest(box, mapping), mapping)
+        return design if value < best else None
+
+    def _smallest(self, box: Box, mapping: Mapping) -> Box:
+        """The design of the smallest sizes, one after the other, with which a mapping fits the corner of a box."""
+        high = list(box.high)
+        for at, least in enumerate(box.low):
+            most = high[at]
+            while least < most:
+                high[at] = (least + most) // 2
+                fits = math.isfinite(self.judged(Box(box.low, tuple(high), box.which), mapping))
+                least, most = (least, high[at]) if fits else (high[at] + 1, most)
+            high[at] = most
+        return Box(tuple(high), tuple(high), box.which)
+
+    def _downhill(self, box: Box, mapping: Mapping) -> tuple[float, Box]:
+        """From one design to where a mapping is best: in steps of half the sizes and less, until no step helps."""
+        (root,) = (one for one in self.roots if one.which == box.which)
+        ends = list(zip(root.low, root.high, strict=True))
+        step, best = max(high - low + 1 for low, high in ends) // 2, self.judged(box, mapping)
+        while step:
+            around = []
+            for at, (low, high) in enumerate(ends):
+                for moved in (box.low[at] - step, box.low[at] + step):
+                    if low <= moved <= high:
+                        position = (*box.low[:at], moved, *box.low[at + 1 :])
+                        near = Box(position, position, box.which)
+                        around.append((self.judged(near, mapping), near))
+            least, near = min(around, default=(math.inf, box))
+            if least < best:
+                best, box = least, near
+            else:
+                step //= 2
+        return best, box
+
+    def why_none(self) -> str:
+        """Why a design could not be had; empty where none fits the budgets."""
+        if not self.refused and self._unfit is not None:
+            self._solve(self._unfit, math.inf)  # the optimiser says it plan by plan
+        return self.refused
 
     def mapped(self, system: System, cutoff: float) -> Result | None:
         """The best mapping on a system, if it is below the cutoff."""
@@ -142,12 +188,6 @@ class Workload:
             return math.inf
         value = self.valued(score)
         return math.inf if score.violations or value is None else value
-
-    def _repriced(self, box: Box, middle: Box) -> float:
-        """The objective, on a design, of the mapping that is best on the corner of a box, if it fits."""
-        corner = self.system(box)
-        found = self._solved.get(corner.digest()) if corner is not None else None
-        return math.inf if found is None or found[1] is None else self.judged(middle, found[1].mapping)
 
     def system(self, box: Box) -> System | None:
         """The machine of a design, or of the best corner of several; none where there is none."""
@@ -220,8 +260,10 @@ class Workload:
         if system is None:
             return math.inf
         if (key := system.digest()) not in self._planned:
-            setting = self._setting(system)
-            self._planned[key] = min(PlanBounds(setting).of_all(self._plans).values(), default=math.inf)
+            bounds = PlanBounds(self._setting(system))
+            fits = [plan for plan in self._plans if _fits(bounds, plan)]
+            self._unfit = self._unfit if fits else system
+            self._planned[key] = min(bounds.of_all(fits).values(), default=math.inf)
         return self._planned[key]
 
     def _by_solve(self, box: Box, cutoff: float) -> float:
@@ -307,3 +349,12 @@ class Workload:
     @cached_property
     def _flop(self) -> float:
         return flop_of_step(self.graph)
+
+
+def _fits(bounds: PlanBounds, plan: Plan) -> bool:
+    """Whether what every mapping under a plan holds is no more than the DRAM."""
+    try:
+        bounds.check_dram(bounds.setting.under(plan))
+    except Infeasible:
+        return False
+    return True
