@@ -9,8 +9,8 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from dfopt.errors import PlanError
-from dfopt.studies.packing import Task
-from dfopt.studies.process import SolverProcess, time_to_kill
+from dfopt.processes.packing import Task
+from dfopt.processes.process import SolverProcess, time_to_kill
 
 __all__ = ["INTERRUPTED", "Executor", "Processes", "Take", "cores"]
 
@@ -25,7 +25,7 @@ class Executor(Protocol):
         """Get ready for at most so many tasks while the study is still being expanded."""
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
-        """Solve tasks, as :func:`dfopt.studies.worker.solve` takes them.
+        """Solve tasks, as :func:`dfopt.processes.worker.solve` takes them.
 
         ``take`` is called in the calling thread with each record, in the order in which the cells end. Returns why
         it ended before the last task, `INTERRUPTED` for Ctrl-C; the empty text if it did not.

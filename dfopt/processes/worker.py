@@ -1,4 +1,4 @@
-"""A process that solves cells: one JSON line in, one record out. ``python -m dfopt.studies.worker`` starts it.
+"""A process that solves cells: one JSON line in, one record out. ``python -m dfopt.processes.worker`` starts it.
 
 It is a program of its own and no fork of the sweep, so that a script needs no ``__main__`` guard, a crash of a
 solver ends nothing but this process, and the sweep can end a solve that hears no limit.
@@ -20,7 +20,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
 from dfopt.errors import DfoptError, Infeasible, NoSolution
-from dfopt.studies.packing import unpack
+from dfopt.processes.packing import unpack
 
 __all__ = ["main", "solve"]
 
