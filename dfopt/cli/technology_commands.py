@@ -99,6 +99,9 @@ def explore_designs(
     store: Annotated[
         Path | None, option("file of what was solved: an exploration that was ended goes on there", metavar="FILE")
     ] = None,
+    jobs: Annotated[
+        int, option("processes that solve, of one thread each; the answer is the same for any number", min=1)
+    ] = 1,
     quiet: Annotated[bool, option("no progress", "-q", "--quiet")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -128,6 +131,7 @@ def explore_designs(
                 sensitivity=sensitivity,
                 range=range_,
                 store=store,
+                jobs=jobs,
                 progress=line,
             )
         finally:

@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 
 import numpy as np
 
@@ -42,6 +42,7 @@ from dfopt.machines.stacks import load_stack
 from dfopt.machines.technologies import technology_in
 from dfopt.physics.cost import SystemCost
 from dfopt.physics.merits import MERITS
+from dfopt.processes.executor import Processes
 from dfopt.search import options
 
 __all__ = ["explore", "in_technologies", "workload_of"]
@@ -63,6 +64,7 @@ def explore(
     sensitivity: bool = True,
     range: bool = False,
     store: str | os.PathLike[str] | None = None,
+    jobs: int | None = 1,
     progress: Callable[[options.Progress], None] | None = None,
 ) -> Exploration:
     """Find the best design for a workload, and prove how good it is over all designs and all mappings.
@@ -100,6 +102,9 @@ def explore(
         Whether to do the same at both ends of ``technology.dram.energy_range``, which `Exploration.energy_range` has.
     store : path, optional
         A file of what was solved, made if it does not exist: an exploration that was ended, by whatever, goes on there.
+    jobs : int, optional
+        Processes that solve, of one solver thread each; none for as many as there are cores. The answer is the same
+        whatever their number. Under heat solves are one after the other.
     progress : callable, optional
         Called after every bound with a :class:`dfopt.Progress`: the technology in front is its plan.
 
@@ -117,9 +122,10 @@ def explore(
     on = load_stack(stack) if isinstance(stack, str | os.PathLike) else stack
     ends = at_both_ends(designs) if range else ()
     asked = [workload_of(graph, of, assumptions, seed, objective, on, heat) for of in (designs, *ends)]
-    with nullcontext() if store is None else Store(store) as opened:
+    processes = Processes(jobs, stay=True)
+    with closing(processes), nullcontext() if store is None else Store(store) as opened:
         for workload in asked:
-            workload.store = opened
+            workload.store, workload.processes = opened, processes if processes.jobs > 1 else None
         made = _explored(asked[0], gap, top, time_limit, sensitivity, progress)
         found: list[Exploration] = []
         for name, workload in zip(("least", "most"), asked[1:], strict=False):
