@@ -29,6 +29,7 @@ FLOORS = [
     ("joint",),
     ("heat",),
     ("search",),
+    ("processes",),
     ("exploring",),
     ("studies",),
     ("arguments", "api"),

@@ -121,7 +121,7 @@ class Local:
         import psutil
 
         below = psutil.Process(self.worker.pid).children(recursive=True)
-        solving = [one for one in below if "dfopt.studies.worker" in one.cmdline()]
+        solving = [one for one in below if "dfopt.processes.worker" in one.cmdline()]
         parts = {
             "scheduler": [psutil.Process(self.scheduler.pid)],
             "workers": [psutil.Process(self.worker.pid), *(one for one in below if one not in solving)],
@@ -149,9 +149,9 @@ def _per_second(used: Callable[[], dict[str, float]], seconds: float = 5.0) -> d
 
 def executors(file: str, jobs: int, cluster: str | None) -> None:
     """Print how much of the executor's time is no solve, and who used the processor."""
+    from dfopt.processes.executor import Processes
     from dfopt.studies.cells import expand
     from dfopt.studies.cluster import Cluster
-    from dfopt.studies.executor import Processes
     from dfopt.studies.packing import Tasks
     from dfopt.studies.sweep import load_study
 

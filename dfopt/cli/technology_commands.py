@@ -97,9 +97,15 @@ def explore_designs(
     seed: Annotated[int, option("of the solver", min=0)] = 0,
     top: Annotated[int, option("how many of the best designs to tell", min=1, max=1000)] = 1,
     sensitivity: Annotated[bool, option("what 10 % more of each budget would buy, in the time that is left")] = True,
+    range_: Annotated[
+        bool, option("the same at both ends of what sources give for the energy of DRAM, dram.energy_range", "--range")
+    ] = False,
     store: Annotated[
         Path | None, option("file of what was solved: an exploration that was ended goes on there", metavar="FILE")
     ] = None,
+    jobs: Annotated[
+        int, option("processes that solve, of one thread each; the answer is the same for any number", min=1)
+    ] = 1,
     quiet: Annotated[bool, option("no progress", "-q", "--quiet")] = False,
     as_json: JsonFlag = False,
 ) -> None:
@@ -127,7 +133,9 @@ def explore_designs(
                 seed=seed,
                 top=top,
                 sensitivity=sensitivity,
+                range=range_,
                 store=store,
+                jobs=jobs,
                 progress=line,
             )
         finally:

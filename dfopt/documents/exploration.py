@@ -122,6 +122,9 @@ class Exploration(Sealed):
     )
     boxes: tuple[DesignBox, ...]
     sensitivity: tuple[BudgetSensitivity, ...] = Field(default=(), description="as far as time sufficed")
+    energy_range: EnergyRange | None = Field(
+        default=None, description="the same at both ends of the energy of DRAM; none = not asked for, or interrupted"
+    )
     effort: Effort
     designs: tuple[Design, ...] = Field(min_length=1, description="one design, in each technology")
     graph: Graph
@@ -129,3 +132,16 @@ class Exploration(Sealed):
     request: ExplorationRequest
     version: str
     seal: str = Field(default="", description="digest of all the rest: an exploration that was edited says so")
+
+
+class EnergyRange(Part):
+    """The same designs with the least and the most energy that sources give for their DRAM, each with its own proof.
+
+    Sources are in ``technology.dram.energy_range`` of each design.
+    """
+
+    low: Exploration
+    high: Exploration
+
+
+Exploration.model_rebuild()

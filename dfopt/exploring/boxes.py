@@ -21,6 +21,7 @@ __all__ = ["Leaf", "Problem", "Progress", "Searched", "Stage", "search_boxes"]
 Box = TypeVar("Box")
 Choice = TypeVar("Choice")
 Choice_co = TypeVar("Choice_co", covariant=True)
+_TOGETHER = 4  # boxes that a stage is told of ahead: a few, as what the first ones show may close the others
 Ending = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupted", "empty"]
 
 
@@ -28,12 +29,16 @@ Ending = Literal["optimal", "gap_reached", "exhausted", "time_limit", "interrupt
 class Stage(Generic[Box]):
     """One kind of bound: ``of(box, cutoff)`` is at most the value of everything in the box.
 
+    ``ahead`` is given the boxes that need the bound next, the first of them now, with a cutoff for all of them: it may
+    work them out together. Which these are does not depend on how it does that.
+
     A stage may stop early where it knows that nothing in the box is below the cutoff, and return the cutoff. Infinity
     says that nothing in the box can be had.
     """
 
     name: str
     of: Callable[[Box, float], float]
+    ahead: Callable[[Sequence[Box], float], None] | None = None
 
 
 class Problem(Protocol[Box, Choice_co]):
@@ -181,6 +186,7 @@ class _Search(Generic[Box, Choice]):
         self.open: list[tuple[float, int, int, Box]] = []
         self.order = itertools.count()
         self.leaves: list[Leaf[Box]] = []
+        self.told: set[int] = set()  # whose next bound is being worked out ahead
         self.boxes = 0
         self.bounded = [0] * len(problem.stages)
 
@@ -225,6 +231,12 @@ class _Search(Generic[Box, Choice]):
 
     def _step(self, bound: float, box: Box, stage: int) -> None:
         if stage < len(self.problem.stages):
+            if (ahead := self.problem.stages[stage].ahead) is not None and self.open[0][2] not in self.told:
+                together = self._next(stage)
+                self.told.update(order for order, _ in together)
+                ahead([one for _, one in together], self.cutoff)
+                if self.open[0][3] != box:  # of equal bounds another one comes first now
+                    return
             tighter = max(bound, self.problem.stages[stage].of(box, self.cutoff))
             self.bounded[stage] += 1
             heapq.heapreplace(self.open, (tighter, -stage - 1, next(self.order), box))
@@ -241,6 +253,24 @@ class _Search(Generic[Box, Choice]):
                 self._add(part, bound)
         if self.progress is not None:
             self.progress(self._now())
+
+    def _next(self, stage: int) -> list[tuple[int, Box]]:
+        """The first boxes that come to a stage, that at the top before others, each bounded by all stages before it."""
+        found: list[tuple[int, Box]] = []
+        waiting = list(self.open)  # which stay open meanwhile
+        while waiting and len(found) < _TOGETHER and waiting[0][0] < self.cutoff:
+            entry = heapq.heappop(waiting)
+            bound, done, order, box = entry
+            if -done == stage and order not in self.told:
+                found.append((order, box))
+            elif -done < stage:
+                tighter = max(bound, self.problem.stages[-done].of(box, self.cutoff))
+                self.bounded[-done] += 1
+                again = (tighter, done - 1, order, box)
+                heapq.heappush(waiting, again)
+                self.open[self.open.index(entry)] = again
+                heapq.heapify(self.open)
+        return found
 
     def _close(self, box: Box, bound: float, stage: int, value: float | None = None) -> None:
         name = self.problem.stages[stage - 1].name if stage else "of the box before"

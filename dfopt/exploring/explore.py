@@ -6,7 +6,7 @@ import os
 import time
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import nullcontext
+from contextlib import closing, nullcontext
 
 import numpy as np
 
@@ -17,6 +17,7 @@ from dfopt.documents.exploration import (
     BudgetSensitivity,
     DesignBox,
     Effort,
+    EnergyRange,
     Exploration,
     ExplorationRequest,
     HeatMode,
@@ -32,6 +33,7 @@ from dfopt.errors import Infeasible, Issue, NoSolution, PlanError, SystemSpecErr
 from dfopt.exploring.boxes import Leaf, Progress, search_boxes
 from dfopt.exploring.decisions import Box, Decisions
 from dfopt.exploring.heated import Heated, without_heat
+from dfopt.exploring.ranged import at_both_ends
 from dfopt.exploring.sensitivity import budget_sensitivities
 from dfopt.exploring.shortage import smallest_package
 from dfopt.exploring.workload import Choice, Workload
@@ -40,6 +42,7 @@ from dfopt.machines.stacks import load_stack
 from dfopt.machines.technologies import technology_in
 from dfopt.physics.cost import SystemCost
 from dfopt.physics.merits import MERITS
+from dfopt.processes.executor import Processes
 from dfopt.search import options
 
 __all__ = ["explore", "in_technologies", "workload_of"]
@@ -59,7 +62,9 @@ def explore(
     seed: int = 0,
     top: int = 1,
     sensitivity: bool = True,
+    range: bool = False,
     store: str | os.PathLike[str] | None = None,
+    jobs: int | None = 1,
     progress: Callable[[options.Progress], None] | None = None,
 ) -> Exploration:
     """Find the best design for a workload, and prove how good it is over all designs and all mappings.
@@ -86,15 +91,20 @@ def explore(
     gap : float
         Relative gap at which to stop; with 0 no design is better, under any mapping.
     time_limit : float
-        In seconds; the best design so far is returned with its gap.
+        In seconds; the best design so far is returned with its gap. With ``range``, of each of the three.
     seed : int
         Of the solver.
     top : int
         How many of the best designs to tell; the gap is then that of the last of them.
     sensitivity : bool
         Whether to look, in the time that is left, at what 10 % more of each budget would buy.
+    range : bool
+        Whether to do the same at both ends of ``technology.dram.energy_range``, which `Exploration.energy_range` has.
     store : path, optional
         A file of what was solved, made if it does not exist: an exploration that was ended, by whatever, goes on there.
+    jobs : int, optional
+        Processes that solve, of one solver thread each; none for as many as there are cores. The answer is the same
+        whatever their number. Under heat solves are one after the other.
     progress : callable, optional
         Called after every bound with a :class:`dfopt.Progress`: the technology in front is its plan.
 
@@ -102,7 +112,7 @@ def explore(
     ------
     SystemSpecError
         If the design has nothing to choose, no template, or no room for a component that is to be chosen; or if it does
-        not say what the objective needs to know, such as the price of a wafer.
+        not say what the objective needs to know, such as the price of a wafer; or, with ``range``, has none.
     Infeasible
         If no design within the choices can be had, or holds the workload.
     NoSolution
@@ -110,9 +120,27 @@ def explore(
     """
     designs = in_technologies(as_design(design), technologies)
     on = load_stack(stack) if isinstance(stack, str | os.PathLike) else stack
-    workload = workload_of(graph, designs, assumptions, seed, objective, on, heat)
-    with nullcontext() if store is None else Store(store) as workload.store:
-        return _explored(workload, gap, top, time_limit, sensitivity, progress)
+    ends = at_both_ends(designs) if range else ()
+    asked = [workload_of(graph, of, assumptions, seed, objective, on, heat) for of in (designs, *ends)]
+    processes = Processes(jobs, stay=True)
+    with closing(processes), nullcontext() if store is None else Store(store) as opened:
+        for workload in asked:
+            workload.store, workload.processes = opened, processes if processes.jobs > 1 else None
+        made = _explored(asked[0], gap, top, time_limit, sensitivity, progress)
+        found: list[Exploration] = []
+        for name, workload in zip(("least", "most"), asked[1:], strict=False):
+            if "interrupted" in (one.status for one in (made, *found)):
+                return made
+            try:
+                found.append(_explored(workload, gap, top, time_limit, False, progress))
+            except Infeasible as error:
+                raise Infeasible(f"with the {name} energy of DRAM: {error.report}", error.least) from None
+            except NoSolution as error:
+                known = f"{error.known}, with the {name} energy of DRAM"
+                raise NoSolution(error.bound, error.seconds, known) from None
+        if not found:
+            return made
+        return made.model_copy(update={"energy_range": EnergyRange(low=found[0], high=found[1])}).sealed()
 
 
 def _explored(
@@ -129,10 +157,10 @@ def _explored(
     if found.choice is None or found.ending == "empty":  # which comes of no choice only
         if found.ending == "empty":
             none = f"none of {workload.designs} designs"
-            if not workload.refused:
+            if not (refused := workload.why_none()):
                 raise Infeasible(f"{none} fits the budgets; levers: more area, power or package, smaller sizes")
             smallest = smallest_package(workload)
-            refused = workload.refused + (f"\n{smallest}" if smallest is not None else "")
+            refused += f"\n{smallest}" if smallest is not None else ""
             raise Infeasible(f"{none} can be had, or holds the workload, such as this:\n{refused}")
         if found.ending == "interrupted":
             raise KeyboardInterrupt

@@ -155,9 +155,11 @@ class Heated(Workload):
             pass
         return None
 
-    def _repriced(self, box: Box, middle: Box) -> float:
-        """Seconds, on the stack of a design, of the last mapping that was found."""
-        return -math.inf if self._last is None else self.judged(middle, self._last.mapping)
+    def promising(self, box: Box, best: float) -> Box | None:
+        """The design in the middle, if the last mapping that was found is better there, on its stack."""
+        at = tuple((low + high) // 2 for low, high in zip(box.low, box.high, strict=True))
+        middle = Box(at, at, box.which)
+        return middle if self._last is None or self.judged(middle, self._last.mapping) < best else None
 
     # bounds
 

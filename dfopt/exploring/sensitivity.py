@@ -64,6 +64,7 @@ def budget_sensitivities(workload: Workload, best: Box, gap: float, deadline: fl
             deadline,
             (_near(space, sizes),),
             workload.store,
+            processes=workload.processes,
         )
         choice = search_boxes(near, gap=gap, time_limit=deadline - time.perf_counter()).choice
         if choice is not None:

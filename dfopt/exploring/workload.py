@@ -14,6 +14,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import cached_property
+from typing import Any
 
 import dfopt
 from dfopt.documents.assumptions import Assumptions
@@ -28,15 +29,18 @@ from dfopt.documents.result import Result
 from dfopt.documents.score import Score
 from dfopt.documents.store import Store
 from dfopt.documents.system import Dram, System
-from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError, SystemSpecError
+from dfopt.errors import DfoptError, Infeasible, SolverFailure, SystemSpecError
 from dfopt.exploring.boxes import Stage
 from dfopt.exploring.decisions import Box, Decisions
+from dfopt.exploring.descent import downhill, smallest
 from dfopt.judge import evaluate
 from dfopt.physics.cost import SystemCost, system_cost
 from dfopt.physics.merits import MERITS, Merit
 from dfopt.physics.pipeline import resolve
 from dfopt.physics.work import flop_of_step
-from dfopt.search.optimization import optimize
+from dfopt.processes.executor import Processes
+from dfopt.processes.packing import pack
+from dfopt.processes.worker import Bounded, bounded
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import asked_plans
@@ -70,6 +74,7 @@ class Workload:
     within: tuple[Box, ...] = ()  # in place of all designs
     store: Store | None = None  # of what was solved
     memory: Dram | None = None  # of chips that have none beside them
+    processes: Processes | None = None  # that solve beside one another
     solves: int = 0
     refused: str = ""  # why a design could not be had, for the case that none can
     _systems: dict[Box, System | None] = field(default_factory=dict)
@@ -77,6 +82,7 @@ class Workload:
     _prices: dict[tuple[int, float], float | None] = field(default_factory=dict)
     _solved: dict[str, tuple[float, Result | None]] = field(default_factory=dict)
     _planned: dict[str, float] = field(default_factory=dict)
+    _unfit: System | None = None  # one whose memory is too small under every plan
 
     @property
     def roots(self) -> Sequence[Box]:
@@ -99,7 +105,7 @@ class Workload:
         return [
             Stage("peak", lambda box, cutoff: self._valued(box, self._by_peak(box))),
             Stage("plans", lambda box, cutoff: self._valued(box, self._by_plans(box))),
-            Stage("solve", self._by_solve),
+            Stage("solve", self._by_solve, self.solve_ahead),
         ]
 
     def split(self, box: Box) -> Sequence[Box]:
@@ -110,18 +116,33 @@ class Workload:
         )
 
     def candidates(self, box: Box, best: float) -> Iterator[tuple[float, Choice]]:
-        """One design, if that is all; else the one in the middle, if some mapping that is known is better there."""
-        at = tuple((low + high) // 2 for low, high in zip(box.low, box.high, strict=True))
-        middle = Box(at, at, box.which)
-        system = self.system(middle)
-        if system is None:
+        """One design, if that is all; else one on which a mapping that is known is better than the best."""
+        tried = box if box.single else self.promising(box, best)
+        system = None if tried is None else self.system(tried)
+        if tried is None or system is None:
             return
-        if not (box.single or self._repriced(box, middle) < best):
-            return
-        result = self.mapped(system, self.merit.most_s(best, *self._least(middle)))
+        result = self.mapped(system, self.merit.most_s(best, *self._least(tried)))
         value = None if result is None else self.valued(result.score)
         if result is not None and value is not None:
-            yield value, Choice(middle, result)
+            yield value, Choice(tried, result)
+
+    def promising(self, box: Box, best: float) -> Box | None:
+        """Where the mapping of the corner of a box is best, from the smallest design on that it fits; if below best."""
+        corner = self.system(box)
+        found = self._solved.get(corner.digest()) if corner is not None else None
+        if found is None or found[1] is None:
+            return None
+        mapping = found[1].mapping
+        (within,) = (root for root in self.roots if root.which == box.which)
+        design = smallest(box, lambda part: math.isfinite(self.judged(part, mapping)))
+        value, design = downhill(design, within, lambda one: self.judged(one, mapping))
+        return design if value < best else None
+
+    def why_none(self) -> str:
+        """Why a design could not be had; empty where none fits the budgets."""
+        if not self.refused and self._unfit is not None:
+            self._solve(self._unfit, math.inf)  # the optimiser says it plan by plan
+        return self.refused
 
     def mapped(self, system: System, cutoff: float) -> Result | None:
         """The best mapping on a system, if it is below the cutoff."""
@@ -142,12 +163,6 @@ class Workload:
             return math.inf
         value = self.valued(score)
         return math.inf if score.violations or value is None else value
-
-    def _repriced(self, box: Box, middle: Box) -> float:
-        """The objective, on a design, of the mapping that is best on the corner of a box, if it fits."""
-        corner = self.system(box)
-        found = self._solved.get(corner.digest()) if corner is not None else None
-        return math.inf if found is None or found[1] is None else self.judged(middle, found[1].mapping)
 
     def system(self, box: Box) -> System | None:
         """The machine of a design, or of the best corner of several; none where there is none."""
@@ -220,68 +235,121 @@ class Workload:
         if system is None:
             return math.inf
         if (key := system.digest()) not in self._planned:
-            setting = self._setting(system)
-            self._planned[key] = min(PlanBounds(setting).of_all(self._plans).values(), default=math.inf)
+            bounds = PlanBounds(self._setting(system))
+            fits = [plan for plan in self._plans if _fits(bounds, plan)]
+            self._unfit = self._unfit if fits else system
+            self._planned[key] = min(bounds.of_all(fits).values(), default=math.inf)
         return self._planned[key]
 
     def _by_solve(self, box: Box, cutoff: float) -> float:
         system = self.system(box)
         if system is None:
             return math.inf
-        most = self.merit.most_s(cutoff, *self._least(box)) if math.isfinite(cutoff) else math.inf
-        if not most:
+        if not (most := self._most(box, cutoff)):
             return cutoff
         seconds, _ = self._solve(system, most)
         value = self._valued(box, seconds)
         return max(value, cutoff) if seconds >= most else value  # but for rounding they are the same there
 
+    def _most(self, box: Box, cutoff: float) -> float:
+        """Seconds of a step from which on nothing in a box is below a cutoff of the objective."""
+        return self.merit.most_s(cutoff, *self._least(box)) if math.isfinite(cutoff) else math.inf
+
+    def solve_ahead(self, boxes: Sequence[Box], cutoff: float) -> None:
+        """Solve the best corners of some boxes below one cutoff: as many at once as there are processes.
+
+        Without processes it is one after the other, below the same cutoff: so that the answers are the same.
+        """
+        todo: dict[str, tuple[System, float]] = {}
+        for box in boxes:
+            system = self.system(box)
+            if system is not None and (most := self._most(box, cutoff)) and self._is_open(system, most):
+                todo.setdefault(system.digest(), (system, most))
+        apart = {key: one for key, one in todo.items() if self.processes is not None and not self._is_recorded(*one)}
+        answers: dict[str, dict[str, Any]] = {}
+        ended = ""
+        if self.processes is not None and len(apart) > 1:
+            tasks = [self._task(key, *one) for key, one in apart.items()]
+            ended = self.processes.run(tasks, lambda answer: answers.update({answer["cell"]: answer}))
+        for key, one in todo.items():  # in their order, whichever came first
+            if key in answers:
+                self.solves += 1
+                self._solved[key] = self._keep(*one, _read(answers[key]))
+            elif not ended:
+                self._solve(*one)
+        if ended:
+            raise KeyboardInterrupt
+
+    def _is_open(self, system: System, cutoff: float) -> bool:
+        known = self._solved.get(system.digest())
+        return known is None or (known[1] is None and known[0] < cutoff)
+
     def _solve(self, system: System, cutoff: float) -> tuple[float, Result | None]:
         """What no mapping is below on a system, or that none is below the cutoff; and the best mapping if one is."""
         key = system.digest()
-        known = self._solved.get(key)
-        if known is None or (known[1] is None and known[0] < cutoff):
-            known = self._solved[key] = self._solve_anew(system, cutoff)
-        return known
+        if self._is_open(system, cutoff):
+            self._solved[key] = self._solve_anew(system, cutoff)
+        return self._solved[key]
 
     def _solve_anew(self, system: System, cutoff: float) -> tuple[float, Result | None]:
         self.solves += 1
-        request = self.request
-        # only where the search is for the joint optimum does a limit rule out mappings with any sharding
-        limited = math.isfinite(cutoff) and self.assumptions.sharding_objective == "joint"
-        if limited:
-            objective = Objective(limits=(Limit(metric="step_time", at_most=cutoff),))
-            request = request.model_copy(update={"objective": objective})
-        key = self._key(system, request)
-        if self.store is not None and key in self.store.records:
-            known = self.store.records[key]
+        if self._is_recorded(system, cutoff):
+            assert self.store is not None
+            known = self.store.records[self._key(system, self._asked(system, cutoff))]
             self.refused = self.refused or known["refused"]
             result = Result.from_data(known["result"]) if known["result"] else None
             return (math.inf if known["bound"] is None else known["bound"]), result
+        made = bounded(self.graph, system, self._timed(self._asked(system, cutoff)), self.assumptions)
+        return self._keep(system, cutoff, made)
+
+    def _asked(self, system: System, cutoff: float) -> Request:
+        """The request, limited where a limit rules out mappings of any sharding: in a search for the joint optimum."""
+        if not self._is_limited(cutoff):
+            return self.request
+        objective = Objective(limits=(Limit(metric="step_time", at_most=cutoff),))
+        return self.request.model_copy(update={"objective": objective})
+
+    def _is_limited(self, cutoff: float) -> bool:
+        return math.isfinite(cutoff) and self.assumptions.sharding_objective == "joint"
+
+    def _timed(self, request: Request) -> Request:
         left = max(self.deadline - time.perf_counter(), 0.0)
-        limit = min(request.time_limit, left)
-        refused, result = "", None
-        try:
-            result = optimize(
-                self.graph, system, request.model_copy(update={"time_limit": limit}), assumptions=self.assumptions
-            )
-            bound = result.bound
-        except (Infeasible, PlanError) as error:
-            refused = str(error).removeprefix("infeasible: ")
-            bound = cutoff if limited else math.inf
-        except NoSolution as error:
-            return error.bound, None
-        self.refused = self.refused or refused
-        if self.store is not None and (result is None or result.status in _WHOLE):
+        return request.model_copy(update={"time_limit": min(request.time_limit, left)})
+
+    def _is_recorded(self, system: System, cutoff: float) -> bool:
+        return self.store is not None and self._key(system, self._asked(system, cutoff)) in self.store.records
+
+    def _keep(self, system: System, cutoff: float, made: Bounded) -> tuple[float, Result | None]:
+        """What a solve shows; it goes into the store, unless time was up."""
+        bound = cutoff if made.status == "infeasible" and self._is_limited(cutoff) else made.bound
+        self.refused = self.refused or made.refused
+        if self.store is not None and made.status in ("infeasible", *_WHOLE):
             self.store.append(
                 {
-                    "cell": key,
-                    "status": "infeasible" if result is None else result.status,
+                    "cell": self._key(system, self._asked(system, cutoff)),
+                    "status": made.status,
                     "bound": bound if math.isfinite(bound) else None,
-                    "result": None if result is None else result.to_data(),
-                    "refused": refused,
+                    "result": None if made.result is None else made.result.to_data(),
+                    "refused": made.refused,
                 }
             )
-        return bound, result
+        return bound, made.result
+
+    def _task(self, key: str, system: System, cutoff: float) -> dict[str, Any]:
+        """A solve for a process."""
+        request = self._timed(self._asked(system, cutoff))
+        return {
+            "cell": key,
+            "graph": self._packed,
+            "system": system.to_data(),
+            "assumptions": self.assumptions.to_data(),
+            "request": request.model_dump(mode="json"),
+            "options": {"time_limit": request.time_limit},  # after twice which the process is ended
+        }
+
+    @cached_property
+    def _packed(self) -> str:
+        return pack(self.graph)
 
     def _key(self, system: System, request: Request) -> str:
         """What a solve depends on, in 16 hex digits; its time limit aside, as only what was not cut short is kept."""
@@ -307,3 +375,21 @@ class Workload:
     @cached_property
     def _flop(self) -> float:
         return flop_of_step(self.graph)
+
+
+def _fits(bounds: PlanBounds, plan: Plan) -> bool:
+    """Whether what every mapping under a plan holds is no more than the DRAM."""
+    try:
+        bounds.check_dram(bounds.setting.under(plan))
+    except Infeasible:
+        return False
+    return True
+
+
+def _read(answer: dict[str, Any]) -> Bounded:
+    """The answer of a process."""
+    if answer["status"] == "failed":
+        raise SolverFailure(answer["message"])
+    bound = math.inf if answer["bound"] is None else answer["bound"]
+    result = None if answer["result"] is None else Result.from_data(answer["result"])
+    return Bounded(answer["status"], bound, result, answer["refused"])

@@ -74,7 +74,13 @@ def exploration_report(made: Exploration) -> RenderableType:
         *([dim.name, show_unit(dim.link_bandwidth, "bandwidth")] for dim in made.result.system.network),
         ["power", show_unit(chip.power_w or 0.0, "power")],
     ]
-    tables: list[RenderableType] = [Grid("Sizes", columns, rows), "", Grid("Chip", made_of, figures), *_others(made)]
+    tables: list[RenderableType] = [
+        Grid("Sizes", columns, rows),
+        "",
+        Grid("Chip", made_of, figures),
+        *_others(made),
+        *_at_ends(made),
+    ]
     return Group(Facts(facts), "", *tables, *_sensitivity(made))
 
 
@@ -96,6 +102,28 @@ def _others(made: Exploration) -> list[RenderableType]:
         )
     least = "no other can be had" if made.others_bound is None else figure(made.others_bound, objective)
     return ["", Grid("Best designs", columns, rows), "", f"bound on all other designs: {least}"]
+
+
+def _at_ends(made: Exploration) -> list[RenderableType]:
+    """The answer at both ends of the energy of DRAM beside that in between, and whether it is another design."""
+    ends = made.energy_range
+    if ends is None:
+        return []
+    objective, one_of = made.request.objective, len(made.designs) > 1
+    columns: dict[str, Kind] = {"energy of DRAM": "word", "": "figure", objective: "figure", "gap": "figure"}
+    columns |= {"technology": "word"} if one_of else {}
+    columns |= dict.fromkeys(made.best, "figure")
+    rows = []
+    for name, one in (("low", ends.low), ("middle", made), ("high", ends.high)):
+        of = one.designs[one.best_design].technology
+        energy, value = f"{of.dram.energy / 8e-12:.3g} pJ/bit", figure(one.value, objective)
+        sizes = [_size(one, key, size) for key, size in one.best.items()]
+        rows.append([name, energy, value, f"{100 * one.gap:.2f} %", *([of.name] if one_of else []), *sizes])
+    best = made.best_design, made.best
+    names = (("low", ends.low), ("high", ends.high))
+    differs = [name for name, one in names if (one.best_design, one.best) != best]
+    said = f"another design is best at the {' and the '.join(differs)} end" if differs else "the same design is best"
+    return ["", Grid("Energy of DRAM", columns, rows), "", said + ("" if differs else " at both ends")]
 
 
 def _sensitivity(made: Exploration) -> list[RenderableType]:

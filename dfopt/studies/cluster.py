@@ -21,11 +21,11 @@ from types import FrameType
 from typing import Any
 
 from dfopt.errors import PlanError
+from dfopt.processes.executor import INTERRUPTED, Take
+from dfopt.processes.packing import Task
+from dfopt.processes.process import failed
 from dfopt.studies.batches import Batches
-from dfopt.studies.executor import INTERRUPTED, Take
 from dfopt.studies.identity import identity
-from dfopt.studies.packing import Task
-from dfopt.studies.process import failed
 from dfopt.studies.remote import difference, greet, solve_on_worker
 
 __all__ = ["Cluster"]
@@ -72,7 +72,7 @@ class Cluster:
             ) from None
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
-        """See `dfopt.studies.executor.Executor`."""
+        """See `dfopt.processes.executor.Executor`."""
         with _silence():  # until the client is closed: its thread may stumble over a Ctrl-C some time after it
             try:
                 self.prepare(len(tasks))

@@ -12,12 +12,12 @@ from collections import deque
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from dfopt.processes.process import SolverProcess, time_to_kill
 from dfopt.studies.batches import SECONDS
 from dfopt.studies.identity import identity
-from dfopt.studies.process import SolverProcess, time_to_kill
 
 if TYPE_CHECKING:
-    from dfopt.studies.packing import Task
+    from dfopt.processes.packing import Task
 
 __all__ = ["difference", "greet", "solve_on_worker"]
 

@@ -14,8 +14,8 @@ from dfopt.documents.result import Result
 from dfopt.documents.store import Record, Store, read_records
 from dfopt.documents.study import Study, SystemEntry
 from dfopt.errors import PlanError
+from dfopt.processes.executor import INTERRUPTED, Executor, Processes
 from dfopt.studies.cells import expand
-from dfopt.studies.executor import INTERRUPTED, Executor, Processes
 from dfopt.studies.listing import damage
 from dfopt.studies.packing import Tasks
 from dfopt.studies.runs import Runs

@@ -46,3 +46,20 @@ def test_designs_under_heat(tmp_path: Path) -> None:
     assert answer.code == 0 and "throttle on stack" in answer.out and "without heat" in answer.out
     assert json.loads((tmp_path / "best.json").read_text(encoding="utf-8"))["request"]["heat"] == "throttle"
     assert "heat: found none, expected it beside stack" in call(*asked).err
+
+
+def test_both_ends_of_the_energy_of_dram(tmp_path: Path) -> None:
+    few = {**SIZES, "choices__capacity__L2__most": "12 MiB", "choices__rate__between_packages__most": "50 GB/s"}
+    chosen(**few, technology__dram__energy_range=["1 pJ/bit", "60 pJ/bit"]).dump(tmp_path / "design.yaml")
+    asked = ("explore", "gpt2-small", tmp_path / "design.yaml", "--gap", "0", "--no-sensitivity", "-q", "--range")
+    answer = call(*asked, "--store", tmp_path / "solved.jsonl", "-o", tmp_path / "best.json")
+    rows = [line.split()[:3] for line in answer.out.splitlines() if line.split()[2:3] == ["pJ/bit"]]
+    assert answer.code == 0 and rows == [["low", "1", "pJ/bit"], ["middle", "4", "pJ/bit"], ["high", "60", "pJ/bit"]]
+    told = json.loads((tmp_path / "best.json").read_text(encoding="utf-8"))
+    sizes = [one["best"] for one in (told["energy_range"]["low"], told, told["energy_range"]["high"])]
+    same = "the same design is best at both ends" in answer.out
+    assert same == (sizes[0] == sizes[1] == sizes[2]) and same != ("another design is best at the" in answer.out)
+    assert call("check", tmp_path / "best.json").out.count("verified optimal") == 3
+    chosen(**few).dump(tmp_path / "design.yaml")
+    without = call(*asked)
+    assert without.code == 3 and "$.technology.dram.energy_range: found none" in without.err

@@ -60,6 +60,33 @@ grids = st.lists(st.one_of(st.floats(0.5, 100), st.just(np.inf)), min_size=24, m
 )
 
 
+@dataclass
+class Together(Table):
+    """The last bound is worked out ahead, of several boxes at a time: it is known when its turn comes."""
+
+    known: dict[Box, float] = field(default_factory=dict)
+
+    @property
+    def stages(self) -> list[Stage[Box]]:
+        *before, last = super().stages
+
+        def ahead(boxes: Sequence[Box], cutoff: float) -> None:
+            assert boxes and len(set(boxes)) == len(boxes) and not self.known.keys() & set(boxes)
+            self.known |= {box: last.of(box, cutoff) for box in boxes}
+
+        return [*before, Stage(last.name, lambda box, cutoff: self.known[box], ahead)]
+
+
+@given(grids, st.sampled_from([(0.0,), (2.0, 0.0), (3.0,), (50.0, 1.0)]), st.integers(1, 3))
+def test_bounds_that_are_worked_out_ahead_prove_the_same(values: Grid, slack: Sequence[float], top: int) -> None:
+    values = np.round(values, -1)  # so that many bounds are equal
+    alone, together = (search_boxes(of, top=top) for of in (Table(values, slack), Together(values, slack)))
+    assert together.best == alone.best and [v for v, _ in together.kept] == [v for v, _ in alone.kept]
+    cells = [cell for leaf in together.leaves for cell in itertools.product(*(range(a, b + 1) for a, b in leaf.box))]
+    assert sorted(cells) == sorted(np.ndindex(values.shape))  # each once
+    assert all(leaf.bound <= window(values, leaf.box).min() for leaf in together.leaves)
+
+
 @given(grids, st.sampled_from([0.0, 0.05, 0.5]), st.sampled_from([(0.0,), (2.0, 0.0), (3.0,), (50.0, 1.0)]))
 def test_the_best_and_its_bound_are_those_of_everything(values: Grid, gap: float, slack: Sequence[float]) -> None:
     table = Table(values, slack)

@@ -42,13 +42,13 @@ def test_an_exploration_that_was_killed_goes_on(tmp_path: Path, monkeypatch: pyt
     assert before
 
     anew: list[Any] = []
-    solves = workload.optimize
+    solves = workload.bounded
 
     def counted(*args: Any, **more: Any) -> Any:
         anew.append(args)
         return solves(*args, **more)
 
-    monkeypatch.setattr(workload, "optimize", counted)
+    monkeypatch.setattr(workload, "bounded", counted)
     resumed = explore("gpt2-small", chosen(**FEW), gap=0.0, sensitivity=False, store=store)
     assert len(anew) == resumed.effort.solves - len(before)
     whole = explore("gpt2-small", chosen(**FEW), gap=0.0, sensitivity=False)

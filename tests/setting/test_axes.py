@@ -16,13 +16,13 @@ from dfopt.documents.result import Result
 from dfopt.documents.study import Study
 from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import DocumentError, Infeasible, PlanError
+from dfopt.processes.executor import Take
+from dfopt.processes.packing import Task
+from dfopt.processes.worker import solve
 from dfopt.search.verify import verify
 from dfopt.setting.bounds import PlanBounds
 from dfopt.setting.instance import Setting
 from dfopt.setting.plans import plans
-from dfopt.studies.executor import Take
-from dfopt.studies.packing import Task
-from dfopt.studies.worker import solve
 
 PACKAGE = Path(df.__file__).parent
 

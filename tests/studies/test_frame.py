@@ -14,9 +14,9 @@ import dfopt
 from dfopt.documents.study_columns import COLUMNS
 from dfopt.documents.study_expressions import check_expression
 from dfopt.errors import DocumentError, PlanError
+from dfopt.processes.worker import solve
 from dfopt.studies.cells import expand
 from dfopt.studies.runs import Runs
-from dfopt.studies.worker import solve
 
 PRICES = {
     "chip.price_usd": 1000.0,

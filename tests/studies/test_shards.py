@@ -15,8 +15,9 @@ from dfopt.cli import app
 from dfopt.documents.graph import Graph
 from dfopt.documents.system import System
 from dfopt.errors import DocumentError, PlanError
+from dfopt.processes.packing import pack, unpack
 from dfopt.studies.cells import expand
-from dfopt.studies.packing import Tasks, pack, unpack
+from dfopt.studies.packing import Tasks
 from dfopt.studies.shard import Shard
 from dfopt.studies.sweep import _at_most, collect, sweep
 
@@ -66,7 +67,7 @@ def test_a_task_is_small_and_says_everything() -> None:
 
 
 def test_a_document_is_parsed_once_and_no_more_are_kept_than_needed() -> None:
-    from dfopt.studies import packing
+    from dfopt.processes import packing
 
     (cell, *_) = expand(study())
     sent = pack(cell.graph)

@@ -17,9 +17,9 @@ from study_cases import SMALL, study
 
 import dfopt
 from dfopt.errors import PlanError
-from dfopt.studies import process
+from dfopt.processes import process
+from dfopt.processes.executor import Processes
 from dfopt.studies.cells import expand
-from dfopt.studies.executor import Processes
 from dfopt.studies.packing import Tasks
 from dfopt.studies.sweep import collect, sweep
 
@@ -109,7 +109,7 @@ def test_a_process_that_cannot_run_says_why(monkeypatch: pytest.MonkeyPatch, tmp
 
 def test_what_a_library_prints_is_no_answer() -> None:
     code = (
-        "import os, dfopt.studies.worker as w\n"
+        "import os, dfopt.processes.worker as w\n"
         "w.solve = lambda task: (os.write(1, b'noise\\n'), print('noise'), {'cell': task['cell']})[-1]\n"
         "w.main()"
     )

@@ -9,8 +9,8 @@ from queue import SimpleQueue
 from typing import Any, Protocol
 
 from dfopt.errors import PlanError
-from dfopt.studies.packing import Task
-from dfopt.studies.process import SolverProcess, time_to_kill
+from dfopt.processes.packing import Task
+from dfopt.processes.process import SolverProcess, time_to_kill
 
 __all__ = ["INTERRUPTED", "Executor", "Processes", "Take", "cores"]
 
@@ -25,7 +25,7 @@ class Executor(Protocol):
         """Get ready for at most so many tasks while the study is still being expanded."""
 
     def run(self, tasks: Sequence[Task], take: Take) -> str:
-        """Solve tasks, as :func:`dfopt.studies.worker.solve` takes them.
+        """Solve tasks, as :func:`dfopt.processes.worker.solve` takes them.
 
         ``take`` is called in the calling thread with each record, in the order in which the cells end. Returns why
         it ended before the last task, `INTERRUPTED` for Ctrl-C; the empty text if it did not.
@@ -45,7 +45,7 @@ class Processes:
     """Processes on this machine, each with one solver thread; ``jobs`` at once, by default one for each core.
 
     A process that dies costs the cell that it was solving, and is replaced. One that does not answer a task within
-    its hard limit, in seconds, is ended.
+    its hard limit, in seconds, is ended. They end with a run, or where they are to ``stay`` when they are closed.
 
     Examples
     --------
@@ -53,10 +53,12 @@ class Processes:
     ''
     """
 
-    def __init__(self, jobs: int | None = None, hard_limit: Callable[[Task], float] = time_to_kill) -> None:
+    def __init__(
+        self, jobs: int | None = None, hard_limit: Callable[[Task], float] = time_to_kill, stay: bool = False
+    ) -> None:
         if jobs is not None and jobs < 1:
             raise PlanError(f"jobs: expected 1 or more, found {jobs}")
-        self.jobs, self.hard_limit = jobs or cores(), hard_limit
+        self.jobs, self.hard_limit, self.stay = jobs or cores(), hard_limit, stay
         self._ready: list[SolverProcess] = []
 
     def prepare(self, most: int) -> None:
@@ -81,16 +83,20 @@ class Processes:
                 free.put(process)
 
         lanes = ThreadPoolExecutor(max(len(self._ready), 1))  # a thread talks to one process at a time
+        whole = False
         try:
             for done in as_completed([lanes.submit(solve, number) for number in range(len(tasks))]):
                 take(done.result())
+            whole = True
         except KeyboardInterrupt:
             return INTERRUPTED
         finally:
-            for process in self._ready:
-                process.end()  # which also answers for the threads that still wait
+            if not (whole and self.stay):
+                for process in self._ready:
+                    process.end()  # which also answers for the threads that still wait
             lanes.shutdown(cancel_futures=True)
-            self.close()
+            if not (whole and self.stay):
+                self.close()
         return ""
 
     def close(self) -> None:

@@ -13,7 +13,7 @@ from contextlib import suppress
 from typing import IO, TYPE_CHECKING, Any
 
 if TYPE_CHECKING:  # a Dask scheduler that is shown a task loads this module, and needs nothing of ours
-    from dfopt.studies.packing import Task
+    from dfopt.processes.packing import Task
 
 __all__ = ["SolverProcess", "failed", "time_to_kill"]
 
@@ -24,7 +24,7 @@ _TAIL = 400  # characters of a dead process's last words
 
 
 class SolverProcess:
-    """A process of `dfopt.studies.worker` that is started when it is needed, and again after it has died.
+    """A process of `dfopt.processes.worker` that is started when it is needed, and again after it has died.
 
     Not for two threads at once, but for ``end``, which may come from any thread.
 
@@ -114,7 +114,7 @@ class SolverProcess:
             if self._process is None:
                 self._words = tempfile.TemporaryFile("w+", encoding="utf-8", errors="replace")  # noqa: SIM115
                 self._process = subprocess.Popen(
-                    [sys.executable, "-m", "dfopt.studies.worker"],
+                    [sys.executable, "-m", "dfopt.processes.worker"],
                     stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE,
                     stderr=self._words,

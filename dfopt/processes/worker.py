@@ -1,4 +1,4 @@
-"""A process that solves cells: one JSON line in, one record out. ``python -m dfopt.studies.worker`` starts it.
+"""A process that solves cells: one JSON line in, one record out. ``python -m dfopt.processes.worker`` starts it.
 
 It is a program of its own and no fork of the sweep, so that a script needs no ``__main__`` guard, a crash of a
 solver ends nothing but this process, and the sweep can end a solve that hears no limit.
@@ -7,22 +7,24 @@ solver ends nothing but this process, and the sweep can end a solve that hears n
 from __future__ import annotations
 
 import json
+import math
 import os
 import sys
 import threading
 import time
 from collections.abc import Mapping
 from queue import SimpleQueue
-from typing import Any
+from typing import Any, NamedTuple
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
+from dfopt.documents.request import Request
 from dfopt.documents.result import Result
 from dfopt.documents.system import System
-from dfopt.errors import DfoptError, Infeasible, NoSolution
-from dfopt.studies.packing import unpack
+from dfopt.errors import DfoptError, Infeasible, NoSolution, PlanError
+from dfopt.processes.packing import unpack
 
-__all__ = ["main", "solve"]
+__all__ = ["Bounded", "bounded", "main", "solve"]
 
 _STATUS = {Infeasible: "infeasible", NoSolution: "no_solution"}
 # Of the score: what the frame needs. The whole result is written only where it was asked for.
@@ -77,6 +79,46 @@ def solve(task: Mapping[str, Any]) -> dict[str, Any]:
     return {**record, "seconds": time.perf_counter() - began, "dfopt": __version__}
 
 
+class Bounded(NamedTuple):
+    """What a solve shows: what it rules out counts as much as what it finds.
+
+    ``bound``: no mapping is below it; infinite where no mapping is what the request allows, and ``refused`` says why.
+    """
+
+    status: str
+    bound: float
+    result: Result | None = None
+    refused: str = ""
+
+
+def bounded(graph: Graph, system: System, request: Request, assumptions: Assumptions) -> Bounded:
+    """Solve, and take what is infeasible or out of time for an answer too."""
+    from dfopt.search import optimize
+
+    try:
+        result = optimize(graph, system, request, assumptions=assumptions)
+    except (Infeasible, PlanError) as error:
+        return Bounded("infeasible", math.inf, refused=str(error).removeprefix("infeasible: "))
+    except NoSolution as error:
+        return Bounded("no_solution", error.bound)
+    return Bounded(result.status, result.bound, result)
+
+
+def _bounded(task: Mapping[str, Any]) -> dict[str, Any]:
+    """The answer to a task with a ``request``, as `Bounded` has it; whatever goes wrong is its ``message``."""
+    answer: dict[str, Any] = {"cell": task["cell"]}
+    try:
+        graph, system = unpack(Graph, task["graph"], "graph"), unpack(System, task["system"], "system")
+        request = Request.model_validate(task["request"])
+        told = bounded(graph, system, request, unpack(Assumptions, task["assumptions"], "assumptions"))
+    except Exception as error:  # told where it was asked for
+        message = str(error) if isinstance(error, DfoptError) else f"{type(error).__name__}: {error}"
+        return {**answer, "status": "failed", "message": message}
+    bound = told.bound if math.isfinite(told.bound) else None
+    result = None if told.result is None else told.result.to_data()
+    return {**answer, "status": told.status, "bound": bound, "result": result, "refused": told.refused}
+
+
 def _figures(result: Result) -> dict[str, Any]:
     score, physical = result.score, result.score.physical
     slowest = max(score.stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
@@ -117,7 +159,8 @@ def main() -> None:
     import dfopt.search  # noqa: F401 - a second of work that need not wait for the first task
 
     while True:
-        answer = solve(json.loads(tasks.get()))
+        task = json.loads(tasks.get())
+        answer = _bounded(task) if "request" in task else solve(task)
         answers.write(json.dumps(answer, allow_nan=False) + "\n")
         answers.flush()
 

@@ -1,0 +1,121 @@
+"""Several processes that solve: the same answer and the same records as one, and none of them is left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+from design_cases import SIZES, chosen
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from dfopt.documents.exploration import Exploration
+from dfopt.documents.store import Store, read_records
+from dfopt.documents.technology import Technology
+from dfopt.errors import PlanError
+from dfopt.exploring.explore import explore
+from dfopt.processes.executor import Processes
+
+WAIT = 120.0  # seconds, however busy the machine is
+
+
+def told(made: Exploration) -> Any:
+    """All that an exploration says, but for seconds."""
+    data: Any = made.to_data()
+    del data["seal"], data["effort"]["seconds"], data["result"]
+    return data, made.result.mapping, made.result.bound
+
+
+FEW: dict[str, Any] = {
+    **SIZES, "choices__capacity__L2__most": "4 MiB", "choices__rate__between_packages__most": "50 GB/s",
+}  # fmt: skip
+
+
+def technologies(least: float) -> list[Technology]:
+    """Three, of which the first search is for each: so there is something to do beside one another."""
+    made, core = chosen(**FEW).technology, chosen(**FEW).technology.core
+    of = [core.model_copy(update={"power": core.power * share}) for share in (1.0, (1 + least) / 2, least)]
+    return [made.model_copy(update={"name": f"t{number}", "core": one}) for number, one in enumerate(of)]
+
+
+@settings(max_examples=2)
+@given(st.integers(2, 3), st.floats(0.8, 1.2))
+def test_any_number_of_processes_says_the_same(jobs: int, least: float) -> None:
+    said = []
+    with pytest.MonkeyPatch.context() as patch, tempfile.TemporaryDirectory() as folder:
+        ran: list[int] = []
+        run = Processes.run
+        patch.setattr(Processes, "run", lambda self, tasks, take: (ran.append(len(tasks)), run(self, tasks, take))[1])
+        for number in (1, jobs):
+            assert not ran
+            store = Path(folder) / f"{number}.jsonl"
+            asked: dict[str, Any] = {"technologies": technologies(least), "gap": 0.0, "sensitivity": False}
+            made = explore("gpt2-small", chosen(**FEW), **asked, jobs=number, store=store)
+            records = [(key, one["status"], one["bound"]) for key, one in read_records(store).items()]
+            said.append((told(made), records))
+        assert ran and ran[0] == 3  # side by side, not one after the other
+    assert said[0] == said[1]
+
+
+def alive(number: int) -> bool:
+    """Whether a process runs; one that has ended and that nobody has asked about does not."""
+    try:
+        return Path(f"/proc/{number}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def workers(parent: int) -> list[int]:
+    """The processes that a process has started to solve."""
+    found = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                of = int((entry / "stat").read_text().rpartition(")")[2].split()[1])
+                command = (entry / "cmdline").read_bytes()
+            except OSError:
+                continue
+            if of == parent and b"dfopt.processes.worker" in command:
+                found.append(int(entry.name))
+    return found
+
+
+@pytest.mark.skipif(not os.path.exists("/proc/self/stat"), reason="reads who runs from /proc")
+@pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGKILL])
+def test_no_process_outlives_an_exploration(how: signal.Signals, tmp_path: Path) -> None:
+    design, store = tmp_path / "design.yaml", tmp_path / "solved.jsonl"
+    chosen(**FEW).dump(design)
+    for one in technologies(0.9):
+        one.dump(tmp_path / f"{one.name}.yaml")
+    among = ",".join(str(tmp_path / f"t{number}.yaml") for number in range(3))
+    words = ["explore", "gpt2-small", str(design), "--gap", "0", "--no-sensitivity", "--store", str(store), "--json"]
+    asked = [sys.executable, "-m", "dfopt", *words, "--jobs", "2", "--technologies", among]
+    running = subprocess.Popen(asked, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    until, solving = time.monotonic() + WAIT, list[int]()
+    while len(solving) < 2 and running.poll() is None and time.monotonic() < until:
+        solving = workers(running.pid)
+        time.sleep(0.01)
+    running.send_signal(how)
+    out, err = running.communicate(timeout=WAIT)
+    assert len(solving) == 2, err
+    while any(map(alive, solving)) and time.monotonic() < until:
+        time.sleep(0.01)
+    assert not any(map(alive, solving))
+    if how == signal.SIGINT:
+        assert "Traceback" not in err
+        assert running.returncode == 5 or json.loads(out)["status"] in ("interrupted", "optimal")
+    with Store(store):  # nobody holds its lock, and no line is damaged
+        pass
+
+
+def test_jobs_below_one_are_refused() -> None:
+    with pytest.raises(PlanError, match="jobs: expected 1 or more, found 0"):
+        explore("gpt2-small", chosen(**FEW), jobs=0)
