@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from dfopt.judge import grid
 from dfopt.judge.case import Case, Fan, Place, Placed, Rank
 from dfopt.judge.types import made_word
 from dfopt.physics import communications, ops
@@ -19,10 +20,11 @@ Price = Callable[[Collective, float, tuple[str, ...]], float]
 
 def price_list(case: Case) -> Price:
     """Seconds of (kind, bytes, dims) on this system; a deep graph asks for the same few again and again."""
+    system, called = grid.walked(case.system, case.plan)
 
     @cache
     def price(kind: Collective, volume: float, dims: tuple[str, ...]) -> float:
-        return communication_seconds(kind, volume, dims, case.system, case.assume)
+        return communication_seconds(kind, volume, [called.get(dim, dim) for dim in dims], system, case.assume)
 
     return price
 
@@ -99,9 +101,11 @@ def seconds_by_kernel(case: Case, paid: Sequence[Paid], price: Price) -> Iterato
         yield one.kernel, price(one.kind, one.whole, case.plan.shard_dims)
     yield from own_seconds(case, price)
     if case.assume.gradients == "dfmodel":  # spread over the microbatches by the authors
+        system, called = grid.walked(case.system, case.plan)
         for number, placed in enumerate(case.kernels):
             for volume, dims in added_up(case, placed):
-                whole = amortized_gradient_seconds(volume, dims, case.system, case.assume)
+                over = [called.get(dim, dim) for dim in dims]
+                whole = amortized_gradient_seconds(volume, over, system, case.assume)
                 yield number, whole / case.plan.microbatches
 
 
