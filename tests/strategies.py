@@ -60,7 +60,7 @@ CHOICES: dict[str, list[Any]] = {
     "weight_tiling": ["reread", "reread_all", "free", "forbid"],
     "gradients": ["exact", "dfmodel"],
     "gradient_bandwidth": [None, None, 40.0],
-    "network_dims": ["parts", "whole", "placed"],
+    "network_dims": ["parts", "whole"],
     "schedule": ["one_f_one_b", "one_f_one_b", "gpipe"],
     "bubble": ["one_f_one_b", "interleaved"],
     "point_to_point": ["per_microbatch", "per_step"],
