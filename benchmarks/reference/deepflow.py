@@ -16,6 +16,7 @@ from statistics import median
 
 from crossflow_tables import gemm, language_model
 from line import Line, told
+from placement_menu import orders_met
 from search_tables import searched, traced
 from sweep_tables import chips, data_parallel, mapped
 
@@ -25,6 +26,7 @@ from dfopt.physics.seats import Mesh, Ring, fill, strategy
 
 NAMES = {"kp1": "k1", "kp2": "k2", "dp": "data", "lp": "pipeline"}
 MOST_SECONDS = 1.0
+PORTS = (0.1, 1.0, 10.0)
 Mix = tuple[tuple[Ring, ...], Mesh]
 
 
@@ -80,6 +82,9 @@ def chosen(file: Path) -> Iterator[Line]:
     yield Line("derate by all rings together over that by its own, best order", seen, "", None)
     seen = f"lighter for {better} of {len(mixes)} mixes, heavier for {worse}"
     yield Line("chosen placement beside the best order", seen, "never heavier", not worse)
+    met = list(orders_met(mixes, PORTS))
+    seen = f"as fast as {sum(met)} of {len(met)} orders, ports {', '.join(f'{port:g}' for port in PORTS)} times a link"
+    yield Line("placements that a search lists, all collectives at once", seen, "all", all(met))
 
 
 TABLES: tuple[tuple[str, Callable[[Path], Iterator[Line]]], ...] = (

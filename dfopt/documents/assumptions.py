@@ -107,10 +107,11 @@ class Assumptions(Document):
         description="of gradients: dfmodel only: rate at which copies exchange them, per pass, whatever the network;"
         " none = by its table. DFModel's DLRM runs add bytes to nanoseconds, which is 1 GB/s",
     )
-    network_dims: Literal["parts", "whole"] = Field(
+    network_dims: Literal["parts", "whole", "placed"] = Field(
         default="parts",
         description="parts: a network dim may be shared by several parallelisms, each on groups of its chips;"
-        " whole: every dim carries one, as in DFModel",
+        " whole: every dim carries one, as in DFModel; placed: parts, and on all rings and lines it is searched where"
+        " the chips of each lie: nested in every order, and around blocks of two dims. parts has that inside packages",
     )
     schedule: Literal["one_f_one_b", "gpipe"] = Field(
         default="one_f_one_b",

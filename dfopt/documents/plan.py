@@ -25,7 +25,8 @@ class Plan(Document, OnAxes):
 
     The degrees of all axes (:data:`dfopt.documents.axes.AXES`) multiply to the number of chips: ``tp * pp * dp``, one
     if left out. A dim that two axes share is named by its parts: ``x[8]`` are groups of eight neighbours, ``x[4@8]``
-    groups of four chips that are eight apart. Collectives use the dims of an axis in their order.
+    groups of four chips that are eight apart. Collectives use the dims of an axis in their order, or run around the
+    block of parts of two rings or lines: ``x[4]+y[2]`` is a ring of eight whose edges are single steps on the grid.
 
     ``microbatches`` is how many microbatches one pipeline works through per step, ``layers_per_stage`` how many
     repeats its heaviest stage has, ``interleave`` in how many chunks of consecutive layers a stage holds them

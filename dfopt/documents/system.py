@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable, Iterator, Mapping
 from functools import cached_property
 from typing import Annotated, Any, ClassVar, Literal, Self
@@ -11,24 +10,24 @@ from typing import Annotated, Any, ClassVar, Literal, Self
 from pydantic import Discriminator, Field, Tag, ValidatorFunctionWrapHandler, WrapValidator, model_validator
 
 from dfopt.documents.base import Named, Part
+from dfopt.documents.dim_names import parts_of, split_part_name
 from dfopt.documents.dtypes import Peaks
 from dfopt.documents.efficiency import EfficiencyRow as EfficiencyRow
 from dfopt.documents.efficiency import efficiency_issues
 from dfopt.documents.factors import CollectiveFactor as CollectiveFactor
-from dfopt.documents.graph import CollectiveKind
 from dfopt.documents.html import facts_html, table_html
 from dfopt.documents.memories import Dram as Dram
 from dfopt.documents.memories import Memory as Memory
 from dfopt.documents.memories import Sram as Sram
 from dfopt.documents.memories import check_order
+from dfopt.documents.network import IN_A_DIM as IN_A_DIM
+from dfopt.documents.network import Link as Link
+from dfopt.documents.network import NetworkDim as NetworkDim
+from dfopt.documents.network import Tier as Tier
 from dfopt.documents.stack import Stack
 from dfopt.errors import Issue, SystemSpecError, repeated
-from dfopt.units import Bandwidth, Bytes, FlopRate, Hertz, Ratio, Seconds
+from dfopt.units import FlopRate, Hertz, Ratio, Seconds
 from dfopt.units import format as show_unit
-
-Tier = Literal["package", "node", "rack", "cluster"]
-# What fields of a link are called in a dim of a network; the others have the same name there.
-IN_A_DIM = {"bandwidth": "link_bandwidth", "usd_per_gb_s": "link_usd_per_gb_s", "w_per_gb_s": "link_w_per_gb_s"}
 
 
 def _form_of(peak: object) -> str:
@@ -158,118 +157,6 @@ class Chip(ChipBody):
         return self
 
 
-class Link(Part):
-    """A full-duplex link, such as one NVLink connection or one Ethernet port."""
-
-    bandwidth: Bandwidth = Field(gt=0, description="per link and direction")
-    latency: Seconds = Field(default=0.0, ge=0, description="of one hop; through a switch: chip to chip")
-    tier: Tier | None = Field(default=None, description="where the link runs")
-    packet_payload: Bytes | None = Field(
-        default=None, gt=0, description="most bytes of a message in one packet, for collective_model: two_stage"
-    )
-    packet_header: Bytes | None = Field(default=None, ge=0, description="bytes that each packet carries beside them")
-    usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of the link in USD per GB/s")
-    w_per_gb_s: float | None = Field(default=None, ge=0, description="power of the link in W per GB/s")
-    switch_usd_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: USD per GB/s of each port")
-    switch_w_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: W per GB/s of each port")
-
-
-class NetworkDim(Part):
-    """One dimension of the network: every chip is in one group of ``size`` chips of this dim.
-
-    ``link_bandwidth`` is per link and direction: a ring or line chip has two links (one at the ends of a line), a
-    switch chip one port, a fully connected chip ``size - 1`` links. ``latency`` is per hop (through a switch: once).
-    """
-
-    name: str = Field(min_length=1, pattern=r"^[A-Za-z_][A-Za-z0-9_.-]*$")
-    topology: Literal["ring", "line", "switch", "fully_connected"]
-    size: int = Field(ge=1, le=10**7)
-    link_bandwidth: Bandwidth = Field(gt=0)
-    efficiency: Ratio = Field(default=1.0, gt=0, le=1, description="share of link_bandwidth that messages sustain")
-    latency: Seconds = Field(default=0.0, ge=0)
-    tier: Tier | None = Field(default=None, description="where the links of this dim run")
-    in_network_reduction: bool = Field(
-        default=False, description="of a switch: it adds and multicasts, so that each chip sends a sum only once"
-    )
-    factors: dict[CollectiveKind, CollectiveFactor] = Field(
-        default_factory=dict, description="measured figures of collectives on this dim; none = the formula's own"
-    )
-    packet_payload: Bytes | None = Field(
-        default=None, gt=0, description="for two_stage collectives: most message bytes in a packet; none = no packets"
-    )
-    packet_header: Bytes | None = Field(
-        default=None, ge=0, description="for two_stage collectives: bytes that each packet carries beside its payload"
-    )
-
-    link_usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of a link in USD per GB/s")
-    link_w_per_gb_s: float | None = Field(default=None, ge=0, description="power of a link in W per GB/s")
-    switch_usd_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: USD per GB/s of each port")
-    switch_w_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: W per GB/s of each port")
-
-    @model_validator(mode="after")
-    def _fits_together(self) -> Self:
-        if self.in_network_reduction and self.topology != "switch":
-            found = f"found topology {self.topology}: leave it out"
-            raise ValueError(f"in_network_reduction is a feature of switches, {found}")
-        if self.packet_header and self.packet_payload is None:
-            found = f"found {self.packet_header:g} B per packet, but no packet_payload"
-            raise ValueError(f"packet_header: {found}: give it, or leave packet_header out")
-        return self
-
-    def part(self, size: int, stride: int = 1) -> NetworkDim:
-        """The dim that groups of ``size`` of its chips see, ``stride`` apart, when all groups communicate at once.
-
-        Neighbours of a ring or line that are ``stride`` apart are as many links away, and those links are
-        shared by ``stride`` groups. A part of a ring has two ends, unless it reaches around; then two chips have
-        two ways to each other. Any chips of a switch or of a fully connected dim are wired as the whole.
-        ``size * stride`` divides the dim's size.
-
-        Examples
-        --------
-        >>> x = NetworkDim(name="x", topology="ring", size=8, link_bandwidth=25e9)
-        >>> inner, outer = x.part(4), x.part(2, 4)
-        >>> inner.topology, inner.link_bandwidth, outer.topology, outer.link_bandwidth
-        ('line', 25000000000.0, 'ring', 12500000000.0)
-        """
-        if size < 1 or stride < 1 or self.size % (size * stride):
-            raise ValueError(f"no part of {size} chips {stride} apart tiles dim {self.name!r} of {self.size}")
-        if size == self.size:
-            return self
-        factors = {kind: factor.of_fewer() for kind, factor in self.factors.items()}
-        changes: dict[str, object] = {"name": part_name(self.name, size, stride), "size": size, "factors": factors}
-        if self.topology in ("ring", "line"):
-            around = self.topology == "ring" and size * stride == self.size
-            ways = 2 if around and size == 2 else 1
-            changes |= {
-                "topology": "ring" if around else "line",
-                "link_bandwidth": self.link_bandwidth * ways / stride,
-                "latency": self.latency * stride,
-            }
-        return self.model_copy(update=changes)
-
-
-def part_name(name: str, size: int, stride: int = 1) -> str:
-    """How a part of a network dim is written: ``x[8]``, or ``x[4@8]`` for four chips, eight apart."""
-    return f"{name}[{size}]" if stride == 1 else f"{name}[{size}@{stride}]"
-
-
-def split_part_name(name: str) -> tuple[str, int | None, int]:
-    """The dim, size and stride that the name of a dim or of a part means; a whole dim has no size.
-
-    Raises `ValueError` if it is written otherwise.
-
-    Examples
-    --------
-    >>> split_part_name("x"), split_part_name("x[8]"), split_part_name("x[4@8]")
-    (('x', None, 1), ('x', 8, 1), ('x', 4, 8))
-    """
-    found = re.fullmatch(r"([^\[\]]+)(?:\[(\d+)(?:@(\d+))?\])?", name)
-    if found is None:
-        raise ValueError(f"found {name!r}, expected a network dim such as x, or a part of it such as x[8] or x[4@8]")
-    dim, size, stride = found.groups()
-    return dim, int(size) if size else None, int(stride) if stride else 1
-
-
 def _at_stack(value: Any, handler: ValidatorFunctionWrapHandler) -> Any:
     """A stack whose issues are told at its place in the system."""
     try:
@@ -298,7 +185,7 @@ class System(Named):
         return math.prod(dim.size for dim in self.network)
 
     def dim(self, name: str) -> NetworkDim:
-        """The network dim with this name, or the part of one that it means (``x[8]``, ``x[4@8]``)."""
+        """The network dim with this name, the part of one that it means (``x[8]``, ``x[4@8]``), or a block of parts."""
         if name not in self._parts:
             self._parts[name] = self._part(name)
         return self._parts[name]
@@ -308,6 +195,10 @@ class System(Named):
         return {}
 
     def _part(self, name: str) -> NetworkDim:
+        if len(parts := parts_of([name])) > 1:
+            if len({split_part_name(part)[0] for part in parts}) != 2 or len(parts) > 2:
+                raise ValueError(f"found {name!r}, expected a block of parts of two network dims, such as x[4]+y[2]")
+            return self.dim(parts[0]).around(self.dim(parts[1]))
         whole, size, stride = split_part_name(name)
         found = next((dim for dim in self.network if dim.name == whole), None)
         if found is None:

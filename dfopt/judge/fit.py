@@ -10,11 +10,12 @@ import math
 from collections.abc import Collection, Iterator, Sequence
 
 from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.dim_names import part_name, parts_of, split_part_name
 from dfopt.documents.graph import Graph
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.stack import Stack
-from dfopt.documents.system import Chip, System, part_name, split_part_name
+from dfopt.documents.system import Chip, System
 from dfopt.errors import DocumentError, Issue, PlanError, SystemSpecError, did_you_mean, repeated
 from dfopt.judge import members, types
 from dfopt.physics import copies, ops, pipeline
@@ -158,7 +159,7 @@ def _dim_issues(plan: Plan, system: System) -> Iterator[Issue]:
     used: dict[str, dict[int, tuple[int, str]]] = {}  # dim -> stride -> (size, axis)
     for axis, degree, dims in plan.axes:
         product, named = 1, []
-        for position, written in enumerate(dims):
+        for position, written in ((at, part) for at, name in enumerate(dims) for part in parts_of([name])):
             where = f"$.plan.{axis.dims_key}[{position}]"
             try:
                 name, size, stride = split_part_name(written)
@@ -183,6 +184,9 @@ def _dim_issues(plan: Plan, system: System) -> Iterator[Issue]:
                 f"{shown} give {product} chips, but {axis.name} is {degree}",
                 f"name dims whose sizes multiply to {degree}",
             )
+        for position, written in enumerate(dims):
+            if len(parts_of([written])) > 1:
+                yield from _block_issues(f"$.plan.{axis.dims_key}[{position}]", written, system)
     for name, parts in used.items():
         reach = 1
         for stride, (size, _) in sorted(parts.items()):
@@ -196,6 +200,25 @@ def _dim_issues(plan: Plan, system: System) -> Iterator[Issue]:
                 f"the parts {listed} do not make up dim {name!r} of {sizes[name]}",
                 f"parts follow one another, such as {name}[a] and {name}[b@a] with a x b = {sizes[name]}",
             )
+
+
+def _block_issues(where: str, block: str, system: System) -> Iterator[Issue]:
+    """What keeps a ring from going around a block of parts of two dims, each of which is known."""
+    named = [split_part_name(part) for part in parts_of([block])]
+    sizes = {dim.name: dim for dim in system.network}
+    dims = [sizes[name] for name, _, _ in named]
+    if len(dims) > 2 or dims[0] is dims[1]:
+        yield Issue(where, f"found {block!r}, expected parts of two dims", "name them one by one: x[4], y[2]")
+        return
+    counts = [dim.size if size is None else size for dim, (_, size, _) in zip(dims, named, strict=True)]
+    shown = f"a block of {counts[0]} {dims[0].topology} chips by {counts[1]} {dims[1].topology} chips"
+    if any(dim.topology not in ("ring", "line") for dim in dims):
+        yield Issue(where, f"found {shown}, expected rings or lines", "blocks are of dims whose chips have neighbours")
+    elif min(counts) < 2 or math.prod(counts) % 2:
+        message = f"found {shown}: no ring of single steps goes through all of them"
+        yield Issue(where, message, "one of the sides must be even, and both more than one")
+    elif (dims[0].packet_payload, dims[0].packet_header) != (dims[1].packet_payload, dims[1].packet_header):
+        yield Issue(where, f"found {shown}, whose links have other packets each", "name the dims one by one")
 
 
 def _kernel_issues(mapping: Mapping, graph: Graph, assumptions: Assumptions) -> Iterator[Issue]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache
 
+from dfopt.judge import grid
 from dfopt.judge.case import Case, Fan, Place, Placed, Rank
 from dfopt.judge.types import made_word, weight_word, word
 from dfopt.physics import communications, copies, ops
@@ -19,10 +20,11 @@ Price = Callable[[Collective, float, tuple[str, ...]], float]
 
 def price_list(case: Case) -> Price:
     """Seconds of (kind, bytes, dims) on this system; a deep graph asks for the same few again and again."""
+    system, called = grid.walked(case.system, case.plan)
 
     @cache
     def price(kind: Collective, volume: float, dims: tuple[str, ...]) -> float:
-        return communication_seconds(kind, volume, dims, case.system, case.assume)
+        return communication_seconds(kind, volume, [called.get(dim, dim) for dim in dims], system, case.assume)
 
     return price
 
@@ -109,9 +111,11 @@ def sharding_seconds(case: Case, paid: Sequence[Paid], price: Price) -> Iterator
 def amortized_seconds(case: Case) -> Iterator[tuple[int, float]]:
     """(kernel, seconds) of gradients that are added up in every microbatch: the authors spread them."""
     if case.assume.gradients == "dfmodel":
+        system, called = grid.walked(case.system, case.plan)
         for number, placed in enumerate(case.kernels):
             for volume, dims in added_up(case, placed):
-                whole = amortized_gradient_seconds(volume, dims, case.system, case.assume)
+                over = [called.get(dim, dim) for dim in dims]
+                whole = amortized_gradient_seconds(volume, over, system, case.assume)
                 yield number, whole / case.plan.microbatches
 
 

@@ -6,9 +6,9 @@ import math
 from collections import defaultdict
 from collections.abc import Callable
 
+from dfopt.documents.dim_names import parts_of, split_part_name
 from dfopt.documents.graph import Communication, Kernel
 from dfopt.documents.plan import Plan
-from dfopt.documents.system import split_part_name
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import bytes_sent
 
@@ -57,7 +57,7 @@ def kernel_seconds(kernel: Kernel, plan: Plan, price: Price, chips: Callable[[st
         if group == 1:
             continue
         spent = price(Collective(one.kind), group_volume(one, plan, group), dims)
-        for dim in {split_part_name(name)[0] for name in dims}:  # parts of one dim share its links
+        for dim in {split_part_name(name)[0] for name in parts_of(dims)}:  # parts of one dim share its links
             busy[dim].append(spent)
     return max((math.fsum(times) for times in busy.values()), default=0.0)
 

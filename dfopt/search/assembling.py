@@ -27,6 +27,7 @@ from dfopt.milp import solver_version
 from dfopt.search.matrices import solved_together
 from dfopt.search.options import Options
 from dfopt.search.solved import Solved
+from dfopt.setting.plans import placed_dims
 
 _PROVEN = 1e-6  # relative: what MILP solvers call equal, and what judge and problems may differ by
 _ROUNDED = 1e-9  # relative: a gap that was asked for is reached to its last digits
@@ -114,6 +115,7 @@ def status_of(gap: float, level_gap: float, asked: float, records: Sequence[Plan
 
 def proof_of(
     graphs: Sequence[Graph],
+    system: System,
     records: Sequence[PlanRecord],
     apart: Sequence[GraphRecord],
     assumptions: Assumptions,
@@ -150,8 +152,11 @@ def proof_of(
         alike = "layers of a kind alike, in one layout between all of them"
     if any(record.plan.modules is not None for record in records):
         alike += ", modules with one scheme each over the second axis"
-    fixed = f"{alike}, and in a shared dim tensor before pipeline before data parallelism"
-    return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {fixed})"
+    placed = placed_dims(system, assumptions)
+    others = f"a shared dim but {', '.join(placed)}" if placed else "a shared dim"
+    if not placed or any(dim.size > 1 and dim.name not in placed for dim in system.network):
+        alike += f", and in {others} tensor before pipeline before data parallelism"
+    return f"of {len(records)} {what}: {listed}; {proof} ({many}; fixed: {alike})"
 
 
 def assemble(
@@ -187,7 +192,7 @@ def assemble(
         utilization=best.score.utilization,
         plan=best.plan,
         seconds=time.perf_counter() - began,
-        proof=proof_of((graph, *variants), records, apart, assumptions, best.p_max, gap, asked),
+        proof=proof_of((graph, *variants), system, records, apart, assumptions, best.p_max, gap, asked),
         mapping=best.mapping,
         score=best.score,
         alternatives=tuple(

@@ -109,7 +109,9 @@ def verify(result: Result, time_limit: float = 60.0) -> Verification:
         elif claimed < found - PROOF:
             problems.append(f"$.{name}: the file claims {claimed:.3g}, only {found:.3g} could be verified ({why})")
     graphs, chosen = (result.graph, *result.variants), result.assumptions
-    sentence = proof_of(graphs, result.plans, result.apart or (), chosen, result.p_max, result.gap, result.request)
+    sentence = proof_of(
+        graphs, result.system, result.plans, result.apart or (), chosen, result.p_max, result.gap, result.request
+    )
     said_before = result.proof.startswith(OF_EARLIER)
     if not said_before and result.proof != sentence and not (result.heat and result.proof.startswith(sentence)):
         problems.append(f"$.proof: the file says {result.proof!r}, its plans say {sentence!r}")

@@ -2,19 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, Dims, keys
+from dfopt.documents.dim_names import parts_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.modules import STREAM, Modules
 from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.placement import Item
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
-from dfopt.documents.system import System, split_part_name
+from dfopt.documents.system import System
 from dfopt.errors import PlanError, did_you_mean
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.module_menu import menu, obstacles, refusal
@@ -40,6 +41,7 @@ def plans(
     *,
     interleave: int | None = None,
     parts: bool = False,
+    placed: Collection[str] = (),
     interleaved: bool = False,
     schemes: Mapping[str, str] | None = None,
     place: Mapping[Item, str] | None = None,
@@ -57,8 +59,10 @@ def plans(
     (:class:`dfopt.setting.shares.Orders`), so the order of the dims in a system's file makes no difference. Inside a
     dim that is shared, groups of neighbours carry what communicates most often: tensor parallelism (every kernel),
     then pipeline parallelism (every microbatch), then data parallelism (every step). Of a switch or a fully connected
-    dim all parts are wired alike, so there is nothing to choose. On rings and lines other orders are searched only
-    where parts are asked for: they are three to nine times as many plans. DFModel (section IV.C) leaves dims whole.
+    dim all parts are wired alike, so there is nothing to choose. On rings and lines other orders are three to nine
+    times as many plans: they are searched where parts are asked for, and on dims that are `placed`. On these an axis
+    may also run around the block of two of its dims (:meth:`dfopt.documents.network.NetworkDim.around`). DFModel
+    (section IV.C) leaves dims whole.
 
     Parameters
     ----------
@@ -68,6 +72,8 @@ def plans(
         Chunks of layers per stage asked for.
     parts
         Whether a dim may be shared by several axes.
+    placed
+        Rings and lines on which it is searched where the chips of an axis lie, see :func:`placed_dims`.
     interleaved
         Whether a stage may hold its layers in several chunks (the interleaved 1F1B schedule).
     schemes
@@ -94,7 +100,9 @@ def plans(
     degrees, dims = wanted.asked_degrees, wanted.asked_dims
     _check_dims(system, dims)
     pinned = any("[" in name for names in dims.values() for name in names)
-    orders = Orders(graph, system, assumptions or Assumptions())
+    shared_out = parts or pinned
+    orders = Orders(graph, system, assumptions or Assumptions(), placed)
+    nested = [dim.name for dim in system.network] if pinned else placed
     found: list[Plan] = []
     rejected: list[Rejected] = []
     used = [dim for dim in system.network if dim.size > 1]
@@ -102,10 +110,10 @@ def plans(
     sparing = not schemes and not any(keys()[key][0].splits == "modules" for key in asked)
     axes = [name for name, axis in AXES.items() if second or axis.splits != "modules"]
     menus: dict[int, list[Modules | None]] = {1: [None]}
-    for degree, shared in shares(used, parts or pinned, pinned, named=bool(dims), axes=axes):
+    for degree, shared in shares(used, shared_out, nested, named=bool(dims), axes=axes):
         if any(degree[axis] != value for axis, value in degrees.items()):
             continue
-        if any(set(shared[axis]) != set(names) for axis, names in dims.items()):
+        if any(set(shared[axis]) != set(parts_of(names)) for axis, names in dims.items()):
             continue
         for order in orders.of(shared | dims, fixed=dims):
             plan = Plan(**degree, **{AXES[axis].dims_key: names for axis, names in order.items()})
@@ -124,7 +132,7 @@ def plans(
                 rejected.append(reason)
                 break
     if not found:
-        raise PlanError(_nothing_left(system, degrees, dims, rejected, parts or pinned, axes))
+        raise PlanError(_nothing_left(system, degrees, dims, rejected, shared_out, axes))
     places = placements(graph, system.chip, place)
     return [
         one.model_copy(update={"placement": place}) if place else one for one in found for place in places
@@ -141,7 +149,8 @@ def asked_plans(
         system,
         assumptions,
         interleave=asked.interleave,
-        parts=assumptions.network_dims == "parts",
+        parts=assumptions.network_dims != "whole",
+        placed=placed_dims(system, assumptions),
         interleaved=graph.trains and assumptions.schedule == assumptions.bubble == "one_f_one_b",
         schemes=schemes,
         place=asked.place,
@@ -151,6 +160,23 @@ def asked_plans(
         more = in_turns(found, graph, system, assumptions, asked)
         found = more if asked.two_batch_overlap else found + more
     return shared_out(found, graph, assumptions, asked.zero), rejected
+
+
+def placed_dims(system: System, assumptions: Assumptions) -> tuple[str, ...]:
+    """Rings and lines on which it is searched where the chips of an axis lie.
+
+    All if that is assumed, and none where dims are whole; otherwise those inside packages (tier ``package``).
+
+    Examples
+    --------
+    >>> from dfopt.machines.compose import load_system
+    >>> placed_dims(load_system("sn10-8-torus"), Assumptions(network_dims="placed"))
+    ('x', 'y')
+    """
+    known = {"whole": (), "parts": ("package",), "placed": None}[assumptions.network_dims]
+    return tuple(
+        dim.name for dim in system.network if dim.size > 1 and dim.laid_out and (known is None or dim.tier in known)
+    )
 
 
 def may_share(graph: Graph, asked: Request) -> bool:
@@ -222,15 +248,10 @@ def _unusable(graph: Graph, plan: Plan) -> str | None:
 
 
 def _check_dims(system: System, wanted: Mapping[str, Dims]) -> None:
-    known = {dim.name: dim for dim in system.network}
     for axis, names in wanted.items():
         for written in names:
             try:
-                name, size, stride = split_part_name(written)
-                if name not in known:
-                    raise ValueError(f"{system.name} has no network dim {name!r}; it has {', '.join(known)}")
-                if size is not None:
-                    known[name].part(size, stride)
+                system.dim(written)
             except ValueError as error:
                 raise PlanError(f"--{AXES[axis].name}-dims: {error}") from None
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Collection, Container, Iterator, Sequence
 
 import networkx as nx
 import numpy as np
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, Dims, groups
+from dfopt.documents.dim_names import block_name, part_name, split_part_name
 from dfopt.documents.graph import Graph
-from dfopt.documents.system import NetworkDim, System, part_name
+from dfopt.documents.system import NetworkDim, System
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import affine
 
@@ -23,13 +24,13 @@ _ON_SHARDS = (Collective.ALL_REDUCE, Collective.ALL_GATHER, Collective.ALL_TO_AL
 def shares(
     dims: Sequence[NetworkDim],
     parts: bool,
-    neighbours: bool = False,
+    nested: Container[str] = (),
     named: bool = False,
     axes: Sequence[str] = tuple(AXES),
 ) -> Iterator[tuple[dict[str, int], Shared]]:
     """Every way to share dims out: the degree of each axis, and the names of its dims or parts, in the order of `dims`.
 
-    Inside a dim, neighbours go to the first axis, and the others follow; with `neighbours` they go to each in turn.
+    Inside a dim, neighbours go to the first axis, and the others follow; in those `nested` they go to each in turn.
     Of ways that differ only in which of some dims that are wired alike is which, one is given, unless dims are `named`.
     Axes other than those asked for have a degree of 1.
 
@@ -60,7 +61,8 @@ def shares(
         choice = [of_kind[place] for place in place_of]
         degrees = dict.fromkeys(AXES, 1)
         degrees |= {axis: math.prod(sizes[place] for sizes in choice) for place, axis in enumerate(axes)}
-        for names in itertools.product(*(_named(*one, neighbours) for one in zip(dims, choice, strict=True))):
+        of_dims = [_named(dim, sizes, dim.name in nested) for dim, sizes in zip(dims, choice, strict=True)]
+        for names in itertools.product(*of_dims):
             shared: Shared = dict.fromkeys(AXES, ())
             shared |= {axis: tuple(of[place] for of in names if place in of) for place, axis in enumerate(axes)}
             yield degrees, shared
@@ -75,11 +77,11 @@ def _of_one(size: int, parts: bool, axes: int) -> Iterator[tuple[int, ...]]:
         yield from ((own, *others) for others in _of_one(size // own, parts, axes - 1))
 
 
-def _named(dim: NetworkDim, sizes: Sequence[int], neighbours: bool) -> list[dict[int, str]]:
+def _named(dim: NetworkDim, sizes: Sequence[int], nested: bool) -> list[dict[int, str]]:
     """What each axis gets of a dim, by its place; one entry for each order of those that share it."""
     sharing = [place for place, size in enumerate(sizes) if size > 1]
     found = []
-    for order in itertools.permutations(sharing) if neighbours else (sharing,):
+    for order in itertools.permutations(sharing) if nested else (sharing,):
         strides = itertools.accumulate((sizes[place] for place in order), lambda a, b: a * b, initial=1)
         parts = [part_name(dim.name, sizes[place], at) for place, at in zip(order, strides, strict=False)]
         found.append(dict(zip(order, parts if len(order) > 1 else [dim.name], strict=False)))
@@ -106,10 +108,13 @@ class Orders:
     with none larger and some smaller is better whatever the volumes are. What is left is what `of` gives.
 
     The graph's kernels' own communications, and whether gradients are added up, say which collectives there are.
+
+    Two dims of an axis that are among `gridded` may also be used as one: the ring around the block of both
+    (:meth:`dfopt.documents.network.NetworkDim.around`), which is an order like any other.
     """
 
-    def __init__(self, graph: Graph, system: System, assumptions: Assumptions) -> None:
-        self._system, self._assumptions = system, assumptions
+    def __init__(self, graph: Graph, system: System, assumptions: Assumptions, gridded: Container[str] = ()) -> None:
+        self._system, self._assumptions, self._gridded = system, assumptions, gridded
         ends = (Collective.REDUCE_SCATTER,) if assumptions.sequence_parallelism == "allow" else ()
         asked = {"kernels": (*_ON_SHARDS, *ends), "layers": (Collective.POINT_TO_POINT,)}
         asked["modules"] = *_ON_SHARDS, Collective.REDUCE_SCATTER
@@ -155,7 +160,7 @@ class Orders:
             return [dict(given)]
         if given not in self._known:
             kept: list[tuple[Shared, list[float]]] = []
-            ways = [[dims] if axis in fixed else itertools.permutations(dims) for axis, dims in given]
+            ways = [[dims] if axis in fixed else self.ways(dims) for axis, dims in given]
             for dims_of_axis in itertools.product(*ways):
                 order = {axis: dims for (axis, _), dims in zip(given, dims_of_axis, strict=True)}
                 price = self._price(order)
@@ -164,6 +169,25 @@ class Orders:
                     kept.append((order, price))
             self._known[given] = [order for order, _ in kept]
         return self._known[given]
+
+    def ways(self, dims: Dims) -> list[Dims]:
+        """All orders of some dims, those with blocks of two of them last."""
+        used = [dims, *self._with_blocks(dims)]
+        return [order for names in used for order in itertools.permutations(names)]
+
+    def _with_blocks(self, dims: Dims) -> Iterator[Dims]:
+        """Some dims with two of them, or each two of more, as a block."""
+        for i, j in itertools.combinations(range(len(dims)), 2):
+            if not all(split_part_name(dims[at])[0] in self._gridded for at in (i, j)):
+                continue
+            block = block_name((dims[i], dims[j]))
+            try:
+                self._system.dim(block)
+            except ValueError:  # an odd number of chips, or links that have little in common
+                continue
+            before, rest = dims[:i], (*dims[i + 1 : j], *dims[j + 1 :])
+            yield (*before, block, *rest)
+            yield from ((*before, block, *more) for more in self._with_blocks(rest))
 
     def _price(self, order: Shared) -> list[float]:
         """Coefficients of all collectives over some axes; volumes grow with the chips that they are over."""

@@ -38,13 +38,12 @@ from dfopt.documents.published import Counts
 from dfopt.documents.sections import repeated
 from dfopt.workloads.drawing import Attending, Drawing
 from dfopt.workloads.layer import LayerParameters
-from dfopt.workloads.recompute import recomputed
+from dfopt.workloads.recompute import recomputes
 from dfopt.workloads.sketch import Read
 from dfopt.workloads.unroll import unroll
 
 __all__ = ["CalculonParameters", "Parameters", "build", "counts"]
 
-_SCORES: Final = ("scores", "softmax", "scores_dropout")
 # FLOP per element, forward and backward; of norms for the input, and for the parameters.
 _NORM: Final = (9, 14, 7)
 _SOFTMAX: Final = (5, 8)
@@ -109,9 +108,11 @@ def build(p: CalculonParameters, **about: str) -> Graph:
     # The block's input comes from DRAM: it is handed on once, and read again.
     inputs = tuple(Input(dst=reader, bytes=block.stream) for reader in again)
     drawn = {"kernels": tuple(block.drawn.kernels), "tensors": tuple(block.drawn.tensors), "carried": tuple(carried)}
-    graph = Graph(**about, **p.sized, sections=repeated(p.layers), **drawn, inputs=inputs, outputs=())
-    if p.mode == "training" and not p.scores_kept:
-        graph = recomputed(graph, _SCORES)
+    graph = Graph(
+        **about, **p.sized, variant=p.variant, sections=repeated(p.layers), **drawn, inputs=inputs, outputs=()
+    )
+    if p.mode == "training":
+        graph = recomputes(graph, p.recompute)
     return graph if p.drawn == 1 else unroll(graph, p.drawn)
 
 

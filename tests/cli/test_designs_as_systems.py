@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -9,6 +10,7 @@ import pytest
 from cli_tools import call
 
 import dfopt as df
+from dfopt.documents.design import Design
 from dfopt.studies.cells import expand
 from tests.technology.test_as_system import fixed
 
@@ -91,3 +93,45 @@ def test_what_is_wrong_with_such_an_axis_is_told_at_its_place(file: Path) -> Non
         expand(study(axes={"cache": points}), file.parent)
     with pytest.raises(df.DocumentError, match=r"axes\.cache\[0\]\.set.*found a system.*expected a design"):
         expand(study(systems=[{"system": "sn10-8-ring"}], axes={"cache": points}))
+
+
+def of_packages() -> Design:
+    """Packages of 4 x 4 of those chips, at a switch."""
+    side = {"topology": "line", "size": 4, "link_bandwidth": "50 GB/s", "tier": "package"}
+    sides = [{"name": name, **side} for name in "xy"]
+    return fixed(network=[*sides, {"name": "node", "topology": "switch", "size": 2, "links": "between_packages"}])
+
+
+@pytest.fixture(scope="module")
+def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """What is best on them, where the copies are those of the switch."""
+    folder = tmp_path_factory.mktemp("packages")
+    of_packages().dump(folder / "design.yaml")
+    asked = "--tp", "16", "--dp-dims", "node", "--no-sensitivity", "--quiet"
+    said = call("solve", "gpt2-small", folder / "design.yaml", *asked, "-o", folder / "r.json")
+    assert said.code == 0, said.err
+    assert "TP16(x+y) PP1 DP2(node)" in said.out
+    assert "in a shared dim but x, y tensor before" in " ".join(said.out.split())
+    return folder
+
+
+def test_chips_of_a_package_run_around_it(packages: Path) -> None:
+    """Which is faster than along its sides, one after the other; the judge walks the ring."""
+    result = df.Result.load(packages / "r.json")
+    sides = result.mapping.model_copy(update={"plan": df.Plan(**result.plan.to_data() | {"tp_dims": ("x", "y")})})
+    assert result.step_time_s < 0.9 * df.evaluate(sides, "gpt2-small", of_packages()).step_time_s
+    assert result.step_time_s == df.evaluate(result.mapping, "gpt2-small", of_packages()).step_time_s
+    assert call("check", packages / "r.json").code == 0
+
+
+@pytest.mark.parametrize(
+    ("forged", "caught"), [(["y", "x"], "recomputed"), (["y+x"], "no record"), (["x+node"], "expected rings or lines")]
+)
+def test_a_forged_block_is_caught(forged: list[str], caught: str, packages: Path, tmp_path: Path) -> None:
+    """Sealed again, with the other dims wherever the ring was told."""
+    text = json.dumps(df.Result.load(packages / "r.json").to_data())
+    data = json.loads(text.replace('"tp_dims": ["x+y"]', f'"tp_dims": {json.dumps(forged)}'))
+    assert data["plan"]["tp_dims"] == data["mapping"]["plan"]["tp_dims"] == forged
+    df.Result.from_data(data).sealed().dump(tmp_path / "forged.json")
+    said = call("check", tmp_path / "forged.json")
+    assert said.code != 0 and caught in said.out + said.err

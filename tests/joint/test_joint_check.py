@@ -97,7 +97,9 @@ def consistent(data: Data) -> None:
     graphs = (made.graph, *made.variants)
     data |= {"bound": bound, "level_bound": level, "gap": gaps[0], "level_gap": gaps[1]}
     data["status"] = status_of(*gaps, made.request.gap, made.plans)
-    data["proof"] = proof_of(graphs, made.plans, apart, made.assumptions, made.p_max, gaps[0], made.request)
+    data["proof"] = proof_of(
+        graphs, made.system, made.plans, apart, made.assumptions, made.p_max, gaps[0], made.request
+    )
     data["provenance"]["assumptions_digest"] = made.assumptions.digest()
 
 

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import sys
 from pathlib import Path
 
 import pytest
 from by_path import module_at
+
+from dfopt.physics.seats import Mesh, strategy
+from dfopt.setting.shares import Orders, shares
 
 TESTS = Path(__file__).parents[1]
 REFERENCE = TESTS.parent / "benchmarks" / "reference"
@@ -19,17 +23,36 @@ GOLDEN = TESTS / "golden" / "deepflow"
 
 def test_every_table_of_a_folder_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
     assert RUNNER.main([str(GOLDEN), "--json"]) == 0
-    sharing, derate, chosen, *predictions = json.loads(capsys.readouterr().out)
+    sharing, derate, chosen, listed, *predictions = json.loads(capsys.readouterr().out)
     assert sharing["seen"].startswith("59 of 59 layouts equal") and sharing["met"]
     assert derate["met"] is None
     assert chosen["seen"].endswith("heavier for 0") and chosen["met"]
+    assert listed["seen"].startswith("as fast as 1080 of 1080 orders") and listed["met"]
     assert [line["seen"].split(",")[0] for line in predictions] == [
         "16 of 16 within 1e-06", "16 of 16 within 1e-06", "12 of 12 within 1e-06",
     ]  # fmt: skip
     assert all(line["met"] for line in predictions)
 
 
-def test_a_changed_figure_is_seen(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+@pytest.mark.parametrize("missing", ["blocks", "nestings"])
+def test_orders_are_faster_than_placements_that_leave_something_out(
+    missing: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Rings around blocks, and parallelisms as neighbours in every order: both are needed."""
+    mixes = [(strategy(k1=2, data=8), Mesh(4)), (strategy(k1=2, k2=2, data=2, pipeline=2), Mesh(4))]
+    assert all(RUNNER.orders_met(mixes, [1.0]))
+    if missing == "blocks":
+        monkeypatch.setattr(Orders, "ways", lambda self, dims: list(itertools.permutations(dims)))
+    else:
+        menu = sys.modules["placement_menu"]
+        monkeypatch.setattr(menu, "shares", lambda dims, parts, _, axes: shares(dims, parts, axes=axes))
+    assert not all(RUNNER.orders_met(mixes, [1.0]))
+
+
+def test_a_changed_figure_is_seen(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(RUNNER, "PORTS", ())  # that table is not looked at here
     name = "placement_link_sharing.csv"
     head, row, *rest = (GOLDEN / name).read_text(encoding="utf-8").splitlines()
     fields = row.split(",")

@@ -11,9 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from strategies import share
 
+from dfopt.documents.dim_names import split_part_name
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.plan import Plan
-from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System, split_part_name
+from dfopt.documents.system import Chip, Dram, NetworkDim, Sram, System
 from dfopt.errors import PlanError
 from dfopt.setting.plans import plans
 

@@ -106,7 +106,7 @@ def _recipe(app: Application, name: str, datatype: str, run: Execution | None) -
     }
     if run is not None:
         parameters |= {"microbatch": run.microbatch_size, "batch": run.batch_size}
-        parameters |= {"scores_kept": False} if run.activation_recompute == "attn_only" else {}
+        parameters |= {"recompute": "attention"} if run.activation_recompute == "attn_only" else {}
     about = f"imported from an application of Calculon, {datatype}"
     return {
         "schema": Graph.SCHEMA, "name": name, "description": about, "workload": "calculon", "parameters": parameters

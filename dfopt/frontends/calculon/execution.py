@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Final
 
+from dfopt.documents.dim_names import part_name
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.system import part_name
 from dfopt.errors import DocumentError, Issue, shown
 from dfopt.frontends.calculon.files import Execution, NetworkFile
 from dfopt.frontends.calculon.system import dim_name
@@ -57,7 +57,7 @@ FIELDS: Final[Mapping[str, Field]] = {
         "graph: heads of keys and values of their own", _only("attention_type", "multihead"), "shared keys and values"
     ),
     "activation_recompute": Field(
-        "graph: scores_kept false for attn_only",
+        "graph: recompute attention for attn_only",
         _only("activation_recompute", "none", "attn_only"),
         "recomputation of whole blocks",
     ),
@@ -144,8 +144,8 @@ def laid_out(execution: Execution, sizes: Sequence[int]) -> dict[str, Any]:
     return found
 
 
-_COLUMNS: Final[Mapping[str, Sharding]] = {"forward": "m", "backward": "k", "update": "n"}
-_ROWS: Final[Mapping[str, Sharding]] = {"forward": "k", "backward": "m", "update": "m"}
+_COLUMNS: Final[Mapping[str, Sharding]] = {"forward": "m", "recompute": "m", "backward": "k", "update": "n"}
+_ROWS: Final[Mapping[str, Sharding]] = {"forward": "k", "recompute": "k", "backward": "m", "update": "m"}
 _SPLIT: Final = {"Query": _COLUMNS, "Key": _COLUMNS, "Value": _COLUMNS, "MLP_Up": _COLUMNS,
                  "Projection": _ROWS, "MLP_Down": _ROWS}  # fmt: skip
 

@@ -136,10 +136,10 @@ def test_what_waits_for_the_backward_pass() -> None:
 
 
 def test_scores_that_are_computed_again() -> None:
-    kept, again = drawn(**GPT3), drawn(**GPT3, scores_kept=False)
+    kept, again = drawn(**GPT3), drawn(**GPT3, recompute="attention")
     more = [kernel for kernel in again.kernels if kernel not in kept.kernels]
     assert [kernel.name for kernel in more] == ["Scores_again", "Softmax_again", "Scores_Dropout_again"]
-    assert {kernel.pass_ for kernel in more} == {"backward"}
+    assert {kernel.pass_ for kernel in more} == {"recompute"}
     stream, scores = 12288 * 2048, 96 * 2048 * 2048
     assert sum(map(flop, more)) == 2 * stream * 2048 + scores * (5 + 1)
 
