@@ -389,7 +389,7 @@ def system_facts(system: System) -> list[tuple[str, str]]:
     facts += [("price, power", f"{', '.join(known)} per chip")] if known else []
     for dim in system.network:
         link = f"{show_unit(dim.link_bandwidth, 'bandwidth')} per link and direction, {seconds(dim.latency)} per hop"
-        link += "" if dim.efficiency == 1 else f", sustained {percent(dim.efficiency)}"
+        link += "" if dim.efficiency in (None, 1) else f", sustained {percent(dim.efficiency)}"
         facts.append((f"network {dim.name}", f"{dim.topology.replace('_', ' ')} of {dim.size}, {link}"))
     return facts
 
