@@ -191,7 +191,10 @@ def read(path: str | Path) -> tuple[Arguments, list[str]]:
 
 
 def _as_option(issue: Issue) -> Issue:
-    return Issue(issue.where.replace("_", "-"), issue.message, issue.remedy)
+    """An issue of a field, about the option that it holds."""
+    name = issue.where.replace("_", "-")
+    missing = issue.message == "the key is missing"
+    return Issue(name, "it is missing", f"add --{name[2:]}") if missing else Issue(name, issue.message, issue.remedy)
 
 
 def _disagreements(a: Arguments) -> Iterator[Issue]:
