@@ -22,6 +22,7 @@ FLOORS = [
     ("physics",),
     ("technology",),
     ("library",),
+    ("exports",),
     ("setting",),
     ("milp",),
     ("sharding",),

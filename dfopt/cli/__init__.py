@@ -9,6 +9,7 @@ from typing import NoReturn
 
 from dfopt.cli import (  # noqa: F401 - they register their commands
     documents,
+    export_command,
     mappings,
     plot_command,
     report_command,

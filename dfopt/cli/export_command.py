@@ -1,0 +1,52 @@
+"""Commands that go to other people's tools and back: export, and import of Megatron-LM's arguments."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dfopt.cli.common import app, argument, errors, importer, option
+
+FolderOpt = Annotated[Path, option("folder for the files", "-o", "--output", metavar="DIR")]
+
+
+@app.command()
+def export(
+    tool: Annotated[str, argument("TOOL", "megatron, deepspeed, torchtitan or nemo")],
+    result: Annotated[Path, argument("RESULT", "a result document of a training step")],
+    output: FolderOpt,
+) -> None:
+    """Write the mapping of RESULT as the arguments of TOOL, and list every decision that it cannot express."""
+    with errors():
+        from dfopt.exports.folder import write_export
+
+        for line in write_export(tool, result, output):
+            typer.echo(line)
+
+
+@importer.command("megatron")
+def import_megatron(
+    arguments: Annotated[Path, argument("ARGS", "options of Megatron-LM: shell words, or as YAML")],
+    output: FolderOpt,
+    result: Annotated[
+        Path | None, option("the result they were exported from: its mapping is judged", metavar="RESULT")
+    ] = None,
+) -> None:
+    """Import arguments of Megatron-LM: writes graph.yaml, pins.yaml and the command to solve it.
+
+    Kernels are pinned to Megatron-LM's shardings; what else the arguments do not say is searched. With --result, the
+    arguments must be those of its export, and its mapping is written with the command to judge it.
+    """
+    with errors():
+        if result is not None:
+            from dfopt.exports.folder import write_again
+
+            lines = write_again(arguments, result, output)
+        else:
+            from dfopt.frontends.megatron import write_run
+
+            lines = write_run(arguments, output)
+        for line in lines:
+            typer.echo(line)

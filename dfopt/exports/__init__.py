@@ -1,0 +1,1 @@
+"""Mappings as other people's files: the arguments of tools that run training steps."""

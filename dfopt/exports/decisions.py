@@ -1,0 +1,261 @@
+"""What a result decides about a training step, in the field's words: one record that every tool's table reads."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Mapping as Mapped
+from dfopt.documents.mapping import Sharding
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import Result
+from dfopt.errors import refuse
+from dfopt.exports.sizes import Sizes, Unlike, sizes_of
+from dfopt.frontends.megatron import megatron_shardings
+from dfopt.workloads.recompute import ATTENTION
+
+__all__ = ["NAMES", "Decisions", "decisions_of"]
+
+_RECOMPUTE: Final = "recompute: "
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """Decisions with a name in the field, and in ``said`` all of them, in words, where they are not idle.
+
+    Samples of a microbatch and of a batch; ``data`` are copies that work on other samples, with those of the second
+    axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.RECOMPUTES`, ``stages`` the layers
+    of the first stage, of each one in the middle and of the last, where the plan says them. Types as in `Dtypes`.
+    """
+
+    sizes: Sizes | None
+    chips: int
+    tensor: int
+    sequence_parallel: bool
+    pipeline: int
+    virtual: int
+    layers_per_stage: int
+    stages: tuple[int, int, int] | None
+    even: bool
+    data: int
+    context: int
+    expert: int
+    microbatch: int
+    microbatches: int
+    batch: int
+    gpipe: bool
+    recompute: str
+    one_attention: bool
+    zero: int
+    weights: str
+    operands: str
+    said: Mapping[str, str]
+
+
+NAMES: Final[Mapping[str, str]] = {
+    "model": "sizes of the model",
+    "vocabulary": "rows of the embedding and of the logits",
+    "norms and biases": "which norm, which projections have biases, tied embeddings: a graph does not tell",
+    "mask": "which scores are computed",
+    "batch": "samples in a step and in a microbatch",
+    "precision": "types of weights, activations and operands",
+    "tensor": "chips that share every kernel",
+    "sequence parallelism": "norms, dropout and sums split along the tokens",
+    "shardings": "kernels that are split in another way than by Megatron-LM",
+    "pipeline": "stages of the pipeline",
+    "stages": "layers of the stages",
+    "schedule": "order of the microbatches in the pipeline",
+    "virtual stages": "chunks of layers in a stage",
+    "data": "copies of the model",
+    "zero": "what copies share out (ZeRO)",
+    "context": "chips that share the tokens of a sequence",
+    "expert": "chips that share the experts",
+    "second axis": "other schemes of modules over the second axis",
+    "recomputation": "what the backward pass computes again",
+    "attention": "scores, softmax and context in one kernel",
+    "partitions": "kernels that are fused",
+    "tiles": "compute tiles of each kernel, tiles of the streamed axis",
+    "network dims": "which dims of the network carry which axis",
+    "placement": "what lies in which memory",
+    "two microbatches at once": "one sends while the other computes",
+    "clocks": "frequencies and pauses",
+    "overlap": "communication behind compute",
+}
+"""Decisions, in the order in which they are told, and what each is."""
+
+
+def decisions_of(result: Result, path: str) -> Decisions:
+    """What a result decides.
+
+    Raises
+    ------
+    DocumentError
+        If its graph has no training step; ``path`` is the result's.
+    """
+    graph, mapping, plan = result.graph, result.mapping, result.plan
+    if not graph.trains or not any(kernel.op == "weight_update" for kernel in graph.kernels):
+        message = f"found a result of {graph.name}, which trains nothing, expected one of a training step"
+        refuse(path, message, "solve the graph with --param mode=training")
+    try:
+        sizes, unlike = sizes_of(graph), ""
+    except Unlike as error:
+        sizes, unlike = None, str(error)
+    by_tokens, odd = _shardings(graph, mapping, plan.shards)
+    context, expert, elsewhere = _second_axis(plan)
+    copies = plan.members if _by_samples(plan) else 1
+    stages = plan.stage_layers if plan.uneven else None
+    held = (
+        sum(stages[:1]) + stages[1] * (plan.stages - 2) + stages[2] if stages else plan.layers_per_stage * plan.stages
+    )
+    said = {
+        "model": unlike or _model(sizes),
+        "vocabulary": "" if sizes and sizes.vocab else "logits are not drawn",
+        "norms and biases": "not in the graph",
+        "mask": _mask(graph),
+        "batch": f"{graph.batch} samples, {graph.microbatch} in a microbatch",
+        "precision": _types(graph)[2],
+        "tensor": _degree(plan.shards),
+        "sequence parallelism": "used" if by_tokens else "",
+        "shardings": odd,
+        "pipeline": _degree(plan.stages),
+        "stages": _stages(plan, held == graph.repeat),
+        "schedule": "all forward passes first (GPipe)" if _gpipe(result) else "",
+        "virtual stages": _degree(plan.interleave),
+        "data": _degree(plan.copies * copies),
+        "zero": str(plan.zero) if plan.zero else "",
+        "context": _degree(context),
+        "expert": _degree(expert),
+        "second axis": elsewhere,
+        "recomputation": _recompute(graph) if _recompute(graph) != "none" else "",
+        "attention": "fused" if _one_attention(graph, mapping) else "",
+        "partitions": _partitions(mapping),
+        "tiles": f"{mapping.tile_count} tiles of the streamed axis, compute tiles by kernel",
+        "network dims": plan.label,
+        "placement": plan.placement.label if plan.placement is not None and plan.placement.elsewhere else "",
+        "two microbatches at once": "yes" if plan.two_batch_overlap else "",
+        "clocks": "below the nominal frequency, or pauses" if mapping.clocks or mapping.pauses else "",
+        "overlap": f"left as it is; priced with overlap: {result.assumptions.overlap}",
+    }
+    weights, operands, _ = _types(graph)
+    return Decisions(
+        sizes=sizes,
+        chips=plan.shards * plan.members * plan.stages * plan.copies,
+        tensor=plan.shards,
+        sequence_parallel=by_tokens,
+        pipeline=plan.stages,
+        virtual=plan.interleave,
+        layers_per_stage=plan.layers_per_stage,
+        stages=stages,
+        even=held == graph.repeat,
+        data=plan.copies * copies,
+        context=context,
+        expert=expert,
+        microbatch=graph.microbatch // copies,
+        microbatches=plan.microbatches,
+        batch=graph.batch,
+        gpipe=_gpipe(result),
+        recompute=_recompute(graph),
+        one_attention=_one_attention(graph, mapping),
+        zero=plan.zero or 0,
+        weights=weights,
+        operands=operands,
+        said={name: text for name, text in said.items() if text},
+    )
+
+
+def _model(sizes: Sizes | None) -> str:
+    return ", ".join(f"{name} {value}" for name, value in vars(sizes).items() if value) if sizes else ""
+
+
+def _degree(degree: int) -> str:
+    return str(degree) if degree > 1 else ""
+
+
+def _shardings(graph: Graph, mapping: Mapped, tensor: int) -> tuple[bool, str]:
+    """Whether Megatron-LM's sequence parallelism comes nearest, and where the mapping differs from that nonetheless."""
+    if tensor == 1:
+        return False, ""
+    found: dict[str, Sharding] = {kernel.name: kernel.sharding for kernel in mapping.kernels}
+    ways = {}
+    for by_tokens in (False, True):
+        theirs = megatron_shardings(graph, tensor, by_tokens)
+        ways[by_tokens] = {name: scheme for name, scheme in theirs.items() if found[name] != scheme}
+    nearest = len(ways[True]) < len(ways[False])
+    kinds: dict[str, list[str]] = {}
+    for name, scheme in ways[nearest].items():
+        kinds.setdefault(f"{found[name]}, not {scheme}", []).append(name)
+    return nearest, "; ".join(f"{kind}: {', '.join(names)}" for kind, names in kinds.items())
+
+
+def _by_samples(plan: Plan) -> bool:
+    """Whether chips of the second axis have sequences of their own."""
+    return plan.modules is not None and plan.modules.stream == "n" and plan.modules.mixer in ("n", None)
+
+
+def _second_axis(plan: Plan) -> tuple[int, int, str]:
+    """Context-parallel and expert-parallel chips, and what of the second axis is neither."""
+    if plan.modules is None or plan.members == 1:
+        return 1, 1, ""
+    schemes = plan.modules.schemes
+    by_tokens = schemes["stream"] == "context" and schemes.get("mixer") == "context"
+    usual = {"stream": schemes["stream"], "mixer": schemes["stream"], "dense": "n", "ends": "n"}
+    if not by_tokens and not _by_samples(plan):
+        return 1, 1, plan.modules.label
+    experts = schemes.get("experts", "n")
+    odd = {name: scheme for name, scheme in schemes.items() if scheme != usual.get(name, "n")}
+    odd.pop("experts", None)
+    if experts not in ("n", "outer"):
+        odd["experts"] = experts
+    told = "; ".join(f"{name}: {scheme}" for name, scheme in odd.items())
+    return plan.members if by_tokens else 1, plan.members if experts == "outer" else 1, told
+
+
+def _recompute(graph: Graph) -> str:
+    told = graph.variant or ""
+    return told.removeprefix(_RECOMPUTE) if told.startswith(_RECOMPUTE) else "none"
+
+
+def _one_attention(graph: Graph, mapping: Mapped) -> bool:
+    """Whether scores, softmax and what they weigh up share a partition in the forward pass."""
+    roles = (*ATTENTION, "context")
+    inside = {kernel.name for kernel in graph.kernels if kernel.role in roles and kernel.pass_ == "forward"}
+    where = {(kernel.stage, kernel.partition) for kernel in mapping.kernels if kernel.name in inside}
+    return bool(inside) and len(where) == len({stage for stage, _ in where})
+
+
+def _gpipe(result: Result) -> bool:
+    return result.plan.stages > 1 and result.assumptions.schedule == "gpipe"
+
+
+def _mask(graph: Graph) -> str:
+    shares = {kernel.density or 1.0 for kernel in graph.kernels if kernel.role == "scores"}
+    return ", ".join("all of the scores" if share == 1 else f"{share:.3g} of them" for share in sorted(shares))
+
+
+def _types(graph: Graph) -> tuple[str, str, str]:
+    """Types of weights and of operands, and all in words."""
+    if graph.dtypes is None:
+        weights = {2: "bf16", 4: "fp32"}.get(graph.word_bytes, "")
+        note = ", which bf16 has" if weights == "bf16" else ""
+        return weights, weights, f"{graph.word_bytes} bytes for every element{note}"
+    types = graph.dtypes
+    operands = types.operands or types.weights
+    uniform = types.of("experts") == types.weights == types.activations
+    words = ", ".join(f"{name} {value}" for name, value in types.model_dump(exclude_none=True).items())
+    return types.weights if uniform else "", operands, words
+
+
+def _stages(plan: Plan, even: bool) -> str:
+    if plan.uneven:
+        first, most, last = plan.stage_layers
+        return f"{first} in the first, {most} in each one in the middle, {last} in the last"
+    return "" if even else f"at most {plan.layers_per_stage} in each, fewer in some"
+
+
+def _partitions(mapping: Mapped) -> str:
+    held = Counter((kernel.stage, kernel.partition) for kernel in mapping.kernels)
+    fused = sum(1 for count in held.values() if count > 1)
+    return f"{fused} of {len(held)} partitions hold several kernels" if fused else ""

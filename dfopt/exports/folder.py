@@ -1,0 +1,110 @@
+"""Folders that exports write, and the way back: the same mapping from a tool's arguments and the result beside them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from dfopt.documents.files import check_writable, write_text
+from dfopt.documents.result import Result
+from dfopt.errors import DocumentError, Issue, PlanError, did_you_mean, shown
+from dfopt.exports.decisions import decisions_of
+from dfopt.exports.tool import Exported, exported
+from dfopt.exports.tools import TOOLS
+from dfopt.frontends.megatron.files import Arguments, option, read, words_of
+
+__all__ = ["LEFT_OUT", "again", "export", "write_again", "write_export"]
+
+LEFT_OUT = "not-expressed.txt"
+"""The file that lists what a tool cannot say."""
+_RESULT = "result.json"
+
+
+def export(result: Result, tool: str, path: str = "<result>") -> Exported:
+    """A result's mapping as arguments of a tool.
+
+    Raises
+    ------
+    PlanError
+        If there is no such tool.
+    DocumentError
+        If the result is of a graph that trains nothing; ``path`` is the result's.
+    """
+    if tool not in TOOLS:
+        remedy = did_you_mean(tool, TOOLS)
+        raise PlanError(f"export: expected one of {', '.join(TOOLS)}, found {tool!r}{remedy and f' ({remedy})'}")
+    return exported(TOOLS[tool], decisions_of(result, path))
+
+
+def write_export(tool: str, path: str | Path, folder: str | Path) -> list[str]:
+    """Write the arguments of a tool, what they do not say, and the result itself; the answer tells it all."""
+    result = Result.load(path)
+    made = export(result, tool, str(path))
+    target = _folder(folder)
+    chips = decisions_of(result, str(path)).chips
+    first = f"{made.tool.title}, for {chips} ranks; data, tokenizer, learning rate and number of steps are yours"
+    told = [f"{len(made.left_out)} decisions of {result.plan.label} that {made.tool.title} cannot express:"]
+    told += [f"  {line}" for line in made.lines]
+    texts = {made.tool.file: made.tool.write(made.arguments, first), LEFT_OUT: "\n".join(told) + "\n"}
+    for name in (*texts, _RESULT):
+        check_writable(target / name)
+    for name, text in texts.items():
+        write_text(target / name, text)
+    result.dump(target / _RESULT)
+    return [*(f"wrote {target / name}" for name in (*texts, _RESULT)), *told]
+
+
+def _folder(folder: str | Path) -> Path:
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        reason = "it is a file" if target.is_file() else error.strerror or str(error)
+        issue = Issue("$", f"cannot be a folder: {reason}", "name a new folder")
+        raise DocumentError(str(target), [issue]) from None
+    return target
+
+
+def again(arguments: str | Path, path: str | Path) -> Result:
+    """The result whose mapping some arguments of Megatron-LM are.
+
+    Raises
+    ------
+    DocumentError
+        With every option that says something else than the export of the result.
+    """
+    read(arguments)
+    result = Result.load(path)
+    told, made = words_of(arguments), export(result, "megatron", str(path)).arguments
+    read_here = {option(field).removeprefix("--") for field in Arguments.model_fields}
+    names = [*made, *(name for name in told if name in read_here and name not in made)]
+    remedy = "leave --result out: then what the arguments do not say is searched"
+    issues = [
+        Issue(f"$.{name}", f"found {_shown(told, name)}, but {_shown(made, name)} in the export of {path}", remedy)
+        for name in names
+        if told.get(name) != made.get(name)
+    ]
+    if issues:
+        raise DocumentError(str(arguments), issues)
+    return result
+
+
+def _shown(arguments: Mapping[str, Any], name: str) -> str:
+    return shown(arguments[name]) if name in arguments else "nothing"
+
+
+def write_again(arguments: str | Path, path: str | Path, folder: str | Path) -> list[str]:
+    """Write the mapping, graph, system and assumptions of the result beside some arguments, if both say the same."""
+    result = again(arguments, path)
+    target = _folder(folder)
+    documents = {
+        "mapping": result.mapping, "graph": result.graph, "system": result.system, "assumptions": result.assumptions,
+    }  # fmt: skip
+    for name, document in documents.items():
+        document.dump(target / f"{name}.yaml")
+    words = " ".join(f"{target}/{name}.yaml" for name in ("mapping", "graph", "system"))
+    command = f"  dfopt score {words} --assume {target}/assumptions.yaml"
+    wrote = [f"wrote {target / name}.yaml" for name in documents]
+    note = f"note: shardings, partitions and network dims are those of {path}; no argument says them"
+    return [*wrote, note, "judge it with:", command]

@@ -1,0 +1,136 @@
+"""Decisions as arguments of Megatron-LM."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dfopt.exports.decisions import Decisions
+from dfopt.exports.tool import Arguments, Lacks, Tool
+
+__all__ = ["FP8", "MEGATRON", "UNEVEN"]
+
+FP8: Final = {"fp8": "tensorwise", "mxfp8": "mxfp8", "fp8_1x128": "blockwise"}
+"""Recipes for products in eight bits, by the type of the operands."""
+UNEVEN: Final = "stages have equally many layers, or the first and the last fewer"
+_STRATEGY: Final = {2: "optim_grads", 3: "optim_grads_params"}
+_CONTEXT: Final = "allgather"
+
+
+def _model(d: Decisions) -> Arguments | Lacks:
+    if d.sizes is None:
+        return Lacks("layers are not equal transformer layers; give the sizes by hand")
+    s = d.sizes
+    found: Arguments = {
+        "num-layers": s.layers,
+        "hidden-size": s.hidden,
+        "ffn-hidden-size": s.ffn,
+        "num-attention-heads": s.heads,
+        "kv-channels": s.head_dim,
+        "seq-length": s.seq,
+        "max-position-embeddings": s.seq,
+        "position-embedding-type": "rope" if s.rotary else "learned_absolute",
+    }
+    if s.kv_heads < s.heads:
+        found |= {"group-query-attention": True, "num-query-groups": s.kv_heads}
+    if s.gated:
+        found["swiglu"] = True
+    if s.experts is not None:
+        found |= {"num-experts": s.experts, "moe-router-topk": s.chosen, "moe-ffn-hidden-size": s.ffn}
+        found["moe-grouped-gemm"] = True
+    if not s.dropout:
+        found |= {"attention-dropout": 0.0, "hidden-dropout": 0.0}
+    return found
+
+
+def _vocabulary(d: Decisions) -> Arguments | Lacks:
+    if d.sizes is None or d.sizes.vocab is None:
+        return Lacks("give --vocab-size or a tokenizer")
+    return {"vocab-size": d.sizes.vocab}
+
+
+def _precision(d: Decisions) -> Arguments | Lacks:
+    if d.weights == "fp32":
+        return {}
+    if d.weights not in ("bf16", "fp16"):
+        return Lacks("weights, experts and activations of one type, fp32, bf16 or fp16")
+    found: Arguments = {d.weights: True} | ({"grad-reduce-in-bf16": True} if d.weights == "bf16" else {})
+    if d.operands == d.weights:
+        return found
+    if d.weights != "bf16" or d.operands not in FP8:
+        return Lacks(f"operands in {', '.join(FP8)} beside bf16", found)
+    return found | {"fp8-format": "hybrid", "fp8-recipe": FP8[d.operands]}
+
+
+def _stages(d: Decisions) -> Arguments | Lacks:
+    if d.stages is None:
+        return {} if d.even else Lacks(UNEVEN)
+    first, most, last = d.stages
+    found = {"decoder-first-pipeline-num-layers": first, "decoder-last-pipeline-num-layers": last}
+    found = {name: layers for name, layers in found.items() if layers != most}
+    return found if d.even else Lacks(UNEVEN, found)
+
+
+def _virtual(d: Decisions) -> Arguments:
+    if d.virtual == 1:
+        return {}
+    if d.stages is None and d.even and d.layers_per_stage % d.virtual == 0:
+        return {"num-layers-per-virtual-pipeline-stage": d.layers_per_stage // d.virtual}
+    return {"num-virtual-stages-per-pipeline-rank": d.virtual}
+
+
+def _zero(d: Decisions) -> Arguments:
+    if d.zero < 2:
+        return {"use-distributed-optimizer": True} if d.zero else {}
+    strategy = {"data-parallel-sharding-strategy": _STRATEGY[d.zero]}
+    return {"use-megatron-fsdp": True, "use-distributed-optimizer": True, **strategy}
+
+
+def _recomputation(d: Decisions) -> Arguments | Lacks:
+    layer = {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
+    if d.recompute == "attention" and not d.one_attention:  # FlashAttention computes scores again by itself
+        return {"recompute-granularity": "selective", "recompute-modules": "core_attn"}
+    if d.recompute == "full+attention" and not d.one_attention:
+        return Lacks("a layer, or its scores, not both; only a kernel for all of attention keeps no scores", layer)
+    return layer if d.recompute.startswith("full") else {}
+
+
+def _attention(d: Decisions) -> Arguments | Lacks:
+    again = "attention" in d.recompute
+    if d.one_attention and not again:
+        return Lacks("a kernel for all of attention keeps no scores", {"attention-backend": "unfused"})
+    return {"attention-backend": "flash" if d.one_attention else "unfused"}
+
+
+def _write(arguments: Mapping[str, Any], first: str) -> str:
+    """Options and their values as shell words, a line each."""
+    lines = [f"--{name}" if value is True else f"--{name} {value}" for name, value in arguments.items()]
+    return "\n".join([f"# {first}", *lines]) + "\n"
+
+
+MEGATRON: Final = Tool(
+    name="megatron",
+    title="Megatron-LM",
+    source="NVIDIA/Megatron-LM at 000c4ac, megatron/training/arguments.py",
+    file="megatron.args",
+    says={
+        "model": _model,
+        "vocabulary": _vocabulary,
+        "batch": lambda d: {"micro-batch-size": d.microbatch, "global-batch-size": d.batch},
+        "precision": _precision,
+        "tensor": lambda d: {"tensor-model-parallel-size": d.tensor},
+        "sequence parallelism": lambda d: {"sequence-parallel": True} if d.sequence_parallel else {},
+        "pipeline": lambda d: {"pipeline-model-parallel-size": d.pipeline},
+        "stages": _stages,
+        "virtual stages": _virtual,
+        "data": lambda _: {},  # what the other degrees leave of the ranks
+        "zero": _zero,
+        "context": lambda d: {"context-parallel-size": d.context, "cp-comm-type": _CONTEXT} if d.context > 1 else {},
+        "expert": lambda d: (
+            {"expert-model-parallel-size": d.expert, "moe-token-dispatcher-type": "alltoall"} if d.expert > 1 else {}
+        ),
+        "recomputation": _recomputation,
+        "attention": _attention,
+    },
+    write=_write,
+)

@@ -1,0 +1,120 @@
+"""Decisions as a configuration of Megatron-Bridge, the part of NVIDIA NeMo that trains language models."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dfopt.documents.strict_yaml import dump_yaml
+from dfopt.exports.decisions import Decisions
+from dfopt.exports.megatron import FP8, UNEVEN
+from dfopt.exports.nested import nested
+from dfopt.exports.tool import Arguments, Lacks, Tool
+
+__all__ = ["NEMO"]
+
+_STRATEGY: Final = {2: "optim_grads", 3: "optim_grads_params"}
+_RECIPES: Final = {
+    "tensorwise": "bf16_with_fp8_current_scaling_mixed",
+    "mxfp8": "bf16_with_mxfp8_mixed",
+    "blockwise": "bf16_with_fp8_subchannel_scaling_mixed",
+}
+
+
+def _model(d: Decisions) -> Arguments | Lacks:
+    if d.sizes is None:
+        return Lacks("layers are not equal transformer layers; give the sizes by hand")
+    s = d.sizes
+    found: Arguments = {
+        "model.num_layers": s.layers,
+        "model.hidden_size": s.hidden,
+        "model.ffn_hidden_size": s.ffn,
+        "model.num_attention_heads": s.heads,
+        "model.num_query_groups": s.kv_heads,
+        "model.kv_channels": s.head_dim,
+        "model.seq_length": s.seq,
+        "model.gated_linear_unit": s.gated,
+        "model.position_embedding_type": "rope" if s.rotary else "learned_absolute",
+    }
+    if s.experts is not None:
+        found |= {"model.num_moe_experts": s.experts, "model.moe_router_topk": s.chosen}
+        found |= {"model.moe_ffn_hidden_size": s.ffn, "model.moe_grouped_gemm": True}
+    if not s.dropout:
+        found |= {"model.attention_dropout": 0.0, "model.hidden_dropout": 0.0}
+    return found
+
+
+def _vocabulary(d: Decisions) -> Arguments | Lacks:
+    if d.sizes is None or d.sizes.vocab is None:
+        return Lacks("give model.vocab_size or a tokenizer")
+    return {"model.vocab_size": d.sizes.vocab}
+
+
+def _precision(d: Decisions) -> Arguments | Lacks:
+    if d.weights not in ("bf16", "fp16"):
+        return Lacks("a recipe of mixed_precision for bf16 or fp16")
+    found: Arguments = {"mixed_precision": f"{d.weights}_mixed"}
+    if d.operands == d.weights:
+        return found
+    if d.weights != "bf16" or d.operands not in FP8:
+        return Lacks(f"operands in {', '.join(FP8)} beside bf16", found)
+    return {"mixed_precision": _RECIPES[FP8[d.operands]]}
+
+
+def _stages(d: Decisions) -> Arguments | Lacks:
+    if d.stages is None:
+        return {} if d.even else Lacks(UNEVEN)
+    first, most, last = d.stages
+    names = ("model.num_layers_in_first_pipeline_stage", "model.num_layers_in_last_pipeline_stage")
+    found = {name: layers for name, layers in zip(names, (first, last), strict=True) if layers != most}
+    return found if d.even else Lacks(UNEVEN, found)
+
+
+def _zero(d: Decisions) -> Arguments:
+    found: Arguments = {
+        "ddp.use_distributed_optimizer": d.zero > 0,
+        "optimizer.use_distributed_optimizer": d.zero > 0,
+    }
+    if d.zero > 1:
+        found |= {"dist.use_megatron_fsdp": True, "ddp.use_megatron_fsdp": True}
+        found["ddp.data_parallel_sharding_strategy"] = _STRATEGY[d.zero]
+    return found
+
+
+def _recomputation(d: Decisions) -> Arguments | Lacks:
+    layer = {"model.recompute_granularity": "full", "model.recompute_method": "uniform"}
+    layer |= {"model.recompute_num_layers": 1}  # type: ignore[dict-item]
+    if d.recompute == "attention" and not d.one_attention:
+        return {"model.recompute_granularity": "selective", "model.recompute_modules": ["core_attn"]}
+    if d.recompute == "full+attention" and not d.one_attention:
+        return Lacks("a layer, or its scores, not both; only a kernel for all of attention keeps no scores", layer)
+    return dict(layer) if d.recompute.startswith("full") else {}
+
+
+def _write(arguments: Mapping[str, Any], first: str) -> str:
+    return f"# {first}\n{dump_yaml(nested(arguments))}"
+
+
+NEMO: Final = Tool(
+    name="nemo",
+    title="NeMo (Megatron-Bridge)",
+    source="megatron-bridge 0.3.1 and megatron-core 0.16.1, of PyPI",
+    file="nemo.yaml",
+    says={
+        "model": _model,
+        "vocabulary": _vocabulary,
+        "batch": lambda d: {"train.micro_batch_size": d.microbatch, "train.global_batch_size": d.batch},
+        "precision": _precision,
+        "tensor": lambda d: {"model.tensor_model_parallel_size": d.tensor},
+        "sequence parallelism": lambda d: {"model.sequence_parallel": d.sequence_parallel},
+        "pipeline": lambda d: {"model.pipeline_model_parallel_size": d.pipeline},
+        "stages": _stages,
+        "virtual stages": lambda d: {"model.virtual_pipeline_model_parallel_size": d.virtual} if d.virtual > 1 else {},
+        "data": lambda _: {},  # what the other degrees leave of the ranks
+        "zero": _zero,
+        "context": lambda d: {"model.context_parallel_size": d.context},
+        "expert": lambda d: {"model.expert_model_parallel_size": d.expert},
+        "recomputation": _recomputation,
+    },
+    write=_write,
+)

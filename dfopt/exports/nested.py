@@ -1,0 +1,26 @@
+"""Arguments with dots in their names as mappings inside each other."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+__all__ = ["nested"]
+
+
+def nested(arguments: Mapping[str, Any]) -> dict[str, Any]:
+    """Sections of a configuration.
+
+    Examples
+    --------
+    >>> nested({"a.b": 1, "a.c": 2, "d": 3})
+    {'a': {'b': 1, 'c': 2}, 'd': 3}
+    """
+    found: dict[str, Any] = {}
+    for name, value in arguments.items():
+        *sections, key = name.split(".")
+        place = found
+        for section in sections:
+            place = place.setdefault(section, {})
+        place[key] = value
+    return found

@@ -1,0 +1,79 @@
+"""What a tool is here: a table from decisions to its own arguments, and the form that it reads them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from dfopt.exports.decisions import NAMES, Decisions
+
+__all__ = ["Exported", "Lacks", "Says", "Tool", "exported"]
+
+Arguments = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Lacks:
+    """What a tool cannot say of a decision, and the arguments that come nearest."""
+
+    why: str
+    arguments: Mapping[str, Any] | None = None
+
+
+Says = Callable[[Decisions], Arguments | Lacks]
+
+
+@dataclass(frozen=True)
+class Tool:
+    """A tool that runs training steps.
+
+    ``says`` has an entry for every decision that it has arguments for; all others are listed. ``source`` is where the
+    names of its arguments are from, ``first`` a line in front of the file, in its comments.
+    """
+
+    name: str
+    title: str
+    source: str
+    file: str
+    says: Mapping[str, Says]
+    write: Callable[[Mapping[str, Any], str], str]
+
+
+@dataclass(frozen=True)
+class Exported:
+    """Arguments of a tool, and the decisions that they do not say: what each is, and why it is left out."""
+
+    tool: Tool
+    arguments: Mapping[str, Any]
+    left_out: Mapping[str, str]
+
+    @property
+    def lines(self) -> list[str]:
+        """What is left out, a line each."""
+        return [f"{name}: {why}" for name, why in self.left_out.items()]
+
+
+def exported(tool: Tool, decisions: Decisions) -> Exported:
+    """Arguments of a tool for all decisions.
+
+    Examples
+    --------
+    >>> from dfopt.exports.tools import TOOLS
+    >>> set(TOOLS["megatron"].says) <= set(NAMES)
+    True
+    """
+    arguments: Arguments = {}
+    left_out: dict[str, str] = {}
+    for name, what in NAMES.items():
+        says, told = tool.says.get(name), decisions.said.get(name)
+        if says is None:
+            if told is not None:
+                left_out[name] = f"{told} ({what})"
+            continue
+        found = says(decisions)
+        if isinstance(found, Lacks):
+            left_out[name] = f"{told or 'none'} ({found.why})"
+            found = dict(found.arguments or {})
+        arguments |= found
+    return Exported(tool, arguments, left_out)

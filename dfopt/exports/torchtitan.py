@@ -1,0 +1,136 @@
+"""Decisions as a configuration of torchtitan; a model's sizes are those of a flavor that its code registers."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from typing import Any, Final
+
+from dfopt.exports.decisions import Decisions
+from dfopt.exports.megatron import UNEVEN
+from dfopt.exports.nested import nested
+from dfopt.exports.tool import Arguments, Lacks, Tool
+
+__all__ = ["TORCHTITAN"]
+
+_NAMES: Final = {"bf16": "bfloat16", "fp32": "float32"}
+_QUANTIZED: Final = {"fp8": ("float8", "tensorwise"), "mxfp8": ("mx", "mxfp8_cublas")}
+_SHARDS: Final = "parallelism.data_parallel_shard_degree"
+_COPIES: Final = "parallelism.data_parallel_replicate_degree"
+_GATHERED: Final = "parallelism.fsdp_reshard_after_forward"
+
+
+def _batch(d: Decisions) -> Arguments:
+    found: Arguments = {"training.global_batch_size": d.batch}
+    if d.sizes is not None:
+        found["training.seq_len"] = d.sizes.seq
+    if d.pipeline == 1:
+        return found | {"training.local_batch_size": d.microbatch}
+    local = {"training.local_batch_size": d.microbatch * d.microbatches}
+    return found | local | {"parallelism.pipeline_parallel_microbatch_size": d.microbatch}
+
+
+def _precision(d: Decisions) -> Arguments | Lacks:
+    if d.weights not in _NAMES:
+        return Lacks("weights and activations in bf16 or fp32")
+    found: Arguments = {"training.dtype": "float32", "training.mixed_precision_param": _NAMES[d.weights]}
+    if d.operands == d.weights:
+        return found
+    if d.operands not in _QUANTIZED:
+        return Lacks(f"operands in {' or '.join(_QUANTIZED)}", found)
+    kind, recipe = _QUANTIZED[d.operands]
+    return found | {"model.converters": [f"quantize.linear.{kind}"], f"quantize.linear.{kind}.recipe_name": recipe}
+
+
+def _sequence_parallelism(d: Decisions) -> Arguments | Lacks:
+    return Lacks("tensor parallelism always has it") if d.tensor > 1 and not d.sequence_parallel else {}
+
+
+def _pipeline(d: Decisions) -> Arguments:
+    found: Arguments = {"parallelism.pipeline_parallel_degree": d.pipeline}
+    if d.pipeline > 1:
+        one = "GPipe" if d.gpipe else "1F1B"
+        found["parallelism.pipeline_parallel_schedule"] = "Interleaved1F1B" if d.virtual > 1 else one
+    return found
+
+
+def _stages(d: Decisions) -> Arguments | Lacks:
+    if d.pipeline == 1:
+        return {}
+    first, most, last = d.stages or (d.layers_per_stage,) * 3
+    chunk = {"parallelism.pipeline_parallel_layers_per_stage": most // d.virtual}
+    less = {"first": most - first, "last": most - last}
+    fewer = {f"parallelism.pipeline_parallel_{end}_stage_less_layers": count for end, count in less.items()}
+    if not d.even or most % d.virtual or (d.virtual > 1 and any(less.values())):
+        return Lacks(f"{UNEVEN}, and all chunks of a stage equally many")
+    return chunk | fewer
+
+
+def _zero(d: Decisions) -> Arguments | Lacks:
+    if d.zero == 0:
+        return {_COPIES: d.data, _SHARDS: 1}
+    shards: Arguments = {_COPIES: 1, _SHARDS: d.data, _GATHERED: "always" if d.zero == 3 else "never"}
+    return shards if d.zero > 1 else Lacks("gradients are sharded with the optimizer's state (ZeRO-2)", shards)
+
+
+def _expert(d: Decisions) -> Arguments:
+    found: Arguments = {"parallelism.expert_parallel_degree": d.expert} if d.expert > 1 else {}
+    if d.sizes is not None and d.sizes.experts is not None:
+        found["parallelism.expert_tensor_parallel_degree"] = d.tensor
+    return found
+
+
+def _context(d: Decisions) -> Arguments:
+    if d.context == 1:
+        return {}
+    method = "parallelism.context_parallel_rotate_method"
+    return {"parallelism.context_parallel_degree": d.context, method: "allgather"}
+
+
+def _recomputation(d: Decisions) -> Arguments | Lacks:
+    mode: Arguments = {"activation_checkpoint.mode": "full" if d.recompute.startswith("full") else "none"}
+    kept = "attention" not in d.recompute
+    return Lacks("attention is one kernel, which keeps no scores", mode) if kept or not d.one_attention else mode
+
+
+def _write(arguments: Mapping[str, Any], first: str) -> str:
+    """TOML: a table for every section; strings, numbers and lists are written as in JSON."""
+    lines = [f"# {first}"]
+
+    def table(name: str, content: Mapping[str, Any]) -> None:
+        plain = {key: value for key, value in content.items() if not isinstance(value, dict)}
+        if plain:
+            lines.extend(["", f"[{name}]", *(f"{key} = {json.dumps(value)}" for key, value in plain.items())])
+        for key, value in content.items():
+            if isinstance(value, dict):
+                table(f"{name}.{key}", value)
+
+    for name, content in nested(arguments).items():
+        table(name, content)
+    return "\n".join(lines) + "\n"
+
+
+TORCHTITAN: Final = Tool(
+    name="torchtitan",
+    title="torchtitan",
+    source="torchtitan 0.2.2, of PyPI",
+    file="torchtitan.toml",
+    says={
+        "model": lambda _: Lacks("register a flavor of these sizes"),
+        "vocabulary": lambda _: Lacks("that of the flavor"),
+        "batch": _batch,
+        "precision": _precision,
+        "tensor": lambda d: {"parallelism.tensor_parallel_degree": d.tensor},
+        "sequence parallelism": _sequence_parallelism,
+        "pipeline": _pipeline,
+        "schedule": lambda _: {},  # of the pipeline
+        "stages": _stages,
+        "virtual stages": lambda _: {},  # by the layers of each
+        "data": lambda _: {},  # by what copies share out
+        "zero": _zero,
+        "context": _context,
+        "expert": _expert,
+        "recomputation": _recomputation,
+    },
+    write=_write,
+)

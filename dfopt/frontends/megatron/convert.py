@@ -1,0 +1,190 @@
+"""Arguments of Megatron-LM turned into a graph, pins, and the options of a solve that fix the rest."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from dfopt.documents.files import write_text
+from dfopt.documents.graph import Graph
+from dfopt.documents.mapping import Pins
+from dfopt.documents.strict_yaml import dump_yaml
+from dfopt.errors import DocumentError, Issue
+from dfopt.frontends.megatron.files import Arguments, read
+from dfopt.frontends.megatron.shardings import megatron_shardings
+from dfopt.workloads import expand
+
+__all__ = ["Run", "load_run", "write_run"]
+
+_RECOMPUTE: Final = {
+    (None, False): "none",
+    (None, True): "attention",
+    ("selective", False): "attention",
+    ("selective", True): "attention",
+    ("full", False): "full",
+    ("full", True): "full+attention",
+}
+"""What is computed again, by granularity and by whether attention keeps no scores (FlashAttention)."""
+_ZERO: Final = {"no_shard": 0, "optim": 1, "optim_grads": 2, "optim_grads_params": 3}
+_OPERANDS: Final = {"tensorwise": "fp8", "delayed": "fp8", "mxfp8": "mxfp8", "blockwise": "fp8_1x128"}
+_FLASH: Final = ("flash", "fused", "auto")
+
+
+@dataclass(frozen=True)
+class Run:
+    """A step of training as our documents.
+
+    ``recipe`` is the graph as a file has it, ``fixed`` what to call ``dfopt.optimize`` with beside graph and system,
+    ``notes`` what the arguments say and a solve is not told.
+    """
+
+    recipe: dict[str, Any]
+    graph: Graph
+    pins: Pins
+    fixed: dict[str, Any]
+    notes: tuple[str, ...]
+
+    def options(self) -> dict[str, Any]:
+        """What to call ``dfopt.optimize(run.graph, system, ...)`` with."""
+        return {**self.pins.on_axes, "pin_sharding": self.pins.sharding, **self.fixed}
+
+    def words(self) -> list[str]:
+        """The same as options of ``dfopt solve``, beside those that a document of pins has."""
+        found = [f"--interleave {self.fixed['interleave']}", f"--zero {self.fixed['zero'][0]}"]
+        return found + [f"--module {module}={scheme}" for module, scheme in self.fixed["modules"].items()]
+
+
+def load_run(path: str | Path) -> Run:
+    """Read a file of arguments.
+
+    The number of chips is no argument: it is that of the system, and copies of the batch are what the degrees leave.
+
+    Raises
+    ------
+    DocumentError
+        For what is missing, cannot be, or asks for something that is not modelled: every option at once.
+    """
+    a, unread = read(path)
+    axis = max(a.context_parallel_size, a.expert_model_parallel_size)
+    each = a.micro_batch_size * (axis if a.context_parallel_size == 1 else 1)  # sequences that chips of the axis share
+    if a.global_batch_size % each:
+        message = f"found {a.global_batch_size}, no multiple of the {each} samples of expert-parallel chips"
+        raise DocumentError(str(path), [Issue("$.global-batch-size", message, f"a multiple of {each}")])
+    recipe = _recipe(a, Path(path).stem, each)
+    graph = expand(recipe, str(path))
+    tensor = a.tensor_model_parallel_size
+    degrees: dict[str, Any] = {"tp": tensor, "pp": a.pipeline_model_parallel_size, "mp": axis}
+    pins = Pins(**degrees, sharding=megatron_shardings(graph, tensor, a.sequence_parallel))
+    fixed = {"interleave": _chunks(a), "zero": (_zero(a),), "modules": _modules(a)}
+    return Run(recipe, graph, pins, fixed, tuple(_notes(a, unread)))
+
+
+def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
+    keeps_no_scores = a.attention_backend in _FLASH or a.use_flash_attn
+    rotary = a.position_embedding_type == "rope" or a.use_rotary_position_embeddings
+    groups = a.num_query_groups if a.group_query_attention else a.num_attention_heads
+    parameters: dict[str, Any] = {
+        "hidden": a.hidden_size,
+        "heads": a.num_attention_heads,
+        "head_dim": a.kv_channels or a.hidden_size // a.num_attention_heads,
+        "ffn": a.ffn,
+        "layers": a.num_layers,
+        "seq": a.seq_length,
+        "microbatch": microbatch,
+        "batch": a.global_batch_size,
+        "mode": "training",
+        "recompute": _RECOMPUTE[a.recompute_granularity, keeps_no_scores],
+        **_types(a),
+    }
+    workload = "transformer"
+    if rotary or a.swiglu or groups < a.num_attention_heads or a.num_experts or not _drops(a) or a.vocab_size:
+        workload = "decoder"
+        parameters |= {
+            "kv_heads": groups,
+            "rotary": rotary,
+            "gated_mlp": a.swiglu,
+            "norm": a.normalization.lower(),
+            "vocab": a.vocab_size or 1,
+            "ends": a.vocab_size is not None,
+            "tie_embeddings": not a.untie_embeddings_and_output_weights,
+        }
+        parameters |= {} if a.num_experts is None else {"experts": a.num_experts, "chosen": a.moe_router_topk}
+    about = "imported from arguments of Megatron-LM"
+    return {
+        "schema": Graph.SCHEMA, "name": name, "description": about, "workload": workload, "parameters": parameters
+    }  # fmt: skip
+
+
+def _drops(a: Arguments) -> bool:
+    return a.attention_dropout > 0 and a.hidden_dropout > 0
+
+
+def _types(a: Arguments) -> dict[str, Any]:
+    if a.fp8_format is not None:
+        return {"dtypes": {"weights": "bf16", "activations": "bf16", "operands": _OPERANDS[a.fp8_recipe]}}
+    if a.bf16:
+        return {"word_bytes": 2}
+    words = "fp16" if a.fp16 else "fp32"
+    return {"dtypes": {"weights": words, "activations": words}}
+
+
+def _chunks(a: Arguments) -> int:
+    """Chunks of layers in a stage."""
+    if a.num_layers_per_virtual_pipeline_stage is not None:
+        return a.num_layers // a.pipeline_model_parallel_size // a.num_layers_per_virtual_pipeline_stage
+    return a.num_virtual_stages_per_pipeline_rank or 1
+
+
+def _zero(a: Arguments) -> int:
+    if a.use_megatron_fsdp:
+        return _ZERO[a.data_parallel_sharding_strategy]
+    return 1 if a.use_distributed_optimizer else 0
+
+
+def _modules(a: Arguments) -> dict[str, str]:
+    """Schemes over the second axis; none where there is none."""
+    if max(a.context_parallel_size, a.expert_model_parallel_size) == 1:
+        return {}
+    shared = "context" if a.context_parallel_size > 1 else "n"
+    found = {"stream": shared, "mixer": shared, "dense": "n"}  # a router is dense too
+    if a.num_experts is not None:
+        found["experts"] = "outer" if a.expert_model_parallel_size > 1 else "n"
+    return found | ({"ends": "n"} if a.vocab_size is not None else {})
+
+
+def _notes(a: Arguments, unread: list[str]) -> list[str]:
+    found = []
+    if unread:
+        found.append(f"not read: {', '.join(unread)}")
+    if a.vocab_size is None:
+        found.append("no --vocab-size: embedding and logits are not drawn, nor counted among the parameters")
+    if a.decoder_first_pipeline_num_layers or a.decoder_last_pipeline_num_layers:
+        found.append("layers of the first and of the last stage are chosen by the solve, not fixed")
+    if a.context_parallel_size > 1 and a.cp_comm_type == "p2p":
+        found.append("keys and values that go round from chip to chip (p2p) are counted as gathered")
+    if a.attention_dropout or a.hidden_dropout:
+        found += [] if _drops(a) and not a.swiglu else ["dropout is not drawn"]
+    if a.bf16 and not a.grad_reduce_in_bf16:
+        found.append("gradients are counted in bf16; Megatron-LM adds them up in fp32 without --grad-reduce-in-bf16")
+    found.append("scores are counted in full: --param causal=true counts those below the diagonal")
+    found.append("network dims are chosen by the solve; overlaps are those of the assumptions")
+    return found
+
+
+def write_run(path: str | Path, folder: str | Path) -> list[str]:
+    """Write graph.yaml and pins.yaml; see :func:`load_run`.
+
+    The answer says what was written, what was not read, and the command that solves it on a system.
+    """
+    run = load_run(path)
+    target = Path(folder)
+    try:
+        target.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise DocumentError(str(target), [Issue("$", f"no folder: {error.strerror}", "name a new folder")]) from None
+    write_text(target / "graph.yaml", dump_yaml(run.recipe))
+    run.pins.dump(target / "pins.yaml")
+    command = f"  dfopt solve {target}/graph.yaml SYSTEM --pins {target}/pins.yaml {' '.join(run.words())}"
+    wrote = [f"wrote {target / name}" for name in ("graph.yaml", "pins.yaml")]
+    return [*wrote, *(f"note: {note}" for note in run.notes), "solve it on a system with:", command]

@@ -1,0 +1,201 @@
+"""Exports against each tool's own options, and round trips through Megatron-LM's arguments."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Literal, get_args, get_origin
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import dfopt as df
+from dfopt.documents.strict_yaml import load_strict
+from dfopt.exports.decisions import NAMES, Decisions
+from dfopt.exports.nested import nested
+from dfopt.exports.sizes import Sizes, Unlike, sizes_of
+from dfopt.exports.tool import exported
+from dfopt.exports.tools import TOOLS
+from dfopt.frontends.megatron import load_run, megatron_shardings
+from dfopt.frontends.megatron.files import REFUSED, Arguments, option
+from dfopt.workloads import load_graph
+from dfopt.workloads.recompute import RECOMPUTES
+
+GOLDEN = Path(__file__).parents[1] / "golden/exports"
+OPTIONS: dict[str, dict[str, str]] = {tool: load_strict(GOLDEN / f"{tool}.yaml")["options"] for tool in TOOLS}
+BY_KERNEL = df.Assumptions(execution="kernel_by_kernel")
+KINDS: dict[str, tuple[type, ...]] = {
+    "int": (int,), "float": (int, float), "bool": (bool,), "flag": (bool,), "str": (str,), "list": (list,),
+}  # fmt: skip
+
+
+@st.composite
+def sizes(draw: st.DrawFn) -> Sizes:
+    """Sizes of a model."""
+    groups, each = draw(st.sampled_from([1, 2, 8])), draw(st.sampled_from([1, 4]))
+    experts = draw(st.sampled_from([None, 8, 64]))
+    return Sizes(
+        layers=draw(st.sampled_from([48, 96])),
+        hidden=draw(st.integers(1, 64)) * groups * each,
+        heads=groups * each,
+        kv_heads=groups,
+        head_dim=draw(st.integers(1, 128)),
+        ffn=draw(st.integers(1, 4096)),
+        seq=draw(st.integers(1, 4096)),
+        gated=draw(st.booleans()),
+        rotary=draw(st.booleans()),
+        dropout=draw(st.booleans()),
+        vocab=draw(st.sampled_from([None, 1000])),
+        experts=experts,
+        chosen=1 if experts is None else draw(st.integers(1, 4)),
+    )
+
+
+@st.composite
+def decisions(draw: st.DrawFn) -> Decisions:
+    """Any decisions, also those that no tool expresses."""
+    model = draw(sizes())
+    data, micro, count = draw(st.sampled_from([1, 8])), draw(st.integers(1, 4)), draw(st.integers(1, 8))
+    pipeline = draw(st.sampled_from([1, 4, 8]))
+    tensor = draw(st.sampled_from([1, 2, 8]))
+    first, last = draw(st.integers(1, 6)), draw(st.integers(1, 6))
+    weights = draw(st.sampled_from(["bf16", "fp16", "fp32", ""]))
+    axis = draw(st.sampled_from(["none", "context", "expert"]))
+    expert = 8 if axis == "expert" and model.experts else 1
+    context = 4 if axis == "context" else 1
+    return Decisions(
+        sizes=draw(st.sampled_from([model, model, None])),
+        chips=tensor * pipeline * data * max(context, expert),
+        tensor=tensor,
+        sequence_parallel=tensor > 1 and draw(st.booleans()),
+        pipeline=pipeline,
+        virtual=draw(st.sampled_from([1, 2])) if pipeline > 1 else 1,
+        layers_per_stage=model.layers // pipeline,
+        stages=(first, 6, last) if pipeline > 1 and draw(st.booleans()) else None,
+        even=draw(st.booleans()),
+        data=data * expert,
+        context=context,
+        expert=expert,
+        microbatch=micro,
+        microbatches=count,
+        batch=micro * count * data * expert,
+        gpipe=draw(st.booleans()),
+        recompute=draw(st.sampled_from(RECOMPUTES)),
+        one_attention=draw(st.booleans()),
+        zero=draw(st.integers(0, 3)),
+        weights=weights,
+        operands=draw(st.sampled_from([weights, "fp8", "mxfp8", "fp8_1x128", "nvfp4"])),
+        said=draw(st.dictionaries(st.sampled_from(list(NAMES)), st.just("so"))),
+    )
+
+
+def misfits(tool: str, arguments: Mapping[str, Any]) -> list[str]:
+    """Arguments that a tool does not have, or whose values it cannot have."""
+    wrong = []
+    for name, value in arguments.items():
+        kind = OPTIONS[tool].get(name)
+        several = value if isinstance(value, list) else [value]
+        if kind is None:
+            wrong.append(f"{name} is no option")
+        elif "|" in kind:
+            wrong += [f"{name} {one}" for one in several if str(one) not in kind.split("|")]
+        elif kind != "other" and (
+            not isinstance(value, KINDS[kind]) or (isinstance(value, bool) and kind not in ("bool", "flag"))
+        ):
+            wrong.append(f"{name} {value!r} is no {kind}")
+    return wrong
+
+
+@pytest.mark.parametrize("tool", TOOLS)
+@given(decisions())
+@settings(max_examples=25)
+def test_every_argument_is_one_of_the_tool(tool: str, taken: Decisions) -> None:
+    made = exported(TOOLS[tool], taken)
+    assert not misfits(tool, made.arguments)
+    assert set(TOOLS[tool].says) <= set(NAMES)
+    # what is decided and has no entry is listed
+    assert {name for name in taken.said if name not in TOOLS[tool].says} <= set(made.left_out)
+
+
+def test_the_check_sees_wrong_arguments() -> None:
+    wrong = {"tensor-parallel-size": 8, "num-layers": "96", "recompute-granularity": "some", "swiglu": 1}
+    assert len(misfits("megatron", wrong)) == 4
+
+
+@given(decisions())
+@settings(max_examples=20)
+def test_files_say_the_arguments(taken: Decisions) -> None:
+    texts = {name: tool.write(exported(tool, taken).arguments, "first") for name, tool in TOOLS.items()}
+    assert json.loads(texts["deepspeed"]) == nested(exported(TOOLS["deepspeed"], taken).arguments)
+    assert tomllib.loads(texts["torchtitan"]) == nested(exported(TOOLS["torchtitan"], taken).arguments)
+    assert load_strict(texts["nemo"]) == nested(exported(TOOLS["nemo"], taken).arguments)
+
+
+def test_what_is_read_are_options_of_megatron() -> None:
+    for name, field in Arguments.model_fields.items():
+        kind = OPTIONS["megatron"][option(name).removeprefix("--")]
+        parts = [field.annotation, *get_args(field.annotation)]
+        words = {str(word) for part in parts if get_origin(part) is Literal for word in get_args(part)}
+        if "|" in kind:
+            assert words <= set(kind.split("|")), name
+            assert name == "recompute_modules" or len(set(kind.split("|")) - words) <= 1, name
+        else:
+            assert (kind == "flag") == (field.annotation is bool), name
+    assert set(REFUSED) <= OPTIONS["megatron"].keys()
+
+
+@given(decisions())
+@settings(max_examples=20, deadline=None)
+def test_megatron_reads_back_what_was_exported(tmp_path_factory: pytest.TempPathFactory, taken: Decisions) -> None:
+    """Whatever the arguments can say comes back, as far as importing knows it: sizes, degrees, schedule, sharding."""
+    model = taken.sizes
+    if model is None:
+        return
+    if taken.context > 1 and taken.expert > 1:
+        return
+    weights = taken.weights or "bf16"
+    operands = taken.operands if weights == "bf16" and taken.operands != "nvfp4" else weights
+    taken = replace(taken, weights=weights, operands=operands, stages=None, even=True)
+    path = tmp_path_factory.mktemp("run") / "run.args"
+    path.write_text(TOOLS["megatron"].write(exported(TOOLS["megatron"], taken).arguments, "first"))
+    run = load_run(path)
+    axis = max(taken.context, taken.expert)
+    assert run.pins.on_axes == {"tp": taken.tensor, "pp": taken.pipeline, "mp": axis}
+    assert run.fixed["interleave"] == taken.virtual
+    assert run.fixed["zero"] == (taken.zero,)
+    assert run.graph.batch == taken.batch
+    assert run.graph.microbatch == taken.microbatch * taken.expert
+    expected = {("none", True): "none", ("full+attention", False): "full", ("full", True): "full"}
+    again = expected.get((taken.recompute, taken.one_attention), taken.recompute)
+    assert run.recipe["parameters"]["recompute"] == again
+    assert run.graph.words.weights == {"bf16": 2, "fp16": 2, "fp32": 4}[weights]
+    # dropout is drawn in a plain layer only
+    plain = not (model.gated or model.rotary or model.experts or model.vocab) and model.heads == model.kv_heads
+    assert sizes_of(run.graph) == replace(model, dropout=model.dropout and plain)
+
+
+@pytest.mark.parametrize(("name", "by_tokens"), [("gpt3-175b", True), ("llama-3.1-8b", False), ("mixtral-8x7b", True)])
+def test_shardings_send_what_megatron_sends(name: str, by_tokens: bool) -> None:
+    """Two all-reduces in the forward pass of a layer, or two reduce-scatters and two gathers (Korthikanti et al.)."""
+    graph = load_graph(name, mode="training", batch=64)
+    pins = megatron_shardings(graph, 8, by_tokens)
+    assert set(pins) == set(graph.index())
+    found = df.optimize(
+        graph, "a100-512", assumptions=BY_KERNEL, tp=8, tp_dims=("node",), pp=8, pp_dims=("cluster[8]",), dp=8,
+        dp_dims=("cluster[8@8]",),
+        interleave=1, pin_sharding=pins, sensitivity=False,
+    )  # fmt: skip
+    sent = {kind: count for kind, count in found.score.collectives.items() if kind.endswith(".forward")}
+    usual = {"reduce_scatter": 2, "all_gather": 2} if by_tokens else {"all_reduce": 2}
+    assert sent == {f"{kind}.forward": count for kind, count in usual.items()}
+
+
+def test_a_graph_of_unlike_layers_has_no_sizes() -> None:
+    with pytest.raises(Unlike, match="latent attention"):
+        sizes_of(load_graph("deepseek-v3", mode="training"))
+    with pytest.raises(Unlike, match="no attention"):
+        sizes_of(load_graph("hpl-5m"))
