@@ -37,6 +37,7 @@ from dfopt.heat.most_power import most_power
 from dfopt.technology.stack_models import heat_of, power_of
 
 Row = tuple[str, str, str, bool]  # what, seen, limit, met
+ROUNDING = 1e-9  # a solve that is cut off at the gap proves it but for the last digits
 
 # Areas, powers and energies of units are assumptions of the size of an H100's, and no claim about any process; so are
 # the steps of area and power between nodes. Densities of SRAM are public: 31.8 Mb/mm2 (N5), 33.55 (N3), 38 (N2; all
@@ -123,7 +124,8 @@ def one_technology(asked: argparse.Namespace) -> Iterator[Row]:
     share = made.effort.solves / made.effort.designs
     best = ", ".join(f"{name} {size:g}" for name, size in made.best.items())
     seen = f"{made.value:.2f} s ({best}), gap {made.gap:.3%}, {made.effort.solves} solves ({share:.1%}), {words}"
-    yield "6,400 designs", seen, "gap 0.1 %, 20 s, 5 % solved", made.gap <= 1e-3 and took < 20 and share < 0.05
+    met = made.gap <= 1e-3 + ROUNDING and took < 20 and share < 0.05
+    yield "6,400 designs", seen, "gap 0.1 %, 20 s, 5 % solved", met
 
 
 def all_technologies(asked: argparse.Namespace) -> Iterator[Row]:
@@ -135,7 +137,7 @@ def all_technologies(asked: argparse.Namespace) -> Iterator[Row]:
     best = ", ".join(f"{name} {size:g}" for name, size in made.best.items())
     name = made.designs[made.best_design].technology.name
     seen = f"{made.value:.2f} s ({name}; {best}), gap {made.gap:.3%}, {made.effort.solves} solves, {words}"
-    yield f"{made.effort.designs:,} designs", seen, "gap 1 %, 60 s", made.gap <= 1e-2 and took < 60
+    yield f"{made.effort.designs:,} designs", seen, "gap 1 %, 60 s", made.gap <= 1e-2 + ROUNDING and took < 60
 
 
 def random_graph(seed: int) -> Graph:

@@ -98,12 +98,18 @@ def _origin(kind: Kind, used: Any) -> str:
     """Whether an input is that of the zoo, and what can therefore be said of its numbers."""
     from dfopt.documents.zoo import one, zoo
     from dfopt.library import load_any, load_system
+    from dfopt.machines.designs import load_design
 
     it, name = one(kind), used.name
     if name not in zoo(kind):
         return (
             f"The {it} {name} is not of the zoo. Remarks in its file are lost when it is read, so that this report"
             " cannot know which of its numbers are unconfirmed; its own words are under its source."
+        )
+    if kind == "designs" and load_design(name).chosen:  # many systems, of which an exploration chose one
+        return (
+            f"The {it} calls itself {name}, as one of the zoo does whose sizes are to be chosen. Remarks above may be"
+            " about numbers that it does not use, and of others nothing is known."
         )
     own = load_system(f"{kind}/{name}") if kind == "designs" else load_any(f"{kind}/{name}")
     if own.digest() == used.digest():

@@ -145,6 +145,8 @@ def explore_designs(
                 made.dump(output)
         finally:  # the answer is told, whatever becomes of the file
             emit(as_json, made.to_data, lambda: exploration_report(made))
+        if output is not None:
+            typer.echo(f"dfopt: wrote {output}; `dfopt check {output}` proves it again", err=True)
 
 
 @importer.command("deepflow")

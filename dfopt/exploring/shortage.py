@@ -30,9 +30,9 @@ class SmallestPackage(NamedTuple):
 
     def __str__(self) -> str:
         others = ", ".join(f"{name} {size:g}" for name, size in self.sizes.items() if name != "dram")
-        return (
-            f"smallest budget that would: $.budgets.package_area_mm2 of {self.package_area_mm2:.6g} for"
-            f" {self.stacks} stacks of {self.technology} ($.choices.stacks)" + (f", with {others}" if others else "")
+        stacks = f"{self.stacks} stack{'' if self.stacks == 1 else 's'} of {self.technology} ($.choices.stacks)"
+        return f"smallest budget that would: $.budgets.package_area_mm2 of {self.package_area_mm2:.6g} for {stacks}" + (
+            f", with {others}" if others else ""
         )
 
 

@@ -129,11 +129,11 @@ def _at_ends(made: Exploration) -> list[RenderableType]:
 def _sensitivity(made: Exploration) -> list[RenderableType]:
     """What 10 % more of each budget would buy, and which budgets were not looked at."""
     columns: dict[str, Kind] = {
-        "10 % more of": "word",
-        "is": "figure",
+        "budget": "word",
+        "10 % more": "figure",
         "best found": "figure",
         "better by at least": "figure",
-        "with": "word",
+        "with": "text",  # of a terminal of 80 columns it takes what is left
     }
     objective, rows = made.request.objective, []
     for one in made.sensitivity:
@@ -142,7 +142,7 @@ def _sensitivity(made: Exploration) -> list[RenderableType]:
         bought = [figure(one.value, objective), f"{100 * gain:.2f} %"] if gain > SAME else ["nothing", "-"]
         rows.append([_BUDGETS[one.budget][0], f"{one.more:.4g} {_BUDGETS[one.budget][1]}", *bought, sizes])
     late = [words for budget, (words, _) in _BUDGETS.items() if budget not in {one.budget for one in made.sensitivity}]
-    said: list[RenderableType] = ["", Grid("Budgets", columns, rows)] if rows else []
+    said: list[RenderableType] = ["", Grid("10 % more of each budget", columns, rows)] if rows else []
     if late and made.request.sensitivity:
         said += ["", f"time did not suffice for 10 % more of {', '.join(late)}"]
     return said
@@ -166,7 +166,7 @@ def _heat(made: Exploration) -> list[tuple[str, str]]:
 
 def _size(made: Exploration, name: str, size: float) -> str:
     if name == "dram":
-        return f"{size:.0f} stacks"
+        return f"{size:.0f} stack{'' if size == 1 else 's'}"
     if name == POWER:
         return show_unit(size, "power")
     return show_unit(size, "bandwidth" if name in made.designs[0].technology.links else "bytes")

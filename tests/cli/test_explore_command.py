@@ -16,8 +16,9 @@ def test_the_command_line(tmp_path: Path) -> None:
     asked = ("explore", "gpt2-small", tmp_path / "design.yaml", "--gap", "5%", "-q")
     answer = call(*asked, "-o", tmp_path / "best.json")
     assert answer.code == 0 and "no design within the choices is better" in " ".join(answer.out.split())
+    assert f"dfopt: wrote {tmp_path / 'best.json'};" in answer.err
     shown = call("show", tmp_path / "best.json").out
-    assert "10 % more of" in shown and "area of the package" in shown
+    assert "10 % more of each budget" in shown and "area of the package" in shown
     assert "45 designs" in shown and "between_packages" in shown
     assert "verified" in call("check", tmp_path / "best.json").out
     told = json.loads(call(*asked, "--no-sensitivity", "--json").out)

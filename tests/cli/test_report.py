@@ -93,13 +93,15 @@ def test_a_study_lists_its_parameters_and_limits(tmp_path: Path, monkeypatch: py
 
 
 def test_the_best_of_many_designs_becomes_a_page(tmp_path: Path) -> None:
-    chosen(**{**SIZES, "choices__stacks": {"least": 2, "most": 2}}).dump(tmp_path / "design.yaml")
+    given = {**SIZES, "choices__stacks": {"least": 2, "most": 2}, "name": "reticle-2026"}  # of the zoo, and open there
+    chosen(**given).dump(tmp_path / "design.yaml")
     asked = ("explore", "gpt2-small", tmp_path / "design.yaml", "--gap", "5%", "-q", "--no-sensitivity")
     told = call(*asked, "-o", tmp_path / "best.json").out
     assert call("report", tmp_path / "best.json", "-o", tmp_path / "page.html").code == 0
     page = tmp_path.joinpath("page.html").read_text(encoding="utf-8")
     assert all(line.split("  ")[-1] in page for line in told.splitlines()[:5])
     assert page.index("The best of many designs") < page.index("Where the time goes")
+    assert "as one of the zoo does whose sizes are to be chosen" in page
 
 
 def test_a_store_alone_becomes_a_page_without_claims(solved: Path, tmp_path: Path) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from design_cases import SIZES, chosen, data
 
@@ -13,6 +15,8 @@ from dfopt.exploring.checking import check_exploration
 from dfopt.exploring.decisions import Decisions
 from dfopt.exploring.explore import explore
 from dfopt.exploring.sensitivity import BUDGETS, raised
+from dfopt.show.exploration import exploration_report
+from dfopt.show.grid import print_to
 from dfopt.technology.as_system import system_of
 from dfopt.technology.derive import derive_design
 
@@ -48,6 +52,18 @@ def test_an_edge_is_that_of_a_rectangle() -> None:
         chosen(budgets__edge_mm=100)
     chips = [derive_design(Design.from_data({**GIVEN, "budgets": {**GIVEN["budgets"], **edge}})) for edge in EDGES]
     assert chips[1].dram.edge_left == pytest.approx(chips[0].dram.edge_left + 0.5 * (120 - 4 * 800**0.5))
+
+
+def test_they_are_a_table_on_a_terminal_of_80_columns(made: Exploration) -> None:
+    page = io.StringIO()
+    print_to(page, exploration_report(made), 80)
+    lines = page.getvalue().splitlines()
+    at = lines.index("10 % more of each budget")
+    assert " ".join(lines[at + 1].split()) == "budget 10 % more best found better by at least with"
+    assert sum(line.startswith(("area of the ", "power ", "edge ")) for line in lines[at + 3 :]) == len(BUDGETS)
+    assert max(map(len, lines)) <= 80
+    least = next(line for line in lines if line.startswith("dram "))
+    assert " 1 stack " in least and "1 stacks" not in page.getvalue()
 
 
 def test_each_is_a_design_of_the_raised_budgets(made: Exploration) -> None:
