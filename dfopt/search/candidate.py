@@ -63,6 +63,7 @@ class Prepared(PricedPlan):
     interrupted: bool  # by Ctrl-C while the sharding was chosen
     metric: Metric
     exchanges: Exchanges | None = None  # what is exchanged behind the backward pass, if anything is
+    forward_s: float = 0.0  # shown elsewhere: what the forward pass of every kind takes at least
 
     @property
     def tile_count(self) -> int | None:
@@ -94,7 +95,9 @@ class Prepared(PricedPlan):
     @cached_property
     def constants(self) -> Constants:
         """What the metric needs beside the times of the stages."""
-        reduced = () if self.exchanges is None else self._reduced(self.exchanges, least_passes(self.stages))
+        reduced = (
+            () if self.exchanges is None else self._reduced(self.exchanges, least_passes(self.stages, self.forward_s))
+        )
         return Constants(self.plan, self.assumptions, self.per_step_s, self.gradients_s, reduced)
 
     @property

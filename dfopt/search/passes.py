@@ -15,8 +15,8 @@ from dfopt.setting.tables import Ints
 __all__ = ["least_passes", "passes_of"]
 
 
-def least_passes(stages: Iterable[PricedStage]) -> Passes:
-    """What no partitions beat: as much forward pass, and as much of what holds nothing of it."""
+def least_passes(stages: Iterable[PricedStage], ahead_s: float = 0.0) -> Passes:
+    """What no partitions beat: as much forward pass, ``ahead_s`` at least, and as much of what holds nothing of it."""
     forward_s, backward_s = [], []
     for stage in stages:
         ahead = back = 0.0
@@ -25,7 +25,7 @@ def least_passes(stages: Iterable[PricedStage]) -> Passes:
             ahead = float(rest_bound(tables, stage.limits, ~forward_k)[0])
             if not tables.chip.fused or stage.limits.forward_backward == "separate":  # else all may be mixed
                 back = float(rest_bound(tables, stage.limits, forward_k)[0])
-        forward_s.append(ahead)
+        forward_s.append(max(ahead, ahead_s))
         backward_s.append(back)
     return Passes(tuple(forward_s), tuple(backward_s))
 

@@ -41,6 +41,7 @@ class Shown:
     def __init__(self, options: Options, menu: Callable[[Instance], Menu]) -> None:
         self.options, self.menu = options, menu
         self.known: dict[tuple[Menu, bytes], float] = {}
+        self.ahead: dict[tuple[Menu, bytes], float] = {}
         self.alike: dict[Plan, Ints | None] = {}
 
     def talk(self, node: Node) -> float:
@@ -56,6 +57,33 @@ class Shown:
             left = self.options.left() * _PART
             self.known[key], _ = interchip.least_seconds(tables, node.allowed_o, left, way)
         return self.known[key]
+
+    def forward(self, node: Node) -> float:
+        """Seconds of the only stage's forward pass at least by compute and communication.
+
+        Tensors that are converted where they are made are its own; those that every reader brings together again are
+        left out where the backward pass reads them too.
+        """
+        instance, menu = node.ready.instance, self.menu(node.ready.instance)
+        if not node.whole or instance.mapped_stages > 1 or node.ready.exchanges is None:
+            return 0.0
+        key = menu, node.allowed_o.tobytes()
+        if key not in self.ahead:
+            tables, forward_k = menu.tables, node.ready.sharded.forward_k
+            compute_o = tables.compute_o if instance.assumptions.compute_model != "cycle" else 0.0 * tables.compute_o
+            forward_o, back_t = forward_k[tables.kernel_o], ~forward_k[tables.dst_t]
+            again_t = np.isin(tables.bill_t, tables.bill_t[tables.again_t & back_t])
+            mine_t = (forward_k[tables.src_t] & ~again_t)[:, None, None]
+            tables = replace(
+                tables,
+                compute_o=compute_o * forward_o,
+                network_o=tables.network_o * forward_o,
+                conversion_tll=tables.conversion_tll * mine_t,
+            )
+            way = "max" if instance.assumptions.overlap == "perfect" else "sum"
+            left = self.options.left() * _PART
+            self.ahead[key], _ = interchip.least_seconds(tables, node.allowed_o, left, way)
+        return self.ahead[key]
 
     def both(self, node: Node, stage: Stage, deadline: float) -> Apart:
         """Seconds of a stage at least where communication adds to what its partitions take."""
