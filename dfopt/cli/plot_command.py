@@ -15,6 +15,7 @@ _CELLS: Final = ("--x", "--y", "--by", "--store")
 KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
     "roofline": (),
     "breakdown": (),
+    "step": (),
     "timeline": ("--stage",),
     "schedule": ("--microbatches",),
     "progress": (),
@@ -24,6 +25,7 @@ KINDS: Final[dict[str, tuple[str, ...]]] = {  # with the options that each takes
     "pareto": _CELLS,
     "trace": ("--microbatches",),
 }
+_SEVERAL: Final = ("breakdown", "step")  # which compare results
 
 
 @app.command()
@@ -32,7 +34,7 @@ def plot(
         list[str],
         argument(
             "RESULT|STUDY|FRAME.csv|STORE.jsonl...",
-            "a result (for a breakdown several, for dataflow also a graph); of a sweep the study, frame or store",
+            "a result (for breakdown or step several, for dataflow also a graph); of a sweep the study, frame or store",
         ),
     ],
     kind: Annotated[str, option("what to draw", metavar="|".join(KINDS))],
@@ -60,9 +62,10 @@ def plot(
             if word is not None and name not in takes:
                 of = " or ".join(each for each, options in KINDS.items() if name in options)
                 raise PlanError(f"{name}: belongs to --kind {of}, found --kind {kind}; leave it out")
-        if len(sources) > 1 and kind != "breakdown":
+        if len(sources) > 1 and kind not in _SEVERAL:
             raise PlanError(
-                f"plot: found {len(sources)} sources, expected one for --kind {kind}; only breakdown compares"
+                f"plot: found {len(sources)} sources, expected one for --kind {kind}; only {' and '.join(_SEVERAL)}"
+                " compare"
             )
         target = output or Path("trace.json" if kind == "trace" else f"{kind}.svg")
         check_output("--output", target, (".json",) if kind == "trace" else (".svg", ".png", ".pdf"))
@@ -103,8 +106,8 @@ def _of_cells(kind: str, runs: Any, x: str | None, y: str | None, value: str | N
 def _of_results(kind: str, found: list[Any], stage: int | None, microbatches: int | None) -> Any:
     from dfopt.show import plots
 
-    if kind == "breakdown":
-        return plots.latency_breakdown(*found)
+    if kind in _SEVERAL:
+        return {"breakdown": plots.latency_breakdown, "step": plots.step}[kind](*found)
     draw: dict[str, tuple[Any, dict[str, Any]]] = {
         "roofline": (plots.roofline, {}),
         "timeline": (plots.timeline, {"stage": stage or 0}),

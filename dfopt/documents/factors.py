@@ -32,8 +32,8 @@ class CollectiveFactor(Part):
     scale: float | None = Field(
         default=None, gt=0, description="times the tensor's bytes pass a link, of many chips; none = by the wiring"
     )
-    offset: float = Field(
-        default=0.0, ge=-1, description="beside scale: so many n-th more, such as -1 for (n - 1) / n of them"
+    offset: float | None = Field(
+        default=None, ge=-1, description="beside scale: so many n-th more, such as -1 for (n - 1) / n of them"
     )
 
     def of_fewer(self) -> CollectiveFactor:

@@ -44,7 +44,9 @@ class NetworkDim(Part):
     topology: Literal["ring", "line", "switch", "fully_connected"]
     size: int = Field(ge=1, le=10**7)
     link_bandwidth: Bandwidth = Field(gt=0)
-    efficiency: Ratio = Field(default=1.0, gt=0, le=1, description="share of link_bandwidth that messages sustain")
+    efficiency: Ratio | None = Field(
+        default=None, gt=0, le=1, description="share of link_bandwidth that messages sustain; none = all of it"
+    )
     latency: Seconds = Field(default=0.0, ge=0)
     tier: Tier | None = Field(default=None, description="where the links of this dim run")
     in_network_reduction: bool = Field(
@@ -64,6 +66,11 @@ class NetworkDim(Part):
     link_w_per_gb_s: float | None = Field(default=None, ge=0, description="power of a link in W per GB/s")
     switch_usd_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: USD per GB/s of each port")
     switch_w_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: W per GB/s of each port")
+
+    @property
+    def sustained(self) -> float:
+        """Bytes per second of a link that messages sustain."""
+        return self.link_bandwidth * (1.0 if self.efficiency is None else self.efficiency)
 
     @property
     def laid_out(self) -> bool:
@@ -140,7 +147,7 @@ class NetworkDim(Part):
             raise ValueError(f"no ring around {name!r}: the links of the two have other packets each")
         if any(one.scale is not None for dim in both for one in dim.factors.values()):
             raise ValueError(f"no ring around {name!r}: collectives of one of the two have a formula of their own")
-        narrower = min(both, key=lambda dim: dim.link_bandwidth * dim.efficiency)
+        narrower = min(both, key=lambda dim: dim.sustained)
         shares = [{kind: one.bandwidth_share for kind, one in dim.factors.items()} for dim in both]
         factors: dict[CollectiveKind, CollectiveFactor] = {
             kind: CollectiveFactor(bandwidth_share=min(of.get(kind, 1.0) for of in shares))

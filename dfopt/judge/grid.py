@@ -111,7 +111,7 @@ def _with_blocks(key: Same[System], blocks: tuple[str, ...]) -> tuple[System, di
                 name=called[block],
                 topology="ring",
                 size=sides[0].size * sides[1].size,
-                link_bandwidth=min(dim.link_bandwidth * dim.efficiency / most for dim, (most, _) in found),
+                link_bandwidth=min(dim.sustained / most for dim, (most, _) in found),
                 latency=max(dim.latency * hops for dim, (_, hops) in found),
                 factors={
                     kind: CollectiveFactor(

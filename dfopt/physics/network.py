@@ -15,13 +15,14 @@ from dfopt.physics.identity import Same
 def dim_of(dim: NetworkDim) -> Dim:
     """A network dim, or a part of one, as the collective formulas want it."""
     factors = tuple(
-        Factor(Collective(kind), f.bandwidth_share, f.latency, f.scale, f.offset) for kind, f in dim.factors.items()
+        Factor(Collective(kind), f.bandwidth_share, f.latency, f.scale, f.offset or 0.0)
+        for kind, f in dim.factors.items()
     )
     return Dim(
         dim.name,
         Topology(dim.topology),
         dim.size,
-        dim.link_bandwidth * dim.efficiency,
+        dim.sustained,
         dim.latency,
         dim.in_network_reduction,
         factors,

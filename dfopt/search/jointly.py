@@ -89,8 +89,7 @@ class JointSearch(Search):
 
     def _steps(self, legal: list[Plan]) -> Steps:
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
-        self.nodes = Nodes(self.setting, self.options, self.every, self.at_once)
-        self.nodes.hints = self.hints or {}
+        self.nodes = Nodes(self.setting, self.options, self.every, self.at_once, self.hints)
         self.bounds = self.plan_bounds.of_all(legal)
         self.units: dict[Unit, Found] = {}
         self.heap: list[Entry] = []
@@ -110,8 +109,9 @@ class JointSearch(Search):
                 self.waiting = []
             yield late, self._least()
             self._next()
-        for unit, found in self.units.items():
-            self._told(unit, found)
+        for (plan, tiles), found in self.units.items():
+            found.low = min(found.low, self.units.get((plan, None), found).low)  # given up before it was opened
+            self._told((plan, tiles), found)
 
     def _levels(self) -> None:
         """The best of two levels over all plans, as a start where schemes and fusions together take long."""

@@ -43,14 +43,21 @@ class Nodes:
     ``at_once``: what has to be proven is known, so trials look at all paths below it from the start.
     """
 
-    def __init__(self, setting: Setting, options: Options, every: bool = False, at_once: bool = False) -> None:
+    def __init__(
+        self,
+        setting: Setting,
+        options: Options,
+        every: bool = False,
+        at_once: bool = False,
+        hints: Mapping[Plan, frozenset[str]] | None = None,
+    ) -> None:
         self.setting, self.options, self.every, self.at_once = setting, options, every, at_once
         self.menus: dict[Instance, Menu] = {}
         self.alike: dict[tuple[Setting, tuple[object, ...]], Menu] = {}
         self.works: dict[tuple[Menu, tuple[bytes, tuple[int, ...]]], ChipWork] = {}
         self.given: dict[tuple[Menu, tuple[int, ...]], ChipWork] = {}
         self.domains: dict[Menu, list[tuple[tuple[int, ...], Bools]]] = {}
-        self.hints: Mapping[Plan, frozenset[str]] = {}  # what blocks had to agree about before
+        self.hints = hints or {}  # what blocks had to agree about before
         self.shown = Shown(options, self.menu)
         self.lattices: dict[int, Lattice | None] = {}
         self.chains: Chains = {}

@@ -5,15 +5,20 @@ from __future__ import annotations
 import heapq
 import time
 from collections.abc import Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final, cast
 
 import numpy as np
 
 from dfopt.search.branching import Search
+from dfopt.search.diving import dive
+
+if TYPE_CHECKING:
+    from dfopt.search.jointly import JointSearch
 
 __all__ = ["MANY", "Steps", "race"]
 
 MANY: Final = 20_000  # plans of all microbatches, about, from which on those of the largest go ahead
+_PATIENCE: Final = 100  # steps without any mapping, after which one is looked for where there is room
 _AHEAD, _AHEAD_S = 0.3, 10.0  # for so much of the time, and seconds, at most
 
 # What one search has left to do: before each step, whether only what takes long is left, and the least bound.
@@ -48,9 +53,22 @@ def race(searches: Sequence[Search], steps: Sequence[Steps], plans: int) -> None
     _until(searches, steps, open_, np.inf)
 
 
+def _begin(search: Search, steps: Steps) -> bool:
+    """Take the first steps of a search, if it takes any."""
+    while not hasattr(search, "units") and next(steps, None) is not None:
+        pass
+    return hasattr(search, "units")
+
+
 def _until(searches: Sequence[Search], steps: Sequence[Steps], open_: list[_Entry], end: float) -> None:
     """Steps up to a time; what is left stays in the heap."""
+    taken, dived = 0, False
     while open_ and time.perf_counter() < end:
+        taken += 1
+        if taken > _PATIENCE and not dived and not searches[0].found:
+            dived = True
+            begun = [search for search, steps_of in zip(searches, steps, strict=True) if _begin(search, steps_of)]
+            dive(cast("Sequence[JointSearch]", begun))
         _, number = heapq.heappop(open_)
         if (least := next(steps[number], None)) is not None:
             heapq.heappush(open_, (least, number))

@@ -41,9 +41,9 @@ class LeastHeld:
     >>> print(LeastHeld(Plan(dp=4), "stage 0", "dram", 80e9, held, {"weights": 60e9}, 30e9))
     least DRAM: TP1 PP1 DP4 holds at least 90 GB per chip in stage 0, whatever its sharding and partitions
     (weights 60 GB, saved activations 30 GB); the chip has 80 GB: short by 10 GB
-    what would help, and dfopt does not model yet:
-      sharded states (4 copies each hold whole: weights 60 GB): at most 45 GB less
-      recomputation of saved activations: at most 30 GB less
+    what would help:
+      states that copies share out (--zero; 4 copies each hold whole: weights 60 GB): at most 45 GB less
+      saved activations that are computed again (--recompute): at most 30 GB less
     """
 
     plan: Plan
@@ -75,11 +75,13 @@ class LeastHeld:
         copies, less = self.plan.copies, []
         if copies > 1 and self.alike:
             saved = sum(self.alike.values()) * (1 - 1 / copies)
-            less.append((saved, f"sharded states ({copies} copies each hold whole: {listed(self.alike)})"))
+            less.append(
+                (saved, f"states that copies share out (--zero; {copies} copies each hold whole: {listed(self.alike)})")
+            )
         if self.again:
-            less.append((self.again, "recomputation of saved activations"))
+            less.append((self.again, "saved activations that are computed again (--recompute)"))
         if less:
-            said += ["what would help, and dfopt does not model yet:"]
+            said += ["what would help:"]
             said += [f"  {what}: at most {gb(saved)} less{', not enough' * (saved < short)}" for saved, what in less]
             if len(less) > 1 and sum(saved for saved, _ in less) < short:
                 said += ["  not even all of these together are enough"]
@@ -169,7 +171,8 @@ def _fullest(
                 again += size
             elif state.lifetime == "sequences":
                 served += size
-            elif "copies" not in state.split_over:  # no copy has another's sequences
+            # no copy has another's sequences, nor what it shares out already
+            elif "copies" not in state.split_over and instance.plan.held_by(state.shared_from) == 1:
                 alike[LABELS[state.name]] += size
         waits = max(waiting.get(number, 0.0) for number, _ in stage.runs) if tier == chip.fastest_tier else 0.0
         if waits:

@@ -67,10 +67,9 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
     (lambda one: _runs(one, _ALONE, "library"), "kernel launches"),
     (lambda one: _runs(one, "dataflow") and len(one.score.partitions) > 1, "switching between partitions"),
     (lambda one: len(one.system.chip.tiers) > 1, "memories that move data at the same time"),
-    (lambda one: one.graph.trains, "recomputation of activations"),
     (
         lambda one: one.graph.trains and one.plan.copies * one.plan.members > 1,
-        "ZeRO, gradients reduced during the backward pass",
+        "gradients reduced during the backward pass",
     ),
     # peaks are stated for types, and a graph that states none has words of two bytes in the whole zoo
     (lambda one: one.graph.word_bytes != 2, "a peak of its own for words of {word} B ({peak} is taken)"),

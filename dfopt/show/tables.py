@@ -9,6 +9,7 @@ from typing import get_args
 from rich.console import Group, RenderableType
 from rich.text import Text
 
+from dfopt.documents.breakdown import Breakdown
 from dfopt.documents.dtypes import DataClass, Peaks
 from dfopt.documents.experts import routing_of
 from dfopt.documents.graph import Graph
@@ -159,6 +160,12 @@ def result_report(result: Result) -> RenderableType:
     return Group(Facts(facts), "", table, "", Facts(bottleneck(result)), *gains, took)
 
 
+def parts_words(breakdown: Breakdown) -> str:
+    """The parts of a step with their shares of it, in the order of a step."""
+    told = {name.replace("_", " "): part / breakdown.total for name, part in breakdown.parts.items()}
+    return ", ".join(f"{name} {percent(share)}" for name, share in told.items())
+
+
 def plan_words(plan: Plan, samples: int) -> str:
     """A plan, its microbatches of so many samples, and the layers of its stages."""
     layers = f"{plan.layers_per_stage} layer{'' if plan.layers_per_stage == 1 else 's'} per stage"
@@ -185,6 +192,8 @@ def bottleneck(result: Result) -> list[tuple[str, str]]:
     terms |= {} if score.sram_share is None else {"SRAM": score.sram_share}
     shares = ", ".join(f"{name} {percent(share)}" for name, share in terms.items())
     rows = [("bottleneck", score.bound_by), ("time bound by", shares)]
+    if result.graph.trains and score.breakdown is not None:
+        rows.append(("step", parts_words(score.breakdown)))
     if result.plan.two_batch_overlap:
         rows.append(("two batches", _in_turns(max(score.stages, key=lambda stage: stage.time_s))))
     if score.collectives:
@@ -380,7 +389,7 @@ def system_facts(system: System) -> list[tuple[str, str]]:
     facts += [("price, power", f"{', '.join(known)} per chip")] if known else []
     for dim in system.network:
         link = f"{show_unit(dim.link_bandwidth, 'bandwidth')} per link and direction, {seconds(dim.latency)} per hop"
-        link += "" if dim.efficiency == 1 else f", sustained {percent(dim.efficiency)}"
+        link += "" if dim.efficiency in (None, 1) else f", sustained {percent(dim.efficiency)}"
         facts.append((f"network {dim.name}", f"{dim.topology.replace('_', ' ')} of {dim.size}, {link}"))
     return facts
 

@@ -287,7 +287,7 @@ CASES = [
     solve("bad assumption", "--set overlap=some", BAD, "$.overlap", "found 'some'", "'perfect'"),
     solve("time limit 0", "--time-limit 0", USAGE, "--time-limit", "greater than or equal to 0.1"),
     solve("negative time limit", "--time-limit -5", USAGE, "--time-limit", "greater than or equal to 0.1"),
-    solve("gap above one", "--gap 2", USAGE, "--gap", "less than or equal to 1"),
+    solve("gap above one", "--gap 2", USAGE, "--gap", "a number from 0 to 1 such as 0.01, or 1%, found '2'"),
     solve(
         "cycle model without lanes", "--set compute_model=cycle", BAD, "$.chip", "lanes, stages and frequency", "fixed"
     ),

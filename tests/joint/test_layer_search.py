@@ -146,7 +146,8 @@ def find(case: Case, above: float) -> None:
         return
     weighed_o = case.per_byte * case.menu.by_option("gradient_k")
     search = LayerSearch(case.menu, allowed_o, case.members, tables, case.limits, case.lattice(tables), weighed_o)
-    if not case.menu.tables.partial_kk:  # those that have to meet are a row there, and branched on here
+    # what has to meet, or to be handed on alike by kernels outside of the stage, is a row there and branched on here
+    if not case.menu.tables.partial_kk and not case.menu.tables.alike_kk:
         apart = optimize_apart(case.menu, allowed_o, case.members, tables, case.limits, weighed_o)
         assert apart.seconds <= best * (1 + 1e-9)
         assert apart.option_k is not None and case.menu.tables.kernel_o[apart.option_k].tolist() == sorted(

@@ -71,8 +71,11 @@ def test_405b_on_16384_chips_lacks_recomputation_or_sharded_states() -> None:
     assert least.bytes > least.capacity == 80 * 2**30
     assert "122.7 GB per chip" in str(error)  # as README has it
     assert "short by" in str(error) and "not enough" not in str(error)
-    assert "  sharded states (128 copies each hold whole: weights 6.375 GB, gradients 6.375 GB" in str(error)
-    assert "  recomputation of saved activations: at most" in str(error)
+    assert (
+        "  states that copies share out (--zero; 128 copies each hold whole: weights 6.375 GB, gradients 6.375 GB"
+        in str(error)
+    )
+    assert "  saved activations that are computed again (--recompute): at most" in str(error)
 
 
 def test_what_helps_is_told_from_what_does_not() -> None:
@@ -80,8 +83,9 @@ def test_what_helps_is_told_from_what_does_not() -> None:
     error = refused("llama-3.2-1b", h100s(2, 0.9), tp=16)
     assert isinstance(error.least, LeastHeld) and error.least.plan.copies == 1 and not error.least.others
     assert str(error).splitlines()[-2:] == [
-        "what would help, and dfopt does not model yet:",
-        f"  recomputation of saved activations: at most {error.least.again / 1e9:.4g} GB less, not enough",
+        "what would help:",
+        "  saved activations that are computed again (--recompute): at most"
+        f" {error.least.again / 1e9:.4g} GB less, not enough",
     ]
     error = refused("llama-3.2-1b", h100s(2, 0.1), tp=8, dp=2)
     assert error.least is not None and error.least.plan.dp == 2  # type: ignore[attr-defined]

@@ -34,6 +34,7 @@ from dfopt.show.plots.timeline import timeline
 KINDS: dict[str, Callable[..., Any]] = {
     "roofline": df.plot.roofline,
     "breakdown": df.plot.latency_breakdown,
+    "step": df.plot.step,
     "timeline": df.plot.timeline,
     "schedule": df.plot.schedule,
     "dataflow": lambda one: df.plot.dataflow(one, layout="layered"),
@@ -51,6 +52,7 @@ PAIRS = [
     *((kind, name) for kind in KINDS for name in ("fused", "ends", "one-by-one")),
     *(("schedule", name) for name in ("pipeline", "chunks")),
     ("breakdown", "pipeline"),
+    ("step", "pipeline"),
     ("timeline", "many"),
     ("dataflow", "many"),
 ]
@@ -71,7 +73,7 @@ def test_the_check_of_overlaps_sees_one() -> None:
     assert ("one", "other") in overlapping(ax)
 
 
-@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "dataflow"])
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind not in ("dataflow", "step")])
 def test_axes_have_units(kind: str) -> None:
     ax = KINDS[kind](result("pipeline"))
     for one in ax.figure.axes:

@@ -15,6 +15,7 @@ from dfopt.show.plots.output import save
 from dfopt.show.plots.pipeline import schedule
 from dfopt.show.plots.progress import progress
 from dfopt.show.plots.roofline import roofline
+from dfopt.show.plots.step import step
 from dfopt.show.plots.sweeps import heat_map, heat_maps
 from dfopt.show.plots.temperature import stack_temperature
 from dfopt.show.plots.timeline import timeline
@@ -22,5 +23,5 @@ from dfopt.show.trace import save_trace, trace
 
 __all__ = [
     "dataflow", "heat_map", "heat_maps", "latency_breakdown", "pareto", "progress", "roofline", "save", "save_trace",
-    "schedule", "stack_temperature", "timeline", "trace",
+    "schedule", "stack_temperature", "step", "timeline", "trace",
 ]  # fmt: skip

@@ -127,6 +127,11 @@ def _time(result: Result) -> Section:
             plots.latency_breakdown, result,
         ),
         draw(
+            "step",
+            "Parts of a step: work by passes, communication as far as it makes the step longer, and the bubble.",
+            plots.step, result,
+        ) if result.graph.trains and score.breakdown is not None else None,
+        draw(
             "roofline",
             "Roofline: what every partition reaches against its FLOP per byte of DRAM and of network, under the"
             " ceilings of the chip.",

@@ -1,0 +1,94 @@
+"""A first mapping where memory is short: of plans with room to spare.
+
+Plans are looked at in the order of what is proven of them, and where memory is short the first thousands may hold too
+much, each of which has to be shown. Without any mapping nothing else excludes them. So after some steps without one,
+plans that hold little at least, and of those the ones that look fastest, are mapped level by level.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import TYPE_CHECKING, Final
+
+import numpy as np
+
+from dfopt.documents.axes import Dims
+from dfopt.documents.plan import Plan
+from dfopt.errors import Infeasible
+from dfopt.physics.collectives import Collective
+from dfopt.physics.network import communication_seconds
+from dfopt.physics.states import capacities
+from dfopt.search.solved import by_levels
+from dfopt.setting.ledger import held
+from dfopt.setting.tables import tile_counts
+
+if TYPE_CHECKING:
+    from dfopt.search.jointly import JointSearch
+
+__all__ = ["dive"]
+
+_ROOM: Final = 0.9, 0.7, 0.5  # shares of a memory that a plan may hold at least
+_SHARE: Final = 0.1  # of the time, at most, to look for plans, and as much for each mapping
+
+
+def dive(searches: Sequence[JointSearch]) -> None:
+    """Look for a first mapping of some searches that have begun; what is found is theirs."""
+    end = time.perf_counter() + _SHARE * searches[0].options.left()
+    found = [(about, number, plan) for number, search in enumerate(searches) for about, plan in _roomy(search, end)]
+    for about, number, plan in sorted(found, key=lambda one: (*one[:2], one[2].label)):
+        search = searches[number]
+        if about >= search.incumbent or search.stopped:
+            return
+        until = time.perf_counter() + _SHARE * search.options.left()
+        options = replace(search.options, deadline=min(search.options.deadline, until))
+        counts = tile_counts(search.setting.graph, search.setting.assumptions)
+        for tiles in counts:
+            outcome = by_levels(search.setting.under(plan), options, search.memo, tiles, search.incumbent)
+            if outcome is not None:
+                search._keep((plan, tiles if len(counts) > 1 else None), outcome)
+                break
+
+
+def _roomy(search: JointSearch, end: float) -> Iterator[tuple[float, Plan]]:
+    """For every group of chips that share kernels, and for every share of a memory, a plan that holds no more at least.
+
+    It is the one that may be the fastest of these.
+    """
+    limits = capacities(search.setting.system.chip)
+    about = _about(search) if limits else {}
+    wanted = {plan.shard_dims: list(_ROOM) for plan in about}
+    for plan in sorted(about, key=lambda one: (about[one], one.label)):
+        if not wanted or time.perf_counter() > end:
+            return
+        if not (rooms := wanted.get(plan.shard_dims)):
+            continue
+        instance, share = search.setting.under(plan), np.inf
+        with suppress(Infeasible):
+            states = search.plan_bounds.least_states(instance)
+            books = [held(instance, stage, states) for stage in search.plan_bounds.stages(instance)]
+            share = max(sum(book.get(tier, {}).values()) / most for book in books for tier, most in limits.items())
+        if share <= rooms[0]:
+            yield about[plan], plan
+        rooms[:] = [most for most in rooms if share > most]
+
+
+def _about(search: JointSearch) -> dict[Plan, float]:
+    """Seconds that a step may take: what is proven of plans, and of a layer's usual communication the rest.
+
+    That is two all-reduces of what layers hand on, and two of their gradients (Shoeybi et al., arXiv:1909.08053,
+    section 3), as if nothing hid them. It only says where to look first.
+    """
+    setting, graph, once = search.setting, search.setting.graph, dict[Dims, float]()
+    for dims in {plan.shard_dims for plan in search.bounds}:
+        sent = (graph.bytes_of(tensor) for tensor in graph.handed_on[0]) if graph.folded else ()
+        once[dims] = 2.0 * sum(
+            communication_seconds(Collective.ALL_REDUCE, size, dims, setting.system, setting.assumptions)
+            for size in sent
+        )
+    return {
+        plan: low + plan.microbatches * plan.layers_per_stage * once[plan.shard_dims]
+        for plan, low in search.bounds.items()
+    }
