@@ -163,9 +163,8 @@ class _Bounds:
             gradient_k[mine := self._kind_k == kind] = one.gradient_k
             forward_k = np.array([kernel.pass_ == "forward" for kernel in self._kinds[kind]])
             parts.append((forward_k, (one.compute_k, one.memory_k, own_k[mine], one.sram_k)))
-        volumes = [np.where(self._kind_k == kind, gradient_k, 0.0) for kind in range(len(least))]
         once = np.maximum(*self._known_layers(instance))  # of training, where no microbatches take turns
-        given = exchange_seconds(instance, volumes), roofline_passes(parts, instance.assumptions)
+        given = exchange_seconds(instance, gradient_k, self._kind_k), roofline_passes(parts, instance.assumptions)
         return np.array([least_s(instance, plan, (self._runs([plan])[0] @ once).tolist(), *given) for plan in plans])
 
     def _known_layers(self, instance: Instance) -> tuple[Floats, Floats]:

@@ -15,7 +15,7 @@ from dfopt.physics.overlap import Reduced, exposed_s, hides, reduced_after_s
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.setting.instance import Instance
 from dfopt.setting.stages import in_order, pipeline_stages
-from dfopt.setting.tables import Bools, Floats
+from dfopt.setting.tables import Bools, Floats, Ints
 
 __all__ = ["Exchanges", "Passes", "exchange_seconds", "least_s", "reduced_stages", "roofline_passes"]
 
@@ -34,15 +34,15 @@ class Passes(NamedTuple):
     backward_s: tuple[float, ...]
 
 
-def exchange_seconds(instance: Instance, volumes: Sequence[Floats]) -> Exchanges | None:
+def exchange_seconds(instance: Instance, volume_k: Floats, kind_k: Ints) -> Exchanges | None:
     """What copies exchange of so many bytes of each kernel's gradient, kind by kind; nothing if nothing is hidden."""
     if not hides(instance.assumptions, instance.graph) or not instance.adding:
         return None
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
-    reduce_s, weights_s = np.zeros(len(volumes)), np.zeros(len(volumes))
+    reduce_s, weights_s = np.zeros((2, instance.mapped_stages))
     for dims, share_k in instance.adding:
-        for kind, volume_k in enumerate(volumes):
-            mine = share_k * volume_k
+        for kind in range(instance.mapped_stages):
+            mine = np.where(kind_k == kind, share_k * volume_k, 0.0)
             reduce_s[kind] += exchanged(plan, dims, float(mine.sum()), 0.0, price) / reductions(plan)
             weights_s[kind] += exchanged(plan, dims, 0.0, float(mine @ word_k), price)
     return Exchanges(tuple(reduce_s.tolist()), tuple(weights_s.tolist()))

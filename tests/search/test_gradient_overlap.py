@@ -24,6 +24,7 @@ from dfopt.physics import ops
 from dfopt.search.candidate import prepare_mapping
 from dfopt.search.verify import verify
 from dfopt.setting.bounds import PlanBounds
+from dfopt.show.omissions import left_out
 
 BEHIND = df.Assumptions(gradient_overlap="backward")
 FIXED = {"gradients": "exact", "empty_partitions": "allow", "weight_tiling": "forbid", "compute_model": "fixed"}
@@ -125,6 +126,7 @@ def test_slow_links_by_hand() -> None:
     system = df.load_system("a100-8", {"network.nvlink.link_bandwidth": "5 GB/s"})
     result = df.optimize(graph, system, assumptions=BEHIND, tp=1, pp=1)
     assert waits_as_by_hand(result) and result.gap < 1e-3
+    assert "gradients reduced" not in left_out(result)
 
 
 def test_what_it_is_refused_beside() -> None:
