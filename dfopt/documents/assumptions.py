@@ -107,6 +107,12 @@ class Assumptions(Document):
         description="of gradients: dfmodel only: rate at which copies exchange them, per pass, whatever the network;"
         " none = by its table. DFModel's DLRM runs add bytes to nanoseconds, which is 1 GB/s",
     )
+    gradient_overlap: Literal["none", "backward"] = Field(
+        default="none",
+        description="of gradients: exact, in layers that repeat: none = copies add them up after the step; backward ="
+        " those of a layer as soon as its last backward pass is done, while layers before it still compute, which that"
+        " does not slow down: see dfopt.physics.overlap",
+    )
     network_dims: Literal["parts", "whole", "placed"] = Field(
         default="parts",
         description="parts: a network dim may be shared by several parallelisms, each on groups of its chips;"

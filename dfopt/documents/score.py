@@ -200,7 +200,11 @@ class Score(Document):
     pipeline_fill_s: float
     point_to_point_s: float
     gradient_reduction_s: float = Field(
-        description="in which copies of the batch add up gradients, and bring weights together that they share out"
+        description="in which copies of the batch add up gradients, and bring weights together that they share out; of"
+        " gradients added up behind the backward pass what the step waits for"
+    )
+    gradient_link_s: float | None = Field(
+        default=None, description="in which they do so, whether the step waits or not, if something is hidden"
     )
     flop_per_step: float
     utilization: float = Field(

@@ -152,15 +152,21 @@ def gradient_reduction_s(case: Case, rank: Rank, price: Price) -> float:
         return 0.0
     seconds = []
     for stage, times in rank.runs.items():
-        volumes: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
-        for one in case.of_stage[stage]:
-            wide = weight_word(case.graph, one.kernel) / word(case.graph)
-            for volume, dims in added_up(case, one):
-                volumes[dims].append((volume, volume * wide))
-        for dims, each in volumes.items():
-            gradients, weights = map(math.fsum, zip(*each, strict=True))
+        for dims, gradients, weights in exchanged_bytes(case, stage):
             seconds.append(times * copies.exchanged(case.plan, dims, gradients, weights, price))
     return math.fsum(seconds)
+
+
+def exchanged_bytes(case: Case, stage: int) -> Iterator[tuple[tuple[str, ...], float, float]]:
+    """(dims, bytes of gradients, bytes of weights) that chips along some dims exchange of a stage of the mapping."""
+    volumes: dict[tuple[str, ...], list[tuple[float, float]]] = defaultdict(list)
+    for one in case.of_stage[stage]:
+        wide = weight_word(case.graph, one.kernel) / word(case.graph)
+        for volume, dims in added_up(case, one):
+            volumes[dims].append((volume, volume * wide))
+    for dims, each in volumes.items():
+        gradients, weights = map(math.fsum, zip(*each, strict=True))
+        yield dims, gradients, weights
 
 
 def hops(case: Case, price: Price) -> dict[int, float]:

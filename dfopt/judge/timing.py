@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dfopt.documents.graph import Kernel
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.documents.tokens import tokens_of
-from dfopt.judge import ledger, network, traffic, turns, types
+from dfopt.judge import ledger, network, overlap, traffic, turns, types
 from dfopt.judge.breakdown import breakdown
 from dfopt.judge.case import TERMS, Case, Place, Placed, Term, totals
 from dfopt.judge.limits import violations
@@ -32,12 +32,14 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     stages = _stages(case, partitions, network.hops(case, price), held, hidden)
     # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
     slowest = max(stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
+    linked = max(network.gradient_reduction_s(case, rank, price) for rank in case.ranks)
+    exposed = overlap.exposed_s(case, stages, partitions, price)
     step = pipeline.step_time(
         case.plan,
         case.assume,
         slowest.time_s,
         point_to_point_per_step_s=network.point_to_point_per_step_s(case, price),
-        gradient_reduction_s=max(network.gradient_reduction_s(case, rank, price) for rank in case.ranks),
+        gradient_reduction_s=linked if exposed is None else exposed,
     )
     graph, system = case.graph, case.system
     samples_per_s, tokens = graph.batch / step.total, tokens_of(graph)
@@ -50,6 +52,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         pipeline_fill_s=step.fill,
         point_to_point_s=step.point_to_point,
         gradient_reduction_s=step.gradient_reduction,
+        gradient_link_s=None if exposed is None else linked,
         flop_per_step=flop,
         utilization=_utilization(case, _once, step.total),
         model_flop_utilization=_utilization(case, _of_model if case.trains else _product, step.total),

@@ -16,7 +16,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.plan import Plan
 from dfopt.physics.collectives import Collective
 
-__all__ = ["Exchange", "exchanged", "exchanges", "obstacle"]
+__all__ = ["Exchange", "exchanged", "exchanges", "obstacle", "reductions"]
 
 
 class Exchange(NamedTuple):
@@ -66,16 +66,24 @@ def exchanges(plan: Plan, dims: Dims) -> Iterator[Exchange]:
     if not level:
         yield Exchange(Collective.ALL_REDUCE, "gradients", dims, 1.0, 1)
         return
-    others, often = tuple(dim for dim in dims if dim not in copies), plan.microbatches if level > 1 else 1
+    others, often = tuple(dim for dim in dims if dim not in copies), reductions(plan)
     yield Exchange(Collective.REDUCE_SCATTER, "gradients", copies, 1.0, often)
     if others:
         yield Exchange(Collective.ALL_REDUCE, "gradients", others, 1.0 / plan.copies, often)
     yield Exchange(Collective.ALL_GATHER, "weights", copies, 1.0, 1 if level < 3 else 2 * plan.microbatches)
 
 
+def reductions(plan: Plan) -> int:
+    """How often in a step gradients are added up: once, or where they are not held after every microbatch."""
+    return plan.microbatches if (plan.zero or 0) > 1 else 1
+
+
 def exchanged(
     plan: Plan, dims: Dims, gradients: float, weights: float, price: Callable[[Collective, float, Dims], float]
 ) -> float:
-    """What the exchanges of so many bytes of gradients and of the same weights cost in a step, by the cost of one."""
+    """What the exchanges of so many bytes of gradients and of the same weights cost in a step, by the cost of one.
+
+    With 0 bytes of one of the two it is the time of the other alone.
+    """
     sizes = {"gradients": gradients, "weights": weights}
     return sum(one.times * price(one.kind, one.share * sizes[one.of], one.dims) for one in exchanges(plan, dims))

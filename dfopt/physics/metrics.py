@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
+from dfopt.physics.overlap import Reduced, exposed_s, most_s
 from dfopt.physics.pipeline import step_time
 
 
@@ -18,13 +19,15 @@ class Constants:
     """What a metric needs of a plan beside the times of its stages.
 
     ``per_step_s`` and ``gradients_s``: seconds of point-to-point messages, and of the reduction of gradients, charged
-    once per step.
+    once per step. ``reduced``: of every stage, where the reduction is hidden behind the backward pass; then it says
+    what of it is charged (:mod:`dfopt.physics.overlap`).
     """
 
     plan: Plan
     assumptions: Assumptions
     per_step_s: float = 0.0
     gradients_s: float = 0.0
+    reduced: tuple[Reduced, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -49,14 +52,17 @@ def _step_time(stages: Sequence[float], constants: Constants) -> float:
         constants.assumptions,
         max(stages),
         point_to_point_per_step_s=constants.per_step_s,
-        gradient_reduction_s=constants.gradients_s,
+        gradient_reduction_s=exposed_s(stages, constants.reduced) if constants.reduced else constants.gradients_s,
     ).total
 
 
 def _slowest_of(value: float, stages: Sequence[float], position: int, constants: Constants) -> float:
     """Whatever the others take, no stage may take longer than a step of this length allows the slowest one."""
+    rounds = step_time(constants.plan, constants.assumptions, 1.0).total
+    if constants.reduced:
+        return most_s(value - constants.per_step_s, rounds, stages, position, constants.reduced)
     left = value - constants.per_step_s - constants.gradients_s
-    return left / step_time(constants.plan, constants.assumptions, 1.0).total
+    return left / rounds
 
 
 METRICS: dict[str, Metric] = {

@@ -24,12 +24,15 @@ from dfopt.fusion.priced import PricedPlan, PricedStage
 from dfopt.fusion.segments import best_segmentation, topological_orders
 from dfopt.milp import Termination
 from dfopt.physics.metrics import METRICS, Constants, Metric
+from dfopt.physics.overlap import Reduced
 from dfopt.physics.pipeline import with_point_to_point
 from dfopt.search.options import Options, record_of, reporter
+from dfopt.search.passes import least_passes, passes_of
 from dfopt.search.sharing import ChipWork, Memo, StageWork, remember_start
 from dfopt.setting.hops import gradient_seconds, hop_seconds, per_step_hops
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import dram_left, sharded_states
+from dfopt.setting.overlap import Exchanges, Passes, exchange_seconds, reduced_stages
 from dfopt.setting.tables import ShardedGraph, least_rows, shard, tile_counts, with_tiles
 from dfopt.sharding import interchip
 
@@ -59,6 +62,8 @@ class Prepared(PricedPlan):
     only_sharding: bool  # no other sharding, nor another stage for a kernel, is possible under this plan
     interrupted: bool  # by Ctrl-C while the sharding was chosen
     metric: Metric
+    exchanges: Exchanges | None = None  # what is exchanged behind the backward pass, if anything is
+    forward_s: float = 0.0  # shown elsewhere: what the forward pass of every kind takes at least
 
     @property
     def tile_count(self) -> int | None:
@@ -77,19 +82,44 @@ class Prepared(PricedPlan):
         return self.value_of([stage.floor for stage in self.stages])
 
     def best_known(self) -> float:
-        """Value that the starts reach; of two microbatches that take turns that is not known."""
+        """Value that the starts reach, or stay below; of two microbatches that take turns that is not known."""
         if self.plan.two_batch_overlap:
             return np.inf
-        return self.value_of([stage.best_known for stage in self.stages])
+        times = [stage.best_known for stage in self.stages]
+        if self.exchanges is None or not np.isfinite(times).all():
+            return self.value_of(times)
+        if self.only_fusion:
+            return self.reached(times, np.arange(len(self.sharded.names), dtype=np.int64))
+        return self.metric.value(self._pipeline_seconds(times), replace(self.constants, reduced=()))
 
     @cached_property
     def constants(self) -> Constants:
         """What the metric needs beside the times of the stages."""
-        return Constants(self.plan, self.assumptions, self.per_step_s, self.gradients_s)
+        reduced = (
+            () if self.exchanges is None else self._reduced(self.exchanges, least_passes(self.stages, self.forward_s))
+        )
+        return Constants(self.plan, self.assumptions, self.per_step_s, self.gradients_s, reduced)
+
+    @property
+    def only_fusion(self) -> bool:
+        """Whether every kernel has a partition of its own."""
+        return not any(stage.tables.chip.fused for stage in self.stages if stage.tables is not None)
 
     def value_of(self, stage_seconds: Sequence[float]) -> float:
-        """The metric from the time of one evaluation of every stage of the mapping."""
+        """The metric from the time of one evaluation of every stage of the mapping, at least: see :meth:`reached`."""
         return self.metric.value(self._pipeline_seconds(stage_seconds), self.constants)
+
+    def reached(self, stage_seconds: Sequence[float], partition_k: Ints) -> float:
+        """The same of partitions that are known, which these times are of."""
+        if self.exchanges is None:
+            return self.value_of(stage_seconds)
+        reduced = self._reduced(self.exchanges, passes_of(self.stages, stage_seconds, partition_k))
+        return self.metric.value(self._pipeline_seconds(stage_seconds), replace(self.constants, reduced=reduced))
+
+    def _reduced(self, exchanges: Exchanges, passes: Passes) -> tuple[Reduced, ...]:
+        """What pipeline stages exchange; what they send to others, and do not hide, comes beside their work."""
+        hops = () if self.assumptions.overlap == "perfect" else self.hops
+        return reduced_stages(self.instance.setting.model, self.plan, exchanges, passes, hops)
 
     def _pipeline_seconds(self, stage_seconds: Sequence[float]) -> list[float]:
         """Seconds of every pipeline stage for one microbatch, or for two that take turns and hide all they send."""
@@ -152,6 +182,7 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
     hops = tuple(hop_seconds(instance, sharded, stage_k).tolist())
     per_step_s = per_step_hops(instance)
     gradients_s = gradient_seconds(instance, sharded, stage_k)
+    exchanges = exchange_seconds(instance, sharded.gradient_k, stage_k)
     refusals: list[Infeasible] = []
     counts = work.counts
     for tiles in counts:
@@ -177,6 +208,7 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
             only_sharding=work.only_sharding,
             interrupted=work.interrupted,
             metric=METRICS[options.request.objective.metric],
+            exchanges=exchanges,
         )
     if len(refusals) == len(counts):
         raise refusals[0]

@@ -181,6 +181,8 @@ class Nodes:
 
     def _hear(self, node: Node, cut: float) -> None:
         """Prove what is cheap to show: that rules most nodes out before any of their blocks is priced."""
+        if (ahead_s := self.shown.forward(node)) > 0:
+            node.ready = replace(node.ready, forward_s=ahead_s)
         ready, node.heard = node.ready, True
         node.lows[0] = max(node.lows[0], self.shown.talk(node))
         node.proven()

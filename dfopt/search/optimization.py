@@ -194,5 +194,22 @@ def _check(setting: Setting, request: Request) -> None:
             "pins of partitions and p_max have no meaning kernel by kernel, where every kernel has a partition of its"
             " own; leave them out, or use a dataflow chip (--set execution=dataflow)"
         )
+    _check_overlap(assumptions, request)
     if assumptions.empty_partitions == "forbid" and assumptions.execution != "kernel_by_kernel" and p_max is None:
         raise PlanError("empty_partitions: forbid means exactly p_max partitions; give p_max (--p-max)")
+
+
+def _check_overlap(assumptions: Assumptions, request: Request) -> None:
+    """Refuse gradients behind the backward pass where no model of them is made."""
+    if assumptions.gradient_overlap == "none":
+        return
+    reasons = {
+        "gradients: dfmodel spreads them over the microbatches; use gradients: exact": assumptions.gradients != "exact",
+        "formulation: assignment, whose matrices add them up after the step; use formulation: auto": (
+            request.formulation == "assignment"
+        ),
+        "heat: aware, where clocks change what is hidden; use heat: ignore": request.heat == "aware",
+    }
+    for reason, found in reasons.items():
+        if found:
+            raise PlanError(f"gradient_overlap: found {assumptions.gradient_overlap} beside {reason}")

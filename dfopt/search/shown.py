@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from dfopt.documents.axes import Dims
 from dfopt.documents.plan import Plan
 from dfopt.joint.additive import least_of_both
 from dfopt.joint.apart import Apart, optimize_apart
@@ -40,6 +41,7 @@ class Shown:
     def __init__(self, options: Options, menu: Callable[[Instance], Menu]) -> None:
         self.options, self.menu = options, menu
         self.known: dict[tuple[Menu, bytes], float] = {}
+        self.ahead: dict[tuple[Menu, bytes], float] = {}
         self.alike: dict[Plan, Ints | None] = {}
 
     def talk(self, node: Node) -> float:
@@ -55,6 +57,33 @@ class Shown:
             left = self.options.left() * _PART
             self.known[key], _ = interchip.least_seconds(tables, node.allowed_o, left, way)
         return self.known[key]
+
+    def forward(self, node: Node) -> float:
+        """Seconds of the only stage's forward pass at least by compute and communication.
+
+        Tensors that are converted where they are made are its own; those that every reader brings together again are
+        left out where the backward pass reads them too.
+        """
+        instance, menu = node.ready.instance, self.menu(node.ready.instance)
+        if not node.whole or instance.mapped_stages > 1 or node.ready.exchanges is None:
+            return 0.0
+        key = menu, node.allowed_o.tobytes()
+        if key not in self.ahead:
+            tables, forward_k = menu.tables, node.ready.sharded.forward_k
+            compute_o = tables.compute_o if instance.assumptions.compute_model != "cycle" else 0.0 * tables.compute_o
+            forward_o, back_t = forward_k[tables.kernel_o], ~forward_k[tables.dst_t]
+            again_t = np.isin(tables.bill_t, tables.bill_t[tables.again_t & back_t])
+            mine_t = (forward_k[tables.src_t] & ~again_t)[:, None, None]
+            tables = replace(
+                tables,
+                compute_o=compute_o * forward_o,
+                network_o=tables.network_o * forward_o,
+                conversion_tll=tables.conversion_tll * mine_t,
+            )
+            way = "max" if instance.assumptions.overlap == "perfect" else "sum"
+            left = self.options.left() * _PART
+            self.ahead[key], _ = interchip.least_seconds(tables, node.allowed_o, left, way)
+        return self.ahead[key]
 
     def both(self, node: Node, stage: Stage, deadline: float) -> Apart:
         """Seconds of a stage at least where communication adds to what its partitions take."""
@@ -109,7 +138,8 @@ def meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:
 def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
     """Seconds of one evaluation of the only stage that the gradient of every option is worth.
 
-    Nothing where the time of adding them up is not affine.
+    Nothing where the time of adding them up is not affine. Behind a backward pass only that of one layer is certain to
+    be charged; where that of all is, more time of the layer is worth less than here, and a bound stays one.
     """
     instance, weighed_o = ready.instance, np.zeros(len(menu.tables.kernel_o))
     if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact":
@@ -117,14 +147,22 @@ def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
     once, word_k = step_time(ready.plan, instance.assumptions, 1.0).total, instance.setting.weight_word_k
     if ready.plan.zero and np.ptp(word_k) > 0:
         return weighed_o
-    word = float(word_k[0])
+    word, layers = float(word_k[0]), 1 if ready.exchanges is None else ready.pipeline[0].runs[0][1]
+
+    def charged(dims: Dims, volume: float) -> float:
+        """Of a layer; an exchange that is charged for one layer only has its share."""
+        if layers == 1:
+            return exchanged(ready.plan, dims, volume, volume * word, instance.communication_s)
+        gradients = exchanged(ready.plan, dims, volume, 0.0, instance.communication_s)
+        return gradients / layers + exchanged(ready.plan, dims, 0.0, volume * word, instance.communication_s)
+
     for dims, share_k in instance.adding:
         volume_o = menu.by_option("gradient_k") * share_k[menu.tables.kernel_o]
         least, most = menu.least(volume_o, allowed_o).sum(), -menu.least(-volume_o, allowed_o).sum()
         if not 0 < least < most:
             continue
         volumes = (least, (least + most) / 2, most)
-        at = [exchanged(ready.plan, dims, v, v * word, instance.communication_s) for v in map(float, volumes)]
+        at = [charged(dims, v) for v in map(float, volumes)]
         if abs(at[0] + at[2] - 2 * at[1]) <= _AFFINE * at[2]:
             weighed_o += volume_o * (float((at[2] - at[0]) / (most - least)) / once)
     return weighed_o

@@ -111,7 +111,9 @@ def finish(ready: Prepared, options: Options, incumbent: float) -> Solved | Prun
     if plan.two_batch_overlap:
         best = turned(ready, partition_k, lows, incumbent, options.deadline)
         return scored(ready, best.partition_k, best.value, best.bound, tuple(records), p_used)
-    return scored(ready, partition_k, ready.value_of(times), ready.value_of(lows), tuple(records), p_used)
+    value = ready.reached(times, partition_k)
+    bound = value if ready.only_fusion and times == lows else ready.value_of(lows)
+    return scored(ready, partition_k, value, bound, tuple(records), p_used)
 
 
 def by_levels(instance: Instance, options: Options, memo: Memo, tiles: int, incumbent: float) -> Solved | None:

@@ -196,7 +196,9 @@ class _BudgetSearch(JointSearch):
         partition_k[stage.members] = fitted.partition_k
         lows = [*times]
         times[self.stage], lows[self.stage] = fitted.seconds, fitted.low
-        found = scored(ready, partition_k, ready.value_of(times), ready.value_of(lows), (), len(partition_k))
+        found = scored(
+            ready, partition_k, ready.reached(times, partition_k), ready.value_of(lows), (), len(partition_k)
+        )
         self.fitted[found.mapping.digest()] = fitted
         return found
 

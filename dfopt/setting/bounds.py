@@ -16,11 +16,13 @@ from dfopt.documents.sections import kernels_by_kind
 from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.dtypes import slowdown
+from dfopt.physics.overlap import hides
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.physics.states import cached_bytes, capacities, own_traffic
 from dfopt.setting.conversions import fanout_groups
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, states_of
+from dfopt.setting.overlap import exchange_seconds, least_s, roofline_passes
 from dfopt.setting.placements import Counted
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Floats, Ints, compute_seconds
@@ -140,6 +142,8 @@ class _Bounds:
 
     def seconds(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
         """Seconds per step that no mapping beats under each of some plans that differ in how stages hold layers."""
+        if hides(instance.assumptions, self.setting.graph):
+            return self._overlapped(instance, plans)
         added_s = self._slowest(plans, self._gradients(instance)).tolist()
         pairs = zip(plans, self.intervals(instance, plans).tolist(), added_s, strict=True)
         own = instance.assumptions
@@ -147,11 +151,27 @@ class _Bounds:
 
     def intervals(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
         """Seconds of the slowest stage under each, for one microbatch or two that are taken together."""
+        once, sent = (self._slowest(plans, each) for each in self._known_layers(instance))
+        return np.asarray(instance.plan.at_once * np.maximum(once, sent))
+
+    def _overlapped(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
+        """Seconds per step where gradients are added up behind the backward pass: from the least of every part."""
+        least, gradient_k = self._least_of(instance), np.zeros(len(self._kind_k))
+        own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
+        parts = []
+        for kind, one in enumerate(least):
+            gradient_k[mine := self._kind_k == kind] = one.gradient_k
+            forward_k = np.array([kernel.pass_ == "forward" for kernel in self._kinds[kind]])
+            parts.append((forward_k, (one.compute_k, one.memory_k, own_k[mine], one.sram_k)))
+        once = np.maximum(*self._known_layers(instance))  # of training, where no microbatches take turns
+        given = exchange_seconds(instance, gradient_k, self._kind_k), roofline_passes(parts, instance.assumptions)
+        return np.array([least_s(instance, plan, (self._runs([plan])[0] @ once).tolist(), *given) for plan in plans])
+
+    def _known_layers(self, instance: Instance) -> tuple[Floats, Floats]:
         key = instance.shared, self._drawn_stages(instance)
         if key not in self._layers:
             self._layers[key] = self._of_layers(instance)
-        once, sent = (self._slowest(plans, each) for each in self._layers[key])
-        return np.asarray(instance.plan.at_once * np.maximum(once, sent))
+        return self._layers[key]
 
     def traffic(self, instance: Instance) -> tuple[float, float]:
         """Bytes of DRAM and of SRAM for one microbatch, of the stage with the least of each."""

@@ -68,7 +68,11 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
     (lambda one: _runs(one, "dataflow") and len(one.score.partitions) > 1, "switching between partitions"),
     (lambda one: len(one.system.chip.tiers) > 1, "memories that move data at the same time"),
     (
-        lambda one: one.graph.trains and one.plan.copies * one.plan.members > 1,
+        lambda one: (
+            one.graph.trains
+            and one.plan.copies * one.plan.members > 1
+            and (one.assumptions.gradient_overlap == "none" or not one.graph.folded)
+        ),
         "gradients reduced during the backward pass",
     ),
     # peaks are stated for types, and a graph that states none has words of two bytes in the whole zoo

@@ -1,0 +1,120 @@
+"""Gradients that copies of the batch add up while the backward pass still computes.
+
+The gradients of a layer are whole when the last microbatch's backward pass through that layer is done. Copies then add
+them up, one layer after another, while the layers before it still compute: so do PyTorch's DistributedDataParallel (Li
+et al., VLDB 2020, section 3.2.3; its buckets are layers here) and Megatron-LM (``--overlap-grad-reduce``). Only what
+outlasts the backward pass is a part of the step. Chips compute as fast meanwhile: no slow-down is modelled.
+
+**Closed form.** Layer ``i`` of a pipeline stage, counted in the order of the backward pass, computes for ``b_i``
+seconds and is added up in ``r_i``. All is added up ``max_j (b_1 + ... + b_j + r_j + ... + r_n)`` seconds after the pass
+began: that is what ``finish_i = max(finish_(i-1), b_1 + ... + b_i) + r_i`` comes to.
+
+**The step.** A pipeline is charged ``n`` times its slowest stage, which takes ``T`` seconds for a microbatch, its fill
+included (:mod:`dfopt.physics.pipeline`). A stage of ``T_s`` seconds waits ``T - T_s`` of each of these times, and of
+the last one too, so what it exchanges may outlast its own work by as much before the step gets longer: what is charged
+to fill the pipeline is that much more than the last microbatch takes on its way through this stage. With ``e_s``
+seconds in which stage ``s`` still adds up gradients when its work is done, ``o`` times in a step (once; after each
+microbatch in ZeRO-2 and 3, which have one stage), and ``w_s`` in which it brings weights together, which nothing hides,
+a step takes ``n T + max(0, max_s (w_s + o (T_s + e_s) - o T))`` beside what else is charged once. Where a stage waits
+for messages that overlap with its work, the layer whose turn is last is added up after ``T_s`` all the same.
+
+**Monotone.** That is ``(n - o) T + max(o T, max_s (w_s + o (T_s + e_s)))`` with ``n >= o``, and by the closed form
+``T_s + e_s`` is a maximum of sums of times of partitions, messages and exchanges. So it is non-decreasing in each: the
+same function of lower bounds is a lower bound, and what is faster in every figure is never slower as a whole. Where
+only ``T_s`` is known, ``T_s + e_s`` is at least ``T_s`` and the exchange of the layer whose turn is last, and at least
+what the closed form gives for the least of each part.
+
+Interleaved, the chunks of a stage are taken to follow one another at once; in truth microbatches of others pass between
+them, and more is hidden.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import NamedTuple
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph
+
+__all__ = ["Reduced", "exposed_s", "hides", "most_s", "reduced_after_s"]
+
+
+class Reduced(NamedTuple):
+    """What a pipeline stage exchanges.
+
+    ``last_s``: seconds in which the gradients of its first layer are added up, the last in the backward pass;
+    ``ends_s``: seconds of the stage for one microbatch until all is added up, as far as known; ``weights_s``: of a step
+    in which weights are brought together; ``times``: how often in a step gradients are added up.
+    """
+
+    last_s: float
+    ends_s: float
+    weights_s: float = 0.0
+    times: int = 1
+
+    def until_s(self, stage_s: float) -> float:
+        """Seconds of the last pass through a stage that takes so many for one microbatch, and of all its exchanges."""
+        return self.weights_s + self.times * max(stage_s + self.last_s, self.ends_s)
+
+
+def hides(assumptions: Assumptions, graph: Graph) -> bool:
+    """Whether something may be hidden: of a graph that is drawn once a stage is one layer, and it waits for all."""
+    return assumptions.gradient_overlap == "backward" and graph.folded and graph.trains
+
+
+def reduced_after_s(layers: Iterable[tuple[float, float, int]]) -> float:
+    """Seconds from the begin of a backward pass until the gradients of all layers are added up.
+
+    Parameters
+    ----------
+    layers : iterable of (float, float, int)
+        In the order of the backward pass: seconds of the backward pass of a layer, seconds in which its gradients are
+        added up, and how many such layers follow one another.
+
+    Examples
+    --------
+    Three layers of 2 s: where 1 s each is exchanged that of the last one shows, of 3 s each 1 s more of the two others.
+
+    >>> reduced_after_s([(2.0, 1.0, 3)]), reduced_after_s([(2.0, 3.0, 3)])
+    (7.0, 11.0)
+    """
+    passed = finished = 0.0
+    for backward_s, reduce_s, times in layers:
+        if times:  # the line between the first and the last of equal layers has its maximum at an end
+            first = max(finished, passed + backward_s) + times * reduce_s
+            passed += times * backward_s
+            finished = max(first, passed + reduce_s)
+    return finished
+
+
+def exposed_s(stages: Sequence[float], reduced: Sequence[Reduced]) -> float:
+    """Seconds of a step beyond the work of its slowest stage, from the seconds of every stage for one microbatch.
+
+    Examples
+    --------
+    >>> exposed_s([6.0], [Reduced(last_s=1.0, ends_s=7.0)]), exposed_s([8.0], [Reduced(last_s=3.0, ends_s=13.0)])
+    (1.0, 5.0)
+    """
+    slowest = max(stages)
+    ends = (one.until_s(stage_s) - one.times * slowest for stage_s, one in zip(stages, reduced, strict=True))
+    return max(0.0, *ends)
+
+
+def most_s(step_s: float, rounds: float, stages: Sequence[float], position: int, reduced: Sequence[Reduced]) -> float:
+    """The largest time of a stage with which a step of ``rounds`` times the slowest one takes no longer.
+
+    ``step_s``: seconds of the step without what is charged once; it must not be exceeded with the times as they are.
+    """
+    mine = reduced[position]
+    others = [at for at in range(len(stages)) if at != position]
+    slowest = max((stages[at] for at in others), default=0.0)
+    fixed = [mine.weights_s + mine.times * mine.ends_s, *(reduced[at].until_s(stages[at]) for at in others)]
+    most = min(step_s, step_s - mine.weights_s - mine.times * mine.last_s) / rounds  # as the slowest
+    if rounds > mine.times:
+        most = min(most, (step_s - max(fixed)) / (rounds - mine.times))
+    elif step_s < max(fixed):
+        most = 0.0
+    if most >= slowest:
+        return most
+    last = (step_s - mine.weights_s - (rounds - mine.times) * slowest) / mine.times - mine.last_s
+    return min(slowest, last)

@@ -1,0 +1,146 @@
+"""Gradients behind the backward pass: judge, search and bounds agree, and the best is that of brute force."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from dataclasses import replace
+from unittest import mock
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from oracles import fusions, judged, kinds, mapping_of
+from strategies import World, options_of, shardings, share, sums_meet, worlds
+from typer.testing import CliRunner
+
+import dfopt as df
+from dfopt.cli import app
+from dfopt.errors import Infeasible, PlanError
+from dfopt.fusion.partitioning import objective
+from dfopt.physics import ops
+from dfopt.search.candidate import prepare_mapping
+from dfopt.search.verify import verify
+from dfopt.setting.bounds import PlanBounds
+from dfopt.show.omissions import left_out
+
+BEHIND = df.Assumptions(gradient_overlap="backward")
+FIXED = {"gradients": "exact", "empty_partitions": "allow", "weight_tiling": "forbid", "compute_model": "fixed"}
+
+
+def behind(world: World) -> World:
+    return replace(world, assumptions=world.assumptions.with_(gradient_overlap="backward"))
+
+
+def stage_of(world: World) -> dict[str, int]:
+    return {k.name: kinds(world.graph).index(k.layer or "layer") for k in world.graph.kernels}
+
+
+def in_a_row(world: World, data: st.DataObject) -> dict[str, int]:
+    """Partitions of kernels that follow one another, the forward pass first."""
+    graph = world.graph
+    drawn = nx.DiGraph((t.src, t.dst) for t in graph.tensors)
+    drawn.add_nodes_from(kernel.name for kernel in graph.kernels)
+    ahead = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
+    order = list(nx.lexicographical_topological_sort(drawn, key=lambda name: (not ahead[name], name)))
+    alone, number, places = world.assumptions.execution == "kernel_by_kernel", 0, dict[str, int]()
+    for before, name in zip([order[0], *order], order, strict=False):
+        number += alone or ahead[before] != ahead[name] or data.draw(st.integers(0, 1))
+        places[name] = number
+    return places
+
+
+@share(0.4)
+@given(world=worlds(trains=True, repeats=(2, 4), roomy=True, **FIXED), data=st.data())
+def test_judge_search_and_bound_agree(world: World, data: st.DataObject) -> None:
+    """Of any mapping: the search says what the judge does, which no bound exceeds, and hiding never costs."""
+    graph, hidden = world.graph, behind(world)
+    assume(graph.trains and world.plan.copies > 1)
+    sharding = data.draw(shardings(graph, world.plan, world.assumptions))
+    places = in_a_row(world, data)
+    mapping = mapping_of(world, sharding, stage_of(world), places)
+    assert mapping is not None
+    after, score = judged(world, mapping), judged(hidden, mapping)
+    assert score.step_time_s <= after.step_time_s * (1 + 1e-12)
+    assert score.gradient_link_s == after.gradient_reduction_s
+    assert score.breakdown is not None and score.breakdown.data_parallel_s == score.gradient_reduction_s
+    try:
+        ready = prepare_mapping(hidden.instance.setting, mapping, options_of())
+    except Infeasible:
+        assume(False)
+    partition_k = np.array([places[name] for name in ready.sharded.names], dtype=np.int64)
+    times = [0.0 if one.tables is None else objective(one.tables, partition_k[one.members]) for one in ready.stages]
+    assert ready.reached(times, partition_k) == pytest.approx(score.step_time_s, rel=1e-9)
+    if score.violations:  # nothing is said of what is not legal
+        return
+    assert ready.value_of(times) <= score.step_time_s * (1 + 1e-9)
+    assert PlanBounds(hidden.instance.setting).seconds(hidden.instance) <= score.step_time_s * (1 + 1e-9)
+
+
+@share(0.3)
+@given(world=worlds(most=4, trains=True, repeats=(2, 4), roomy=True, forward_backward=["separate", "shared"], **FIXED))
+def test_the_best_is_that_of_brute_force(world: World) -> None:
+    """Kernel by kernel to the last digit; of fused kernels as near as the gap says."""
+    graph, hidden = world.graph, behind(world)
+    assume(graph.trains and world.plan.copies > 1)
+    menus = [ops.legal_schemes(k, world.plan.tp, world.assumptions) for k in graph.kernels]
+    assume(np.prod([len(menu) for menu in menus]) <= 100)
+    alone, least = world.assumptions.execution == "kernel_by_kernel", np.inf
+    for schemes in itertools.product(*menus):
+        sharding = dict(zip((k.name for k in graph.kernels), schemes, strict=True))
+        if not sums_meet(graph, world.plan, world.assumptions, sharding):
+            continue
+        if alone:
+            mapping = mapping_of(hidden, sharding, stage_of(world), {k.name: n for n, k in enumerate(graph.kernels)})
+            assert mapping is not None
+            least = min(least, judged(hidden, mapping).step_time_s)
+        else:
+            found = (one.score.step_time_s for one in fusions(hidden, sharding, stage_of(world), len(graph.kernels)))
+            least = min(least, *found, np.inf)
+    with mock.patch("dfopt.search.branching.asked_plans", return_value=([world.plan], [])):
+        try:
+            result = df.optimize(graph, world.system, assumptions=hidden.assumptions)
+        except Infeasible:
+            assert least == np.inf
+            return
+    assert result.bound * (1 - 1e-9) <= least <= result.step_time_s * (1 + 1e-9)
+    if alone and hidden.assumptions.sharding_objective == "joint":
+        assert result.status == "optimal" and result.step_time_s == pytest.approx(least, rel=1e-9)
+
+
+def waits_as_by_hand(result: df.Result) -> bool:
+    """Of 12 layers the first waits; of the others what takes longer than the backward pass of a layer, if it does."""
+    score, passes = result.score, {k.name: k.pass_ for k in result.graph.kernels}
+    assert score.gradient_link_s is not None
+    back = sum(p.time_s for p in score.partitions if all(passes[name] != "forward" for name in p.kernels))
+    added = score.gradient_link_s / 12
+    assert score.gradient_reduction_s == pytest.approx(added + 11 * max(added - back, 0.0), rel=1e-9)
+    assert verify(result).ok
+    return added > back
+
+
+def test_slow_links_by_hand() -> None:
+    graph = df.load_graph("gpt2-small", mode="training", batch=16)
+    system = df.load_system("a100-8", {"network.nvlink.link_bandwidth": "5 GB/s"})
+    result = df.optimize(graph, system, assumptions=BEHIND, tp=1, pp=1)
+    assert waits_as_by_hand(result) and result.gap < 1e-3
+    assert "gradients reduced" not in left_out(result)
+
+
+def test_what_it_is_refused_beside() -> None:
+    graph = df.load_graph("gpt2-small", mode="training", batch=16)
+    with pytest.raises(PlanError, match="gradient_overlap: found backward beside formulation: assignment"):
+        df.optimize(graph, "a100-8", assumptions=BEHIND, formulation="assignment")
+    with pytest.raises(PlanError, match="beside gradients: dfmodel spreads them"):
+        df.optimize(graph, "a100-8", assumptions=BEHIND.with_(gradients="dfmodel"))
+
+
+def test_command_line_and_fast_links_by_hand() -> None:
+    asked = ["solve", "gpt2-small", "a100-8", "--param", "mode=training", "--param", "batch=16", "--tp", "1"]
+    found = CliRunner().invoke(app, [*asked, "--pp", "1", "--set", "gradient_overlap=backward", "--json"])
+    assert found.exit_code == 0
+    assert not waits_as_by_hand(df.Result.from_data(json.loads(found.stdout)))
+    found = CliRunner().invoke(app, [*asked, "--set", "gradient_overlap=forward"])
+    assert found.exit_code == 3 and "found 'forward', expected 'none' or 'backward'" in found.stderr
