@@ -16,6 +16,7 @@ from dfopt.documents.sections import kernels_by_kind
 from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.dtypes import slowdown
+from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.physics.states import cached_bytes, capacities, own_traffic
 from dfopt.setting.conversions import fanout_groups
@@ -157,7 +158,7 @@ class _Bounds:
         """Bytes of DRAM and of SRAM for one microbatch, of the stage with the least of each."""
         chip, drawn = instance.system.chip, self._drawn_stages(instance)
         kinds = self._least_of(instance)
-        rates = chip.fastest.bandwidth / drawn, (chip.sram.bandwidth or 0.0) / drawn
+        rates = most_sustained(chip, instance.assumptions) / drawn, (chip.sram.bandwidth or 0.0) / drawn
         seconds = [one.memory_s for one in kinds], [one.sram_s for one in kinds]
         dram, sram = (
             rate * min(sum(times * each[kind] for kind, times in stage.runs) for stage in self.stages(instance))
@@ -293,7 +294,7 @@ class _Bounds:
                     weights += held * word
             cached += kept
             saved += self._saved[kernel.name] * made_share
-        compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.fastest.bandwidth
+        compute_k, memory_k = np.array(compute), np.array(traffic) / most_sustained(system.chip, assumptions)
         rate = system.chip.sram.bandwidth
         sram_k = np.zeros(len(kernels)) if rate is None else np.array(accessed) / rate
         whole = float(compute_k.sum()), float(memory_k.sum())
