@@ -185,16 +185,33 @@ def test_the_table_is_about_all_fields() -> None:
     assert len(FIELDS) == 23
 
 
+@pytest.mark.parametrize(
+    ("changes", "again", "zero"),
+    [
+        ({"activation_recompute": "full", "optimizer_sharding": True}, 15, 1),
+        ({"activation_recompute": "attn_only"}, 3, 0),
+        ({"activation_recompute": "none", "optimizer_sharding": True, "data_par": 1, "num_procs": 64}, 0, 0),
+        ({"activation_recompute": "full", "optimizer_sharding": True, "training": False}, 0, 0),
+    ],
+)
+def test_what_is_recomputed_and_shared_out(changes: dict[str, Any], again: int, zero: int, tmp_path: Path) -> None:
+    """Copies share the optimizer's state where there are any, and something is trained."""
+    base = {"optimizer_sharding": False, "data_par": 2, "num_procs": 128, "pipeline_par": 8, "batch_size": 64}
+    made = imported(ALL_REDUCED[0], tmp_path, **{**base, **changes})
+    assert sum(kernel.pass_ == "recompute" for kernel in made.graph.kernels) == again
+    assert made.options()["zero"] == zero
+
+
 def test_every_value_that_cannot_be_said_is_named_at_once(tmp_path: Path) -> None:
     wanted = {
-        "datatype": "float4", "fused_activation": True, "attention_type": "multiquery", "activation_recompute": "full",
-        "optimizer_sharding": True, "tensor_par_comm_type": "p2p_rs_ag", "tensor_par_overlap": "ring",
+        "datatype": "float4", "fused_activation": True, "attention_type": "multiquery",
+        "tensor_par_comm_type": "p2p_rs_ag", "tensor_par_overlap": "ring",
         "data_par_overlap": True, "weight_offload": True, "activations_offload": True, "optimizer_offload": True,
     }  # fmt: skip
     with pytest.raises(DocumentError) as error:
         imported(ALL_REDUCED[0], tmp_path, **wanted)
     assert [issue.where for issue in error.value.issues] == [f"$.{name}" for name in wanted]
-    assert "$.activation_recompute: found 'full': recomputation of whole blocks (not supported yet)" in str(error.value)
+    assert "$.weight_offload: found true: weights in memory 2 (not supported yet)" in str(error.value)
 
 
 def test_gathered_activations_cannot_be_kept(tmp_path: Path) -> None:
