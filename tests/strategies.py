@@ -59,6 +59,7 @@ CHOICES: dict[str, list[Any]] = {
     "skew_buffers": ["depth", "double"],
     "weight_tiling": ["reread", "reread_all", "free", "forbid"],
     "gradients": ["exact", "dfmodel"],
+    "gradient_traffic": ["accumulated", "accumulated", "written"],
     "gradient_bandwidth": [None, None, 40.0],
     "network_dims": ["parts", "whole"],
     "schedule": ["one_f_one_b", "one_f_one_b", "gpipe"],

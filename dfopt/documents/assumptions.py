@@ -101,6 +101,11 @@ class Assumptions(Document):
         description="exact: gradient accumulators take SRAM and DRAM traffic and are reduced at the end of the step;"
         " dfmodel: free, and their all-reduce is spread over the microbatches",
     )
+    gradient_traffic: Literal["accumulated", "written"] = Field(
+        default="accumulated",
+        description="of gradients: exact only, what an evaluation moves of a weight gradient: accumulated = read,"
+        " added to and written back; written = written, as Calculon counts it",
+    )
     gradient_bandwidth: Bandwidth | None = Field(
         default=None,
         gt=0,
@@ -142,6 +147,11 @@ class Assumptions(Document):
         execution = data.get("execution", "auto")
         usual = {"sharding_objective": "seconds", "sequence_parallelism": "none"}
         return {**usual, **data, "execution": "chip" if execution == "auto" else execution}
+
+    @property
+    def gradient_passes(self) -> int:
+        """How often an evaluation moves the gradient of a weight between memory and chip."""
+        return 2 if self.gradient_traffic == "accumulated" else 1
 
     def with_(self, **changes: Any) -> Assumptions:
         """A copy with some fields changed, validated again."""

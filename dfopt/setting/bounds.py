@@ -280,7 +280,7 @@ class _Bounds:
                     _end_share(kernel, operand, z, shards, rules, size / words.activations) for z in schemes
                 )
                 moved, outward = moved + end, outward + end
-            added = 2.0 * ops.gradients_added(kernel) * words.activations * made_share
+            added = assumptions.gradient_passes * ops.gradients_added(kernel) * words.activations * made_share
             added = added if assumptions.gradients == "exact" else 0.0
             traffic.append(moved + added)
             passed = self._passed.get(kernel.name, ())

@@ -210,10 +210,10 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     if assumptions.weights_from_dram:
         mem_k = mem_k + read_k * np.array([counted.of_weight(k) for k in kernels])
     if exact_gradients:
-        mem_k = mem_k + 2.0 * added_k  # accumulated over microbatches: read, added to, written back
+        mem_k = mem_k + assumptions.gradient_passes * added_k  # over microbatches: read, added to, written back
     accessed_k = read_k + own_k
     if exact_gradients:
-        accessed_k += 2.0 * added_k
+        accessed_k += assumptions.gradient_passes * added_k
     mem_k, between_k = mem_k.copy(), np.zeros(len(kernels))
     for end in boundary(instance, schemes):
         mem_k[end.kernel] += end.bytes

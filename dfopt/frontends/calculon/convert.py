@@ -77,6 +77,7 @@ def load_case(application: str | Path, system: str | Path, execution: str | Path
         compute_model="efficiency",
         sequence_parallelism="none" if run is not None and run.tensor_par_comm_type == "ar" else "allow",
         weight_tiling="free",
+        gradient_traffic="written",
     )
     made = system_of(file, Path(system).stem, datatype, sizes, where)
     if run is None:
