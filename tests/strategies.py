@@ -61,6 +61,8 @@ CHOICES: dict[str, list[Any]] = {
     "gradients": ["exact", "dfmodel"],
     "gradient_traffic": ["accumulated", "accumulated", "written"],
     "gradient_bandwidth": [None, None, 40.0],
+    "kernel_overhead": [0.0, 0.0, 0.05],
+    "step_overhead": [0.0, 0.0, 0.5],
     "network_dims": ["parts", "whole"],
     "schedule": ["one_f_one_b", "one_f_one_b", "gpipe"],
     "bubble": ["one_f_one_b", "interleaved"],

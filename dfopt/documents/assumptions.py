@@ -15,7 +15,7 @@ from pydantic import Field
 
 from dfopt.documents.base import Document
 from dfopt.errors import NotInZoo, close_matches
-from dfopt.units import Bandwidth, Bytes, Ratio
+from dfopt.units import Bandwidth, Bytes, Ratio, Seconds
 
 Overlap = Literal["auto", "perfect", "none", "compute_memory"]
 
@@ -112,6 +112,12 @@ class Assumptions(Document):
         description="of gradients: dfmodel only: rate at which copies exchange them, per pass, whatever the network;"
         " none = by its table. DFModel's DLRM runs add bytes to nanoseconds, which is 1 GB/s",
     )
+    kernel_overhead: Seconds = Field(
+        default=0.0,
+        ge=0,
+        description="s, of starting a partition: part of its communication time, hidden only where that is (overlap)",
+    )
+    step_overhead: Seconds = Field(default=0.0, ge=0, description="s, once per step, hidden behind nothing")
     network_dims: Literal["parts", "whole", "placed"] = Field(
         default="parts",
         description="parts: a network dim may be shared by several parallelisms, each on groups of its chips;"

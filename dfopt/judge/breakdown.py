@@ -44,6 +44,7 @@ def breakdown(
     spent["pipeline_parallel_s"] += [hop if hop > 1e-12 * step.total else 0.0, step.point_to_point]
     spent["data_parallel_s"].append(step.gradient_reduction)
     spent["bubble_s"].append(step.fill)
+    spent["overhead_s"].append(step.overhead)
     return Breakdown(**{name: math.fsum(each) for name, each in spent.items()})
 
 
@@ -60,6 +61,8 @@ def _sent(case: Case, paid: Sequence[network.Paid], price: network.Price) -> dic
     note("exchange_s", network.own_seconds(case, price))
     for number, seconds in network.amortized_seconds(case):
         found[case.place(number)]["data_parallel_s"] += seconds
+    for place in case.members if case.assume.kernel_overhead else ():
+        found[place]["overhead_s"] += case.assume.kernel_overhead
     return found
 
 

@@ -38,6 +38,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         slowest.time_s,
         point_to_point_per_step_s=network.point_to_point_per_step_s(case, price),
         gradient_reduction_s=max(network.gradient_reduction_s(case, rank, price) for rank in case.ranks),
+        overhead_s=case.assume.step_overhead,
     )
     graph, system = case.graph, case.system
     samples_per_s, tokens = graph.batch / step.total, tokens_of(graph)
@@ -95,7 +96,7 @@ def _partitions(
         seconds: dict[Term, float] = {
             "compute": _compute_s(case, members) / case.clock(place),
             "memory": math.fsum(count / _bandwidth(case, name, count) for name, count in through.items()),
-            "network": talk.get(place, 0.0),
+            "network": talk.get(place, 0.0) + case.assume.kernel_overhead,
         }
         if rate is not None:  # at the clock of compute
             seconds["sram"] = math.fsum(accessed[number] for number in numbers) / rate / case.clock(place)

@@ -50,12 +50,13 @@ def _step_time(stages: Sequence[float], constants: Constants) -> float:
         max(stages),
         point_to_point_per_step_s=constants.per_step_s,
         gradient_reduction_s=constants.gradients_s,
+        overhead_s=constants.assumptions.step_overhead,
     ).total
 
 
 def _slowest_of(value: float, stages: Sequence[float], position: int, constants: Constants) -> float:
     """Whatever the others take, no stage may take longer than a step of this length allows the slowest one."""
-    left = value - constants.per_step_s - constants.gradients_s
+    left = value - constants.per_step_s - constants.gradients_s - constants.assumptions.step_overhead
     return left / step_time(constants.plan, constants.assumptions, 1.0).total
 
 

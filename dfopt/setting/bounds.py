@@ -19,7 +19,7 @@ from dfopt.physics.dtypes import slowdown
 from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.physics.states import cached_bytes, capacities, own_traffic
-from dfopt.setting.conversions import fanout_groups
+from dfopt.setting.conversions import fanout_groups, overhead_of_kernels
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, states_of
 from dfopt.setting.placements import Counted
@@ -144,7 +144,10 @@ class _Bounds:
         added_s = self._slowest(plans, self._gradients(instance)).tolist()
         pairs = zip(plans, self.intervals(instance, plans).tolist(), added_s, strict=True)
         own = instance.assumptions
-        return np.array([step_time(one, own, stage_s, gradient_reduction_s=add).total for one, stage_s, add in pairs])
+        once = own.step_overhead
+        return np.array(
+            [step_time(one, own, busy, gradient_reduction_s=add, overhead_s=once).total for one, busy, add in pairs]
+        )
 
     def intervals(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
         """Seconds of the slowest stage under each, for one microbatch or two that are taken together."""
@@ -203,6 +206,7 @@ class _Bounds:
         assumptions = instance.assumptions
         kinds, drawn = self._least_of(instance), self._drawn_stages(instance)
         own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
+        own_k = own_k + (overhead_of_kernels(assumptions) or 0.0)
         network = np.bincount(self._kind_k, own_k, len(kinds))
         once = [
             partition_time(least.compute_s, least.memory_s, float(talk), assumptions.overlap, least.sram_s) / drawn
