@@ -85,7 +85,7 @@ def at_once(world: World, members: list[Kernel]) -> bool:
     names = {kernel.name for kernel in members}
     joined = nx.Graph((t.src, t.dst) for t in world.graph.tensors if {t.src, t.dst} <= names)
     joined.add_nodes_from(names)
-    one_set = any(all(k.pass_ == pass_ and k.role in roles for k in members) for pass_, roles in SETS.values())
+    one_set = any(all(k.pass_ in passes and k.role in roles for k in members) for passes, roles in SETS.values())
     return world.assumptions.execution == "library" and one_set and nx.is_connected(joined)
 
 

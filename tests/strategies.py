@@ -375,8 +375,11 @@ def footprint(graph: Graph) -> float:
 
 
 @st.composite
-def efficiency_tables(draw: st.DrawFn) -> tuple[EfficiencyRow, ...]:
-    """Shares of peak, whose limits lie among the FLOP and extents of these graphs and are often met exactly."""
+def efficiency_tables(draw: st.DrawFn, memory: bool = False) -> tuple[EfficiencyRow, ...]:
+    """Shares of peak, whose limits lie among the FLOP and extents of these graphs and are often met exactly.
+
+    ``memory``: of bandwidth too.
+    """
     dice = Dice(draw)
     rows: list[EfficiencyRow] = []
     shares = [0.1, 0.3, 0.6, 1.0]
@@ -387,7 +390,18 @@ def efficiency_tables(draw: st.DrawFn) -> tuple[EfficiencyRow, ...]:
             if (flop or extent) and not any(earlier.covers(row) for earlier in rows):
                 rows.append(row)
         rows.append(EfficiencyRow(unit=unit, share=dice(shares)))
-    return tuple(rows)
+    return (*rows, *(_memory_rows(dice) if memory else ()))
+
+
+def _memory_rows(dice: Dice) -> list[EfficiencyRow]:
+    """Shares of bandwidth, rising and falling with bytes that many partitions of these graphs move."""
+    rows: list[EfficiencyRow] = []
+    limits, shares = [16.0, 32.0, 64.0, 128.0, 256.0], [0.1, 0.3, 0.6, 1.0]
+    for _ in range(dice(range(4))):
+        row = EfficiencyRow(unit="memory", bytes=dice(limits), share=dice(shares))
+        if not any(earlier.covers(row) for earlier in rows):
+            rows.append(row)
+    return [*rows, EfficiencyRow(unit="memory", share=dice(shares))]
 
 
 _WITH_FORMULAS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "point_to_point")
@@ -401,7 +415,13 @@ def _formula(dice: Dice) -> CollectiveFactor:
 
 @st.composite
 def systems(
-    draw: st.DrawFn, graph: Graph, dims: int = 2, cycle: bool = True, roomy: bool = False, efficiency: bool = False
+    draw: st.DrawFn,
+    graph: Graph,
+    dims: int = 2,
+    cycle: bool = True,
+    roomy: bool = False,
+    efficiency: bool = False,
+    memory: bool = False,
 ) -> System:
     """A small machine; memories are sometimes tight for this graph."""
     dice = Dice(draw)
@@ -431,7 +451,7 @@ def systems(
     if by_type and chip["peak"] is not None:
         chip["peak"] = {"bf16": chip["peak"], **{name: factor * chip["peak"] for name, factor in rates.items()}}
     if efficiency:
-        chip["efficiency"] = draw(efficiency_tables())
+        chip["efficiency"] = draw(efficiency_tables(memory=memory))
     return System(
         name="toy",
         chip=Chip(
@@ -477,14 +497,15 @@ def worlds(
     roomy: bool = False,
     dims: int = 2,
     pieces: bool = True,
+    memory: bool = False,
     **fixed: Any,
 ) -> World:
-    """A graph, a machine, one of its plans, and assumptions."""
+    """A graph, a machine, one of its plans, and assumptions; ``memory``: with shares of bandwidth by bytes."""
     graph = draw(graphs(most=most, least=least, trains=trains, repeats=repeats, pieces=pieces))
     chosen = draw(assumptions(**fixed))
     model = chosen.compute_model
     cycle = model == "cycle" or draw(st.booleans())
-    system = draw(systems(graph, roomy=roomy, dims=dims, cycle=cycle, efficiency=model == "efficiency"))
+    system = draw(systems(graph, roomy=roomy, dims=dims, cycle=cycle, efficiency=model == "efficiency", memory=memory))
     try:
         legal, _ = asked_plans(graph, system, Request(zero=draw(st.sampled_from([None, (0, 1, 2, 3)]))), chosen)
     except PlanError:

@@ -15,7 +15,7 @@ from pydantic import Field
 
 from dfopt.documents.base import Document
 from dfopt.errors import NotInZoo, close_matches
-from dfopt.units import Bandwidth, Bytes, Ratio
+from dfopt.units import Bandwidth, Bytes, Ratio, Seconds
 
 Overlap = Literal["auto", "perfect", "none", "compute_memory"]
 
@@ -101,6 +101,11 @@ class Assumptions(Document):
         description="exact: gradient accumulators take SRAM and DRAM traffic and are reduced at the end of the step;"
         " dfmodel: free, and their all-reduce is spread over the microbatches",
     )
+    gradient_traffic: Literal["accumulated", "written"] | None = Field(
+        default=None,
+        description="of gradients: exact only, what an evaluation moves of a weight gradient: accumulated = read,"
+        " added to and written back; written = written, as Calculon counts it; none = accumulated",
+    )
     gradient_bandwidth: Bandwidth | None = Field(
         default=None,
         gt=0,
@@ -112,6 +117,14 @@ class Assumptions(Document):
         description="of gradients: exact, in layers that repeat: none = copies add them up after the step; backward ="
         " those of a layer as soon as its last backward pass is done, while layers before it still compute, which that"
         " does not slow down: see dfopt.physics.overlap",
+    )
+    kernel_overhead: Seconds | None = Field(
+        default=None,
+        ge=0,
+        description="s, of starting a partition: part of its communication time, hidden only where that is (overlap)",
+    )
+    step_overhead: Seconds | None = Field(
+        default=None, ge=0, description="s, once per step, hidden behind nothing; none = 0"
     )
     network_dims: Literal["parts", "whole", "placed"] = Field(
         default="parts",
@@ -148,6 +161,11 @@ class Assumptions(Document):
         execution = data.get("execution", "auto")
         usual = {"sharding_objective": "seconds", "sequence_parallelism": "none"}
         return {**usual, **data, "execution": "chip" if execution == "auto" else execution}
+
+    @property
+    def gradient_passes(self) -> int:
+        """How often an evaluation moves the gradient of a weight between memory and chip."""
+        return 1 if self.gradient_traffic == "written" else 2
 
     def with_(self, **changes: Any) -> Assumptions:
         """A copy with some fields changed, validated again."""

@@ -34,6 +34,7 @@ class Breakdown(Part):
     recomputed_communication_s: float = Field(default=0.0, description="exposed, of either kind, of what is done again")
     pipeline_parallel_s: float = Field(default=0.0, description="exposed, between pipeline stages")
     data_parallel_s: float = Field(default=0.0, description="exposed, gradients between copies of the batch")
+    overhead_s: float = Field(default=0.0, description="exposed, starting partitions, and what is assumed of a step")
     bubble_s: float = Field(default=0.0, description="the pipeline fills and drains")
     pause_s: float = Field(default=0.0, description="pauses of a heat-aware mapping")
 

@@ -19,8 +19,8 @@ class EfficiencyRow(Part):
 
     All conditions are about one evaluation of one chip's shard of a kernel; a row without any is for all the
     rest. ``extent`` is compared with the smallest of rows (``outer * m``), columns (``n``) and, on the matrix
-    unit, contraction (``k``). Rows of unit ``memory`` are about bytes: those that a kernel moves to and from a memory,
-    :func:`dfopt.physics.efficiency.bandwidth_share`. They say what a machine sustains; no step time counts them so far.
+    unit, contraction (``k``). Rows of unit ``memory`` are about bytes: those that a partition moves to
+    and from a memory, :func:`dfopt.physics.efficiency.bandwidth_share`.
 
     Examples
     --------

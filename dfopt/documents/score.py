@@ -29,7 +29,7 @@ class PartitionScore(Part):
     tiles: tuple[int, ...]
     compute_s: float
     memory_s: float
-    network_s: float
+    network_s: float = Field(description="communication, and the assumed overhead of starting the partition")
     time_s: float
     bound_by: Bound
     flop: float

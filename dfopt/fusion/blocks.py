@@ -234,7 +234,7 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
         compute, legal = np.where(count > 0, latency, 0.0), legal & fits
     else:
         compute = added(weight, tables.compute_k)
-    memory, network = dram / chip.dram_bandwidth, added(weight, sharded.net_k)
+    memory, network = chip.dram_seconds(dram), added(weight, sharded.net_k)
     if len(sharded.toll_x):
         network += added(tolls(tables, member), sharded.toll_x)
     terms = np.stack([compute, memory, network, *(added(weight, seconds_k) for seconds_k in tables.steady_rk)])

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache, cached_property, reduce
 from typing import NamedTuple
 
 import numpy as np
 
 from dfopt.documents.assumptions import Assumptions
-from dfopt.documents.system import System
+from dfopt.documents.system import EfficiencyRow, System
+from dfopt.physics.efficiency import bandwidth_share, memory_rows
 from dfopt.setting.tables import Floats
 
 RESOURCES = ("compute", "memory", "network")
@@ -57,7 +58,11 @@ def rule_of(overlap: str, resources: tuple[str, ...]) -> Rule:
 
 @dataclass(frozen=True)
 class Chip:
-    """Limits and rates of one chip, how terms combine, and whether blocks are ``fused``, by a ``library`` only."""
+    """Limits and rates of one chip, how terms combine, and whether blocks are ``fused``, by a ``library`` only.
+
+    ``dram_bandwidth`` is the most that any block sustains; with ``memory_rows`` that depends on its bytes, and more
+    bytes may take less time: what is said of blocks by their kernels is then a bound, see :meth:`bounding`.
+    """
 
     dram_bandwidth: float
     sram: float
@@ -67,6 +72,19 @@ class Chip:
     fused: bool
     library: bool
     sram_bandwidth: float = np.inf
+    memory_rows: tuple[EfficiencyRow, ...] = ()
+
+    @property
+    def bounding(self) -> Chip:
+        """The chip on which no block takes longer, and none with more of everything less than one with less."""
+        return replace(self, memory_rows=())
+
+    def dram_seconds(self, moved: Floats) -> Floats:
+        """Seconds in which blocks move their bytes to and from DRAM, each block at the rate that it sustains."""
+        if not self.memory_rows:
+            return moved / self.dram_bandwidth
+        most = max(row.share for row in self.memory_rows)
+        return moved / self.dram_bandwidth * (most / bandwidth_share(self.memory_rows, moved))
 
     @cached_property
     def resources(self) -> tuple[str, ...]:
@@ -79,10 +97,13 @@ class Chip:
         return rule_of(self.overlap, self.resources)
 
 
-def chip_of(system: System, assumptions: Assumptions) -> Chip:
-    """The chip as pricing wants it, under resolved assumptions."""
+def chip_of(system: System, assumptions: Assumptions, bounding: bool = False) -> Chip:
+    """The chip as pricing wants it, under resolved assumptions; or the one that bounds what it does."""
+    # nothing lies elsewhere where there are such rows: `setting.plans` leaves no such plan
+    rows = [row for row in memory_rows(system.chip, assumptions) if row.memory in (None, system.chip.fastest_tier)]
+    most = max((row.share for row in rows), default=1.0)
     return Chip(
-        dram_bandwidth=system.chip.fastest.bandwidth,
+        dram_bandwidth=system.chip.fastest.bandwidth * most,
         sram=system.chip.sram.capacity,
         tiles=system.chip.tiles,
         overlap=assumptions.overlap,
@@ -90,6 +111,7 @@ def chip_of(system: System, assumptions: Assumptions) -> Chip:
         fused=assumptions.execution != "kernel_by_kernel",
         library=assumptions.execution == "library",
         sram_bandwidth=np.inf if system.chip.sram.bandwidth is None else system.chip.sram.bandwidth,
+        memory_rows=() if bounding else tuple(row.model_copy(update={"memory": None}) for row in rows),
     )
 
 

@@ -139,7 +139,7 @@ def price_intervals(
             work = np.full(length.shape, np.inf)
             row, column = np.nonzero(legal)
             work[row, column] = _paces(tables, needed, row + first, column + first + 1)
-        moved = (traffic + memory[j] - memory[i]) / chip.dram_bandwidth
+        moved = chip.dram_seconds(traffic + memory[j] - memory[i])
         talk = sum(toll, network[j] - network[i])
         time = combine([work, moved, talk, *(one[j] - one[i] for one in steady)], chip)
         yield Band(first, np.where(legal, time, np.inf))

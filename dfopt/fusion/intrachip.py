@@ -291,10 +291,12 @@ def _by_generation(task: _Task, asked: bool) -> tuple[_Task, IntraChipMapping | 
 def _by_assignment(task: _Task) -> IntraChipMapping:
     """Solve the paper's matrices as a MILP; see :func:`optimize_intrachip`."""
     floor, cutoff = task.floor, task.cutoff
+    # its times are linear in bytes: where shares of bandwidth depend on them, those of a block are bounds
+    linear = replace(task.tables, chip=task.tables.chip.bounding)
     start = task.best if cutoff is None or task.value <= cutoff else None
     message = f"{task.note}; the start is the best known".removeprefix("; ")
     try:
-        assignment = Assignment(task.tables, task.limits, task.deadline)
+        assignment = Assignment(linear, task.limits, task.deadline)
     except OutOfTime:
         if start is None:
             raise NoSolution(floor, time.perf_counter() - task.began) from None
@@ -322,10 +324,17 @@ def _by_assignment(task: _Task) -> IntraChipMapping:
         no_partitioning(solution, assignment, task.left)
     partition_k = np.argmax(assignment.model.value("A", solution.x), axis=1).astype(np.int64)
     # of a solve that was stopped the columns of the times tell nothing: then they may be larger than needed
-    value = objective(task.tables, partition_k)
+    value = objective(linear, partition_k)
     if solution.proven and abs(value - solution.objective) > max(task.gap, 1e-6) * value:
         raise SolverFailure(f"{task.solver} proves {solution.objective:.9g} s, its partitions take {value:.9g} s")
     bound = min(max(solution.bound, floor), value)
+    if task.tables.chip.memory_rows:
+        value = objective(task.tables, partition_k)
+        if start is not None and task.value < value:
+            partition_k, value = start, task.value
+        if value > bound * (1 + SAME):
+            gap = (value - bound) / value
+            solution = replace(solution, termination=Termination.LIMIT_WITH_SOLUTION, gap=gap)
     return IntraChipMapping(
         partition_k, replace(solution, objective=value, bound=bound, message=task.note), "assignment"
     )

@@ -211,7 +211,7 @@ class JointAssignment:
             if hidden and sent:
                 model.rows(f"hop_{stage.number}", [(T, 1.0), *sent], lower=0)
             model.rows(f"gradients_{stage.number}", [(G, 1.0), *self._gradients(stage)], lower=0)
-        model.minimize([(T, 1.0), (G, 1.0)], offset=per_step_hops(instance) / self.unit)
+        model.minimize([(T, 1.0), (G, 1.0)], offset=(per_step_hops(instance) + value([0.0], constants)) / self.unit)
 
     def _gradients(self, stage: PipelineStage) -> Terms:
         """Less the units that a pipeline stage takes at the end of a step to add up gradients, as terms."""

@@ -24,6 +24,7 @@ from dfopt.fusion.rows import BlockRows, Terms
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model
 from dfopt.physics import ops
+from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.tables import Floats, Ints
 from dfopt.sharding.layouts import padded
 
@@ -132,6 +133,8 @@ class Figures:
         group = np.unique(first.group_t[t] * len(ops.SCHEMES) + c, return_inverse=True)[1].astype(np.int64)
         self.forward_t = menu.sharded[0].forward_k[np.stack([src, first.dst_t[t]])]
         nothing = [(np.zeros(0, dtype=np.int64), np.zeros(0))] * (count - len(self.y_op))
+        once = menu.instance.assumptions.kernel_overhead or 0.0
+        once = 0.0 if overhead_of_kernels(menu.instance.assumptions) else once  # of blocks, not of kernels
         sharded = replace(
             first,
             names=tuple(map(str, range(count))),
@@ -146,9 +149,9 @@ class Figures:
             group_t=group,
             saved_t=first.saved_t[t],
             menus=(*menu.menu_o(self.tiles), *nothing) if first.menus else (),
-            toll_x=np.zeros(0),  # pairs of layouts have them
-            sent_x=np.zeros(0),
-            payers_xk=np.zeros((0, count), dtype=bool),
+            toll_x=np.full(int(once > 0), once),  # pairs of layouts have the others
+            sent_x=np.zeros(int(once > 0)),
+            payers_xk=np.arange(count)[None, :].repeat(int(once > 0), axis=0) < len(self.y_op),
         )
         whole, none = np.ones(count, dtype=np.int64), np.zeros(0)
         figures = StageTables(

@@ -15,6 +15,7 @@ import numpy as np
 
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
+from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph, boundary, shard, with_tiles
 from dfopt.sharding.tables import LAYOUTS, InterChipTables
@@ -172,6 +173,10 @@ class Menu:
             for low, high in itertools.pairwise(steps):
                 toll_x.append(high - low)
                 payers_xk.append(least_k >= high)
+        chosen = self.instance.assumptions
+        if chosen.kernel_overhead and not overhead_of_kernels(chosen):
+            toll_x.append(chosen.kernel_overhead)
+            payers_xk.append(np.ones(tables.kernels, dtype=bool))
         return np.array(toll_x), np.array(payers_xk, dtype=bool).reshape(len(toll_x), tables.kernels)
 
     @cached_property
@@ -179,7 +184,8 @@ class Menu:
         """Seconds of communication of each option, without the conversions of its output."""
         of_options = zip(self.tables.kernel_o.tolist(), self.by_option("gradient_k").tolist(), strict=True)
         amortized = [self.instance.amortized_gradient_s(k, volume) for k, volume in of_options]
-        return np.asarray(self.tables.network_o + np.array(amortized))
+        once = overhead_of_kernels(self.instance.assumptions)
+        return np.asarray(self.tables.network_o + np.array(amortized) + once)
 
     def network_k(self, allowed_o: Bools) -> Floats:
         """Seconds of communication of each kernel, with the conversions of its outputs, at least."""

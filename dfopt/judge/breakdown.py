@@ -44,6 +44,7 @@ def breakdown(
     spent["pipeline_parallel_s"] += [hop if hop > 1e-12 * step.total else 0.0, step.point_to_point]
     spent["data_parallel_s"].append(step.gradient_reduction)
     spent["bubble_s"].append(step.fill)
+    spent["overhead_s"].append(step.overhead)
     return Breakdown(**{name: math.fsum(each) for name, each in spent.items()})
 
 
@@ -60,24 +61,25 @@ def _sent(case: Case, paid: Sequence[network.Paid], price: network.Price) -> dic
     note("exchange_s", network.own_seconds(case, price))
     for number, seconds in network.amortized_seconds(case):
         found[case.place(number)]["data_parallel_s"] += seconds
+    for place in case.members if case.assume.kernel_overhead else ():
+        found[place]["overhead_s"] += case.assume.kernel_overhead or 0.0
     return found
 
 
 def _of_partition(case: Case, one: PartitionScore, sent: dict[str, float]) -> Iterator[tuple[str, float]]:
     """Parts of a partition's time: its work by passes, and what its communication makes it longer."""
     work = pipeline.partition_time(one.compute_s, one.memory_s, 0.0, case.assume.overlap, one.sram_s)
-    flop: dict[str, float] = defaultdict(float)
+    flop: dict[str, list[float]] = defaultdict(list)
     for number in case.members[one.stage, one.partition]:
         placed = case.kernels[number]
-        flop[_part_of(placed.kernel)] += placed.flop
-    whole, talk = math.fsum(flop.values()), math.fsum(sent.values())
-    for name, part in flop.items():
-        yield name, work * part / whole
+        flop[_part_of(placed.kernel)].append(placed.flop)
+    whole, talk = math.fsum(one for each in flop.values() for one in each), math.fsum(sent.values())
+    for name, each in flop.items():
+        yield name, work * math.fsum(each) / whole
     for name, seconds in sent.items():
         if talk > 0:
             yield name, (one.time_s - work) * seconds / talk
 
 
 def _part_of(kernel: Kernel) -> str:
-    optimizes = kernel.pass_ == "update" and kernel.op != "weight_update"
-    return "optimizer_s" if optimizes else _WORK[kernel.pass_]
+    return "optimizer_s" if kernel.role == "optimizer" else _WORK[kernel.pass_]

@@ -16,7 +16,7 @@ from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
 from dfopt.physics import ops, pipeline
 from dfopt.physics.cost import system_cost
-from dfopt.physics.efficiency import efficiency_share
+from dfopt.physics.efficiency import bandwidth_share, efficiency_share, memory_rows
 from dfopt.physics.states import Held
 from dfopt.physics.work import flop_of_step
 
@@ -40,6 +40,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         slowest.time_s,
         point_to_point_per_step_s=network.point_to_point_per_step_s(case, price),
         gradient_reduction_s=linked if exposed is None else exposed,
+        overhead_s=case.assume.step_overhead or 0.0,
     )
     graph, system = case.graph, case.system
     samples_per_s, tokens = graph.batch / step.total, tokens_of(graph)
@@ -97,8 +98,8 @@ def _partitions(
         flop = math.fsum(one.flop for one in members)
         seconds: dict[Term, float] = {
             "compute": _compute_s(case, members) / case.clock(place),
-            "memory": math.fsum(count / chip.tiers[name].bandwidth for name, count in through.items()),
-            "network": talk.get(place, 0.0),
+            "memory": math.fsum(count / _bandwidth(case, name, count) for name, count in through.items()),
+            "network": talk.get(place, 0.0) + (case.assume.kernel_overhead or 0.0),
         }
         if rate is not None:  # at the clock of compute
             seconds["sram"] = math.fsum(accessed[number] for number in numbers) / rate / case.clock(place)
@@ -164,6 +165,12 @@ def _compute_s(case: Case, members: Sequence[Placed]) -> float:
         by_rate[_share(case, one) * one.peak].append(one.flop)
     # FLOP of one rate are added before the division: a table of one share is the fixed model to the last digit.
     return math.fsum(math.fsum(flop) / rate for rate, flop in by_rate.items())
+
+
+def _bandwidth(case: Case, memory: str, moved: float) -> float:
+    """The rate at which a partition moves its bytes through a memory."""
+    chip = case.system.chip
+    return chip.tiers[memory].bandwidth * float(bandwidth_share(memory_rows(chip, case.assume), moved, memory))
 
 
 def _share(case: Case, one: Placed) -> float:

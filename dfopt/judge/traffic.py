@@ -106,7 +106,7 @@ def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
         if written:
             yield Moved(one.place, "cache", written, one, write=True)
         if one.accumulator:
-            yield Moved(one.place, "gradient", 2 * one.accumulator, one)  # read and written once
+            yield Moved(one.place, "gradient", case.assume.gradient_passes * one.accumulator, one)
     if case.assume.weight_tiling in ("reread", "reread_all") and tiling.parts:
         for fan in case.fans:
             for number in fan.readers:
@@ -146,7 +146,7 @@ def sram_traffic(case: Case) -> dict[int, float]:
     """Bytes that every kernel reads from SRAM and writes there.
 
     A fan is written once by its source and read once by every consumer, whether it stays on the chip or goes through
-    DRAM; weights, lookups and a kernel's own data are read once, gradient accumulators read and written.
+    DRAM; weights, lookups and a kernel's own data are read once, gradient accumulators read and written, or written.
     """
     wrote: dict[int, list[float]] = defaultdict(list)
     for fan in case.fans:
@@ -158,7 +158,7 @@ def sram_traffic(case: Case) -> dict[int, float]:
     for number, taken in inputs(case).items():
         one = case.kernels[number]
         own = own_traffic(one.kernel, one.sharding, case.plan.shards)
-        found[number] = math.fsum((*wrote[number], taken, one.read, 2 * one.accumulator, own))
+        found[number] = math.fsum((*wrote[number], taken, one.read, case.assume.gradient_passes * one.accumulator, own))
     return found
 
 

@@ -15,7 +15,8 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from dfopt.documents.system import EfficiencyRow
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.system import Chip, EfficiencyRow
 
 # FLOP of a shard are a product with a rounded share such as 1/3: what is a threshold but for rounding reaches it.
 _ROUNDING = 1e-12
@@ -66,12 +67,12 @@ def efficiency_share(
 
 
 def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str | None = None) -> NDArray[np.float64]:
-    """Share of a memory's bandwidth at which a shard moves its bytes: that of the first row of unit ``memory`` for it.
+    """Share of a memory's bandwidth at which a partition moves its bytes: of the first row of unit ``memory`` for it.
 
     Parameters
     ----------
     moved : float, shape (...)
-        Bytes that one evaluation of the shard moves to and from the memory.
+        Bytes that one evaluation of the partition, all its kernels, moves to and from the memory.
     memory
         Name of one of several memories of a chip; none of the only one.
 
@@ -93,3 +94,30 @@ def bandwidth_share(rows: Sequence[EfficiencyRow], moved: ArrayLike, memory: str
         return np.ones_like(moved)
     found: NDArray[np.float64] = np.select(applies, [row.share for row in mine], default=1.0)
     return found
+
+
+def memory_rows(chip: Chip, assumptions: Assumptions) -> tuple[EfficiencyRow, ...]:
+    """The rows about memories that times count: those of the chip's table, if the compute model looks at it.
+
+    Examples
+    --------
+    >>> from dfopt.documents.system import Dram, Sram
+    >>> row = EfficiencyRow(unit="memory", share=0.5)
+    >>> whole = EfficiencyRow(unit="matrix", share=1.0), EfficiencyRow(unit="vector", share=1.0)
+    >>> parts = {"sram": Sram(capacity=1e6), "dram": Dram(bandwidth=1e12), "efficiency": (*whole, row)}
+    >>> chip = Chip(name="c", tiles=4, peak=1e12, **parts)
+    >>> memory_rows(chip, Assumptions()), memory_rows(chip, Assumptions(compute_model="efficiency")) == (row,)
+    ((), True)
+    """
+    if assumptions.compute_model != "efficiency":
+        return ()
+    return tuple(row for row in chip.efficiency or () if row.unit == "memory")
+
+
+def most_sustained(chip: Chip, assumptions: Assumptions) -> float:
+    """Bytes per second of the fastest memory, at the largest share that any partition may sustain of any memory.
+
+    A share may rise with the bytes that are moved, so that more bytes may take less time; at this rate they take more,
+    and never more than at their own.
+    """
+    return chip.fastest.bandwidth * max((row.share for row in memory_rows(chip, assumptions)), default=1.0)

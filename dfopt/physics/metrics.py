@@ -53,16 +53,17 @@ def _step_time(stages: Sequence[float], constants: Constants) -> float:
         max(stages),
         point_to_point_per_step_s=constants.per_step_s,
         gradient_reduction_s=exposed_s(stages, constants.reduced) if constants.reduced else constants.gradients_s,
+        overhead_s=constants.assumptions.step_overhead or 0.0,
     ).total
 
 
 def _slowest_of(value: float, stages: Sequence[float], position: int, constants: Constants) -> float:
     """Whatever the others take, no stage may take longer than a step of this length allows the slowest one."""
     rounds = step_time(constants.plan, constants.assumptions, 1.0).total
+    once = constants.per_step_s + (constants.assumptions.step_overhead or 0.0)
     if constants.reduced:
-        return most_s(value - constants.per_step_s, rounds, stages, position, constants.reduced)
-    left = value - constants.per_step_s - constants.gradients_s
-    return left / rounds
+        return most_s(value - once, rounds, stages, position, constants.reduced)
+    return (value - once - constants.gradients_s) / rounds
 
 
 METRICS: dict[str, Metric] = {

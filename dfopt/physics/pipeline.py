@@ -21,11 +21,12 @@ class StepTime:
     fill: float
     point_to_point: float
     gradient_reduction: float
+    overhead: float = 0.0
 
     @property
     def total(self) -> float:
         """Seconds per step."""
-        return self.steady + self.fill + self.point_to_point + self.gradient_reduction
+        return self.steady + self.fill + self.point_to_point + self.gradient_reduction + self.overhead
 
 
 def layers_per_stage(repeat: int, stages: int) -> int:
@@ -63,11 +64,12 @@ def step_time(
     *,
     point_to_point_per_step_s: float = 0.0,
     gradient_reduction_s: float = 0.0,
+    overhead_s: float = 0.0,
 ) -> StepTime:
     """Time of one step from the slowest stage.
 
     ``stage_s``: seconds of that for one microbatch, or two that are taken together, all its layers, with its share of
-    point-to-point time when that is charged per microbatch. The other two are charged once per step.
+    point-to-point time when that is charged per microbatch. The others are charged once per step.
 
     Examples
     --------
@@ -80,6 +82,7 @@ def step_time(
         fill=stage_s * fill_factor(plan, assumptions.bubble),
         point_to_point=point_to_point_per_step_s,
         gradient_reduction=gradient_reduction_s,
+        overhead=overhead_s,
     )
 
 

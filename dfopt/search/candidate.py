@@ -309,7 +309,7 @@ def _stages(
 ) -> Iterator[Stage]:
     """Price every stage of the mapping."""
     graph, count = instance.graph, instance.mapped_stages
-    chip = chip_of(instance.system, instance.assumptions)
+    chip = chip_of(instance.system, instance.assumptions, bounding=work.bounds)
     members_of = [np.flatnonzero(stage_k == number).astype(np.int64) for number in range(count)]
     used = [number for number in range(count) if len(members_of[number])]
     for number in used:

@@ -7,11 +7,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from dfopt.documents.result import Result
+from dfopt.errors import PlanError
 from dfopt.fusion.assignment import Assignment
 from dfopt.fusion.columns import Columns
 from dfopt.fusion.lattice import ShortestPath
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model, write_model
+from dfopt.physics.efficiency import memory_rows
 from dfopt.search.candidate import Prepared, Stage, default_p_max, prepare, with_starts
 from dfopt.search.matrices import assignment_of, solved_together
 from dfopt.search.options import Options
@@ -70,6 +72,9 @@ def models(result: Result) -> Iterator[tuple[str, Model]]:
     paper's matrices, because there is no list of all blocks.
     """
     asked = result.request
+    if memory_rows(result.system.chip, result.assumptions):
+        found = f"{result.system.name}: found rows of unit memory, whose times are not linear in what a MILP chooses"
+        raise PlanError(f"{found}; leave them out")
     forms = {
         solve.stage: solve.formulation
         for record in result.plans

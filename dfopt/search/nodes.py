@@ -19,6 +19,7 @@ from dfopt.fusion.intrachip import CutOff, optimize_intrachip
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.menu import Menu
 from dfopt.milp import Termination
+from dfopt.physics.efficiency import memory_rows
 from dfopt.search.candidate import Stage, given_work, prepare, with_starts
 from dfopt.search.node import Node
 from dfopt.search.options import Options
@@ -98,9 +99,10 @@ class Nodes:
             shared = tuple(tile_counts(graph, assumptions, instance.plan.shards if shares.any() else 1))
             apart = tuple(count for count in tile_counts(graph, assumptions) if count not in shared)
             legal = {shared: np.ones_like(shares)} | ({apart: ~shares} if apart else {})
-            some = {counts: one if self.every else menu.undominated(one) for counts, one in legal.items()}
-            every = ((counts, meeting(menu, one)) for counts, mine in some.items() for one in handed_on(menu, mine))
-            self.domains[menu] = [(counts, left) for counts, left in every if left is not None]
+            every = self.every or bool(memory_rows(instance.system.chip, assumptions))  # fewer bytes may take longer
+            some = {counts: one if every else menu.undominated(one) for counts, one in legal.items()}
+            kept = ((counts, meeting(menu, one)) for counts, mine in some.items() for one in handed_on(menu, mine))
+            self.domains[menu] = [(counts, left) for counts, left in kept if left is not None]
         return self.domains[menu]
 
     def _nodes(
@@ -120,6 +122,7 @@ class Nodes:
                 counts,
                 only_sharding=False,
                 lattices=self.lattices,
+                bounds=True,
             )
             self.works[menu, key] = work
         refused = opened = None

@@ -22,6 +22,7 @@ from dfopt.library import as_graphs, as_system
 from dfopt.machines.stacks import with_stack
 from dfopt.milp import check_solver
 from dfopt.physics.dtypes import arithmetic_of
+from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.pipeline import resolve
 from dfopt.search.assembling import assemble
 from dfopt.search.branching import Search, failure_of
@@ -182,6 +183,8 @@ def _check(setting: Setting, request: Request) -> None:
         message = "the efficiency model needs a table of shares of peak; found none"
         remedy = "give rows for both units, such as {unit: matrix, share: 0.8}, or use compute_model: fixed"
         raise SystemSpecError(system.name, [Issue("$.chip.efficiency", message, remedy)])
+    if memory_rows(chip, assumptions):
+        _check_memory_rows(setting, request)
     for kernel in graph.kernels:
         arithmetic_of(graph, kernel, chip)  # refuses what no type of the chip holds
     _check_names(graph, request)
@@ -213,3 +216,27 @@ def _check_overlap(assumptions: Assumptions, request: Request) -> None:
     for reason, found in reasons.items():
         if found:
             raise PlanError(f"gradient_overlap: found {assumptions.gradient_overlap} beside {reason}")
+
+
+def _check_memory_rows(setting: Setting, request: Request) -> None:
+    """Refuse what shares of bandwidth by the bytes of a partition leave without a proof."""
+    graph, system, assumptions = setting.graph, setting.system, setting.assumptions
+    found, remedy = "", ""
+    if assumptions.execution == "dataflow":
+        found = "a chip that fuses any kernels (execution: dataflow)"
+        remedy = "assume execution: library or kernel_by_kernel"
+    elif system.stack is not None:
+        found, remedy = "a stack of dies, whose bandwidth follows from its DRAM", "leave the rows out"
+    elif request.formulation == "assignment":
+        found, remedy = "formulation: assignment, whose times are linear", "leave it to auto, or choose columns"
+    elif (
+        assumptions.sharding_objective == "joint"
+        and not graph.folded
+        and system.chips > 1
+        and request.on_axes.get("pp") != 1
+    ):
+        found = "a graph drawn once, whose pipeline stages are chosen in a MILP with linear times"
+        remedy = "fix pp: 1, or assume sharding_objective: seconds"
+    if found:
+        message = f"rows of unit memory are not supported beside {found}"
+        raise SystemSpecError(system.name, [Issue("$.chip.efficiency", message, remedy)])

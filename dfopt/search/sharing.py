@@ -60,6 +60,7 @@ class ChipWork:
     counts: tuple[int, ...]  # of tiles that are worth trying
     only_sharding: bool  # there is no other, nor another stage for a kernel
     interrupted: bool = False  # by Ctrl-C while the sharding was chosen
+    bounds: bool = False  # every figure is at its least: what is priced is a bound
     tiled: dict[int, ShardedGraph] = field(default_factory=dict)
     stages: dict[tuple[int, int], StageWork] = field(default_factory=dict)  # (tile count, stage)
     lattices: dict[int, Lattice | None] = field(default_factory=dict)  # no price changes them

@@ -20,6 +20,7 @@ from dfopt.errors import Infeasible, NoSolution, PlanError
 from dfopt.fusion.partitioning import objective
 from dfopt.judge import evaluate
 from dfopt.milp import check_solver
+from dfopt.physics.efficiency import memory_rows
 from dfopt.search.assembling import proven_gap
 from dfopt.search.budgets import Budget, Fitted, fit, totals_of
 from dfopt.search.candidate import Stage, prepare_mapping
@@ -124,6 +125,9 @@ def optimize_within(
     if result.plan.placement is not None and result.plan.placement.elsewhere:
         found = f"optimize_within: found a plan with {result.plan.placement.label}"
         raise PlanError(f"{found}, expected one memory: blocks do not say which bytes pass which; give the chip one")
+    if memory_rows(result.system.chip, chosen):
+        found = f"optimize_within: found rows of unit memory in {result.system.name}, with which bytes are no bound"
+        raise PlanError(f"{found} of seconds; leave them out")
     asked = {"gap": gap, "solver": check_solver(solver), "seed": seed, "formulation": "auto", "top": 1}
     options = Options(result.request, time.perf_counter() + time_limit).asking(**asked)
     if result.plan.two_batch_overlap:

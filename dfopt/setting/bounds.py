@@ -16,10 +16,11 @@ from dfopt.documents.sections import kernels_by_kind
 from dfopt.documents.system import System
 from dfopt.physics import ops
 from dfopt.physics.dtypes import slowdown
+from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.overlap import hides
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.physics.states import cached_bytes, capacities, own_traffic
-from dfopt.setting.conversions import fanout_groups
+from dfopt.setting.conversions import fanout_groups, overhead_of_kernels
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, states_of
 from dfopt.setting.overlap import exchange_seconds, least_s, roofline_passes
@@ -147,7 +148,8 @@ class _Bounds:
         added_s = self._slowest(plans, self._gradients(instance)).tolist()
         pairs = zip(plans, self.intervals(instance, plans).tolist(), added_s, strict=True)
         own = instance.assumptions
-        return np.array([step_time(one, own, stage_s, gradient_reduction_s=add).total for one, stage_s, add in pairs])
+        once = own.step_overhead or 0.0
+        return np.array([step_time(one, own, s, gradient_reduction_s=g, overhead_s=once).total for one, s, g in pairs])
 
     def intervals(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
         """Seconds of the slowest stage under each, for one microbatch or two that are taken together."""
@@ -177,7 +179,7 @@ class _Bounds:
         """Bytes of DRAM and of SRAM for one microbatch, of the stage with the least of each."""
         chip, drawn = instance.system.chip, self._drawn_stages(instance)
         kinds = self._least_of(instance)
-        rates = chip.fastest.bandwidth / drawn, (chip.sram.bandwidth or 0.0) / drawn
+        rates = most_sustained(chip, instance.assumptions) / drawn, (chip.sram.bandwidth or 0.0) / drawn
         seconds = [one.memory_s for one in kinds], [one.sram_s for one in kinds]
         dram, sram = (
             rate * min(sum(times * each[kind] for kind, times in stage.runs) for stage in self.stages(instance))
@@ -222,6 +224,7 @@ class _Bounds:
         assumptions = instance.assumptions
         kinds, drawn = self._least_of(instance), self._drawn_stages(instance)
         own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
+        own_k = own_k + (overhead_of_kernels(assumptions) or 0.0)
         network = np.bincount(self._kind_k, own_k, len(kinds))
         once = [
             partition_time(least.compute_s, least.memory_s, float(talk), assumptions.overlap, least.sram_s) / drawn
@@ -299,7 +302,7 @@ class _Bounds:
                     _end_share(kernel, operand, z, shards, rules, size / words.activations) for z in schemes
                 )
                 moved, outward = moved + end, outward + end
-            added = 2.0 * ops.gradients_added(kernel) * words.activations * made_share
+            added = assumptions.gradient_passes * ops.gradients_added(kernel) * words.activations * made_share
             added = added if assumptions.gradients == "exact" else 0.0
             traffic.append(moved + added)
             passed = self._passed.get(kernel.name, ())
@@ -313,7 +316,7 @@ class _Bounds:
                     weights += held * word
             cached += kept
             saved += self._saved[kernel.name] * made_share
-        compute_k, memory_k = np.array(compute), np.array(traffic) / system.chip.fastest.bandwidth
+        compute_k, memory_k = np.array(compute), np.array(traffic) / most_sustained(system.chip, assumptions)
         rate = system.chip.sram.bandwidth
         sram_k = np.zeros(len(kernels)) if rate is None else np.array(accessed) / rate
         whole = float(compute_k.sum()), float(memory_k.sum())

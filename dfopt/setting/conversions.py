@@ -106,6 +106,11 @@ def shard_communications(instance: Instance, schemes: Sequence[Sharding]) -> Ite
                 yield one.src, kind, one.whole
 
 
+def overhead_of_kernels(assumptions: Assumptions) -> float:
+    """Seconds of starting a partition, where each kernel has one of its own; elsewhere a toll of all kernels."""
+    return assumptions.kernel_overhead or 0.0 if assumptions.execution == "kernel_by_kernel" else 0.0
+
+
 def tolls(instance: Instance, schemes: Sequence[Sharding]) -> tuple[Floats, Floats, Bools]:
     """Seconds, bytes sent and payers of the tolls: what backward partitions pay to read saved tensors.
 
@@ -130,6 +135,8 @@ def tolls(instance: Instance, schemes: Sequence[Sharding]) -> tuple[Floats, Floa
                 sent = sum(bytes_sent(kind, one.whole, plan.shards) for kind in kinds)
                 found.append((seconds - paid_s, sent - paid_bytes, kernels))
                 paid_s, paid_bytes = seconds, sent
+    if instance.assumptions.kernel_overhead and not overhead_of_kernels(instance.assumptions):
+        found.append((instance.assumptions.kernel_overhead, 0.0, list(range(count))))
     payers_xk = np.zeros((len(found), count), dtype=bool)
     for x, (_, _, kernels) in enumerate(found):
         payers_xk[x, kernels] = True

@@ -12,11 +12,12 @@ from dfopt.documents.dim_names import parts_of
 from dfopt.documents.graph import Graph
 from dfopt.documents.modules import STREAM, Modules
 from dfopt.documents.on_axes import OnAxes
-from dfopt.documents.placement import Item
+from dfopt.documents.placement import Item, items_of
 from dfopt.documents.plan import Plan
 from dfopt.documents.request import Request
 from dfopt.documents.system import System
 from dfopt.errors import PlanError, did_you_mean
+from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.module_menu import menu, obstacles, refusal
 from dfopt.setting.placements import placements
@@ -134,6 +135,12 @@ def plans(
     if not found:
         raise PlanError(_nothing_left(system, degrees, dims, rejected, shared_out, axes))
     places = placements(graph, system.chip, place)
+    if assumptions is not None and places != [None] and memory_rows(system.chip, assumptions):
+        raise PlanError(
+            f"{system.name}: found several memories, which {graph.name} may lie in, beside shares of bandwidth by the"
+            " bytes of a partition; expected all of it in the fastest: place it there"
+            f" ({', '.join(f'{item}={system.chip.fastest_tier}' for item in items_of(graph))}), or leave out the rows"
+        )
     return [
         one.model_copy(update={"placement": place}) if place else one for one in found for place in places
     ], rejected

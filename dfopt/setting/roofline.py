@@ -10,6 +10,7 @@ from dfopt.documents.graph import Kernel
 from dfopt.documents.sections import kernels_by_kind
 from dfopt.physics import ops
 from dfopt.physics.dtypes import rate, slowdown
+from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.pipeline import partition_time
 from dfopt.physics.states import cache_traffic
 from dfopt.setting.bounds import least_cycles_s
@@ -42,7 +43,7 @@ def least_step(setting: Setting) -> float:
     '0.008'
     """
     graph, system, assumptions = setting.graph, setting.system, setting.assumptions
-    bandwidth = system.chip.fastest.bandwidth
+    bandwidth = most_sustained(system.chip, assumptions)
     evaluations = graph.batch / graph.microbatch
     seconds = []
     for kernels in kernels_by_kind(graph):

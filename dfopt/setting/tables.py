@@ -22,7 +22,7 @@ from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.library import sets_of
 from dfopt.physics.states import cached_bytes, own_traffic
-from dfopt.setting.conversions import fanout_groups, shard_communications, tolls
+from dfopt.setting.conversions import fanout_groups, overhead_of_kernels, shard_communications, tolls
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.placements import Counted
 
@@ -210,10 +210,10 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     if assumptions.weights_from_dram:
         mem_k = mem_k + read_k * np.array([counted.of_weight(k) for k in kernels])
     if exact_gradients:
-        mem_k = mem_k + 2.0 * added_k  # accumulated over microbatches: read, added to, written back
+        mem_k = mem_k + assumptions.gradient_passes * added_k  # over microbatches: read, added to, written back
     accessed_k = read_k + own_k
     if exact_gradients:
-        accessed_k += 2.0 * added_k
+        accessed_k += assumptions.gradient_passes * added_k
     mem_k, between_k = mem_k.copy(), np.zeros(len(kernels))
     for end in boundary(instance, schemes):
         mem_k[end.kernel] += end.bytes
@@ -314,7 +314,7 @@ def boundary(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[Bounda
 
 def _network_seconds(instance: Instance, schemes: list[Sharding], gradient_k: Floats) -> Floats:
     """Communication per kernel: inherent, conversions of its outputs, amortised gradient all-reduce."""
-    net_k = instance.own_communication_s.copy()
+    net_k = instance.own_communication_s + overhead_of_kernels(instance.assumptions)
     for position, kind, volume in shard_communications(instance, schemes):
         net_k[position] += instance.communication_s(kind, volume, instance.plan.shard_dims)
     net_k += [instance.amortized_gradient_s(k, float(volume)) for k, volume in enumerate(gradient_k)]

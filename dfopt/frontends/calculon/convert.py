@@ -24,10 +24,8 @@ _OVERLAP: Final[dict[str, Literal["none", "compute_memory"]]] = {
     "no_overlap": "none",
     "roofline": "compute_memory",
 }
-_NOTES: Final = (
-    "shares of memory bandwidth by bytes are in system.yaml; step times do not count them yet",
-    "processor_usage and must_be_filled are not in system.yaml: nothing overlaps with communication here",
-)
+_RECOMPUTE: Final = {"none": "none", "attn_only": "attention", "full": "full"}
+_NOTES: Final = ("processor_usage and must_be_filled are not in system.yaml: nothing overlaps with communication here",)
 
 
 @dataclass(frozen=True)
@@ -43,11 +41,16 @@ class ImportedCase:
     assumptions: Assumptions
     pins: Pins | None = None
     interleave: int | None = None
+    zero: int | None = None
 
     def options(self) -> dict[str, Any]:
         """What to call ``dfopt.optimize(case.graph, case.system, ...)`` with."""
         pins = self.pins
-        fixed = {} if pins is None else {**pins.on_axes, "pin_sharding": pins.sharding, "interleave": self.interleave}
+        fixed = (
+            {}
+            if pins is None
+            else {**pins.on_axes, "pin_sharding": pins.sharding, "interleave": self.interleave, "zero": self.zero}
+        )
         return {"assumptions": self.assumptions, **fixed}
 
 
@@ -74,12 +77,14 @@ def load_case(application: str | Path, system: str | Path, execution: str | Path
         compute_model="efficiency",
         sequence_parallelism="none" if run is not None and run.tensor_par_comm_type == "ar" else "allow",
         weight_tiling="free",
+        gradient_traffic="written",
     )
     made = system_of(file, Path(system).stem, datatype, sizes, where)
     if run is None:
         return ImportedCase(recipe, graph, made, assumptions)
+    shared = run.optimizer_sharding and run.training and run.data_par > 1
     pins = Pins(**laid_out(run, sizes), sharding=shardings(graph, run))
-    return ImportedCase(recipe, graph, made, assumptions, pins, run.pipeline_interleaving)
+    return ImportedCase(recipe, graph, made, assumptions, pins, run.pipeline_interleaving, int(shared))
 
 
 def _usual_type(file: SystemFile, path: str) -> str:
@@ -106,7 +111,8 @@ def _recipe(app: Application, name: str, datatype: str, run: Execution | None) -
     }
     if run is not None:
         parameters |= {"microbatch": run.microbatch_size, "batch": run.batch_size}
-        parameters |= {"recompute": "attention"} if run.activation_recompute == "attn_only" else {}
+        again = _RECOMPUTE[run.activation_recompute]
+        parameters |= {"recompute": again} if again != "none" and run.training else {}
     about = f"imported from an application of Calculon, {datatype}"
     return {
         "schema": Graph.SCHEMA, "name": name, "description": about, "workload": "calculon", "parameters": parameters
@@ -128,7 +134,7 @@ def write_case(
     options = f"--assume {target}/assumptions.yaml"
     if case.pins is not None:
         documents["pins"] = case.pins
-        options += f" --pins {target}/pins.yaml --interleave {case.interleave}"
+        options += f" --pins {target}/pins.yaml --interleave {case.interleave} --zero {case.zero}"
     for name, document in documents.items():
         document.dump(target / f"{name}.yaml")
     lines = [f"wrote {target / name}.yaml" for name in ("graph", *documents)]

@@ -56,13 +56,9 @@ FIELDS: Final[Mapping[str, Field]] = {
     "attention_type": Field(
         "graph: heads of keys and values of their own", _only("attention_type", "multihead"), "shared keys and values"
     ),
-    "activation_recompute": Field(
-        "graph: recompute attention for attn_only",
-        _only("activation_recompute", "none", "attn_only"),
-        "recomputation of whole blocks",
-    ),
+    "activation_recompute": Field("graph: recompute attention for attn_only, full for full"),
     "pipeline_interleaving": Field("solve: --interleave"),
-    "optimizer_sharding": _off("optimizer_sharding", "optimizer state that copies of the batch share"),
+    "optimizer_sharding": Field("solve: --zero 1, where there are copies of the batch"),
     "tensor_par_comm_type": Field(
         "assumptions: sequence_parallelism allow for rs_ag, none for ar",
         _only("tensor_par_comm_type", "ar", "rs_ag"),

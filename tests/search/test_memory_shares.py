@@ -1,0 +1,130 @@
+"""Shares of memory bandwidth by the bytes of a partition: optimizer, judge and brute force agree, and bounds hold.
+
+Shares rise and fall with bytes here, so that more bytes often take less time.
+"""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+from oracles import judged, mapping_of
+from problem_cases import close
+from strategies import World, share, worlds
+
+import dfopt.search as optimizer
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import KernelMapping, Mapping
+from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
+from dfopt.documents.system import Chip, Dram, EfficiencyRow, Memory, NetworkDim, Sram, System
+from dfopt.errors import Infeasible, PlanError, SystemSpecError
+from dfopt.judge import evaluate
+from dfopt.physics import ops
+from dfopt.setting.bounds import PlanBounds
+
+sys.path.append(str(Path(__file__).parents[1] / "joint"))
+from brute import joint_optimum
+
+_BY_BYTES = {
+    "most": 4,
+    "memory": True,
+    "compute_model": "efficiency",
+    "execution": ["library", "kernel_by_kernel"],
+    "empty_partitions": "allow",
+}
+
+
+def _together(world: World) -> dict[str, object]:
+    """What the joint search is asked where it would choose pipeline stages of kernels drawn once."""
+    return {} if world.graph.folded or world.system.chips == 1 else {"pp": 1}
+
+
+@share(0.1)
+@given(worlds(**_BY_BYTES, sharding_objective="joint", tile_rows=1))
+def test_the_best_of_all_mappings(world: World) -> None:
+    asked = _together(world)
+    best = joint_optimum(world.graph, world.system, world.assumptions, Request(**asked))
+    try:
+        result = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions, **asked)
+    except (Infeasible, PlanError):
+        assert best is None
+        return
+    assert best is not None
+    note(f"{result.value} {result.status} {result.bound} against {best}")
+    assert result.status == "optimal"
+    assert close(best.value, result.value)
+
+
+@share(1)
+@given(worlds(**_BY_BYTES), st.data())
+def test_no_mapping_beats_its_bound(world: World, data: st.DataObject) -> None:
+    graph, plan = world.graph, world.plan
+    assume(graph.folded or plan.pp == 1)
+    schemes = {
+        k.name: data.draw(st.sampled_from(ops.legal_schemes(k, plan.tp, world.assumptions))) for k in graph.kernels
+    }
+    stage = {kernel.name: graph.kind_of(kernel) for kernel in graph.kernels}
+    mapping = mapping_of(world, schemes, stage, {kernel.name: n for n, kernel in enumerate(graph.kernels)})
+    assume(mapping is not None)
+    score = judged(world, mapping)
+    assert PlanBounds(world.instance.setting).seconds(world.instance) <= score.step_time_s * (1 + 1e-9)
+
+
+ROWS = (
+    EfficiencyRow(unit="matrix", share=1.0),
+    EfficiencyRow(unit="vector", share=1.0),
+    EfficiencyRow(unit="memory", bytes=130.0, share=0.5),
+    EfficiencyRow(unit="memory", share=0.25),
+)
+BY_SIZE = Assumptions(execution="kernel_by_kernel", compute_model="efficiency", overlap="none")
+GEMM = Graph(name="g", word_bytes=1, kernels=(Kernel(name="a", op="gemm", m=5, k=4, n=5),))
+
+
+def _machine(chips: int = 1, **memory: object) -> System:
+    kinds = memory or {"dram": Dram(bandwidth=100.0)}
+    chip = Chip(name="c", tiles=2, peak=1e9, sram=Sram(capacity=1e6), efficiency=ROWS, **kinds)
+    dims = (NetworkDim(name="x", topology="ring", size=chips, link_bandwidth=1e3),) if chips > 1 else ()
+    return System(name="m", chip=chip, network=dims)
+
+
+@pytest.mark.parametrize(("word", "seconds"), [(1, 65 / 100 / 0.25), (2, 130 / 100 / 0.5), (3, 195 / 100 / 0.5)])
+def test_the_bytes_of_a_partition_decide(word: int, seconds: float) -> None:
+    """It moves 20 elements of its weight, 20 of its input and 25 of its output; 130 bytes reach the row of 130."""
+    graph = GEMM.model_copy(update={"word_bytes": word})
+    one = KernelMapping(name="a", sharding="none", stage=0, partition=0, tiles=1)
+    mapping = Mapping(graph="g", system="m", plan=Plan(), kernels=(one,), tile_count=5)
+    score = evaluate(mapping, graph, _machine(), BY_SIZE)
+    assert score.partitions[0].memory_s == pytest.approx(seconds, rel=1e-12)
+    assert score.partitions[0].dram_bytes == 65 * word
+    plain = evaluate(mapping, graph, _machine(), BY_SIZE.with_(compute_model="fixed"))
+    assert plain.partitions[0].memory_s == 65 * word / 100
+    found = optimizer.optimize(graph, _machine(), assumptions=BY_SIZE)
+    assert (found.status, found.score.partitions[0].memory_s) == ("optimal", score.partitions[0].memory_s)
+
+
+@pytest.mark.parametrize(
+    ("changed", "asked", "words"),
+    [
+        ({"execution": "dataflow"}, {}, "execution: dataflow"),
+        ({"execution": "library"}, {"formulation": "assignment"}, "formulation: assignment"),
+        ({}, {}, "fix pp: 1"),
+    ],
+)
+def test_what_has_no_proof_is_refused(changed: dict[str, str], asked: dict[str, str], words: str) -> None:
+    with pytest.raises(SystemSpecError, match="rows of unit memory are not supported beside") as error:
+        optimizer.optimize(GEMM, _machine(chips=2), assumptions=BY_SIZE.with_(**changed), **asked)
+    assert words in str(error.value)
+
+
+def test_weights_lie_in_the_fastest_memory() -> None:
+    memories = (Memory(name="HBM", bandwidth=100.0, capacity=1e3), Memory(name="DDR", bandwidth=10.0))
+    system = _machine(memories=memories)
+    with pytest.raises(PlanError, match="place it there"):
+        optimizer.optimize(GEMM, system, assumptions=BY_SIZE)
+    found = optimizer.optimize(GEMM, system, assumptions=BY_SIZE, place={"weights": "HBM"})
+    assert found.score.partitions[0].memory_s == 65 / 100 / 0.25

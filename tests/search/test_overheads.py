@@ -1,0 +1,68 @@
+"""What starting a partition takes, and a step: by hand, and the joint search against brute force."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+import pytest
+from hypothesis import given, note
+from problem_cases import close
+from strategies import World, share, worlds
+
+import dfopt.search as optimizer
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel, Tensor
+from dfopt.documents.request import Request
+from dfopt.documents.system import Chip, Dram, Sram, System
+from dfopt.errors import Infeasible
+
+sys.path.append(str(Path(__file__).parents[1] / "joint"))
+from brute import joint_optimum
+
+
+@share(0.1)
+@given(worlds(most=4, sharding_objective="joint", tile_rows=1, empty_partitions="allow", kernel_overhead=0.05))
+def test_the_best_of_all_mappings(world: World) -> None:
+    best = joint_optimum(world.graph, world.system, world.assumptions, Request())
+    try:
+        result = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions)
+    except Infeasible:
+        assert best is None
+        return
+    assert best is not None
+    note(f"{result.value} {result.status} {result.bound} against {best}")
+    assert result.status == "optimal"
+    assert close(best.value, result.value)
+
+
+CHIP = Chip(name="c", tiles=4, peak=1e3, sram=Sram(capacity=1e6), dram=Dram(bandwidth=1e3))
+PAIR = Graph(
+    name="g",
+    batch=3,
+    kernels=tuple(Kernel(name=name, op="elementwise", m=10, n=10) for name in "ab"),
+    tensors=(Tensor(src="a", dst="b"),),
+)
+
+
+@pytest.mark.parametrize(
+    ("execution", "overlap", "partitions"),
+    [("kernel_by_kernel", "none", 2), ("kernel_by_kernel", "compute_memory", 2), ("dataflow", "none", 1)],
+)
+def test_every_partition_of_every_microbatch_starts_once(execution: str, overlap: str, partitions: int) -> None:
+    plain = Assumptions(execution=execution, overlap=overlap)
+    both = plain.with_(kernel_overhead=0.25, step_overhead=7.0)
+    system = System(name="m", chip=CHIP, network=())
+    without, found = (optimizer.optimize(PAIR, system, assumptions=one) for one in (plain, both))
+    assert found.status == without.status == "optimal"
+    more = 3 * partitions * 0.25 + 7.0
+    assert found.step_time_s - without.step_time_s == pytest.approx(more, rel=1e-9)
+    assert found.score.breakdown.overhead_s == pytest.approx(more, rel=1e-9)
+    assert found.score.breakdown.total == pytest.approx(found.step_time_s, rel=1e-9)
+
+
+def test_what_hides_communication_hides_the_start() -> None:
+    chosen = Assumptions(execution="dataflow", overlap="perfect", kernel_overhead=1e-3)
+    found = optimizer.optimize(PAIR, System(name="m", chip=CHIP, network=()), assumptions=chosen)
+    assert found.score.partitions[0].network_s == 1e-3 < found.score.partitions[0].time_s
+    assert found.score.breakdown.overhead_s == 0.0
