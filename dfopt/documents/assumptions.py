@@ -112,8 +112,8 @@ class Assumptions(Document):
         description="of gradients: dfmodel only: rate at which copies exchange them, per pass, whatever the network;"
         " none = by its table. DFModel's DLRM runs add bytes to nanoseconds, which is 1 GB/s",
     )
-    gradient_overlap: Literal["none", "backward"] = Field(
-        default="none",
+    gradient_overlap: Literal["backward"] | None = Field(
+        default=None,
         description="of gradients: exact, in layers that repeat: none = copies add them up after the step; backward ="
         " those of a layer as soon as its last backward pass is done, while layers before it still compute, which that"
         " does not slow down: see dfopt.physics.overlap",

@@ -204,7 +204,7 @@ def _check(setting: Setting, request: Request) -> None:
 
 def _check_overlap(assumptions: Assumptions, request: Request) -> None:
     """Refuse gradients behind the backward pass where no model of them is made."""
-    if assumptions.gradient_overlap == "none":
+    if assumptions.gradient_overlap is None:
         return
     reasons = {
         "gradients: dfmodel spreads them over the microbatches; use gradients: exact": assumptions.gradients != "exact",

@@ -71,7 +71,7 @@ OMISSIONS: Final[tuple[tuple[Callable[[Answer], bool], str], ...]] = (
         lambda one: (
             one.graph.trains
             and one.plan.copies * one.plan.members > 1
-            and (one.assumptions.gradient_overlap == "none" or not one.graph.folded)
+            and (one.assumptions.gradient_overlap is None or not one.graph.folded)
         ),
         "gradients reduced during the backward pass",
     ),
