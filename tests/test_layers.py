@@ -29,6 +29,7 @@ FLOORS = [
     ("joint",),
     ("heat",),
     ("search",),
+    ("calibration",),
     ("processes",),
     ("exploring",),
     ("studies",),
