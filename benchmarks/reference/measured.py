@@ -24,18 +24,27 @@ from dfopt.calibration.rows import TrainingRow, Untaken, read_rows
 from dfopt.calibration.steps import Step, alike, machine_of, step_of
 from dfopt.calibration.summary import rank_correlation
 from dfopt.documents.assumptions import Assumptions, profile
-from dfopt.errors import DfoptError, Infeasible
+from dfopt.documents.calibration import Calibration
+from dfopt.errors import DfoptError, Infeasible, SystemSpecError, refuse
 from dfopt.library import load_any
 
 QUANTITY = "step_seconds"
 
 
-def assumptions_of(text: str) -> Assumptions:
-    """Assumptions by name or file."""
+def profile_of(text: str) -> tuple[Assumptions, Calibration | None]:
+    """Assumptions by name or file, or those of a calibration, and that.
+
+    Raises
+    ------
+    DfoptError
+        For what is neither.
+    """
     found = load_any(text) if Path(text).is_file() else profile(text)
+    if isinstance(found, Calibration):
+        return found.assumptions, found
     if not isinstance(found, Assumptions):
-        raise SystemExit(f"{text}: found {type(found).__name__}, expected assumptions")
-    return found
+        refuse(text, f"found a {type(found).__name__}", "give assumptions or a calibration")
+    return found, None
 
 
 def row_of(
@@ -50,13 +59,16 @@ def row_of(
     if key not in known:
         try:
             system = machine_of(given, memory_limit=not options.no_memory_limit)
+            if options.calibration is not None:
+                system = options.calibration.applied(system)
             known[key] = step_of(given, options.profile, system)
         except DfoptError as error:
             known[key] = error
     seconds, step = time.perf_counter() - began, known[key]
     shared |= {"reported": given.seconds, "seconds": round(seconds, 3)}
     if isinstance(step, DfoptError):
-        status = "refused" if isinstance(step, Infeasible) else "error"
+        words = ((Infeasible, "refused"), (SystemSpecError, "not taken"))  # the latter: of another chip
+        status = next((word for kind, word in words if isinstance(step, kind)), "error")
         return finished({**shared, "ours": None, "status": status, "note": str(step).replace("\n", " ")})
     ratio = step.seconds / given.seconds
     notes = [f"assumed: {', '.join(step.assumed)}"] if step.assumed else []
@@ -97,7 +109,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     began = time.perf_counter()
     try:
-        options.profile = assumptions_of(options.assume)
+        options.profile, options.calibration = profile_of(options.assume)
         given = read_rows(options.csv)
     except (DfoptError, OSError) as error:
         print(error, file=sys.stderr)
