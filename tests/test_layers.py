@@ -30,6 +30,7 @@ FLOORS = [
     ("joint",),
     ("heat",),
     ("search",),
+    ("calibration",),
     ("processes",),
     ("exploring",),
     ("studies",),

@@ -8,6 +8,7 @@ import sys
 from typing import NoReturn
 
 from dfopt.cli import (  # noqa: F401 - they register their commands
+    calibrate_command,
     documents,
     export_command,
     mappings,

@@ -7,6 +7,7 @@ from typing import Any
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.base import Document
+from dfopt.documents.calibration import Calibration
 from dfopt.documents.design import Design
 from dfopt.documents.exploration import Exploration
 from dfopt.documents.graph import Graph
@@ -28,7 +29,7 @@ KINDS: dict[str, type[Document]] = {
     for document in (
         Graph, System, ChipPart, MemoryPart, LinkPart, TopologyPart, Stack, Assumptions,
         Pins, Plan, Mapping, Score, Result, Study, HeatReport, Technology,
-        TechnologyPart, Design, Exploration,
+        TechnologyPart, Design, Exploration, Calibration,
     )
 }  # fmt: skip
 

@@ -1,0 +1,138 @@
+"""Measured training steps of language models against the model: a mapping is given, its time is compared.
+
+    python benchmarks/reference/measured.py CSV [--assume PROFILE] [--no-memory-limit] [--rows] [--json FILE]
+
+Tables are those of ``dfopt calibrate`` (:mod:`dfopt.calibration.rows`). TP, PP, DP, interleaving, microbatch,
+recomputation and ZeRO are as a row says; what it does not say is chosen for least time and marked ``assumed``. A
+profile is the name of assumptions, a file of them, or a calibration. ``--json`` keeps every row, with those that are
+not taken and why, in the form of ``dfmodel.py`` with ``profile`` and ``source`` beside it; the quantity is
+``step_seconds``.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from collections import defaultdict
+from pathlib import Path
+from statistics import mean, median
+
+from report import Row, finished, write_rows
+
+from dfopt.calibration.rows import TrainingRow, Untaken, read_rows
+from dfopt.calibration.steps import Step, alike, machine_of, step_of
+from dfopt.calibration.summary import rank_correlation
+from dfopt.documents.assumptions import Assumptions, profile
+from dfopt.documents.calibration import Calibration
+from dfopt.errors import DfoptError, Infeasible, SystemSpecError, refuse
+from dfopt.library import load_any
+
+QUANTITY = "step_seconds"
+
+
+def profile_of(text: str) -> tuple[Assumptions, Calibration | None]:
+    """Assumptions by name or file, or those of a calibration, and that.
+
+    Raises
+    ------
+    DfoptError
+        For what is neither.
+    """
+    found = load_any(text) if Path(text).is_file() else profile(text)
+    if isinstance(found, Calibration):
+        return found.assumptions, found
+    if not isinstance(found, Assumptions):
+        refuse(text, f"found a {type(found).__name__}", "give assumptions or a calibration")
+    return found, None
+
+
+def row_of(
+    given: TrainingRow | Untaken, known: dict[TrainingRow, Step | DfoptError], options: argparse.Namespace
+) -> Row:
+    """A row, judged if it can be; equal steps are mapped once."""
+    began = time.perf_counter()
+    shared: Row = {"case": given.name, "quantity": QUANTITY, "profile": options.profile.profile, "source": given.source}
+    if isinstance(given, Untaken):
+        return finished({**shared, "reported": None, "ours": None, "status": "not taken", "note": given.reason})
+    key = alike(given)
+    if key not in known:
+        try:
+            system = machine_of(given, memory_limit=not options.no_memory_limit)
+            if options.calibration is not None:
+                system = options.calibration.applied(system)
+            known[key] = step_of(given, options.profile, system)
+        except DfoptError as error:
+            known[key] = error
+    seconds, step = time.perf_counter() - began, known[key]
+    shared |= {"reported": given.seconds, "seconds": round(seconds, 3)}
+    if isinstance(step, DfoptError):
+        words = ((Infeasible, "refused"), (SystemSpecError, "not taken"))  # the latter: of another chip
+        status = next((word for kind, word in words if isinstance(step, kind)), "error")
+        return finished({**shared, "ours": None, "status": status, "note": str(step).replace("\n", " ")})
+    ratio = step.seconds / given.seconds
+    notes = [f"assumed: {', '.join(step.assumed)}"] if step.assumed else []
+    notes += [f"left out: {', '.join(given.unmodelled)}"] if given.unmodelled else []
+    gap = step.result.gap
+    return finished({**shared, "ours": step.seconds, "ratio": ratio, "ours_is": f"{100 * (ratio - 1):+.1f} %",
+                     "gap": gap, "status": "ok", "note": "; ".join(notes)})  # fmt: skip
+
+
+def summary(rows: list[Row]) -> list[str]:
+    """Errors by source, and in all."""
+    by: dict[str, list[Row]] = defaultdict(list)
+    for row in rows:
+        if row["status"] == "ok":
+            by[row["source"]].append(row)
+    lines = [f"{'source':58} {'rows':>4} {'mean':>6} {'median':>6} {'max':>6} {'bias':>7} {'rank':>5}"]
+    every = [row for each in by.values() for row in each]
+    for source, each in [*by.items(), ("all", every)]:
+        errors = [row["ratio"] - 1 for row in each]
+        if not errors:
+            continue
+        sizes = [abs(error) for error in errors]
+        rank = rank_correlation([row["ours"] for row in each], [row["reported"] for row in each])
+        shown = "-" if rank is None else f"{rank:.2f}"
+        figures = f"{mean(sizes):6.1%} {median(sizes):6.1%} {max(sizes):6.1%} {mean(errors):+7.1%} {shown:>5}"
+        lines.append(f"{source[:58]:58} {len(each):4} {figures}")
+    return lines
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Compare, and print the tables; 3 for a file that cannot be read."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("csv", type=Path, metavar="CSV")
+    parser.add_argument("--assume", default="default", metavar="PROFILE")
+    parser.add_argument("--no-memory-limit", action="store_true", help="let a chip's memory hold everything")
+    parser.add_argument("--rows", action="store_true", help="print every row")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="write every row")
+    options = parser.parse_args(arguments)
+    began = time.perf_counter()
+    try:
+        options.profile, options.calibration = profile_of(options.assume)
+        given = read_rows(options.csv)
+    except (DfoptError, OSError) as error:
+        print(error, file=sys.stderr)
+        return 3
+    known: dict[TrainingRow, Step | DfoptError] = {}
+    rows = []
+    for one in given:
+        rows.append(row_of(one, known, options))
+        row = rows[-1]
+        if options.rows and row["status"] == "ok":
+            print(
+                f"{row['case']:44} {row['reported']:9.3f} {row['ours']:9.3f} {row['ours_is']:>8}  {row['note']}",
+                flush=True,
+            )
+    print("\n".join(summary(rows)))
+    for row in rows:
+        if row["status"] != "ok":
+            print(f"{row['status']}: {row['case']}: {row['note'][:150]}")
+    print(f"{len(rows)} rows, {len(known)} different steps, {time.perf_counter() - began:.0f} s")
+    if options.json is not None:
+        write_rows(rows, options.json)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

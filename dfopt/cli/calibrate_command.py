@@ -1,0 +1,43 @@
+"""The command that fits a machine's numbers to measurements."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from dfopt.cli.common import JsonFlag, app, argument, check_output, emit, errors, option
+
+
+@app.command()
+def calibrate(
+    data: Annotated[list[Path], argument("DATA.csv...", "measured training steps: tables of the forms that it reads")],
+    system: Annotated[str, option("system whose numbers are fitted: zoo name or file", "--system", metavar="SYSTEM")],
+    output: Annotated[Path, option("write the calibration", "--output", "-o", metavar="FILE.yaml")],
+    kernels: Annotated[Path | None, option("measured GEMMs: they fix shares of peak", metavar="GEMM.csv")] = None,
+    collectives: Annotated[
+        Path | None, option("measured collectives: they fix the share of a node's links", metavar="NCCL.csv")
+    ] = None,
+    label: Annotated[str, option("what these two call the system, or how that begins", metavar="NAME")] = "",
+    fit: Annotated[str, option("numbers to fit, by commas; default: what tables leave open", metavar="NAMES")] = "",
+    as_json: JsonFlag = False,
+) -> None:
+    """Fit shares of a machine's rates to measured training steps; the profile keeps where they come from."""
+    with errors():
+        from dfopt.calibration.calibrate import calibrate as calibrated
+        from dfopt.library import as_system
+        from dfopt.show.calibration import calibration_report
+
+        check_output("--output", output, (".yaml", ".yml", ".json"))
+        names = [name.strip() for name in fit.split(",") if name.strip()] or None
+
+        def say(text: str) -> None:
+            typer.echo(f"dfopt: {text}", err=True)
+
+        made = calibrated(data, as_system(system), output.stem, label, kernels, collectives, names, say)
+        made.dump(output)
+        for one in made.fitted:
+            if one.at_bound:
+                say(f"warning: {one.name} is on its bound: {one.value:g} of {one.least:g} to {one.most:g}")
+        emit(as_json, made.to_data, lambda: calibration_report(made))

@@ -1,0 +1,99 @@
+"""Tables of measured steps: every form is read, and what is not taken says why."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from dfopt.calibration.rows import TrainingRow, Untaken, read_rows
+from dfopt.errors import DocumentError
+
+DATA = Path(__file__).parents[2] / "benchmarks" / "reference" / "data"
+REPORTED = (
+    "model,params,layers,hidden,heads,kv_heads,ffn,seq,gbs,mbs,tp,pp,cp,ep,dp,vp,gpus,system,precision,recompute,"
+    "reported_quantity,value,unit,source_url,confidence,fsdp,note,experts,vocab"
+)
+
+
+def reported(tmp_path: Path, **changes: object) -> TrainingRow | Untaken:
+    """A row of 8 chips, with some cells changed."""
+    cells: dict[str, object] = dict(
+        model="m", params=6.5e9, layers=32, hidden=4096, heads=32, kv_heads=32, ffn=16384, seq=2048, gbs=64, mbs=8,
+        tp=1, pp=1, cp=1, ep=1, dp=8, vp=1, gpus=8, system="a100_80gb (x)", precision="bf16", recompute="full",
+        reported_quantity="tokens_per_s_per_gpu", value=2048, unit="", source_url="https://a/b", confidence="read",
+        fsdp=8, note="FlashAttention", experts="", vocab=50368,
+    ) | changes  # fmt: skip
+    path = tmp_path / "table.csv"
+    path.write_text(f"{REPORTED}\n{','.join(str(cells[name]) for name in REPORTED.split(','))}\n", encoding="utf-8")
+    (row,) = read_rows(path)
+    return row
+
+
+def test_committed_tables_are_taken_whole() -> None:
+    korthikanti, vtrain = (read_rows(DATA / name) for name in ("korthikanti_table5.csv", "vtrain_175b.csv"))
+    assert [len(korthikanti), len(vtrain)] == [8, 21]
+    assert all(isinstance(row, TrainingRow) for row in (*korthikanti, *vtrain))
+    first = korthikanti[1]
+    assert isinstance(first, TrainingRow)
+    assert (first.tp, first.microbatch, first.seconds) == (8, 4, 1.1)
+    assert (first.recompute, first.sequence_parallelism) == ("attention", "allow")
+    other = vtrain[0]
+    assert isinstance(other, TrainingRow)
+    assert (other.recompute, other.interleave) == ("full", 1) and other.seconds == pytest.approx(54.2559)
+
+
+@pytest.mark.parametrize(
+    "quantity, value, seconds",
+    [
+        ("step_time", 3.5, 3.5),
+        ("tokens_per_s_per_gpu", 2048, 8.0),  # 64 x 2048 tokens at 8 x 2048 tokens/s
+        # 3 passes x 131072 tokens x (2 (32 x 12 x 4096^2 + 50368 x 4096) + 4 x 32 x 4096 x 2048) FLOP, on 8 chips
+        ("model_tflops_per_gpu", 100, 3 * 131072 * (2 * (384 * 4096**2 + 50368 * 4096) + 2**30) / 8e14),
+    ],
+)
+def test_throughput_becomes_seconds(tmp_path: Path, quantity: str, value: float, seconds: float) -> None:
+    row = reported(tmp_path, reported_quantity=quantity, value=value)
+    assert isinstance(row, TrainingRow)
+    assert row.seconds == pytest.approx(seconds)
+    assert (row.zero, row.recompute) == (3, "full+attention")
+    assert row.unmodelled == ("overlap of communication",)
+
+
+def test_the_mlp_is_as_the_parameters_say(tmp_path: Path) -> None:
+    plain = reported(tmp_path)
+    gated = reported(tmp_path, params=6.74e9, ffn=11008, vocab=32000)
+    assert isinstance(plain, TrainingRow) and isinstance(gated, TrainingRow)
+    assert (plain.model.gated_mlp, gated.model.gated_mlp) == (False, True)
+    assert not gated.model.tie_embeddings
+
+
+@pytest.mark.parametrize(
+    "changes, words",
+    [
+        ({"params": 12e9}, "has not 12e9 parameters"),
+        ({"dp": 4}, "is not 8 chips"),
+        ({"cp": 2}, "contexts split over chips"),
+        ({"ep": 2}, "experts split over chips"),
+        ({"experts": 8}, "mixture of experts"),
+        ({"precision": "fp8"}, "precision fp8"),
+        ({"system": "TPU v5p"}, "chip TPU v5p"),
+        ({"confidence": "recalled"}, "confidence: recalled"),
+        ({"recompute": "every second layer"}, "recompute every second layer"),
+        ({"fsdp": 4}, "parameters shared by 4 of 8 copies"),
+        ({"value": ""}, "value is not stated"),
+        ({"value": 0}, "expected more than 0"),
+        ({"layers": "many"}, "layers: found 'many'"),
+    ],
+)
+def test_what_is_not_taken_says_why(tmp_path: Path, changes: dict[str, object], words: str) -> None:
+    row = reported(tmp_path, **changes)
+    assert isinstance(row, Untaken)
+    assert words in row.reason
+
+
+def test_a_table_of_no_known_form_is_refused(tmp_path: Path) -> None:
+    path = tmp_path / "other.csv"
+    path.write_text("a,b\n1,2\n", encoding="utf-8")
+    with pytest.raises(DocumentError, match="found columns a, b, expected one of iter_time_s, iter_time_ms"):
+        read_rows(path)
