@@ -60,7 +60,7 @@ def known_numbers(system: System, assumptions: Assumptions) -> dict[str, Number]
     rows = system.chip.efficiency or ()
     tops = {unit: _top(rows, unit) for unit in _UNITS}
     found = {unit: Number(unit, top, 0.005, 1.0) for unit, top in tops.items() if top is not None}
-    found |= {dim.name: Number(dim.name, dim.efficiency, 0.05, 1.0) for dim in system.network}
+    found |= {dim.name: Number(dim.name, dim.efficiency or 1.0, 0.05, 1.0) for dim in system.network}
     for name, most in _OVERHEADS.items():
         if name in type(assumptions).model_fields:
             found[name] = Number(name, getattr(assumptions, name) or 0.0, 0.0, most, share=False)

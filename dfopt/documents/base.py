@@ -238,6 +238,8 @@ def problem(message: str, remedy: str = "", where: str = "$") -> PydanticCustomE
 def schema_json(cls: type[Document]) -> dict[str, Any]:
     """The JSON Schema of a document for editors: quantities are text with a unit."""
     made = cls.model_json_schema(by_alias=True, mode="validation", schema_generator=UnitJsonSchema)
+    if "$ref" in made:  # of a document that holds others of its kind
+        made = {**made["$defs"][made.pop("$ref").rpartition("/")[2]], **made}
     made["properties"]["schema"] = {"const": cls.SCHEMA, "description": "kind and version"}
     made["required"] = ["schema", *made.get("required", [])]
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": cls.SCHEMA, **made}

@@ -69,7 +69,7 @@ def _conversions(case: Case, fan: Fan, price: Price, again: bool) -> Iterator[Pa
     rules = case.assume.sharding_rules
     # who pays, and for which layouts: the source, or a reader of every partition that gathers again
     required: dict[Place | None, tuple[int, set[ops.Layout]]] = {}
-    for reader in fan.consumers:
+    for reader in sorted(fan.consumers, key=lambda each: case.kernels[each.kernel].kernel.name):
         one = case.kernels[reader.kernel]
         late = saved and not one.forward
         _, wanted = required.setdefault(one.place if late else None, (reader.kernel if late else fan.src, set()))

@@ -19,6 +19,7 @@ from dfopt.documents.zoo import find, zoo
 from dfopt.exploring.explore import explore
 from dfopt.frontends.deepflow import design_from_deepflow
 
+CALIBRATION = Path(__file__).parents[2] / "benchmarks" / "reference" / "data" / "a100-calibrated.yaml"
 DEEPFLOW = Path(__file__).parents[1] / "golden" / "deepflow" / "age_derived_parameters.json"
 
 
@@ -40,6 +41,7 @@ def documents() -> dict[str, Data]:
         "mapping": result["mapping"],
         "score": result["score"],
         "result": result,
+        "calibration": load_strict(CALIBRATION),
         "heat": heat_report(Mapping.from_data(result["mapping"])).to_data(),
         "study": {
             "schema": "dfopt/study/1",
