@@ -2,7 +2,7 @@
 
 >>> import dfopt as df
 >>> df.zoo("systems")[:2]                             # what comes with it: graphs, systems, chips, stacks, ...
-['a100-8', 'b200-8']
+['a100-4096', 'a100-512']
 >>> result = df.optimize("gpt2-small", "sn10-8-ring")  # zoo names, paths of files, or documents
 >>> result.status, round(result.utilization, 3)
 ('optimal', 0.668)

@@ -203,7 +203,7 @@ CASES = [
         "a row that is wrong in every key",
         BAD,
         "$.chip.efficiency[0].unit",
-        "found 'matrx', expected 'matrix' or 'vector' (did you mean 'matrix'?)",
+        "found 'matrx', expected 'matrix', 'vector' or 'memory' (did you mean 'matrix'?)",
         "$.chip.efficiency[0].flop",
         "missing unit",
         "$.chip.efficiency[0].extent",

@@ -112,7 +112,7 @@ def optimisers(world: World, mapping: Mapping) -> Iterator[Held]:
         yield {tier: {name: size for name, size in held.items() if size} for tier, held in books.items()}
 
 
-@given(mapped(st.one_of(worlds(roomy=True), pipelines())))
+@given(mapped(st.one_of(worlds(roomy=True, zero=True), pipelines())))
 def test_both_books_are_equal(drawn: tuple[World, Mapping]) -> None:
     world, mapping = drawn
     case = judged.build(mapping, world.graph, world.system, world.assumptions)
@@ -123,7 +123,7 @@ def test_both_books_are_equal(drawn: tuple[World, Mapping]) -> None:
 
 
 @share(0.5)
-@given(mapped(worlds(roomy=True)), st.sampled_from([0.999, 1.001]))
+@given(mapped(worlds(roomy=True, zero=True)), st.sampled_from([0.999, 1.001]))
 def test_the_fullest_stage_decides(drawn: tuple[World, Mapping], part: float) -> None:
     """A mapping breaks the limit of the DRAM exactly when the sum over some stage's states exceeds it."""
     world, mapping = drawn
@@ -137,7 +137,7 @@ def test_the_fullest_stage_decides(drawn: tuple[World, Mapping], part: float) ->
     assert any("of DRAM per chip" in one for one in violations) == (part < 1)
 
 
-@given(mapped(worlds(roomy=True)))
+@given(mapped(worlds(roomy=True, zero=True)))
 def test_no_mapping_holds_less_than_the_bound(drawn: tuple[World, Mapping]) -> None:
     """What is refused before anything is solved fits under no sharding; what a mapping holds is never refused."""
     world, mapping = drawn

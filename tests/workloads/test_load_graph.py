@@ -16,7 +16,7 @@ from dfopt.errors import DocumentError, GraphError, NotInZoo, SchemaVersionError
 from dfopt.machines.compose import load_system
 from dfopt.workloads import WORKLOADS, expand, load_graph
 
-ALL = "decoder, dlrm, fft, hpl, lstm, stack, transformer"
+ALL = "calculon, decoder, dlrm, fft, hpl, lstm, stack, transformer"
 SIZES: dict[str, Any] = {"hidden": 24, "heads": 4, "head_dim": 6, "seq": 8, "layers": 3, "batch": 16}
 
 
