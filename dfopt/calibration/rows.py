@@ -87,9 +87,9 @@ class TrainingRow:
     model: Model
     chip: Chip
     chips: int
-    tp: int
-    pp: int
-    dp: int
+    tensor: int
+    pipeline: int
+    copies: int
     batch: int
     seconds: float
     word_bytes: int = 2
@@ -191,10 +191,10 @@ def _model(cells: Cells, seq: str, parameters: float) -> Model:
 
 
 def _degrees(cells: Cells, chips: int) -> tuple[int, int, int]:
-    tp, pp, dp = (_number(cells, axis) for axis in ("tp", "pp", "dp"))
-    if tp * pp * dp != chips:
-        raise Cannot(f"tp {tp} x pp {pp} x dp {dp} is not {chips} chips")
-    return tp, pp, dp
+    tensor, pipeline, copies = (_number(cells, axis) for axis in ("tp", "pp", "dp"))
+    if tensor * pipeline * copies != chips:
+        raise Cannot(f"tp {tensor} x pp {pipeline} x dp {copies} is not {chips} chips")
+    return tensor, pipeline, copies
 
 
 def _refuse_others(cells: Cells, precision: str) -> None:

@@ -67,7 +67,7 @@ def machine_of(row: TrainingRow, base: System | None = None, memory_limit: bool 
     --------
     >>> from dfopt.calibration.rows import Model
     >>> small = Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
-    >>> row = TrainingRow("a", "b", small, "a100", 64, tp=8, pp=8, dp=1, batch=8, seconds=1.0)
+    >>> row = TrainingRow("a", "b", small, "a100", 64, 8, 8, 1, batch=8, seconds=1.0)
     >>> machine_of(row).chips
     64
     """
@@ -109,13 +109,13 @@ def dims_of(row: TrainingRow, system: System) -> dict[str, tuple[str, ...]]:
     --------
     >>> from dfopt.calibration.rows import Model
     >>> small = Model(2, 64, 8, 8, 8, 256, 1000, 32, gated_mlp=False, tie_embeddings=True)
-    >>> row = TrainingRow("a", "b", small, "a100", 512, tp=4, pp=16, dp=8, batch=8, seconds=1.0)
+    >>> row = TrainingRow("a", "b", small, "a100", 512, 4, 16, 8, batch=8, seconds=1.0)
     >>> dims_of(row, machine_of(row))
     {'tp_dims': ('node[4]',), 'dp_dims': ('node[2@4]', 'cluster[4]'), 'pp_dims': ('cluster[16@4]',)}
     """
     found: dict[str, tuple[str, ...]] = {}
     free = [(dim.name, dim.size, 1) for dim in system.network]  # name, chips that are left, stride of the next part
-    for axis, degree in (("tp", row.tp), ("dp", row.dp), ("pp", row.pp)):
+    for axis, degree in (("tp", row.tensor), ("dp", row.copies), ("pp", row.pipeline)):
         names: list[str] = []
         for at, (name, left, stride) in enumerate(free):
             size = math.gcd(degree, left)
@@ -133,15 +133,15 @@ def dims_of(row: TrainingRow, system: System) -> dict[str, tuple[str, ...]]:
 def _microbatches(row: TrainingRow) -> Sequence[int]:
     if row.microbatch is not None:
         return (row.microbatch,)
-    return [size for size in MICROBATCHES if row.batch % (row.dp * size) == 0]
+    return [size for size in MICROBATCHES if row.batch % (row.copies * size) == 0]
 
 
 def _interleaves(row: TrainingRow, graph: Graph) -> Sequence[int]:
     """Chunks of a stage; more than one need microbatches that are a multiple of the stages."""
     if row.interleave is not None:
         return (row.interleave,)
-    layers, microbatches = row.model.layers // row.pp, row.batch // (row.dp * graph.microbatch)
-    fits = row.pp > 1 and row.model.layers % row.pp == 0 and microbatches % row.pp == 0
+    layers, microbatches = row.model.layers // row.pipeline, row.batch // (row.copies * graph.microbatch)
+    fits = row.pipeline > 1 and row.model.layers % row.pipeline == 0 and microbatches % row.pipeline == 0
     return [chunks for chunks in INTERLEAVES if chunks == 1 or (fits and layers % chunks == 0)]
 
 
@@ -162,7 +162,13 @@ def step_of(row: TrainingRow, assumptions: Assumptions, system: System) -> Step:
     """
     sequence = row.sequence_parallelism or assumptions.sequence_parallelism
     chosen = assumptions.with_(sharding_objective="seconds", sequence_parallelism=sequence)
-    asked: dict[str, Any] = {"tp": row.tp, "pp": row.pp, "dp": row.dp, "time_limit": SECONDS, **dims_of(row, system)}
+    asked: dict[str, Any] = {
+        "tp": row.tensor,
+        "pp": row.pipeline,
+        "dp": row.copies,
+        "time_limit": SECONDS,
+        **dims_of(row, system),
+    }
     if row.zero:
         asked["zero"] = row.zero
     found: list[Step] = []
@@ -184,11 +190,11 @@ def _assumed(row: TrainingRow, graph: Graph, result: Result) -> tuple[str, ...]:
     plan = result.mapping.plan
     open_ = {
         "microbatch": (row.microbatch, graph.microbatch),
-        "interleave": (row.interleave if row.pp > 1 else 1, plan.interleave),
+        "interleave": (row.interleave if row.pipeline > 1 else 1, plan.interleave),
         "recompute": (row.recompute, (graph.variant or "recompute: none").removeprefix("recompute: ")),
     }
     found = [f"{name} {value}" for name, (stated, value) in open_.items() if stated is None]
-    if row.sequence_parallelism is None and row.tp > 1:
+    if row.sequence_parallelism is None and row.tensor > 1:
         found.append("sequence_parallelism")
     return tuple(found)
 

@@ -36,7 +36,7 @@ def test_committed_tables_are_taken_whole() -> None:
     assert all(isinstance(row, TrainingRow) for row in (*korthikanti, *vtrain))
     first = korthikanti[1]
     assert isinstance(first, TrainingRow)
-    assert (first.tp, first.microbatch, first.seconds) == (8, 4, 1.1)
+    assert (first.tensor, first.microbatch, first.seconds) == (8, 4, 1.1)
     assert (first.recompute, first.sequence_parallelism) == ("attention", "allow")
     other = vtrain[0]
     assert isinstance(other, TrainingRow)
