@@ -129,7 +129,7 @@ def calibrate(
         efficiency=tuple(
             row.model_copy(update={"share": float(f"{row.share:.4g}")}) for row in made.chip.efficiency or ()
         ),
-        network={dim.name: dim.efficiency for dim in made.network},
+        network={dim.name: dim.efficiency or 1.0 for dim in made.network},
         fitted=tuple(FittedNumber(name=n.name, value=values[n.name], least=n.least, most=n.most) for n in numbers),
         errors=tuple(told),
         evidence=tuple(evidence),

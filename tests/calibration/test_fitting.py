@@ -85,7 +85,7 @@ def test_numbers_change_what_they_say_and_nothing_else() -> None:
     shares = [(row.unit, row.share) for row in made.chip.efficiency or ()]
     assert shares[:4] == [("matrix", pytest.approx(share)) for share in (0.475, 0.45, 0.3, 0.05)]
     assert shares[4:] == [(row.unit, row.share) for row in (system.chip.efficiency or ())[4:]]
-    assert [dim.efficiency for dim in made.network] == [1.0, 0.5] and same == assumptions
+    assert [dim.efficiency for dim in made.network] == [None, 0.5] and same == assumptions
     for share in (0.0, 1.01):
         with pytest.raises(PlanError, match="expected more than 0 and at most 1"):
             applied({"vector": share}, system, assumptions)
