@@ -61,10 +61,10 @@ def test_without_an_execution_there_are_no_pins(files: list[Path], tmp_path: Pat
 
 
 def test_what_cannot_be_said_is_one_error(files: list[Path], tmp_path: Path) -> None:
-    files[2].write_text(json.dumps(EXEC | {"optimizer_sharding": True, "weight_offload": True}))
+    files[2].write_text(json.dumps(EXEC | {"optimizer_offload": True, "weight_offload": True}))
     done = call("import", "calculon", *files, "-o", tmp_path / "case")
     assert done.code == 3
     assert "exec.json: 2 problems" in done.err
-    assert "$.optimizer_sharding: found true: optimizer state that copies of the batch share" in done.err
+    assert "$.optimizer_offload: found true: optimizer state in memory 2 (not supported yet)" in done.err
     assert "$.weight_offload: found true: weights in memory 2 (not supported yet)" in done.err
     assert not (tmp_path / "case").exists()
