@@ -57,12 +57,11 @@ def _amounts(case: Case, stage: int) -> dict[Amount, float]:
     here = case.of_stage[stage]
     # A backward GEMM reads the weight of a forward one: when training, only the latter holds it.
     once = case.trains and case.forward_weights
-    level = {kind.of: kind.shared_from for kind in KINDS if kind.shared_from is not None}
+    level = {kind.of: kind.shared_from for kind in KINDS}
 
     def together(of: Amount, over: Collection[str] = ()) -> int:
         """Copies of the batch that share it out, but for what lies spread over them anyhow."""
-        shared = of in level and level[of] <= (case.plan.zero or 0) and "copies" not in over
-        return case.plan.copies if shared else 1
+        return 1 if "copies" in over else case.plan.held_by(level.get(of))
 
     found: dict[Amount, list[float]] = defaultdict(list)
     own = [one for one in here if one.forward or not once]

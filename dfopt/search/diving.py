@@ -63,16 +63,20 @@ def _roomy(search: JointSearch, end: float) -> Iterator[tuple[float, Plan]]:
     for plan in sorted(about, key=lambda one: (about[one], one.label)):
         if not wanted or time.perf_counter() > end:
             return
-        if not (rooms := wanted.get(plan.shard_dims)):
+        if plan.shard_dims not in wanted:
             continue
         instance, share = search.setting.under(plan), np.inf
         with suppress(Infeasible):
             states = search.plan_bounds.least_states(instance)
             books = [held(instance, stage, states) for stage in search.plan_bounds.stages(instance)]
             share = max(sum(book.get(tier, {}).values()) / most for book in books for tier, most in limits.items())
+        rooms = wanted[plan.shard_dims]
         if share <= rooms[0]:
             yield about[plan], plan
-        rooms[:] = [most for most in rooms if share > most]
+        if left := [most for most in rooms if share > most]:
+            wanted[plan.shard_dims] = left
+        else:
+            del wanted[plan.shard_dims]
 
 
 def _about(search: JointSearch) -> dict[Plan, float]:
