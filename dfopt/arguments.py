@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 from dfopt.documents.scalars import parse_scalar
@@ -37,6 +38,21 @@ def sizes(option: str, words: str | None) -> list[int]:
     return found
 
 
+def several(option: str, words: str | None, allowed: Sequence[str]) -> list[Any]:
+    """Words separated by commas, each once, in the order given; ``all`` is every one that is allowed.
+
+    Examples
+    --------
+    >>> several("--of", "b,a,b", "abc"), several("--of", "all", "abc"), several("--of", None, "abc")
+    (['b', 'a'], ['a', 'b', 'c'], [])
+    """
+    given = [word.strip() for word in words.split(",")] if words is not None else []
+    found = [choice(option, word, (*allowed, "all")) for word in dict.fromkeys(given)]
+    if "all" in found and len(found) > 1:
+        raise PlanError(f"{option}: found {words!r}, expected some of them or all, not both")
+    return [*allowed] if found == ["all"] else found
+
+
 def levels(option: str, words: str | None) -> tuple[int, ...] | None:
     """Levels of ZeRO separated by commas, or all of them.
 
@@ -45,13 +61,7 @@ def levels(option: str, words: str | None) -> tuple[int, ...] | None:
     >>> levels("--zero", "0,1"), levels("--zero", "all"), levels("--zero", None)
     ((0, 1), (0, 1, 2, 3), None)
     """
-    given = [word.strip() for word in words.split(",")] if words is not None else []
-    if given == ["all"]:
-        given = [str(level) for level in range(4)]
-    found = tuple(int(choice(option, word, ("0", "1", "2", "3", "all"))) for word in given if word != "all")
-    if "all" in given:
-        raise PlanError(f"{option}: found {words!r}, expected levels or all, not both")
-    return found or None
+    return tuple(map(int, several(option, words, "0123"))) or None
 
 
 def recomputes(words: str | None) -> list[Any]:
@@ -64,10 +74,7 @@ def recomputes(words: str | None) -> list[Any]:
     """
     from dfopt.workloads.recompute import RECOMPUTES
 
-    if words == "all":
-        return [*RECOMPUTES]
-    given = [word.strip() for word in words.split(",")] if words is not None else []
-    return [choice("--recompute", word, (*RECOMPUTES, "all")) for word in dict.fromkeys(given)]
+    return several("--recompute", words, RECOMPUTES)
 
 
 def ratio(option: str, words: str) -> float:
