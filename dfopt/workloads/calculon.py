@@ -30,14 +30,14 @@ from __future__ import annotations
 import math
 from typing import Any, Final, Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph, Input, Kernel, Tensor
 from dfopt.documents.published import Counts
 from dfopt.documents.sections import repeated
 from dfopt.workloads.drawing import Attending, Drawing
-from dfopt.workloads.layer import LayerParameters
+from dfopt.workloads.layer import PlainLayerParameters
 from dfopt.workloads.recompute import recomputes
 from dfopt.workloads.sketch import Read
 from dfopt.workloads.unroll import unroll
@@ -50,7 +50,7 @@ _SOFTMAX: Final = (5, 8)
 _GELU: Final = (8, 13)
 
 
-class CalculonParameters(LayerParameters):
+class CalculonParameters(PlainLayerParameters):
     """What Calculon's block is built from: multi-head attention over all scores.
 
     Examples
@@ -58,13 +58,6 @@ class CalculonParameters(LayerParameters):
     >>> CalculonParameters(hidden=768, heads=12, head_dim=64, seq=1024).ffn_features
     3072
     """
-
-    ffn: int | None = Field(default=None, ge=1, le=10**8, description="features inside the MLP; 4 x hidden if left out")
-
-    @property
-    def ffn_features(self) -> int:
-        """Features inside the MLP."""
-        return 4 * self.hidden if self.ffn is None else self.ffn
 
     @model_validator(mode="after")
     def _all_scores(self) -> Self:

@@ -9,7 +9,7 @@ from pydantic import Field, model_validator
 from dfopt.documents.base import problem
 from dfopt.workloads.step import StepParameters
 
-__all__ = ["LayerParameters"]
+__all__ = ["LayerParameters", "PlainLayerParameters"]
 
 
 class LayerParameters(StepParameters):
@@ -41,3 +41,20 @@ class LayerParameters(StepParameters):
                 "$.drawn",
             )
         return self
+
+
+class PlainLayerParameters(LayerParameters):
+    """Sizes of a GPT-style layer, whose MLP has four times the features of the residual stream unless it says so.
+
+    Examples
+    --------
+    >>> PlainLayerParameters(hidden=8, heads=2, head_dim=4, seq=16).ffn_features
+    32
+    """
+
+    ffn: int | None = Field(default=None, ge=1, le=10**8, description="features inside the MLP; 4 x hidden if left out")
+
+    @property
+    def ffn_features(self) -> int:
+        """Features inside the MLP."""
+        return 4 * self.hidden if self.ffn is None else self.ffn

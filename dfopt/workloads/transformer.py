@@ -12,7 +12,7 @@ from __future__ import annotations
 import math
 from typing import Self
 
-from pydantic import Field, model_validator
+from pydantic import model_validator
 
 from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph, Tensor
@@ -20,7 +20,7 @@ from dfopt.documents.published import Counts
 from dfopt.documents.sections import repeated
 from dfopt.workloads.backward import Gradient, backward_of
 from dfopt.workloads.drawing import Attending, Drawing
-from dfopt.workloads.layer import LayerParameters
+from dfopt.workloads.layer import PlainLayerParameters
 from dfopt.workloads.recompute import recomputes
 from dfopt.workloads.sketch import Read
 from dfopt.workloads.unroll import unroll
@@ -28,7 +28,7 @@ from dfopt.workloads.unroll import unroll
 __all__ = ["Parameters", "TransformerParameters", "build", "counts"]
 
 
-class TransformerParameters(LayerParameters):
+class TransformerParameters(PlainLayerParameters):
     """What a transformer is built from.
 
     ``heads * head_dim`` may differ from ``hidden``: Q, K and V produce ``heads * head_dim`` features and the
@@ -39,13 +39,6 @@ class TransformerParameters(LayerParameters):
     >>> TransformerParameters(hidden=768, heads=12, head_dim=64, seq=1024).ffn_features
     3072
     """
-
-    ffn: int | None = Field(default=None, ge=1, le=10**8, description="features inside the MLP; 4 x hidden if left out")
-
-    @property
-    def ffn_features(self) -> int:
-        """Features inside the MLP."""
-        return 4 * self.hidden if self.ffn is None else self.ffn
 
     @model_validator(mode="after")
     def _fit_together(self) -> Self:
