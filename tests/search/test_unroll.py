@@ -102,7 +102,6 @@ def test_stated_ends_are_those_of_every_copy() -> None:
     assert [one.src for one in drawn.outputs or ()] == ["Q.0", "Q.1"]
 
 
-@pytest.mark.nightly  # fails for one drawn world in dataflow with tight SRAM, which is not understood yet
 @share(1)
 @given(
     worlds(
@@ -141,6 +140,11 @@ def test_sections_are_their_layers_drawn_one_by_one(world: World, data: st.DataO
         )
     )
     assert all_.flop_per_step == pytest.approx(one.flop_per_step, rel=1e-12)
+    # Into how many parts weights are cut that have no room at all is no figure of a mapping: the ends of a layer need
+    # more buffers than tensors between drawn layers, and only who has room is cut. Both say that the limit is broken.
+    if any("leaves no room for its weights" in said for said in one.violations):
+        assert not all_.feasible
+        return
     assert all_.step_time_s == pytest.approx(one.step_time_s, rel=1e-9)
     held = [stage.states.get("dram", {}) for score in (one, all_) for stage in score.stages]
     for name in ("weights", "caches"):  # what waits between partitions also waits for later layers
