@@ -17,7 +17,7 @@ from dfopt.exports.sizes import Sizes, Unlike, sizes_of
 from dfopt.frontends.megatron import megatron_shardings
 from dfopt.workloads.recompute import ATTENTION
 
-__all__ = ["NAMES", "Decisions", "decisions_of"]
+__all__ = ["BIASES", "NAMES", "Decisions", "decisions_of"]
 
 _RECOMPUTE: Final = "recompute: "
 
@@ -55,10 +55,11 @@ class Decisions:
     said: Mapping[str, str]
 
 
+BIASES: Final = "which norm, which projections have biases, tied embeddings: a graph does not tell"
 NAMES: Final[Mapping[str, str]] = {
     "model": "sizes of the model",
     "vocabulary": "rows of the embedding and of the logits",
-    "norms and biases": "which norm, which projections have biases, tied embeddings: a graph does not tell",
+    "norms and biases": BIASES,
     "mask": "which scores are computed",
     "batch": "samples in a step and in a microbatch",
     "precision": "types of weights, activations and operands",

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Final
 
-from dfopt.exports.decisions import Decisions
+from dfopt.exports.decisions import BIASES, Decisions
 from dfopt.exports.tool import Arguments, Lacks, Tool
 
 __all__ = ["FP8", "MEGATRON", "UNEVEN"]
@@ -47,6 +47,11 @@ def _vocabulary(d: Decisions) -> Arguments | Lacks:
     if d.sizes is None or d.sizes.vocab is None:
         return Lacks("give --vocab-size or a tokenizer")
     return {"vocab-size": d.sizes.vocab}
+
+
+def _biases(d: Decisions) -> Lacks:
+    split = d.sizes is not None and d.sizes.experts is not None and d.tensor > 1  # then the tool refuses biases
+    return Lacks(BIASES, {"disable-bias-linear": True} if split else None)
 
 
 def _precision(d: Decisions) -> Arguments | Lacks:
@@ -116,6 +121,7 @@ MEGATRON: Final = Tool(
     says={
         "model": _model,
         "vocabulary": _vocabulary,
+        "norms and biases": _biases,
         "batch": lambda d: {"micro-batch-size": d.microbatch, "global-batch-size": d.batch},
         "precision": _precision,
         "tensor": lambda d: {"tensor-model-parallel-size": d.tensor},

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from dfopt.documents.strict_yaml import dump_yaml
-from dfopt.exports.decisions import Decisions
+from dfopt.exports.decisions import BIASES, Decisions
 from dfopt.exports.megatron import FP8, UNEVEN
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Arguments, Lacks, Tool
@@ -48,6 +48,11 @@ def _vocabulary(d: Decisions) -> Arguments | Lacks:
     if d.sizes is None or d.sizes.vocab is None:
         return Lacks("give model.vocab_size or a tokenizer")
     return {"model.vocab_size": d.sizes.vocab}
+
+
+def _biases(d: Decisions) -> Lacks:
+    split = d.sizes is not None and d.sizes.experts is not None and d.tensor > 1  # then the tool refuses biases
+    return Lacks(BIASES, {"model.add_bias_linear": False} if split else None)
 
 
 def _precision(d: Decisions) -> Arguments | Lacks:
@@ -103,6 +108,7 @@ NEMO: Final = Tool(
     says={
         "model": _model,
         "vocabulary": _vocabulary,
+        "norms and biases": _biases,
         "batch": lambda d: {"train.micro_batch_size": d.microbatch, "train.global_batch_size": d.batch},
         "precision": _precision,
         "tensor": lambda d: {"model.tensor_model_parallel_size": d.tensor},
