@@ -159,6 +159,8 @@ class Nodes:
             if node.rooted and not node.met:  # what no stage with every figure at its least knows: layouts have to meet
                 meet(search, self.shown.apart(node, stage, most), stage, most)
                 meet(search, self.shown.both(node, stage, deadline), stage, most)
+                if search.low < most and search.answer is None:
+                    meet(search, self.shown.listed(node, stage, most, deadline), stage, most)
             if not search.low:
                 started = with_starts(ready, self.options.deadline).stages[number]
                 search.root(min(most, started.best_known * (1 + 1e-9)), started.start, stage.floor, deadline)

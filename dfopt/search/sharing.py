@@ -43,6 +43,7 @@ class StageWork:
     low_s: float = 0.0  # proven: no fusion is faster, whatever DRAM is left
     waiting: float | None = None  # bytes that wait at once between the partitions of any fusion, if that is known
     apart: dict[bytes, Apart] = field(default_factory=dict)  # each resource by itself, by seconds of gradients
+    listed: dict[bytes, Apart] = field(default_factory=dict)  # the same where blocks are listed
     both: Apart | None = None  # what layouts and partitions take together where they add up, at least
     joint: dict[tuple[bytes, float], LayerSearch] = field(default_factory=dict)  # by seconds of gradients, DRAM left
 

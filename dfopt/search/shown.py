@@ -12,6 +12,7 @@ from dfopt.documents.plan import Plan
 from dfopt.joint.additive import least_of_both
 from dfopt.joint.apart import Apart, optimize_apart
 from dfopt.joint.layer import LayerSearch
+from dfopt.joint.listed import least_listed
 from dfopt.joint.menu import Menu
 from dfopt.physics.copies import exchanged
 from dfopt.physics.pipeline import step_time
@@ -95,6 +96,17 @@ class Shown:
             given = self.menu(instance), node.allowed_o, stage.tables, stage.limits, stage.lattice
             work.both = least_of_both(*given, self.options.left() * _PART, deadline)
         return work.both
+
+    def listed(self, node: Node, stage: Stage, upper: float, deadline: float) -> Apart:
+        """What a stage takes at least, blocks and all, where its blocks can be listed: most often what it does take."""
+        assert stage.tables is not None and stage.limits is not None and stage.work is not None
+        menu, known = self.menu(node.ready.instance), stage.work.listed
+        weighed_o = weighed_gradients(node.ready, menu, node.allowed_o)
+        found = known.get(key := weighed_o.tobytes())
+        if found is None or (found.option_k is None and 0 < found.seconds < upper):
+            given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, weighed_o, upper
+            known[key] = least_listed(*given, self.options.left() * _PART, deadline)
+        return known[key]
 
     def start(self, node: Node, stage: Stage) -> Ints | None:
         """Options of all kernels where down-sets are too many to list: of one layer, if equal ones are drawn."""

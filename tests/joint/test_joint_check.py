@@ -369,7 +369,7 @@ HARMLESS: dict[str, tuple[str, Callable[[Data], None], str]] = {
     "the honest one": ("three", lambda data: None, "verified optimal"),
     "nothing of how it was found": ("three", unsolved, "verified optimal"),
     "nothing of how sequence splits were found": ("sequence", unsolved, "verified optimal"),
-    "a tracked tensor less": ("library", another_hint, "verified optimal"),
+    "a tracked tensor less": ("tiles", another_hint, "verified optimal"),
     "every tensor tracked": ("sequence", every_hint, "verified optimal"),
     "tile sizes": ("tiles", lambda data: None, "verified optimal"),
     "library sets": ("library", unsolved, "verified optimal"),
