@@ -17,6 +17,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.instance import Instance
+from dfopt.setting.ledger import saved_bytes
 from dfopt.setting.tables import Bools, Floats, Ints, ShardedGraph, boundary, shard, with_tiles
 from dfopt.sharding.tables import LAYOUTS, InterChipTables
 
@@ -116,6 +117,12 @@ class Menu:
     def own_accessed_o(self) -> Floats:
         """SRAM traffic of each option beside that of tensors and ends."""
         return self._without_ends("accessed_k")
+
+    @cached_property
+    def saved_o(self) -> Floats:
+        """Bytes on a chip of what the backward pass needs of each option's output."""
+        found = np.stack([saved_bytes(one) for one in self.sharded])
+        return np.asarray(found[self.number_o, self.tables.kernel_o])
 
     def _without_ends(self, name: str) -> Floats:
         found = np.stack([getattr(one, name) for one in self.sharded]) - self._ends_jk

@@ -7,23 +7,24 @@ import time
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
-from typing import Any, Self
+from typing import Self
 
 import numpy as np
 
 from dfopt.documents.plan import Plan
-from dfopt.documents.result import PlanRecord
 from dfopt.errors import Infeasible, NoSolution, SolveError
 from dfopt.fusion.clock import OutOfTime
 from dfopt.fusion.downsets import Lattice
 from dfopt.joint.menu import Menu
 from dfopt.search.branching import Search
+from dfopt.search.families import Families
+from dfopt.search.known import KnownSearch
 from dfopt.search.matrices import by_matrices, solved_together
 from dfopt.search.node import CLOSE, SAME, Entry, Found, Node, Unit
 from dfopt.search.nodes import Nodes, covers
 from dfopt.search.racing import Steps, race
 from dfopt.search.shortage import least_held
-from dfopt.search.solved import Pruned, Solved, by_levels, refusal
+from dfopt.search.solved import Solved, by_levels
 from dfopt.setting.instance import Instance
 from dfopt.setting.roofline import least_step
 from dfopt.setting.tables import Ints
@@ -33,7 +34,7 @@ _LEVELS = 0.15  # of the time, after which two levels make a start over all plan
 _STEPS = 1.0, 8.0, np.inf  # seconds for a step, the first time and when it is taken up again
 
 
-class JointSearch(Search):
+class JointSearch(KnownSearch):
     """Branch and bound over graphs, over plans and, within them, over what is open of schemes."""
 
     every: bool = False  # also schemes that another one replaces at no cost in time
@@ -91,7 +92,10 @@ class JointSearch(Search):
         """Go over plans a step at a time; before each: whether only what takes long is left, and the least bound."""
         self.nodes = Nodes(self.setting, self.options, self.every, self.at_once, self.hints)
         self.bounds = self.plan_bounds.of_all(legal)
+        self.families = Families(self.nodes, self.plan_bounds, self.bounds)
         self.units: dict[Unit, Found] = {}
+        self.fitting = set[Plan]()  # plans that may fit the memories
+        self.squeezed = set[Plan]()  # plans of which is shown what that costs
         self.heap: list[Entry] = []
         self.waiting: list[Node] = []  # whose next step takes long
         self.number = count()
@@ -132,9 +136,14 @@ class JointSearch(Search):
         """Take a step with what has the least bound."""
         entry = heapq.heappop(self.heap)
         unit = self._unit(entry.what)
+        if isinstance(entry.what, Plan) and (low := self.families.raised(entry.what)) > entry.bound:
+            self._push(low, entry.what)
+            return
         beaten = entry.bound >= self._goal(unit)
         if beaten or self._out_of_time(bool(self.found)):
             self._give_up(unit, entry.bound, late=not beaten)
+            if isinstance(entry.what, Plan) and np.isfinite(self.units[unit].value):
+                self.units[unit].agreed |= self.families.agreed(entry.what)
             return
         began = time.perf_counter()
         try:
@@ -175,36 +184,9 @@ class JointSearch(Search):
     def _push(self, bound: float, what: Plan | Node) -> None:
         heapq.heappush(self.heap, Entry(bound, next(self.number), what))
 
-    @staticmethod
-    def _unit(what: Plan | Node) -> Unit:
-        return (what, None) if isinstance(what, Plan) else (what.plan, what.ready.tile_count)
-
-    def _cut(self, unit: Unit) -> float:
-        """Value that a mapping of a unit must beat: its own best, if that is among the best, or the last of those."""
-        known = self.units.get(unit)
-        own = known.value if known is not None else np.inf
-        return min(own, self._to_beat(unit))
-
-    def _to_beat(self, unit: Unit) -> float:
-        """Value from which on nothing of a unit is of interest."""
-        return self.incumbent
-
-    def _looks(self, unit: Unit) -> bool:
-        """Whether a mapping of a unit is looked for, or only bounds."""
-        return True
-
-    def _goal(self, unit: Unit) -> float:
-        """Bound at which a unit is done with: as near to the value to beat as is asked for."""
-        return self._cut(unit) * (1 - max(self.options.request.gap, SAME))
-
-    def _give_up(self, unit: Unit, bound: float, *, late: bool = False) -> None:
-        found = self.units.setdefault(unit, Found())
-        found.low = min(found.low, bound)
-        found.late |= late
-
     def _step(self, entry: Entry) -> None:
         if isinstance(entry.what, Plan):
-            self._open(entry.what)
+            self._of_plan(entry)
             return
         node, unit = entry.what, self._unit(entry.what)
         if node.rooted and node.whole and self._looks(unit) and (node.met or np.isinf(self.incumbent)):
@@ -222,7 +204,7 @@ class JointSearch(Search):
         if node.agreed:
             self.units.setdefault(unit, Found()).agreed |= node.agreed
         if not settled:
-            if self._looks(unit):
+            if self._looks(unit) and node.rooted:
                 self._try(node, unit, cut, self.nodes.options_of(node))
             if node.exhausted:
                 self._nothing_more(node, unit, cut)
@@ -256,10 +238,46 @@ class JointSearch(Search):
     def _least(self) -> float:
         return self.heap[0].bound if self.heap else np.inf
 
+    def _of_plan(self, entry: Entry) -> None:
+        """A step of a plan that has the least bound: what is cheap to show first, and what holds for others too."""
+        plan, unit = entry.what, self._unit(entry.what)
+        assert isinstance(plan, Plan)
+        if not self._fits(plan):
+            return
+        if self.families.heard(plan):
+            low = self.families.raised(plan)
+        elif plan not in self.squeezed:
+            self.squeezed.add(plan)
+            low, starts = self.families.squeezed(plan)
+            for node, options_k in starts if self._looks(unit) and low < self._goal(unit) else []:
+                self._as_there(plan, node, options_k)
+        elif self.families.prove(plan, self._goal(unit)):
+            low = self.families.raised(plan)
+        else:
+            self._open(plan)
+            return
+        self._push(max(low, entry.bound), plan)
+
+    def _as_there(self, plan: Plan, node: Node, options_k: Ints) -> None:
+        """Fuse the schemes of a plan of the same family under another one: a mapping, if they fit."""
+        unit = plan, node.ready.tile_count
+        ready = replace(node.ready, instance=self.setting.under(plan))
+        self._try(replace(node, ready=ready, tried=set()), unit, self._cut(unit), options_k)
+
+    def _fits(self, plan: Plan) -> bool:
+        """Whether a plan may fit the memories whatever the schemes; else that is on record."""
+        if plan not in self.fitting:
+            try:
+                self.plan_bounds.check_dram(self.setting.under(plan))
+            except Infeasible as error:
+                self._infeasible(plan, None, error, "infeasible")
+                return False
+            self.fitting.add(plan)
+        return True
+
     def _open(self, plan: Plan) -> None:
         instance = self.setting.under(plan)
         try:
-            self.plan_bounds.check_dram(instance)
             if self.options.request.formulation == "assignment" or not covers(self.setting.graph, plan):
                 self._by_matrices(instance)
                 return
@@ -268,7 +286,12 @@ class JointSearch(Search):
             self._infeasible(plan, None, error, "infeasible")
             return
         for node in nodes:
+            options_k, unit = self.families.taken_up(node), self._unit(node)
             node.bound = max(node.bound, self.bounds[plan])
+            if node.agreed:
+                self.units.setdefault(unit, Found()).agreed |= node.agreed
+            if self._looks(unit) and node.bound < self._goal(unit):
+                self._try(node, unit, self._cut(unit), options_k)
             self._push(node.bound, node)
 
     def _start(self, node: Node) -> None:
@@ -307,38 +330,6 @@ class JointSearch(Search):
             if self.stopped:
                 raise KeyboardInterrupt
 
-    def _try(self, node: Node, unit: Unit, cut: float, options_k: Ints | None) -> None:
-        """Fuse such schemes, if there are any and they were not tried yet: a mapping, if not yet the best."""
-        if options_k is None or tuple(options_k.tolist()) in node.tried:
-            return
-        node.tried.add(tuple(options_k.tolist()))
-        try:
-            outcome = self._once(node, options_k, cut)
-        except (Infeasible, NoSolution):
-            return
-        if isinstance(outcome, Solved):
-            self._keep(unit, outcome)
-
-    def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
-        """The best mapping under schemes of all kernels, as :meth:`Nodes.exact` finds it."""
-        return self.nodes.exact(node, options_k, cut)
-
-    def _once(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
-        """The same, from another node that asked for these schemes."""
-        key = node.plan, node.ready.sharded.tile_count, tuple(options_k.tolist())
-        if key not in self.known:
-            try:
-                outcome: Solved | Pruned | Infeasible = self.exact(node, options_k, cut)
-            except Infeasible as error:
-                outcome = error
-            if isinstance(outcome, Pruned):  # another cut may not
-                return outcome
-            self.known[key] = outcome
-        found = self.known[key]
-        if isinstance(found, Infeasible):
-            raise found
-        return found
-
     def _leaf(self, node: Node, unit: Unit, cut: float) -> None:
         """The schemes that the stages ask for, fused exactly: the node's best if they reach its bound."""
         options_k, fixed = self.nodes.options_of(node), self.nodes.fixed(node)
@@ -365,36 +356,3 @@ class JointSearch(Search):
         if self.stopped:
             raise KeyboardInterrupt
         self._split(node, unit, options_k)
-
-    def _keep(self, unit: Unit, outcome: Solved) -> None:
-        found = self.units.setdefault(unit, Found())
-        if outcome.interrupted:
-            self._stop()
-        if outcome.value >= found.value:
-            return
-        found.value, found.solves = outcome.value, outcome.records
-
-        def same(one: Solved) -> tuple[object, ...]:
-            return one.plan, one.mapping.tile_count, one.graph.variant
-
-        others = [one for one in self.found if same(one) != same(outcome)]
-        if outcome.value < self.incumbent or len(others) < len(self.found):
-            self.found[:] = sorted([*others, outcome], key=lambda one: one.value)[: self.options.request.top]
-
-    def _told(self, unit: Unit, found: Found) -> None:
-        """The record of a plan and tile count."""
-        plan, tiles = unit
-        fields: dict[str, Any] = {
-            "solves": found.solves,
-            "seconds": found.seconds,
-            "agreed": tuple(sorted(found.agreed)),
-        }
-        if np.isinf(min(found.value, found.low)):
-            note = found.note or refusal(self.setting.under(plan), self.options, self.memo)
-            self.reasons.append(f"{plan.label}: {note}")
-            fields |= {"status": "infeasible", "note": note}
-        else:
-            fields |= found.status(self._goal(unit), self._to_beat(unit), self.options.request.gap, self.stopped)
-        bound = None if fields["status"] == "infeasible" else min(found.low, found.value)
-        fields |= {"variant": self.setting.graph.variant, "bound": bound, "level_bound": bound}
-        self.records.append(PlanRecord(plan=plan, tile_count=tiles, **fields))

@@ -79,7 +79,10 @@ class Nodes:
         Infeasible
             If nothing fits whatever the schemes.
         """
-        instance = self.setting.under(plan)
+        return self.of(self.setting.under(plan))
+
+    def of(self, instance: Instance) -> list[Node]:
+        """The same of a setting under a plan."""
         found: list[Node] = []
         refused: Infeasible | None = None
         for counts, allowed_o in self._domains(instance):
@@ -164,7 +167,7 @@ class Nodes:
             if not search.low:
                 started = with_starts(ready, self.options.deadline).stages[number]
                 search.root(min(most, started.best_known * (1 + 1e-9)), started.start, stage.floor, deadline)
-            node.lows[number] = max(node.lows[number], search.low)
+            node.lows[number] = search.low = max(node.lows[number], search.low)
             if search.answer is None:
                 open_.append((search, number, most))
             node.proven()

@@ -9,6 +9,7 @@ import numpy as np
 
 from dfopt.documents.axes import Dims
 from dfopt.documents.plan import Plan
+from dfopt.errors import Infeasible
 from dfopt.joint.additive import least_of_both
 from dfopt.joint.apart import Apart, optimize_apart
 from dfopt.joint.layer import LayerSearch
@@ -52,12 +53,25 @@ class Shown:
             return 0.0
         key = menu, node.allowed_o.tobytes()
         if key not in self.known:
-            tables, way = menu.tables, "max" if instance.assumptions.overlap == "perfect" else "sum"
-            if instance.assumptions.compute_model == "cycle":  # a share of peak says nothing there
-                tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
-            left = self.options.left() * _PART
-            self.known[key], _ = interchip.least_seconds(tables, node.allowed_o, left, way)
+            self.known[key], _ = self.within(node, np.inf)
         return self.known[key]
+
+    def within(self, node: Node, room: float) -> tuple[float, Ints | None]:
+        """The same where a layer keeps no more for its backward pass than there is room; and the options that do.
+
+        Infinite if none keep so little.
+        """
+        instance, menu = node.ready.instance, self.menu(node.ready.instance)
+        tables, way = menu.tables, "max" if instance.assumptions.overlap == "perfect" else "sum"
+        if instance.assumptions.compute_model == "cycle":  # a share of peak says nothing there
+            tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
+        left = self.options.left() * _PART
+        try:
+            return interchip.least_seconds(tables, node.allowed_o, left, way, menu.saved_o, room)
+        except Infeasible:
+            if np.isfinite(room):
+                return np.inf, None
+            raise
 
     def forward(self, node: Node) -> float:
         """Seconds of the only stage's forward pass at least by compute and communication.

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.documents.placement import item_of_weight
 from dfopt.documents.plan import Plan
@@ -18,11 +18,12 @@ from dfopt.physics import ops
 from dfopt.physics.dtypes import slowdown
 from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.overlap import hides
-from dfopt.physics.pipeline import partition_time, step_time
+from dfopt.physics.pipeline import partition_time, step_time, with_point_to_point
 from dfopt.physics.states import cached_bytes, capacities, own_traffic
-from dfopt.setting.conversions import fanout_groups, overhead_of_kernels
+from dfopt.setting.by_kernel import ends_by_kernel, passed_by_kernel, saved_by_kernel
+from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.instance import Instance, Setting
-from dfopt.setting.ledger import State, held, left, states_of
+from dfopt.setting.ledger import State, held, left, room_to_save, states_of
 from dfopt.setting.overlap import exchange_seconds, least_s, roofline_passes
 from dfopt.setting.placements import Counted
 from dfopt.setting.stages import PipelineStage
@@ -87,6 +88,15 @@ class PlanBounds:
             found.update(zip(alike, self._of(instance).seconds(instance, alike).tolist(), strict=True))
         return found
 
+    def seconds_of(self, alike: Sequence[Plan], low_s: float, hop_s: float) -> list[float]:
+        """The same of plans that differ in how stages hold layers only, where more is known of their work.
+
+        A layer takes so many seconds at least, and what a chunk of layers sends to the next stage.
+        """
+        instance = self.setting.under(alike[0])
+        found: list[float] = self._of(instance).seconds(instance, alike, low_s, hop_s).tolist()
+        return found
+
     def interval(self, instance: Instance) -> float:
         """Seconds of the slowest stage for one microbatch that no mapping under a plan beats."""
         return float(self._of(instance).intervals(instance, [instance.plan])[0])
@@ -112,6 +122,10 @@ class PlanBounds:
         """What the kernels of each stage of the mapping keep at least, each state by itself, for :meth:`stages`."""
         return self._of(instance).least_states(instance)
 
+    def room(self, instance: Instance) -> float:
+        """Bytes that a layer may keep for its backward pass beside the least of all else, where layers are equal."""
+        return min(room_to_save(instance, stage, self.least_states(instance)) for stage in self.stages(instance))
+
     def stages(self, instance: Instance) -> tuple[PipelineStage, ...]:
         """The distinct pipeline stages."""
         return self._of(instance).stages(instance)
@@ -134,29 +148,39 @@ class _Bounds:
         self._layers: dict[Hashable, tuple[Floats, Floats]] = {}
         self._held: dict[Hashable, dict[int, Sequence[State]]] = {}
         self._run: dict[Hashable, tuple[Floats, Ints]] = {}
-        self._ends = _ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
+        self._ends = ends_by_kernel(graph) if setting.assumptions.layer_boundary == "dram" else {}
         self._kind_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels])
         self._kinds = kernels_by_kind(graph)
         self._talks = any(kernel.communications for kernel in graph.kernels)
-        self._saved = _saved_by_kernel(setting)
-        self._passed = {} if setting.system.chip.sram.bandwidth is None else _passed_by_kernel(setting)
+        self._saved = saved_by_kernel(graph, setting.assumptions)
+        limited = setting.system.chip.sram.bandwidth is not None
+        self._passed = passed_by_kernel(graph, setting.assumptions) if limited else {}
 
-    def seconds(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
-        """Seconds per step that no mapping beats under each of some plans that differ in how stages hold layers."""
+    def seconds(self, instance: Instance, plans: Sequence[Plan], low_s: float = 0.0, hop_s: float = 0.0) -> Floats:
+        """Seconds per step that no mapping beats under each of some plans that differ in how stages hold layers.
+
+        ``low_s``, ``hop_s``: of a layer, and of what a chunk of layers hands on, at least, for one microbatch.
+        """
         if hides(instance.assumptions, self.setting.graph):
-            return self._overlapped(instance, plans)
+            return self._overlapped(instance, plans, low_s, hop_s)
         added_s = self._slowest(plans, self._gradients(instance)).tolist()
-        pairs = zip(plans, self.intervals(instance, plans).tolist(), added_s, strict=True)
+        pairs = zip(plans, self.intervals(instance, plans, low_s, hop_s).tolist(), added_s, strict=True)
         own = instance.assumptions
         once = own.step_overhead or 0.0
         return np.array([step_time(one, own, s, gradient_reduction_s=g, overhead_s=once).total for one, s, g in pairs])
 
-    def intervals(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
+    def intervals(self, instance: Instance, plans: Sequence[Plan], low_s: float = 0.0, hop_s: float = 0.0) -> Floats:
         """Seconds of the slowest stage under each, for one microbatch or two that are taken together."""
-        once, sent = (self._slowest(plans, each) for each in self._known_layers(instance))
-        return np.asarray(instance.plan.at_once * np.maximum(once, sent))
+        once, sent = self._known_layers(instance)
+        once, sent = (self._slowest(plans, each) for each in (np.maximum(once, low_s), sent))
+        busy: Floats = np.maximum(once, sent)
+        if hop_s:
+            hops, overlap = [one.interleave * hop_s for one in plans], instance.assumptions.overlap
+            pairs = zip(busy.tolist(), hops, strict=True)
+            busy = np.array([with_point_to_point(stage_s, hop, overlap) for stage_s, hop in pairs])
+        return np.asarray(instance.plan.at_once * busy)
 
-    def _overlapped(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
+    def _overlapped(self, instance: Instance, plans: Sequence[Plan], low_s: float, hop_s: float) -> Floats:
         """Seconds per step where gradients are added up behind the backward pass: from the least of every part."""
         least, gradient_k = self._least_of(instance), np.zeros(len(self._kind_k))
         own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
@@ -165,7 +189,9 @@ class _Bounds:
             gradient_k[mine := self._kind_k == kind] = one.gradient_k
             forward_k = np.array([kernel.pass_ == "forward" for kernel in self._kinds[kind]])
             parts.append((forward_k, (one.compute_k, one.memory_k, own_k[mine], one.sram_k)))
-        once = np.maximum(*self._known_layers(instance))  # of training, where no microbatches take turns
+        once = np.maximum(
+            np.maximum(*self._known_layers(instance)), low_s
+        )  # of training, where no microbatches take turns
         given = exchange_seconds(instance, gradient_k, self._kind_k), roofline_passes(parts, instance.assumptions)
         return np.array([least_s(instance, plan, (self._runs([plan])[0] @ once).tolist(), *given) for plan in plans])
 
@@ -344,38 +370,6 @@ class _Bounds:
             own=min(own_traffic(kernel, z, shards) for z in schemes) if self._passed else 0.0,
             cached=min(cached_bytes(kernel, z, shards) for z in schemes),
         )
-
-
-def _ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
-    """By kernel, the operands that it reads from DRAM as inputs of the graph, and the outputs as operand 0."""
-    found: dict[str, list[tuple[int, float]]] = {}
-    for position, operand, size in [*graph.reads(), *((position, 0, size) for position, size in graph.writes())]:
-        found.setdefault(graph.kernels[position].name, []).append((operand, size))
-    return found
-
-
-def _passed_by_kernel(setting: Setting) -> dict[str, list[tuple[Kernel, float]]]:
-    """What every kernel writes and reads of the tensors between kernels, by its name: their sources, whole bytes."""
-    graph, index = setting.graph, setting.graph.index()
-    found: dict[str, list[tuple[Kernel, float]]] = {kernel.name: [] for kernel in graph.kernels}
-    groups = fanout_groups(graph, setting.assumptions).tolist()
-    ends = {
-        (g, end): tensor for g, tensor in zip(groups, graph.tensors, strict=True) for end in (tensor.src, tensor.dst)
-    }
-    for (_, end), tensor in ends.items():  # a group is written once, and read once by each of its readers
-        found[end].append((graph.kernels[index[tensor.src]], graph.bytes_of(tensor)))
-    return found
-
-
-def _saved_by_kernel(setting: Setting) -> dict[str, float]:
-    """Bytes of a kernel's output that the backward pass needs, whole, by its name."""
-    graph, groups = setting.graph, fanout_groups(setting.graph, setting.assumptions)
-    forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
-    saved = {int(g): t for g, t in zip(groups, graph.tensors, strict=True) if forward[t.src] and not forward[t.dst]}
-    found = dict.fromkeys(forward, 0.0)
-    for tensor in saved.values():
-        found[tensor.src] += graph.bytes_of(tensor)
-    return found
 
 
 def _end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:

@@ -16,7 +16,7 @@ from dfopt.physics.pipeline import microbatches_in_flight
 from dfopt.physics.states import KINDS, LABELS, Amount, Held, capacities
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.stages import PipelineStage
-from dfopt.setting.tables import ShardedGraph
+from dfopt.setting.tables import Floats, ShardedGraph
 
 
 @dataclass(frozen=True)
@@ -115,6 +115,21 @@ def kept(
             yield state, count * state.bytes / degree
 
 
+def room_to_save(instance: Instance, stage: PipelineStage, states: Mapping[int, Sequence[State]]) -> float:
+    """Bytes that each evaluation of the layers of a stage may keep for its backward pass, beside all else it keeps.
+
+    ``states``: of layers of one kind. Infinite where the memory has no limit, or nothing is kept.
+    """
+    chip = instance.system.chip
+    found = [one for one in kept(instance, stage, states) if one[0].lifetime == "microbatch"]
+    capacity = capacities(chip).get(chip.fastest_tier)
+    if not found or capacity is None:
+        return math.inf
+    size, once = sum(size for _, size in found), sum(state.bytes for state, _ in found)
+    others = sum(held(instance, stage, states)[chip.fastest_tier].values()) - size
+    return max(capacity - others, 0.0) * once / size
+
+
 def left(instance: Instance, books: Held, who_needs: str) -> dict[str, float]:
     """Bytes left of every memory that has a limit.
 
@@ -189,8 +204,13 @@ def sharded_states(setting: Setting, stage: ShardedGraph) -> tuple[State, ...]:
     routed = np.array([item_of_weight(kernel) == "experts" for kernel in kernels])
     weights, experts = (float(stage.weight_k[mine & which].sum()) for which in (~routed, routed))
     parameters = float(parameter_k[mine].sum())
-    padded = np.concatenate([stage.forward_k, [False]])
-    own = (stage.src_t < len(stage.names)) & stage.saved_t & padded[stage.src_t]
-    _, first = np.unique(stage.group_t[own], return_index=True)
-    saved = float(stage.b_t[own][first].sum())
+    saved = float(saved_bytes(stage).sum())
     return states_of(setting, kernels, weights, parameters, saved, float(stage.cached_k.sum()), experts)
+
+
+def saved_bytes(stage: ShardedGraph) -> Floats:
+    """Bytes on one chip of what the backward pass needs of each kernel's output, under their shardings."""
+    padded = np.concatenate([stage.forward_k, [False]])
+    own = np.flatnonzero((stage.src_t < len(stage.names)) & stage.saved_t & padded[stage.src_t])
+    once = own[np.unique(stage.group_t[own], return_index=True)[1]]
+    return np.bincount(stage.src_t[once], stage.b_t[once], len(stage.names)).astype(float)

@@ -229,7 +229,12 @@ def optimize_interchip(
 
 
 def least_seconds(
-    tables: InterChipTables, allowed_o: Bools, time_limit: float | None = None, stage_time: str = "sum"
+    tables: InterChipTables,
+    allowed_o: Bools,
+    time_limit: float | None = None,
+    stage_time: str = "sum",
+    kept_o: Floats | None = None,
+    room: float = np.inf,
 ) -> tuple[float, Ints | None]:
     """Seconds that compute and communication of one stage take at least, and the options that do.
 
@@ -243,17 +248,22 @@ def least_seconds(
         Seconds.
     stage_time : str
         ``sum`` of both, or ``max``.
+    kept_o, room : float array and float, optional
+        Bytes that every option keeps, and that all kernels may keep together.
 
     Raises
     ------
     Infeasible
-        If pinned shardings contradict each other.
+        If pinned shardings contradict each other, or no options keep so little.
     """
     sizes = tables.compute_o.sum(), tables.network_o.sum(), tables.conversion_tll.max(initial=0.0)
     unit_s = max(*(float(one) for one in sizes), 1e-30)
     formulation = _Formulation(tables, stage_time, unit_s)
     formulation.model.bound(formulation.y_op[:, 0], upper=allowed_o.astype(float))
     formulation.model.minimize([(columns, c) for columns, c in formulation.slowest if columns.size])
+    if kept_o is not None and np.isfinite(room):
+        unit = max(float(kept_o.max()), 1e-30)
+        formulation.model.rows("room", [(formulation.y_op[:, 0][None, :], kept_o[None, :] / unit)], upper=room / unit)
     solution = solve(formulation.model, time_limit=time_limit)
     if solution.interrupted:
         raise KeyboardInterrupt

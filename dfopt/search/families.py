@@ -1,0 +1,218 @@
+"""What is proven of the work of a chip, for all plans that give it the same work.
+
+Thousands of plans differ in how many layers a stage holds, how many copies of the batch there are and what those share
+out, but not in what a chip does in one evaluation of a layer (:attr:`dfopt.setting.instance.Instance.shared`). So that
+is bounded once: as under a plan of one layer, one stage and one microbatch, with no limit on what DRAM is left and no
+gradients to add up. No schemes and partitions take less under any other plan of the family, which only adds to that
+what it has of its own (:meth:`dfopt.setting.bounds.PlanBounds.seconds`). A step at a time, and only while the plan that
+is the most promising of all is not excluded by it.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+import numpy as np
+
+from dfopt.documents.plan import Plan
+from dfopt.errors import Infeasible
+from dfopt.fusion.clock import OutOfTime
+from dfopt.physics.overlap import hides
+from dfopt.physics.pipeline import step_time
+from dfopt.search.node import Node
+from dfopt.search.nodes import Nodes, covers
+from dfopt.setting.bounds import PlanBounds
+from dfopt.setting.hops import hop_seconds
+from dfopt.setting.instance import Instance
+from dfopt.setting.tables import Ints
+
+__all__ = ["Families", "Family"]
+
+_SAME, _ROUND = 1e-12, 1e-9
+_STEP_S = 8.0  # seconds for a step, at most
+
+
+@dataclass(eq=False)
+class Family:
+    """Plans that give a chip the same work, and what is proven of it: seconds that a layer takes at least.
+
+    ``nodes``: by tile count and layout that layers hand on; ``settled``: those of which no step shows more;
+    ``curve``: what each takes where little room is left for what the backward pass needs.
+    """
+
+    nodes: list[Node]
+    low_s: float = 0.0
+    settled: set[Node] = field(default_factory=set)
+    curve: dict[Node, list[_Kept]] = field(default_factory=dict)
+
+    @property
+    def least(self) -> Node | None:
+        """The node that may take the least; none where nothing fits a plan of one layer."""
+        return min(self.nodes, key=lambda one: one.lows[0], default=None)
+
+    @property
+    def done(self) -> bool:
+        """Whether nothing more can be proven of all of it."""
+        return self.least is None or self.least in self.settled
+
+
+class _Kept(NamedTuple):
+    """The least seconds of a layer with so much room for what it keeps; it is the same with as much as it keeps."""
+
+    room: float
+    bytes: float
+    seconds: float
+    option_k: Ints | None
+
+
+class Families:
+    """The families of the plans of one setting, as far as their layers are of one kind.
+
+    Parameters
+    ----------
+    nodes : Nodes
+        Opens and bounds them.
+    plan_bounds : PlanBounds
+        The bounds of plans, from the work of their chips.
+    bounds : dict
+        What is proven of each plan, which is raised here.
+    """
+
+    def __init__(self, nodes: Nodes, plan_bounds: PlanBounds, bounds: dict[Plan, float]) -> None:
+        self.nodes, self.plan_bounds, self.bounds = nodes, plan_bounds, bounds
+        self._alike: dict[Hashable, list[Plan]] = {}
+        for plan in bounds:
+            self._alike.setdefault(plan.apart_from_stages, []).append(plan)
+        hints = {plan: told for plan, told in nodes.hints.items() if told}  # of some plans, for all of their family
+        for plan, told in hints.items():
+            shared = nodes.setting.under(plan).shared.plan
+            nodes.hints = {**nodes.hints, shared: nodes.hints.get(shared, frozenset()) | told}
+        self._of: dict[Instance, Family] = {}
+        self._known: dict[Hashable, Family | None] = {}
+        self._taken: dict[Hashable, float] = {}  # of the family, what the bounds of some plans hold already
+
+    def of(self, plan: Plan) -> Family | None:
+        """The family of a plan; none where its stages are no runs of equal layers."""
+        key = plan.apart_from_stages
+        if key not in self._known:
+            self._known[key] = self._found(plan)
+        return self._known[key]
+
+    def _found(self, plan: Plan) -> Family | None:
+        instance = self.nodes.setting.under(plan)
+        graph, shared = instance.graph, instance.shared
+        if not graph.folded or instance.mapped_stages > 1 or plan.two_batch_overlap or not covers(graph, plan):
+            return None
+        if shared not in self._of:
+            try:
+                nodes = self.nodes.of(shared)
+            except Infeasible:  # one layer does not fit: the plans will say so, each by itself
+                nodes = []
+            self._of[shared] = Family(nodes, min((one.lows[0] for one in nodes), default=0.0))
+        return self._of[shared]
+
+    def raised(self, plan: Plan) -> float:
+        """What is proven of a plan with all that is known of its family."""
+        family, key = self.of(plan), plan.apart_from_stages
+        if family is not None and family.low_s > self._taken.get(key, 0.0):
+            alike = self._alike[key]
+            found = self.plan_bounds.seconds_of(alike, family.low_s, self._hop_s(plan, family))
+            self.bounds.update((one, max(self.bounds[one], low)) for one, low in zip(alike, found, strict=True))
+            self._taken[key] = family.low_s
+        return self.bounds[plan]
+
+    def _hop_s(self, plan: Plan, family: Family) -> float:
+        """Seconds at least in which a chunk of layers hands on what the next stage gets of a microbatch."""
+        instance = self.nodes.setting.under(plan.model_copy(update={"interleave": 1}))
+        ready = (node.ready for node in family.nodes)
+        return min((hop_seconds(instance, one.sharded, one.stage_k).max() for one in ready), default=0.0)
+
+    def heard(self, plan: Plan) -> bool:
+        """Prove of a plan's family what its communication shows; whether that was not known."""
+        family = self.of(plan)
+        new = [] if family is None else [node for node in family.nodes if not node.heard]
+        for node in new:
+            self.nodes.improve(node, np.inf, np.inf)
+        if family is not None and new:
+            family.low_s = max(family.low_s, min(one.lows[0] for one in family.nodes))
+        return bool(new)
+
+    def squeezed(self, plan: Plan) -> tuple[float, list[tuple[Node, Ints]]]:
+        """What is proven of a plan where its memory is short, and options that come to it for nodes of its family.
+
+        Each layer keeps what its backward pass needs, of every microbatch under way. What room is left for that beside
+        the least of everything else limits the schemes. One MILP says what compute and communication take at least
+        under this limit: a valid bound, as it leaves out all other limits, and partitions. It is a step function of the
+        room, so plans with about the same share its answers.
+        """
+        family, found = self.of(plan), list[tuple[float, Node, Ints | None]]()
+        if family is None:
+            return self.bounds[plan], []
+        room = self.plan_bounds.room(self.nodes.setting.under(plan)) * (1 + _SAME)
+        for node in family.nodes:
+            kept = self._kept(family, node, room)
+            found.append((kept.seconds, node, kept.option_k))
+        low_s = max(family.low_s, min((seconds for seconds, _, _ in found), default=0.0))
+        if low_s > family.low_s:
+            low = np.inf
+            if np.isfinite(low_s):
+                [low] = self.plan_bounds.seconds_of([plan], low_s, self._hop_s(plan, family))
+            self.bounds[plan] = max(self.bounds[plan], low)
+        return self.bounds[plan], [(node, options_k) for _, node, options_k in found if options_k is not None]
+
+    def _kept(self, family: Family, node: Node, room: float) -> _Kept:
+        curve = family.curve.setdefault(node, [])
+        for one in curve:
+            if one.bytes <= room <= one.room or (room <= one.room and np.isinf(one.seconds)):
+                return one
+        menu = self.nodes.menu(node.ready.instance)
+        seconds, options_k = self.nodes.shown.within(node, room)
+        held = room if options_k is None else min(float(menu.saved_o[options_k].sum()), room)
+        curve.append(_Kept(room, held, seconds, options_k))
+        return curve[-1]
+
+    def prove(self, plan: Plan, goal: float) -> bool:
+        """Prove more of a plan's family, a step at a time, while the plan is not excluded; whether there is more."""
+        family = self.of(plan)
+        if family is None or family.done:
+            return False
+        node = family.least
+        assert node is not None
+        cut, before = node.ready.value_of([self._most(plan, family, goal)]), (node.rooted, node.met, node.lows[0])
+        try:
+            settled = self.nodes.improve(node, cut, time.perf_counter() + _STEP_S)
+        except (Infeasible, OutOfTime):
+            settled = True
+        if settled or node.exhausted or (before == (node.rooted, node.met, node.lows[0])):
+            family.settled.add(node)
+        family.low_s = max(family.low_s, min(one.lows[0] for one in family.nodes))
+        return True
+
+    def _most(self, plan: Plan, family: Family, goal: float) -> float:
+        """Seconds of a layer from which on a plan is excluded, or more."""
+        instance = self.nodes.setting.under(plan)
+        once = plan.at_once * step_time(plan, instance.assumptions, 1.0).total * instance.pipeline[0].runs[0][1]
+        beside = hides(instance.assumptions, instance.graph)  # then what is beside the layers depends on them
+        most = goal / once if beside else family.low_s + (goal - self.bounds[plan]) / once
+        return most * (1 + _ROUND)
+
+    def agreed(self, plan: Plan) -> frozenset[str]:
+        """Kernels about whose outputs blocks had to agree in a plan's family."""
+        family = self.of(plan)
+        return frozenset[str]().union(*(node.agreed for node in family.nodes)) if family is not None else frozenset()
+
+    def taken_up(self, node: Node) -> Ints | None:
+        """Give a node of a plan what is proven of its family; the options of the best that is known of that."""
+        family = self.of(node.plan)
+        if family is None or family.least is None:
+            return None
+        node.lows[0], node.heard = max(node.lows[0], family.low_s), True
+        node.agreed |= family.least.agreed
+        node.proven()
+        same = node.ready.tile_count == family.least.ready.tile_count
+        if not same or (node.allowed_o != family.least.allowed_o).any():
+            return None
+        return self.nodes.options_of(family.least)

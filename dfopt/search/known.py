@@ -1,0 +1,116 @@
+"""What a search knows of plans and tile counts: their best mappings, what was given up, and the records of both."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from dfopt.documents.plan import Plan
+from dfopt.documents.result import PlanRecord
+from dfopt.errors import Infeasible, NoSolution
+from dfopt.search.branching import Search
+from dfopt.search.node import SAME, Found, Node, Unit
+from dfopt.search.nodes import Nodes
+from dfopt.search.solved import Pruned, Solved, refusal
+from dfopt.setting.tables import Ints
+
+
+class KnownSearch(Search):
+    """A search that keeps what is found of every unit, and fuses schemes of all kernels once for all nodes."""
+
+    nodes: Nodes
+    units: dict[Unit, Found]
+    known: dict[tuple[Plan, int, tuple[int, ...]], Solved | Infeasible]  # by schemes that were fused
+
+    @staticmethod
+    def _unit(what: Plan | Node) -> Unit:
+        return (what, None) if isinstance(what, Plan) else (what.plan, what.ready.tile_count)
+
+    def _cut(self, unit: Unit) -> float:
+        """Value that a mapping of a unit must beat: its own best, if that is among the best, or the last of those."""
+        known = self.units.get(unit)
+        own = known.value if known is not None else np.inf
+        return min(own, self._to_beat(unit))
+
+    def _to_beat(self, unit: Unit) -> float:
+        """Value from which on nothing of a unit is of interest."""
+        return self.incumbent
+
+    def _looks(self, unit: Unit) -> bool:
+        """Whether a mapping of a unit is looked for, or only bounds."""
+        return True
+
+    def _goal(self, unit: Unit) -> float:
+        """Bound at which a unit is done with: as near to the value to beat as is asked for."""
+        return self._cut(unit) * (1 - max(self.options.request.gap, SAME))
+
+    def _give_up(self, unit: Unit, bound: float, *, late: bool = False) -> None:
+        found = self.units.setdefault(unit, Found())
+        found.low = min(found.low, bound)
+        found.late |= late
+
+    def _try(self, node: Node, unit: Unit, cut: float, options_k: Ints | None) -> None:
+        """Fuse such schemes, if there are any and they were not tried yet: a mapping, if not yet the best."""
+        if options_k is None or tuple(options_k.tolist()) in node.tried:
+            return
+        node.tried.add(tuple(options_k.tolist()))
+        try:
+            outcome = self._once(node, options_k, cut)
+        except (Infeasible, NoSolution):
+            return
+        if isinstance(outcome, Solved):
+            self._keep(unit, outcome)
+
+    def exact(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
+        """The best mapping under schemes of all kernels, as :meth:`Nodes.exact` finds it."""
+        return self.nodes.exact(node, options_k, cut)
+
+    def _once(self, node: Node, options_k: Ints, cut: float) -> Solved | Pruned:
+        """The same, from another node that asked for these schemes."""
+        key = node.plan, node.ready.sharded.tile_count, tuple(options_k.tolist())
+        if key not in self.known:
+            try:
+                outcome: Solved | Pruned | Infeasible = self.exact(node, options_k, cut)
+            except Infeasible as error:
+                outcome = error
+            if isinstance(outcome, Pruned):  # another cut may not
+                return outcome
+            self.known[key] = outcome
+        found = self.known[key]
+        if isinstance(found, Infeasible):
+            raise found
+        return found
+
+    def _keep(self, unit: Unit, outcome: Solved) -> None:
+        found = self.units.setdefault(unit, Found())
+        if outcome.interrupted:
+            self._stop()
+        if outcome.value >= found.value:
+            return
+        found.value, found.solves = outcome.value, outcome.records
+
+        def same(one: Solved) -> tuple[object, ...]:
+            return one.plan, one.mapping.tile_count, one.graph.variant
+
+        others = [one for one in self.found if same(one) != same(outcome)]
+        if outcome.value < self.incumbent or len(others) < len(self.found):
+            self.found[:] = sorted([*others, outcome], key=lambda one: one.value)[: self.options.request.top]
+
+    def _told(self, unit: Unit, found: Found) -> None:
+        """The record of a plan and tile count."""
+        plan, tiles = unit
+        fields: dict[str, Any] = {
+            "solves": found.solves,
+            "seconds": found.seconds,
+            "agreed": tuple(sorted(found.agreed)),
+        }
+        if np.isinf(min(found.value, found.low)):
+            note = found.note or refusal(self.setting.under(plan), self.options, self.memo)
+            self.reasons.append(f"{plan.label}: {note}")
+            fields |= {"status": "infeasible", "note": note}
+        else:
+            fields |= found.status(self._goal(unit), self._to_beat(unit), self.options.request.gap, self.stopped)
+        bound = None if fields["status"] == "infeasible" else min(found.low, found.value)
+        fields |= {"variant": self.setting.graph.variant, "bound": bound, "level_bound": bound}
+        self.records.append(PlanRecord(plan=plan, tile_count=tiles, **fields))

@@ -1,0 +1,41 @@
+"""What every kernel of a graph reads, writes and leaves for the backward pass, by its name: whole bytes."""
+
+from __future__ import annotations
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.setting.conversions import fanout_groups
+
+__all__ = ["ends_by_kernel", "passed_by_kernel", "saved_by_kernel"]
+
+
+def ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
+    """By kernel, the operands that it reads from DRAM as inputs of the graph, and the outputs as operand 0."""
+    found: dict[str, list[tuple[int, float]]] = {}
+    for position, operand, size in [*graph.reads(), *((position, 0, size) for position, size in graph.writes())]:
+        found.setdefault(graph.kernels[position].name, []).append((operand, size))
+    return found
+
+
+def passed_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, list[tuple[Kernel, float]]]:
+    """What every kernel writes and reads of the tensors between kernels, by its name: their sources, whole bytes."""
+    index = graph.index()
+    found: dict[str, list[tuple[Kernel, float]]] = {kernel.name: [] for kernel in graph.kernels}
+    groups = fanout_groups(graph, assumptions).tolist()
+    ends = {
+        (g, end): tensor for g, tensor in zip(groups, graph.tensors, strict=True) for end in (tensor.src, tensor.dst)
+    }
+    for (_, end), tensor in ends.items():  # a group is written once, and read once by each of its readers
+        found[end].append((graph.kernels[index[tensor.src]], graph.bytes_of(tensor)))
+    return found
+
+
+def saved_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
+    """Bytes of a kernel's output that the backward pass needs, whole, by its name."""
+    groups = fanout_groups(graph, assumptions)
+    forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
+    saved = {int(g): t for g, t in zip(groups, graph.tensors, strict=True) if forward[t.src] and not forward[t.dst]}
+    found = dict.fromkeys(forward, 0.0)
+    for tensor in saved.values():
+        found[tensor.src] += graph.bytes_of(tensor)
+    return found
