@@ -46,7 +46,7 @@ CHOICES: dict[str, list[Any]] = {
     "compute_utilization": [None, 0.5, 1.0],
     "sharding_objective": ["seconds", "bytes"],
     "sharding_rules": ["exact", "dfmodel"],
-    "sequence_parallelism": ["none", "allow"],
+    "sequence_parallelism": ["none", "allow", "force"],
     "collective_model": ["exact", "dfmodel", "two_stage"],
     "all_reduce_passes": [1, 2],
     "all_to_all_messages": ["crossing", "all"],

@@ -55,10 +55,11 @@ class Assumptions(Document):
     sharding_rules: Literal["exact", "dfmodel"] = Field(
         default="exact", description="which layouts a sharding needs and whether normalisations may be split"
     )
-    sequence_parallelism: Literal["none", "allow"] = Field(
+    sequence_parallelism: Literal["none", "allow", "force"] = Field(
         default="allow",
         description="allow: elementwise kernels may be split along the tokens (n), split contractions reduce-scattered"
-        " along them (k>n); one all-gather serves all readers, and what the backward pass needs is gathered again",
+        " along them (k>n); one all-gather serves all readers, and what the backward pass needs is gathered again;"
+        " force: nothing that can be is done whole or all-reduced instead, as Megatron-LM's --sequence-parallel",
     )
     collective_model: Literal["exact", "two_stage", "dfmodel"] = Field(
         default="exact",
@@ -161,6 +162,11 @@ class Assumptions(Document):
         execution = data.get("execution", "auto")
         usual = {"sharding_objective": "seconds", "sequence_parallelism": "none"}
         return {**usual, **data, "execution": "chip" if execution == "auto" else execution}
+
+    @property
+    def splits_tokens(self) -> bool:
+        """Whether chips that share kernels may split tokens."""
+        return self.sequence_parallelism != "none"
 
     @property
     def gradient_passes(self) -> int:

@@ -7,6 +7,7 @@ from typing import Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, MODULES, keys
 from dfopt.documents.base import Part, issues_of
 from dfopt.documents.mapping import Sharding
@@ -52,6 +53,9 @@ class Request(OnAxes):
         min_length=1,
         description="levels of ZeRO that are tried, in training, where there are copies of the batch: 0 every copy"
         " holds all, 1 they share out the optimizer's state, 2 gradients too, 3 weights too; none = 0",
+    )
+    sequence_parallelism: Literal["none", "allow", "force"] | None = Field(
+        default=None, description="instead of what the assumptions say of it"
     )
     p_max: int | None = Field(
         default=None, ge=1, description="on-chip partitions at most (exactly, under empty_partitions: forbid)"
@@ -112,6 +116,18 @@ class Request(OnAxes):
         except ValidationError as error:
             issues = issues_of(cls, asked, error)
             raise PlanError("; ".join(str(issue).removeprefix("$.") for issue in issues)) from None
+
+    def assuming(self, assumptions: Assumptions) -> Assumptions:
+        """Assumptions with what is asked for instead of what they say.
+
+        Examples
+        --------
+        >>> Request(sequence_parallelism="force").assuming(Assumptions()).sequence_parallelism
+        'force'
+        """
+        asked = {"sequence_parallelism": self.sequence_parallelism}
+        changes = {name: value for name, value in asked.items() if value not in (None, getattr(assumptions, name))}
+        return assumptions.changed(changes)
 
     def said(self) -> dict[str, Any]:
         """What differs from a request for nothing in particular, as in a file."""

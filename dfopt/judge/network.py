@@ -53,7 +53,7 @@ def tensor_parallel(case: Case) -> list[Paid]:
         if kind is not None:
             paid.append(Paid(number, kind, case.graph.output_bytes(number)))
     for fan in case.fans:
-        paid.extend(_conversions(case, fan, price, again=case.assume.sequence_parallelism == "allow"))
+        paid.extend(_conversions(case, fan, price, again=case.assume.splits_tokens))
     for fan in case.between_layers:
         paid.extend(_conversions(case, fan, price, again=False))
     return [one for one in paid if one.whole > 0]
@@ -76,7 +76,7 @@ def _conversions(case: Case, fan: Fan, price: Price, again: bool) -> Iterator[Pa
         wanted.add(ops.required_layout(one.kernel, reader.operand, one.sharding, rules, elements))
     for payer, wanted in required.values():
         kinds = [kind for layout in sorted(wanted) if (kind := ops.conversion(produced, layout)) is not None]
-        if kinds and case.assume.sequence_parallelism == "allow":
+        if kinds and case.assume.splits_tokens:
             whole, dims = Collective.ALL_GATHER, case.plan.shard_dims
             apart = math.fsum(price(kind, fan.whole, dims) for kind in kinds)
             if whole in kinds or price(whole, fan.whole, dims) < apart:

@@ -163,10 +163,25 @@ def asked_plans(
         place=asked.place,
         **on_axes,
     )
+    found = _with_rows(found, assumptions)
     if asked.two_batch_overlap is not False:
         more = in_turns(found, graph, system, assumptions, asked)
         found = more if asked.two_batch_overlap else found + more
     return shared_out(found, graph, assumptions, asked.zero), rejected
+
+
+def _with_rows(found: list[Plan], assumptions: Assumptions) -> list[Plan]:
+    """Plans whose chips that share kernels have a row of every tile each, where tokens must be split."""
+    rows = assumptions.tile_rows
+    if assumptions.sequence_parallelism != "force" or rows is None:
+        return found
+    if kept := [plan for plan in found if plan.shards <= rows]:
+        return kept
+    least = min(found, key=lambda plan: plan.shards)
+    raise PlanError(
+        f"sequence_parallelism: found force beside tiles of {rows} rows (tile_rows) under {least.label_of('kernels')},"
+        " whose chips need a row of every tile each; give fewer chips, more rows, or allow"
+    )
 
 
 def placed_dims(system: System, assumptions: Assumptions) -> tuple[str, ...]:

@@ -161,7 +161,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         group_t=group_t,
         bill_t=bill_t,
         again_t=again_t,
-        gathers=assumptions.sequence_parallelism == "allow",
+        gathers=assumptions.splits_tokens,
         required_to=required_to,
         conversion_tll=conversion,
         conversion_bytes_tll=conversion_bytes,
