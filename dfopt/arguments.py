@@ -65,16 +65,17 @@ def levels(option: str, words: str | None) -> tuple[int, ...] | None:
 
 
 def recomputes(words: str | None) -> list[Any]:
-    """--recompute WORD[,WORD...]: each once, in the order given; all of them, least first.
+    """--recompute WORD[,WORD...]: each once, in the order given; all that are for whole stages, least first.
 
     Examples
     --------
     >>> recomputes("full,none"), recomputes("all")
     (['full', 'none'], ['none', 'attention', 'full', 'full+attention'])
     """
-    from dfopt.workloads.recompute import RECOMPUTES
+    from dfopt.workloads.recompute import RECOMPUTES, SOME
 
-    return several("--recompute", words, RECOMPUTES)
+    given = several("--recompute", words, (*RECOMPUTES, *SOME))
+    return [*RECOMPUTES] if words == "all" else given
 
 
 def ratio(option: str, words: str) -> float:

@@ -89,8 +89,11 @@ def solve(
         under(
             WORKLOAD,
             "training: what is computed again, not kept; of several the best is found",
-            metavar="none|attention|full|full+attention[,...]|all",
+            metavar="none|attention|full|full+attention|SOME/OTHERS[,...]|all",
         ),
+    ] = None,
+    recompute_layers: Annotated[
+        int | None, under(WORKLOAD, "of --recompute SOME/OTHERS: layers of a stage; the fewest that fit", min=1)
     ] = None,
     phase: Annotated[
         str | None, under(WORKLOAD, "serving, with all microbatches unless said", metavar="prefill|decode|verify|mixed")
@@ -192,6 +195,7 @@ def solve(
                 interleave=interleave,
                 two_batch_overlap=two_batch_overlap,
                 zero=arguments.levels("--zero", zero),
+                recomputed=recompute_layers,
                 variants=variants,
                 p_max=p_max if p_max is not None else fixed.p_max,
                 formulation=arguments.choice("--formulation", formulation, ("auto", "assignment", "columns")),

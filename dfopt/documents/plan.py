@@ -35,7 +35,8 @@ class Plan(Document, OnAxes):
     ``placement`` says what lies in which memory of the chips, where they have several.
     ``two_batch_overlap``: a pipeline takes two microbatches at a time, halves of a batch, of which one communicates
     while the other computes. ``zero``: what copies of the batch share out, by the levels of ZeRO
-    (:mod:`dfopt.physics.copies`).
+    (:mod:`dfopt.physics.copies`). ``recomputed``: how many layers of every stage, its first ones, are of the kind that
+    is computed again in the backward pass, of a graph that draws both (``Graph.recomputed``).
     """
 
     SCHEMA: ClassVar[str] = "dfopt/plan/1"
@@ -56,6 +57,10 @@ class Plan(Document, OnAxes):
         default=None,
         description="what copies of the batch share out, instead of each holding all: 1 the optimizer's state, 2"
         " gradients too, 3 weights too; none: nothing",
+    )
+
+    recomputed: int | None = Field(
+        default=None, ge=1, description="layers of every stage that are computed again; none: those that say so"
     )
 
     @cached_property
@@ -226,6 +231,8 @@ class Plan(Document, OnAxes):
             parts.append("TBO")
         if self.zero:
             parts.append(f"ZeRO-{self.zero}")
+        if self.recomputed:
+            parts.append(f"R{self.recomputed}")
         if self.uneven:
             first, middle, last = self.stage_layers
             between = {2: "", 3: f"+{middle}"}.get(self.stages, f"+{middle}..{middle}")
@@ -233,5 +240,5 @@ class Plan(Document, OnAxes):
         return " ".join(parts)
 
 
-_OF_STAGES = ("layers_per_stage", "first_layers", "last_layers", "interleave")
+_OF_STAGES = ("layers_per_stage", "first_layers", "last_layers", "interleave", "recomputed")
 _BUT_STAGES = tuple(name for name in Plan.model_fields if name not in _OF_STAGES)

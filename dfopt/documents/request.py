@@ -54,6 +54,11 @@ class Request(OnAxes):
         description="levels of ZeRO that are tried, in training, where there are copies of the batch: 0 every copy"
         " holds all, 1 they share out the optimizer's state, 2 gradients too, 3 weights too; none = 0",
     )
+    recomputed: int | None = Field(
+        default=None,
+        ge=1,
+        description="layers of a stage that are computed again, of a graph that draws both kinds; none = as fit",
+    )
     sequence_parallelism: Literal["none", "allow", "force"] | None = Field(
         default=None, description="instead of what the assumptions say of it"
     )

@@ -27,8 +27,9 @@ class Decisions:
     """Decisions with a name in the field, and in ``said`` all of them, in words, where they are not idle.
 
     Samples of a microbatch and of a batch; ``data`` are copies that work on other samples, with those of the second
-    axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.RECOMPUTES`, ``stages`` the layers
-    of the first stage, of each one in the middle and of the last, where the plan says them. Types as in `Dtypes`.
+    axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.Recompute`, ``recomputed`` how many
+    layers of a stage do the first of two that it says, ``stages`` the layers of the first stage, of each one in the
+    middle and of the last, where the plan says them. Types as in `Dtypes`.
     """
 
     sizes: Sizes | None
@@ -48,6 +49,7 @@ class Decisions:
     batch: int
     gpipe: bool
     recompute: str
+    recomputed: int
     one_attention: bool
     zero: int
     weights: str
@@ -129,7 +131,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         "context": _degree(context),
         "expert": _degree(expert),
         "second axis": elsewhere,
-        "recomputation": _recompute(graph) if _recompute(graph) != "none" else "",
+        "recomputation": _recomputation(graph, plan),
         "attention": "fused" if _one_attention(graph, mapping) else "",
         "partitions": _partitions(mapping),
         "tiles": f"{mapping.tile_count} tiles of the streamed axis, compute tiles by kernel",
@@ -158,6 +160,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         batch=graph.batch,
         gpipe=_gpipe(result),
         recompute=_recompute(graph),
+        recomputed=plan.recomputed or 0,
         one_attention=_one_attention(graph, mapping),
         zero=plan.zero or 0,
         weights=weights,
@@ -216,6 +219,14 @@ def _second_axis(plan: Plan) -> tuple[int, int, str]:
 def _recompute(graph: Graph) -> str:
     told = graph.variant or ""
     return told.removeprefix(_RECOMPUTE) if told.startswith(_RECOMPUTE) else "none"
+
+
+def _recomputation(graph: Graph, plan: Plan) -> str:
+    told = _recompute(graph)
+    if not plan.recomputed:
+        return told if told != "none" else ""
+    some, _, others = told.partition("/")
+    return f"{some} in {plan.recomputed} layers of a stage, {others} in the others"
 
 
 def _one_attention(graph: Graph, mapping: Mapped) -> bool:

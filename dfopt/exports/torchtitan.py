@@ -10,6 +10,7 @@ from dfopt.exports.decisions import Decisions
 from dfopt.exports.megatron import UNEVEN
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Arguments, Lacks, Tool
+from dfopt.workloads.recompute import SOME
 
 __all__ = ["TORCHTITAN"]
 
@@ -89,6 +90,8 @@ def _context(d: Decisions) -> Arguments:
 
 def _recomputation(d: Decisions) -> Arguments | Lacks:
     mode: Arguments = {"activation_checkpoint.mode": "full" if d.recompute.startswith("full") else "none"}
+    if d.recompute in SOME:
+        return Lacks("all layers alike, or every so many of them", mode)
     kept = "attention" not in d.recompute
     return Lacks("attention is one kernel, which keeps no scores", mode) if kept or not d.one_attention else mode
 

@@ -98,6 +98,12 @@ def _plan_issues(plan: Plan, graph: Graph, system: System, assumptions: Assumpti
             f" {plan.stages} stages",
             "it must divide the layers of a stage, and the stages must divide the microbatches",
         )
+    if plan.recomputed and graph.recomputed is None:
+        message = f"found {plan.recomputed} layers of a stage, but the graph draws none that is computed again"
+        yield Issue("$.plan.recomputed", message, "leave it out, or draw some (recompute: full/none)")
+    elif plan.recomputed and (plan.recomputed >= plan.layers_per_stage or plan.recomputed % plan.interleave):
+        message = f"found {plan.recomputed} of {plan.layers_per_stage} layers in {plan.interleave} chunks"
+        yield Issue("$.plan.recomputed", message, "fewer than a stage has, as many in every chunk")
     layers = pipeline.layers_per_stage(graph.repeat, plan.stages)
     if plan.uneven:
         yield from _uneven_issues(plan, graph)

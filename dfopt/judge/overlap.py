@@ -44,7 +44,7 @@ def exposed_s(
 
 def _in_order(case: Case, rank: Rank) -> Iterator[int]:
     """The kind of every layer of a pipeline stage, in the order of the forward pass."""
-    layers, count = case.graph.layers, case.graph.layers.count
+    layers, count = case.layers, case.layers.count
 
     def beside(place: int) -> Iterator[int]:
         for kind, places in enumerate(layers.at, layers.counted):

@@ -152,7 +152,7 @@ class Prepared(PricedPlan):
                 most = self.metric.most(value, taken, position, self.constants) / self.plan.at_once
                 others = sum(count * lows[other] for other, count in stage.runs if other != number)
                 found.append((most - (0.0 if self.assumptions.overlap == "perfect" else hop) - others) / times)
-        return min(found)
+        return min(found, default=None)
 
 
 def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> Iterator[Prepared]:

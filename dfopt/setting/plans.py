@@ -21,6 +21,7 @@ from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.module_menu import menu, obstacles, refusal
 from dfopt.setting.placements import placements
+from dfopt.setting.recomputed import with_recomputed
 from dfopt.setting.shares import Orders, divisors, shares
 from dfopt.setting.turns import in_turns
 from dfopt.setting.uneven import uneven_layers
@@ -167,6 +168,7 @@ def asked_plans(
     if asked.two_batch_overlap is not False:
         more = in_turns(found, graph, system, assumptions, asked)
         found = more if asked.two_batch_overlap else found + more
+    found = with_recomputed(found, graph, asked.recomputed)
     return shared_out(found, graph, assumptions, asked.zero), rejected
 
 
