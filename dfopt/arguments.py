@@ -38,6 +38,17 @@ def sizes(option: str, words: str | None) -> list[int]:
     return found
 
 
+def sizes_or(option: str, words: str | None, name: str) -> Any:
+    """Positive numbers separated by commas, or one word that stands for all; none if nothing is said.
+
+    Examples
+    --------
+    >>> sizes_or("--of", "2,4", "all"), sizes_or("--of", "all", "all"), sizes_or("--of", None, "all")
+    ((2, 4), 'all', None)
+    """
+    return name if words == name else tuple(sizes(option, words)) or None
+
+
 def several(option: str, words: str | None, allowed: Sequence[str]) -> list[Any]:
     """Words separated by commas, each once, in the order given; ``all`` is every one that is allowed.
 

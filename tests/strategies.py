@@ -516,7 +516,8 @@ def worlds(
     cycle = model == "cycle" or draw(st.booleans())
     system = draw(systems(graph, roomy=roomy, dims=dims, cycle=cycle, efficiency=model == "efficiency", memory=memory))
     try:
-        legal, _ = asked_plans(graph, system, Request(zero=(0, 1, 2, 3) if zero else None), chosen)
+        asked = Request(zero=(0, 1, 2, 3), zero_replicas="all") if zero else Request()
+        legal, _ = asked_plans(graph, system, asked, chosen)
     except PlanError:
         assume(False)
     legal = [plan for plan in legal if min_pp <= plan.pp <= max_pp]

@@ -74,6 +74,10 @@ def solve(
             metavar="0|1|2|3[,...]|all",
         ),
     ] = None,
+    zero_replicas: Annotated[
+        str | None,
+        under(PARALLEL, "groups of copies that share out by themselves (HSDP); 1 is all", metavar="N[,N...]|all"),
+    ] = None,
     module: Annotated[
         list[str] | None,
         under(PARALLEL, "fix a module's scheme over the mp chips", metavar="MODULE=n|outer|m|context|none"),
@@ -195,6 +199,7 @@ def solve(
                 interleave=interleave,
                 two_batch_overlap=two_batch_overlap,
                 zero=arguments.levels("--zero", zero),
+                zero_replicas=arguments.sizes_or("--zero-replicas", zero_replicas, "all"),
                 recomputed=recompute_layers,
                 variants=variants,
                 p_max=p_max if p_max is not None else fixed.p_max,

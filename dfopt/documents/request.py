@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator
 
@@ -54,6 +54,11 @@ class Request(OnAxes):
         description="levels of ZeRO that are tried, in training, where there are copies of the batch: 0 every copy"
         " holds all, 1 they share out the optimizer's state, 2 gradients too, 3 weights too; none = 0",
     )
+    zero_replicas: tuple[Annotated[int, Field(ge=1)], ...] | Literal["all"] | None = Field(
+        default=None,
+        description="groups of copies that are tried, each of which shares out by itself and holds what the others do"
+        " (HSDP): 1 is all copies together, all every number that the dims can be cut into; none = 1",
+    )
     recomputed: int | None = Field(
         default=None,
         ge=1,
@@ -101,10 +106,10 @@ class Request(OnAxes):
     pin_sharding: dict[str, Sharding] = Field(default_factory=dict, description="kernel -> scheme that is fixed")
     pin_partition: dict[str, int] = Field(default_factory=dict, description="kernel -> partition that is fixed")
 
-    @field_validator("zero", mode="before")
+    @field_validator("zero", "zero_replicas", mode="before")
     @classmethod
-    def _one_or_several(cls, zero: Any) -> Any:
-        return (zero,) if isinstance(zero, int) and not isinstance(zero, bool) else zero
+    def _one_or_several(cls, asked: Any) -> Any:
+        return (asked,) if isinstance(asked, int) and not isinstance(asked, bool) else asked
 
     @classmethod
     def of(cls, **asked: Any) -> Self:

@@ -29,7 +29,8 @@ class Decisions:
     Samples of a microbatch and of a batch; ``data`` are copies that work on other samples, with those of the second
     axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.Recompute`, ``recomputed`` how many
     layers of a stage do the first of two that it says, ``stages`` the layers of the first stage, of each one in the
-    middle and of the last, where the plan says them. Types as in `Dtypes`.
+    middle and of the last, where the plan says them; ``replicas`` groups of copies share out by themselves. Types as in
+    `Dtypes`.
     """
 
     sizes: Sizes | None
@@ -52,6 +53,7 @@ class Decisions:
     recomputed: int
     one_attention: bool
     zero: int
+    replicas: int
     weights: str
     operands: str
     said: Mapping[str, str]
@@ -127,7 +129,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         "schedule": "all forward passes first (GPipe)" if _gpipe(result) else "",
         "virtual stages": _degree(plan.interleave),
         "data": _degree(plan.copies * copies),
-        "zero": str(plan.zero) if plan.zero else "",
+        "zero": _zero(plan),
         "context": _degree(context),
         "expert": _degree(expert),
         "second axis": elsewhere,
@@ -163,6 +165,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         recomputed=plan.recomputed or 0,
         one_attention=_one_attention(graph, mapping),
         zero=plan.zero or 0,
+        replicas=plan.hybrid.replicas if plan.hybrid else 1,
         weights=weights,
         operands=operands,
         said={name: text for name, text in said.items() if text},
@@ -219,6 +222,11 @@ def _second_axis(plan: Plan) -> tuple[int, int, str]:
 def _recompute(graph: Graph) -> str:
     told = graph.variant or ""
     return told.removeprefix(_RECOMPUTE) if told.startswith(_RECOMPUTE) else "none"
+
+
+def _zero(plan: Plan) -> str:
+    groups = f", each of {plan.hybrid.replicas} groups of copies by itself" if plan.hybrid else ""
+    return f"{plan.zero}{groups}" if plan.zero else ""
 
 
 def _recomputation(graph: Graph, plan: Plan) -> str:

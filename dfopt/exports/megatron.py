@@ -82,9 +82,10 @@ def _virtual(d: Decisions) -> Arguments:
 
 
 def _zero(d: Decisions) -> Arguments:
+    groups: Arguments = {"num-distributed-optimizer-instances": d.replicas} if d.replicas > 1 else {}
     if d.zero < 2:
-        return {"use-distributed-optimizer": True} if d.zero else {}
-    strategy = {"data-parallel-sharding-strategy": _STRATEGY[d.zero]}
+        return {"use-distributed-optimizer": True, **groups} if d.zero else {}
+    strategy = {"data-parallel-sharding-strategy": _STRATEGY[d.zero], **groups}
     return {"use-megatron-fsdp": True, "use-distributed-optimizer": True, **strategy}
 
 

@@ -78,6 +78,8 @@ def _zero(d: Decisions) -> Arguments:
     if d.zero > 1:
         found |= {"dist.use_megatron_fsdp": True, "ddp.use_megatron_fsdp": True}
         found["ddp.data_parallel_sharding_strategy"] = _STRATEGY[d.zero]
+    if d.zero and d.replicas > 1:
+        found["ddp.num_distributed_optimizer_instances"] = d.replicas
     return found
 
 

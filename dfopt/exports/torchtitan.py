@@ -70,7 +70,11 @@ def _stages(d: Decisions) -> Arguments | Lacks:
 def _zero(d: Decisions) -> Arguments | Lacks:
     if d.zero == 0:
         return {_COPIES: d.data, _SHARDS: 1}
-    shards: Arguments = {_COPIES: 1, _SHARDS: d.data, _GATHERED: "always" if d.zero == 3 else "never"}
+    shards: Arguments = {
+        _COPIES: d.replicas,
+        _SHARDS: d.data // d.replicas,
+        _GATHERED: "always" if d.zero == 3 else "never",
+    }
     return shards if d.zero > 1 else Lacks("gradients are sharded with the optimizer's state (ZeRO-2)", shards)
 
 

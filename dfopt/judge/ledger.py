@@ -39,7 +39,7 @@ def held(case: Case, rank: Rank) -> Held:
         whole: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         for stage in rank.runs:
             for of, item in _WEIGHTS:
-                size = amounts[stage][of] * case.plan.copies
+                size = amounts[stage][of] * case.plan.sharers
                 whole[case.plan.tier_of(item, case.system.chip)][stage] += size
         for tier, layers in whole.items():
             found[tier, "weights"].append(max(layers.values()))

@@ -169,7 +169,7 @@ def asked_plans(
         more = in_turns(found, graph, system, assumptions, asked)
         found = more if asked.two_batch_overlap else found + more
     found = with_recomputed(found, graph, asked.recomputed)
-    return shared_out(found, graph, assumptions, asked.zero), rejected
+    return shared_out(found, graph, system, assumptions, asked), rejected
 
 
 def _with_rows(found: list[Plan], assumptions: Assumptions) -> list[Plan]:

@@ -66,6 +66,7 @@ def decisions(draw: st.DrawFn) -> Decisions:
     weights = draw(st.sampled_from(["bf16", "fp16", "fp32", ""]))
     axis = draw(st.sampled_from(["none", "context", "expert"]))
     virtual, again = draw(st.sampled_from([1, 2])) if pipeline > 1 else 1, draw(st.sampled_from([*RECOMPUTES, *SOME]))
+    zero = draw(st.integers(0, 3))
     expert = 8 if axis == "expert" and model.experts else 1
     context = 4 if axis == "context" else 1
     return Decisions(
@@ -88,7 +89,8 @@ def decisions(draw: st.DrawFn) -> Decisions:
         recompute=again,
         recomputed=virtual * draw(st.integers(1, model.layers // pipeline // virtual - 1)) if again in SOME else 0,
         one_attention=draw(st.booleans()),
-        zero=draw(st.integers(0, 3)),
+        zero=zero,
+        replicas=draw(st.sampled_from([1, 2, 4])) if zero and data > 1 else 1,
         weights=weights,
         operands=draw(st.sampled_from([weights, "fp8", "mxfp8", "fp8_1x128", "nvfp4"])),
         said=draw(st.dictionaries(st.sampled_from(list(NAMES)), st.just("so"))),
@@ -169,6 +171,7 @@ def test_megatron_reads_back_what_was_exported(tmp_path_factory: pytest.TempPath
     assert run.pins.on_axes == {"tp": taken.tensor, "pp": taken.pipeline, "mp": axis}
     assert run.fixed["interleave"] == taken.virtual
     assert run.fixed["zero"] == (taken.zero,)
+    assert run.fixed.get("zero_replicas", (1,)) == (taken.replicas,)
     assert run.graph.batch == taken.batch
     assert run.graph.microbatch == taken.microbatch * taken.expert
     expected = {("none", True): "none", ("full+attention", False): "full", ("full", True): "full"}

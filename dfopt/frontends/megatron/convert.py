@@ -52,6 +52,8 @@ class Run:
     def words(self) -> list[str]:
         """The same as options of ``dfopt solve``, beside those that a document of pins has."""
         found = [f"--interleave {self.fixed['interleave']}", f"--zero {self.fixed['zero'][0]}"]
+        if "zero_replicas" in self.fixed:
+            found.append(f"--zero-replicas {self.fixed['zero_replicas'][0]}")
         if "recomputed" in self.fixed:
             found.append(f"--recompute-layers {self.fixed['recomputed']}")
         return found + [f"--module {module}={scheme}" for module, scheme in self.fixed["modules"].items()]
@@ -79,6 +81,8 @@ def load_run(path: str | Path) -> Run:
     degrees: dict[str, Any] = {"tp": tensor, "pp": a.pipeline_model_parallel_size, "mp": axis}
     pins = Pins(**degrees, sharding=megatron_shardings(graph, tensor, a.sequence_parallel))
     fixed: dict[str, Any] = {"interleave": _chunks(a), "zero": (_zero(a),), "modules": _modules(a)}
+    if fixed["zero"] != (0,) and a.num_distributed_optimizer_instances > 1:
+        fixed["zero_replicas"] = (a.num_distributed_optimizer_instances,)
     if graph.recomputed is not None:
         fixed["recomputed"] = _recomputed(a)
     return Run(recipe, graph, pins, fixed, tuple(_notes(a, unread)))

@@ -97,7 +97,7 @@ class Arguments(Part):
     use_distributed_optimizer: bool = False
     use_megatron_fsdp: bool = False
     data_parallel_sharding_strategy: Literal["no_shard", "optim", "optim_grads", "optim_grads_params"] = "no_shard"
-    num_distributed_optimizer_instances: Literal[1] = 1
+    num_distributed_optimizer_instances: Count = 1
     bf16: bool = False
     fp16: bool = False
     grad_reduce_in_bf16: bool = False
