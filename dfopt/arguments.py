@@ -116,6 +116,11 @@ def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
     return value
 
 
+def choice_or_none(option: str, value: str | None, allowed: tuple[str, ...]) -> Any:
+    """The same, or none if nothing is said."""
+    return None if value is None else choice(option, value, allowed)
+
+
 def partitions(items: list[str] | None) -> dict[str, int]:
     """--pin KERNEL=PARTITION words."""
     found = {}

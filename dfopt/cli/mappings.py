@@ -58,6 +58,9 @@ def solve(
         str, under(HEAT, "aware: partitions, clocks and pauses that keep a stack cool", metavar="ignore|aware")
     ] = "ignore",
     interleave: Annotated[int | None, under(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
+    schedule: Annotated[
+        str | None, under(PARALLEL, "of a pipeline that trains", metavar="1f1b|interleaved|gpipe")
+    ] = None,
     ep: Annotated[int | None, under(PARALLEL, "expert parallelism: mp with experts by expert", min=1)] = None,
     cp: Annotated[int | None, under(PARALLEL, "context parallelism: mp with mixer context", min=1)] = None,
     attention_dp: Annotated[int | None, under(PARALLEL, "attention by sequences: mp with mixer n", min=1)] = None,
@@ -197,6 +200,7 @@ def solve(
                 assumptions=assumptions,
                 **shared,
                 interleave=interleave,
+                schedule=arguments.choice_or_none("--schedule", schedule, ("1f1b", "interleaved", "gpipe")),
                 two_batch_overlap=two_batch_overlap,
                 zero=arguments.levels("--zero", zero),
                 zero_replicas=arguments.sizes_or("--zero-replicas", zero_replicas, "all"),

@@ -42,6 +42,11 @@ class Objective(Part):
 class Request(OnAxes):
     """What was asked for; none means free."""
 
+    schedule: Literal["1f1b", "interleaved", "gpipe"] | None = Field(
+        default=None,
+        description="order of microbatches in a pipeline that trains, instead of what the assumptions say: 1f1b with"
+        " every stage in one chunk of layers, interleaved in several, gpipe; none = 1f1b and interleaved are tried",
+    )
     interleave: int | None = Field(default=None, ge=1, description="chunks of layers that a pipeline stage holds")
     two_batch_overlap: bool | None = Field(
         default=None,
@@ -135,7 +140,8 @@ class Request(OnAxes):
         >>> Request(sequence_parallelism="force").assuming(Assumptions()).sequence_parallelism
         'force'
         """
-        asked = {"sequence_parallelism": self.sequence_parallelism}
+        order = None if self.schedule is None else "gpipe" if self.schedule == "gpipe" else "one_f_one_b"
+        asked = {"sequence_parallelism": self.sequence_parallelism, "schedule": order}
         changes = {name: value for name, value in asked.items() if value not in (None, getattr(assumptions, name))}
         return assumptions.changed(changes)
 

@@ -22,6 +22,7 @@ from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.module_menu import menu, obstacles, refusal
 from dfopt.setting.placements import placements
 from dfopt.setting.recomputed import with_recomputed
+from dfopt.setting.schedules import of_schedule
 from dfopt.setting.shares import Orders, divisors, shares
 from dfopt.setting.turns import in_turns
 from dfopt.setting.uneven import uneven_layers
@@ -164,7 +165,7 @@ def asked_plans(
         place=asked.place,
         **on_axes,
     )
-    found = _with_rows(found, assumptions)
+    found = of_schedule(_with_rows(found, assumptions), graph, asked)
     if asked.two_batch_overlap is not False:
         more = in_turns(found, graph, system, assumptions, asked)
         found = more if asked.two_batch_overlap else found + more

@@ -13,6 +13,8 @@ def stage_facts(result: Result) -> list[tuple[str, str]]:
     """Rows of the table of a result, if there is anything to say."""
     found = []
     stages, plan = result.score.stages, result.plan
+    if result.graph.trains and plan.stages > 1 and (result.request.schedule or _order(result) == "GPipe"):
+        found.append(("schedule", _order(result)))
     if plan.two_batch_overlap:
         found.append(("two batches", _in_turns(max(stages, key=lambda stage: stage.time_s))))
     if plan.recomputed:
@@ -20,6 +22,12 @@ def stage_facts(result: Result) -> list[tuple[str, str]]:
         told = ", ".join(f"{name} {count}" for name, count in needs)
         found.append(("recomputed", f"{plan.recomputed} layers of each stage; to fit {told}"))
     return found
+
+
+def _order(result: Result) -> str:
+    if result.assumptions.schedule == "gpipe":
+        return "GPipe"
+    return f"1F1B, interleaved over {result.plan.interleave} chunks" if result.plan.interleave > 1 else "1F1B"
 
 
 def _named(stage: StageScore, stages: int) -> str:
