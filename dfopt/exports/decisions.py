@@ -73,6 +73,7 @@ NAMES: Final[Mapping[str, str]] = {
     "stages": "layers of the stages",
     "schedule": "order of the microbatches in the pipeline",
     "virtual stages": "chunks of layers in a stage",
+    "sending on": "how stages send to each other",
     "data": "copies of the model",
     "zero": "what copies share out (ZeRO)",
     "context": "chips that share the tokens of a sequence",
@@ -128,6 +129,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         "stages": _stages(plan, held == graph.repeat),
         "schedule": "all forward passes first (GPipe)" if _gpipe(result) else "",
         "virtual stages": _degree(plan.interleave),
+        "sending on": _sending(result),
         "data": _degree(plan.copies * copies),
         "zero": _zero(plan),
         "context": _degree(context),
@@ -222,6 +224,13 @@ def _second_axis(plan: Plan) -> tuple[int, int, str]:
 def _recompute(graph: Graph) -> str:
     told = graph.variant or ""
     return told.removeprefix(_RECOMPUTE) if told.startswith(_RECOMPUTE) else "none"
+
+
+def _sending(result: Result) -> str:
+    said = result.assumptions
+    parts = "in parts that are gathered, where that is faster" if said.point_to_point_split else ""
+    told = ", ".join(filter(None, (parts, said.point_to_point_overlap)))
+    return told if result.plan.stages > 1 else ""
 
 
 def _zero(plan: Plan) -> str:

@@ -230,7 +230,7 @@ def _stages(
             whole = turns.stage_s(case, rank, _computing(case, partitions, hidden), hidden)
         if case.plan.stages > 1:
             sent = case.plan.at_once * hops[rank.number]
-            whole = pipeline.with_point_to_point(whole, sent, case.assume.overlap)
+            whole = pipeline.with_point_to_point(whole, sent, case.assume.hides_hops)
         found.append(
             StageScore(
                 stage=rank.number,
