@@ -38,6 +38,17 @@ def sizes(option: str, words: str | None) -> list[int]:
     return found
 
 
+def sizes_or(option: str, words: str | None, name: str) -> Any:
+    """Positive numbers separated by commas, or one word that stands for all; none if nothing is said.
+
+    Examples
+    --------
+    >>> sizes_or("--of", "2,4", "all"), sizes_or("--of", "all", "all"), sizes_or("--of", None, "all")
+    ((2, 4), 'all', None)
+    """
+    return name if words == name else tuple(sizes(option, words)) or None
+
+
 def several(option: str, words: str | None, allowed: Sequence[str]) -> list[Any]:
     """Words separated by commas, each once, in the order given; ``all`` is every one that is allowed.
 
@@ -65,16 +76,17 @@ def levels(option: str, words: str | None) -> tuple[int, ...] | None:
 
 
 def recomputes(words: str | None) -> list[Any]:
-    """--recompute WORD[,WORD...]: each once, in the order given; all of them, least first.
+    """--recompute WORD[,WORD...]: each once, in the order given; all that are for whole stages, least first.
 
     Examples
     --------
     >>> recomputes("full,none"), recomputes("all")
     (['full', 'none'], ['none', 'attention', 'full', 'full+attention'])
     """
-    from dfopt.workloads.recompute import RECOMPUTES
+    from dfopt.workloads.recompute import RECOMPUTES, SOME
 
-    return several("--recompute", words, RECOMPUTES)
+    given = several("--recompute", words, (*RECOMPUTES, *SOME))
+    return [*RECOMPUTES] if words == "all" else given
 
 
 def ratio(option: str, words: str) -> float:
@@ -102,6 +114,11 @@ def choice(option: str, value: str, allowed: tuple[str, ...]) -> Any:
     if value not in allowed:
         raise PlanError(f"{option}: expected one of {', '.join(allowed)}, found {value!r}")
     return value
+
+
+def choice_or_none(option: str, value: str | None, allowed: tuple[str, ...]) -> Any:
+    """The same, or none if nothing is said."""
+    return None if value is None else choice(option, value, allowed)
 
 
 def partitions(items: list[str] | None) -> dict[str, int]:

@@ -353,7 +353,7 @@ def priced(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -
 
 def once_per_stage(world: World) -> bool:
     """Whether the readers of a saved tensor may gather it together."""
-    return world.assumptions.sequence_parallelism == "allow" and world.assumptions.execution == "dataflow"
+    return world.assumptions.splits_tokens and world.assumptions.execution == "dataflow"
 
 
 def moved_bytes(world: World, sharding: dict[str, Sharding], stage: dict[str, int]) -> tuple[float, float]:

@@ -46,12 +46,14 @@ CHOICES: dict[str, list[Any]] = {
     "compute_utilization": [None, 0.5, 1.0],
     "sharding_objective": ["seconds", "bytes"],
     "sharding_rules": ["exact", "dfmodel"],
-    "sequence_parallelism": ["none", "allow"],
+    "sequence_parallelism": ["none", "allow", "force"],
     "collective_model": ["exact", "dfmodel", "two_stage"],
     "all_reduce_passes": [1, 2],
     "all_to_all_messages": ["crossing", "all"],
     "stage_time": ["sum", "max"],
     "weights_from_dram": [True, False],
+    "point_to_point_split": [None, "allow"],
+    "point_to_point_overlap": [None, "hidden", "exposed"],
     "layer_boundary": ["dram", "free"],
     "empty_partitions": ["allow", "forbid"],
     "forward_backward": ["separate", "halves", "shared"],
@@ -516,7 +518,8 @@ def worlds(
     cycle = model == "cycle" or draw(st.booleans())
     system = draw(systems(graph, roomy=roomy, dims=dims, cycle=cycle, efficiency=model == "efficiency", memory=memory))
     try:
-        legal, _ = asked_plans(graph, system, Request(zero=(0, 1, 2, 3) if zero else None), chosen)
+        asked = Request(zero=(0, 1, 2, 3), zero_replicas="all") if zero else Request()
+        legal, _ = asked_plans(graph, system, asked, chosen)
     except PlanError:
         assume(False)
     legal = [plan for plan in legal if min_pp <= plan.pp <= max_pp]

@@ -58,6 +58,9 @@ def solve(
         str, under(HEAT, "aware: partitions, clocks and pauses that keep a stack cool", metavar="ignore|aware")
     ] = "ignore",
     interleave: Annotated[int | None, under(PARALLEL, "chunks of layers per pipeline stage", min=1)] = None,
+    schedule: Annotated[
+        str | None, under(PARALLEL, "of a pipeline that trains", metavar="1f1b|interleaved|gpipe")
+    ] = None,
     ep: Annotated[int | None, under(PARALLEL, "expert parallelism: mp with experts by expert", min=1)] = None,
     cp: Annotated[int | None, under(PARALLEL, "context parallelism: mp with mixer context", min=1)] = None,
     attention_dp: Annotated[int | None, under(PARALLEL, "attention by sequences: mp with mixer n", min=1)] = None,
@@ -74,6 +77,10 @@ def solve(
             metavar="0|1|2|3[,...]|all",
         ),
     ] = None,
+    zero_replicas: Annotated[
+        str | None,
+        under(PARALLEL, "groups of copies that share out by themselves (HSDP); 1 is all", metavar="N[,N...]|all"),
+    ] = None,
     module: Annotated[
         list[str] | None,
         under(PARALLEL, "fix a module's scheme over the mp chips", metavar="MODULE=n|outer|m|context|none"),
@@ -89,8 +96,11 @@ def solve(
         under(
             WORKLOAD,
             "training: what is computed again, not kept; of several the best is found",
-            metavar="none|attention|full|full+attention[,...]|all",
+            metavar="none|attention|full|full+attention|SOME/OTHERS[,...]|all",
         ),
+    ] = None,
+    recompute_layers: Annotated[
+        int | None, under(WORKLOAD, "of --recompute SOME/OTHERS: layers of a stage; the fewest that fit", min=1)
     ] = None,
     phase: Annotated[
         str | None, under(WORKLOAD, "serving, with all microbatches unless said", metavar="prefill|decode|verify|mixed")
@@ -190,8 +200,11 @@ def solve(
                 assumptions=assumptions,
                 **shared,
                 interleave=interleave,
+                schedule=arguments.choice_or_none("--schedule", schedule, ("1f1b", "interleaved", "gpipe")),
                 two_batch_overlap=two_batch_overlap,
                 zero=arguments.levels("--zero", zero),
+                zero_replicas=arguments.sizes_or("--zero-replicas", zero_replicas, "all"),
+                recomputed=recompute_layers,
                 variants=variants,
                 p_max=p_max if p_max is not None else fixed.p_max,
                 formulation=arguments.choice("--formulation", formulation, ("auto", "assignment", "columns")),

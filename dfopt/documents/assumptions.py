@@ -55,10 +55,11 @@ class Assumptions(Document):
     sharding_rules: Literal["exact", "dfmodel"] = Field(
         default="exact", description="which layouts a sharding needs and whether normalisations may be split"
     )
-    sequence_parallelism: Literal["none", "allow"] = Field(
+    sequence_parallelism: Literal["none", "allow", "force"] = Field(
         default="allow",
         description="allow: elementwise kernels may be split along the tokens (n), split contractions reduce-scattered"
-        " along them (k>n); one all-gather serves all readers, and what the backward pass needs is gathered again",
+        " along them (k>n); one all-gather serves all readers, and what the backward pass needs is gathered again;"
+        " force: nothing that can be is done whole or all-reduced instead, as Megatron-LM's --sequence-parallel",
     )
     collective_model: Literal["exact", "two_stage", "dfmodel"] = Field(
         default="exact",
@@ -144,6 +145,15 @@ class Assumptions(Document):
     point_to_point: Literal["per_microbatch", "per_step"] = Field(
         default="per_microbatch", description="per_step: one hop per layer, once per step, as DFModel has it"
     )
+    point_to_point_split: Literal["allow"] | None = Field(
+        default=None,
+        description="allow: of a tensor that chips sharing kernels hold whole each may send its part to the next stage,"
+        " which gathers them, where that is faster (Megatron-LM's scatter-gather); none = each sends all of it",
+    )
+    point_to_point_overlap: Literal["hidden", "exposed"] | None = Field(
+        default=None,
+        description="whether a stage works while it sends to the next one; none = hidden under overlap: perfect only",
+    )
     optimizer_bytes_per_parameter: Bytes = Field(
         default=12.0, ge=0, description="DRAM held by the optimizer when training (Adam, FP32 master: 12 B)"
     )
@@ -161,6 +171,17 @@ class Assumptions(Document):
         execution = data.get("execution", "auto")
         usual = {"sharding_objective": "seconds", "sequence_parallelism": "none"}
         return {**usual, **data, "execution": "chip" if execution == "auto" else execution}
+
+    @property
+    def splits_tokens(self) -> bool:
+        """Whether chips that share kernels may split tokens."""
+        return self.sequence_parallelism != "none"
+
+    @property
+    def hides_hops(self) -> bool:
+        """Whether a stage works while it sends to its neighbours; of resolved assumptions."""
+        said = self.point_to_point_overlap
+        return self.overlap == "perfect" if said is None else said == "hidden"
 
     @property
     def gradient_passes(self) -> int:

@@ -249,6 +249,7 @@ class Graph(Named):
     batch: int = Field(default=1, ge=1, le=10**12, description="samples in one step, over all data-parallel copies")
     tokens: Tokens | None = Field(default=None, description="of one evaluation; none = one of every sample")
     variant: str | None = Field(default=None, max_length=200, description="which of several ways to compute the same")
+    recomputed: dict[str, str] | None = Field(default=None, description="kind of layer -> the same, computed again")
     kernels: tuple[Kernel, ...] = Field(min_length=1, max_length=20000)
     tensors: tuple[Tensor, ...] = Field(default=(), max_length=200000)
     carried: tuple[Tensor, ...] = Field(
@@ -286,7 +287,6 @@ class Graph(Named):
             raise GraphError(self.name, problems)
         return self
 
-    # -- what everyone asks of a graph ------------------------------------------------------
     @cached_property
     def _ends(self) -> tuple[list[tuple[int, int, float]], list[tuple[int, float]]]:
         return reads(self), writes(self)
@@ -353,7 +353,7 @@ class Graph(Named):
     def layers(self) -> Layers:
         """The layers of the model in their order; of a graph that is drawn as a whole one."""
         of = {kernel.name: kernel.layer or LAYER for kernel in self.kernels}
-        return layers_of(self.sections, {of.get(tensor.src, LAYER) for tensor in self.carried})
+        return layers_of(self.sections, {of.get(tensor.src, LAYER) for tensor in self.carried}, self.recomputed)
 
     @cached_property
     def folded(self) -> bool:
@@ -376,7 +376,7 @@ class Graph(Named):
         return tuple(tuple(t for t in self.carried if of[t.src] == kind) for kind in range(self.layers.counted))
 
     def times_of(self, kernel: Kernel) -> int:
-        """How often a model evaluates a kernel for one microbatch."""
+        """How often a model evaluates a kernel for one microbatch, where no layer is recomputed instead."""
         return self.layers.times(self.kind_of(kernel)) if self.folded else 1
 
     @cached_property

@@ -11,6 +11,7 @@ from pydantic import Field
 
 from dfopt.documents.axes import AXES, Dims, Share, Splits, groups
 from dfopt.documents.base import Document
+from dfopt.documents.hybrid import Hybrid
 from dfopt.documents.modules import Modules
 from dfopt.documents.on_axes import OnAxes
 from dfopt.documents.placement import Item, Placement
@@ -35,7 +36,9 @@ class Plan(Document, OnAxes):
     ``placement`` says what lies in which memory of the chips, where they have several.
     ``two_batch_overlap``: a pipeline takes two microbatches at a time, halves of a batch, of which one communicates
     while the other computes. ``zero``: what copies of the batch share out, by the levels of ZeRO
-    (:mod:`dfopt.physics.copies`).
+    (:mod:`dfopt.physics.copies`), and ``hybrid``, in which groups. ``recomputed``: how many layers of every stage, its
+    first ones, are of the kind that is computed again in the backward pass, of a graph that draws both
+    (``Graph.recomputed``).
     """
 
     SCHEMA: ClassVar[str] = "dfopt/plan/1"
@@ -56,6 +59,13 @@ class Plan(Document, OnAxes):
         default=None,
         description="what copies of the batch share out, instead of each holding all: 1 the optimizer's state, 2"
         " gradients too, 3 weights too; none: nothing",
+    )
+
+    hybrid: Hybrid | None = Field(
+        default=None, description="copies share things out in groups, which hold the same; none: all of them"
+    )
+    recomputed: int | None = Field(
+        default=None, ge=1, description="layers of every stage that are computed again; none: those that say so"
     )
 
     @cached_property
@@ -96,6 +106,11 @@ class Plan(Document, OnAxes):
         """Copies that work on the batch, each on its part."""
         return self._degree("batch")
 
+    @property
+    def sharers(self) -> int:
+        """Copies of the batch that share out what ZeRO says: all, or those of a group."""
+        return self.copies // (1 if self.hybrid is None else self.hybrid.replicas)
+
     @cached_property
     def shard_dims(self) -> Dims:
         """Network dims, or parts of dims, along which the chips that share a kernel lie."""
@@ -130,7 +145,7 @@ class Plan(Document, OnAxes):
 
     def held_by(self, shared_from: int | None) -> int:
         """Copies of the batch that hold a thing together which they share out from some level of ``zero`` on."""
-        return self.copies if shared_from is not None and (self.zero or 0) >= shared_from else 1
+        return self.sharers if shared_from is not None and (self.zero or 0) >= shared_from else 1
 
     def group(self, over: str) -> tuple[Dims, int]:
         """Network dims of the chips that a communication is over, and the copies of the batch among them.
@@ -225,7 +240,9 @@ class Plan(Document, OnAxes):
         if self.two_batch_overlap:
             parts.append("TBO")
         if self.zero:
-            parts.append(f"ZeRO-{self.zero}")
+            parts.append(f"ZeRO-{self.zero}" + (f"x{self.hybrid.replicas}" if self.hybrid else ""))
+        if self.recomputed:
+            parts.append(f"R{self.recomputed}")
         if self.uneven:
             first, middle, last = self.stage_layers
             between = {2: "", 3: f"+{middle}"}.get(self.stages, f"+{middle}..{middle}")
@@ -233,5 +250,5 @@ class Plan(Document, OnAxes):
         return " ".join(parts)
 
 
-_OF_STAGES = ("layers_per_stage", "first_layers", "last_layers", "interleave")
+_OF_STAGES = ("layers_per_stage", "first_layers", "last_layers", "interleave", "recomputed")
 _BUT_STAGES = tuple(name for name in Plan.model_fields if name not in _OF_STAGES)

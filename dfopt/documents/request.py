@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import inspect
-from typing import Any, Final, Literal, Self
+from typing import Annotated, Any, Final, Literal, Self
 
 from pydantic import Field, ValidationError, field_validator
 
+from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.axes import AXES, MODULES, keys
 from dfopt.documents.base import Part, issues_of
 from dfopt.documents.mapping import Sharding
@@ -41,6 +42,11 @@ class Objective(Part):
 class Request(OnAxes):
     """What was asked for; none means free."""
 
+    schedule: Literal["1f1b", "interleaved", "gpipe"] | None = Field(
+        default=None,
+        description="order of microbatches in a pipeline that trains, instead of what the assumptions say: 1f1b with"
+        " every stage in one chunk of layers, interleaved in several, gpipe; none = 1f1b and interleaved are tried",
+    )
     interleave: int | None = Field(default=None, ge=1, description="chunks of layers that a pipeline stage holds")
     two_batch_overlap: bool | None = Field(
         default=None,
@@ -52,6 +58,19 @@ class Request(OnAxes):
         min_length=1,
         description="levels of ZeRO that are tried, in training, where there are copies of the batch: 0 every copy"
         " holds all, 1 they share out the optimizer's state, 2 gradients too, 3 weights too; none = 0",
+    )
+    zero_replicas: tuple[Annotated[int, Field(ge=1)], ...] | Literal["all"] | None = Field(
+        default=None,
+        description="groups of copies that are tried, each of which shares out by itself and holds what the others do"
+        " (HSDP): 1 is all copies together, all every number that the dims can be cut into; none = 1",
+    )
+    recomputed: int | None = Field(
+        default=None,
+        ge=1,
+        description="layers of a stage that are computed again, of a graph that draws both kinds; none = as fit",
+    )
+    sequence_parallelism: Literal["none", "allow", "force"] | None = Field(
+        default=None, description="instead of what the assumptions say of it"
     )
     p_max: int | None = Field(
         default=None, ge=1, description="on-chip partitions at most (exactly, under empty_partitions: forbid)"
@@ -92,10 +111,10 @@ class Request(OnAxes):
     pin_sharding: dict[str, Sharding] = Field(default_factory=dict, description="kernel -> scheme that is fixed")
     pin_partition: dict[str, int] = Field(default_factory=dict, description="kernel -> partition that is fixed")
 
-    @field_validator("zero", mode="before")
+    @field_validator("zero", "zero_replicas", mode="before")
     @classmethod
-    def _one_or_several(cls, zero: Any) -> Any:
-        return (zero,) if isinstance(zero, int) and not isinstance(zero, bool) else zero
+    def _one_or_several(cls, asked: Any) -> Any:
+        return (asked,) if isinstance(asked, int) and not isinstance(asked, bool) else asked
 
     @classmethod
     def of(cls, **asked: Any) -> Self:
@@ -112,6 +131,19 @@ class Request(OnAxes):
         except ValidationError as error:
             issues = issues_of(cls, asked, error)
             raise PlanError("; ".join(str(issue).removeprefix("$.") for issue in issues)) from None
+
+    def assuming(self, assumptions: Assumptions) -> Assumptions:
+        """Assumptions with what is asked for instead of what they say.
+
+        Examples
+        --------
+        >>> Request(sequence_parallelism="force").assuming(Assumptions()).sequence_parallelism
+        'force'
+        """
+        order = None if self.schedule is None else "gpipe" if self.schedule == "gpipe" else "one_f_one_b"
+        asked = {"sequence_parallelism": self.sequence_parallelism, "schedule": order}
+        changes = {name: value for name, value in asked.items() if value not in (None, getattr(assumptions, name))}
+        return assumptions.changed(changes)
 
     def said(self) -> dict[str, Any]:
         """What differs from a request for nothing in particular, as in a file."""

@@ -64,6 +64,10 @@ class StageScore(Part):
     times: tuple[int, ...] | None = Field(
         default=None, description="how often it runs each of those; none: the layers are of the first, others run once"
     )
+    recomputed: int | None = Field(
+        default=None,
+        description="fewest layers that have to be computed again for the stage to fit, where a plan says how many are",
+    )
     states: dict[str, dict[str, float]] = Field(
         description="bytes that one chip holds, by memory and by state: weights, gradients, optimizer, activations,"
         " tables; none of a state that it does not hold"

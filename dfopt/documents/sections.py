@@ -8,7 +8,7 @@ contiguous run of layers.
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -59,15 +59,18 @@ class Layers:
 
     Counted are those that repeat or hand a tensor on to the next. A layer that does neither (an embedding, a head)
     goes with its neighbour: with the next counted layer, or behind the last one with that. Kinds are numbered as
-    stages of the mapping: those of counted layers first, in the order in which they first appear.
+    stages of the mapping: those of counted layers first, in the order in which they first appear, and behind these the
+    kinds that they are recomputed as.
 
-    ``order``: kind of every counted layer; ``at``: of the other kinds, how many counted layers lie before each of them.
+    ``order``: kind of every counted layer; ``at``: of the other kinds, how many counted layers lie before each of them;
+    ``recomputed``: kinds of counted layers, and which kind each is as one that is computed again.
     """
 
     kinds: tuple[str, ...]
     counted: int
     order: Ints
     at: tuple[tuple[int, ...], ...]
+    recomputed: tuple[tuple[int, int], ...] = ()
 
     @property
     def count(self) -> int:
@@ -79,6 +82,36 @@ class Layers:
         """Layers of each counted kind before each layer."""
         ones = self.order[:, None] == np.arange(self.counted)
         return np.concatenate([np.zeros((1, self.counted), np.int64), np.cumsum(ones, axis=0)])
+
+    @cached_property
+    def _known(self) -> dict[tuple[int, tuple[int, int, int], int], Layers]:
+        return {}
+
+    def under(self, stages: int, sizes: tuple[int, int, int], recomputed: int | None) -> Layers:
+        """The layers where so many of every pipeline stage, its first ones, are of the kind that is recomputed.
+
+        ``sizes``: layers of the first stage, of each one in the middle and of the last.
+
+        Examples
+        --------
+        >>> from dfopt.documents.sections import Section, layers_of
+        >>> layers = layers_of([Section(repeat=6)], recomputed={"layer": "again"})
+        >>> layers.kinds, layers.under(2, (3, 0, 3), 2).order.tolist()
+        (('layer', 'again'), [1, 1, 0, 1, 1, 0])
+        """
+        if not recomputed or not self.recomputed:
+            return self
+        key = stages, sizes, recomputed
+        if key not in self._known:
+            first, most, last = sizes
+            held = [most] if stages == 1 else [first, *[most] * (stages - 2), last]
+            begins = np.concatenate([[0], np.cumsum(held)[:-1]])
+            again, order = dict(self.recomputed), self.order.copy()
+            for begin, size in zip(begins.tolist(), held, strict=True):
+                for place in range(begin, min(begin + min(recomputed, size), self.count)):
+                    order[place] = again.get(int(order[place]), int(order[place]))
+            self._known[key] = replace(self, order=order)
+        return self._known[key]
 
     def between(self, first: int, end: int) -> tuple[tuple[int, int], ...]:
         """What a stage of the layers from ``first`` up to ``end`` runs: kinds, and how often.
@@ -119,8 +152,12 @@ class Layers:
         return "first" if places == {0} else "last" if places == {self.count} else "every_layer"
 
 
-def layers_of(sections: Sequence[Section] | None, carrying: Collection[str] = ()) -> Layers:
+def layers_of(
+    sections: Sequence[Section] | None, carrying: Collection[str] = (), recomputed: Mapping[str, str] | None = None
+) -> Layers:
     """The layers of sections, in which layers of some kinds carry a tensor to the next; none is one layer.
+
+    ``recomputed``: kinds of layers, and the kind that each is where it is computed again.
 
     Examples
     --------
@@ -132,6 +169,7 @@ def layers_of(sections: Sequence[Section] | None, carrying: Collection[str] = ()
     if not any(counts):
         counts = [True] * len(sections)
     kinds = dict.fromkeys(kind for one, counted in zip(sections, counts, strict=True) if counted for kind in one.layers)
+    kinds |= dict.fromkeys(again for kind, again in (recomputed or {}).items() if kind in kinds)
     number = {kind: place for place, kind in enumerate(kinds)}
     first, parts, alone = len(number), list[Ints](), dict[str, list[int]]()
     before = 0
@@ -144,7 +182,8 @@ def layers_of(sections: Sequence[Section] | None, carrying: Collection[str] = ()
             before += 1
         else:
             alone.setdefault(one.layers[0], []).append(before)
-    return Layers((*number, *alone), first, np.concatenate(parts), tuple(map(tuple, alone.values())))
+    pairs = ((number[kind], number[again]) for kind, again in (recomputed or {}).items() if kind in number)
+    return Layers((*number, *alone), first, np.concatenate(parts), tuple(map(tuple, alone.values())), tuple(pairs))
 
 
 def kernels_by_kind(graph: Graph) -> list[list[Kernel]]:

@@ -197,6 +197,8 @@ def _layer_issues(graph: Graph, known: dict[str, int]) -> Iterator[Issue]:
     """Layers without kernels, kernels without a layer, and what connects kernels of different kinds."""
     of = {name: graph.kernels[position].layer or LAYER for name, position in known.items()}
     names, drawn = {name for one in graph.sections or () for name in one.layers} or {LAYER}, {*of.values()}
+    yield from _recomputed_issues(graph, names, drawn)
+    names |= set((graph.recomputed or {}).values())
     for position, kernel in enumerate(graph.kernels):
         if (kernel.layer or LAYER) not in names:
             lack = f"no section has it: {', '.join(sorted(names))}" if graph.folded else "the graph has no sections"
@@ -218,6 +220,31 @@ def _layer_issues(graph: Graph, known: dict[str, int]) -> Iterator[Issue]:
             yield Issue(where, message, apart)
     if graph.layers.counted > 1:
         yield from _handing_on_issues(graph, of)
+
+
+def _recomputed_issues(graph: Graph, names: set[str], drawn: set[str]) -> Iterator[Issue]:
+    """Kinds that are recomputed: each has all kernels of the kind that it stands for, and such as compute again."""
+    taken: Counter[str] = Counter((graph.recomputed or {}).values())
+    for kind, again in (graph.recomputed or {}).items():
+        where = f"$.recomputed.{kind}"
+        if not graph.folded or kind not in names or kind not in graph.layers.kinds[: graph.layers.counted]:
+            yield Issue(where, f"no section repeats {kind!r}", did_you_mean(kind, names, "name one that does"))
+        elif again not in drawn or again in names or taken[again] > 1:
+            message = f"found {again!r}, which is no kind of its own with kernels"
+            yield Issue(where, message, "draw it, and leave it out of all sections")
+        elif (mine := _work(graph, kind)) - (theirs := _work(graph, again)):
+            message = f"{again!r} lacks kernels that {kind!r} has, such as {next(iter(mine - theirs)).op} kernels"
+            yield Issue(where, message, "draw all of them, and beside them what computes again")
+        elif any(one.pass_ != "recompute" for one in theirs - mine):
+            message = f"{again!r} has other kernels than {kind!r} beside those of pass: recompute"
+            yield Issue(where, message, "draw the same ones")
+
+
+def _work(graph: Graph, kind: str) -> Counter[Kernel]:
+    """The kernels of a kind, whatever they are called."""
+    unnamed = {"name": "k", "layer": None, "stage_with": None, "accumulates_into": None}
+    mine = (kernel for kernel in graph.kernels if (kernel.layer or LAYER) == kind)
+    return Counter(kernel.model_copy(update=unnamed) for kernel in mine)
 
 
 def _handing_on_issues(graph: Graph, of: dict[str, str]) -> Iterator[Issue]:

@@ -27,8 +27,10 @@ class Decisions:
     """Decisions with a name in the field, and in ``said`` all of them, in words, where they are not idle.
 
     Samples of a microbatch and of a batch; ``data`` are copies that work on other samples, with those of the second
-    axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.RECOMPUTES`, ``stages`` the layers
-    of the first stage, of each one in the middle and of the last, where the plan says them. Types as in `Dtypes`.
+    axis, if these do. ``recompute`` is a value of :data:`dfopt.workloads.recompute.Recompute`, ``recomputed`` how many
+    layers of a stage do the first of two that it says, ``stages`` the layers of the first stage, of each one in the
+    middle and of the last, where the plan says them; ``replicas`` groups of copies share out by themselves. Types as in
+    `Dtypes`.
     """
 
     sizes: Sizes | None
@@ -48,8 +50,10 @@ class Decisions:
     batch: int
     gpipe: bool
     recompute: str
+    recomputed: int
     one_attention: bool
     zero: int
+    replicas: int
     weights: str
     operands: str
     said: Mapping[str, str]
@@ -70,6 +74,7 @@ NAMES: Final[Mapping[str, str]] = {
     "stages": "layers of the stages",
     "schedule": "order of the microbatches in the pipeline",
     "virtual stages": "chunks of layers in a stage",
+    "sending on": "how stages send to each other",
     "data": "copies of the model",
     "zero": "what copies share out (ZeRO)",
     "context": "chips that share the tokens of a sequence",
@@ -125,12 +130,13 @@ def decisions_of(result: Result, path: str) -> Decisions:
         "stages": _stages(plan, held == graph.repeat),
         "schedule": "all forward passes first (GPipe)" if _gpipe(result) else "",
         "virtual stages": _degree(plan.interleave),
+        "sending on": _sending(result),
         "data": _degree(plan.copies * copies),
-        "zero": str(plan.zero) if plan.zero else "",
+        "zero": _zero(plan),
         "context": _degree(context),
         "expert": _degree(expert),
         "second axis": elsewhere,
-        "recomputation": _recompute(graph) if _recompute(graph) != "none" else "",
+        "recomputation": _recomputation(graph, plan),
         "attention": "fused" if _one_attention(graph, mapping) else "",
         "partitions": _partitions(mapping),
         "tiles": f"{mapping.tile_count} tiles of the streamed axis, compute tiles by kernel",
@@ -159,8 +165,10 @@ def decisions_of(result: Result, path: str) -> Decisions:
         batch=graph.batch,
         gpipe=_gpipe(result),
         recompute=_recompute(graph),
+        recomputed=plan.recomputed or 0,
         one_attention=_one_attention(graph, mapping),
         zero=plan.zero or 0,
+        replicas=plan.hybrid.replicas if plan.hybrid else 1,
         weights=weights,
         operands=operands,
         said={name: text for name, text in said.items() if text},
@@ -217,6 +225,26 @@ def _second_axis(plan: Plan) -> tuple[int, int, str]:
 def _recompute(graph: Graph) -> str:
     told = graph.variant or ""
     return told.removeprefix(_RECOMPUTE) if told.startswith(_RECOMPUTE) else "none"
+
+
+def _sending(result: Result) -> str:
+    said = result.assumptions
+    parts = "in parts that are gathered, where that is faster" if said.point_to_point_split else ""
+    told = ", ".join(filter(None, (parts, said.point_to_point_overlap)))
+    return told if result.plan.stages > 1 else ""
+
+
+def _zero(plan: Plan) -> str:
+    groups = f", each of {plan.hybrid.replicas} groups of copies by itself" if plan.hybrid else ""
+    return f"{plan.zero}{groups}" if plan.zero else ""
+
+
+def _recomputation(graph: Graph, plan: Plan) -> str:
+    told = _recompute(graph)
+    if not plan.recomputed:
+        return told if told != "none" else ""
+    some, _, others = told.partition("/")
+    return f"{some} in {plan.recomputed} layers of a stage, {others} in the others"
 
 
 def _one_attention(graph: Graph, mapping: Mapped) -> bool:

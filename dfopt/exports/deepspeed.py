@@ -33,6 +33,11 @@ def _context(d: Decisions) -> Arguments | Lacks:
     return Lacks("sequences are exchanged for heads (Ulysses), keys and values are not gathered", near)
 
 
+def _zero(d: Decisions) -> Arguments | Lacks:
+    stage: Arguments = {"zero_optimization.stage": d.zero}
+    return stage if d.replicas == 1 else Lacks("shards over all copies; its groups (MiCS) are set up in code", stage)
+
+
 def _recomputation(d: Decisions) -> Arguments | Lacks:
     return {} if d.recompute == "none" else _in_code("which functions it checkpoints")
 
@@ -56,7 +61,7 @@ DEEPSPEED: Final = Tool(
         "tensor": lambda d: {"tensor_parallel.autotp_size": d.tensor} if d.tensor > 1 else {},
         "pipeline": lambda d: _in_code("num_stages of PipelineModule") if d.pipeline > 1 else {},
         "data": lambda _: {},  # what the other degrees leave of the ranks
-        "zero": lambda d: {"zero_optimization.stage": d.zero},
+        "zero": _zero,
         "context": _context,
         "expert": lambda d: _in_code("ep_size of its layers of experts") if d.expert > 1 else {},
         "recomputation": _recomputation,

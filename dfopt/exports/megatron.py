@@ -7,12 +7,14 @@ from typing import Any, Final
 
 from dfopt.exports.decisions import BIASES, Decisions
 from dfopt.exports.tool import Arguments, Lacks, Tool
+from dfopt.workloads.recompute import SOME
 
-__all__ = ["FP8", "MEGATRON", "UNEVEN"]
+__all__ = ["FP8", "MEGATRON", "ONE", "UNEVEN", "recomputed_layers"]
 
 FP8: Final = {"fp8": "tensorwise", "mxfp8": "mxfp8", "fp8_1x128": "blockwise"}
 """Recipes for products in eight bits, by the type of the operands."""
 UNEVEN: Final = "stages have equally many layers, or the first and the last fewer"
+ONE: Final = "whole layers, or scores, not both"
 _STRATEGY: Final = {2: "optim_grads", 3: "optim_grads_params"}
 _CONTEXT: Final = "allgather"
 
@@ -85,18 +87,27 @@ def _virtual(d: Decisions) -> Arguments:
 
 
 def _zero(d: Decisions) -> Arguments:
+    groups: Arguments = {"num-distributed-optimizer-instances": d.replicas} if d.replicas > 1 else {}
     if d.zero < 2:
-        return {"use-distributed-optimizer": True} if d.zero else {}
-    strategy = {"data-parallel-sharding-strategy": _STRATEGY[d.zero]}
+        return {"use-distributed-optimizer": True, **groups} if d.zero else {}
+    strategy = {"data-parallel-sharding-strategy": _STRATEGY[d.zero], **groups}
     return {"use-megatron-fsdp": True, "use-distributed-optimizer": True, **strategy}
 
 
+def recomputed_layers(d: Decisions) -> tuple[str, int]:
+    """The method and number of layers that are computed again whole: each by itself, or the first of every chunk."""
+    return ("block", d.recomputed // d.virtual) if d.recompute in SOME else ("uniform", 1)
+
+
 def _recomputation(d: Decisions) -> Arguments | Lacks:
-    layer = {"recompute-granularity": "full", "recompute-method": "uniform", "recompute-num-layers": 1}
+    method, layers = recomputed_layers(d)
+    layer = {"recompute-granularity": "full", "recompute-method": method, "recompute-num-layers": layers}
+    if d.recompute == "full/attention":
+        return Lacks(ONE, layer)
     if d.recompute == "attention" and not d.one_attention:  # FlashAttention computes scores again by itself
         return {"recompute-granularity": "selective", "recompute-modules": "core_attn"}
-    if d.recompute == "full+attention" and not d.one_attention:
-        return Lacks("a layer, or its scores, not both; only a kernel for all of attention keeps no scores", layer)
+    if d.recompute.startswith("full+attention") and not d.one_attention:
+        return Lacks(f"{ONE}; only a kernel for all of attention keeps no scores", layer)
     return layer if d.recompute.startswith("full") else {}
 
 

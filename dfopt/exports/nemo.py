@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from dfopt.documents.strict_yaml import dump_yaml
 from dfopt.exports.decisions import BIASES, Decisions
-from dfopt.exports.megatron import FP8, UNEVEN
+from dfopt.exports.megatron import FP8, ONE, UNEVEN, recomputed_layers
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Arguments, Lacks, Tool
 
@@ -83,17 +83,22 @@ def _zero(d: Decisions) -> Arguments:
     if d.zero > 1:
         found |= {"dist.use_megatron_fsdp": True, "ddp.use_megatron_fsdp": True}
         found["ddp.data_parallel_sharding_strategy"] = _STRATEGY[d.zero]
+    if d.zero and d.replicas > 1:
+        found["ddp.num_distributed_optimizer_instances"] = d.replicas
     return found
 
 
 def _recomputation(d: Decisions) -> Arguments | Lacks:
-    layer = {"model.recompute_granularity": "full", "model.recompute_method": "uniform"}
-    layer |= {"model.recompute_num_layers": 1}  # type: ignore[dict-item]
+    method, layers = recomputed_layers(d)
+    layer: Arguments = {"model.recompute_granularity": "full", "model.recompute_method": method}
+    layer["model.recompute_num_layers"] = layers
+    if d.recompute == "full/attention":
+        return Lacks(ONE, layer)
     if d.recompute == "attention" and not d.one_attention:
         return {"model.recompute_granularity": "selective", "model.recompute_modules": ["core_attn"]}
-    if d.recompute == "full+attention" and not d.one_attention:
-        return Lacks("a layer, or its scores, not both; only a kernel for all of attention keeps no scores", layer)
-    return dict(layer) if d.recompute.startswith("full") else {}
+    if d.recompute.startswith("full+attention") and not d.one_attention:
+        return Lacks(f"{ONE}; only a kernel for all of attention keeps no scores", layer)
+    return layer if d.recompute.startswith("full") else {}
 
 
 def _write(arguments: Mapping[str, Any], first: str) -> str:

@@ -10,6 +10,7 @@ from dfopt.exports.decisions import Decisions
 from dfopt.exports.megatron import UNEVEN
 from dfopt.exports.nested import nested
 from dfopt.exports.tool import Arguments, Lacks, Tool
+from dfopt.workloads.recompute import SOME
 
 __all__ = ["TORCHTITAN"]
 
@@ -69,7 +70,11 @@ def _stages(d: Decisions) -> Arguments | Lacks:
 def _zero(d: Decisions) -> Arguments | Lacks:
     if d.zero == 0:
         return {_COPIES: d.data, _SHARDS: 1}
-    shards: Arguments = {_COPIES: 1, _SHARDS: d.data, _GATHERED: "always" if d.zero == 3 else "never"}
+    shards: Arguments = {
+        _COPIES: d.replicas,
+        _SHARDS: d.data // d.replicas,
+        _GATHERED: "always" if d.zero == 3 else "never",
+    }
     return shards if d.zero > 1 else Lacks("gradients are sharded with the optimizer's state (ZeRO-2)", shards)
 
 
@@ -89,6 +94,8 @@ def _context(d: Decisions) -> Arguments:
 
 def _recomputation(d: Decisions) -> Arguments | Lacks:
     mode: Arguments = {"activation_checkpoint.mode": "full" if d.recompute.startswith("full") else "none"}
+    if d.recompute in SOME:
+        return Lacks("all layers alike, or every so many of them", mode)
     kept = "attention" not in d.recompute
     return Lacks("attention is one kernel, which keeps no scores", mode) if kept or not d.one_attention else mode
 

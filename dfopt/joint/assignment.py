@@ -24,12 +24,12 @@ from dfopt.fusion.segments import order_by_rank
 from dfopt.joint.figures import Figures
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model
-from dfopt.physics.collectives import NOTHING, Collective
+from dfopt.physics.collectives import NOTHING
 from dfopt.physics.copies import exchanges
 from dfopt.physics.metrics import METRICS, Constants
 from dfopt.physics.network import affine
 from dfopt.physics.states import capacities
-from dfopt.setting.hops import per_step_hops
+from dfopt.setting.hops import per_step_hops, sent_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.ledger import held, states_of
 from dfopt.setting.stages import PipelineStage
@@ -88,6 +88,8 @@ class JointAssignment:
         self.y_op = figures.y_op
         self.blocks = figures.blocks(limits[0].forward_backward == "separate", (self.unit_s, self.chip.sram))
         self.forward_t = figures.forward_t
+        lying = zip(figures.whole_t.tolist(), figures.share_t.tolist(), strict=True)
+        self.hop_t = [sent_s(instance, whole, share) for whole, share in lying] if self.stage_k is None else []
         talk: Terms = [(c.T, (s / self.unit_s)[None, :]) for c, s, *_ in conversions(model, tables, self.y_op)]
         self.time_p = self.blocks.times(talk)
         for tier, capacity in capacities(instance.system.chip).items():
@@ -204,7 +206,7 @@ class JointAssignment:
         T, G = model.continuous("T", (1,)), model.continuous("G", (1,))
         for stage, hop in zip(instance.pipeline, self._hops(), strict=True):
             times_p = sum(times / most * (self.stage_p == number) for number, times in stage.runs)
-            hidden = instance.assumptions.overlap == "perfect"
+            hidden = instance.assumptions.hides_hops
             sent: Terms = [(columns.reshape(1, -1), -np.reshape(seconds, (1, -1)) / scale) for columns, seconds in hop]
             work: Terms = [(T, 1.0), (self.time_p[None, :], -np.asarray(times_p)[None, :])]
             model.rows(f"stage_{stage.number}", work + ([] if hidden else sent), lower=0)
@@ -244,9 +246,6 @@ class JointAssignment:
         graph, plan = instance.graph, instance.plan
         found: list[Terms] = [[] for _ in instance.pipeline]
 
-        def hop(volume: float) -> float:
-            return instance.communication_s(Collective.POINT_TO_POINT, volume, plan.stage_dims)
-
         if plan.stages == 1:
             return found
         if self.stage_k is not None:
@@ -256,7 +255,8 @@ class JointAssignment:
                 for tensor in handed:
                     options = menu.tables.of_kernel[graph.index()[tensor.src]]
                     shares = menu.by_option("output_k")[options]
-                    seconds = np.array([plan.interleave * hop(graph.bytes_of(tensor) * share) for share in shares])
+                    whole = graph.bytes_of(tensor)
+                    seconds = np.array([plan.interleave * sent_s(instance, whole, float(share)) for share in shares])
                     kinds[-1].append((self.s[options], seconds))
             if len(kinds) > 1:  # the last layer of a stage may be of any kind
                 most = model.continuous("handed_on", (1,), 0.0)
@@ -276,7 +276,7 @@ class JointAssignment:
             if (g, back) not in sent:
                 sent[g, back] = model.continuous(f"sent_{g}_{back:d}", (plan.stages - 1,), 0.0, 1.0)
                 for cut, column in enumerate(sent[g, back]):
-                    found[cut + back].append((column[None], np.array([hop(float(sharded.b_t[t]))])))
+                    found[cut + back].append((column[None], np.array([self.hop_t[t]])))
             made, seen = (np.where(early, self.blocks.A[end], -1) for end in (sharded.src_t[t], sharded.dst_t[t]))
             sign = -1.0 if back else 1.0
             model.rows(f"sent_{t}", [(sent[g, back], 1.0), (made, -sign), (seen, sign)], lower=0)

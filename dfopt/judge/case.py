@@ -17,6 +17,7 @@ from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Mapping, Sharding
 from dfopt.documents.plan import Plan
+from dfopt.documents.sections import Layers
 from dfopt.documents.system import System
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.judge.types import made_word, peak, weight_word, word
@@ -139,6 +140,15 @@ class Case:
     pauses: dict[int, float]
 
     @cached_property
+    def layers(self) -> Layers:
+        """The layers of a folded graph, those that the plan recomputes as their kinds that do."""
+        return self.graph.layers.under(self.plan.stages, self.plan.stage_layers, self.plan.recomputed)
+
+    def times_of(self, kernel: Kernel) -> int:
+        """How often a model evaluates a kernel for one microbatch."""
+        return self.layers.times(self.graph.kind_of(kernel)) if self.graph.folded else 1
+
+    @cached_property
     def ranks(self) -> tuple[Rank, ...]:
         """The distinct stages: one per pipeline rank, or one when a repeated layer stands for all of them.
 
@@ -147,7 +157,7 @@ class Case:
         plan, (first, most, last) = self.plan, self.plan.stage_layers
         if not self.graph.folded:
             return tuple(Rank(number, f"stage {number}", {number: 1}) for number in range(plan.stages))
-        layers = self.graph.layers
+        layers = self.layers
         if len(layers.kinds) == 1:
             return (Rank(0, "stage 0", {0: most}, plan.stages, range(most)),)
         if plan.stages == 1:
@@ -171,13 +181,13 @@ class Case:
 
         Stages may have room for more layers than there are. Layers of one kind count as full stages have them.
         """
-        layers = self.graph.layers
+        layers = self.layers
         end = begin + size
         return range(begin, end) if layers.counted == 1 else range(min(begin, layers.count), min(end, layers.count))
 
     def _held(self, here: range, ends: tuple[int, ...]) -> dict[int, int]:
         """How often a pipeline stage of some layers has each kind; ``ends``: what is in front of or behind all."""
-        layers = self.graph.layers
+        layers = self.layers
         if layers.counted == 1:
             found = {0: len(here)}
         else:

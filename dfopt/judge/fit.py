@@ -12,6 +12,7 @@ from collections.abc import Collection, Iterator, Sequence
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.dim_names import part_name, parts_of, split_part_name
 from dfopt.documents.graph import Graph
+from dfopt.documents.hybrid import hybrid_of
 from dfopt.documents.mapping import Mapping
 from dfopt.documents.plan import Plan
 from dfopt.documents.stack import Stack
@@ -90,6 +91,7 @@ def _plan_issues(plan: Plan, graph: Graph, system: System, assumptions: Assumpti
         )
     if plan.zero and (reason := copies.obstacle(plan, plan.zero, graph, assumptions.gradients)):
         yield Issue("$.plan.zero", f"found {plan.zero}, but {reason}", "leave it out, or choose another level")
+    yield from _hybrid_issues(plan, system)
     chunks = graph.folded and plan.stages > 1 and plan.layers_per_stage % plan.interleave == 0
     if plan.interleave > 1 and (not chunks or plan.microbatches % plan.stages):
         yield Issue(
@@ -98,6 +100,12 @@ def _plan_issues(plan: Plan, graph: Graph, system: System, assumptions: Assumpti
             f" {plan.stages} stages",
             "it must divide the layers of a stage, and the stages must divide the microbatches",
         )
+    if plan.recomputed and graph.recomputed is None:
+        message = f"found {plan.recomputed} layers of a stage, but the graph draws none that is computed again"
+        yield Issue("$.plan.recomputed", message, "leave it out, or draw some (recompute: full/none)")
+    elif plan.recomputed and (plan.recomputed >= plan.layers_per_stage or plan.recomputed % plan.interleave):
+        message = f"found {plan.recomputed} of {plan.layers_per_stage} layers in {plan.interleave} chunks"
+        yield Issue("$.plan.recomputed", message, "fewer than a stage has, as many in every chunk")
     layers = pipeline.layers_per_stage(graph.repeat, plan.stages)
     if plan.uneven:
         yield from _uneven_issues(plan, graph)
@@ -107,6 +115,23 @@ def _plan_issues(plan: Plan, graph: Graph, system: System, assumptions: Assumpti
             f"found {plan.layers_per_stage}, but {graph.repeat} repeats on {plan.stages} stages are {layers} each",
             f"write {layers}",
         )
+
+
+def _hybrid_issues(plan: Plan, system: System) -> Iterator[Issue]:
+    """Groups of copies that share nothing out, or that do not lie as groups do."""
+    if plan.hybrid is None:
+        return
+    if not plan.zero:
+        yield Issue("$.plan.hybrid", "found groups of copies that share nothing out", "give zero, or leave it out")
+        return
+    try:
+        made = hybrid_of(plan.copy_dims, plan.hybrid.replicas, lambda name: system.dim(name).size)
+    except ValueError:  # a dim that is not there is told elsewhere
+        return
+    if made != plan.hybrid:
+        told = "none" if made is None else f"over {', '.join(made.over)} and across {', '.join(made.across)}"
+        message = f"found groups over {', '.join(plan.hybrid.over)} and across {', '.join(plan.hybrid.across)}"
+        yield Issue("$.plan.hybrid", message, f"{plan.hybrid.replicas} groups of the copies are {told}")
 
 
 def _turn_issues(

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import bisect
 import math
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection
+from dataclasses import replace
 from typing import Final
 
 from dfopt.judge.case import Case, Fan, Rank
 from dfopt.judge.types import word
 from dfopt.physics import pipeline
-from dfopt.physics.states import KINDS, Amount, Held, cached_bytes
+from dfopt.physics.states import KINDS, Amount, Held, cached_bytes, capacities
 
 _WEIGHTS: Final = tuple((kind.of, kind.item) for kind in KINDS if kind.name == "weights")
 
@@ -37,7 +39,7 @@ def held(case: Case, rank: Rank) -> Held:
         whole: dict[str, dict[int, float]] = defaultdict(lambda: defaultdict(float))
         for stage in rank.runs:
             for of, item in _WEIGHTS:
-                size = amounts[stage][of] * case.plan.copies
+                size = amounts[stage][of] * case.plan.sharers
                 whole[case.plan.tier_of(item, case.system.chip)][stage] += size
         for tier, layers in whole.items():
             found[tier, "weights"].append(max(layers.values()))
@@ -46,6 +48,27 @@ def held(case: Case, rank: Rank) -> Held:
         if any(parts):
             books.setdefault(tier, {})[name] = math.fsum(parts)
     return books
+
+
+def least_recomputed(case: Case, rank: Rank) -> int | None:
+    """Fewest layers of a pipeline stage that have to be computed again for it to fit, if a plan says how many are.
+
+    What it holds falls with each after the first, so that halving finds it; all, where not even that is enough.
+    """
+    if not case.plan.recomputed:
+        return None
+    layers, most = case.graph.layers, capacities(case.system.chip)
+    again, kinds = dict(layers.recomputed), [int(layers.order[place]) for place in rank.here]
+    beside = {kind: times for kind, times in rank.runs.items() if kind >= layers.counted}
+
+    def fits(count: int) -> bool:
+        runs = Counter([*(again.get(kind, kind) for kind in kinds[:count]), *kinds[count:]])
+        books = held(case, replace(rank, runs={**runs, **beside}))
+        return all(math.fsum(books.get(tier, {}).values()) <= size for tier, size in most.items())
+
+    if not kinds or fits(0):
+        return 0
+    return 1 + bisect.bisect_left(range(1, len(kinds)), True, key=fits)
 
 
 def _keeps_gradients(case: Case) -> bool:

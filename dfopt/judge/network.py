@@ -53,7 +53,7 @@ def tensor_parallel(case: Case) -> list[Paid]:
         if kind is not None:
             paid.append(Paid(number, kind, case.graph.output_bytes(number)))
     for fan in case.fans:
-        paid.extend(_conversions(case, fan, price, again=case.assume.sequence_parallelism == "allow"))
+        paid.extend(_conversions(case, fan, price, again=case.assume.splits_tokens))
     for fan in case.between_layers:
         paid.extend(_conversions(case, fan, price, again=False))
     return [one for one in paid if one.whole > 0]
@@ -76,7 +76,7 @@ def _conversions(case: Case, fan: Fan, price: Price, again: bool) -> Iterator[Pa
         wanted.add(ops.required_layout(one.kernel, reader.operand, one.sharding, rules, elements))
     for payer, wanted in required.values():
         kinds = [kind for layout in sorted(wanted) if (kind := ops.conversion(produced, layout)) is not None]
-        if kinds and case.assume.sequence_parallelism == "allow":
+        if kinds and case.assume.splits_tokens:
             whole, dims = Collective.ALL_GATHER, case.plan.shard_dims
             apart = math.fsum(price(kind, fan.whole, dims) for kind in kinds)
             if whole in kinds or price(whole, fan.whole, dims) < apart:
@@ -178,12 +178,11 @@ def hops(case: Case, price: Price) -> dict[int, float]:
     sent: dict[int, list[float]] = {rank.number: [] for rank in case.ranks}
     if case.plan.stages == 1:
         return dict.fromkeys(sent, 0.0)
-    dims = case.plan.stage_dims
     if case.graph.folded:
         if case.assume.point_to_point == "per_microbatch":
             kinds: dict[int, list[float]] = {stage: [] for stage in range(case.graph.layers.counted)}
             for fan in case.carried:
-                kinds[fan.home[0]].append(price(Collective.POINT_TO_POINT, fan.chip, dims))
+                kinds[fan.home[0]].append(_hop(case, fan, price))
             # every chunk of layers hands its tensors on, whatever the kind of its last layer
             sent = dict.fromkeys(sent, max(kinds.values(), key=math.fsum) * case.plan.interleave)
     else:
@@ -191,8 +190,18 @@ def hops(case: Case, price: Price) -> dict[int, float]:
             here = fan.home[0]
             ends = [here, *(stage for stage, _ in fan.away)]
             for stage in (*range(here, max(ends)), *range(here, min(ends), -1)):
-                sent[stage].append(price(Collective.POINT_TO_POINT, fan.chip, dims))
+                sent[stage].append(_hop(case, fan, price))
     return {stage: math.fsum(times) for stage, times in sent.items()}
+
+
+def _hop(case: Case, fan: Fan, price: Price) -> float:
+    """Seconds in which a chip sends on what it holds of a fan, or its part of what all hold, which is gathered."""
+    whole = price(Collective.POINT_TO_POINT, fan.chip, case.plan.stage_dims)
+    chips, held = case.plan.shards, ops.PRODUCED[case.kernels[fan.src].sharding]
+    if case.assume.point_to_point_split is None or chips == 1 or held != "RR":
+        return whole
+    part = price(Collective.POINT_TO_POINT, fan.whole / chips, case.plan.stage_dims)
+    return min(whole, part + price(Collective.ALL_GATHER, fan.whole, case.plan.shard_dims))
 
 
 def point_to_point_per_step_s(case: Case, price: Price) -> float:

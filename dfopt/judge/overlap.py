@@ -36,7 +36,7 @@ def exposed_s(
             passed += math.fsum(back.get(kind, ()))
             finished = max(finished, passed) + added[kind]
         work = stage.layers * stage.layer_time_s + stage.once_time_s
-        sent = 0.0 if case.assume.overlap == "perfect" else stage.time_s - work
+        sent = 0.0 if case.assume.hides_hops else stage.time_s - work
         ends = max(work + sent - passed + finished, stage.time_s + (added[order[0]] if order else 0.0))
         exposed = max(exposed, math.fsum(brought[kind] for kind in order) + often * (ends - slowest))
     return exposed
@@ -44,7 +44,7 @@ def exposed_s(
 
 def _in_order(case: Case, rank: Rank) -> Iterator[int]:
     """The kind of every layer of a pipeline stage, in the order of the forward pass."""
-    layers, count = case.graph.layers, case.graph.layers.count
+    layers, count = case.layers, case.layers.count
 
     def beside(place: int) -> Iterator[int]:
         for kind, places in enumerate(layers.at, layers.counted):

@@ -162,6 +162,7 @@ def _work(here: _Setting) -> StepWork:
         logic_j=model.logic_dynamic(here.activity),
         outward_j=model.outward_dynamic(here.activity),
         overlap=case.assume.overlap,
+        hides_hops=case.assume.hides_hops,
         chips=tuple(chips),
     )
 
@@ -171,7 +172,7 @@ def _energy(here: _Setting, state: State, split: dict[str, list[float]], step_s:
     case, plan = here.case, here.case.plan
     group = plan.shards * plan.members * plan.copies
     evaluations = plan.shards * plan.members * case.graph.batch / case.graph.microbatch
-    times, folded = case.graph.layers.times, case.graph.folded
+    times, folded = case.layers.times, case.graph.folded
     repeats = [times(stage) if folded else 1 for stage, _ in here.places]
     parts: dict[str, list[float]] = {name: [] for name in COMPONENTS}
     for name, joules in split.items():

@@ -44,7 +44,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     )
     graph, system = case.graph, case.system
     samples_per_s, tokens = graph.batch / step.total, tokens_of(graph)
-    flop = flop_of_step(case.model)
+    flop = flop_of_step(case.model, case.layers)
     shares = _shares(case, slowest, partitions)
     cost = system_cost(system)
     return Score(
@@ -134,7 +134,7 @@ def _utilization(case: Case, counted: Callable[[Kernel], float], step_s: float) 
     """Share of a step that FLOP of its kernels would take, each at the peak of the type that it computes in."""
     by_peak: dict[float, list[float]] = defaultdict(list)
     for one, kernel in zip(case.kernels, case.model.kernels, strict=True):
-        by_peak[one.peak].append(case.graph.times_of(kernel) * counted(kernel))
+        by_peak[one.peak].append(case.times_of(kernel) * counted(kernel))
     evaluations, chips = case.graph.batch / case.graph.microbatch, case.system.chips
     return math.fsum(math.fsum(part) * evaluations / (step_s * chips * peak) for peak, part in by_peak.items())
 
@@ -230,7 +230,7 @@ def _stages(
             whole = turns.stage_s(case, rank, _computing(case, partitions, hidden), hidden)
         if case.plan.stages > 1:
             sent = case.plan.at_once * hops[rank.number]
-            whole = pipeline.with_point_to_point(whole, sent, case.assume.overlap)
+            whole = pipeline.with_point_to_point(whole, sent, case.assume.hides_hops)
         found.append(
             StageScore(
                 stage=rank.number,
@@ -241,6 +241,7 @@ def _stages(
                 time_s=whole,
                 holds=tuple(rank.runs),
                 times=_said(rank.runs, layers),
+                recomputed=ledger.least_recomputed(case, rank),
                 states=held[rank.number],
             )
         )

@@ -42,7 +42,7 @@ def _stages(case: Case, rank: Rank) -> Iterator[int]:
     if not case.graph.folded:
         yield rank.number
         return
-    layers = case.graph.layers
+    layers = case.layers
     alone = sorted((place, kind) for kind, at in enumerate(layers.at, layers.counted) for place in at)
 
     def between(before: int) -> list[int]:

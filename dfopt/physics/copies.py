@@ -3,7 +3,8 @@
 Source of the levels: Rajbhandari et al., ZeRO, SC'20 (arXiv:1910.02054), sections 5 and 7: copies share out the
 optimizer's state (1), gradients too (2), weights too (3), instead of each holding all; level 1 sends what an all-reduce
 does. Gradients that are not held are added up after every microbatch, and weights that are not held are brought
-together before a forward pass and once more before its backward pass.
+together before a forward pass and once more before its backward pass. In groups of copies (:class:`Hybrid`) that is
+within a group, and shards of gradients, which stay there, are added up over the groups once, at the end of the step.
 """
 
 from __future__ import annotations
@@ -67,10 +68,13 @@ def exchanges(plan: Plan, dims: Dims) -> Iterator[Exchange]:
         yield Exchange(Collective.ALL_REDUCE, "gradients", dims, 1.0, 1)
         return
     others, often = tuple(dim for dim in dims if dim not in copies), reductions(plan)
-    yield Exchange(Collective.REDUCE_SCATTER, "gradients", copies, 1.0, often)
+    group = copies if plan.hybrid is None else plan.hybrid.over
+    yield Exchange(Collective.REDUCE_SCATTER, "gradients", group, 1.0, often)
     if others:
-        yield Exchange(Collective.ALL_REDUCE, "gradients", others, 1.0 / plan.copies, often)
-    yield Exchange(Collective.ALL_GATHER, "weights", copies, 1.0, 1 if level < 3 else 2 * plan.microbatches)
+        yield Exchange(Collective.ALL_REDUCE, "gradients", others, 1.0 / plan.sharers, often)
+    if plan.hybrid is not None:
+        yield Exchange(Collective.ALL_REDUCE, "gradients", plan.hybrid.across, 1.0 / plan.sharers, 1)
+    yield Exchange(Collective.ALL_GATHER, "weights", group, 1.0, 1 if level < 3 else 2 * plan.microbatches)
 
 
 def reductions(plan: Plan) -> int:

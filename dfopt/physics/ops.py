@@ -184,15 +184,16 @@ def legal_schemes(kernel: Kernel, degree: int, assumptions: Assumptions) -> tupl
     over the chips (``distributed``) lies ``even``: every chip has its share of work, output and weight.
 
     With sequence parallelism tokens may be split, if a tile has one for every chip. No gradient of a weight has tokens,
-    and what leaves partial sums to another kernel reduces nothing itself.
+    and what leaves partial sums to another kernel reduces nothing itself. Where it is forced, no elementwise kernel
+    that can split its tokens is done whole, and no sum that can be scattered is all-reduced.
 
     Examples
     --------
     >>> gemm = Kernel(name="a", op="gemm", m=4, k=8, n=16)
     >>> legal_schemes(gemm, 2, Assumptions(sequence_parallelism="none"))
     ('m', 'k')
-    >>> legal_schemes(gemm, 2, Assumptions())
-    ('m', 'k', 'k>n')
+    >>> [legal_schemes(gemm, 2, Assumptions(sequence_parallelism=said)) for said in ("allow", "force")]
+    [('m', 'k', 'k>n'), ('m', 'k>n')]
     """
     rules = assumptions.sharding_rules
     if degree == 1:
@@ -204,15 +205,17 @@ def legal_schemes(kernel: Kernel, degree: int, assumptions: Assumptions) -> tupl
     found: list[Sharding] = []
     if kernel.m > 1 and not (rules == "exact" and kernel.normalizes):
         found.append("m")
-    tokens = assumptions.sequence_parallelism == "allow" and (assumptions.tile_rows or degree) >= degree
+    tokens = assumptions.splits_tokens and (assumptions.tile_rows or degree) >= degree
+    forced = assumptions.sequence_parallelism == "force"
     if kernel.op != "elementwise" and kernel.k > 1 and kernel.streamed != "k":
-        found.append("k")
-        reduces = kernel.op != "weight_update" and not leaves_partial_sums(kernel, "k", degree, rules)
-        if tokens and kernel.n > 1 and reduces:
-            found.append("k>n")
-    if kernel.n > 1 and (kernel.streamed != "n" or (tokens and kernel.op == "elementwise")):
+        sums_up = kernel.op != "weight_update" and not leaves_partial_sums(kernel, "k", degree, rules)
+        scatters = tokens and kernel.n > 1 and sums_up
+        found += (["k>n"] if forced else ["k", "k>n"]) if scatters else ["k"]
+    by_tokens = tokens and kernel.n > 1 and kernel.op == "elementwise"
+    if by_tokens or (kernel.n > 1 and kernel.streamed != "n"):
         found.append("n")
-    if kernel.op != "gemm" or kernel.role in ("router", "latent") or not found:
+    whole = kernel.op != "gemm" or kernel.role in ("router", "latent") or not found
+    if whole and not (forced and by_tokens):
         found.append("none")
     return tuple(found)
 

@@ -86,15 +86,15 @@ def step_time(
     )
 
 
-def with_point_to_point(stage_s: float, hop_s: float, overlap: str) -> float:
-    """Stage time with a per-microbatch hop to the neighbour: hidden if overlap is perfect, else added.
+def with_point_to_point(stage_s: float, hop_s: float, hidden: bool) -> float:
+    """Stage time with a per-microbatch hop to the neighbour: hidden, or added.
 
     Examples
     --------
-    >>> with_point_to_point(3.0, 1.0, "perfect"), with_point_to_point(3.0, 1.0, "none")
+    >>> with_point_to_point(3.0, 1.0, True), with_point_to_point(3.0, 1.0, False)
     (3.0, 4.0)
     """
-    return max(stage_s, hop_s) if overlap == "perfect" else stage_s + hop_s
+    return max(stage_s, hop_s) if hidden else stage_s + hop_s
 
 
 def partition_time(

@@ -5,13 +5,16 @@ from __future__ import annotations
 import math
 
 from dfopt.documents.graph import Graph
+from dfopt.documents.sections import Layers
 from dfopt.physics.ops import flop
 
 __all__ = ["flop_of_step"]
 
 
-def flop_of_step(graph: Graph) -> float:
+def flop_of_step(graph: Graph, layers: Layers | None = None) -> float:
     """FLOP of one step: every kernel as often as the model evaluates it, for every microbatch of the batch.
+
+    ``layers``: those of a plan that recomputes some, instead of the graph's.
 
     Examples
     --------
@@ -20,5 +23,7 @@ def flop_of_step(graph: Graph) -> float:
     >>> flop_of_step(Graph(name="g", kernels=(one,), batch=8, microbatch=2))
     8000.0
     """
-    once = math.fsum(graph.times_of(kernel) * flop(kernel) for kernel in graph.kernels)
+    layers = layers or graph.layers
+    often = (layers.times(graph.kind_of(kernel)) if graph.folded else 1 for kernel in graph.kernels)
+    once = math.fsum(times * flop(kernel) for times, kernel in zip(often, graph.kernels, strict=True))
     return once * (graph.batch / graph.microbatch)

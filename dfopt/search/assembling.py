@@ -150,6 +150,8 @@ def proof_of(
     alike = "all layers alike"
     if graphs[0].layers.counted > 1:
         alike = "layers of a kind alike, in one layout between all of them"
+    if any(record.plan.recomputed for record in records):
+        alike += ", as many of every stage recomputed, its first ones"
     if any(record.plan.modules is not None for record in records):
         alike += ", modules with one scheme each over the second axis"
     placed = placed_dims(system, assumptions)

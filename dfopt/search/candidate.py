@@ -118,7 +118,7 @@ class Prepared(PricedPlan):
 
     def _reduced(self, exchanges: Exchanges, passes: Passes) -> tuple[Reduced, ...]:
         """What pipeline stages exchange; what they send to others, and do not hide, comes beside their work."""
-        hops = () if self.assumptions.overlap == "perfect" else self.hops
+        hops = () if self.assumptions.hides_hops else self.hops
         return reduced_stages(self.instance.setting.model, self.plan, exchanges, passes, hops)
 
     def _pipeline_seconds(self, stage_seconds: Sequence[float]) -> list[float]:
@@ -126,7 +126,7 @@ class Prepared(PricedPlan):
         return [
             self.plan.at_once
             * with_point_to_point(
-                sum(times * stage_seconds[number] for number, times in stage.runs), hop, self.assumptions.overlap
+                sum(times * stage_seconds[number] for number, times in stage.runs), hop, self.assumptions.hides_hops
             )
             for stage, hop in zip(self.pipeline, self.hops, strict=True)
         ]
@@ -151,8 +151,8 @@ class Prepared(PricedPlan):
             if times:
                 most = self.metric.most(value, taken, position, self.constants) / self.plan.at_once
                 others = sum(count * lows[other] for other, count in stage.runs if other != number)
-                found.append((most - (0.0 if self.assumptions.overlap == "perfect" else hop) - others) / times)
-        return min(found)
+                found.append((most - (0.0 if self.assumptions.hides_hops else hop) - others) / times)
+        return min(found, default=None)
 
 
 def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> Iterator[Prepared]:
@@ -179,7 +179,7 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
     stage_k = np.array([work.stage[name] for name in sharded.names], dtype=np.int64)
     if graph.folded:
         stage_k = np.array([graph.kind_of(kernel) for kernel in graph.kernels], dtype=np.int64)
-    hops = tuple(hop_seconds(instance, sharded, stage_k).tolist())
+    hops = tuple(hop_seconds(instance, sharded, stage_k, least=work.bounds).tolist())
     per_step_s = per_step_hops(instance)
     gradients_s = gradient_seconds(instance, sharded, stage_k)
     exchanges = exchange_seconds(instance, sharded.gradient_k, stage_k)

@@ -111,8 +111,9 @@ def largest_batch(
     >>> found.batch == found.most, found.batch
     (True, 156)
     """
-    chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
-    rooms = sorted(_rooms(draw, system, chosen, Request.of(**asked)), key=lambda room: -room.copies * room.sequences)
+    request = Request.of(**asked)
+    chosen = request.assuming(profile(assumptions) if isinstance(assumptions, str) else assumptions)
+    rooms = sorted(_rooms(draw, system, chosen, request), key=lambda room: -room.copies * room.sequences)
     if not rooms:
         optimize(draw(1, 1), system, assumptions=chosen, **asked)  # says what a single one lacks
         raise Infeasible("one sequence fits, but not one on each copy of the plans that were asked for")

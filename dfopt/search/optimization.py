@@ -104,7 +104,7 @@ def optimize(
         system = needs_stack(system, None)
     if system.stack is not None:
         power_of(system.stack)  # what is wrong with a stack is told before the search
-    chosen = profile(assumptions) if isinstance(assumptions, str) else assumptions
+    chosen = request.assuming(profile(assumptions) if isinstance(assumptions, str) else assumptions)
     setting = Setting(graph, system, resolve(chosen, system.chip.execution, system.chip.compute_utilization))
     _check_variants(graph, variants)
     _check(setting, request)

@@ -220,7 +220,7 @@ class _Bounds:
 
     def _runs(self, plans: Sequence[Plan]) -> tuple[Floats, Ints]:
         """How often each stage of each plan runs each kind of layer, below one another; and where each plan begins."""
-        key = plans[0].stages, tuple(one.stage_layers for one in plans)
+        key = plans[0].stages, tuple((one.stage_layers, one.recomputed) for one in plans)
         if key not in self._run:
             rows, first = list[Floats](), list[int]()
             for one in plans:

@@ -38,7 +38,7 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
 def gathered_again(graph: Graph, assumptions: Assumptions) -> Bools:
     """Tensors whose conversion every partition that reads them pays: sequence parallelism saves them as they lie."""
     forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
-    again = assumptions.sequence_parallelism == "allow"
+    again = assumptions.splits_tokens
     return np.array([again and forward[t.src] and not forward[t.dst] for t in graph.tensors], dtype=bool)
 
 
@@ -77,7 +77,7 @@ def conversions(
     all of it, or where nothing else is faster.
     """
     kinds = [kind for layout in wanted if (kind := ops.conversion(produced, layout)) is not None]
-    if instance.assumptions.sequence_parallelism == "none" or not kinds:
+    if not instance.assumptions.splits_tokens or not kinds:
         return kinds
 
     def seconds(kind: Collective) -> float:

@@ -6,25 +6,45 @@ from collections.abc import Callable
 
 import numpy as np
 
+from dfopt.documents.graph import Tensor
 from dfopt.physics.collectives import Collective
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Floats, Ints, ShardedGraph
 
 
-def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> Floats:
+def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, least: bool = False) -> Floats:
     """Seconds that each distinct stage, as in :attr:`Instance.pipeline`, sends to its neighbours per microbatch.
 
     The stage of each kernel is not looked at for a folded graph, whose stages all hand its carried tensors on.
+    ``least``: shares are the least under several schemes, and so is what comes back.
     """
 
-    def hop(volume: float) -> float:
-        return instance.communication_s(Collective.POINT_TO_POINT, volume, instance.plan.stage_dims)
+    def hop(held: float, share: float) -> float:
+        return sent_s(instance, held / share, share, least=least)
 
     return over_hops(instance, sharded, stage_k, hop)
 
 
-def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Callable[[float], float]) -> Floats:
-    """What the tensors that each stage sends per microbatch cost in sum; ``hop`` is the cost of one, from its bytes."""
+def sent_s(instance: Instance, whole: float, share: float, *, least: bool = False) -> float:
+    """Seconds in which a chip sends its share of a tensor to the next stage.
+
+    What all chips that share kernels hold whole may be sent in parts and gathered (Narayanan et al., SC'21, section
+    4.1, scatter/gather optimization), if that is assumed. ``least``: the share is the least of several schemes, some of
+    which may hold it whole.
+    """
+    plan, assumptions = instance.plan, instance.assumptions
+    as_it_lies = instance.communication_s(Collective.POINT_TO_POINT, whole * share, plan.stage_dims)
+    if assumptions.point_to_point_split is None or plan.shards == 1 or (share < 1 and not least):
+        return as_it_lies
+    part = instance.communication_s(Collective.POINT_TO_POINT, whole / plan.shards, plan.stage_dims)
+    return min(as_it_lies, part + instance.communication_s(Collective.ALL_GATHER, whole, plan.shard_dims))
+
+
+def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Callable[[float, float], float]) -> Floats:
+    """What the tensors that each stage sends per microbatch cost in sum.
+
+    ``hop`` is the cost of one, from the bytes of it that a chip holds and their share of the whole.
+    """
     graph, plan, assumptions = instance.graph, instance.plan, instance.assumptions
     if plan.stages == 1:
         return np.zeros(1)
@@ -33,7 +53,13 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
         if assumptions.point_to_point == "per_step":
             return np.zeros(alike)
         index = graph.index()
-        kinds = (sum(hop(graph.bytes_of(t) * sharded.output_k[index[t.src]]) for t in of) for of in graph.handed_on)
+        share_k = sharded.output_k.tolist()
+
+        def handed(tensor: Tensor) -> float:
+            share = share_k[index[tensor.src]]
+            return hop(graph.bytes_of(tensor) * share, share)
+
+        kinds = (sum(map(handed, of)) for of in graph.handed_on)
         once = max(kinds)  # the last layer of a stage may be of any kind
         return np.full(alike, plan.interleave * once)
     spent = np.zeros(plan.stages)
@@ -46,7 +72,8 @@ def over_hops(instance: Instance, sharded: ShardedGraph, stage_k: Ints, hop: Cal
             key = (int(sharded.group_t[t]), int(boundary), back)
             if key not in paid:
                 paid.add(key)
-                spent[boundary + 1 if back else boundary] += hop(float(sharded.b_t[t]))
+                share = float(sharded.output_k[a])
+                spent[boundary + 1 if back else boundary] += hop(float(sharded.b_t[t]), share)
     return spent
 
 

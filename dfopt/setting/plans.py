@@ -21,6 +21,8 @@ from dfopt.physics.efficiency import memory_rows
 from dfopt.physics.pipeline import layers_per_stage
 from dfopt.setting.module_menu import menu, obstacles, refusal
 from dfopt.setting.placements import placements
+from dfopt.setting.recomputed import with_recomputed
+from dfopt.setting.schedules import of_schedule
 from dfopt.setting.shares import Orders, divisors, shares
 from dfopt.setting.turns import in_turns
 from dfopt.setting.uneven import uneven_layers
@@ -163,10 +165,26 @@ def asked_plans(
         place=asked.place,
         **on_axes,
     )
+    found = of_schedule(_with_rows(found, assumptions), graph, asked)
     if asked.two_batch_overlap is not False:
         more = in_turns(found, graph, system, assumptions, asked)
         found = more if asked.two_batch_overlap else found + more
-    return shared_out(found, graph, assumptions, asked.zero), rejected
+    found = with_recomputed(found, graph, asked.recomputed)
+    return shared_out(found, graph, system, assumptions, asked), rejected
+
+
+def _with_rows(found: list[Plan], assumptions: Assumptions) -> list[Plan]:
+    """Plans whose chips that share kernels have a row of every tile each, where tokens must be split."""
+    rows = assumptions.tile_rows
+    if assumptions.sequence_parallelism != "force" or rows is None:
+        return found
+    if kept := [plan for plan in found if plan.shards <= rows]:
+        return kept
+    least = min(found, key=lambda plan: plan.shards)
+    raise PlanError(
+        f"sequence_parallelism: found force beside tiles of {rows} rows (tile_rows) under {least.label_of('kernels')},"
+        " whose chips need a row of every tile each; give fewer chips, more rows, or allow"
+    )
 
 
 def placed_dims(system: System, assumptions: Assumptions) -> tuple[str, ...]:

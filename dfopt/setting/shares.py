@@ -115,7 +115,7 @@ class Orders:
 
     def __init__(self, graph: Graph, system: System, assumptions: Assumptions, gridded: Container[str] = ()) -> None:
         self._system, self._assumptions, self._gridded = system, assumptions, gridded
-        ends = (Collective.REDUCE_SCATTER,) if assumptions.sequence_parallelism == "allow" else ()
+        ends = (Collective.REDUCE_SCATTER,) if assumptions.splits_tokens else ()
         asked = {"kernels": (*_ON_SHARDS, *ends), "layers": (Collective.POINT_TO_POINT,)}
         asked["modules"] = *_ON_SHARDS, Collective.REDUCE_SCATTER
         asked |= {"batch": (Collective.ALL_REDUCE,)} if graph.trains else {}

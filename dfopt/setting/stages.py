@@ -46,7 +46,8 @@ def pipeline_stages(graph: Graph, plan: Plan) -> tuple[PipelineStage, ...]:
     """
     if not graph.folded:
         return tuple(PipelineStage(number, f"stage {number}", ((number, 1),)) for number in range(plan.stages))
-    return _of_layers(graph.layers, plan.stages, plan.stage_layers)
+    sizes = plan.stage_layers
+    return _of_layers(graph.layers.under(plan.stages, sizes, plan.recomputed), plan.stages, sizes)
 
 
 @lru_cache(maxsize=4096)  # thousands of plans differ in other things
@@ -95,7 +96,8 @@ def in_order(graph: Graph, plan: Plan, number: int) -> tuple[tuple[int, int], ..
     """
     if not graph.folded:
         return ((number, 1),)
-    return _in_order(graph.layers, plan.stages, plan.stage_layers, number)
+    sizes = plan.stage_layers
+    return _in_order(graph.layers.under(plan.stages, sizes, plan.recomputed), plan.stages, sizes, number)
 
 
 @lru_cache(maxsize=4096)

@@ -1,31 +1,41 @@
-"""Plans whose copies of the batch share out what each of them would hold: the levels of ZeRO."""
+"""Plans whose copies of the batch share out what each of them would hold: the levels of ZeRO, in groups of copies."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph
+from dfopt.documents.hybrid import Hybrid, hybrid_of
 from dfopt.documents.plan import Plan
+from dfopt.documents.request import Request
+from dfopt.documents.system import System
 from dfopt.errors import PlanError
 from dfopt.physics.copies import obstacle
+from dfopt.setting.shares import divisors
 
 __all__ = ["shared_out"]
 
 
-def shared_out(found: list[Plan], graph: Graph, assumptions: Assumptions, levels: Sequence[int] | None) -> list[Plan]:
+def shared_out(found: list[Plan], graph: Graph, system: System, assumptions: Assumptions, asked: Request) -> list[Plan]:
     """The plans with every level that is asked for, where it can be; with no copies there is nothing to share out.
+
+    So many groups of copies as are asked for as well, each of which holds all: those that the dims can be cut into
+    (:func:`dfopt.documents.hybrid.hybrid_of`); whole dims only, where no part of one may carry an axis.
 
     Raises
     ------
     PlanError
-        If a level is asked for that no plan has, and no other is; it says what stands against it.
+        If a level or a number of groups is asked for that no plan has, and no other is; it says what stands against it.
     """
+    levels, groups = asked.zero, asked.zero_replicas
+    if groups not in (None, (1,)) and not any(levels or ()):
+        raise PlanError(f"zero_replicas: found {_listed(groups)}, but no level of ZeRO to share out by; add --zero 1")
     if levels is None or tuple(levels) == (0,):
         return found
     if not graph.trains and 0 not in levels:
-        asked = ", ".join(f"ZeRO-{level}" for level in levels)
-        raise PlanError(f"zero: {graph.name} keeps no gradients that copies could share out; drop {asked}")
+        told = ", ".join(f"ZeRO-{level}" for level in levels)
+        raise PlanError(f"zero: {graph.name} keeps no gradients that copies could share out; drop {told}")
     kept, reasons = list[Plan](), dict[str, None]()
     for plan in found:
         if plan.copies == 1:
@@ -33,10 +43,29 @@ def shared_out(found: list[Plan], graph: Graph, assumptions: Assumptions, levels
             continue
         for level in sorted(set(levels)):
             reason = obstacle(plan, level, graph, assumptions.gradients)
+            ways = list(_groups(plan, system, assumptions, groups)) if level else [None]
+            if not reason and not ways:
+                reason = f"{plan.label_of('batch')} cannot be cut into {_listed(groups)} groups along {plan.copy_dims}"
             if reason:
                 reasons[f"ZeRO-{level}: {reason}"] = None
             else:
-                kept.append(plan.model_copy(update={"zero": level or None}))
+                kept += [plan.model_copy(update={"zero": level or None, "hybrid": one}) for one in ways]
     if not kept:
         raise PlanError(f"no plan of {graph.name} shares its states out as asked for: {'; '.join(reasons)}")
     return kept
+
+
+def _groups(
+    plan: Plan, system: System, assumptions: Assumptions, asked: Sequence[int] | str | None
+) -> Iterator[Hybrid | None]:
+    """The groups of a plan's copies that are asked for; none is one group of all."""
+    counts = divisors(plan.copies)[:0:-1] if asked == "all" else sorted({int(n) for n in asked or (1,)})
+    for count in counts:
+        made = hybrid_of(plan.copy_dims, count, lambda name: system.dim(name).size) if count > 1 else None
+        cut = made is not None and {*made.over, *made.across} != {*plan.copy_dims}
+        if count == 1 or (made is not None and not (cut and assumptions.network_dims == "whole")):
+            yield made
+
+
+def _listed(groups: Sequence[int] | str | None) -> str:
+    return groups if isinstance(groups, str) else " or ".join(map(str, groups or ()))

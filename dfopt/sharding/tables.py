@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
-from dfopt.physics.collectives import Collective
 from dfopt.physics.states import cached_bytes
 from dfopt.setting.conversions import gathered_again
+from dfopt.setting.hops import sent_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import compute_seconds
 
@@ -133,9 +133,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
                 conversion_bytes[t, i, j] = volume if kind is not None and degree > 1 else 0.0
         for o in by_kernel[index[tensor.src]]:
             share = ops.output_share(graph.kernels[index[tensor.src]], scheme_o[o], degree, rules)
-            hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = instance.communication_s(
-                Collective.POINT_TO_POINT, volume * share, plan.stage_dims
-            )
+            hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = sent_s(instance, volume, share)
         shared = assumptions.fanout == "shared" and t < len(graph.tensors)
         group_t[t] = groups.setdefault(graph.taken(tensor) if shared else (t,), len(groups))
 
@@ -161,7 +159,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         group_t=group_t,
         bill_t=bill_t,
         again_t=again_t,
-        gathers=assumptions.sequence_parallelism == "allow",
+        gathers=assumptions.splits_tokens,
         required_to=required_to,
         conversion_tll=conversion,
         conversion_bytes_tll=conversion_bytes,

@@ -17,13 +17,14 @@ from dfopt.documents.heat import HEAT_WORDS
 from dfopt.documents.plan import Plan
 from dfopt.documents.published import Figure
 from dfopt.documents.result import Result, status_words
-from dfopt.documents.score import Score, StageScore
+from dfopt.documents.score import Score
 from dfopt.documents.stack import Stack
 from dfopt.documents.system import Chip, System
 from dfopt.documents.tokens import tokens_of
 from dfopt.physics.schedule import terms_of
 from dfopt.show.grid import Facts, Grid, Kind
 from dfopt.show.omissions import left_out
+from dfopt.show.stages import stage_facts
 from dfopt.units import format as show_unit
 
 RESOURCES = {
@@ -174,15 +175,10 @@ def plan_words(plan: Plan, samples: int) -> str:
         between = f", {middle} in each between" if plan.stages > 2 else ""
         layers = f"layers: {first} in the first stage{between}, {last} in the last"
     chunks = f" in {plan.interleave} chunks" if plan.interleave > 1 else ""
+    layers += f", {plan.recomputed} of them recomputed" * bool(plan.recomputed)
     many = f"{plan.microbatches} microbatch{'' if plan.microbatches == 1 else 'es'}"
     turns = ", two at a time" if plan.two_batch_overlap else ""
     return f"{plan.label}, {many} of {samples}{turns}, {layers}{chunks}"
-
-
-def _in_turns(stage: StageScore) -> str:
-    """What two microbatches that take turns save."""
-    apart = 2 * (stage.layers * stage.layer_time_s + stage.once_time_s + stage.point_to_point_s)
-    return f"{show_unit(stage.time_s, 'time')} in turns, {show_unit(apart, 'time')} one after the other"
 
 
 def bottleneck(result: Result) -> list[tuple[str, str]]:
@@ -194,8 +190,7 @@ def bottleneck(result: Result) -> list[tuple[str, str]]:
     rows = [("bottleneck", score.bound_by), ("time bound by", shares)]
     if result.graph.trains and score.breakdown is not None:
         rows.append(("step", parts_words(score.breakdown)))
-    if result.plan.two_batch_overlap:
-        rows.append(("two batches", _in_turns(max(score.stages, key=lambda stage: stage.time_s))))
+    rows += stage_facts(result)
     if score.collectives:
         listed = ", ".join(f"{count} {kind.replace('.', ' (')})" for kind, count in sorted(score.collectives.items()))
         where = "of every kind of layer" if score.has_kinds else "per layer"

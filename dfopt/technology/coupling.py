@@ -82,6 +82,8 @@ class StepWork:
         As in `dfopt.physics.pipeline.partition_time`.
     chips : tuple of ChipWork
         One for each distinct stage.
+    hides_hops : bool, optional
+        Whether stages work while they send to each other; as ``overlap`` has it if left out.
     """
 
     compute_s: Floats
@@ -93,6 +95,7 @@ class StepWork:
     overlap: str
     chips: tuple[ChipWork, ...]
     sram_s: Floats | float = 0.0
+    hides_hops: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -334,7 +337,8 @@ def _times(work: StepWork, compute_s: Floats, sram_s: Floats, rate: float) -> tu
 def _stage_s(work: StepWork, chip: ChipWork, partition_s: Floats) -> float:
     """Seconds of one microbatch of a stage."""
     stage = float(chip.runs @ partition_s) + chip.pause_s
-    return stage if chip.hop_s is None else pipeline.with_point_to_point(stage, chip.hop_s, work.overlap)
+    hidden = work.overlap == "perfect" if work.hides_hops is None else work.hides_hops
+    return stage if chip.hop_s is None else pipeline.with_point_to_point(stage, chip.hop_s, hidden)
 
 
 def _broken(stack: Stack, dies: _Dies, die_max_k: Floats, tiles_w: Floats) -> Iterator[Broken]:

@@ -23,6 +23,7 @@ from dfopt.documents.strict_yaml import load_strict
 from dfopt.documents.zoo import find
 from dfopt.errors import DocumentError, Issue, did_you_mean, json_path, refuse, shown
 from dfopt.machines.replace import replaced
+from dfopt.workloads.recompute import some_recomputed, ways_of
 
 __all__ = ["WORKLOADS", "Workload", "expand", "graph_schema", "load_graph", "load_variants", "sizes_of"]
 
@@ -85,7 +86,15 @@ class Workload:
         """
         build: Callable[..., Graph] = import_module(self.module).build
         about = {"name": name or self.module.rpartition(".")[2], "description": description, "source": source}
-        return build(self.parameters(**parameters), **about)
+        whole = self.parameters(**parameters)
+        others, some = ways_of(getattr(whole, "recompute", "none"))
+        graph = build(whole if some is None else self.parameters(**{**parameters, "recompute": others}), **about)
+        if some is None or not graph.trains:
+            return graph
+        if not graph.folded:
+            found = f"found recompute: {some}/{others} of a single layer, or of layers that are drawn one by one"
+            refuse(about["name"], found, "say it of several layers, of which one is drawn")
+        return some_recomputed(graph, build(self.parameters(**{**parameters, "recompute": some}), **about))
 
 
 WORKLOADS: Final = {

@@ -13,11 +13,14 @@ from typing import Final, Literal
 
 import networkx as nx
 
-from dfopt.documents.graph import Graph, Kernel, Role
+from dfopt.documents.graph import Graph, Kernel, Role, Tensor
+from dfopt.documents.sections import LAYER
 
-__all__ = ["RECOMPUTES", "Recompute", "recomputed", "recomputes"]
+__all__ = ["RECOMPUTES", "SOME", "Recompute", "recomputed", "recomputes", "some_recomputed", "ways_of"]
 
-Recompute = Literal["none", "attention", "full", "full+attention"]
+Recompute = Literal[
+    "none", "attention", "full", "full+attention", "full/none", "full/attention", "full+attention/attention"
+]
 
 ATTENTION: Final[tuple[Role, ...]] = ("scores", "softmax", "scores_dropout")
 _ROUNDS: Final[dict[Recompute, tuple[Callable[[Graph], set[str]], ...]]] = {
@@ -29,7 +32,71 @@ _ROUNDS: Final[dict[Recompute, tuple[Callable[[Graph], set[str]], ...]]] = {
 
 
 RECOMPUTES: Final[tuple[Recompute, ...]] = tuple(_ROUNDS)
-"""All values, least recomputed first."""
+"""Values for all layers of a stage alike, least recomputed first."""
+SOME: Final[tuple[Recompute, ...]] = ("full/none", "full/attention", "full+attention/attention")
+"""Values for some layers of a stage, and behind the stroke those for the others."""
+AGAIN: Final = "again."
+"""What kinds of layers that are recomputed are called, and their kernels: this before the name."""
+
+
+def ways_of(which: Recompute) -> tuple[Recompute, Recompute | None]:
+    """What all layers do, and what some do instead, if any.
+
+    Examples
+    --------
+    >>> ways_of("full"), ways_of("full/attention")
+    (('full', None), ('attention', 'full'))
+    """
+    if which not in SOME:
+        return which, None
+    some, others = which.split("/")
+    return others, some  # type: ignore[return-value]
+
+
+def some_recomputed(graph: Graph, again: Graph) -> Graph:
+    """A graph of both: every kind of layer that repeats is there as it is in the second one too (``Graph.recomputed``).
+
+    Examples
+    --------
+    >>> from dfopt.workloads import WORKLOADS
+    >>> sizes = {"hidden": 64, "heads": 8, "head_dim": 8, "ffn": 192, "vocab": 1000, "seq": 32, "layers": 4}
+    >>> graph = WORKLOADS["decoder"](**sizes, mode="training", recompute="full/attention")
+    >>> graph.recomputed, graph.layers.kinds, len(graph.kernels)
+    ({'layer': 'again.layer'}, ('layer', 'again.layer'), 109)
+    """
+    layers = graph.layers
+    kinds = layers.kinds[: layers.counted]
+    mine = {kernel.name for kernel in again.kernels if (kernel.layer or LAYER) in kinds}
+
+    def called(name: str | None) -> str | None:
+        return None if name is None else f"{AGAIN}{name}"
+
+    def copy(kernel: Kernel) -> Kernel:
+        own = {name: called(getattr(kernel, name)) for name in ("name", "stage_with", "accumulates_into")}
+        return kernel.model_copy(update={**own, "layer": called(kernel.layer or LAYER)})
+
+    def moved(tensors: tuple[Tensor, ...]) -> list[Tensor]:
+        mined = (one for one in tensors if one.src in mine)
+        return [one.model_copy(update={"src": called(one.src), "dst": called(one.dst)}) for one in mined]
+
+    drawn = [*graph.kernels, *(copy(kernel) for kernel in again.kernels if kernel.name in mine)]
+    fields: dict[str, object] = {
+        "kernels": tuple(k for back in (False, True) for k in drawn if (k.pass_ != "forward") == back),
+        "tensors": (*graph.tensors, *moved(again.tensors)),
+        "carried": (*graph.carried, *moved(again.carried)),
+        "recomputed": {kind: f"{AGAIN}{kind}" for kind in kinds},
+        "variant": f"recompute: {_said(again)}/{_said(graph)}",
+    }
+    for name, end in (("inputs", "dst"), ("outputs", "src")):
+        own, more = getattr(graph, name), getattr(again, name)
+        if own is not None:
+            theirs = (one for one in more if getattr(one, end) in mine)
+            fields[name] = (*own, *(one.model_copy(update={end: called(getattr(one, end))}) for one in theirs))
+    return graph.model_copy(update=fields)
+
+
+def _said(graph: Graph) -> str:
+    return (graph.variant or "recompute: none").removeprefix("recompute: ")
 
 
 def recomputes(graph: Graph, which: Recompute) -> Graph:

@@ -23,7 +23,7 @@ from dfopt.exports.tools import TOOLS
 from dfopt.frontends.megatron import load_run, megatron_shardings
 from dfopt.frontends.megatron.files import REFUSED, Arguments, option
 from dfopt.workloads import load_graph
-from dfopt.workloads.recompute import RECOMPUTES
+from dfopt.workloads.recompute import RECOMPUTES, SOME
 
 GOLDEN = Path(__file__).parents[1] / "golden/exports"
 OPTIONS: dict[str, dict[str, str]] = {tool: load_strict(GOLDEN / f"{tool}.yaml")["options"] for tool in TOOLS}
@@ -65,6 +65,8 @@ def decisions(draw: st.DrawFn) -> Decisions:
     first, last = draw(st.integers(1, 6)), draw(st.integers(1, 6))
     weights = draw(st.sampled_from(["bf16", "fp16", "fp32", ""]))
     axis = draw(st.sampled_from(["none", "context", "expert"]))
+    virtual, again = draw(st.sampled_from([1, 2])) if pipeline > 1 else 1, draw(st.sampled_from([*RECOMPUTES, *SOME]))
+    zero = draw(st.integers(0, 3))
     expert = 8 if axis == "expert" and model.experts else 1
     context = 4 if axis == "context" else 1
     return Decisions(
@@ -73,7 +75,7 @@ def decisions(draw: st.DrawFn) -> Decisions:
         tensor=tensor,
         sequence_parallel=tensor > 1 and draw(st.booleans()),
         pipeline=pipeline,
-        virtual=draw(st.sampled_from([1, 2])) if pipeline > 1 else 1,
+        virtual=virtual,
         layers_per_stage=model.layers // pipeline,
         stages=(first, 6, last) if pipeline > 1 and draw(st.booleans()) else None,
         even=draw(st.booleans()),
@@ -84,9 +86,11 @@ def decisions(draw: st.DrawFn) -> Decisions:
         microbatches=count,
         batch=micro * count * data * expert,
         gpipe=draw(st.booleans()),
-        recompute=draw(st.sampled_from(RECOMPUTES)),
+        recompute=again,
+        recomputed=virtual * draw(st.integers(1, model.layers // pipeline // virtual - 1)) if again in SOME else 0,
         one_attention=draw(st.booleans()),
-        zero=draw(st.integers(0, 3)),
+        zero=zero,
+        replicas=draw(st.sampled_from([1, 2, 4])) if zero and data > 1 else 1,
         weights=weights,
         operands=draw(st.sampled_from([weights, "fp8", "mxfp8", "fp8_1x128", "nvfp4"])),
         said=draw(st.dictionaries(st.sampled_from(list(NAMES)), st.just("so"))),
@@ -167,10 +171,15 @@ def test_megatron_reads_back_what_was_exported(tmp_path_factory: pytest.TempPath
     assert run.pins.on_axes == {"tp": taken.tensor, "pp": taken.pipeline, "mp": axis}
     assert run.fixed["interleave"] == taken.virtual
     assert run.fixed["zero"] == (taken.zero,)
+    assert run.fixed.get("zero_replicas", (1,)) == (taken.replicas,)
     assert run.graph.batch == taken.batch
     assert run.graph.microbatch == taken.microbatch * taken.expert
     expected = {("none", True): "none", ("full+attention", False): "full", ("full", True): "full"}
     again = expected.get((taken.recompute, taken.one_attention), taken.recompute)
+    if taken.recompute in SOME:
+        fused = taken.one_attention and taken.recompute != "full/none"
+        again = "full+attention/attention" if fused else "full/none"
+    assert run.fixed.get("recomputed", 0) == taken.recomputed
     assert run.recipe["parameters"]["recompute"] == again
     assert run.graph.words.weights == {"bf16": 2, "fp16": 2, "fp32": 4}[weights]
     # dropout is drawn in a plain layer only

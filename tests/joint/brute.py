@@ -193,7 +193,7 @@ class Problem:
         for a, b in (*ends, *((self.index[t.src], self.index[t.dst]) for t in graph.carried)):
             near[a] |= 1 << b
             near[b] |= 1 << a
-        if chosen.sequence_parallelism == "allow":  # what one reader gathers may serve another
+        if chosen.splits_tokens:  # what one reader gathers may serve another
             near = [mine | _or(near[k] for k in range(len(near)) if mine >> k & 1) for mine in near]
         self.near = near
         # what a block costs does not depend on the other axes, unless its kernels communicate along them

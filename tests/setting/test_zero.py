@@ -92,3 +92,65 @@ def test_chips_of_a_second_axis_add_up_shares() -> None:
         ("all_reduce", "gradients", ("m",), 0.25, 1),
         ("all_gather", "weights", ("d",), 1.0, 1),
     ]
+
+
+# -- groups of copies -----------------------------------------------------------------------------
+
+
+def test_groups_share_out_and_add_up_over_groups() -> None:
+    """HSDP by hand: shards within a node of four, the same in both groups; the sums of shards go across once."""
+    graph, rules = df.load_graph("gpt2-small", mode="training", batch=BATCH), df.Assumptions()
+    system, parameters = as_system("a100-8"), 12 * 7_077_888
+    for level in (1, 2, 3):
+        result = df.optimize(graph, system, zero=level, zero_replicas=2, tp=1, pp=1, sensitivity=False)
+        plan, states = result.plan, result.score.stages[0].states["dram"]
+        assert plan.hybrid is not None and f"ZeRO-{level}x2" in plan.label
+        assert (plan.hybrid.over, plan.hybrid.across) == (("nvlink[4]",), ("nvlink[2@4]",))
+        held = {"optimizer": 3.0 * parameters, "gradients": (2.0, 0.5)[level > 1] * parameters}
+        held["weights"] = (2.0 if level < 3 else 0.5 + 2.0 / 12) * parameters
+        assert {name: states[name] for name in held} == pytest.approx(held, rel=1e-12)
+
+        def once(kind: Collective, dims: str, share: float = 1.0) -> float:
+            return 12 * communication_seconds(kind, share * 2.0 * parameters / 12, [dims], system, rules)
+
+        added = once(Collective.REDUCE_SCATTER, "nvlink[4]") * (1 if level == 1 else BATCH / 8)
+        brought = once(Collective.ALL_GATHER, "nvlink[4]") * (1 if level < 3 else 2 * BATCH / 8)
+        across = once(Collective.ALL_REDUCE, "nvlink[2@4]", 0.25)
+        assert result.score.gradient_reduction_s == pytest.approx(added + brought + across, rel=1e-9)
+        assert verify(result).ok and result.status == "optimal"
+
+
+def test_groups_are_a_menu_of_which_the_best_is_found() -> None:
+    """Between nodes exchanges are slow: to share out within a node is the fastest that fits, and neither extreme is."""
+    graph = df.load_graph("gpt2-small", mode="training", batch=64, microbatch=1)
+    chip = {"chip.dram.capacity": "0.8 GB"}
+    system = df.load_system("a100-512", {"network.node.size": 8, "network.cluster.size": 4, **chip})
+    asked = {"zero": (2, 3), "tp": 1, "pp": 1, "sensitivity": False}
+    found = df.optimize(graph, system, zero_replicas="all", **asked)
+    values = {}
+    for count in (1, 2, 4, 8, 16):
+        try:
+            values[count] = df.optimize(graph, system, zero_replicas=count, **asked).value
+        except Infeasible:
+            values[count] = float("inf")
+    assert found.value == min(values.values()) and verify(found).ok
+    assert found.plan.hybrid is not None and found.value < values[1]
+    assert len(found.plans) >= 2 * 5 and found.space is not None and found.space.plans == 2 * 5
+
+
+def test_groups_that_cannot_be() -> None:
+    graph = df.load_graph("gpt2-small", mode="training", batch=64)
+    with pytest.raises(PlanError, match="zero_replicas: found 2, but no level of ZeRO"):
+        df.optimize(graph, "a100-8", zero_replicas=2)
+    with pytest.raises(PlanError, match=r"ZeRO-1: DP 8 cannot be cut into 3 groups"):
+        df.optimize(graph, "a100-8", zero=1, zero_replicas=3, tp=1, pp=1)
+    result = df.optimize(graph, "a100-8", zero=1, zero_replicas=2, tp=1, pp=1, sensitivity=False)
+    assert result.plan.hybrid is not None
+    other = result.plan.hybrid.model_copy(update={"over": ("nvlink[4@2]",), "across": ("nvlink[2]",)})
+    for changes, told in (
+        ({"hybrid": other}, r"found groups over nvlink\[4@2\]"),
+        ({"zero": None}, "share nothing out"),
+    ):
+        mapping = result.mapping.model_copy(update={"plan": result.plan.model_copy(update=changes)})
+        with pytest.raises(PlanError, match=told):
+            evaluate(mapping, graph, as_system("a100-8"))

@@ -339,6 +339,35 @@ def test_neither_gradients_of_weights_nor_partial_sums_are_scattered() -> None:
     assert result.score.collectives == {"reduce_scatter.forward": 1} and not result.score.violations
 
 
+@pytest.mark.parametrize("mode", ["forward", "training"])
+def test_forced_it_is_done_where_less_would_be_faster(mode: str) -> None:
+    """On a line an all-reduce is cheaper than the two halves of it, and is taken unless it is forbidden."""
+    graph, _ = layer(mode)
+    result = optimize(graph, machine("line"), assumptions=ALLOW, tp=4, sequence_parallelism="force", p_max=2)
+    kinds = {kind.partition(".")[0] for kind in result.score.collectives}
+    assert kinds == {"all_gather", "reduce_scatter"} and result.assumptions.sequence_parallelism == "force"
+    own, of = {k.name: k for k in graph.kernels}, {one.name: one.sharding for one in result.mapping.kernels}
+    assert {of[name] for name, kernel in own.items() if kernel.normalizes and kernel.outer == 1} == {"n"}
+    assert not {of[name] for name, kernel in own.items() if kernel.op == "elementwise"} & {"none"}
+    free = optimize(graph, machine("line"), assumptions=ALLOW, tp=4, p_max=2)
+    assert free.step_time_s < result.step_time_s and verify(result).ok
+    with pytest.raises(DocumentError, match="cannot be split by 'none' over 4 chips"):
+        evaluate(free.mapping, graph, machine("line"), result.assumptions)
+
+
+@share(0.25)
+@given(worlds(most=4, least=2, max_pp=1, sequence_parallelism="force"))
+def test_forced_the_sharding_is_brute_force(world: World) -> None:
+    assume(world.plan.tp > 1)
+    check_against_brute_force(world)
+
+
+def test_it_cannot_be_forced_where_tiles_have_too_few_rows() -> None:
+    graph, _ = layer("forward")
+    with pytest.raises(PlanError, match=r"force beside tiles of 2 rows \(tile_rows\) under TP 4"):
+        optimize(graph, machine(), assumptions=ALLOW.with_(tile_rows=2), tp=4, sequence_parallelism="force")
+
+
 def test_tokens_may_be_split_unless_it_is_the_programs_of_the_paper() -> None:
     assert Assumptions().sequence_parallelism == "allow"
     assert {PROFILES[name].sequence_parallelism for name in PROFILES if "dfmodel" in name} == {"none"}

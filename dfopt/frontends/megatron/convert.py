@@ -52,6 +52,10 @@ class Run:
     def words(self) -> list[str]:
         """The same as options of ``dfopt solve``, beside those that a document of pins has."""
         found = [f"--interleave {self.fixed['interleave']}", f"--zero {self.fixed['zero'][0]}"]
+        if "zero_replicas" in self.fixed:
+            found.append(f"--zero-replicas {self.fixed['zero_replicas'][0]}")
+        if "recomputed" in self.fixed:
+            found.append(f"--recompute-layers {self.fixed['recomputed']}")
         return found + [f"--module {module}={scheme}" for module, scheme in self.fixed["modules"].items()]
 
 
@@ -76,7 +80,11 @@ def load_run(path: str | Path) -> Run:
     tensor = a.tensor_model_parallel_size
     degrees: dict[str, Any] = {"tp": tensor, "pp": a.pipeline_model_parallel_size, "mp": axis}
     pins = Pins(**degrees, sharding=megatron_shardings(graph, tensor, a.sequence_parallel))
-    fixed = {"interleave": _chunks(a), "zero": (_zero(a),), "modules": _modules(a)}
+    fixed: dict[str, Any] = {"interleave": _chunks(a), "zero": (_zero(a),), "modules": _modules(a)}
+    if fixed["zero"] != (0,) and a.num_distributed_optimizer_instances > 1:
+        fixed["zero_replicas"] = (a.num_distributed_optimizer_instances,)
+    if graph.recomputed is not None:
+        fixed["recomputed"] = _recomputed(a)
     return Run(recipe, graph, pins, fixed, tuple(_notes(a, unread)))
 
 
@@ -94,7 +102,7 @@ def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
         "microbatch": microbatch,
         "batch": a.global_batch_size,
         "mode": "training",
-        "recompute": _RECOMPUTE[a.recompute_granularity, keeps_no_scores],
+        "recompute": _recompute(a, keeps_no_scores),
         **_types(a),
     }
     workload = "transformer"
@@ -114,6 +122,20 @@ def _recipe(a: Arguments, name: str, microbatch: int) -> dict[str, Any]:
     return {
         "schema": Graph.SCHEMA, "name": name, "description": about, "workload": workload, "parameters": parameters
     }  # fmt: skip
+
+
+def _recompute(a: Arguments, keeps_no_scores: bool) -> str:
+    """What is computed again; of some layers of a stage, where not of all."""
+    told = _RECOMPUTE[a.recompute_granularity, keeps_no_scores]
+    layers = -(-a.num_layers // a.pipeline_model_parallel_size)
+    if a.recompute_granularity != "full" or a.recompute_method != "block" or _recomputed(a) >= layers:
+        return told
+    return f"{told}/{_RECOMPUTE[None, keeps_no_scores]}"
+
+
+def _recomputed(a: Arguments) -> int:
+    """Layers of a stage that are computed again whole, by the block method: as many of every chunk."""
+    return (a.recompute_num_layers or 1) * _chunks(a)
 
 
 def _drops(a: Arguments) -> bool:

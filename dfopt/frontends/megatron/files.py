@@ -97,7 +97,7 @@ class Arguments(Part):
     use_distributed_optimizer: bool = False
     use_megatron_fsdp: bool = False
     data_parallel_sharding_strategy: Literal["no_shard", "optim", "optim_grads", "optim_grads_params"] = "no_shard"
-    num_distributed_optimizer_instances: Literal[1] = 1
+    num_distributed_optimizer_instances: Count = 1
     bf16: bool = False
     fp16: bool = False
     grad_reduce_in_bf16: bool = False
@@ -221,9 +221,7 @@ def _disagreements(a: Arguments) -> Iterator[Issue]:
         yield issue("fp16", "it beside --bf16", "keep one of them")
     if a.fp8_format and not a.bf16:
         yield issue("fp8-format", f"{a.fp8_format} without --bf16", "add --bf16")
-    if a.recompute_granularity == "full" and a.recompute_method == "block":
-        yield issue("recompute-method", "block: some layers of a stage recompute and others do not", "write uniform")
-    if a.recompute_granularity == "full" and (a.recompute_num_layers or 1) > 1:
+    if a.recompute_granularity == "full" and a.recompute_method != "block" and (a.recompute_num_layers or 1) > 1:
         yield issue("recompute-num-layers", f"{a.recompute_num_layers} layers between checkpoints", "write 1")
     if a.global_batch_size % a.micro_batch_size:
         yield issue("global-batch-size", f"{a.global_batch_size}, no multiple of the microbatch", "a multiple of it")

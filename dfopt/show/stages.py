@@ -1,0 +1,42 @@
+"""What single pipeline stages have to say beside their sizes: turns of two microbatches, layers to be recomputed."""
+
+from __future__ import annotations
+
+from dfopt.documents.result import Result
+from dfopt.documents.score import StageScore
+from dfopt.units import format as show_unit
+
+__all__ = ["stage_facts"]
+
+
+def stage_facts(result: Result) -> list[tuple[str, str]]:
+    """Rows of the table of a result, if there is anything to say."""
+    found = []
+    stages, plan = result.score.stages, result.plan
+    if result.graph.trains and plan.stages > 1 and (result.request.schedule or _order(result) == "GPipe"):
+        found.append(("schedule", _order(result)))
+    if plan.two_batch_overlap:
+        found.append(("two batches", _in_turns(max(stages, key=lambda stage: stage.time_s))))
+    if plan.recomputed:
+        needs = [(_named(one, plan.stages), one.recomputed) for one in stages if one.recomputed is not None]
+        told = ", ".join(f"{name} {count}" for name, count in needs)
+        found.append(("recomputed", f"{plan.recomputed} layers of each stage; to fit {told}"))
+    return found
+
+
+def _order(result: Result) -> str:
+    if result.assumptions.schedule == "gpipe":
+        return "GPipe"
+    return f"1F1B, interleaved over {result.plan.interleave} chunks" if result.plan.interleave > 1 else "1F1B"
+
+
+def _named(stage: StageScore, stages: int) -> str:
+    if stages == 1:
+        return "it needs"
+    return "the first stage" if stage.stage == 0 else "the last" if stage.stage == stages - 1 else f"from {stage.stage}"
+
+
+def _in_turns(stage: StageScore) -> str:
+    """What two microbatches that take turns save."""
+    apart = 2 * (stage.layers * stage.layer_time_s + stage.once_time_s + stage.point_to_point_s)
+    return f"{show_unit(stage.time_s, 'time')} in turns, {show_unit(apart, 'time')} one after the other"
