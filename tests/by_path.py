@@ -1,11 +1,15 @@
-"""Scripts that are no part of a package, as modules."""
+"""Scripts that are no part of a package, as modules, and run in this process."""
 
 from __future__ import annotations
 
+import contextlib
+import functools
 import importlib.util
+import io
 import sys
 from pathlib import Path
 from types import ModuleType
+from unittest import mock
 
 
 def module_at(path: Path) -> ModuleType:
@@ -16,3 +20,23 @@ def module_at(path: Path) -> ModuleType:
     sys.modules[spec.name] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
+
+
+@functools.cache
+def _beside_its_own(path: Path) -> ModuleType:
+    """The module of a script, imported with what lies beside it; kept, so that imports are paid for once."""
+    with mock.patch.object(sys, "path", [str(path.parent), *sys.path]):
+        return module_at(path)
+
+
+def ran(path: Path, *words: object) -> tuple[int, str, str]:
+    """Exit code and both streams of a script's ``main``, in this process: a new one spends 0.7 s on imports."""
+    out, err = io.StringIO(), io.StringIO()
+    script = _beside_its_own(path)
+    with (
+        mock.patch.object(sys, "argv", [str(path), *map(str, words)]),
+        contextlib.redirect_stdout(out),
+        contextlib.redirect_stderr(err),
+    ):
+        code = script.main()
+    return code, out.getvalue(), err.getvalue()

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from dfopt.documents.axes import MODULES
 from dfopt.documents.communication import Communication
@@ -22,6 +22,7 @@ from dfopt.errors import Issue
 from dfopt.judge.member_parts import Parts
 from dfopt.judge.types import made_word, word
 from dfopt.physics import ops
+from dfopt.physics.identity import Same
 
 __all__ = ["issues", "seen_by_a_chip"]
 
@@ -62,7 +63,13 @@ def issues(plan: Plan, graph: Graph, system: System) -> Iterator[Issue]:
 
 def seen_by_a_chip(graph: Graph, plan: Plan, system: System) -> Graph:
     """The graph as one chip of the second axis has it; itself where there is none."""
-    return graph if plan.modules is None else _View(graph, plan, system).graph
+    return graph if plan.modules is None else _seen(Same(graph), Same(plan), Same(system))
+
+
+@lru_cache(maxsize=64)
+def _seen(graph: Same[Graph], plan: Same[Plan], system: Same[System]) -> Graph:
+    """Worked out once for every mapping under a plan: that it fits and its times both ask, and so do its neighbours."""
+    return _View(graph.document, plan.document, system.document).graph
 
 
 class _View(Parts):

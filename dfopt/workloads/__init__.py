@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from importlib import import_module
 from typing import Any, ClassVar, Final
 
@@ -257,6 +258,7 @@ def _workload(name: object, file: str) -> Workload:
     raise DocumentError(file, [issue])
 
 
+@cache
 def _recipe_of(workload: Workload) -> type[_Recipe]:
     """The recipe with this workload's parameters, so that one strict validation finds every issue."""
     return create_model("Recipe", __base__=_Recipe, parameters=(workload.parameters, ...))

@@ -6,22 +6,31 @@ import json
 import shutil
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
+from by_path import ran
 
 ROOT = Path(__file__).parents[3]
 RUNNER = ROOT / "benchmarks" / "reference" / "memory3d.py"
 GOLDEN = ROOT / "tests" / "golden" / "memory3d"
 
 
-def run(folder: Path, *more: str) -> tuple[subprocess.CompletedProcess[str], list[dict[str, Any]]]:
-    out = folder.parent / "rows.json" if folder != GOLDEN else Path(more[-1])
-    more = more if folder == GOLDEN else (*more, "--json", str(out))
-    done = subprocess.run(
-        [sys.executable, str(RUNNER), str(folder), *more], capture_output=True, text=True, check=False
-    )
+@dataclass(frozen=True)
+class Done:
+    """What a run left behind."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run(folder: Path) -> tuple[Done, list[dict[str, Any]]]:
+    """What a run in this process leaves behind, and the rows."""
+    out = folder.parent / "rows.json"
+    done = Done(*ran(RUNNER, folder, "--json", out, "--jobs", 1))
     return done, json.loads(out.read_text()) if out.exists() else []
 
 
@@ -37,10 +46,12 @@ def some(folder: Path, ids: set[str], **changes: Any) -> Path:
 
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[dict[str, Any]]]:
-    """What the runner prints on the golden folder, and its rows."""
-    done, rows = run(GOLDEN, "--json", str(tmp_path_factory.mktemp("golden") / "rows.json"))
+    """What the runner prints on the golden folder, called as a user does, in as many processes as there are cores."""
+    out = tmp_path_factory.mktemp("golden") / "rows.json"
+    given = [sys.executable, str(RUNNER), str(GOLDEN), "--json", str(out)]
+    done = subprocess.run(given, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
-    return done.stdout, rows
+    return done.stdout, json.loads(out.read_text())
 
 
 def test_golden_folder_meets_the_demands(golden: tuple[str, list[dict[str, Any]]]) -> None:
@@ -66,7 +77,7 @@ def test_other_parameters_are_read_from_the_case(tmp_path: Path) -> None:
     folder = some(tmp_path / "f", {"D08"}, config_overrides={"tRAS": 58}, pattern_parameters={"u": 1, "banks": 1})
     done, rows = run(folder)
     figure = next(row for row in rows if row["quantity"] == "bandwidth" and row["case"] == "D08")
-    assert done.returncode == 0 and figure["ours"] == pytest.approx(64 / 72 * (1 - 274 / 3900), rel=0.03)
+    assert done.code == 0 and figure["ours"] == pytest.approx(64 / 72 * (1 - 274 / 3900), rel=0.03)
     assert {row["status"] for row in rows if row["case"] == "D01"} == {"unsupported"}  # reported, nowhere described
 
 
@@ -79,7 +90,7 @@ def test_a_broken_case_does_not_hide_the_others(tmp_path: Path) -> None:
     (folder / "dramsim3_cases.json").write_text(json.dumps(data))
     done, rows = run(folder)
     status = {row["case"]: (row["status"], row["note"]) for row in rows}
-    assert done.returncode == 1
+    assert done.code == 1
     assert status["D08"][0] == "error" and "$.timing.tRAS" in status["D08"][1]
     assert status["D54"][0] == "ok"
     assert status["D98"][0] == "unsupported" and "spiral" in status["D98"][1]
@@ -106,7 +117,7 @@ def cases(folder: Path, listed: list[Any], **more: Any) -> tuple[int, dict[str, 
     folder.mkdir()
     (folder / "dramsim3_cases.json").write_text(json.dumps({"cases": listed, "cycles": 20_000, **more}))
     done, rows = run(folder)
-    return done.returncode, {row["case"]: row for row in rows if row["quantity"] == "bandwidth"}, done.stderr
+    return done.code, {row["case"]: row for row in rows if row["quantity"] == "bandwidth"}, done.err
 
 
 def case(name: str, pattern: str, given: dict[str, Any] | None = None, **over: Any) -> dict[str, Any]:
@@ -172,7 +183,7 @@ def test_ramulator_cases_without_figures_are_those_of_ramulator(tmp_path: Path) 
     (folder / "ramulator_hbm3_results.csv").write_text("case,ramulator_bw_GBs,dramsim3_bw_GBs\nR44,,20.0516\n")
     done, found = run(folder)
     rows = {row["case"]: row for row in found if row["quantity"] == "bandwidth"}
-    assert done.returncode == 0
+    assert done.code == 0
     # What both tools say of this stream (R08): 21.31 GB/s with one shared buffer, 20.05 GB/s with queues per bank.
     assert rows["R40"]["ours"] == pytest.approx(21.3124, rel=0.02)
     assert rows["R44"]["ours"] == pytest.approx(20.0516, rel=0.02)
@@ -187,7 +198,7 @@ def test_reported_cases_are_looked_up_in_the_base(tmp_path: Path) -> None:
     lines = (GOLDEN / "dramsim3_results.csv").read_text().splitlines()
     (folder / "dramsim3_results.csv").write_text("\n".join([lines[0], *(line for line in lines if line[:4] == "D08,")]))
     done, rows = run(folder)
-    assert done.returncode == 0 and {row["case"] for row in rows} == {"D08"}
+    assert done.code == 0 and {row["case"] for row in rows} == {"D08"}
     assert all(row["status"] == "ok" and abs(row["error_percent"]) < 0.5 for row in rows)
 
 
@@ -204,5 +215,5 @@ def test_a_broken_file_is_one_line(tmp_path: Path, name: str, text: str, word: s
     folder.mkdir()
     (folder / name).write_text(text)
     done, _ = run(folder)
-    assert done.returncode == 3 and word in done.stderr
-    assert len(done.stderr.strip().splitlines()) == 1
+    assert done.code == 3 and word in done.err
+    assert len(done.err.strip().splitlines()) == 1

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from by_path import ran
 
 GOLDEN = Path(__file__).parents[2] / "golden" / "thermal"
 RUNNER = Path(__file__).parents[3] / "benchmarks" / "reference" / "thermal.py"
@@ -18,15 +19,18 @@ RUNNER = Path(__file__).parents[3] / "benchmarks" / "reference" / "thermal.py"
 
 def run(folder: Path, out: Path, *options: str) -> tuple[int, str, str, list[dict[str, Any]]]:
     """Exit code, both streams and the rows."""
-    given = [sys.executable, str(RUNNER), str(folder), "--json", str(out), *options]
-    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    code, shown, errors = ran(RUNNER, folder, "--json", out, *options)
     rows = json.loads(out.read_text()) if out.exists() else []
-    return done.returncode, done.stdout, done.stderr, rows
+    return code, shown, errors, rows
 
 
 @pytest.fixture(scope="module")
 def golden(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, str, str, list[dict[str, Any]]]:
-    return run(GOLDEN, tmp_path_factory.mktemp("rows") / "rows.json")
+    """As a process of its own, as it is called."""
+    out = tmp_path_factory.mktemp("rows") / "rows.json"
+    given = [sys.executable, str(RUNNER), str(GOLDEN), "--json", str(out)]
+    done = subprocess.run(given, capture_output=True, text=True, check=False)
+    return done.returncode, done.stdout, done.stderr, json.loads(out.read_text())
 
 
 def test_every_reported_figure_is_met(golden: tuple[int, str, str, list[dict[str, Any]]]) -> None:
