@@ -175,9 +175,9 @@ class _Bounds:
         once, sent = (self._slowest(plans, each) for each in (np.maximum(once, low_s), sent))
         busy: Floats = np.maximum(once, sent)
         if hop_s:
-            hops, overlap = [one.interleave * hop_s for one in plans], instance.assumptions.overlap
+            hops, hidden = [one.interleave * hop_s for one in plans], instance.assumptions.hides_hops
             pairs = zip(busy.tolist(), hops, strict=True)
-            busy = np.array([with_point_to_point(stage_s, hop, overlap) for stage_s, hop in pairs])
+            busy = np.array([with_point_to_point(stage_s, hop, hidden) for stage_s, hop in pairs])
         return np.asarray(instance.plan.at_once * busy)
 
     def _overlapped(self, instance: Instance, plans: Sequence[Plan], low_s: float, hop_s: float) -> Floats:
