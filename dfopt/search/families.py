@@ -46,7 +46,7 @@ class Family:
     nodes: list[Node]
     low_s: float = 0.0
     settled: set[Node] = field(default_factory=set)
-    curve: dict[Node, list[_Kept]] = field(default_factory=dict)
+    curve: dict[tuple[Node, bool], list[_Kept]] = field(default_factory=dict)
 
     @property
     def least(self) -> Node | None:
@@ -140,20 +140,20 @@ class Families:
             family.low_s = max(family.low_s, min(one.lows[0] for one in family.nodes))
         return bool(new)
 
-    def squeezed(self, plan: Plan) -> tuple[float, list[tuple[Node, Ints]]]:
+    def squeezed(self, plan: Plan, *, apart: bool = False) -> tuple[float, list[tuple[Node, Ints]]]:
         """What is proven of a plan where its memory is short, and options that come to it for nodes of its family.
 
         Each layer keeps what its backward pass needs, of every microbatch under way. What room is left for that beside
         the least of everything else limits the schemes. One MILP says what compute and communication take at least
         under this limit: a valid bound, as it leaves out all other limits, and partitions. It is a step function of the
-        room, so plans with about the same share its answers.
+        room, so plans with about the same share its answers. ``apart``: by each resource for itself, which shows more.
         """
         family, found = self.of(plan), list[tuple[float, Node, Ints | None]]()
         if family is None:
             return self.bounds[plan], []
         room = self.plan_bounds.room(self.nodes.setting.under(plan)) * (1 + _SAME)
         for node in family.nodes:
-            kept = self._kept(family, node, room)
+            kept = self._kept(family, node, room, apart)
             found.append((kept.seconds, node, kept.option_k))
         low_s = max(family.low_s, min((seconds for seconds, _, _ in found), default=0.0))
         if low_s > family.low_s:
@@ -163,13 +163,13 @@ class Families:
             self.bounds[plan] = max(self.bounds[plan], low)
         return self.bounds[plan], [(node, options_k) for _, node, options_k in found if options_k is not None]
 
-    def _kept(self, family: Family, node: Node, room: float) -> _Kept:
-        curve = family.curve.setdefault(node, [])
+    def _kept(self, family: Family, node: Node, room: float, apart: bool) -> _Kept:
+        curve, shown = family.curve.setdefault((node, apart), []), self.nodes.shown
         for one in curve:
             if one.bytes <= room <= one.room or (room <= one.room and np.isinf(one.seconds)):
                 return one
         menu = self.nodes.menu(node.ready.instance)
-        seconds, options_k = self.nodes.shown.within(node, room)
+        seconds, options_k = (shown.apart_within if apart else shown.within)(node, room)
         held = room if options_k is None else min(float(menu.saved_o[options_k].sum()), room)
         curve.append(_Kept(room, held, seconds, options_k))
         return curve[-1]

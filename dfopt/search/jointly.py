@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import heapq
 import time
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -95,7 +96,7 @@ class JointSearch(KnownSearch):
         self.families = Families(self.nodes, self.plan_bounds, self.bounds)
         self.units: dict[Unit, Found] = {}
         self.fitting = set[Plan]()  # plans that may fit the memories
-        self.squeezed = set[Plan]()  # plans of which is shown what that costs
+        self.squeezed = Counter[Plan]()  # how closely is shown what it costs to fit them
         self.heap: list[Entry] = []
         self.waiting: list[Node] = []  # whose next step takes long
         self.number = count()
@@ -246,17 +247,24 @@ class JointSearch(KnownSearch):
             return
         if self.families.heard(plan):
             low = self.families.raised(plan)
-        elif plan not in self.squeezed:
-            self.squeezed.add(plan)
-            low, starts = self.families.squeezed(plan)
-            for node, options_k in starts if self._looks(unit) and low < self._goal(unit) else []:
-                self._as_there(plan, node, options_k)
+        elif not self.squeezed[plan]:
+            low = self._squeeze(plan, unit)
         elif self.families.prove(plan, self._goal(unit)):
             low = self.families.raised(plan)
+        elif self.squeezed[plan] == 1:
+            low = self._squeeze(plan, unit)
         else:
             self._open(plan)
             return
         self._push(max(low, entry.bound), plan)
+
+    def _squeeze(self, plan: Plan, unit: Unit) -> float:
+        """Show what it costs to fit a plan's memory; what comes to that is a mapping, if nothing else is short."""
+        low, starts = self.families.squeezed(plan, apart=self.squeezed[plan] > 0)
+        self.squeezed[plan] += 1
+        for node, options_k in starts if self._looks(unit) and low < self._goal(unit) else []:
+            self._as_there(plan, node, options_k)
+        return low
 
     def _as_there(self, plan: Plan, node: Node, options_k: Ints) -> None:
         """Fuse the schemes of a plan of the same family under another one: a mapping, if they fit."""

@@ -73,6 +73,14 @@ class Shown:
                 return np.inf, None
             raise
 
+    def apart_within(self, node: Node, room: float) -> tuple[float, Ints | None]:
+        """The same by each resource for itself, which knows what hides behind what; 0 if nothing is found."""
+        [stage], menu = node.ready.stages, self.menu(node.ready.instance)
+        assert stage.tables is not None and stage.limits is not None
+        given = menu, node.allowed_o, stage.members, stage.tables, stage.limits
+        found = optimize_apart(*given, time_limit=self.options.left() * _PART, room=room)
+        return found.seconds, found.option_k
+
     def forward(self, node: Node) -> float:
         """Seconds of the only stage's forward pass at least by compute and communication.
 
