@@ -7,8 +7,8 @@ what one kernel of the library does at once. With a binary column for each of th
     sum of z_b over the blocks b of a kernel = 1,    A_kb = z_b where b has kernel k, else 0
 
 and prices blocks, conversions and gradients by the same rows (:mod:`dfopt.joint.figures`). What it leaves out is what
-chips keep and what waits in DRAM between blocks, so its least is a bound on every mapping, and the time of one wherever
-memory does not matter.
+chips keep, but for a limit on what is kept for the backward pass, and what waits in DRAM between blocks. So its least is
+a bound on every mapping, and the time of one wherever memory does not matter.
 
 Suffixes: k kernel, o option, b block.
 """
@@ -65,6 +65,7 @@ def least_listed(
     upper: float,
     time_limit: float,
     deadline: float,
+    room: float = np.inf,
 ) -> Apart:
     """Seconds of one evaluation of a stage at least, whatever its schemes and blocks are.
 
@@ -86,6 +87,8 @@ def least_listed(
         Seconds, for the MILP.
     deadline : float
         On the clock of `time.perf_counter`, for building it.
+    room : float
+        Bytes that the layer may keep for its backward pass.
 
     Returns
     -------
@@ -111,6 +114,9 @@ def least_listed(
     fewest = limits.p_max if limits.exactly else 0
     model.rows("partitions", [(z[None, inside_b], 1.0)], fewest, limits.p_max)
     must_meet(model, tables, s[:, None])
+    if np.isfinite(room):
+        unit = max(float(menu.saved_o.max()), 1e-30)
+        model.rows("room", [(s[None, :], menu.saved_o[None, :] / unit)], upper=room / unit)
     unit_s = max(lower_bound(stage, limits), 1e-30) / 4  # block times are a few of them
     figures = Figures(model, menu, stage.chip, stage.sharded.tile_count, A, s, deadline)
     blocks = figures.blocks(limits.forward_backward == "separate", (unit_s, stage.chip.sram))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable
 from dataclasses import replace
 
@@ -74,11 +75,20 @@ class Shown:
             raise
 
     def apart_within(self, node: Node, room: float) -> tuple[float, Ints | None]:
-        """The same by each resource for itself, which knows what hides behind what; 0 if nothing is found."""
+        """The same with what hides behind what: by each resource for itself, or with blocks that are listed.
+
+        0 if nothing is found.
+        """
         [stage], menu = node.ready.stages, self.menu(node.ready.instance)
         assert stage.tables is not None and stage.limits is not None
         given = menu, node.allowed_o, stage.members, stage.tables, stage.limits
-        found = optimize_apart(*given, time_limit=self.options.left() * _PART, room=room)
+        left = self.options.left() * _PART
+        found = optimize_apart(*given, time_limit=left, room=room)
+        if found.option_k is not None:
+            nothing_o, until = np.zeros(len(menu.tables.kernel_o)), time.perf_counter() + left
+            closer = least_listed(*given, nothing_o, np.inf, left, until, room)
+            if closer.seconds > found.seconds:
+                found = closer
         return found.seconds, found.option_k
 
     def forward(self, node: Node) -> float:
