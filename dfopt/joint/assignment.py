@@ -13,15 +13,14 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from dfopt.documents.graph import Kernel
 from dfopt.documents.mapping import Sharding
-from dfopt.documents.placement import item_of_weight
 from dfopt.fusion.assignment import alive, at_once, order, passes
 from dfopt.fusion.chip import chip_of
 from dfopt.fusion.partitioning import IntraChipLimits, unsaved
 from dfopt.fusion.rows import Terms
 from dfopt.fusion.segments import order_by_rank
 from dfopt.joint.figures import Figures
+from dfopt.joint.holding import held_by_option
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model
 from dfopt.physics.collectives import NOTHING
@@ -31,7 +30,6 @@ from dfopt.physics.network import affine
 from dfopt.physics.states import capacities
 from dfopt.setting.hops import per_step_hops, sent_s
 from dfopt.setting.instance import Instance
-from dfopt.setting.ledger import held, states_of
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.sharding.layouts import conversions, must_meet, padded
@@ -154,21 +152,8 @@ class JointAssignment:
     # -- the plan -----------------------------------------------------------------------------
     def _held(self, tier: str, capacity: float) -> None:
         """What chips of every pipeline stage hold in a memory; of the fastest with what waits between partitions."""
-        instance, menu, model, tables = self.instance, self.menu, self.model, self.menu.tables
+        instance, menu, model = self.instance, self.menu, self.model
         fastest = tier == instance.system.chip.fastest_tier
-        setting, graph, sharded = instance.setting, instance.graph, menu.sharded[0]
-        weight_o = menu.by_option("weight_k") * (self.forward_k[tables.kernel_o] | (not setting.only_forward))
-        word_k = np.array([graph.words.of_weight(kernel) for kernel in graph.kernels])
-        routed_o = np.array([item_of_weight(kernel) == "experts" for kernel in graph.kernels])[tables.kernel_o]
-        saved_t = np.flatnonzero(sharded.saved_t)
-        saved_t = saved_t[np.unique(sharded.group_t[saved_t], return_index=True)[1]]
-        saved_k = np.bincount(sharded.src_t[saved_t], menu.full_t[saved_t], len(self.A))
-        saved_o = menu.by_option("output_k") * saved_k[tables.kernel_o]
-
-        def kept(stage: PipelineStage, number: int, kernels: Sequence[Kernel] = (), *amounts: float) -> float:
-            states = {number: states_of(setting, kernels, *(amounts or (0.0,)))}
-            return sum(held(instance, stage, states).get(tier, {}).values())
-
         blocks = self.blocks.tables
         waits_t = unsaved(blocks) if self.limits[0].saved_in_dram else np.full(len(blocks.sharded.src_t), True)
         groups = np.unique(blocks.sharded.group_t[waits_t])
@@ -176,12 +161,7 @@ class JointAssignment:
         for stage in instance.pipeline:
             held_op = np.zeros(self.y_op.shape)
             for number, _ in stage.runs:
-                tables_k = np.array([kept(stage, number, [kernel]) for kernel in graph.kernels])
-                units = [kept(stage, number, (), *unit) for unit in np.eye(5).tolist()]
-                parameters_o, cached_o = weight_o / word_k[tables.kernel_o], menu.by_option("cached_k")
-                amounts_o = weight_o * ~routed_o, parameters_o, saved_o, cached_o, weight_o * routed_o
-                held_o = np.stack(amounts_o, axis=1) @ units
-                held_op[:, self.stage_p == number] = (held_o + tables_k[tables.kernel_o])[:, None]
+                held_op[:, self.stage_p == number] = held_by_option(instance, menu, tier, stage, number)[:, None]
             H = model.continuous(f"held_{tier}_{stage.number}", (1,), 0.0, 1.0)
             parts: Terms = [(H, 1.0), (self.y_op.reshape(1, -1), -held_op.reshape(1, -1) / capacity)]
             model.rows(f"held_{tier}_{stage.number}", parts, lower=0)

@@ -7,14 +7,15 @@ what one kernel of the library does at once. With a binary column for each of th
     sum of z_b over the blocks b of a kernel = 1,    A_kb = z_b where b has kernel k, else 0
 
 and prices blocks, conversions and gradients by the same rows (:mod:`dfopt.joint.figures`). What it leaves out is what
-chips keep, but for a limit on what is kept for the backward pass, and what waits in DRAM between blocks. So its least is
-a bound on every mapping, and the time of one wherever memory does not matter.
+waits in DRAM between blocks, and what chips keep unless limits are given. So its least is a bound on every mapping, and
+the time of one wherever that does not matter.
 
 Suffixes: k kernel, o option, b block.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Final
 
 import numpy as np
@@ -24,12 +25,14 @@ from dfopt.fusion.library import several
 from dfopt.fusion.partitioning import IntraChipLimits, lower_bound
 from dfopt.joint.apart import Apart
 from dfopt.joint.figures import Figures
+from dfopt.joint.holding import Holding
 from dfopt.joint.menu import Menu
 from dfopt.milp import Model, Termination, solve
 from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.sharding.layouts import conversions, must_meet, padded
 
 _MOST: Final = 20_000  # columns of options in blocks: beyond it a model takes seconds
+_SLACK: Final = 1e-9  # of a capacity
 
 
 def listed_blocks(stage: StageTables, members: Ints, menu: Menu, deadline: float) -> Bools | None:
@@ -65,7 +68,7 @@ def least_listed(
     upper: float,
     time_limit: float,
     deadline: float,
-    room: float = np.inf,
+    holdings: Sequence[Holding] = (),
 ) -> Apart:
     """Seconds of one evaluation of a stage at least, whatever its schemes and blocks are.
 
@@ -87,13 +90,14 @@ def least_listed(
         Seconds, for the MILP.
     deadline : float
         On the clock of `time.perf_counter`, for building it.
-    room : float
-        Bytes that the layer may keep for its backward pass.
+    holdings : sequence of Holding
+        Limits on what chips hold.
 
     Returns
     -------
     Apart
-        Seconds, 0 where blocks are not listed, and the options of the least, if they are of interest.
+        Seconds, 0 where blocks are not listed and infinite where nothing fits, and the options of the least, if they
+        are of interest.
 
     Raises
     ------
@@ -114,9 +118,9 @@ def least_listed(
     fewest = limits.p_max if limits.exactly else 0
     model.rows("partitions", [(z[None, inside_b], 1.0)], fewest, limits.p_max)
     must_meet(model, tables, s[:, None])
-    if np.isfinite(room):
-        unit = max(float(menu.saved_o.max()), 1e-30)
-        model.rows("room", [(s[None, :], menu.saved_o[None, :] / unit)], upper=room / unit)
+    for number, (bytes_o, capacity) in enumerate(holdings):
+        unit = max(float(bytes_o.max()), 1e-30)
+        model.rows(f"holds_{number}", [(s[None, :], bytes_o[None, :] / unit)], upper=capacity * (1 + _SLACK) / unit)
     unit_s = max(lower_bound(stage, limits), 1e-30) / 4  # block times are a few of them
     figures = Figures(model, menu, stage.chip, stage.sharded.tile_count, A, s, deadline)
     blocks = figures.blocks(limits.forward_backward == "separate", (unit_s, stage.chip.sram))
@@ -132,7 +136,7 @@ def least_listed(
     if found.interrupted:
         raise KeyboardInterrupt
     if found.termination is Termination.INFEASIBLE:
-        return Apart(upper if alone else 0.0, None)
+        return Apart(upper if inside_b.all() else 0.0, None)
     option_k = None
     if found.x is not None:
         taken = found.x[s] > 0.5

@@ -338,6 +338,20 @@ class JointSearch(KnownSearch):
             if self.stopped:
                 raise KeyboardInterrupt
 
+    def _fitting(self, node: Node, unit: Unit, options_k: Ints, cut: float) -> tuple[float, Ints]:
+        """Where the best schemes do not fit: the value of those that do, if it is known, and schemes to split by."""
+        closer_k = self.nodes.fitting(node, options_k, self._deadline(node))
+        if closer_k is None:
+            return np.inf, options_k
+        try:
+            outcome = self._once(node, closer_k, cut)
+        except Infeasible:
+            return np.inf, closer_k
+        if isinstance(outcome, Solved):
+            self._keep(unit, outcome)
+            return outcome.value, closer_k
+        return np.inf, closer_k
+
     def _leaf(self, node: Node, unit: Unit, cut: float) -> None:
         """The schemes that the stages ask for, fused exactly: the node's best if they reach its bound."""
         options_k, fixed = self.nodes.options_of(node), self.nodes.fixed(node)
@@ -357,7 +371,9 @@ class JointSearch(KnownSearch):
             self.units.setdefault(unit, Found()).note = str(error.report)
             if fixed:
                 return
-            node.tight = True
+            if not node.tight:
+                node.tight = True
+                reached, options_k = self._fitting(node, unit, options_k, cut)
         if reached <= node.bound * (1 + CLOSE):
             self._give_up(unit, min(node.bound, reached))
             return

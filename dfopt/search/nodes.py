@@ -187,6 +187,25 @@ class Nodes:
         node.proven()
         return False
 
+    def fitting(self, node: Node, options_k: Ints, deadline: float) -> Ints | None:
+        """Prove of a node whose best schemes, which are given, do not fit what those that do take; these, if any.
+
+        Raises
+        ------
+        OutOfTime
+        """
+        found = None
+        for number, stage in enumerate(node.ready.stages):
+            if stage.tables is None:
+                continue
+            least = self.shown.fitting(node, stage, deadline)
+            node.lows[number] = max(node.lows[number], least.seconds)
+            if least.option_k is not None:
+                found = options_k.copy() if found is None else found
+                found[stage.members] = least.option_k[stage.members]
+        node.proven()
+        return found
+
     def _hear(self, node: Node, cut: float) -> None:
         """Prove what is cheap to show: that rules most nodes out before any of their blocks is priced."""
         if (ahead_s := self.shown.forward(node)) > 0:

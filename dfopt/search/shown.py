@@ -13,6 +13,7 @@ from dfopt.documents.plan import Plan
 from dfopt.errors import Infeasible
 from dfopt.joint.additive import least_of_both
 from dfopt.joint.apart import Apart, optimize_apart
+from dfopt.joint.holding import Holding, holding
 from dfopt.joint.layer import LayerSearch
 from dfopt.joint.listed import least_listed
 from dfopt.joint.menu import Menu
@@ -86,7 +87,7 @@ class Shown:
         found = optimize_apart(*given, time_limit=left, room=room)
         if found.option_k is not None:
             nothing_o, until = np.zeros(len(menu.tables.kernel_o)), time.perf_counter() + left
-            closer = least_listed(*given, nothing_o, np.inf, left, until, room)
+            closer = least_listed(*given, nothing_o, np.inf, left, until, [Holding(menu.saved_o, room)])
             if closer.seconds > found.seconds:
                 found = closer
         return found.seconds, found.option_k
@@ -139,6 +140,16 @@ class Shown:
             given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, weighed_o, upper
             known[key] = least_listed(*given, self.options.left() * _PART, deadline)
         return known[key]
+
+    def fitting(self, node: Node, stage: Stage, deadline: float) -> Apart:
+        """The same with schemes that fit the memories, if nothing waits there; 0 if blocks are not listed."""
+        assert stage.tables is not None and stage.limits is not None
+        instance, menu = node.ready.instance, self.menu(node.ready.instance)
+        if not instance.graph.folded and instance.plan.stages > 1:  # a kernel may be in any stage
+            return Apart(0.0, None)
+        weighed_o = weighed_gradients(node.ready, menu, node.allowed_o)
+        given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, weighed_o, np.inf
+        return least_listed(*given, self.options.left() * _PART, deadline, holding(instance, menu))
 
     def start(self, node: Node, stage: Stage) -> Ints | None:
         """Options of all kernels where down-sets are too many to list: of one layer, if equal ones are drawn."""

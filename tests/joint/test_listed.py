@@ -32,6 +32,12 @@ def listed(nodes: Nodes, node: Node, upper: float = np.inf) -> list[float] | Non
     return found
 
 
+def with_dram(world: World, capacity: float | None) -> df.System:
+    """The system of a world with another memory."""
+    dram = world.system.chip.dram.model_copy(update={"capacity": capacity})
+    return world.system.model_copy(update={"chip": world.system.chip.model_copy(update={"dram": dram})})
+
+
 @given(
     worlds(most=5, least=2),
     st.sampled_from(["library", "kernel_by_kernel"]),
@@ -39,8 +45,7 @@ def listed(nodes: Nodes, node: Node, upper: float = np.inf) -> list[float] | Non
 )
 def test_no_mapping_takes_less_and_one_takes_as_much(world: World, execution: str, overlap: str) -> None:
     chosen = world.assumptions.model_copy(update={"overlap": overlap, "execution": execution})
-    dram = world.system.chip.dram.model_copy(update={"capacity": None})
-    system = world.system.model_copy(update={"chip": world.system.chip.model_copy(update={"dram": dram})})
+    system = with_dram(world, None)
     setting = Setting(world.graph, system, chosen)
     if not covers(world.graph, world.plan):
         return
@@ -59,6 +64,35 @@ def test_no_mapping_takes_less_and_one_takes_as_much(world: World, execution: st
     if known and len(opened[0].ready.stages) == 1 and world.plan.stages == 1:
         event("exact")
         assert min(values) == pytest.approx(best.value, rel=1e-6)
+
+
+@given(
+    worlds(most=5, least=2, zero=True),
+    st.sampled_from(["library", "kernel_by_kernel"]),
+    st.sampled_from([0.5, 0.7, 0.9, 0.98, 1.0]),
+)
+def test_no_mapping_that_fits_takes_less(world: World, execution: str, share: float) -> None:
+    """With as much of the DRAM as leaves out the mapping that is best without a limit."""
+    chosen = world.assumptions.model_copy(update={"execution": execution})
+    if not covers(world.graph, world.plan):
+        return
+    free = joint_optimum(world.graph, with_dram(world, None), chosen, Request(), [world.plan])
+    if free is None:
+        return
+    held = [sum(one.states["dram"].values()) for one in free.score.stages if one.states]
+    if not any(held):
+        return
+    system = with_dram(world, max(held) * share)
+    nodes = Nodes(Setting(world.graph, system, chosen), Options(Request()))
+    try:
+        opened = nodes.open(world.plan)
+    except Infeasible:
+        return
+    best = joint_optimum(world.graph, system, chosen, Request(), [world.plan])
+    for node in opened:
+        nodes.fitting(node, nodes.menu(node.ready.instance).first_k, np.inf)
+    event("nothing fits" if best is None else "as the best" if best.value == free.value else "slower")
+    assert min(node.bound for node in opened) <= (np.inf if best is None else best.value * (1 + 1e-9))
 
 
 def test_a_training_layer_on_a_gpu_is_proven() -> None:
