@@ -77,6 +77,7 @@ CASES: dict[str, tuple[int, str, Data, Data]] = {
     "library": (2048, "h100-8", {"execution": "library"}, {"pp": 1}),
     "one by one": (2048, "h100-8", {"execution": "kernel_by_kernel"}, {"pp": 1}),
     "tiles": (4, RING, CYCLE, {"tp": 2, "pp": 1}),
+    "tracked": (64, RING, {"overlap": "none"}, {"tp": 4}),
 }
 
 
@@ -369,7 +370,7 @@ HARMLESS: dict[str, tuple[str, Callable[[Data], None], str]] = {
     "the honest one": ("three", lambda data: None, "verified optimal"),
     "nothing of how it was found": ("three", unsolved, "verified optimal"),
     "nothing of how sequence splits were found": ("sequence", unsolved, "verified optimal"),
-    "a tracked tensor less": ("tiles", another_hint, "verified optimal"),
+    "a tracked tensor less": ("tracked", another_hint, "verified optimal"),
     "every tensor tracked": ("sequence", every_hint, "verified optimal"),
     "tile sizes": ("tiles", lambda data: None, "verified optimal"),
     "library sets": ("library", unsolved, "verified optimal"),
