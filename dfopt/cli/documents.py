@@ -199,13 +199,21 @@ def import_calculon(
     system: Annotated[Path, argument("SYSTEM.json", "a system of Calculon")],
     output: Annotated[Path, option("folder for the documents", "-o", "--output", metavar="DIR")],
     execution: Annotated[Path | None, argument("[EXEC.json]", "an execution of Calculon")] = None,
+    chips: Annotated[
+        int | None, option("processors, where no execution says how many; else all", metavar="N", min=1)
+    ] = None,
 ) -> None:
     """Import a Calculon case: writes graph.yaml, system.yaml, assumptions.yaml, pins.yaml and the command to solve it.
 
     Without an execution, the mapping is left free and there are no pins.
     """
     with errors():
+        from dfopt.errors import DocumentError, Issue
         from dfopt.frontends.calculon import write_case
 
-        for line in write_case(application, system, execution, output):
+        if chips is not None and execution is not None:
+            raise DocumentError(
+                str(execution), [Issue("$.num_procs", f"found an execution beside --chips {chips}", "give one of them")]
+            )
+        for line in write_case(application, system, execution, output, chips=chips):
             typer.echo(line)

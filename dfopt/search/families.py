@@ -153,6 +153,8 @@ class Families:
             return self.bounds[plan], []
         room = self.plan_bounds.room(self.nodes.setting.under(plan)) * (1 + _SAME)
         for node in family.nodes:
+            if apart and self._ample(node, room):  # nothing more is shown than without a limit
+                return self.bounds[plan], []
             kept = self._kept(family, node, room, apart)
             found.append((kept.seconds, node, kept.option_k))
         low_s = max(family.low_s, min((seconds for seconds, _, _ in found), default=0.0))
@@ -162,6 +164,11 @@ class Families:
                 [low] = self.plan_bounds.seconds_of([plan], low_s, self._hop_s(plan, family))
             self.bounds[plan] = max(self.bounds[plan], low)
         return self.bounds[plan], [(node, options_k) for _, node, options_k in found if options_k is not None]
+
+    def _ample(self, node: Node, room: float) -> bool:
+        """Whether all schemes keep no more than there is room."""
+        menu = self.nodes.menu(node.ready.instance)
+        return bool(-menu.least(-menu.saved_o, node.allowed_o).sum() <= room)
 
     def _kept(self, family: Family, node: Node, room: float, apart: bool) -> _Kept:
         curve, shown = family.curve.setdefault((node, apart), []), self.nodes.shown

@@ -123,6 +123,8 @@ class JointSearch(KnownSearch):
         self.levels_at, now = np.inf, time.perf_counter()
         if any(one.graph is not self.setting.graph for one in self.found):  # another variant has a start
             return
+        if self.found and self.squeezed:  # what families come to was tried
+            return
         levels = Search(self.setting, replace(self.options, deadline=now + _SHARE * self.options.left()))
         levels.memo, levels.plan_bounds = self.memo, self.plan_bounds
         open_ = (plan for plan, low in self.bounds.items() if low < self._to_beat((plan, None)))
@@ -137,10 +139,10 @@ class JointSearch(KnownSearch):
         """Take a step with what has the least bound."""
         entry = heapq.heappop(self.heap)
         unit = self._unit(entry.what)
-        if isinstance(entry.what, Plan) and (low := self.families.raised(entry.what)) > entry.bound:
+        beaten = entry.bound >= self._goal(unit)
+        if isinstance(entry.what, Plan) and not beaten and (low := self.families.raised(entry.what)) > entry.bound:
             self._push(low, entry.what)
             return
-        beaten = entry.bound >= self._goal(unit)
         if beaten or self._out_of_time(bool(self.found)):
             self._give_up(unit, entry.bound, late=not beaten)
             if isinstance(entry.what, Plan) and np.isfinite(self.units[unit].value):

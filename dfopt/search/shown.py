@@ -44,7 +44,7 @@ class Shown:
 
     def __init__(self, options: Options, menu: Callable[[Instance], Menu]) -> None:
         self.options, self.menu = options, menu
-        self.known: dict[tuple[Menu, bytes], float] = {}
+        self.known: dict[tuple[Menu, bytes], tuple[float, Ints | None]] = {}
         self.ahead: dict[tuple[Menu, bytes], float] = {}
         self.alike: dict[Plan, Ints | None] = {}
 
@@ -55,8 +55,8 @@ class Shown:
             return 0.0
         key = menu, node.allowed_o.tobytes()
         if key not in self.known:
-            self.known[key], _ = self.within(node, np.inf)
-        return self.known[key]
+            self.known[key] = self.within(node, np.inf)
+        return self.known[key][0]
 
     def within(self, node: Node, room: float) -> tuple[float, Ints | None]:
         """The same where a layer keeps no more for its backward pass than there is room; and the options that do.
@@ -64,6 +64,9 @@ class Shown:
         Infinite if none keep so little.
         """
         instance, menu = node.ready.instance, self.menu(node.ready.instance)
+        known = self.known.get((menu, node.allowed_o.tobytes()))
+        if known is not None and (np.isinf(room) or _fits(menu, known[1], room)):
+            return known
         tables, way = menu.tables, "max" if instance.assumptions.overlap == "perfect" else "sum"
         if instance.assumptions.compute_model == "cycle":  # a share of peak says nothing there
             tables = replace(tables, compute_o=np.zeros_like(tables.compute_o))
@@ -173,6 +176,10 @@ class Shown:
             given = menu, node.allowed_o, stage.members, stage.tables, stage.limits, weighed_o, upper
             known[key] = optimize_apart(*given, time_limit=self.options.left() * _PART)
         return known[key]
+
+
+def _fits(menu: Menu, option_k: Ints | None, room: float) -> bool:
+    return option_k is not None and bool(menu.saved_o[option_k].sum() <= room)
 
 
 def meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:

@@ -151,6 +151,18 @@ def test_without_an_execution_all_is_free() -> None:
     assert made.assumptions.sequence_parallelism == "allow"
 
 
+@pytest.mark.parametrize(("chips", "sizes"), [(64, [8, 8]), (4096, [8, 512]), (4, [4])])
+def test_so_many_processors_as_are_asked_for(chips: int, sizes: list[int]) -> None:
+    case = load_case(HERE / "gpt3-175B.json", HERE / "a100_80g.json", chips=chips)
+    assert [dim.size for dim in case.system.network] == sizes
+
+
+@pytest.mark.parametrize("chips", [0, 12, 10**6])
+def test_processors_that_fill_no_groups(chips: int) -> None:
+    with pytest.raises(DocumentError, match="ask for"):
+        load_case(HERE / "gpt3-175B.json", HERE / "a100_80g.json", chips=chips)
+
+
 def test_float8_takes_its_own_engines(tmp_path: Path) -> None:
     made = imported(ALL_REDUCED[2], tmp_path, datatype="float8", **OFF)
     assert made.system.chip.peak_flops == 2e15

@@ -54,8 +54,12 @@ class ImportedCase:
         return {"assumptions": self.assumptions, **fixed}
 
 
-def load_case(application: str | Path, system: str | Path, execution: str | Path | None = None) -> ImportedCase:
+def load_case(
+    application: str | Path, system: str | Path, execution: str | Path | None = None, *, chips: int | None = None
+) -> ImportedCase:
     """Read Calculon's files. Without an execution a block is trained in the type of the system, float16 of several.
+
+    ``chips``: so many processors of the system; an execution says it, without one they are all there.
 
     Raises `DocumentError` for unknown keys, missing fields, values that cannot be, and every value of an execution
     that dfopt cannot say.
@@ -64,7 +68,7 @@ def load_case(application: str | Path, system: str | Path, execution: str | Path
     run = None if execution is None else read(Execution, execution)
     where = str(system)
     if run is None:
-        datatype, sizes = _usual_type(file, where), sizes_without_execution(file, where)
+        datatype, sizes = _usual_type(file, where), sizes_without_execution(file, where, chips)
     else:
         check(run, str(execution))
         datatype, sizes = run.datatype, degrees_on(run, file.networks, str(execution))
@@ -120,13 +124,18 @@ def _recipe(app: Application, name: str, datatype: str, run: Execution | None) -
 
 
 def write_case(
-    application: str | Path, system: str | Path, execution: str | Path | None, folder: str | Path
+    application: str | Path,
+    system: str | Path,
+    execution: str | Path | None,
+    folder: str | Path,
+    *,
+    chips: int | None = None,
 ) -> list[str]:
     """Write graph.yaml, system.yaml, assumptions.yaml and of an execution pins.yaml; see :func:`load_case`.
 
     The answer says what was written, and the command that solves it.
     """
-    case = load_case(application, system, execution)
+    case = load_case(application, system, execution, chips=chips)
     target = Path(folder)
     target.mkdir(parents=True, exist_ok=True)
     write_text(target / "graph.yaml", dump_yaml(case.recipe))

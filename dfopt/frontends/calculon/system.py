@@ -103,10 +103,22 @@ def _dim(number: int, network: NetworkFile, size: int) -> NetworkDim:
     )
 
 
-def sizes_without_execution(file: SystemFile, path: str) -> list[int]:
-    """Chips along each network's dim where all processors are there: groups of the network before."""
-    sizes, inside = [], 1
+def sizes_without_execution(file: SystemFile, path: str, chips: int | None = None) -> list[int]:
+    """Chips along each network's dim, groups of the network before; all processors are there unless it is said."""
+    most = max(network.size for network in file.networks)
+    if chips is not None and not 1 <= chips <= most:
+        message = f"found {most} processors at most, expected {chips}"
+        raise DocumentError(path, [Issue("$.networks", message, f"ask for 1 to {most} chips")])
+    sizes, inside = list[int](), 1
     for number, network in enumerate(file.networks):
+        if chips is not None and network.size >= chips:
+            if chips % inside:
+                message = f"found groups of {inside} processors, expected some that divide {chips}"
+                raise DocumentError(
+                    path, [Issue(f"$.networks[{number}]", message, f"ask for a multiple of {inside} chips")]
+                )
+            rest = len(file.networks) - number - 1
+            return [*sizes, chips // inside, *([1] * rest)]
         if network.size % inside:
             message = f"found {network.size}, no multiple of the {inside} processors of network {number - 1}"
             raise DocumentError(path, [Issue(f"$.networks[{number}].size", message, "give an execution")])

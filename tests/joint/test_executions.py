@@ -1,0 +1,93 @@
+"""Executions of a training step against brute force: plan, interleaving, what is shared out, what is computed again.
+
+And what is proven of every plan on the way, where memory is short: no mapping under it takes less.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+
+import pytest
+from brute import joint_optimum, least_capacities
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+from strategies import ROWS, World, share, with_dram, worlds
+
+import dfopt.search as optimizer
+from dfopt.documents.graph import Graph
+from dfopt.documents.request import Request
+from dfopt.errors import Infeasible
+from dfopt.search.verify import verify
+from dfopt.setting.plans import asked_plans
+from dfopt.workloads.recompute import recomputed
+
+ZERO = (0, 1)
+
+
+def ways(graph: Graph, data: st.DataObject) -> tuple[Graph, ...]:
+    """A graph as it is and with some of its forward kernels run again, as far as that changes anything."""
+    forward = [kernel.name for kernel in graph.kernels if kernel.pass_ == "forward"]
+    again = recomputed(graph, data.draw(st.sets(st.sampled_from(forward), min_size=1, max_size=2)))
+    if len(again.kernels) == len(graph.kernels):
+        return (graph,)
+    return graph, again.model_copy(update={"variant": "recompute: some"})
+
+
+def short_of_memory(world: World, drawn: tuple[Graph, ...], data: st.DataObject) -> World:
+    """Half of them with as much DRAM as some execution needs, a little more or less; others as they are."""
+    if data.draw(st.booleans()):
+        return world
+    unlimited, asked = with_dram(world.system, None), Request(zero=ZERO)
+    needs = [least_capacities(graph, unlimited, world.assumptions, asked).values() for graph in drawn]
+    sizes = sorted({size for each in needs for size in each if 0 < size < math.inf})
+    assume(sizes)
+    capacity = data.draw(st.sampled_from(sizes)) * data.draw(st.sampled_from([0.9999, 1.0001, 1.2]))
+    return replace(world, system=with_dram(world.system, capacity))
+
+
+def check_execution(world: World, data: st.DataObject) -> None:
+    """The execution that is found is the best of all, and no bound is above what its plan allows."""
+    chosen = world.assumptions.with_(sharding_objective="joint")
+    assume(world.graph.trains and any(kernel.pass_ == "forward" for kernel in world.graph.kernels))
+    drawn = ways(world.graph, data)
+    world = short_of_memory(world, drawn, data)
+    asked = {"zero": ZERO} | ({"p_max": 2} if chosen.empty_partitions == "forbid" else {})
+    if chosen.execution == "kernel_by_kernel":
+        asked.pop("p_max", None)
+    best = [joint_optimum(graph, world.system, chosen, Request(**asked)) for graph in drawn]
+    values = [one.value for one in best if one is not None]
+    if not values:
+        with pytest.raises(Infeasible):
+            optimizer.optimize(drawn[0], world.system, variants=drawn[1:], assumptions=chosen, **asked)
+        return
+    result = optimizer.optimize(drawn[0], world.system, variants=drawn[1:], assumptions=chosen, **asked)
+    note(f"{result.value} {result.status} against {values}")
+    assert result.status == "optimal"
+    assert result.value == pytest.approx(min(values), rel=1e-9)
+    by_name = {graph.variant: graph for graph in drawn}
+    usable = {
+        name: set(asked_plans(graph, world.system, Request(**asked), chosen)[0]) for name, graph in by_name.items()
+    }
+    some = data.draw(st.lists(st.sampled_from(result.plans), min_size=1, max_size=4))
+    for record in [one for one in some if one.plan in usable[one.variant]]:  # others are none of these batches
+        alone = joint_optimum(by_name[record.variant], world.system, chosen, Request(**asked), [record.plan])
+        if record.status == "infeasible":
+            assert alone is None
+        elif alone is not None:
+            assert record.bound <= alone.value * (1 + 1e-9)
+    found = verify(result)
+    assert found.ok, found.problems
+
+
+@share(0.5)
+@given(worlds(most=4, least=2, trains=True, repeats=(2, 4), pieces=False, tile_rows=ROWS), st.data())
+def test_the_best_execution_is_that_of_brute_force(world: World, data: st.DataObject) -> None:
+    check_execution(world, data)
+
+
+@pytest.mark.nightly
+@share(0.15)  # 300
+@given(worlds(most=4, least=2, trains=True, repeats=(2, 4), pieces=False, tile_rows=ROWS), st.data())
+def test_the_best_execution_is_that_of_brute_force_nightly(world: World, data: st.DataObject) -> None:
+    check_execution(world, data)
