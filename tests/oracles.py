@@ -118,7 +118,8 @@ def allocate(
 
 def kinds(graph: Graph) -> list[str]:
     """Kinds of layers in the order of the stages of a mapping: what repeats before what stands at the ends."""
-    names = dict.fromkeys(name for one in graph.sections or () for name in one.layers)
+    named = (name for one in graph.sections or () for name in one.layers)
+    names = dict.fromkeys([*named, *(graph.recomputed or {}).values()])
     return sorted(names, key=lambda name: name in ("first", "last"))
 
 

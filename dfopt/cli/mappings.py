@@ -100,7 +100,7 @@ def solve(
         ),
     ] = None,
     recompute_layers: Annotated[
-        int | None, under(WORKLOAD, "of --recompute SOME/OTHERS: layers of a stage; the fewest that fit", min=1)
+        int | None, under(WORKLOAD, "of --recompute SOME/OTHERS: layers of a stage; tried unless said", min=1)
     ] = None,
     phase: Annotated[
         str | None, under(WORKLOAD, "serving, with all microbatches unless said", metavar="prefill|decode|verify|mixed")

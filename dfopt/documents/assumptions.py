@@ -145,10 +145,10 @@ class Assumptions(Document):
     point_to_point: Literal["per_microbatch", "per_step"] = Field(
         default="per_microbatch", description="per_step: one hop per layer, once per step, as DFModel has it"
     )
-    point_to_point_split: Literal["allow"] | None = Field(
+    point_to_point_parts: Literal["scattered"] | None = Field(
         default=None,
-        description="allow: of a tensor that chips sharing kernels hold whole each may send its part to the next stage,"
-        " which gathers them, where that is faster (Megatron-LM's scatter-gather); none = each sends all of it",
+        description="scattered: of a tensor that chips sharing kernels hold whole each may send its part to the next"
+        " stage, which gathers them, where that is faster (Megatron-LM's scatter-gather); none = each sends all of it",
     )
     point_to_point_overlap: Literal["hidden", "exposed"] | None = Field(
         default=None,

@@ -141,7 +141,7 @@ class Plan(Document, OnAxes):
     @property
     def apart_from_layers(self) -> Hashable:
         """All that it says but how many layers its stages have."""
-        return self.apart_from_stages, self.interleave
+        return self.apart_from_stages, self.interleave, self.recomputed
 
     def held_by(self, shared_from: int | None) -> int:
         """Copies of the batch that hold a thing together which they share out from some level of ``zero`` on."""

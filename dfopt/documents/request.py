@@ -67,7 +67,7 @@ class Request(OnAxes):
     recomputed: int | None = Field(
         default=None,
         ge=1,
-        description="layers of a stage that are computed again, of a graph that draws both kinds; none = as fit",
+        description="layers of a stage that are computed again, of a graph that draws both kinds; none = all are tried",
     )
     sequence_parallelism: Literal["none", "allow", "force"] | None = Field(
         default=None, description="instead of what the assumptions say of it"

@@ -229,7 +229,7 @@ def _recompute(graph: Graph) -> str:
 
 def _sending(result: Result) -> str:
     said = result.assumptions
-    parts = "in parts that are gathered, where that is faster" if said.point_to_point_split else ""
+    parts = "in parts that are gathered, where that is faster" if said.point_to_point_parts else ""
     told = ", ".join(filter(None, (parts, said.point_to_point_overlap)))
     return told if result.plan.stages > 1 else ""
 

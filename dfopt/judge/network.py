@@ -198,7 +198,7 @@ def _hop(case: Case, fan: Fan, price: Price) -> float:
     """Seconds in which a chip sends on what it holds of a fan, or its part of what all hold, which is gathered."""
     whole = price(Collective.POINT_TO_POINT, fan.chip, case.plan.stage_dims)
     chips, held = case.plan.shards, ops.PRODUCED[case.kernels[fan.src].sharding]
-    if case.assume.point_to_point_split is None or chips == 1 or held != "RR":
+    if case.assume.point_to_point_parts is None or chips == 1 or held != "RR":
         return whole
     part = price(Collective.POINT_TO_POINT, fan.whole / chips, case.plan.stage_dims)
     return min(whole, part + price(Collective.ALL_GATHER, fan.whole, case.plan.shard_dims))

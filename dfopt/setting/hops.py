@@ -12,11 +12,11 @@ from dfopt.setting.instance import Instance
 from dfopt.setting.tables import Floats, Ints, ShardedGraph
 
 
-def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, least: bool = False) -> Floats:
+def hop_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints, *, least: bool = True) -> Floats:
     """Seconds that each distinct stage, as in :attr:`Instance.pipeline`, sends to its neighbours per microbatch.
 
     The stage of each kernel is not looked at for a folded graph, whose stages all hand its carried tensors on.
-    ``least``: shares are the least under several schemes, and so is what comes back.
+    ``least``: shares may be the least under several schemes, and so is what comes back; without it they are exact.
     """
 
     def hop(held: float, share: float) -> float:
@@ -34,7 +34,7 @@ def sent_s(instance: Instance, whole: float, share: float, *, least: bool = Fals
     """
     plan, assumptions = instance.plan, instance.assumptions
     as_it_lies = instance.communication_s(Collective.POINT_TO_POINT, whole * share, plan.stage_dims)
-    if assumptions.point_to_point_split is None or plan.shards == 1 or (share < 1 and not least):
+    if assumptions.point_to_point_parts is None or plan.shards == 1 or (share < 1 and not least):
         return as_it_lies
     part = instance.communication_s(Collective.POINT_TO_POINT, whole / plan.shards, plan.stage_dims)
     return min(as_it_lies, part + instance.communication_s(Collective.ALL_GATHER, whole, plan.shard_dims))

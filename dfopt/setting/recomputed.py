@@ -13,8 +13,9 @@ def with_recomputed(found: list[Plan], graph: Graph, asked: int | None) -> list[
     """The plans with every number of layers that may be recomputed, of a graph that draws both kinds.
 
     At least one of a stage and not all, which a graph of one kind says; of interleaved stages as many in every chunk.
-    A step takes longer with each, and a stage holds less: of those that fit, the fewest are the best under one mapping
-    of both kinds.
+    Under one mapping of both kinds a step is linear in their number, and stages hold less with each: where a layer that
+    is recomputed takes longer than one that is kept, the fewest that fit are the best. Computing may also be faster
+    than reading, so every number is a plan.
 
     Raises
     ------
