@@ -21,7 +21,8 @@ residual (2)        1                             2, and writes a gradient for e
 As there, a backward kernel reads the gradient of its output, the weights or the mask, and nothing else that the forward
 pass made: not the operands of a batched product, nor the inputs of softmax, GeLU and norms. Weight updates and the
 gradients of the norms' parameters read the layer's input. So what a mapping holds for the backward pass are these
-inputs and the masks, but for the block's own input; Calculon counts operands, softmax and GeLU too. In types of one
+inputs and the masks, but for the block's own input; Calculon counts operands, softmax and GeLU too. What is recomputed
+runs as the first time, `full` from the block's own input on. In types of one
 byte, a mask is taken for the output that it is as large as. Embedding, classifier, biases, optimizer are not drawn.
 """
 
@@ -105,7 +106,7 @@ def build(p: CalculonParameters, **about: str) -> Graph:
         **about, **p.sized, variant=p.variant, sections=repeated(p.layers), **drawn, inputs=inputs, outputs=()
     )
     if p.mode == "training":
-        graph = recomputes(graph, p.recompute)
+        graph = recomputes(graph, p.recompute, as_it_stands=True)
     return graph if p.drawn == 1 else unroll(graph, p.drawn)
 
 
