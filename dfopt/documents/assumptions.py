@@ -118,6 +118,23 @@ class Assumptions(Document):
         " those of a layer as soon as its last backward pass is done, while layers before it still compute, which that"
         " does not slow down: see dfopt.physics.overlap",
     )
+    backward_gathers: Literal["layer"] | None = Field(
+        default=None,
+        description="of sequence_parallelism allow: what the backward pass needs of saved tensors is gathered again by"
+        " every partition that reads them (none), or once in a layer for all of them, where the tensor is made (layer)",
+    )
+    collective_work: Literal["every", "first"] | None = Field(
+        default=None,
+        description="what a collective between chips that share a kernel takes of the chip beside the network: none ="
+        " nothing; every = it adds up what it reduces, and reads and writes its tensor (see dfopt.physics.beside);"
+        " first = the same, but of communications that are done again the network alone, as Calculon counts them",
+    )
+    optimizer_step: Literal["adam", "adam_once"] | None = Field(
+        default=None,
+        description="of gradients: exact, when training: none = no time; adam = 11 FLOP for a parameter, its state read"
+        " and written, its gradient read, its weight written, shared out as the plan's zero says; adam_once = the state"
+        " is moved once and nothing else, as Calculon counts it",
+    )
     kernel_overhead: Seconds | None = Field(
         default=None,
         ge=0,

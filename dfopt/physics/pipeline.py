@@ -22,11 +22,13 @@ class StepTime:
     point_to_point: float
     gradient_reduction: float
     overhead: float = 0.0
+    optimizer: float = 0.0
 
     @property
     def total(self) -> float:
         """Seconds per step."""
-        return self.steady + self.fill + self.point_to_point + self.gradient_reduction + self.overhead
+        behind = self.gradient_reduction + self.optimizer
+        return self.steady + self.fill + self.point_to_point + behind + self.overhead
 
 
 def layers_per_stage(repeat: int, stages: int) -> int:
@@ -65,6 +67,7 @@ def step_time(
     point_to_point_per_step_s: float = 0.0,
     gradient_reduction_s: float = 0.0,
     overhead_s: float = 0.0,
+    optimizer_s: float = 0.0,
 ) -> StepTime:
     """Time of one step from the slowest stage.
 
@@ -83,6 +86,7 @@ def step_time(
         point_to_point=point_to_point_per_step_s,
         gradient_reduction=gradient_reduction_s,
         overhead=overhead_s,
+        optimizer=optimizer_s,
     )
 
 

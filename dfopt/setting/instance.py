@@ -18,6 +18,7 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
+from dfopt.physics.beside import collective_s
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_seconds
 from dfopt.physics.copies import exchanged
@@ -195,6 +196,15 @@ class Instance:
                 for k in self.graph.kernels
             ]
         )
+
+    def between_shards_s(self, kind: Collective | None, volume: float, kernel: int, again: bool = False) -> float:
+        """Seconds of a collective of the chips that share kernels on what a kernel makes; ``again``: a second time."""
+        seconds, one = self.communication_s(kind, volume, self.plan.shard_dims), self.graph.kernels[kernel]
+        if kind is None or self.assumptions.collective_work is None:
+            return seconds
+        elements, again = volume / self.graph.words.of_output(one), again or one.pass_ == "recompute"
+        work = collective_s(kind, volume, elements, self.plan.shards, self.system.chip, self.assumptions, again)
+        return seconds + work
 
     def communication_s(self, kind: Collective | None, volume: float, dims: tuple[str, ...]) -> float:
         """Seconds of a collective of some bytes over some network dims, see :mod:`dfopt.physics.network`."""

@@ -315,8 +315,8 @@ def boundary(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[Bounda
 def _network_seconds(instance: Instance, schemes: list[Sharding], gradient_k: Floats) -> Floats:
     """Communication per kernel: inherent, conversions of its outputs, amortised gradient all-reduce."""
     net_k = instance.own_communication_s + overhead_of_kernels(instance.assumptions)
-    for position, kind, volume in shard_communications(instance, schemes):
-        net_k[position] += instance.communication_s(kind, volume, instance.plan.shard_dims)
+    for position, kind, volume, late in shard_communications(instance, schemes):
+        net_k[position] += instance.between_shards_s(kind, volume, position, late)
     net_k += [instance.amortized_gradient_s(k, float(volume)) for k, volume in enumerate(gradient_k)]
     return net_k
 

@@ -18,7 +18,7 @@ from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.collectives import Collective
 from dfopt.physics.states import cached_bytes
-from dfopt.setting.conversions import gathered_again
+from dfopt.setting.conversions import gathered_late, readers_pay
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import compute_seconds
 
@@ -31,8 +31,9 @@ LAYOUTS: tuple[ops.Layout, ...] = ("RR", "SR", "RS")
 class InterChipTables:
     """Everything priced: what :func:`formulate` turns into rows. Times in seconds, bytes in bytes.
 
-    Tensors with one ``bill_t`` are converted together. Where they are produced, unless ``again_t``: then every
-    partition pays that reads them. ``gathers``: one all-gather serves all layouts (sequence parallelism).
+    Tensors with one ``bill_t`` are converted together, those of ``late_t`` for the backward pass. Where they are
+    produced, unless ``again_t``: then every partition pays that reads them. ``gathers``: one all-gather serves all
+    layouts (sequence parallelism).
     """
 
     stages: int
@@ -47,6 +48,7 @@ class InterChipTables:
     dst_t: Ints
     group_t: Ints
     bill_t: Ints
+    late_t: NDArray[np.bool_]
     again_t: NDArray[np.bool_]
     gathers: bool
     required_to: NDArray[np.int64]  # layout that option o of tensor t's consumer needs, -1 where o is another kernel's
@@ -107,7 +109,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         kind = ops.inherent(graph.kernels[k], z, degree, rules)
         if kind is not None:
             bytes_o[o] = graph.output_bytes(k)
-            network_o[o] += instance.communication_s(kind, bytes_o[o], plan.shard_dims)
+            network_o[o] += instance.between_shards_s(kind, float(bytes_o[o]), k)
 
     carried = graph.carried if assumptions.layer_boundary == "dram" else ()
     tensors = (*graph.tensors, *carried)
@@ -118,6 +120,8 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         by_kernel.setdefault(k, []).append(o)
     conversion, conversion_bytes = np.zeros((len(tensors), 3, 3)), np.zeros((len(tensors), 3, 3))
     hop = np.zeros((len(tensors), 3))
+    late_t = np.append(gathered_late(graph, assumptions), np.zeros(len(carried), dtype=bool))
+    again_t = late_t & readers_pay(assumptions)
     groups: dict[tuple[object, ...], int] = {}
     group_t, bill_t = np.zeros((2, len(tensors)), dtype=np.int64)
     for t, tensor in enumerate(tensors):
@@ -129,7 +133,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         for i, produced in enumerate(LAYOUTS):
             for j, required in enumerate(LAYOUTS):
                 kind = ops.conversion(produced, required)
-                conversion[t, i, j] = instance.communication_s(kind, volume, plan.shard_dims)
+                conversion[t, i, j] = instance.between_shards_s(kind, volume, index[tensor.src], bool(late_t[t]))
                 conversion_bytes[t, i, j] = volume if kind is not None and degree > 1 else 0.0
         for o in by_kernel[index[tensor.src]]:
             share = ops.output_share(graph.kernels[index[tensor.src]], scheme_o[o], degree, rules)
@@ -139,11 +143,10 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         shared = assumptions.fanout == "shared" and t < len(graph.tensors)
         group_t[t] = groups.setdefault(graph.taken(tensor) if shared else (t,), len(groups))
 
-    again_t = np.append(gathered_again(graph, assumptions), np.zeros(len(carried), dtype=bool))
     alone = assumptions.execution == "kernel_by_kernel"  # every reader is a partition of its own
     bills: dict[tuple[object, ...], int] = {}
-    for t, (group, again) in enumerate(zip(group_t.tolist(), again_t.tolist(), strict=True)):
-        bill_t[t] = bills.setdefault((group, again, tensors[t].dst if again and alone else None), len(bills))
+    for t, (group, late, again) in enumerate(zip(group_t.tolist(), late_t.tolist(), again_t.tolist(), strict=True)):
+        bill_t[t] = bills.setdefault((group, late, tensors[t].dst if again and alone else None), len(bills))
     passes = [kernel.pass_ for kernel in graph.kernels]
     src_t = np.array([index[t.src] for t in tensors], dtype=np.int64)
     dst_t = np.array([index[t.dst] for t in tensors], dtype=np.int64)
@@ -160,6 +163,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         dst_t=dst_t,
         group_t=group_t,
         bill_t=bill_t,
+        late_t=late_t,
         again_t=again_t,
         gathers=assumptions.sequence_parallelism == "allow",
         required_to=required_to,

@@ -78,6 +78,9 @@ def load_case(application: str | Path, system: str | Path, execution: str | Path
         sequence_parallelism="none" if run is not None and run.tensor_par_comm_type == "ar" else "allow",
         weight_tiling="free",
         gradient_traffic="written",
+        backward_gathers="layer",
+        collective_work="first",
+        optimizer_step="adam_once",
     )
     made = system_of(file, Path(system).stem, datatype, sizes, where)
     if run is None:
