@@ -66,6 +66,7 @@ CHOICES: dict[str, list[Any]] = {
     "backward_gathers": [None],
     "collective_work": [None],
     "optimizer_step": [None],
+    "operand_traffic": [None],
     "kernel_overhead": [None],
     "step_overhead": [None],
     "network_dims": ["parts", "whole"],

@@ -129,6 +129,12 @@ class Assumptions(Document):
         " nothing; every = it adds up what it reduces, and reads and writes its tensor (see dfopt.physics.beside);"
         " first = the same, but of communications that are done again the network alone, as Calculon counts them",
     )
+    operand_traffic: Literal["own"] | None = Field(
+        default=None,
+        description="DRAM traffic of a tensor between kernels: none = what its source holds of it, written and read;"
+        " own = kernel by kernel only, each writes all that it makes, partial sums too, and reads what its scheme needs"
+        " of an operand, all of what was gathered (see dfopt.physics.operands)",
+    )
     optimizer_step: Literal["adam", "adam_once"] | None = Field(
         default=None,
         description="of gradients: exact, when training: none = no time; adam = 11 FLOP for a parameter, its state read"

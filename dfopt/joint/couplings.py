@@ -45,6 +45,8 @@ class Group:
     toll_r : float, optional
         Then blocks that read it pay the conversions, not the one that makes it: what each reader pays at least, which
         the relaxed price holds.
+    moved : bool
+        Whether blocks move it to and from DRAM; if not, its ends do so as bytes of their own.
     """
 
     src: int
@@ -58,6 +60,7 @@ class Group:
     beyond: tuple[Ints, ...]
     seconds_ca: Floats
     toll_r: Floats | None = None
+    moved: bool = True
 
     @property
     def classes(self) -> int:
@@ -128,6 +131,7 @@ def groups_of(menu: Menu, allowed_o: Bools, members: Ints, tiles: int) -> list[G
     """
     tables, graph = menu.tables, menu.instance.graph
     place = {int(kernel): number for number, kernel in enumerate(members)}
+    moved = menu.instance.assumptions.operand_traffic is None
     depth_t, tile_k = menu.sharded[0].depth_t, menu.tile_k(tiles)
     inner = len(graph.tensors)
     every = (*graph.tensors, *graph.carried)
@@ -159,6 +163,7 @@ def groups_of(menu: Menu, allowed_o: Bools, members: Ints, tiles: int) -> list[G
             full=float(graph.bytes_of(every[tensors[0]])),
             tile=float(tile_k[src]),
             carried=bool(tensors[0] >= inner),
+            moved=moved,
             share_c=np.array([part for _, part in classes]),
             layout_c=layout_c,
             class_z=np.array([classes.index(look) for look in looks], dtype=np.int64),

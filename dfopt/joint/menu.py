@@ -240,6 +240,7 @@ class Menu:
             fixed_buffer_k=fixed_buffer_k,
             net_k=self.network_k(allowed_o),
             b_t=b_t,
+            moved_t=b_t * (self.instance.assumptions.operand_traffic is None),
             tile_t=b_t * tile_k[first.src_t],
             menus=self._menus(allowed_o, tiles) if first.menus else (),
             tile_count=tiles,

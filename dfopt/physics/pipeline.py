@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
 from dfopt.documents.sections import Where
+from dfopt.errors import PlanError
 
 
 @dataclass(frozen=True)
@@ -166,6 +167,11 @@ def microbatches_in_flight(
 def resolve(assumptions: Assumptions, chip_execution: str, chip_utilization: float) -> Assumptions:
     """Assumptions with ``auto`` and ``none`` replaced by what they mean on this chip.
 
+    Raises
+    ------
+    PlanError
+        For ``operand_traffic: own`` of kernels that may share a partition.
+
     Examples
     --------
     >>> found = resolve(Assumptions(), "kernel_by_kernel", 0.8)
@@ -179,6 +185,11 @@ def resolve(assumptions: Assumptions, chip_execution: str, chip_utilization: flo
     execution = changes.get("execution", assumptions.execution)
     if assumptions.overlap == "auto":
         changes["overlap"] = "perfect" if execution == "dataflow" else "compute_memory"
+    if assumptions.operand_traffic == "own" and execution != "kernel_by_kernel":
+        raise PlanError(
+            f"operand_traffic: found own beside execution {execution}, expected kernel_by_kernel, under which no tensor"
+            " stays on a chip; leave operand_traffic out, or set execution=kernel_by_kernel"
+        )
     if assumptions.compute_utilization is None and assumptions.compute_model == "fixed":
         changes["compute_utilization"] = chip_utilization
     return assumptions.with_(**changes) if changes else assumptions

@@ -198,6 +198,8 @@ def _check(setting: Setting, request: Request) -> None:
             " own; leave them out, or use a dataflow chip (--set execution=dataflow)"
         )
     _check_overlap(assumptions, request)
+    if assumptions.operand_traffic is not None and request.heat == "aware":
+        raise PlanError("operand_traffic: found own beside heat: aware, which knows tensors only; use heat: ignore")
     if assumptions.empty_partitions == "forbid" and assumptions.execution != "kernel_by_kernel" and p_max is None:
         raise PlanError("empty_partitions: forbid means exactly p_max partitions; give p_max (--p-max)")
 

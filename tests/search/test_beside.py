@@ -19,7 +19,7 @@ import dfopt as df
 import dfopt.search as optimizer
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.request import Request
-from dfopt.errors import Infeasible
+from dfopt.errors import Infeasible, PlanError
 from dfopt.fusion.partitioning import objective
 from dfopt.physics.beside import optimizer_s
 from dfopt.search.candidate import prepare_mapping
@@ -51,6 +51,35 @@ def test_the_best_of_all_mappings(world: World) -> None:
     note(f"{result.value} {result.status} {result.bound} against {best}")
     assert result.bound <= best.value * (1 + 1e-9)
     assert result.status == "optimal" and close(best.value, result.value)
+
+
+@share(0.3)
+@given(
+    worlds(
+        most=4, max_pp=2, sharding_objective="joint", sequence_parallelism="allow", execution="kernel_by_kernel",
+        operand_traffic="own", overlap=["none", "compute_memory"], tile_rows=[1, 4], trains=None,
+        empty_partitions="allow", gradients="exact",
+    )
+)  # fmt: skip
+def test_the_best_where_kernels_move_what_is_theirs(world: World) -> None:
+    best = joint_optimum(world.graph, world.system, world.assumptions)
+    try:
+        result = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions)
+    except Infeasible:
+        assert best is None
+        return
+    assert best is not None
+    note(f"{result.value} {result.status} {result.bound} against {best}")
+    assert result.status == "optimal" and close(best.value, result.value)
+
+
+def test_kernels_that_share_a_partition_have_no_traffic_of_their_own() -> None:
+    graph, own = df.load_graph("gpt2-small"), Assumptions(operand_traffic="own")
+    with pytest.raises(PlanError, match="operand_traffic: found own beside execution dataflow"):
+        df.optimize(graph, df.load_system("sn10-8-ring"), assumptions=own)
+    aware: dict[str, Any] = {"assumptions": own.with_(execution="kernel_by_kernel"), "heat": "aware"}
+    with pytest.raises(PlanError, match="operand_traffic: found own beside heat"):
+        df.optimize(graph, df.load_system("h100-8-hybrid"), **aware)
 
 
 def in_a_row(world: World) -> dict[str, int]:

@@ -81,6 +81,7 @@ def load_case(application: str | Path, system: str | Path, execution: str | Path
         backward_gathers="layer",
         collective_work="first",
         optimizer_step="adam_once",
+        operand_traffic="own",
     )
     made = system_of(file, Path(system).stem, datatype, sizes, where)
     if run is None:
