@@ -65,6 +65,7 @@ CHOICES: dict[str, list[Any]] = {
     "gradient_traffic": [None],
     "backward_gathers": [None],
     "collective_work": [None],
+    "tensor_overlap": [None],
     "optimizer_step": [None],
     "operand_traffic": [None],
     "kernel_overhead": [None],

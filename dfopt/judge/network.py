@@ -11,7 +11,7 @@ from functools import cache
 from dfopt.judge import grid
 from dfopt.judge.case import Case, Fan, Place, Placed, Rank
 from dfopt.judge.types import made_word, weight_word, word
-from dfopt.physics import beside, communications, copies, ops
+from dfopt.physics import beside, communications, copies, ops, tiled
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds
 
@@ -33,7 +33,8 @@ def price_list(case: Case) -> Price:
 class Paid:
     """One communication of the tensor-parallel group, charged where a kernel runs.
 
-    ``src``: the kernel whose output is communicated; ``late``: for the backward pass, of what the forward pass saved.
+    ``src``: the kernel whose output is communicated; ``late``: for the backward pass, of what the forward pass saved;
+    ``behind``: kernels that may hide it.
     """
 
     kernel: int
@@ -41,6 +42,7 @@ class Paid:
     whole: float
     src: int
     late: bool = False
+    behind: tuple[int, ...] = ()
 
 
 def tensor_parallel(case: Case) -> list[Paid]:
@@ -56,9 +58,10 @@ def tensor_parallel(case: Case) -> list[Paid]:
     for number, one in enumerate(case.kernels):
         kind = ops.inherent(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
         if kind is not None:
-            paid.append(Paid(number, kind, case.graph.output_bytes(number), number))
+            paid.append(Paid(number, kind, case.graph.output_bytes(number), number, behind=(number,)))
     for fan in case.fans:
-        paid.extend(_conversions(case, fan, price, apart=case.assume.sequence_parallelism == "allow"))
+        apart = case.assume.sequence_parallelism == "allow" and case.assume.backward_gathers != "kept"
+        paid.extend(_conversions(case, fan, price, apart))
     for fan in case.between_layers:
         paid.extend(_conversions(case, fan, price, apart=False))
     return [one for one in paid if one.whole > 0]
@@ -77,22 +80,26 @@ def _conversions(case: Case, fan: Fan, price: Price, apart: bool) -> Iterator[Pa
     rules = case.assume.sharding_rules
     # who pays, and for which layouts: the source, or a reader of every partition that gathers again
     required: dict[tuple[bool, Place | None], tuple[int, set[ops.Layout]]] = {}
-    for reader in sorted(fan.consumers, key=lambda each: case.kernels[each.kernel].kernel.name):
+    behind: dict[bool, dict[int, None]] = {False: {}, True: {}}
+    of = {reader: case.kernels[reader.kernel].kernel for reader in fan.consumers}
+    for reader in sorted(of, key=lambda each: (of[each].pass_, of[each].name)):
         one = case.kernels[reader.kernel]
         late = saved and not one.forward
         by_reader = late and not together
         key = late, one.place if by_reader else None
         _, wanted = required.setdefault(key, (reader.kernel if by_reader else fan.src, set()))
+        if not by_reader:
+            behind[late][reader.kernel] = None
         wanted.add(ops.required_layout(one.kernel, reader.operand, one.sharding, rules, elements))
     for (late, _), (payer, wanted) in required.items():
         kinds = [kind for layout in sorted(wanted) if (kind := ops.conversion(produced, layout)) is not None]
         if kinds and case.assume.sequence_parallelism == "allow":
-            gather = Paid(payer, Collective.ALL_GATHER, fan.whole, fan.src, late)
+            gather = Paid(payer, Collective.ALL_GATHER, fan.whole, fan.src, late, tuple(behind[late]))
             each = (between_shards_s(case, replace(gather, kind=kind), price) for kind in kinds)
             if gather.kind in kinds or between_shards_s(case, gather, price) < math.fsum(each):
                 kinds = [gather.kind]
         for kind in kinds:
-            yield Paid(payer, kind, fan.whole, fan.src, late)
+            yield Paid(payer, kind, fan.whole, fan.src, late, tuple(behind[late]))
 
 
 def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
@@ -123,13 +130,20 @@ def sharding_seconds(case: Case, paid: Sequence[Paid], price: Price) -> Iterator
 
 
 def between_shards_s(case: Case, one: Paid, price: Price) -> float:
-    """Seconds of a communication of the tensor-parallel group, with what it takes of the chip itself."""
+    """What a communication of the tensor-parallel group adds to the work, on network and chip, less what hides."""
     sent, source = price(one.kind, one.whole, case.plan.shard_dims), case.kernels[one.src].kernel
-    if case.assume.collective_work is None:
+    chip, assume = case.system.chip, case.assume
+    if sent > 0 and assume.collective_work is not None:
+        chips = math.prod(map(case.chips_along, case.plan.shard_dims))
+        elements, again = one.whole / made_word(case.graph, source), one.late or source.pass_ == "recompute"
+        sent += beside.collective_s(one.kind, one.whole, elements, chips, chip, assume, again)
+    if sent <= 0 or assume.tensor_overlap is None:
         return sent
-    chips = math.prod(map(case.chips_along, case.plan.shard_dims))
-    elements, again = one.whole / made_word(case.graph, source), one.late or source.pass_ == "recompute"
-    return sent + beside.collective_s(one.kind, one.whole, elements, chips, case.system.chip, case.assume, again)
+    products = [(case.kernels[number].kernel, case.kernels[number].peak) for number in one.behind]
+    hiding_s = tiled.spread_s(products, case.plan.shards, chip, assume)
+    system, called = grid.walked(case.system, case.plan)
+    usage = tiled.usage_of(system, [called.get(dim, dim) for dim in case.plan.shard_dims])
+    return tiled.beside_s(one.kind, sent, hiding_s, case.plan.shards, usage, assume)
 
 
 def amortized_seconds(case: Case) -> Iterator[tuple[int, float]]:

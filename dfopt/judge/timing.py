@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dfopt.documents.graph import Kernel
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.documents.tokens import tokens_of
-from dfopt.judge import ledger, network, overlap, traffic, turns, types
+from dfopt.judge import ledger, network, overlap, traffic, turns, types, window
 from dfopt.judge.breakdown import breakdown
 from dfopt.judge.case import TERMS, Case, Place, Placed, Rank, Term, totals
 from dfopt.judge.limits import violations
@@ -29,11 +29,15 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     partitions = _partitions(case, paid, price, moved, sram)
     held = {rank.number: ledger.held(case, rank) for rank in case.ranks}
     hidden = totals((case.place(k), s) for k, s in network.hidden_seconds(case, price))
-    stages = _stages(case, partitions, network.hops(case, price), held, hidden)
+    hops = network.hops(case, price)
+    stages = _stages(case, partitions, hops, held, hidden)
     # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
     slowest = max(stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
     linked = max(network.gradient_reduction_s(case, rank, price) for rank in case.ranks)
     exposed = overlap.exposed_s(case, stages, partitions, price)
+    shown = window.exposed_s(case, partitions, hops, price)
+    if shown is not None:
+        exposed = shown + max(_updates_s(case, rank) for rank in case.ranks)
     # what the step waits for at its end: of it the optimizer's step has what it takes in the slowest stage
     behind = max(network.gradient_reduction_s(case, rank, price) + _updates_s(case, rank) for rank in case.ranks)
     behind = behind if exposed is None else exposed

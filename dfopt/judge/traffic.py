@@ -88,7 +88,7 @@ class Moved(NamedTuple):
 def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
     """Everything that moves to or from DRAM."""
     for fan in case.fans:
-        if case.assume.operand_traffic == "own":
+        if case.assume.operand_traffic is not None:
             yield from _of_its_ends(case, fan)
             continue
         if fan.away:
@@ -130,13 +130,14 @@ def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
 def _of_its_ends(case: Case, fan: Fan) -> Iterator[Moved]:
     """Of a fan, what its source writes and each of its readers reads, as their own schemes say."""
     degree, rules, source = case.plan.shards, case.assume.sharding_rules, case.kernels[fan.src]
-    wrote = operands.written_share(source.kernel, source.sharding, degree, rules)
+    tiled = case.assume.operand_traffic == "own_tiled"
+    wrote = operands.written_share(source.kernel, source.sharding, degree, rules, tiled)
     yield Moved(fan.home, "tensor", fan.whole * wrote, fan, write=True)
     elements = fan.whole / made_word(case.graph, source.kernel)
     for number in fan.readers:
         one = case.kernels[number]
         shares = (
-            operands.read_share(one.kernel, reader.operand, one.sharding, degree, rules, elements)
+            operands.read_share(one.kernel, reader.operand, one.sharding, degree, rules, elements, tiled)
             for reader in fan.consumers
             if reader.kernel == number
         )

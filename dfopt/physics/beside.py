@@ -69,11 +69,12 @@ def collective_s(
     0.0
     """
     work = assumptions.collective_work
-    if work is None or chips == 1 or volume <= 0 or (again and work == "first"):
+    if work is None or chips == 1 or volume <= 0 or (again and work != "every"):
         return 0.0
     added = elements * (chips - 1) / chips if kind in _ADDS else 0.0
     share = chips if kind is Collective.ALL_TO_ALL else 1
-    return elementwise_s(added, 2 * volume / share, chip, assumptions)
+    moved = 0.0 if work == "first_adds" else 2 * volume / share
+    return elementwise_s(added, moved, chip, assumptions)
 
 
 def optimizer_s(

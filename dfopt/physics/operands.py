@@ -14,8 +14,10 @@ from dfopt.physics import ops
 __all__ = ["read_share", "written_share"]
 
 
-def written_share(kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules) -> float:
+def written_share(kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules, tiled: bool = False) -> float:
     """Share of its output that one chip writes, before any collective.
+
+    ``tiled``: of a product of the backward pass that is reduced, a tile.
 
     Examples
     --------
@@ -23,13 +25,15 @@ def written_share(kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rule
     >>> [written_share(down, scheme, 4, "exact") for scheme in ("m", "k", "k>n")]
     [0.25, 1.0, 1.0]
     """
-    return 1.0 if ops.split_axis(scheme) == "k" else ops.output_share(kernel, scheme, degree, rules)
+    if ops.split_axis(scheme) == "k":
+        return 1.0 / degree if tiled and _late(kernel) else 1.0
+    return ops.output_share(kernel, scheme, degree, rules)
 
 
 def read_share(
-    kernel: Kernel, operand: int, scheme: Sharding, degree: int, rules: ops.Rules, elements: float
-) -> float:  # fmt: skip
-    """Share of one of its inputs, of so many elements, that one chip reads.
+    kernel: Kernel, operand: int, scheme: Sharding, degree: int, rules: ops.Rules, elements: float, tiled: bool = False
+) -> float:
+    """Share of one of its inputs, of so many elements, that one chip reads; ``tiled``: of what is gathered, a tile.
 
     Examples
     --------
@@ -38,4 +42,10 @@ def read_share(
     [1.0, 0.25, 0.25]
     """
     layout = ops.required_layout(kernel, operand, scheme, rules, elements)
+    if tiled and layout == "RR" and _late(kernel):
+        return 1.0 / degree
     return ops.input_share(kernel, layout, scheme, degree, rules)
+
+
+def _late(kernel: Kernel) -> bool:
+    return kernel.pass_ in ("backward", "update") and kernel.op in ("gemm", "weight_update")

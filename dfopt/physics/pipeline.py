@@ -185,10 +185,11 @@ def resolve(assumptions: Assumptions, chip_execution: str, chip_utilization: flo
     execution = changes.get("execution", assumptions.execution)
     if assumptions.overlap == "auto":
         changes["overlap"] = "perfect" if execution == "dataflow" else "compute_memory"
-    if assumptions.operand_traffic == "own" and execution != "kernel_by_kernel":
+    if assumptions.operand_traffic is not None and execution != "kernel_by_kernel":
         raise PlanError(
-            f"operand_traffic: found own beside execution {execution}, expected kernel_by_kernel, under which no tensor"
-            " stays on a chip; leave operand_traffic out, or set execution=kernel_by_kernel"
+            f"operand_traffic: found {assumptions.operand_traffic} beside execution {execution}, expected"
+            " kernel_by_kernel, under which no tensor stays on a chip; leave operand_traffic out, or set"
+            " execution=kernel_by_kernel"
         )
     if assumptions.compute_utilization is None and assumptions.compute_model == "fixed":
         changes["compute_utilization"] = chip_utilization

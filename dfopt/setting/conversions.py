@@ -38,7 +38,7 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
 def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
     """Tensors that are converted for the backward pass by themselves: sequence parallelism saves them as they lie."""
     forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
-    late = assumptions.sequence_parallelism == "allow"
+    late = assumptions.sequence_parallelism == "allow" and assumptions.backward_gathers != "kept"
     return np.array([late and forward[t.src] and not forward[t.dst] for t in graph.tensors], dtype=bool)
 
 
@@ -54,6 +54,12 @@ class Readers(NamedTuple):
     whole: float
     late: bool
     wanting: dict[ops.Layout, list[int]]
+
+    def hides(self, assumptions: Assumptions) -> tuple[int, ...]:
+        """Kernels behind which a conversion for all of them may be hidden: none if each pays for itself."""
+        if self.late and readers_pay(assumptions):
+            return ()
+        return tuple(dict.fromkeys(chain(*self.wanting.values())))
 
 
 def readers(instance: Instance, schemes: Sequence[Sharding]) -> list[Readers]:
@@ -86,16 +92,24 @@ def conversions(
         return kinds
 
     def seconds(kind: Collective) -> float:
-        return instance.between_shards_s(kind, one.whole, one.src, one.late)
+        return instance.between_shards_s(kind, one.whole, one.src, one.late, one.hides(instance.assumptions))
 
     gather = Collective.ALL_GATHER
     return [gather] if gather in kinds or seconds(gather) < sum(map(seconds, kinds)) else kinds
 
 
-def shard_communications(
-    instance: Instance, schemes: Sequence[Sharding]
-) -> Iterator[tuple[int, Collective, float, bool]]:
-    """(kernel, collective, bytes of the whole tensor, whether late) of what the chips that share kernels communicate.
+class Shared(NamedTuple):
+    """A collective of the chips that share kernels, on what a kernel makes, which pays: `Instance.between_shards_s`."""
+
+    kernel: int
+    kind: Collective
+    whole: float
+    late: bool
+    behind: tuple[int, ...]
+
+
+def shard_communications(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[Shared]:
+    """What the chips that share kernels communicate.
 
     A scheme's own collective, and once for all tensors of a group the conversions of their layout; tolls are beside.
     """
@@ -106,11 +120,11 @@ def shard_communications(
     for position, (kernel, scheme) in enumerate(zip(graph.kernels, schemes, strict=True)):
         inherent = ops.inherent(kernel, scheme, shards, rules)
         if inherent is not None:
-            yield position, inherent, graph.output_bytes(position), False
+            yield Shared(position, inherent, graph.output_bytes(position), False, (position,))
     for one in readers(instance, schemes):
         if not one.late or not readers_pay(instance.assumptions):
             for kind in conversions(instance, one, ops.PRODUCED[schemes[one.src]], one.wanting):
-                yield one.src, kind, one.whole, one.late
+                yield Shared(one.src, kind, one.whole, one.late, one.hides(instance.assumptions))
 
 
 def overhead_of_kernels(assumptions: Assumptions) -> float:

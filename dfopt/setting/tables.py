@@ -263,13 +263,14 @@ def _of_operands(instance: Instance, schemes: Sequence[Sharding]) -> Floats:
     moved_k = np.zeros(len(graph.kernels))
     if instance.assumptions.operand_traffic is None:
         return moved_k
+    tiled = instance.assumptions.operand_traffic == "own_tiled"
     index, groups = graph.index(), fanout_groups(graph, instance.assumptions).tolist()
     most: dict[tuple[int, int, bool], float] = {}  # of what a kernel reads twice once
     for group, operand, tensor in zip(groups, ops.operands(graph), graph.tensors, strict=True):
         src, dst, whole = index[tensor.src], index[tensor.dst], graph.bytes_of(tensor)
-        made = whole * written_share(graph.kernels[src], schemes[src], degree, rules)
+        made = whole * written_share(graph.kernels[src], schemes[src], degree, rules, tiled)
         elements = graph.elements_of(tensor)
-        read = whole * read_share(graph.kernels[dst], operand, schemes[dst], degree, rules, elements)
+        read = whole * read_share(graph.kernels[dst], operand, schemes[dst], degree, rules, elements, tiled)
         for end, size in (((src, group, True), made), ((dst, group, False), read)):
             most[end] = max(most.get(end, 0.0), size)
     for (kernel, _, _), size in most.items():
@@ -339,8 +340,8 @@ def boundary(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[Bounda
 def _network_seconds(instance: Instance, schemes: list[Sharding], gradient_k: Floats) -> Floats:
     """Communication per kernel: inherent, conversions of its outputs, amortised gradient all-reduce."""
     net_k = instance.own_communication_s + overhead_of_kernels(instance.assumptions)
-    for position, kind, volume, late in shard_communications(instance, schemes):
-        net_k[position] += instance.between_shards_s(kind, volume, position, late)
+    for one in shard_communications(instance, schemes):
+        net_k[one.kernel] += instance.between_shards_s(one.kind, one.whole, one.kernel, one.late, one.behind)
     net_k += [instance.amortized_gradient_s(k, float(volume)) for k, volume in enumerate(gradient_k)]
     return net_k
 

@@ -109,7 +109,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         kind = ops.inherent(graph.kernels[k], z, degree, rules)
         if kind is not None:
             bytes_o[o] = graph.output_bytes(k)
-            network_o[o] += instance.between_shards_s(kind, float(bytes_o[o]), k)
+            network_o[o] += instance.between_shards_s(kind, float(bytes_o[o]), k, behind=(k,))
 
     carried = graph.carried if assumptions.layer_boundary == "dram" else ()
     tensors = (*graph.tensors, *carried)
@@ -125,6 +125,16 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
     groups: dict[tuple[object, ...], int] = {}
     group_t, bill_t = np.zeros((2, len(tensors)), dtype=np.int64)
     for t, tensor in enumerate(tensors):
+        shared = assumptions.fanout == "shared" and t < len(graph.tensors)
+        group_t[t] = groups.setdefault(graph.taken(tensor) if shared else (t,), len(groups))
+    together: dict[tuple[int, bool], dict[int, None]] = {}  # readers of what is converted for all of them
+    for t, key in enumerate(zip(group_t.tolist(), late_t.tolist(), strict=True)):
+        together.setdefault(key, {})[index[tensors[t].dst]] = None
+    hides = [
+        () if again else tuple(together[group, late])
+        for group, late, again in zip(group_t.tolist(), late_t.tolist(), again_t.tolist(), strict=True)
+    ]
+    for t, tensor in enumerate(tensors):
         volume = graph.bytes_of(tensor)
         consumer = graph.kernels[index[tensor.dst]]
         for o in by_kernel[index[tensor.dst]]:
@@ -133,15 +143,14 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         for i, produced in enumerate(LAYOUTS):
             for j, required in enumerate(LAYOUTS):
                 kind = ops.conversion(produced, required)
-                conversion[t, i, j] = instance.between_shards_s(kind, volume, index[tensor.src], bool(late_t[t]))
+                source = index[tensor.src]
+                conversion[t, i, j] = instance.between_shards_s(kind, volume, source, bool(late_t[t]), hides[t])
                 conversion_bytes[t, i, j] = volume if kind is not None and degree > 1 else 0.0
         for o in by_kernel[index[tensor.src]]:
             share = ops.output_share(graph.kernels[index[tensor.src]], scheme_o[o], degree, rules)
             hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = instance.communication_s(
                 Collective.POINT_TO_POINT, volume * share, plan.stage_dims
             )
-        shared = assumptions.fanout == "shared" and t < len(graph.tensors)
-        group_t[t] = groups.setdefault(graph.taken(tensor) if shared else (t,), len(groups))
 
     alone = assumptions.execution == "kernel_by_kernel"  # every reader is a partition of its own
     bills: dict[tuple[object, ...], int] = {}

@@ -12,7 +12,7 @@ GOLDEN = REPOSITORY / "tests" / "golden" / "calculon" / "executions.csv"
 
 
 def test_executions_are_compared_part_by_part() -> None:
-    """Without overlap steps are Calculon's, with all-reduces every part; what cannot be said is told with a reason."""
+    """Without overlap steps are those of Calculon, with all-reduces in every part; with overlap they are near."""
     command = [sys.executable, REPOSITORY / "benchmarks" / "reference" / "calculon.py", GOLDEN, "--json"]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     found = {line["table"]: line["seen"] for line in json.loads(run.stdout)}
@@ -23,4 +23,5 @@ def test_executions_are_compared_part_by_part() -> None:
         assert most[f"A1, {variant} (1 rows), step time"] < 0.02
     for variant in ("attn_rsag_redo", "attn_rsag_redo_int"):
         assert most[f"A1, {variant} (1 rows), step time"] < 0.5
-    assert found["not taken"].startswith("1 rows: full_rsag_ovl: $.tensor_par_overlap: found 'ring'")
+    assert most["A4, full_rsag_ovl (1 rows), step time"] < 1
+    assert "not taken" not in found

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -212,8 +213,8 @@ def test_what_is_recomputed_and_shared_out(changes: dict[str, Any], again: int, 
 def test_every_value_that_cannot_be_said_is_named_at_once(tmp_path: Path) -> None:
     wanted = {
         "datatype": "float4", "fused_activation": True, "attention_type": "multiquery",
-        "tensor_par_comm_type": "p2p_rs_ag", "tensor_par_overlap": "ring",
-        "data_par_overlap": True, "weight_offload": True, "activations_offload": True, "optimizer_offload": True,
+        "tensor_par_comm_type": "p2p_rs_ag", "weight_offload": True, "activations_offload": True,
+        "optimizer_offload": True,
     }  # fmt: skip
     with pytest.raises(DocumentError) as error:
         imported(ALL_REDUCED[0], tmp_path, **wanted)
@@ -221,9 +222,23 @@ def test_every_value_that_cannot_be_said_is_named_at_once(tmp_path: Path) -> Non
     assert "$.weight_offload: found true: weights in memory 2 (not supported yet)" in str(error.value)
 
 
-def test_gathered_activations_cannot_be_kept(tmp_path: Path) -> None:
-    with pytest.raises(DocumentError, match=r"\$\.seq_par_ag_redo: found false: gathered activations that are kept"):
-        imported(SCATTERED, tmp_path, seq_par_ag_redo=False)
+def test_gathered_activations_that_are_kept_are_not_gathered_again(tmp_path: Path) -> None:
+    """Twice in each direction; with seq_par_ag_redo two more for the backward pass."""
+    for redo, times in ((True, 4), (False, 2)):
+        made = imported(SCATTERED, tmp_path, seq_par_ag_redo=redo)
+        assert made.assumptions.backward_gathers == ("layer" if redo else "kept")
+        assert judged(made).collectives["all_gather.backward"] == times
+
+
+@pytest.mark.parametrize(("way", "overlap"), [("ring", "ring"), ("pipe", "pipe_twice")])
+def test_products_overlap_with_their_communication(way: str, overlap: str, tmp_path: Path) -> None:
+    """Of a ring of 8 is left 7/8 of what the dim takes of the processor, and a little of the smallest product."""
+    made = imported(SCATTERED, tmp_path, tensor_par_overlap=way)
+    assert (made.assumptions.tensor_overlap, made.system.dim("network0").processor_usage) == (overlap, 0.15)
+    plain = judged(replace(made, assumptions=made.assumptions.with_(tensor_overlap=None)))
+    shown = sum(one.network_s for one in judged(made).partitions) / sum(one.network_s for one in plain.partitions)
+    assert 0.0 <= shown - (7 / 8 * 0.15 + (2 / 8 if way == "pipe" else 0.0)) < 0.01
+    assert [kernel.name for kernel in made.graph.kernels if kernel.op == "gemm"][:2] == ["QKV", "Projection"]
 
 
 @pytest.mark.parametrize(
