@@ -119,12 +119,13 @@ class Assumptions(Document):
         " does not slow down: see dfopt.physics.overlap; calculon = what that program counts as shown, of layers of one"
         " kind; mappings can be scored with it and none searched: see dfopt.physics.window",
     )
-    backward_gathers: Literal["layer", "kept"] | None = Field(
+    backward_gathers: Literal["layer", "kept", "kept_calculon"] | None = Field(
         default=None,
         description="of sequence_parallelism allow: what the backward pass needs of saved tensors is gathered again by"
         " every partition that reads them (none), or once in a layer for all of them, where the tensor is made (layer);"
         " kept = never: what the forward pass gathered is there, which memory is not charged for, so that mappings can"
-        " be scored with it and none searched",
+        " be scored with it and none searched; kept_calculon = the same, but once in a layer where its readers feed"
+        " what is computed again, as that program has it",
     )
     tensor_overlap: Literal["ring", "pipe", "pipe_twice"] | None = Field(
         default=None,

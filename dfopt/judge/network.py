@@ -60,11 +60,21 @@ def tensor_parallel(case: Case) -> list[Paid]:
         if kind is not None:
             paid.append(Paid(number, kind, case.graph.output_bytes(number), number, behind=(number,)))
     for fan in case.fans:
-        apart = case.assume.sequence_parallelism == "allow" and case.assume.backward_gathers != "kept"
-        paid.extend(_conversions(case, fan, price, apart))
+        paid.extend(_conversions(case, fan, price, apart=_gathered_late(case, fan)))
     for fan in case.between_layers:
         paid.extend(_conversions(case, fan, price, apart=False))
     return [one for one in paid if one.whole > 0]
+
+
+def _gathered_late(case: Case, fan: Fan) -> bool:
+    """Whether what the forward pass saved of a fan is converted for the backward pass by itself."""
+    way = case.assume.backward_gathers
+    if case.assume.sequence_parallelism == "none" or way == "kept":
+        return False
+    if way != "kept_calculon":
+        return True
+    again = {other.src for other in case.fans for one in other.readers if case.kernels[one].kernel.pass_ == "recompute"}
+    return any(one in again and case.kernels[one].forward for one in fan.readers)
 
 
 def _conversions(case: Case, fan: Fan, price: Price, apart: bool) -> Iterator[Paid]:
@@ -75,7 +85,7 @@ def _conversions(case: Case, fan: Fan, price: Price, apart: bool) -> Iterator[Pa
     produced = ops.PRODUCED[case.kernels[fan.src].sharding]
     if produced == "RR":  # cut for free, whatever is wanted
         return
-    saved, together = apart and case.kernels[fan.src].forward, case.assume.backward_gathers == "layer"
+    saved, together = apart and case.kernels[fan.src].forward, case.assume.backward_gathers is not None
     elements = fan.whole / made_word(case.graph, case.kernels[fan.src].kernel)
     rules = case.assume.sharding_rules
     # who pays, and for which layouts: the source, or a reader of every partition that gathers again

@@ -132,6 +132,9 @@ def _of_its_ends(case: Case, fan: Fan) -> Iterator[Moved]:
     degree, rules, source = case.plan.shards, case.assume.sharding_rules, case.kernels[fan.src]
     tiled = case.assume.operand_traffic == "own_tiled"
     wrote = operands.written_share(source.kernel, source.sharding, degree, rules, tiled)
+    sums, assume = operands.adding(case.graph), case.assume
+    if operands.work_whole(source.kernel, source.sharding, sums, assume):
+        wrote = 1.0
     yield Moved(fan.home, "tensor", fan.whole * wrote, fan, write=True)
     elements = fan.whole / made_word(case.graph, source.kernel)
     for number in fan.readers:
@@ -141,7 +144,8 @@ def _of_its_ends(case: Case, fan: Fan) -> Iterator[Moved]:
             for reader in fan.consumers
             if reader.kernel == number
         )
-        yield Moved(one.place, "tensor", fan.whole * max(shares), fan)
+        read = 1.0 if operands.work_whole(one.kernel, one.sharding, sums, assume) else max(shares)
+        yield Moved(one.place, "tensor", fan.whole * read, fan)
 
 
 def by_memory(case: Case, tiling: WeightParts) -> dict[str, dict[Place, float]]:

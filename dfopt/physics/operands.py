@@ -3,15 +3,39 @@
 Elsewhere a tensor that crosses DRAM counts as large as its source holds it. A chip that is brought a whole tensor has
 to read all of it, though, and one whose partial sums are scattered behind it writes all of these first: kernel by
 kernel, as libraries run and Calculon counts (Isaev et al., SC23; `calculon/llm/layers.py` at commit caa4b11).
+
+An elementwise kernel that reads what accumulates into another kernel's output adds partial sums, and does so before
+these are reduced: of all tokens, whatever part of them its chip goes on with.
 """
 
 from __future__ import annotations
 
-from dfopt.documents.graph import Kernel
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
 from dfopt.documents.mapping import Sharding
 from dfopt.physics import ops
 
-__all__ = ["read_share", "written_share"]
+__all__ = ["adding", "read_share", "work_whole", "written_share"]
+
+
+def adding(graph: Graph) -> frozenset[str]:
+    """Names of the elementwise kernels that add up what accumulates into another kernel's output.
+
+    Examples
+    --------
+    >>> from dfopt.workloads import WORKLOADS
+    >>> sizes = {"hidden": 64, "heads": 8, "head_dim": 8, "seq": 32, "layers": 4}
+    >>> sorted(adding(WORKLOADS["calculon"](**sizes, mode="training")))
+    ['Heads_Fork_bwd']
+    """
+    of = {kernel.name: kernel for kernel in graph.kernels}
+    sums = (tensor.dst for tensor in graph.tensors if of[tensor.src].accumulates_into is not None)
+    return frozenset(name for name in sums if of[name].op == "elementwise")
+
+
+def work_whole(kernel: Kernel, scheme: Sharding, sums: frozenset[str], assumptions: Assumptions) -> bool:
+    """Whether a kernel that is split along the tokens has all of them to do; ``sums``: see :func:`adding`."""
+    return scheme == "n" and assumptions.operand_traffic is not None and kernel.name in sums
 
 
 def written_share(kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules, tiled: bool = False) -> float:

@@ -203,10 +203,10 @@ def _check(setting: Setting, request: Request) -> None:
             "gradient_overlap: found calculon, of which no bound is known; expected backward, or none; a mapping can be"
             " scored with it (dfopt score)"
         )
-    if assumptions.backward_gathers == "kept":
+    if assumptions.backward_gathers in ("kept", "kept_calculon"):
         raise PlanError(
-            "backward_gathers: found kept, which no search weighs against the memory that it takes; expected layer, or"
-            " none; a mapping can be scored with it (dfopt score)"
+            f"backward_gathers: found {assumptions.backward_gathers}, which no search weighs against the memory that it"
+            " takes; expected layer, or none; a mapping can be scored with it (dfopt score)"
         )
     if assumptions.operand_traffic is not None and request.heat == "aware":
         raise PlanError(

@@ -146,7 +146,7 @@ class _Bounds:
 
     def seconds(self, instance: Instance, plans: Sequence[Plan]) -> Floats:
         """Seconds per step that no mapping beats under each of some plans that differ in how stages hold layers."""
-        if hides(instance.assumptions, self.setting.graph) and instance.adding:
+        if hides(instance.assumptions, self.setting.graph):
             return self._overlapped(instance, plans)
         added_s = self._slowest(plans, self._gradients(instance)).tolist()
         pairs = zip(plans, self.intervals(instance, plans).tolist(), added_s, strict=True)

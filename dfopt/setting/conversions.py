@@ -38,7 +38,7 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
 def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
     """Tensors that are converted for the backward pass by themselves: sequence parallelism saves them as they lie."""
     forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
-    late = assumptions.sequence_parallelism == "allow" and assumptions.backward_gathers != "kept"
+    late = assumptions.sequence_parallelism == "allow" and assumptions.backward_gathers in (None, "layer")
     return np.array([late and forward[t.src] and not forward[t.dst] for t in graph.tensors], dtype=bool)
 
 

@@ -24,6 +24,7 @@ from dfopt.physics.communications import kernel_seconds
 from dfopt.physics.copies import exchanged
 from dfopt.physics.dtypes import rate
 from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
+from dfopt.physics.operands import adding
 from dfopt.physics.tiled import beside_s, spread_s, usage_of
 from dfopt.setting.members import member_graph
 from dfopt.setting.placements import Counted, counted
@@ -62,6 +63,11 @@ class Setting:
     def only_forward(self) -> bool:
         """Whether only forward kernels hold weights: the backward GEMMs read theirs again, the same parameters."""
         return self.graph.trains and any(k.op == "gemm" and k.pass_ == "forward" for k in self.graph.kernels)
+
+    @cached_property
+    def sums(self) -> frozenset[str]:
+        """Kernels that add up partial sums, see :mod:`dfopt.physics.operands`."""
+        return adding(self.graph)
 
     @cached_property
     def copied_kk(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:

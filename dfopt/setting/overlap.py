@@ -40,7 +40,8 @@ def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kin
 
     The optimizer's step over so many bytes of weights is between the two exchanges, where nothing hides it either.
     """
-    if not hides(instance.assumptions, instance.graph) or not instance.adding:
+    some = bool(instance.adding) or instance.assumptions.optimizer_step is not None
+    if not hides(instance.assumptions, instance.graph) or not some:
         return None
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
     step_k = optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)

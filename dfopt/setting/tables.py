@@ -21,7 +21,7 @@ from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.library import sets_of
-from dfopt.physics.operands import read_share, written_share
+from dfopt.physics.operands import read_share, work_whole, written_share
 from dfopt.physics.states import cached_bytes, own_traffic
 from dfopt.setting.conversions import fanout_groups, overhead_of_kernels, shard_communications, tolls
 from dfopt.setting.instance import Instance, Setting
@@ -167,7 +167,9 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
     chip, assumptions = setting.system.chip, setting.assumptions
     rules = assumptions.sharding_rules
     pairs = list(zip(kernels, schemes, strict=True))
-    flop = np.array([ops.flop(k) * ops.split_share(k, z, degree, rules) for k, z in pairs])
+    whole = [work_whole(k, z, setting.sums, assumptions) for k, z in pairs]
+    share = [1.0 if all_ else ops.split_share(k, z, degree, rules) for (k, z), all_ in zip(pairs, whole, strict=True)]
+    flop = np.array([ops.flop(k) * part for k, part in zip(kernels, share, strict=True)])
     peak = np.array([rate(setting.graph, kernel, chip) for kernel in kernels])
     if assumptions.compute_model != "efficiency":
         return flop / (peak * (assumptions.compute_utilization or 1.0))
@@ -265,12 +267,15 @@ def _of_operands(instance: Instance, schemes: Sequence[Sharding]) -> Floats:
         return moved_k
     tiled = instance.assumptions.operand_traffic == "own_tiled"
     index, groups = graph.index(), fanout_groups(graph, instance.assumptions).tolist()
+    sums, chosen = instance.setting.sums, instance.assumptions
+    whole_k = [work_whole(k, z, sums, chosen) for k, z in zip(graph.kernels, schemes, strict=True)]
     most: dict[tuple[int, int, bool], float] = {}  # of what a kernel reads twice once
     for group, operand, tensor in zip(groups, ops.operands(graph), graph.tensors, strict=True):
         src, dst, whole = index[tensor.src], index[tensor.dst], graph.bytes_of(tensor)
         made = whole * written_share(graph.kernels[src], schemes[src], degree, rules, tiled)
         elements = graph.elements_of(tensor)
         read = whole * read_share(graph.kernels[dst], operand, schemes[dst], degree, rules, elements, tiled)
+        made, read = whole if whole_k[src] else made, whole if whole_k[dst] else read
         for end, size in (((src, group, True), made), ((dst, group, False), read)):
             most[end] = max(most.get(end, 0.0), size)
     for (kernel, _, _), size in most.items():

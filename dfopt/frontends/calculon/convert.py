@@ -96,7 +96,7 @@ def _communication(run: Execution | None) -> dict[str, Any]:
     if run is None:
         return found
     if run.tensor_par_comm_type == "rs_ag" and not run.seq_par_ag_redo and run.activation_recompute != "full":
-        found["backward_gathers"] = "kept"
+        found["backward_gathers"] = "kept_calculon"
     if _overlapped(run):
         found |= {"collective_work": "first_adds", "operand_traffic": "own_tiled"}
         found["tensor_overlap"] = _TILES[run.tensor_par_overlap]

@@ -68,7 +68,7 @@ FIELDS: Final[Mapping[str, Field]] = {
         "assumptions: tensor_overlap ring, or pipe_twice for pipe; graph: queries, keys and values joined"
     ),
     "seq_par_ag_redo": Field(
-        "assumptions: backward_gathers layer, or kept where it is false and not everything is computed again"
+        "assumptions: backward_gathers layer, or kept_calculon where it is false and not everything is computed again"
     ),
     "data_par_overlap": Field("assumptions: gradient_overlap calculon"),
     "weight_offload": _off("weight_offload", "weights in memory 2"),
