@@ -122,7 +122,8 @@ class Assumptions(Document):
     backward_gathers: Literal["layer", "kept", "kept_calculon"] | None = Field(
         default=None,
         description="of sequence_parallelism allow: what the backward pass needs of saved tensors is gathered again by"
-        " every partition that reads them (none), or once in a layer for all of them, where the tensor is made (layer);"
+        " every partition that reads them (none), or once in a layer for all of them, where the tensor is made (layer;"
+        " while they wait, memory holds it as it lies, as without);"
         " kept = never: what the forward pass gathered is there, which memory is not charged for, so that mappings can"
         " be scored with it and none searched; kept_calculon = the same, but once in a layer where its readers feed"
         " what is computed again, as that program has it",
