@@ -62,9 +62,14 @@ CHOICES: dict[str, list[Any]] = {
     "weight_tiling": ["reread", "reread_all", "free", "forbid"],
     "gradients": ["exact", "dfmodel"],
     "gradient_bandwidth": [None, None, 40.0],
-    # drawn by tests of their own: test_gradient_overlap, test_overheads
+    # drawn by tests of their own: test_gradient_overlap, test_overheads, test_beside
     "gradient_overlap": [None],
     "gradient_traffic": [None],
+    "backward_gathers": [None],
+    "collective_work": [None],
+    "tensor_overlap": [None],
+    "optimizer_step": [None],
+    "operand_traffic": [None],
     "kernel_overhead": [None],
     "step_overhead": [None],
     "network_dims": ["parts", "whole"],

@@ -1,5 +1,9 @@
 """What Calculon printed for executions, held against dfopt's judge under its profile: step time, its parts, memory.
 
+Lines ``A1``, ``A2`` and ``A4`` are bars (``A1``: step time, ``A2``: each of its parts in share of the step, both of
+executions without any overlap; ``A4``: step time with tensor-parallel overlap, of rows where that program does not
+expose more data-parallel time than is on the link, ``dp_exposed_gt_link``); all others are told beside.
+
 ``python benchmarks/reference/calculon.py CSV [--files DIR] [--json]``. A row of the CSV has the fields of an execution
 (`dfopt.frontends.calculon.files.Execution`), ``model``, ``system``, ``variant``, and of what the program printed
 ``total_time_s``, the seconds of :data:`PARTS` and ``mem_tier1_req_B``. ``DIR`` has MODEL.json and SYSTEM.json.
@@ -49,8 +53,12 @@ Row = dict[str, str]
 
 @dataclass(frozen=True)
 class Seen:
-    """Relative errors of a row, signed: of the step, of each part (of the step it is a part of), of tier-1 memory."""
+    """Relative errors of a row, signed: of the step, of each part (of the step it is a part of), of tier-1 memory.
 
+    ``bar``: the one whose row it is, ``A1`` or ``A4``, or nothing.
+    """
+
+    bar: str
     variant: str
     step: float
     parts: dict[str, float]
@@ -100,11 +108,20 @@ def errors(row: Row, score: Score) -> Seen:
     ours = dict(score.breakdown)
     held = max(sum(bytes_ for of in one.states.values() for bytes_ in of.values()) for one in score.stages)
     return Seen(
+        _bar(row),
         row["variant"],
         score.step_time_s / step - 1,
         {name: (ours[mine] - float(row[name])) / step for name, mine in PARTS.items()},
         held / memory - 1,
     )
+
+
+def _bar(row: Row) -> str:
+    """Which bar a row is about."""
+    behind = row["data_par_overlap"] == "true"
+    if row["tensor_par_overlap"] == "none":
+        return "" if behind else "A1"
+    return "A4" if row.get("dp_exposed_gt_link", "false") == "false" else ""
 
 
 def compared(rows: list[Row], files: Path) -> tuple[list[Seen], Counter[str]]:
@@ -122,18 +139,22 @@ def compared(rows: list[Row], files: Path) -> tuple[list[Seen], Counter[str]]:
 
 
 def lines(seen: list[Seen], refused: Counter[str]) -> Iterator[Line]:
-    """What is printed: by variant the step, the largest error of each part, and memory; then what was not taken."""
-    variants: dict[str, list[Seen]] = defaultdict(list)
-    for one in seen:
-        variants[one.variant].append(one)
-    for variant, mine in variants.items():
-        name = f"{variant} ({len(mine)} rows)"
-        yield Line(f"{name}, step time", spread([one.step for one in mine]), "", None)
-        for part in PARTS:
-            of = [one.parts[part] for one in mine]
-            if any(of):
-                yield Line(f"{name}, {part} of the step", spread(of), "", None)
-        yield Line(f"{name}, tier-1 memory", spread([one.memory for one in mine]), "", None)
+    """What is printed: each bar over all its rows and by variant, then memory; then what was not taken."""
+    for bar in sorted({one.bar for one in seen}, key=lambda bar: bar or "Z"):
+        rows = [one for one in seen if one.bar == bar]
+        variants: dict[str, list[Seen]] = defaultdict(list)
+        for one in rows:
+            variants[one.variant].append(one)
+        several = {f"all {len(variants)} variants": rows} if len(variants) > 1 else {}
+        for variant, mine in {**variants, **several}.items():
+            name = f"{variant} ({len(mine)} rows)"
+            yield Line(f"{bar or 'beside'}, {name}, step time", spread([one.step for one in mine]), "", None)
+            for part in PARTS:
+                of = [one.parts[part] for one in mine]
+                if any(of):
+                    parts = "A2" if bar == "A1" else "beside"
+                    yield Line(f"{parts}, {name}, {part} of the step", spread(of), "", None)
+            yield Line(f"beside, {name}, tier-1 memory", spread([one.memory for one in mine]), "", None)
     for reason, count in refused.items():
         yield Line("not taken", f"{count} rows: {reason}", "", None)
 

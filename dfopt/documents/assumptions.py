@@ -113,11 +113,47 @@ class Assumptions(Document):
         description="of gradients: dfmodel only: rate at which copies exchange them, per pass, whatever the network;"
         " none = by its table. DFModel's DLRM runs add bytes to nanoseconds, which is 1 GB/s",
     )
-    gradient_overlap: Literal["backward"] | None = Field(
+    gradient_overlap: Literal["backward", "calculon"] | None = Field(
         default=None,
         description="of gradients: exact, in layers that repeat: none = copies add them up after the step; backward ="
         " those of a layer as soon as its last backward pass is done, while layers before it still compute, which that"
-        " does not slow down: see dfopt.physics.overlap",
+        " does not slow down: see dfopt.physics.overlap; calculon = what that program counts as shown, of layers of one"
+        " kind; mappings can be scored with it and none searched: see dfopt.physics.window",
+    )
+    backward_gathers: Literal["layer", "kept", "kept_calculon"] | None = Field(
+        default=None,
+        description="of sequence_parallelism allow: what the backward pass needs of saved tensors is gathered again by"
+        " every partition that reads them (none), or once in a layer for all of them, where the tensor is made (layer;"
+        " while they wait, memory holds it as it lies, as without);"
+        " kept = never: what the forward pass gathered is there, which memory is not charged for, so that mappings can"
+        " be scored with it and none searched; kept_calculon = the same, but once in a layer where its readers feed"
+        " what is computed again, as that program has it",
+    )
+    tensor_overlap: Literal["ring", "pipe", "pipe_twice"] | None = Field(
+        default=None,
+        description="collectives between chips that share a product: none = before or behind it; ring = tile by tile,"
+        " while it computes, which slows it down as the dims say (processor_usage); pipe = the same, but it waits for"
+        " the first tile; pipe_twice = for that twice, as Calculon counts it (see dfopt.physics.tiled)",
+    )
+    collective_work: Literal["every", "first", "first_adds"] | None = Field(
+        default=None,
+        description="what a collective between chips that share a kernel takes of the chip beside the network: none ="
+        " nothing; every = it adds up what it reduces, and reads and writes its tensor (see dfopt.physics.beside);"
+        " first = the same, but of communications that are done again the network alone, as Calculon counts them;"
+        " first_adds = of these, it only adds up, as Calculon counts those that overlap with a product",
+    )
+    operand_traffic: Literal["own", "own_tiled"] | None = Field(
+        default=None,
+        description="DRAM traffic of a tensor between kernels: none = what its source holds of it, written and read;"
+        " own = kernel by kernel only, each writes all that it makes, partial sums too, and reads what its scheme needs"
+        " of an operand, all of what was gathered (see dfopt.physics.operands); own_tiled = the same, but products of"
+        " the backward pass move a tile of what is gathered or reduced, as Calculon counts those that overlap with it",
+    )
+    optimizer_step: Literal["adam", "adam_once"] | None = Field(
+        default=None,
+        description="of gradients: exact, when training: none = no time; adam = 11 FLOP for a parameter, its state read"
+        " and written, its gradient read, its weight written, shared out as the plan's zero says; adam_once = the state"
+        " is moved once and nothing else, as Calculon counts it",
     )
     kernel_overhead: Seconds | None = Field(
         default=None,

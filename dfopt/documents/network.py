@@ -62,6 +62,13 @@ class NetworkDim(Part):
         default=None, ge=0, description="for two_stage collectives: bytes that each packet carries beside its payload"
     )
 
+    processor_usage: float | None = Field(
+        default=None,
+        ge=0,
+        lt=1,
+        description="share of a chip's compute that communication over it takes, where it overlaps with a product"
+        " (tensor_overlap); none = 0",
+    )
     link_usd_per_gb_s: float | None = Field(default=None, ge=0, description="price of a link in USD per GB/s")
     link_w_per_gb_s: float | None = Field(default=None, ge=0, description="power of a link in W per GB/s")
     switch_usd_per_gb_s: float | None = Field(default=None, ge=0, description="of a switch: USD per GB/s of each port")
@@ -160,6 +167,7 @@ class NetworkDim(Part):
             "link_bandwidth": narrower.link_bandwidth,
             "efficiency": narrower.efficiency,
             "latency": max(dim.latency for dim in both),
+            "processor_usage": max(dim.processor_usage or 0.0 for dim in both) or None,
             "factors": factors,
         }
         return self.model_copy(update=changes)

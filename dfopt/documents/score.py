@@ -207,6 +207,9 @@ class Score(Document):
         description="in which copies of the batch add up gradients, and bring weights together that they share out; of"
         " gradients added up behind the backward pass what the step waits for"
     )
+    optimizer_step_s: float | None = Field(
+        default=None, description="of the optimizer, behind the reduction of gradients, if its step takes time"
+    )
     gradient_link_s: float | None = Field(
         default=None, description="in which they do so, whether the step waits or not, if something is hidden"
     )

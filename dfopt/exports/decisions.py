@@ -37,6 +37,7 @@ class Decisions:
     chips: int
     tensor: int
     sequence_parallel: bool
+    tensor_overlap: bool
     pipeline: int
     virtual: int
     layers_per_stage: int
@@ -69,6 +70,7 @@ NAMES: Final[Mapping[str, str]] = {
     "precision": "types of weights, activations and operands",
     "tensor": "chips that share every kernel",
     "sequence parallelism": "norms, dropout and sums split along the tokens",
+    "tensor overlap": "collectives of products hidden behind them, tile by tile",
     "shardings": "kernels that are split in another way than by Megatron-LM",
     "pipeline": "stages of the pipeline",
     "stages": "layers of the stages",
@@ -125,6 +127,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         "precision": _types(graph)[2],
         "tensor": _degree(plan.shards),
         "sequence parallelism": "used" if by_tokens else "",
+        "tensor overlap": result.assumptions.tensor_overlap or "" if plan.shards > 1 else "",
         "shardings": odd,
         "pipeline": _degree(plan.stages),
         "stages": _stages(plan, held == graph.repeat),
@@ -152,6 +155,7 @@ def decisions_of(result: Result, path: str) -> Decisions:
         chips=plan.shards * plan.members * plan.stages * plan.copies,
         tensor=plan.shards,
         sequence_parallel=by_tokens,
+        tensor_overlap=plan.shards > 1 and result.assumptions.tensor_overlap is not None,
         pipeline=plan.stages,
         virtual=plan.interleave,
         layers_per_stage=plan.layers_per_stage,

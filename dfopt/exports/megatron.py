@@ -86,6 +86,12 @@ def _virtual(d: Decisions) -> Arguments:
     return {"num-virtual-stages-per-pipeline-rank": d.virtual}
 
 
+def _tensor_overlap(d: Decisions) -> Arguments | Lacks:
+    if d.tensor_overlap and not d.sequence_parallel:
+        return Lacks("only what is gathered and scattered with --sequence-parallel is hidden")
+    return {"tp-comm-overlap": True} if d.tensor_overlap else {}
+
+
 def _zero(d: Decisions) -> Arguments:
     groups: Arguments = {"num-distributed-optimizer-instances": d.replicas} if d.replicas > 1 else {}
     if d.zero < 2:
@@ -137,6 +143,7 @@ MEGATRON: Final = Tool(
         "precision": _precision,
         "tensor": lambda d: {"tensor-model-parallel-size": d.tensor},
         "sequence parallelism": lambda d: {"sequence-parallel": True} if d.sequence_parallel else {},
+        "tensor overlap": _tensor_overlap,
         "pipeline": lambda d: {"pipeline-model-parallel-size": d.pipeline},
         "stages": _stages,
         "virtual stages": _virtual,

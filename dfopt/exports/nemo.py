@@ -75,6 +75,12 @@ def _stages(d: Decisions) -> Arguments | Lacks:
     return found if d.even else Lacks(UNEVEN, found)
 
 
+def _tensor_overlap(d: Decisions) -> Arguments | Lacks:
+    if d.tensor_overlap and not d.sequence_parallel:
+        return Lacks("only what is gathered and scattered with sequence_parallel is hidden")
+    return {"model.tp_comm_overlap": True} if d.tensor_overlap else {}
+
+
 def _zero(d: Decisions) -> Arguments:
     found: Arguments = {
         "ddp.use_distributed_optimizer": d.zero > 0,
@@ -118,6 +124,7 @@ NEMO: Final = Tool(
         "precision": _precision,
         "tensor": lambda d: {"model.tensor_model_parallel_size": d.tensor},
         "sequence parallelism": lambda d: {"model.sequence_parallel": d.sequence_parallel},
+        "tensor overlap": _tensor_overlap,
         "pipeline": lambda d: {"model.pipeline_model_parallel_size": d.pipeline},
         "stages": _stages,
         "virtual stages": lambda d: {"model.virtual_pipeline_model_parallel_size": d.virtual} if d.virtual > 1 else {},

@@ -56,6 +56,7 @@ class StageTables:
     steady_rk: Floats
     src_g: Ints
     bytes_g: Floats
+    moved_g: Floats
     tile_g: Floats
     width_g: Ints
     latency_l: Floats
@@ -145,12 +146,13 @@ def part_of(tables: StageTables, members: Ints) -> StageTables:
 def derived(sharded: ShardedGraph, chip: Chip) -> dict[str, Any]:
     """What :class:`StageTables` holds of every fan-out group, and of resources whose use adds up over kernels."""
     width_g = np.bincount(sharded.group_t).astype(np.int64)
-    src_g, bytes_g, tile_g = np.zeros_like(width_g), np.zeros(len(width_g)), np.zeros(len(width_g))
-    src_g[sharded.group_t] = sharded.src_t
+    src_g, (bytes_g, moved_g, tile_g) = np.zeros_like(width_g), np.zeros((3, len(width_g)))
+    src_g[sharded.group_t], moved_g[sharded.group_t] = sharded.src_t, sharded.moved_t
     bytes_g[sharded.group_t], tile_g[sharded.group_t] = sharded.b_t, sharded.tile_t
     steady = [sharded.sram_traffic_k / chip.sram_bandwidth] if "sram" in chip.resources else []
     steady_rk = np.array(steady).reshape(len(steady), len(sharded.names))
-    return {"src_g": src_g, "bytes_g": bytes_g, "tile_g": tile_g, "width_g": width_g, "steady_rk": steady_rk}
+    sizes = {"bytes_g": bytes_g, "moved_g": moved_g, "tile_g": tile_g}
+    return {"src_g": src_g, **sizes, "width_g": width_g, "steady_rk": steady_rk}
 
 
 def stage_tables(sharded: ShardedGraph, chip: Chip) -> StageTables:
@@ -223,7 +225,7 @@ def price_blocks(tables: StageTables, member: Bools) -> BlockPrices:
     count, weight = member.sum(axis=1), member.astype(np.float64)
     stored, read, kept = crossings(tables, member)
     moved = (stored | read).astype(float)  # never both
-    dram = added(moved, tables.bytes_g) + added(weight, tables.mem_k)
+    dram = added(moved, tables.moved_g) + added(weight, tables.mem_k)
     sram = kept + CROSSING_TILES * added(moved, tables.tile_g) + added(weight, tables.sram_k)
     legal = keeps_chip(chip, count, weight @ (tables.parts_k > 1), sram)
     if chip.library:

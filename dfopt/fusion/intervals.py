@@ -85,7 +85,7 @@ def _rectangles(tables: StageTables, order: Ints) -> _Rectangles:
     moved = np.concatenate([made, g[inside]])
     crossing, deep = CROSSING_TILES * tables.tile_g[moved], (more * tables.tile_g[g])[both]
     parts = [stored, read, kept]
-    figures = [np.concatenate([tables.bytes_g[moved], np.zeros(len(deep))]), np.concatenate([crossing, deep])]
+    figures = [np.concatenate([tables.moved_g[moved], np.zeros(len(deep))]), np.concatenate([crossing, deep])]
     if len(sharded.toll_x):  # paid for the first payer at or behind the start
         x, p = np.nonzero(sharded.payers_xk[:, order])
         behind = np.where(np.append(True, x[1:] != x[:-1]), 0, np.roll(p, 1) + 1)

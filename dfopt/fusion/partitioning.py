@@ -75,7 +75,7 @@ def least_terms(tables: StageTables, limits: IntraChipLimits) -> tuple[Floats, .
         work = tables.compute_k
     payer, tensor = always_moved(tables, limits)
     # the last is the virtual kernel: what it stores or reads is another stage's traffic
-    moved = np.bincount(payer, sharded.b_t[tensor], n + 1)[:-1]
+    moved = np.bincount(payer, sharded.moved_t[tensor], n + 1)[:-1]
     talk = sharded.net_k
     if len(sharded.toll_x):
         talk = talk + np.bincount(sharded.payers_xk.argmax(axis=1), sharded.toll_x, n)

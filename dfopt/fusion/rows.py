@@ -128,7 +128,7 @@ class BlockRows:
         for g, kinds in members.items():
             look(self.deadline)
             one = int(first_g[g])
-            seconds, tile = float(self.tables.bytes_g[one]) / self.rate, float(self.tables.tile_g[one]) / self.unit_b
+            seconds, tile = float(self.tables.moved_g[one]) / self.rate, float(self.tables.tile_g[one]) / self.unit_b
             if self.tables.width_g[one] == 1:
                 self._single(kinds[0], seconds, tile)
             else:

@@ -126,7 +126,7 @@ def _sent(ready: PricedPlan, schemes: list[Sharding]) -> Floats:
 
     shards = math.prod(chips(dim) for dim in plan.shard_dims)
     sent_k = np.array([kernel_bytes(kernel, plan, chips) for kernel in graph.kernels])
-    for k, kind, whole in shard_communications(ready.instance, schemes):
+    for k, kind, whole, *_ in shard_communications(ready.instance, schemes):
         sent_k[k] += bytes_sent(kind, whole, shards)
     for dims, share_k in ready.instance.adding if assumptions.gradients == "dfmodel" else ():
         group = math.prod(chips(dim) for dim in dims)

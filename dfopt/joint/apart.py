@@ -147,7 +147,7 @@ def _more(
     moved = [(int(kernel), int(of), bytes_oe[:, e]) for e, (kernel, of) in enumerate(zip(kernel_e, of_e, strict=True))]
     for k, t in zip(*always_moved(stage, limits), strict=True):
         if src_t[t] < stage.kernels:
-            full = stage.sharded.b_t[t] / stage.sharded.output_k[src_t[t]]
+            full = stage.sharded.moved_t[t] / stage.sharded.output_k[src_t[t]]
             moved.append((int(inside[k]), int(inside[src_t[t]]), full * share_o))
     for kernel, of, bytes_o in moved:
         if kernel >= 0 and side_k[kernel] >= 0:

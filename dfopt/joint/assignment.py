@@ -30,6 +30,7 @@ from dfopt.physics.network import affine
 from dfopt.physics.states import capacities
 from dfopt.setting.hops import per_step_hops, sent_s
 from dfopt.setting.instance import Instance
+from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.stages import PipelineStage
 from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.sharding.layouts import conversions, must_meet, padded
@@ -196,9 +197,13 @@ class JointAssignment:
         model.minimize([(T, 1.0), (G, 1.0)], offset=(per_step_hops(instance) + value([0.0], constants)) / self.unit)
 
     def _gradients(self, stage: PipelineStage) -> Terms:
-        """Less the units that a pipeline stage takes at the end of a step to add up gradients, as terms."""
+        """Less the units that a pipeline stage takes at the end of a step, for gradients and optimizer, as terms."""
         instance, menu = self.instance, self.menu
         found: Terms = []
+        step_o = optimizer_seconds(instance, menu.tables.kernel_o, menu.by_option("weight_k")) / self.unit
+        for number, times in stage.runs if step_o.any() else ():
+            columns = self.y_op[:, self.stage_p == number]
+            found.append((columns.reshape(1, -1), -np.repeat(times * step_o, columns.shape[1])[None, :]))
         adding = instance.adding if instance.assumptions.gradients == "exact" else ()
         ways = [(one, share_k) for dims, share_k in adding for one in exchanges(instance.plan, dims)]
         for way, (one, share_k) in enumerate(ways):

@@ -291,7 +291,7 @@ def _move(group: Group, more: Floats, inside: Bools, figures: Floats, chip: Chip
         figures[:, AGAIN] += len(here) * more
         return
     crosses = group.read_outside(inside) if source else True
-    figures[:, DRAM] += crosses * more
+    figures[:, DRAM] += crosses * group.moved * more
     figures[:, SRAM] += 2.0 * crosses * tile
     if source and here:
         figures[:, SRAM] += max(depth for _, depth in here) * tile

@@ -45,6 +45,8 @@ class Group:
     toll_r : float, optional
         Then blocks that read it pay the conversions, not the one that makes it: what each reader pays at least, which
         the relaxed price holds.
+    moved : bool
+        Whether blocks move it to and from DRAM; if not, its ends do so as bytes of their own.
     """
 
     src: int
@@ -58,6 +60,7 @@ class Group:
     beyond: tuple[Ints, ...]
     seconds_ca: Floats
     toll_r: Floats | None = None
+    moved: bool = True
 
     @property
     def classes(self) -> int:
@@ -128,6 +131,7 @@ def groups_of(menu: Menu, allowed_o: Bools, members: Ints, tiles: int) -> list[G
     """
     tables, graph = menu.tables, menu.instance.graph
     place = {int(kernel): number for number, kernel in enumerate(members)}
+    moved = menu.instance.assumptions.operand_traffic is None
     depth_t, tile_k = menu.sharded[0].depth_t, menu.tile_k(tiles)
     inner = len(graph.tensors)
     every = (*graph.tensors, *graph.carried)
@@ -143,30 +147,41 @@ def groups_of(menu: Menu, allowed_o: Bools, members: Ints, tiles: int) -> list[G
         )
         classes = list(dict.fromkeys(looks))
         layout_c = np.array([layout for layout, _ in classes], dtype=np.int64)
-        readers, beyond, again = [], [], []
+        readers, beyond, late, late_beyond = [], [], [], []
         for t in tensors.tolist():
-            dst, nothing = int(tables.dst_t[t]), bool(tables.again_t[t])
+            dst, nothing = int(tables.dst_t[t]), bool(tables.late_t[t])
             asks = 1 << tables.required_to[t, (tables.kernel_o == dst) & allowed_o]
             if dst not in place:
                 beyond.append(asks * (not nothing))
+                late_beyond += [asks] if nothing else []
                 continue
             depth = float(depth_t[t]) if t < inner else 0.0
             readers.append((place[dst], depth, asks * (not nothing)))
-            again += [(place[dst], 0.0, asks)] if nothing else []
+            late += [(place[dst], 0.0, asks)] if nothing else []
         group = Group(
             src=place[src],
             full=float(graph.bytes_of(every[tensors[0]])),
             tile=float(tile_k[src]),
             carried=bool(tensors[0] >= inner),
+            moved=moved,
             share_c=np.array([part for _, part in classes]),
             layout_c=layout_c,
             class_z=np.array([classes.index(look) for look in looks], dtype=np.int64),
             readers=tuple(readers),
             beyond=tuple(beyond),
-            seconds_ca=tables.conversion_tls[tensors[0]][layout_c],
+            seconds_ca=tables.conversion_tls[tensors[np.argmin(tables.late_t[tensors])]][layout_c],
         )
         found.append(group)
-        if again:
-            toll_r = np.array([group.seconds_ca[:, asks].min() for _, _, asks in again])
-            found.append(replace(group, full=0.0, carried=False, readers=tuple(again), beyond=(), toll_r=toll_r))
+        apart = tensors[tables.late_t[tensors]]
+        if not len(apart):
+            continue
+        seconds_ca = tables.conversion_tls[apart[0]][layout_c]
+        group = replace(
+            group, full=0.0, carried=False, readers=tuple(late), beyond=tuple(late_beyond), seconds_ca=seconds_ca
+        )
+        if not tables.again_t[apart[0]]:
+            found.append(group)
+        elif late:
+            toll_r = np.array([seconds_ca[:, asks].min() for _, _, asks in late])
+            found.append(replace(group, beyond=(), toll_r=toll_r))
     return found

@@ -146,6 +146,7 @@ class Figures:
             src_t=made,
             dst_t=seen,
             b_t=size,
+            moved_t=size * (menu.instance.assumptions.operand_traffic is None),
             tile_t=size * tile_k[src],
             depth_t=first.depth_t[t],
             group_t=group,

@@ -151,18 +151,22 @@ class Menu:
         found = np.zeros((int(tables.group_t.max(initial=-1)) + 1, len(LAYOUTS)))
         for g in range(len(found)):
             paid = np.flatnonzero((tables.group_t == g) & ~tables.again_t)
-            sure, others = 0, []
-            for t in paid.tolist():
-                asks = {1 << layout for layout in tables.required_to[t, allowed_o].tolist() if layout >= 0}
-                if len(asks) == 1:
-                    sure |= asks.pop()
-                else:
-                    others.append(sorted(asks))
-            if len(paid):
-                seconds_ls = tables.conversion_tls[paid[0]]
-                more = [seconds_ls[:, [sure | one for one in asks]].min(axis=1) for asks in others]
-                found[g] = np.max([seconds_ls[:, sure], *more], axis=0)
+            for bill in np.unique(tables.bill_t[paid]).tolist():
+                found[g] += self._bill(paid[tables.bill_t[paid] == bill], allowed_o)
         return found
+
+    def _bill(self, paid: Ints, allowed_o: Bools) -> Floats:
+        """The same of tensors that are converted together, by produced layout."""
+        tables, sure, others = self.tables, 0, list[list[int]]()
+        for t in paid.tolist():
+            asks = {1 << layout for layout in tables.required_to[t, allowed_o].tolist() if layout >= 0}
+            if len(asks) == 1:
+                sure |= asks.pop()
+            else:
+                others.append(sorted(asks))
+        seconds_ls = tables.conversion_tls[paid[0]]
+        more = [seconds_ls[:, [sure | one for one in asks]].min(axis=1) for asks in others]
+        return np.asarray(np.max([seconds_ls[:, sure], *more], axis=0))
 
     def tolls(self, allowed_o: Bools) -> tuple[Floats, Bools]:
         """What blocks that read a saved tensor pay at least, as steps that add up to the most of their readers."""
@@ -243,11 +247,13 @@ class Menu:
             fixed_buffer_k=fixed_buffer_k,
             net_k=self.network_k(allowed_o),
             b_t=b_t,
+            moved_t=b_t * (self.instance.assumptions.operand_traffic is None),
             tile_t=b_t * tile_k[first.src_t],
             menus=self._menus(allowed_o, tiles) if first.menus else (),
             tile_count=tiles,
             output_k=output_k,
             gradient_k=self.least(self.by_option("gradient_k"), allowed_o),
+            added_k=self.least(self.by_option("added_k"), allowed_o),
             between_k=between_k,
             toll_x=toll_x,
             sent_x=np.zeros_like(toll_x),

@@ -45,6 +45,7 @@ def breakdown(
     spent["data_parallel_s"].append(step.gradient_reduction)
     spent["bubble_s"].append(step.fill)
     spent["overhead_s"].append(step.overhead)
+    spent["optimizer_s"].append(step.optimizer)
     return Breakdown(**{name: math.fsum(each) for name, each in spent.items()})
 
 
@@ -57,13 +58,20 @@ def _sent(case: Case, paid: Sequence[network.Paid], price: network.Price) -> dic
             again = case.kernels[number].kernel.pass_ == "recompute"
             found[case.place(number)]["recomputed_communication_s" if again else name] += seconds
 
-    note("tensor_parallel_s", network.sharding_seconds(case, paid, price))
+    note("tensor_parallel_s", network.sharding_seconds(case, [one for one in paid if not _again(case, one)], price))
+    again = [one for one in paid if _again(case, one)]
+    note("recomputed_communication_s", network.sharding_seconds(case, again, price))
     note("exchange_s", network.own_seconds(case, price))
     for number, seconds in network.amortized_seconds(case):
         found[case.place(number)]["data_parallel_s"] += seconds
     for place in case.members if case.assume.kernel_overhead else ():
         found[place]["overhead_s"] += case.assume.kernel_overhead or 0.0
     return found
+
+
+def _again(case: Case, one: network.Paid) -> bool:
+    """Whether it is done once more for the whole backward pass, instead of being kept."""
+    return one.late and case.assume.backward_gathers is not None
 
 
 def _of_partition(case: Case, one: PartitionScore, sent: dict[str, float]) -> Iterator[tuple[str, float]]:

@@ -21,7 +21,7 @@ from dfopt.documents.sections import Layers
 from dfopt.documents.system import System
 from dfopt.judge.members import seen_by_a_chip
 from dfopt.judge.types import made_word, peak, weight_word, word
-from dfopt.physics import ops, pipeline
+from dfopt.physics import operands, ops, pipeline
 
 Place = tuple[int, int]
 """Stage and partition: where a kernel runs."""
@@ -251,7 +251,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
     model, graph = graph, seen_by_a_chip(graph, mapping.plan, system)
     given = {one.name: one for one in mapping.kernels}
     degree, rules = mapping.plan.shards, assume.sharding_rules
-    placed, produced = [], []
+    placed, produced, sums = [], [], operands.adding(graph)
     for kernel in graph.kernels:
         here = given[kernel.name]
         share = ops.output_share(kernel, here.sharding, degree, rules)
@@ -259,6 +259,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         adds = made if assume.gradients == "exact" else 0.0
         part = ops.weight_share(kernel, here.sharding, degree, rules) if kernel.op == "gemm" else 0.0
         held = part * weight_word(graph, kernel)
+        undivided = operands.work_whole(kernel, here.sharding, sums, assume)
         placed.append(
             Placed(
                 kernel=kernel,
@@ -266,7 +267,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
                 place=(here.stage, here.partition),
                 tiles=here.tiles,
                 forward=kernel.pass_ == "forward",
-                flop=ops.flop(kernel) * ops.split_share(kernel, here.sharding, degree, rules),
+                flop=ops.flop(kernel) * (1.0 if undivided else ops.split_share(kernel, here.sharding, degree, rules)),
                 peak=peak(graph, kernel, system.chip),
                 parameters=ops.weight_elements(kernel) * part,
                 weight=ops.weight_elements(kernel) * held,
@@ -279,7 +280,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         )
         produced.append(share)
 
-    index, operands = graph.index(), ops.operands(graph)
+    index, operand_t = graph.index(), ops.operands(graph)
     level = graph.levels() if assume.skew_buffers == "depth" else {}
 
     def fan(src: int, whole: float, consumers: tuple[Consumer, ...]) -> Fan:
@@ -290,7 +291,7 @@ def build(mapping: Mapping, graph: Graph, system: System, assumptions: Assumptio
         return Fan(src, whole, chip, tile, consumers, home, readers, away)
 
     fans: dict[object, tuple[int, float, list[Consumer]]] = {}
-    for position, (tensor, operand) in enumerate(zip(graph.tensors, operands, strict=True)):
+    for position, (tensor, operand) in enumerate(zip(graph.tensors, operand_t, strict=True)):
         src, whole = index[tensor.src], graph.bytes_of(tensor)
         depth = level[tensor.dst] - level[tensor.src] + 1 if level else 2
         depth = 0 if assume.execution == "library" else depth  # handed on in registers

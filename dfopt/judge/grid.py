@@ -119,6 +119,7 @@ def _with_blocks(key: Same[System], blocks: tuple[str, ...]) -> tuple[System, di
                     )
                     for kind in kinds
                 },
+                processor_usage=max(dim.processor_usage or 0.0 for dim in both) or None,
                 packet_payload=both[0].packet_payload,
                 packet_header=both[0].packet_header,
             )

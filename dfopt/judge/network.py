@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 
 from dfopt.judge import grid
 from dfopt.judge.case import Case, Fan, Place, Placed, Rank
 from dfopt.judge.types import made_word, weight_word, word
-from dfopt.physics import communications, copies, ops
+from dfopt.physics import beside, communications, copies, ops, tiled
 from dfopt.physics.collectives import Collective
 from dfopt.physics.network import amortized_gradient_seconds, bytes_sent, communication_seconds
 
@@ -31,11 +31,18 @@ def price_list(case: Case) -> Price:
 
 @dataclass(frozen=True)
 class Paid:
-    """One communication of the tensor-parallel group, charged where a kernel runs."""
+    """One communication of the tensor-parallel group, charged where a kernel runs.
+
+    ``src``: the kernel whose output is communicated; ``late``: for the backward pass, of what the forward pass saved;
+    ``behind``: kernels that may hide it.
+    """
 
     kernel: int
     kind: Collective
     whole: float
+    src: int
+    late: bool = False
+    behind: tuple[int, ...] = ()
 
 
 def tensor_parallel(case: Case) -> list[Paid]:
@@ -51,43 +58,67 @@ def tensor_parallel(case: Case) -> list[Paid]:
     for number, one in enumerate(case.kernels):
         kind = ops.inherent(one.kernel, one.sharding, case.plan.shards, case.assume.sharding_rules)
         if kind is not None:
-            paid.append(Paid(number, kind, case.graph.output_bytes(number)))
+            paid.append(Paid(number, kind, case.graph.output_bytes(number), number, behind=(number,)))
     for fan in case.fans:
-        paid.extend(_conversions(case, fan, price, again=case.assume.splits_tokens))
+        paid.extend(_conversions(case, fan, price, apart=_gathered_late(case, fan)))
     for fan in case.between_layers:
-        paid.extend(_conversions(case, fan, price, again=False))
+        paid.extend(_conversions(case, fan, price, apart=False))
     return [one for one in paid if one.whole > 0]
 
 
-def _conversions(case: Case, fan: Fan, price: Price, again: bool) -> Iterator[Paid]:
-    """Conversions of a fan; ``again``: partitions of the backward pass do theirs of what the forward pass saved."""
+def _gathered_late(case: Case, fan: Fan) -> bool:
+    """Whether what the forward pass saved of a fan is converted for the backward pass by itself."""
+    way = case.assume.backward_gathers
+    if not case.assume.splits_tokens or way == "kept":
+        return False
+    if way != "kept_calculon":
+        return True
+    again = {other.src for other in case.fans for one in other.readers if case.kernels[one].kernel.pass_ == "recompute"}
+    return any(one in again and case.kernels[one].forward for one in fan.readers)
+
+
+def _conversions(case: Case, fan: Fan, price: Price, apart: bool) -> Iterator[Paid]:
+    """Conversions of a fan; ``apart``: what the forward pass saved is converted for the backward pass by itself.
+
+    By every partition of it that reads, or by the source for all of them: ``backward_gathers`` says which.
+    """
     produced = ops.PRODUCED[case.kernels[fan.src].sharding]
     if produced == "RR":  # cut for free, whatever is wanted
         return
-    saved = again and case.kernels[fan.src].forward
+    saved, together = apart and case.kernels[fan.src].forward, case.assume.backward_gathers is not None
     elements = fan.whole / made_word(case.graph, case.kernels[fan.src].kernel)
     rules = case.assume.sharding_rules
     # who pays, and for which layouts: the source, or a reader of every partition that gathers again
-    required: dict[Place | None, tuple[int, set[ops.Layout]]] = {}
-    for reader in sorted(fan.consumers, key=lambda each: case.kernels[each.kernel].kernel.name):
+    required: dict[tuple[bool, Place | None], tuple[int, set[ops.Layout]]] = {}
+    behind: dict[bool, dict[int, None]] = {False: {}, True: {}}
+    of = {reader: case.kernels[reader.kernel].kernel for reader in fan.consumers}
+    for reader in sorted(of, key=lambda each: (of[each].pass_, of[each].name)):
         one = case.kernels[reader.kernel]
         late = saved and not one.forward
-        _, wanted = required.setdefault(one.place if late else None, (reader.kernel if late else fan.src, set()))
+        by_reader = late and not together
+        key = late, one.place if by_reader else None
+        _, wanted = required.setdefault(key, (reader.kernel if by_reader else fan.src, set()))
+        if not by_reader:
+            behind[late][reader.kernel] = None
         wanted.add(ops.required_layout(one.kernel, reader.operand, one.sharding, rules, elements))
-    for payer, wanted in required.values():
+    for (late, _), (payer, wanted) in required.items():
         kinds = [kind for layout in sorted(wanted) if (kind := ops.conversion(produced, layout)) is not None]
         if kinds and case.assume.splits_tokens:
-            whole, dims = Collective.ALL_GATHER, case.plan.shard_dims
-            apart = math.fsum(price(kind, fan.whole, dims) for kind in kinds)
-            if whole in kinds or price(whole, fan.whole, dims) < apart:
-                kinds = [whole]
+            gather = Paid(payer, Collective.ALL_GATHER, fan.whole, fan.src, late, tuple(behind[late]))
+            each = (between_shards_s(case, replace(gather, kind=kind), price) for kind in kinds)
+            if gather.kind in kinds or between_shards_s(case, gather, price) < math.fsum(each):
+                kinds = [gather.kind]
         for kind in kinds:
-            yield Paid(payer, kind, fan.whole)
+            yield Paid(payer, kind, fan.whole, fan.src, late, tuple(behind[late]))
 
 
 def counts(case: Case, paid: Sequence[Paid]) -> dict[str, int]:
     """How many communications of each kind each pass has, such as ``{"all_reduce.forward": 2}``."""
-    names = Counter(f"{one.kind.value}.{case.kernels[one.kernel].kernel.pass_}" for one in paid)
+    late = {True: "backward"}  # of what the source pays for it
+    names = Counter(
+        f"{one.kind.value}.{late.get(one.late and one.kernel == one.src, case.kernels[one.kernel].kernel.pass_)}"
+        for one in paid
+    )
     for placed in case.kernels:
         for own in placed.kernel.communications:
             if any(case.chips_along(dim) > 1 for dim in case.plan.group(own.over)[0]):
@@ -105,7 +136,24 @@ def seconds_by_kernel(case: Case, paid: Sequence[Paid], price: Price) -> Iterato
 def sharding_seconds(case: Case, paid: Sequence[Paid], price: Price) -> Iterator[tuple[int, float]]:
     """(kernel, seconds) of the tensor-parallel group."""
     for one in paid:
-        yield one.kernel, price(one.kind, one.whole, case.plan.shard_dims)
+        yield one.kernel, between_shards_s(case, one, price)
+
+
+def between_shards_s(case: Case, one: Paid, price: Price) -> float:
+    """What a communication of the tensor-parallel group adds to the work, on network and chip, less what hides."""
+    sent, source = price(one.kind, one.whole, case.plan.shard_dims), case.kernels[one.src].kernel
+    chip, assume = case.system.chip, case.assume
+    if sent > 0 and assume.collective_work is not None:
+        chips = math.prod(map(case.chips_along, case.plan.shard_dims))
+        elements, again = one.whole / made_word(case.graph, source), one.late or source.pass_ == "recompute"
+        sent += beside.collective_s(one.kind, one.whole, elements, chips, chip, assume, again)
+    if sent <= 0 or assume.tensor_overlap is None:
+        return sent
+    products = [(case.kernels[number].kernel, case.kernels[number].peak) for number in one.behind]
+    hiding_s = tiled.spread_s(products, case.plan.shards, chip, assume)
+    system, called = grid.walked(case.system, case.plan)
+    usage = tiled.usage_of(system, [called.get(dim, dim) for dim in case.plan.shard_dims])
+    return tiled.beside_s(one.kind, sent, hiding_s, case.plan.shards, usage, assume)
 
 
 def amortized_seconds(case: Case) -> Iterator[tuple[int, float]]:
@@ -167,6 +215,24 @@ def exchanged_bytes(case: Case, stage: int) -> Iterator[tuple[tuple[str, ...], f
     for dims, each in volumes.items():
         gradients, weights = map(math.fsum, zip(*each, strict=True))
         yield dims, gradients, weights
+
+
+def optimizer_s(case: Case, stage: int) -> float:
+    """Seconds of the optimizer's step over the parameters of a stage of the mapping, kernel by kernel."""
+    if case.assume.optimizer_step is None or case.assume.gradients != "exact" or not case.trains:
+        return 0.0
+    chip, plan, gradient = case.system.chip, case.plan, word(case.graph)
+    once, spent = case.forward_weights, list[float]()
+    for one in case.of_stage[stage]:
+        kernel = one.kernel
+        if one.forward or not once:  # a backward GEMM reads the weight of a forward one
+            mine, wide = one.parameters / plan.held_by(1), weight_word(case.graph, kernel)
+            spent.append(beside.optimizer_s(mine, gradient, wide, chip, case.assume))
+        if one.forward and kernel.resident_bytes and kernel.resident_optimizer_bytes is None:
+            wide, over = word(case.graph, "ends"), kernel.spread_over
+            parts = math.prod(getattr(plan, name) for name in over) * (1 if "copies" in over else plan.held_by(1))
+            spent.append(beside.optimizer_s(kernel.resident_bytes / wide / parts, gradient, wide, chip, case.assume))
+    return math.fsum(spent)
 
 
 def hops(case: Case, price: Price) -> dict[int, float]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 
 from dfopt.documents.score import PartitionScore, StageScore
 from dfopt.judge.case import Case, Rank
-from dfopt.judge.network import Price, exchanged_bytes
+from dfopt.judge.network import Price, exchanged_bytes, optimizer_s
 from dfopt.physics import copies, overlap
 
 
@@ -29,6 +29,7 @@ def exposed_s(
         for kind in set(order):
             each = list(exchanged_bytes(case, kind))
             brought[kind] = math.fsum(copies.exchanged(case.plan, dims, 0.0, wide, price) for dims, _, wide in each)
+            brought[kind] += optimizer_s(case, kind)
             added[kind] = math.fsum(copies.exchanged(case.plan, dims, size, 0.0, price) for dims, size, _ in each)
             added[kind] /= often
         passed = finished = 0.0

@@ -78,6 +78,7 @@ def physical_score(
         point_to_point_per_step_s=score.point_to_point_s,
         gradient_reduction_s=score.gradient_reduction_s,
         overhead_s=case.assume.step_overhead or 0.0,
+        optimizer_s=score.optimizer_step_s or 0.0,
     ).total
     split = {name: joules.tolist() for name, joules in here.model.dynamic_split(here.activity, state.voltages).items()}
     energy = _energy(here, state, split, step)

@@ -9,9 +9,9 @@ from collections.abc import Callable, Sequence
 from dfopt.documents.graph import Kernel
 from dfopt.documents.score import PartitionScore, Score, StageScore
 from dfopt.documents.tokens import tokens_of
-from dfopt.judge import ledger, network, overlap, traffic, turns, types
+from dfopt.judge import ledger, network, overlap, traffic, turns, types, window
 from dfopt.judge.breakdown import breakdown
-from dfopt.judge.case import TERMS, Case, Place, Placed, Term, totals
+from dfopt.judge.case import TERMS, Case, Place, Placed, Rank, Term, totals
 from dfopt.judge.limits import violations
 from dfopt.physics import chip as chips
 from dfopt.physics import ops, pipeline
@@ -29,17 +29,26 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
     partitions = _partitions(case, paid, price, moved, sram)
     held = {rank.number: ledger.held(case, rank) for rank in case.ranks}
     hidden = totals((case.place(k), s) for k, s in network.hidden_seconds(case, price))
-    stages = _stages(case, partitions, network.hops(case, price), held, hidden)
+    hops = network.hops(case, price)
+    stages = _stages(case, partitions, hops, held, hidden)
     # Stages that wait for the same hop are equally slow; the one with more to do says what binds.
     slowest = max(stages, key=lambda one: (one.time_s, one.layers * one.layer_time_s + one.once_time_s))
     linked = max(network.gradient_reduction_s(case, rank, price) for rank in case.ranks)
     exposed = overlap.exposed_s(case, stages, partitions, price)
+    shown = window.exposed_s(case, partitions, hops, price)
+    if shown is not None:
+        exposed = shown + max(_updates_s(case, rank) for rank in case.ranks)
+    # what the step waits for at its end: of it the optimizer's step has what it takes in the slowest stage
+    behind = max(network.gradient_reduction_s(case, rank, price) + _updates_s(case, rank) for rank in case.ranks)
+    behind = behind if exposed is None else exposed
+    updates = min(behind, next(_updates_s(case, rank) for rank in case.ranks if rank.number == slowest.stage))
     step = pipeline.step_time(
         case.plan,
         case.assume,
         slowest.time_s,
         point_to_point_per_step_s=network.point_to_point_per_step_s(case, price),
-        gradient_reduction_s=linked if exposed is None else exposed,
+        gradient_reduction_s=behind - updates,
+        optimizer_s=updates,
         overhead_s=case.assume.step_overhead or 0.0,
     )
     graph, system = case.graph, case.system
@@ -54,6 +63,7 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         point_to_point_s=step.point_to_point,
         gradient_reduction_s=step.gradient_reduction,
         gradient_link_s=None if exposed is None else linked,
+        optimizer_step_s=None if case.assume.optimizer_step is None else updates,
         flop_per_step=flop,
         utilization=_utilization(case, _once, step.total),
         model_flop_utilization=_utilization(case, _of_model if case.trains else _product, step.total),
@@ -78,6 +88,11 @@ def score(case: Case, tiling: traffic.WeightParts, paid: Sequence[network.Paid])
         violations=violations(case, tiling, sram, held),
         notes=tuple(types.notes(graph, system.chip)) or None,
     )
+
+
+def _updates_s(case: Case, rank: Rank) -> float:
+    """Seconds of the optimizer's step over what a pipeline stage has."""
+    return math.fsum(times * network.optimizer_s(case, stage) for stage, times in rank.runs.items())
 
 
 def _partitions(

@@ -10,6 +10,8 @@ from typing import Final, Literal, NamedTuple
 
 from dfopt.documents.placement import Item
 from dfopt.judge.case import Case, End, Fan, Place, Placed, totals
+from dfopt.judge.types import made_word
+from dfopt.physics import operands
 from dfopt.physics.states import cache_traffic, own_traffic
 
 
@@ -86,6 +88,9 @@ class Moved(NamedTuple):
 def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
     """Everything that moves to or from DRAM."""
     for fan in case.fans:
+        if case.assume.operand_traffic is not None:
+            yield from _of_its_ends(case, fan)
+            continue
         if fan.away:
             yield Moved(fan.home, "tensor", fan.chip, fan, write=True)
         for place in fan.away:
@@ -120,6 +125,27 @@ def moves(case: Case, tiling: WeightParts) -> Iterator[Moved]:
         for fan in case.fans:
             if fan.src in tiling.parts:
                 yield Moved(fan.home, "tensor", (tiling.parts[fan.src] - 1) * fan.chip, fan, write=True)
+
+
+def _of_its_ends(case: Case, fan: Fan) -> Iterator[Moved]:
+    """Of a fan, what its source writes and each of its readers reads, as their own schemes say."""
+    degree, rules, source = case.plan.shards, case.assume.sharding_rules, case.kernels[fan.src]
+    tiled = case.assume.operand_traffic == "own_tiled"
+    wrote = operands.written_share(source.kernel, source.sharding, degree, rules, tiled)
+    sums, assume = operands.adding(case.graph), case.assume
+    if operands.work_whole(source.kernel, source.sharding, sums, assume):
+        wrote = 1.0
+    yield Moved(fan.home, "tensor", fan.whole * wrote, fan, write=True)
+    elements = fan.whole / made_word(case.graph, source.kernel)
+    for number in fan.readers:
+        one = case.kernels[number]
+        shares = (
+            operands.read_share(one.kernel, reader.operand, one.sharding, degree, rules, elements, tiled)
+            for reader in fan.consumers
+            if reader.kernel == number
+        )
+        read = 1.0 if operands.work_whole(one.kernel, one.sharding, sums, assume) else max(shares)
+        yield Moved(one.place, "tensor", fan.whole * read, fan)
 
 
 def by_memory(case: Case, tiling: WeightParts) -> dict[str, dict[Place, float]]:

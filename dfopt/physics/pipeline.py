@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.plan import Plan
 from dfopt.documents.sections import Where
+from dfopt.errors import PlanError
 
 
 @dataclass(frozen=True)
@@ -22,11 +23,13 @@ class StepTime:
     point_to_point: float
     gradient_reduction: float
     overhead: float = 0.0
+    optimizer: float = 0.0
 
     @property
     def total(self) -> float:
         """Seconds per step."""
-        return self.steady + self.fill + self.point_to_point + self.gradient_reduction + self.overhead
+        behind = self.gradient_reduction + self.optimizer
+        return self.steady + self.fill + self.point_to_point + behind + self.overhead
 
 
 def layers_per_stage(repeat: int, stages: int) -> int:
@@ -65,6 +68,7 @@ def step_time(
     point_to_point_per_step_s: float = 0.0,
     gradient_reduction_s: float = 0.0,
     overhead_s: float = 0.0,
+    optimizer_s: float = 0.0,
 ) -> StepTime:
     """Time of one step from the slowest stage.
 
@@ -83,6 +87,7 @@ def step_time(
         point_to_point=point_to_point_per_step_s,
         gradient_reduction=gradient_reduction_s,
         overhead=overhead_s,
+        optimizer=optimizer_s,
     )
 
 
@@ -162,6 +167,11 @@ def microbatches_in_flight(
 def resolve(assumptions: Assumptions, chip_execution: str, chip_utilization: float) -> Assumptions:
     """Assumptions with ``auto`` and ``none`` replaced by what they mean on this chip.
 
+    Raises
+    ------
+    PlanError
+        For ``operand_traffic: own`` of kernels that may share a partition.
+
     Examples
     --------
     >>> found = resolve(Assumptions(), "kernel_by_kernel", 0.8)
@@ -175,6 +185,12 @@ def resolve(assumptions: Assumptions, chip_execution: str, chip_utilization: flo
     execution = changes.get("execution", assumptions.execution)
     if assumptions.overlap == "auto":
         changes["overlap"] = "perfect" if execution == "dataflow" else "compute_memory"
+    if assumptions.operand_traffic is not None and execution != "kernel_by_kernel":
+        raise PlanError(
+            f"operand_traffic: found {assumptions.operand_traffic} beside execution {execution}, expected"
+            " kernel_by_kernel, under which no tensor stays on a chip; leave operand_traffic out, or set"
+            " execution=kernel_by_kernel"
+        )
     if assumptions.compute_utilization is None and assumptions.compute_model == "fixed":
         changes["compute_utilization"] = chip_utilization
     return assumptions.with_(**changes) if changes else assumptions

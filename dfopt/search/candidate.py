@@ -182,7 +182,7 @@ def prepare(instance: Instance, options: Options, memo: Memo | None = None) -> I
     hops = tuple(hop_seconds(instance, sharded, stage_k, least=work.bounds).tolist())
     per_step_s = per_step_hops(instance)
     gradients_s = gradient_seconds(instance, sharded, stage_k)
-    exchanges = exchange_seconds(instance, sharded.gradient_k, stage_k)
+    exchanges = exchange_seconds(instance, sharded.gradient_k, sharded.weight_k, stage_k)
     refusals: list[Infeasible] = []
     counts = work.counts
     for tiles in counts:

@@ -198,6 +198,21 @@ def _check(setting: Setting, request: Request) -> None:
             " own; leave them out, or use a dataflow chip (--set execution=dataflow)"
         )
     _check_overlap(assumptions, request)
+    if assumptions.gradient_overlap == "calculon":
+        raise PlanError(
+            "gradient_overlap: found calculon, of which no bound is known; expected backward, or none; a mapping can be"
+            " scored with it (dfopt score)"
+        )
+    if assumptions.backward_gathers in ("kept", "kept_calculon"):
+        raise PlanError(
+            f"backward_gathers: found {assumptions.backward_gathers}, which no search weighs against the memory that it"
+            " takes; expected layer, or none; a mapping can be scored with it (dfopt score)"
+        )
+    if assumptions.operand_traffic is not None and request.heat == "aware":
+        raise PlanError(
+            f"operand_traffic: found {assumptions.operand_traffic} beside heat: aware, which knows tensors only; use"
+            " heat: ignore"
+        )
     if assumptions.empty_partitions == "forbid" and assumptions.execution != "kernel_by_kernel" and p_max is None:
         raise PlanError("empty_partitions: forbid means exactly p_max partitions; give p_max (--p-max)")
 

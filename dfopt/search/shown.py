@@ -24,6 +24,7 @@ from dfopt.search.node import Node
 from dfopt.search.options import Options
 from dfopt.search.unrolled import schemes_of_one
 from dfopt.setting.instance import Instance
+from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.tables import Bools, Floats, Ints
 from dfopt.sharding import interchip
 
@@ -198,7 +199,7 @@ def meet(search: LayerSearch, apart: Apart, stage: Stage, most: float) -> None:
 
 
 def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
-    """Seconds of one evaluation of the only stage that the gradient of every option is worth.
+    """Seconds of one evaluation of the only stage that the gradient and the optimizer's step of every option are worth.
 
     Nothing where the time of adding them up is not affine. Behind a backward pass only that of one layer is certain to
     be charged; where that of all is, more time of the layer is worth less than here, and a bound stays one.
@@ -207,6 +208,7 @@ def weighed_gradients(ready: Prepared, menu: Menu, allowed_o: Bools) -> Floats:
     if instance.mapped_stages > 1 or instance.assumptions.gradients != "exact":
         return weighed_o
     once, word_k = step_time(ready.plan, instance.assumptions, 1.0).total, instance.setting.weight_word_k
+    weighed_o += optimizer_seconds(instance, menu.tables.kernel_o, menu.by_option("weight_k")) / once
     if ready.plan.zero and np.ptp(word_k) > 0:
         return weighed_o
     word, layers = float(word_k[0]), 1 if ready.exchanges is None else ready.pipeline[0].runs[0][1]

@@ -20,10 +20,11 @@ from dfopt.physics.efficiency import most_sustained
 from dfopt.physics.overlap import hides
 from dfopt.physics.pipeline import partition_time, step_time, with_point_to_point
 from dfopt.physics.states import cached_bytes, capacities, own_traffic
-from dfopt.setting.by_kernel import ends_by_kernel, passed_by_kernel, saved_by_kernel
+from dfopt.setting.by_kernel import end_share, ends_by_kernel, passed_by_kernel, saved_by_kernel
 from dfopt.setting.conversions import overhead_of_kernels
 from dfopt.setting.instance import Instance, Setting
 from dfopt.setting.ledger import State, held, left, room_to_save, states_of
+from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.overlap import exchange_seconds, least_s, roofline_passes
 from dfopt.setting.placements import Counted
 from dfopt.setting.stages import PipelineStage
@@ -41,6 +42,7 @@ class _Least:
     compute_k: Floats
     memory_k: Floats
     sram_k: Floats
+    weight_k: Floats
 
     @property
     def sram_s(self) -> float:
@@ -182,17 +184,17 @@ class _Bounds:
 
     def _overlapped(self, instance: Instance, plans: Sequence[Plan], low_s: float, hop_s: float) -> Floats:
         """Seconds per step where gradients are added up behind the backward pass: from the least of every part."""
-        least, gradient_k = self._least_of(instance), np.zeros(len(self._kind_k))
+        least, (gradient_k, weight_k) = self._least_of(instance), np.zeros((2, len(self._kind_k)))
         own_k: Floats = instance.own_communication_s if self._talks else np.zeros(len(self._kind_k))
         parts = []
         for kind, one in enumerate(least):
-            gradient_k[mine := self._kind_k == kind] = one.gradient_k
+            gradient_k[mine := self._kind_k == kind], weight_k[mine] = one.gradient_k, one.weight_k
             forward_k = np.array([kernel.pass_ == "forward" for kernel in self._kinds[kind]])
             parts.append((forward_k, (one.compute_k, one.memory_k, own_k[mine], one.sram_k)))
-        once = np.maximum(
-            np.maximum(*self._known_layers(instance)), low_s
-        )  # of training, where no microbatches take turns
-        given = exchange_seconds(instance, gradient_k, self._kind_k), roofline_passes(parts, instance.assumptions)
+        # of training, where no microbatches take turns
+        once = np.maximum(np.maximum(*self._known_layers(instance)), low_s)
+        exchanges = exchange_seconds(instance, gradient_k, weight_k, self._kind_k)
+        given = exchanges, roofline_passes(parts, instance.assumptions)
         return np.array([least_s(instance, plan, (self._runs([plan])[0] @ once).tolist(), *given) for plan in plans])
 
     def _known_layers(self, instance: Instance) -> tuple[Floats, Floats]:
@@ -233,11 +235,14 @@ class _Bounds:
         return self._run[key]
 
     def _gradients(self, instance: Instance) -> Floats:
-        """Least seconds of each kind of layer in which gradients are added up after a step."""
+        """Least seconds of each kind of layer in which gradients are added up after a step, and the optimizer's."""
         seconds = np.zeros(len(self._kinds))
         if instance.assumptions.gradients != "exact" or not self.setting.graph.trains:
             return seconds
         drawn = self._drawn_stages(instance)
+        for kind, least in enumerate(self._least_of(instance)):
+            mine = np.flatnonzero(self._kind_k == kind)
+            seconds[kind] = optimizer_seconds(instance, mine, least.weight_k).sum() / drawn
         for dims, share_k in instance.adding:
             for kind, least in enumerate(self._least_of(instance)):
                 volume_k = np.zeros(len(self._kind_k))
@@ -311,12 +316,13 @@ class _Bounds:
         assumptions, system = self.setting.assumptions, self.setting.system
         rules, words = assumptions.sharding_rules, self.setting.graph.words
         weights = experts = parameters = saved = cached = 0.0
-        compute, traffic, accessed, gradient = [], [], [], []
+        compute, traffic, accessed, gradient, held_k = [], [], [], [], []
         for kernel in kernels:
             alone = self._known(kernel, shards, counted)
             _, held_share, made_share, moved, own, kept = alone
             compute.append(alone.compute_s)
             word, held = words.of_weight(kernel), ops.weight_elements(kernel) * held_share
+            held_k.append(held * word)
             gradient.append(ops.gradient_elements(kernel) * words.activations * made_share)
             read = ops.weights_read(kernel) * word * held_share
             moved += read * counted.of_weight(kernel) if assumptions.weights_from_dram else 0.0
@@ -325,7 +331,7 @@ class _Bounds:
             outward = 0.0
             for operand, size in ends:  # operand 0 is the output
                 end = size * min(
-                    _end_share(kernel, operand, z, shards, rules, size / words.activations) for z in schemes
+                    end_share(kernel, operand, z, shards, rules, size / words.activations) for z in schemes
                 )
                 moved, outward = moved + end, outward + end
             added = assumptions.gradient_passes * ops.gradients_added(kernel) * words.activations * made_share
@@ -347,7 +353,7 @@ class _Bounds:
         sram_k = np.zeros(len(kernels)) if rate is None else np.array(accessed) / rate
         whole = float(compute_k.sum()), float(memory_k.sum())
         states = states_of(self.setting, kernels, weights, parameters, saved, cached, experts)
-        return _Least(*whole, np.array(gradient), states, compute_k, memory_k, sram_k)
+        return _Least(*whole, np.array(gradient), states, compute_k, memory_k, sram_k, np.array(held_k))
 
     def _known(self, kernel: Kernel, shards: int, counted: Counted) -> _Alone:
         if (kernel, shards, counted) not in self._of_kernels:
@@ -370,14 +376,6 @@ class _Bounds:
             own=min(own_traffic(kernel, z, shards) for z in schemes) if self._passed else 0.0,
             cached=min(cached_bytes(kernel, z, shards) for z in schemes),
         )
-
-
-def _end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:
-    """Share of an end of the graph that one chip moves."""
-    if not operand:
-        return ops.output_share(kernel, scheme, shards, rules)
-    layout = ops.required_layout(kernel, operand, scheme, rules, elements)
-    return ops.input_share(kernel, layout, scheme, shards, rules)
 
 
 def least_cycles_s(kernel: Kernel, scheme: Sharding, degree: int, system: System, rules: ops.Rules) -> float:

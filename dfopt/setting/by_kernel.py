@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from dfopt.documents.assumptions import Assumptions
 from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import Sharding
+from dfopt.physics import ops
 from dfopt.setting.conversions import fanout_groups
 
-__all__ = ["ends_by_kernel", "passed_by_kernel", "saved_by_kernel"]
+__all__ = ["end_share", "ends_by_kernel", "passed_by_kernel", "saved_by_kernel"]
 
 
 def ends_by_kernel(graph: Graph) -> dict[str, list[tuple[int, float]]]:
@@ -39,3 +41,11 @@ def saved_by_kernel(graph: Graph, assumptions: Assumptions) -> dict[str, float]:
     for tensor in saved.values():
         found[tensor.src] += graph.bytes_of(tensor)
     return found
+
+
+def end_share(kernel: Kernel, operand: int, scheme: Sharding, shards: int, rules: ops.Rules, elements: float) -> float:
+    """Share of an end of the graph that one chip moves."""
+    if not operand:
+        return ops.output_share(kernel, scheme, shards, rules)
+    layout = ops.required_layout(kernel, operand, scheme, rules, elements)
+    return ops.input_share(kernel, layout, scheme, shards, rules)

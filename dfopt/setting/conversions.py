@@ -35,28 +35,39 @@ def fanout_groups(graph: Graph, assumptions: Assumptions) -> Ints:
     return np.array([seen.setdefault(graph.taken(t), len(seen)) for t in graph.tensors], dtype=np.int64)
 
 
-def gathered_again(graph: Graph, assumptions: Assumptions) -> Bools:
-    """Tensors whose conversion every partition that reads them pays: sequence parallelism saves them as they lie."""
+def gathered_late(graph: Graph, assumptions: Assumptions) -> Bools:
+    """Tensors that are converted for the backward pass by themselves: sequence parallelism saves them as they lie."""
     forward = {kernel.name: kernel.pass_ == "forward" for kernel in graph.kernels}
-    again = assumptions.splits_tokens
-    return np.array([again and forward[t.src] and not forward[t.dst] for t in graph.tensors], dtype=bool)
+    late = assumptions.splits_tokens and assumptions.backward_gathers in (None, "layer")
+    return np.array([late and forward[t.src] and not forward[t.dst] for t in graph.tensors], dtype=bool)
+
+
+def readers_pay(assumptions: Assumptions) -> bool:
+    """Whether every partition pays that reads what is gathered late; else it is one conversion, of its source."""
+    return assumptions.backward_gathers is None
 
 
 class Readers(NamedTuple):
-    """Kernels that a tensor is converted for together, by the layout that they want; ``again``: by tolls."""
+    """Kernels that a tensor is converted for together, by the layout that they want; ``late``: in the backward pass."""
 
     src: int
     whole: float
-    again: bool
+    late: bool
     wanting: dict[ops.Layout, list[int]]
+
+    def hides(self, assumptions: Assumptions) -> tuple[int, ...]:
+        """Kernels behind which a conversion for all of them may be hidden: none if each pays for itself."""
+        if self.late and readers_pay(assumptions):
+            return ()
+        return tuple(dict.fromkeys(chain(*self.wanting.values())))
 
 
 def readers(instance: Instance, schemes: Sequence[Sharding]) -> list[Readers]:
     """The readers of every fan-out group, those who pay themselves apart, and of every carried tensor."""
     graph, assumptions = instance.graph, instance.assumptions
     index, rules = graph.index(), assumptions.sharding_rules
-    groups, again = fanout_groups(graph, assumptions).tolist(), gathered_again(graph, assumptions).tolist()
-    moved = list(zip(groups, again, graph.tensors, ops.operands(graph), strict=True))
+    groups, late_t = fanout_groups(graph, assumptions).tolist(), gathered_late(graph, assumptions).tolist()
+    moved = list(zip(groups, late_t, graph.tensors, ops.operands(graph), strict=True))
     if assumptions.layer_boundary == "dram":  # each carried tensor is a group of its own
         moved += [(-1 - number, False, tensor, 1) for number, tensor in enumerate(graph.carried)]
     found: dict[tuple[int, bool], Readers] = {}
@@ -69,9 +80,9 @@ def readers(instance: Instance, schemes: Sequence[Sharding]) -> list[Readers]:
 
 
 def conversions(
-    instance: Instance, produced: ops.Layout, wanted: Collection[ops.Layout], whole: float
+    instance: Instance, one: Readers, produced: ops.Layout, wanted: Collection[ops.Layout]
 ) -> list[Collective]:
-    """Collectives that bring a tensor into some layouts: one for each.
+    """Collectives that bring a tensor into some layouts for its readers: one for each.
 
     With sequence parallelism one all-gather serves all readers, who cut what they want from it: where one of them wants
     all of it, or where nothing else is faster.
@@ -81,14 +92,24 @@ def conversions(
         return kinds
 
     def seconds(kind: Collective) -> float:
-        return instance.communication_s(kind, whole, instance.plan.shard_dims)
+        return instance.between_shards_s(kind, one.whole, one.src, one.late, one.hides(instance.assumptions))
 
     gather = Collective.ALL_GATHER
     return [gather] if gather in kinds or seconds(gather) < sum(map(seconds, kinds)) else kinds
 
 
-def shard_communications(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[tuple[int, Collective, float]]:
-    """(kernel, collective, bytes of the whole tensor) of what the chips that share kernels communicate.
+class Shared(NamedTuple):
+    """A collective of the chips that share kernels, on what a kernel makes, which pays: `Instance.between_shards_s`."""
+
+    kernel: int
+    kind: Collective
+    whole: float
+    late: bool
+    behind: tuple[int, ...]
+
+
+def shard_communications(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[Shared]:
+    """What the chips that share kernels communicate.
 
     A scheme's own collective, and once for all tensors of a group the conversions of their layout; tolls are beside.
     """
@@ -99,11 +120,11 @@ def shard_communications(instance: Instance, schemes: Sequence[Sharding]) -> Ite
     for position, (kernel, scheme) in enumerate(zip(graph.kernels, schemes, strict=True)):
         inherent = ops.inherent(kernel, scheme, shards, rules)
         if inherent is not None:
-            yield position, inherent, graph.output_bytes(position)
+            yield Shared(position, inherent, graph.output_bytes(position), False, (position,))
     for one in readers(instance, schemes):
-        if not one.again:
-            for kind in conversions(instance, ops.PRODUCED[schemes[one.src]], one.wanting, one.whole):
-                yield one.src, kind, one.whole
+        if not one.late or not readers_pay(instance.assumptions):
+            for kind in conversions(instance, one, ops.PRODUCED[schemes[one.src]], one.wanting):
+                yield Shared(one.src, kind, one.whole, one.late, one.hides(instance.assumptions))
 
 
 def overhead_of_kernels(assumptions: Assumptions) -> float:
@@ -118,10 +139,11 @@ def tolls(instance: Instance, schemes: Sequence[Sharding]) -> tuple[Floats, Floa
     """
     plan, count = instance.plan, len(schemes)
     found: list[tuple[float, float, list[int]]] = []
-    some = plan.shards > 1 and gathered_again(instance.graph, instance.assumptions).any()
+    some = plan.shards > 1 and readers_pay(instance.assumptions)
+    some = some and bool(gathered_late(instance.graph, instance.assumptions).any())
     for one in readers(instance, schemes) if some else ():
         produced = ops.PRODUCED[schemes[one.src]]
-        if not one.again or produced == "RR":
+        if not one.late or produced == "RR":
             continue
         paid_s = paid_bytes = 0.0
         whole = one.wanting.get("RR", [])
@@ -130,8 +152,8 @@ def tolls(instance: Instance, schemes: Sequence[Sharding]) -> tuple[Floats, Floa
         steps: list[tuple[list[ops.Layout], list[int]]] = [(list(split), everyone), (["RR"], whole)]
         for wanted, kernels in steps:
             if wanted and kernels:
-                kinds = conversions(instance, produced, wanted, one.whole)
-                seconds = sum(instance.communication_s(kind, one.whole, plan.shard_dims) for kind in kinds)
+                kinds = conversions(instance, one, produced, wanted)
+                seconds = sum(instance.between_shards_s(kind, one.whole, one.src, True) for kind in kinds)
                 sent = sum(bytes_sent(kind, one.whole, plan.shards) for kind in kinds)
                 found.append((seconds - paid_s, sent - paid_bytes, kernels))
                 paid_s, paid_bytes = seconds, sent

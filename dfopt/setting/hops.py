@@ -9,6 +9,7 @@ import numpy as np
 from dfopt.documents.graph import Tensor
 from dfopt.physics.collectives import Collective
 from dfopt.setting.instance import Instance
+from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.tables import Floats, Ints, ShardedGraph
 
 
@@ -87,11 +88,15 @@ def per_step_hops(instance: Instance) -> float:
 
 
 def gradient_seconds(instance: Instance, sharded: ShardedGraph, stage_k: Ints) -> float:
-    """Seconds in which copies add up gradients in a step, and bring weights together, of the slowest stage."""
+    """Seconds of the slowest stage behind all microbatches of a step.
+
+    Copies add up gradients, the optimizer takes its step, and copies bring weights together.
+    """
     if instance.assumptions.gradients == "dfmodel":
         return 0.0
-    once = []
+    once, step_k = [], optimizer_seconds(instance, np.arange(len(stage_k)), sharded.weight_k)
     for stage in range(int(stage_k.max()) + 1):
         volume_k = np.where(stage_k == stage, sharded.gradient_k, 0.0)
-        once.append(sum(instance.exchanged_s(dims, share_k * volume_k) for dims, share_k in instance.adding))
+        exchanged_s = sum(instance.exchanged_s(dims, share_k * volume_k) for dims, share_k in instance.adding)
+        once.append(exchanged_s + float(step_k[stage_k == stage].sum()))
     return max(sum(times * once[n] for n, times in stage.runs if n < len(once)) for stage in instance.pipeline)

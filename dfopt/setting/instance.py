@@ -18,10 +18,14 @@ from dfopt.documents.graph import Graph
 from dfopt.documents.modules import Modules
 from dfopt.documents.plan import Plan
 from dfopt.documents.system import System
+from dfopt.physics.beside import collective_s
 from dfopt.physics.collectives import Collective
 from dfopt.physics.communications import kernel_seconds
 from dfopt.physics.copies import exchanged
+from dfopt.physics.dtypes import rate
 from dfopt.physics.network import amortized_gradient_seconds, communication_seconds
+from dfopt.physics.operands import adding
+from dfopt.physics.tiled import beside_s, spread_s, usage_of
 from dfopt.setting.members import member_graph
 from dfopt.setting.placements import Counted, counted
 from dfopt.setting.stages import PipelineStage, mapped_stages, pipeline_stages
@@ -59,6 +63,11 @@ class Setting:
     def only_forward(self) -> bool:
         """Whether only forward kernels hold weights: the backward GEMMs read theirs again, the same parameters."""
         return self.graph.trains and any(k.op == "gemm" and k.pass_ == "forward" for k in self.graph.kernels)
+
+    @cached_property
+    def sums(self) -> frozenset[str]:
+        """Kernels that add up partial sums, see :mod:`dfopt.physics.operands`."""
+        return adding(self.graph)
 
     @cached_property
     def copied_kk(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -195,6 +204,28 @@ class Instance:
                 for k in self.graph.kernels
             ]
         )
+
+    def between_shards_s(
+        self, kind: Collective | None, volume: float, kernel: int, again: bool = False, behind: tuple[int, ...] = ()
+    ) -> float:
+        """Seconds that a collective of the chips that share kernels takes beside the work of these.
+
+        On what a kernel makes; ``again``: a second time; ``behind``: kernels that may hide it.
+        """
+        seconds, one = self.communication_s(kind, volume, self.plan.shard_dims), self.graph.kernels[kernel]
+        chosen, shards = self.assumptions, self.plan.shards
+        if kind is None or seconds <= 0 or (chosen.collective_work, chosen.tensor_overlap) == (None, None):
+            return seconds
+        elements, again = volume / self.graph.words.of_output(one), again or one.pass_ == "recompute"
+        seconds += collective_s(kind, volume, elements, shards, self.system.chip, chosen, again)
+        if chosen.tensor_overlap is None:
+            return seconds
+        hiding_s = sum(map(self._spread_s, behind))
+        return beside_s(kind, seconds, hiding_s, shards, usage_of(self.system, self.plan.shard_dims), chosen)
+
+    def _spread_s(self, kernel: int) -> float:
+        one, chip = self.graph.kernels[kernel], self.system.chip
+        return spread_s([(one, rate(self.graph, one, chip))], self.plan.shards, chip, self.assumptions)
 
     def communication_s(self, kind: Collective | None, volume: float, dims: tuple[str, ...]) -> float:
         """Seconds of a collective of some bytes over some network dims, see :mod:`dfopt.physics.network`."""

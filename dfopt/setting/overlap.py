@@ -14,6 +14,7 @@ from dfopt.physics.copies import exchanged, reductions
 from dfopt.physics.overlap import Reduced, exposed_s, hides, reduced_after_s
 from dfopt.physics.pipeline import partition_time, step_time
 from dfopt.setting.instance import Instance
+from dfopt.setting.optimizer import optimizer_seconds
 from dfopt.setting.stages import in_order, pipeline_stages
 from dfopt.setting.tables import Bools, Floats, Ints
 
@@ -21,7 +22,7 @@ __all__ = ["Exchanges", "Passes", "exchange_seconds", "least_s", "reduced_stages
 
 
 class Exchanges(NamedTuple):
-    """Seconds by kind of layer: gradients added up once, and weights brought together in a step."""
+    """Seconds by kind of layer: gradients added up once; the optimizer's step and weights brought together."""
 
     reduce_s: tuple[float, ...]
     weights_s: tuple[float, ...]
@@ -34,12 +35,17 @@ class Passes(NamedTuple):
     backward_s: tuple[float, ...]
 
 
-def exchange_seconds(instance: Instance, volume_k: Floats, kind_k: Ints) -> Exchanges | None:
-    """What copies exchange of so many bytes of each kernel's gradient, kind by kind; nothing if nothing is hidden."""
-    if not hides(instance.assumptions, instance.graph) or not instance.adding:
+def exchange_seconds(instance: Instance, volume_k: Floats, weight_k: Floats, kind_k: Ints) -> Exchanges | None:
+    """What copies exchange of so many bytes of each kernel's gradient, kind by kind; nothing if nothing is hidden.
+
+    The optimizer's step over so many bytes of weights is between the two exchanges, where nothing hides it either.
+    """
+    some = bool(instance.adding) or instance.assumptions.optimizer_step is not None
+    if not hides(instance.assumptions, instance.graph) or not some:
         return None
     plan, word_k, price = instance.plan, instance.setting.weight_word_k, instance.communication_s
-    reduce_s, weights_s = np.zeros((2, instance.mapped_stages))
+    step_k = optimizer_seconds(instance, np.arange(len(kind_k)), weight_k)
+    reduce_s, weights_s = np.zeros(instance.mapped_stages), np.bincount(kind_k, step_k, instance.mapped_stages)
     for dims, share_k in instance.adding:
         for kind in range(instance.mapped_stages):
             mine = np.where(kind_k == kind, share_k * volume_k, 0.0)

@@ -21,6 +21,7 @@ from dfopt.physics.chip import cycle_menu
 from dfopt.physics.dtypes import rate, slowdown
 from dfopt.physics.efficiency import efficiency_share
 from dfopt.physics.library import sets_of
+from dfopt.physics.operands import read_share, work_whole, written_share
 from dfopt.physics.states import cached_bytes, own_traffic
 from dfopt.setting.conversions import fanout_groups, overhead_of_kernels, shard_communications, tolls
 from dfopt.setting.instance import Instance, Setting
@@ -61,8 +62,9 @@ class ShardedGraph:
         Seconds of communication, layout conversions of the outgoing tensors included.
     src_t, dst_t : int
         Ends of the tensors.
-    b_t, tile_t, depth_t : float
-        Bytes; bytes of one tile; tiles buffered between the two kernels when fused.
+    b_t, moved_t, tile_t, depth_t : float
+        Bytes; those that blocks store and read, 0 where kernels have them in `mem_k` as their own; bytes of one tile;
+        tiles buffered between the two kernels when fused.
     group_t : int
         Fan-out group: tensors of one group are stored once. Each its own under ``per_consumer``.
     saved_t : bool
@@ -98,6 +100,7 @@ class ShardedGraph:
     src_t: Ints
     dst_t: Ints
     b_t: Floats
+    moved_t: Floats
     tile_t: Floats
     depth_t: Floats
     group_t: Ints
@@ -164,7 +167,9 @@ def compute_seconds(setting: Setting, kernels: Sequence[Kernel], schemes: Sequen
     chip, assumptions = setting.system.chip, setting.assumptions
     rules = assumptions.sharding_rules
     pairs = list(zip(kernels, schemes, strict=True))
-    flop = np.array([ops.flop(k) * ops.split_share(k, z, degree, rules) for k, z in pairs])
+    whole = [work_whole(k, z, setting.sums, assumptions) for k, z in pairs]
+    share = [1.0 if all_ else ops.split_share(k, z, degree, rules) for (k, z), all_ in zip(pairs, whole, strict=True)]
+    flop = np.array([ops.flop(k) * part for k, part in zip(kernels, share, strict=True)])
     peak = np.array([rate(setting.graph, kernel, chip) for kernel in kernels])
     if assumptions.compute_model != "efficiency":
         return flop / (peak * (assumptions.compute_utilization or 1.0))
@@ -214,7 +219,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
     accessed_k = read_k + own_k
     if exact_gradients:
         accessed_k += assumptions.gradient_passes * added_k
-    mem_k, between_k = mem_k.copy(), np.zeros(len(kernels))
+    mem_k, between_k = mem_k + _of_operands(instance, schemes), np.zeros(len(kernels))
     for end in boundary(instance, schemes):
         mem_k[end.kernel] += end.bytes
         accessed_k[end.kernel] += end.bytes
@@ -235,6 +240,7 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         src_t=src_t,
         dst_t=dst_t,
         b_t=b_t,
+        moved_t=b_t * (assumptions.operand_traffic is None),
         tile_t=b_t,
         depth_t=np.array(skew, dtype=float),
         group_t=fanout_groups(graph, assumptions),
@@ -251,6 +257,30 @@ def shard(instance: Instance, sharding: dict[str, Sharding]) -> ShardedGraph:
         sets_k=np.array([sets_of(kernel) for kernel in kernels]),
     )
     return with_tiles(untiled, instance, sharding, tile_counts(graph, assumptions, least_rows(instance, schemes))[0])
+
+
+def _of_operands(instance: Instance, schemes: Sequence[Sharding]) -> Floats:
+    """DRAM bytes of each kernel for the tensors that it makes and takes, where these are its own."""
+    graph, rules, degree = instance.graph, instance.assumptions.sharding_rules, instance.plan.shards
+    moved_k = np.zeros(len(graph.kernels))
+    if instance.assumptions.operand_traffic is None:
+        return moved_k
+    tiled = instance.assumptions.operand_traffic == "own_tiled"
+    index, groups = graph.index(), fanout_groups(graph, instance.assumptions).tolist()
+    sums, chosen = instance.setting.sums, instance.assumptions
+    whole_k = [work_whole(k, z, sums, chosen) for k, z in zip(graph.kernels, schemes, strict=True)]
+    most: dict[tuple[int, int, bool], float] = {}  # of what a kernel reads twice once
+    for group, operand, tensor in zip(groups, ops.operands(graph), graph.tensors, strict=True):
+        src, dst, whole = index[tensor.src], index[tensor.dst], graph.bytes_of(tensor)
+        made = whole * written_share(graph.kernels[src], schemes[src], degree, rules, tiled)
+        elements = graph.elements_of(tensor)
+        read = whole * read_share(graph.kernels[dst], operand, schemes[dst], degree, rules, elements, tiled)
+        made, read = whole if whole_k[src] else made, whole if whole_k[dst] else read
+        for end, size in (((src, group, True), made), ((dst, group, False), read)):
+            most[end] = max(most.get(end, 0.0), size)
+    for (kernel, _, _), size in most.items():
+        moved_k[kernel] += size
+    return moved_k
 
 
 def with_tiles(sharded: ShardedGraph, instance: Instance, sharding: dict[str, Sharding], tiles: int) -> ShardedGraph:
@@ -315,8 +345,8 @@ def boundary(instance: Instance, schemes: Sequence[Sharding]) -> Iterator[Bounda
 def _network_seconds(instance: Instance, schemes: list[Sharding], gradient_k: Floats) -> Floats:
     """Communication per kernel: inherent, conversions of its outputs, amortised gradient all-reduce."""
     net_k = instance.own_communication_s + overhead_of_kernels(instance.assumptions)
-    for position, kind, volume in shard_communications(instance, schemes):
-        net_k[position] += instance.communication_s(kind, volume, instance.plan.shard_dims)
+    for one in shard_communications(instance, schemes):
+        net_k[one.kernel] += instance.between_shards_s(one.kind, one.whole, one.kernel, one.late, one.behind)
     net_k += [instance.amortized_gradient_s(k, float(volume)) for k, volume in enumerate(gradient_k)]
     return net_k
 

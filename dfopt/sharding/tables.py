@@ -17,7 +17,7 @@ from dfopt.documents.mapping import Sharding
 from dfopt.errors import PlanError
 from dfopt.physics import ops
 from dfopt.physics.states import cached_bytes
-from dfopt.setting.conversions import gathered_again
+from dfopt.setting.conversions import gathered_late, readers_pay
 from dfopt.setting.hops import sent_s
 from dfopt.setting.instance import Instance
 from dfopt.setting.tables import compute_seconds
@@ -31,8 +31,9 @@ LAYOUTS: tuple[ops.Layout, ...] = ("RR", "SR", "RS")
 class InterChipTables:
     """Everything priced: what :func:`formulate` turns into rows. Times in seconds, bytes in bytes.
 
-    Tensors with one ``bill_t`` are converted together. Where they are produced, unless ``again_t``: then every
-    partition pays that reads them. ``gathers``: one all-gather serves all layouts (sequence parallelism).
+    Tensors with one ``bill_t`` are converted together, those of ``late_t`` for the backward pass. Where they are
+    produced, unless ``again_t``: then every partition pays that reads them. ``gathers``: one all-gather serves all
+    layouts (sequence parallelism).
     """
 
     stages: int
@@ -47,6 +48,7 @@ class InterChipTables:
     dst_t: Ints
     group_t: Ints
     bill_t: Ints
+    late_t: NDArray[np.bool_]
     again_t: NDArray[np.bool_]
     gathers: bool
     required_to: NDArray[np.int64]  # layout that option o of tensor t's consumer needs, -1 where o is another kernel's
@@ -107,7 +109,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         kind = ops.inherent(graph.kernels[k], z, degree, rules)
         if kind is not None:
             bytes_o[o] = graph.output_bytes(k)
-            network_o[o] += instance.communication_s(kind, bytes_o[o], plan.shard_dims)
+            network_o[o] += instance.between_shards_s(kind, float(bytes_o[o]), k, behind=(k,))
 
     carried = graph.carried if assumptions.layer_boundary == "dram" else ()
     tensors = (*graph.tensors, *carried)
@@ -118,8 +120,20 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         by_kernel.setdefault(k, []).append(o)
     conversion, conversion_bytes = np.zeros((len(tensors), 3, 3)), np.zeros((len(tensors), 3, 3))
     hop = np.zeros((len(tensors), 3))
+    late_t = np.append(gathered_late(graph, assumptions), np.zeros(len(carried), dtype=bool))
+    again_t = late_t & readers_pay(assumptions)
     groups: dict[tuple[object, ...], int] = {}
     group_t, bill_t = np.zeros((2, len(tensors)), dtype=np.int64)
+    for t, tensor in enumerate(tensors):
+        shared = assumptions.fanout == "shared" and t < len(graph.tensors)
+        group_t[t] = groups.setdefault(graph.taken(tensor) if shared else (t,), len(groups))
+    together: dict[tuple[int, bool], dict[int, None]] = {}  # readers of what is converted for all of them
+    for t, key in enumerate(zip(group_t.tolist(), late_t.tolist(), strict=True)):
+        together.setdefault(key, {})[index[tensors[t].dst]] = None
+    hides = [
+        () if again else tuple(together[group, late])
+        for group, late, again in zip(group_t.tolist(), late_t.tolist(), again_t.tolist(), strict=True)
+    ]
     for t, tensor in enumerate(tensors):
         volume = graph.bytes_of(tensor)
         consumer = graph.kernels[index[tensor.dst]]
@@ -129,19 +143,17 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         for i, produced in enumerate(LAYOUTS):
             for j, required in enumerate(LAYOUTS):
                 kind = ops.conversion(produced, required)
-                conversion[t, i, j] = instance.communication_s(kind, volume, plan.shard_dims)
+                source = index[tensor.src]
+                conversion[t, i, j] = instance.between_shards_s(kind, volume, source, bool(late_t[t]), hides[t])
                 conversion_bytes[t, i, j] = volume if kind is not None and degree > 1 else 0.0
         for o in by_kernel[index[tensor.src]]:
             share = ops.output_share(graph.kernels[index[tensor.src]], scheme_o[o], degree, rules)
             hop[t, LAYOUTS.index(ops.PRODUCED[scheme_o[o]])] = sent_s(instance, volume, share)
-        shared = assumptions.fanout == "shared" and t < len(graph.tensors)
-        group_t[t] = groups.setdefault(graph.taken(tensor) if shared else (t,), len(groups))
 
-    again_t = np.append(gathered_again(graph, assumptions), np.zeros(len(carried), dtype=bool))
     alone = assumptions.execution == "kernel_by_kernel"  # every reader is a partition of its own
     bills: dict[tuple[object, ...], int] = {}
-    for t, (group, again) in enumerate(zip(group_t.tolist(), again_t.tolist(), strict=True)):
-        bill_t[t] = bills.setdefault((group, again, tensors[t].dst if again and alone else None), len(bills))
+    for t, (group, late, again) in enumerate(zip(group_t.tolist(), late_t.tolist(), again_t.tolist(), strict=True)):
+        bill_t[t] = bills.setdefault((group, late, tensors[t].dst if again and alone else None), len(bills))
     passes = [kernel.pass_ for kernel in graph.kernels]
     src_t = np.array([index[t.src] for t in tensors], dtype=np.int64)
     dst_t = np.array([index[t.dst] for t in tensors], dtype=np.int64)
@@ -158,6 +170,7 @@ def build(instance: Instance, pins: dict[str, Sharding] | None = None) -> InterC
         dst_t=dst_t,
         group_t=group_t,
         bill_t=bill_t,
+        late_t=late_t,
         again_t=again_t,
         gathers=assumptions.splits_tokens,
         required_to=required_to,

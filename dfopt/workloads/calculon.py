@@ -21,16 +21,17 @@ residual (2)        1                             2, and writes a gradient for e
 As there, a backward kernel reads the gradient of its output, the weights or the mask, and nothing else that the forward
 pass made: not the operands of a batched product, nor the inputs of softmax, GeLU and norms. Weight updates and the
 gradients of the norms' parameters read the layer's input. So what a mapping holds for the backward pass are these
-inputs and the masks, but for the block's own input; Calculon counts operands, softmax and GeLU too. In types of one
+inputs and the masks, but for the block's own input; Calculon counts operands, softmax and GeLU too. What is recomputed
+runs as the first time, `full` from the block's own input on. In types of one
 byte, a mask is taken for the output that it is as large as. Embedding, classifier, biases, optimizer are not drawn.
 """
 
 from __future__ import annotations
 
 import math
-from typing import Any, Final, Self
+from typing import Any, Final, Literal, Self
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from dfopt.documents.base import problem
 from dfopt.documents.graph import Graph, Input, Kernel, Tensor
@@ -58,6 +59,12 @@ class CalculonParameters(PlainLayerParameters):
     >>> CalculonParameters(hidden=768, heads=12, head_dim=64, seq=1024).ffn_features
     3072
     """
+
+    qkv: Literal["apart", "joined"] = Field(
+        default="apart",
+        description="whether queries, keys and values are made by a product each, whose gradients are added up, or by"
+        " one, as Calculon has it where products overlap with their communication",
+    )
 
     @model_validator(mode="after")
     def _all_scores(self) -> Self:
@@ -105,7 +112,7 @@ def build(p: CalculonParameters, **about: str) -> Graph:
         **about, **p.sized, variant=p.variant, sections=repeated(p.layers), **drawn, inputs=inputs, outputs=()
     )
     if p.mode == "training":
-        graph = recomputes(graph, p.recompute)
+        graph = recomputes(graph, p.recompute, as_it_stands=True)
     return graph if p.drawn == 1 else unroll(graph, p.drawn)
 
 
@@ -123,14 +130,20 @@ class _Block:
         """Draw the forward pass."""
         p, scores, linear, pointwise = self.p, self.scores, self.drawn.linear, self.drawn.pointwise
         self._norm("Attention_Norm")
-        for name in ("Query", "Key", "Value"):
-            linear(name, p.width, p.hidden, "Attention_Norm")
-        self.drawn.draw(scores.product("Scores", p.seq, p.head_dim, "scores"), Read("Query", 1), Read("Key", 2))
+        if p.qkv == "joined":
+            linear("QKV", 3 * p.width, p.hidden, "Attention_Norm")
+            query, key, value = (Read("QKV", None, self.of_heads, part) for part in ("query", "key", "value"))
+        else:
+            for name in ("Query", "Key", "Value"):
+                linear(name, p.width, p.hidden, "Attention_Norm")
+            query, key, value = Read("Query"), Read("Key"), Read("Value")
+        operands = query._replace(operand=1), key._replace(operand=2)
+        self.drawn.draw(scores.product("Scores", p.seq, p.head_dim, "scores"), *operands)
         softmax = scores.pointwise("Softmax", "softmax", normalizes=True)
         self.drawn.draw(softmax.model_copy(update={"flop_per_element": _SOFTMAX[0]}), "Scores")
         self.drawn.draw(scores.pointwise("Scores_Dropout", "scores_dropout"), "Softmax")
         context = scores.product("Context", p.head_dim, p.seq, "context")
-        self.drawn.draw(context, Read("Value", 2), Read("Scores_Dropout", 1))
+        self.drawn.draw(context, value._replace(operand=2), Read("Scores_Dropout", 1))
         linear("Projection", p.hidden, p.width, "Context")
         pointwise("Attention_Dropout", p.hidden, "Projection", role="dropout")
         pointwise("Attention_Residual", p.hidden, "Attention_Dropout", role="residual")
@@ -164,13 +177,31 @@ class _Block:
         self._back("Softmax", "Scores_Dropout_bwd", flop_per_element=_SOFTMAX[1])
         # This one gives those of queries and keys side by side.
         self._back("Scores", Read("Softmax_bwd", 1), m=2 * p.head_dim, k=p.seq)
+        if p.qkv == "joined":
+            self._back_of_joined(stream)
+            return
         for name, giver in (("Query", "Scores"), ("Key", "Scores"), ("Value", "Context")):
             # their sum needs one collective, whatever splits them
             into = {} if name == "Query" else {"accumulates_into": "Query_bwd"}
             gradient = Read(f"{giver}_bwd", None, self.of_heads, name.lower())
             self._back_of_linear(name, gradient, "Attention_Norm", **into)
         self._sum("Heads_Fork_bwd", "Attention_Norm", "Query_bwd", "Key_bwd", "Value_bwd")
-        self._back_of_norm("Attention_Norm", "Heads_Fork_bwd")
+        self._back_of_stream("Heads_Fork_bwd", stream)
+
+    def _back_of_joined(self, stream: Read) -> None:
+        """Of one product that makes queries, keys and values: its gradient is in two parts, and so is its update."""
+        kernel, width = self._made("QKV"), self.p.width
+        parts = Read("Scores_bwd", None, 2 * self.of_heads), Read("Context_bwd", None, self.of_heads, "value")
+        self._back("QKV", *parts, m=kernel.k, k=kernel.m)
+        for name, part, features in zip(("QK", "V"), parts, (2 * width, width), strict=True):
+            sizes = {"op": "weight_update", "pass_": "update", "m": kernel.k, "k": kernel.n, "n": features}
+            update = kernel.model_copy(update={"name": f"{name}_bwd_weight_update", "stage_with": "QKV", **sizes})
+            self.updates.append((update, (part._replace(operand=1), Read("Attention_Norm", 2))))
+        self._back_of_stream("QKV_bwd", stream)
+
+    def _back_of_stream(self, gradient: str, stream: Read) -> None:
+        """The first norm and the block's input, and then what only the weights need."""
+        self._back_of_norm("Attention_Norm", gradient)
         self._sum("Attention_Fork_bwd", "Attention_Norm", "Attention_Norm_bwd", stream)
         for kernel, inputs in reversed(self.updates):
             self.drawn.draw(kernel, *inputs)

@@ -13,7 +13,7 @@ from typing import Final, Literal
 
 import networkx as nx
 
-from dfopt.documents.graph import Graph, Kernel, Role, Tensor
+from dfopt.documents.graph import Graph, Input, Kernel, Output, Role, Tensor
 from dfopt.documents.sections import LAYER
 
 __all__ = ["RECOMPUTES", "SOME", "Recompute", "recomputed", "recomputes", "some_recomputed", "ways_of"]
@@ -23,16 +23,8 @@ Recompute = Literal[
 ]
 
 ATTENTION: Final[tuple[Role, ...]] = ("scores", "softmax", "scores_dropout")
-_ROUNDS: Final[dict[Recompute, tuple[Callable[[Graph], set[str]], ...]]] = {
-    "none": (),
-    "attention": (lambda graph: with_roles(graph, ATTENTION),),
-    "full": (lambda graph: behind_its_input(graph),),
-    "full+attention": (lambda graph: with_roles(graph, ATTENTION), lambda graph: behind_its_input(graph)),
-}
 
 
-RECOMPUTES: Final[tuple[Recompute, ...]] = tuple(_ROUNDS)
-"""Values for all layers of a stage alike, least recomputed first."""
 SOME: Final[tuple[Recompute, ...]] = ("full/none", "full/attention", "full+attention/attention")
 """Values for some layers of a stage, and behind the stroke those for the others."""
 AGAIN: Final = "again."
@@ -99,12 +91,16 @@ def _said(graph: Graph) -> str:
     return (graph.variant or "recompute: none").removeprefix("recompute: ")
 
 
-def recomputes(graph: Graph, which: Recompute) -> Graph:
+def recomputes(graph: Graph, which: Recompute, as_it_stands: bool = False) -> Graph:
     """The training graph of a layer that keeps less for its backward pass, and computes that again.
 
     ``attention``: the scores, and what follows until they meet the values. ``full``: all but what is handed on from
     the layer before. ``full+attention``: all of it, and within that the scores once more, so that none are kept even
     while a layer's backward pass runs: what a library does whose kernel for attention keeps no scores.
+
+    ``as_it_stands``: kernels run again as in the forward pass, whatever the backward pass reads of them, and ``full``
+    begins with the layer's own input: so a function that PyTorch's ``torch.utils.checkpoint`` is called with runs as a
+    whole, and so Calculon counts it.
 
     Examples
     --------
@@ -119,8 +115,14 @@ def recomputes(graph: Graph, which: Recompute) -> Graph:
     (15, ['QK_again_2', 'QK_again'])
     """
     for chosen in _ROUNDS[which]:
-        graph = recomputed(graph, chosen(graph))
+        whole = as_it_stands and chosen is behind_its_input
+        graph = recomputed(graph, forward(graph) if whole else chosen(graph), as_it_stands)
     return graph
+
+
+def forward(graph: Graph) -> set[str]:
+    """All kernels of the forward pass."""
+    return {kernel.name for kernel in graph.kernels if kernel.pass_ == "forward"}
 
 
 def with_roles(graph: Graph, roles: Collection[Role]) -> set[str]:
@@ -134,10 +136,25 @@ def behind_its_input(graph: Graph) -> set[str]:
     return {kernel.name for kernel in graph.kernels if kernel.pass_ == "forward" and kernel.name not in first}
 
 
-def recomputed(graph: Graph, names: Collection[str]) -> Graph:
+def _attention(graph: Graph) -> set[str]:
+    return with_roles(graph, ATTENTION)
+
+
+_ROUNDS: Final[dict[Recompute, tuple[Callable[[Graph], set[str]], ...]]] = {
+    "none": (),
+    "attention": (_attention,),
+    "full": (behind_its_input,),
+    "full+attention": (_attention, behind_its_input),
+}
+RECOMPUTES: Final[tuple[Recompute, ...]] = tuple(_ROUNDS)
+"""Values for all layers of a stage alike, least recomputed first."""
+
+
+def recomputed(graph: Graph, names: Collection[str], as_it_stands: bool = False) -> Graph:
     """A training graph that keeps no output of some forward kernels for its backward pass.
 
-    Those that it reads are drawn again, as ``NAME_again`` in the stage of the first, with what they need of the others.
+    Those that it reads are drawn again, as ``NAME_again`` in the stage of the first, with what they need of the others;
+    ``as_it_stands``: all of them, and what they make is written as the first time, where the graph lists what is.
 
     Examples
     --------
@@ -151,7 +168,7 @@ def recomputed(graph: Graph, names: Collection[str]) -> Graph:
     kernels, mine = {kernel.name: kernel for kernel in graph.kernels}, set(names)
     feeds = graph.networkx().subgraph(mine)
     read = {t.src for t in graph.tensors if t.src in mine and kernels[t.dst].pass_ != "forward"}
-    again = read.union(*(nx.ancestors(feeds, name) for name in read))
+    again = mine if as_it_stands else read.union(*(nx.ancestors(feeds, name) for name in read))
     called = {name: _free(name, kernels) for name in again}
 
     def copy(name: str) -> Kernel:
@@ -171,9 +188,17 @@ def recomputed(graph: Graph, names: Collection[str]) -> Graph:
         "kernels": (*graph.kernels[:place], *drawn, *graph.kernels[place:]),
         "tensors": (*forward, *later, *back),
     }
-    if graph.inputs:
-        read_again = (one.model_copy(update={"dst": called[one.dst]}) for one in graph.inputs if one.dst in again)
-        fields["inputs"] = (*graph.inputs, *read_again)
+    if graph.inputs is not None:  # what another layer handed on is a checkpoint then, read from DRAM
+        handed = (Input(dst=t.dst, bytes=graph.bytes_of(t)) for t in graph.carried if t.direction == "forward")
+        read_again = (one for one in (*graph.inputs, *handed) if one.dst in again)
+        copies = (one.model_copy(update={"dst": called[one.dst]}) for one in read_again)
+        fields["inputs"] = (*graph.inputs, *copies)
+    if as_it_stands and graph.outputs is not None:
+        first = {graph.taken(one) for one in (*forward, *graph.carried) if one.src in again}
+        second = {graph.taken(one) for one in (*(t for t in forward if t.dst in again), *rest) if one.src in again}
+        written = [(src, size) for src, size, _ in sorted(second - first, key=str)]
+        written += [(called[src], size) for src, size, _ in sorted(first - second, key=str)]
+        fields["outputs"] = (*graph.outputs, *(Output(src=src, bytes=size) for src, size in written))
     return graph.model_copy(update=fields)
 
 

@@ -12,15 +12,16 @@ GOLDEN = REPOSITORY / "tests" / "golden" / "calculon" / "executions.csv"
 
 
 def test_executions_are_compared_part_by_part() -> None:
-    """Work of the passes is Calculon's with all-reduces; what cannot be said is told with the reason."""
+    """Without overlap steps are those of Calculon, with all-reduces in every part; with overlap they are near."""
     command = [sys.executable, REPOSITORY / "benchmarks" / "reference" / "calculon.py", GOLDEN, "--json"]
     run = subprocess.run(command, capture_output=True, text=True, check=True)
     found = {line["table"]: line["seen"] for line in json.loads(run.stdout)}
+    most = {name: float(told.split("max ")[1].split("%")[0]) for name, told in found.items() if "max " in told}
     for variant in ("full_ar", "none_ar"):
-        for part in ("fw_time_s", "bw_time_s"):
-            told = found[f"{variant} (1 rows), {part} of the step"]
-            most = float(told.split("max ")[1].split("%")[0])
-            assert most < (0.01 if (variant, part) != ("full_ar", "fw_time_s") else 0.5)
-    for variant in ("full_ar", "none_ar", "attn_rsag_redo", "attn_rsag_redo_int"):
-        assert float(found[f"{variant} (1 rows), step time"].split("max ")[1].split("%")[0]) < 5
-    assert found["not taken"].startswith("1 rows: full_rsag_ovl: $.tensor_par_overlap: found 'ring'")
+        parts = [error for name, error in most.items() if name.startswith(f"A2, {variant} ")]
+        assert len(parts) > 5 and max(parts) < 0.02
+        assert most[f"A1, {variant} (1 rows), step time"] < 0.02
+    for variant in ("attn_rsag_redo", "attn_rsag_redo_int"):
+        assert most[f"A1, {variant} (1 rows), step time"] < 0.5
+    assert most["A4, full_rsag_ovl (1 rows), step time"] < 1
+    assert "not taken" not in found

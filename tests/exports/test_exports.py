@@ -74,6 +74,7 @@ def decisions(draw: st.DrawFn) -> Decisions:
         chips=tensor * pipeline * data * max(context, expert),
         tensor=tensor,
         sequence_parallel=tensor > 1 and draw(st.booleans()),
+        tensor_overlap=tensor > 1 and draw(st.booleans()),
         pipeline=pipeline,
         virtual=virtual,
         layers_per_stage=model.layers // pipeline,

@@ -229,7 +229,7 @@ def test_one_gather_serves_all_readers(readers: tuple[Sharding, ...], kinds: lis
     for value, expected in (("allow", kinds), ("none", None)):
         chosen = resolve(ALLOW.with_(sequence_parallelism=value), "dataflow", 0.9)
         instance = Setting(graph, machine(), chosen).under(Plan(tp=4, tp_dims=("x",)))
-        found = [kind.value for k, kind, _ in shard_communications(instance, list(schemes.values())) if k == 0]
+        found = [kind.value for k, kind, *_ in shard_communications(instance, list(schemes.values())) if k == 0]
         assert found == (expected or list(dict.fromkeys("all_gather" if z == "m" else "all_to_all" for z in readers)))
 
 

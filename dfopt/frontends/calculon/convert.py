@@ -24,8 +24,9 @@ _OVERLAP: Final[dict[str, Literal["none", "compute_memory"]]] = {
     "no_overlap": "none",
     "roofline": "compute_memory",
 }
+_TILES: Final = {"ring": "ring", "pipe": "pipe_twice"}
 _RECOMPUTE: Final = {"none": "none", "attn_only": "attention", "full": "full"}
-_NOTES: Final = ("processor_usage and must_be_filled are not in system.yaml: nothing overlaps with communication here",)
+_NOTES: Final = ("must_be_filled is not in system.yaml: any part of a network may be used",)
 
 
 @dataclass(frozen=True)
@@ -82,6 +83,8 @@ def load_case(
         sequence_parallelism="none" if run is not None and run.tensor_par_comm_type == "ar" else "allow",
         weight_tiling="free",
         gradient_traffic="written",
+        optimizer_step="adam_once",
+        **_communication(run),
     )
     made = system_of(file, Path(system).stem, datatype, sizes, where)
     if run is None:
@@ -89,6 +92,23 @@ def load_case(
     shared = run.optimizer_sharding and run.training and run.data_par > 1
     pins = Pins(**laid_out(run, sizes), sharding=shardings(graph, run))
     return ImportedCase(recipe, graph, made, assumptions, pins, run.pipeline_interleaving, int(shared))
+
+
+def _communication(run: Execution | None) -> dict[str, Any]:
+    """What of communication the assumptions say."""
+    found: dict[str, Any] = {"backward_gathers": "layer", "collective_work": "first", "operand_traffic": "own"}
+    if run is None:
+        return found
+    if run.tensor_par_comm_type == "rs_ag" and not run.seq_par_ag_redo and run.activation_recompute != "full":
+        found["backward_gathers"] = "kept_calculon"
+    if _overlapped(run):
+        found |= {"collective_work": "first_adds", "operand_traffic": "own_tiled"}
+        found["tensor_overlap"] = _TILES[run.tensor_par_overlap]
+    return found | ({"gradient_overlap": "calculon"} if run.data_par_overlap else {})
+
+
+def _overlapped(run: Execution) -> bool:
+    return run.tensor_par_overlap != "none" and run.tensor_par > 1
 
 
 def _usual_type(file: SystemFile, path: str) -> str:
@@ -117,6 +137,7 @@ def _recipe(app: Application, name: str, datatype: str, run: Execution | None) -
         parameters |= {"microbatch": run.microbatch_size, "batch": run.batch_size}
         again = _RECOMPUTE[run.activation_recompute]
         parameters |= {"recompute": again} if again != "none" and run.training else {}
+        parameters |= {"qkv": "joined"} if _overlapped(run) else {}
     about = f"imported from an application of Calculon, {datatype}"
     return {
         "schema": Graph.SCHEMA, "name": name, "description": about, "workload": "calculon", "parameters": parameters

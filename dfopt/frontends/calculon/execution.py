@@ -65,14 +65,12 @@ FIELDS: Final[Mapping[str, Field]] = {
         "pipeline messages that tensor-parallel chips share, beside all-reduces",
     ),
     "tensor_par_overlap": Field(
-        "nothing: it is none", _only("tensor_par_overlap", "none"), "GEMMs that overlap with their communication"
+        "assumptions: tensor_overlap ring, or pipe_twice for pipe; graph: queries, keys and values joined"
     ),
     "seq_par_ag_redo": Field(
-        "nothing: what the backward pass needs is always gathered again",
-        lambda e: e.seq_par_ag_redo or e.tensor_par_comm_type != "rs_ag" or e.tensor_par == 1 or not e.training,
-        "gathered activations that are kept for the backward pass",
+        "assumptions: backward_gathers layer, or kept_calculon where it is false and not everything is computed again"
     ),
-    "data_par_overlap": _off("data_par_overlap", "gradients that are reduced behind the backward pass"),
+    "data_par_overlap": Field("assumptions: gradient_overlap calculon"),
     "weight_offload": _off("weight_offload", "weights in memory 2"),
     "activations_offload": _off("activations_offload", "activations in memory 2"),
     "optimizer_offload": _off("optimizer_offload", "optimizer state in memory 2"),
@@ -142,7 +140,7 @@ def laid_out(execution: Execution, sizes: Sequence[int]) -> dict[str, Any]:
 
 _COLUMNS: Final[Mapping[str, Sharding]] = {"forward": "m", "recompute": "m", "backward": "k", "update": "n"}
 _ROWS: Final[Mapping[str, Sharding]] = {"forward": "k", "recompute": "k", "backward": "m", "update": "m"}
-_SPLIT: Final = {"Query": _COLUMNS, "Key": _COLUMNS, "Value": _COLUMNS, "MLP_Up": _COLUMNS,
+_SPLIT: Final = {"Query": _COLUMNS, "Key": _COLUMNS, "Value": _COLUMNS, "QKV": _COLUMNS, "MLP_Up": _COLUMNS,
                  "Projection": _ROWS, "MLP_Down": _ROWS}  # fmt: skip
 
 

@@ -100,6 +100,7 @@ def _dim(number: int, network: NetworkFile, size: int) -> NetworkDim:
         efficiency=network.efficiency,
         latency=network.latency,
         factors=factors,
+        processor_usage=network.processor_usage or None,
     )
 
 

@@ -1,0 +1,75 @@
+"""What shows of exchanges that Calculon hides behind the backward pass, see :mod:`dfopt.physics.window`."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+from dfopt.documents.dim_names import parts_of, split_part_name
+from dfopt.documents.score import PartitionScore
+from dfopt.errors import PlanError
+from dfopt.judge import network
+from dfopt.judge.case import Case
+from dfopt.physics import copies, tiled, window
+
+
+def exposed_s(
+    case: Case, partitions: Sequence[PartitionScore], hops: dict[int, float], price: network.Price
+) -> float | None:
+    """Seconds of a step in which copies exchange gradients and weights and a chip waits; none where nothing is hidden.
+
+    Raises
+    ------
+    PlanError
+        For layers of several kinds, which that program does not have.
+    """
+    if case.assume.gradient_overlap != "calculon" or not case.trains or case.plan.copies == 1:
+        return None
+    if not case.graph.folded or len(case.graph.layers.kinds) > 1:
+        raise PlanError(
+            "gradient_overlap: found calculon, which is about layers that are all of one kind; expected backward"
+        )
+    (rank,) = case.ranks
+    return _of_layer(case, partitions, hops[rank.number], price).exposed_s(
+        case.plan.stages, case.plan.interleave, rank.runs[0], case.plan.microbatches
+    )
+
+
+def _of_layer(case: Case, partitions: Sequence[PartitionScore], hop_s: float, price: network.Price) -> window.Window:
+    dims = case.plan.copy_dims
+    passes = {name: case.kernels[number].kernel.pass_ for name, number in case.graph.index().items()}
+    late = [one for one in partitions if passes[one.kernels[0]] != "forward"]
+    back = [one for one in late if passes[one.kernels[0]] != "recompute"]
+    again_memory_s, again_compute_s = _running(case, partitions, passes)
+    shared = _networks(dims) & _networks(case.plan.stage_dims)
+    return window.Window(
+        exchange_s=_exchange_s(case, price),
+        backward_s=math.fsum(one.time_s for one in late),
+        memory_s=math.fsum(one.memory_s for one in back) + again_memory_s,
+        compute_s=math.fsum(one.compute_s for one in back) + again_compute_s,
+        hop_s=hop_s / 2 / case.plan.interleave,  # of the gradients alone, a chunk
+        in_the_way=bool(shared),
+        usage=tiled.usage_of(case.system, dims),
+    )
+
+
+def _exchange_s(case: Case, price: network.Price) -> float:
+    return math.fsum(
+        copies.exchanged(case.plan, dims, gradients, weights, price)
+        for dims, gradients, weights in network.exchanged_bytes(case, 0)
+    )
+
+
+def _running(case: Case, partitions: Sequence[PartitionScore], passes: Mapping[str, str]) -> tuple[float, float]:
+    """Memory and compute seconds of what is computed again, as running totals of the forward pass."""
+    again = {case.kernels[n].kernel.stage_with for name, n in case.graph.index().items() if passes[name] == "recompute"}
+    ahead = [one for one in partitions if passes[one.kernels[0]] == "forward"]
+    if not again:
+        return 0.0, 0.0
+    often = [sum(name in again for name in one.kernels) for one in ahead]
+    memory = window.running([(one.memory_s, times) for one, times in zip(ahead, often, strict=True)])
+    return memory, window.running([(one.compute_s, times) for one, times in zip(ahead, often, strict=True)])
+
+
+def _networks(dims: tuple[str, ...]) -> set[str]:
+    return {split_part_name(name)[0] for name in parts_of(dims)}

@@ -1,0 +1,104 @@
+"""What a chip does beside its kernels: the work of a collective on the chip itself, and the step of the optimizer.
+
+Both are elementwise: some FLOP, and bytes through the fastest memory, at the shares that the compute model has for a
+kernel of that size.
+
+**Collectives.** A chip that adds up partial sums adds (n-1)/n of the tensor's elements, and it reads its tensor and
+writes it. Source: Calculon (Isaev et al., SC23; github.com/calculon-ai/calculon, commit caa4b11,
+`calculon/llm/layers.py`), which charges that beside the time of the network, of communications that are done again the
+network alone.
+
+**Optimizer.** Adam is 11 FLOP for a parameter (Calculon, same file: `get_optim_step_flops`). It reads its state (a copy
+of the weight in full precision and two moments) and the gradient, and writes state and weight: Rajbhandari et al.,
+ZeRO, SC'20, section 3.1, has what there is; each is moved once each way. Copies of the batch that share out the state
+update a share of the parameters each. The parameters of a kernel are updated together.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.system import Chip
+from dfopt.physics.collectives import Collective
+from dfopt.physics.efficiency import bandwidth_share, efficiency_share, memory_rows
+from dfopt.physics.pipeline import partition_time
+
+__all__ = ["collective_s", "elementwise_s", "optimizer_s"]
+
+_ADDS: Final = (Collective.ALL_REDUCE, Collective.REDUCE_SCATTER)
+_WIDE: Final = 1e15  # extents of a vector: no condition on thin shards applies
+ADAM_FLOP: Final = 11
+
+
+def elementwise_s(flop: float, moved: float, chip: Chip, assumptions: Assumptions) -> float:
+    """Seconds of elementwise work of so many FLOP that moves so many bytes.
+
+    Examples
+    --------
+    >>> from dfopt.documents.system import Dram, Sram
+    >>> chip = Chip(name="c", tiles=4, peak=1e3, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100.0))
+    >>> [elementwise_s(4e3, 200.0, chip, Assumptions(overlap=one)) for one in ("none", "compute_memory")]
+    [6.0, 4.0]
+    """
+    if assumptions.compute_model == "cycle" and chip.lanes and chip.frequency:  # an element a lane and cycle
+        rate = float(chip.lanes * chip.tiles * chip.frequency)
+    elif assumptions.compute_model == "efficiency" and chip.efficiency is not None:
+        rate = chip.peak_flops * float(efficiency_share(chip.efficiency, True, flop, (_WIDE, _WIDE, 1.0)))
+    else:
+        rate = chip.peak_flops * (assumptions.compute_utilization or 1.0)
+    share = float(bandwidth_share(memory_rows(chip, assumptions), moved, chip.fastest_tier))
+    return partition_time(flop / rate, moved / (chip.fastest.bandwidth * share), 0.0, assumptions.overlap)
+
+
+def collective_s(
+    kind: Collective, volume: float, elements: float, chips: int, chip: Chip, assumptions: Assumptions, again: bool
+) -> float:
+    """Seconds in which a chip adds up and moves its part of a collective over ``chips``; ``again``: for a second time.
+
+    ``volume``, ``elements``: bytes and elements of the full logical tensor, see :mod:`dfopt.physics.collectives`.
+
+    Examples
+    --------
+    >>> from dfopt.documents.system import Dram, Sram
+    >>> chip = Chip(name="c", tiles=4, peak=1e3, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100.0))
+    >>> every = Assumptions(overlap="none", collective_work="every")
+    >>> collective_s(Collective.ALL_REDUCE, 400.0, 200.0, 4, chip, every, False)
+    8.15
+    >>> collective_s(Collective.ALL_GATHER, 400.0, 200.0, 4, chip, every.with_(collective_work="first"), True)
+    0.0
+    """
+    work = assumptions.collective_work
+    if work is None or chips == 1 or volume <= 0 or (again and work != "every"):
+        return 0.0
+    added = elements * (chips - 1) / chips if kind in _ADDS else 0.0
+    share = chips if kind is Collective.ALL_TO_ALL else 1
+    moved = 0.0 if work == "first_adds" else 2 * volume / share
+    return elementwise_s(added, moved, chip, assumptions)
+
+
+def optimizer_s(
+    parameters: float, gradient_bytes: float, weight_bytes: float, chip: Chip, assumptions: Assumptions
+) -> float:
+    """Seconds of the optimizer's step over so many parameters; ``gradient_bytes``, ``weight_bytes``: of one of them.
+
+    Non-decreasing in the parameters: where larger work sustains so much more that it takes less time, as long as that.
+
+    Examples
+    --------
+    >>> from dfopt.documents.system import Dram, Sram
+    >>> chip = Chip(name="c", tiles=4, peak=1e3, sram=Sram(capacity=1e6), dram=Dram(bandwidth=100.0))
+    >>> adam, once = (Assumptions(overlap="none", optimizer_step=which) for which in ("adam", "adam_once"))
+    >>> optimizer_s(100.0, 2.0, 2.0, chip, adam), optimizer_s(100.0, 2.0, 2.0, chip, once)
+    (29.1, 13.1)
+    """
+    step = assumptions.optimizer_step
+    if step is None or parameters <= 0:
+        return 0.0
+    state = assumptions.optimizer_bytes_per_parameter
+    moved = state if step == "adam_once" else 2 * state + gradient_bytes + weight_bytes
+    sizes = {parameters}
+    for row in chip.efficiency or () if assumptions.compute_model == "efficiency" else ():
+        from_ = (row.bytes or 0.0) / moved if row.unit == "memory" and moved else (row.flop or 0.0) / ADAM_FLOP
+        sizes |= {from_} if from_ > parameters else set()
+    return min(elementwise_s(ADAM_FLOP * size, size * moved, chip, assumptions) for size in sizes)

@@ -1,0 +1,75 @@
+"""What a kernel that runs alone moves of the tensors that it makes and takes, under its own scheme.
+
+Elsewhere a tensor that crosses DRAM counts as large as its source holds it. A chip that is brought a whole tensor has
+to read all of it, though, and one whose partial sums are scattered behind it writes all of these first: kernel by
+kernel, as libraries run and Calculon counts (Isaev et al., SC23; `calculon/llm/layers.py` at commit caa4b11).
+
+An elementwise kernel that reads what accumulates into another kernel's output adds partial sums, and does so before
+these are reduced: of all tokens, whatever part of them its chip goes on with.
+"""
+
+from __future__ import annotations
+
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.graph import Graph, Kernel
+from dfopt.documents.mapping import Sharding
+from dfopt.physics import ops
+
+__all__ = ["adding", "read_share", "work_whole", "written_share"]
+
+
+def adding(graph: Graph) -> frozenset[str]:
+    """Names of the elementwise kernels that add up what accumulates into another kernel's output.
+
+    Examples
+    --------
+    >>> from dfopt.workloads import WORKLOADS
+    >>> sizes = {"hidden": 64, "heads": 8, "head_dim": 8, "seq": 32, "layers": 4}
+    >>> sorted(adding(WORKLOADS["calculon"](**sizes, mode="training")))
+    ['Heads_Fork_bwd']
+    """
+    of = {kernel.name: kernel for kernel in graph.kernels}
+    sums = (tensor.dst for tensor in graph.tensors if of[tensor.src].accumulates_into is not None)
+    return frozenset(name for name in sums if of[name].op == "elementwise")
+
+
+def work_whole(kernel: Kernel, scheme: Sharding, sums: frozenset[str], assumptions: Assumptions) -> bool:
+    """Whether a kernel that is split along the tokens has all of them to do; ``sums``: see :func:`adding`."""
+    return scheme == "n" and assumptions.operand_traffic is not None and kernel.name in sums
+
+
+def written_share(kernel: Kernel, scheme: Sharding, degree: int, rules: ops.Rules, tiled: bool = False) -> float:
+    """Share of its output that one chip writes, before any collective.
+
+    ``tiled``: of a product of the backward pass that is reduced, a tile.
+
+    Examples
+    --------
+    >>> down = Kernel(name="Down", op="gemm", m=64, k=256, n=32)
+    >>> [written_share(down, scheme, 4, "exact") for scheme in ("m", "k", "k>n")]
+    [0.25, 1.0, 1.0]
+    """
+    if ops.split_axis(scheme) == "k":
+        return 1.0 / degree if tiled and _late(kernel) else 1.0
+    return ops.output_share(kernel, scheme, degree, rules)
+
+
+def read_share(
+    kernel: Kernel, operand: int, scheme: Sharding, degree: int, rules: ops.Rules, elements: float, tiled: bool = False
+) -> float:
+    """Share of one of its inputs, of so many elements, that one chip reads; ``tiled``: of what is gathered, a tile.
+
+    Examples
+    --------
+    >>> up = Kernel(name="Up", op="gemm", m=256, k=64, n=32)
+    >>> [read_share(up, 1, scheme, 4, "exact", 2048) for scheme in ("m", "k", "n")]
+    [1.0, 0.25, 0.25]
+    """
+    layout = ops.required_layout(kernel, operand, scheme, rules, elements)
+    if tiled and layout == "RR" and _late(kernel):
+        return 1.0 / degree
+    return ops.input_share(kernel, layout, scheme, degree, rules)
+
+
+def _late(kernel: Kernel) -> bool:
+    return kernel.pass_ in ("backward", "update") and kernel.op in ("gemm", "weight_update")

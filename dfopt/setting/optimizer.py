@@ -1,0 +1,46 @@
+"""What the optimizer's step takes of each kernel's parameters, see :mod:`dfopt.physics.beside`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+
+from dfopt.documents.graph import Kernel
+from dfopt.physics.beside import optimizer_s
+from dfopt.setting.instance import Instance
+from dfopt.setting.tables import Floats, Ints
+
+__all__ = ["optimizer_seconds"]
+
+
+def optimizer_seconds(instance: Instance, kernel_o: Ints, weight_o: Floats) -> Floats:
+    """Seconds of a step, for kernels with so many bytes of weights on a chip; non-decreasing in these."""
+    seconds, assumptions, graph = np.zeros(len(kernel_o)), instance.assumptions, instance.graph
+    if assumptions.optimizer_step is None or assumptions.gradients != "exact" or not graph.trains:
+        return seconds
+    once, known = instance.setting.only_forward, dict[tuple[int, float], float]()
+    for o, (k, weight) in enumerate(zip(kernel_o.tolist(), weight_o.tolist(), strict=True)):
+        kernel = graph.kernels[k]
+        if kernel.pass_ != "forward" and once:
+            continue
+        if (k, weight) not in known:
+            word, plan = graph.words.of_weight(kernel), instance.plan
+            known[k, weight] = _step(instance, weight / word, word, plan.held_by(1)) + _of_table(instance, kernel)
+        seconds[o] = known[k, weight]
+    return seconds
+
+
+def _step(instance: Instance, parameters: float, word: float, copies: int) -> float:
+    gradient = instance.graph.words.activations
+    return optimizer_s(parameters / copies, gradient, word, instance.system.chip, instance.assumptions)
+
+
+def _of_table(instance: Instance, kernel: Kernel) -> float:
+    """The same of data that it keeps and that the optimizer holds as much for as for weights."""
+    if kernel.pass_ != "forward" or not kernel.resident_bytes or kernel.resident_optimizer_bytes is not None:
+        return 0.0
+    plan, word = instance.plan, instance.graph.words.ends
+    parts = math.prod(getattr(plan, name) for name in kernel.spread_over)
+    copies = 1 if "copies" in kernel.spread_over else plan.held_by(1)
+    return _step(instance, kernel.resident_bytes / word / parts, word, copies)

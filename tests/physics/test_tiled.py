@@ -1,0 +1,71 @@
+"""Communication hidden behind products: the closed form against a walk through the tiles, and what shows of windows."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+import dfopt as df
+from dfopt.documents.assumptions import Assumptions
+from dfopt.errors import PlanError
+from dfopt.physics.collectives import Collective
+from dfopt.physics.tiled import beside_s
+from dfopt.physics.window import Window, running
+
+SECONDS = st.floats(0.01, 10.0)
+RING, PIPE = (Assumptions(tensor_overlap=way) for way in ("ring", "pipe"))
+
+
+def walked(network_s: float, compute_s: float, memory_s: float, tiles: int, usage: float, first: bool) -> float:
+    """A product tile by tile: alone, then each beside the communication of another one, as Calculon has it."""
+    tile, slowed = (compute_s + memory_s) / tiles, (compute_s / (1 - usage) + memory_s) / tiles
+    sent, computing = network_s / tiles, compute_s / (1 - usage) / tiles
+    whole = tile + first * sent
+    for _ in range(tiles - 1):
+        whole += slowed + sent - computing if sent > computing else tile + usage * sent
+    return whole
+
+
+@given(SECONDS, SECONDS, SECONDS, st.integers(2, 64), st.floats(0.0, 0.9), st.booleans())
+def test_tile_by_tile(
+    network_s: float, compute_s: float, memory_s: float, tiles: int, usage: float, first: bool
+) -> None:
+    chosen = PIPE if first else RING
+    found = beside_s(Collective.REDUCE_SCATTER, network_s, compute_s, tiles, usage, chosen)
+    whole = walked(network_s, compute_s, memory_s, tiles, usage, first)
+    assert compute_s + memory_s + found == pytest.approx(whole, rel=1e-9)
+    assert first or found <= network_s * (1 + 1e-12)
+
+
+@given(SECONDS, SECONDS, SECONDS, SECONDS, st.integers(2, 64), st.floats(0.0, 0.9), st.sampled_from([RING, PIPE]))
+def test_more_of_either_never_takes_less(
+    network_s: float, compute_s: float, sent_s: float, work_s: float, tiles: int, usage: float, chosen: Assumptions
+) -> None:
+    def whole(sent: float, work: float) -> float:
+        return work + beside_s(Collective.ALL_GATHER, sent, work, tiles, usage, chosen)
+
+    more = whole(network_s + sent_s, compute_s + work_s)
+    assert whole(network_s, compute_s) <= whole(network_s + sent_s, compute_s) * (1 + 1e-12)
+    assert whole(network_s + sent_s, compute_s) <= more * (1 + 1e-12)
+
+
+def test_what_is_no_product_hides_nothing() -> None:
+    assert beside_s(Collective.ALL_GATHER, 4.0, 0.0, 4, 0.1, RING) == 4.0
+    assert beside_s(Collective.POINT_TO_POINT, 4.0, 9.0, 4, 0.1, RING) == 4.0
+
+
+def test_windows_of_several_chunks() -> None:
+    """The last chunk and those before it, by hand."""
+    wide = Window(1.0, 3.0, 1.0, 2.0, 0.5, True, 0.1)
+    # 2 layers in a chunk: 1 shows; 2 s hide behind 4 stages x 4.5 s, at 0.1 each; the last chunk has 4 - 3.25 s for 1 s
+    assert wide.exposed_s(stages=4, chunks=3, layers=6, microbatches=8) == pytest.approx(1 + 2 * 0.2 + 1 + 0.2 - 0.75)
+    assert running([(1.0, 1), (2.0, 2)]) == 7.0
+
+
+@pytest.mark.parametrize("change", [{"gradient_overlap": "calculon"}, {"backward_gathers": "kept"}])
+def test_what_can_only_be_scored_is_not_searched(change: dict[str, str]) -> None:
+    graph = df.load_graph("gpt2-small", mode="training", batch=16)
+    (value,) = change.values()
+    with pytest.raises(PlanError, match=f"found {value}.*dfopt score"):
+        df.optimize(graph, df.load_system("a100-8"), assumptions=Assumptions(**change))

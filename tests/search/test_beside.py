@@ -1,0 +1,155 @@
+"""What a chip does beside its kernels, and what is gathered once for the backward pass: search, judge, brute force."""
+
+from __future__ import annotations
+
+import sys
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import networkx as nx
+import numpy as np
+import pytest
+from hypothesis import assume, given, note
+from hypothesis import strategies as st
+from oracles import judged, kinds, mapping_of
+from problem_cases import close
+from strategies import World, options_of, shardings, share, worlds
+
+import dfopt as df
+import dfopt.search as optimizer
+from dfopt.documents.assumptions import Assumptions
+from dfopt.documents.request import Request
+from dfopt.errors import Infeasible, PlanError
+from dfopt.fusion.partitioning import objective
+from dfopt.physics.beside import optimizer_s
+from dfopt.search.candidate import prepare_mapping
+from dfopt.setting.bounds import PlanBounds
+
+sys.path.append(str(Path(__file__).parents[1] / "joint"))
+from brute import joint_optimum
+
+
+def busy(world: World) -> World:
+    """The same on links that take a part of the chip where they overlap with products."""
+    dims = tuple(dim.model_copy(update={"processor_usage": 0.25}) for dim in world.system.network)
+    return replace(world, system=world.system.model_copy(update={"network": dims}))
+
+
+NEW: dict[str, Any] = {
+    "backward_gathers": [None, "layer"],
+    "collective_work": [None, "every", "first", "first_adds"],
+    "optimizer_step": [None, "adam", "adam_once"],
+    "tensor_overlap": [None, "ring", "pipe"],
+}
+PLAIN: dict[str, Any] = {"empty_partitions": "allow", "gradients": "exact", "trains": True}
+
+
+@share(0.3)
+@given(
+    worlds(most=4, max_pp=2, sharding_objective="joint", sequence_parallelism="allow", tile_rows=[1, 4], **PLAIN, **NEW)
+)
+def test_the_best_of_all_mappings(world: World) -> None:
+    world = busy(world)
+    best = joint_optimum(world.graph, world.system, world.assumptions, Request(zero=(0, 1)))
+    try:
+        result = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions, zero=(0, 1))
+    except Infeasible:
+        assert best is None
+        return
+    assert best is not None
+    note(f"{result.value} {result.status} {result.bound} against {best}")
+    assert result.bound <= best.value * (1 + 1e-9)
+    assert result.status == "optimal" and close(best.value, result.value)
+
+
+@share(0.3)
+@given(
+    worlds(
+        most=4, max_pp=2, sharding_objective="joint", sequence_parallelism="allow", execution="kernel_by_kernel",
+        operand_traffic=["own", "own_tiled"], overlap=["none", "compute_memory"], tile_rows=[1, 4], trains=None,
+        empty_partitions="allow", gradients="exact",
+    )
+)  # fmt: skip
+def test_the_best_where_kernels_move_what_is_theirs(world: World) -> None:
+    best = joint_optimum(world.graph, world.system, world.assumptions)
+    try:
+        result = optimizer.optimize(world.graph, world.system, assumptions=world.assumptions)
+    except Infeasible:
+        assert best is None
+        return
+    assert best is not None
+    note(f"{result.value} {result.status} {result.bound} against {best}")
+    assert result.status == "optimal" and close(best.value, result.value)
+
+
+def test_kernels_that_share_a_partition_have_no_traffic_of_their_own() -> None:
+    graph, own = df.load_graph("gpt2-small"), Assumptions(operand_traffic="own")
+    with pytest.raises(PlanError, match="operand_traffic: found own beside execution dataflow"):
+        df.optimize(graph, df.load_system("sn10-8-ring"), assumptions=own)
+    aware: dict[str, Any] = {"assumptions": own.with_(execution="kernel_by_kernel"), "heat": "aware"}
+    with pytest.raises(PlanError, match="operand_traffic: found own beside heat"):
+        df.optimize(graph, df.load_system("h100-8-hybrid"), **aware)
+
+
+def in_a_row(world: World) -> dict[str, int]:
+    """Every kernel in a partition of its own, the forward pass first."""
+    drawn = nx.DiGraph((t.src, t.dst) for t in world.graph.tensors)
+    drawn.add_nodes_from(kernel.name for kernel in world.graph.kernels)
+    late = {kernel.name: kernel.pass_ != "forward" for kernel in world.graph.kernels}
+    order = nx.lexicographical_topological_sort(drawn, key=lambda name: (late[name], name))
+    return {name: number for number, name in enumerate(order)}
+
+
+@share(0.6)
+@given(
+    world=worlds(
+        roomy=True, zero=True, weight_tiling="forbid", compute_model=["fixed", "efficiency"], memory=True,
+        gradient_overlap=[None, "backward"], **PLAIN, **NEW,
+    ),
+    data=st.data(),
+)  # fmt: skip
+def test_judge_search_and_bound_agree(world: World, data: st.DataObject) -> None:
+    world = busy(world)
+    graph, chosen = world.graph, world.assumptions
+    assume(graph.trains and (graph.folded or chosen.gradient_overlap is None))
+    sharding, places = data.draw(shardings(graph, world.plan, chosen)), in_a_row(world)
+    stage = {k.name: kinds(graph).index(k.layer or "layer") if graph.folded else 0 for k in graph.kernels}
+    assume(graph.folded or world.plan.pp == 1)
+    mapping = mapping_of(world, sharding, stage, places)
+    assert mapping is not None
+    score = judged(world, mapping)
+    assert score.breakdown is not None and score.breakdown.total == pytest.approx(score.step_time_s, rel=1e-9)
+    assert score.breakdown.optimizer_s == (score.optimizer_step_s or 0.0)
+    try:
+        ready = prepare_mapping(world.instance.setting, mapping, options_of())
+    except Infeasible:
+        assume(False)
+    partition_k = np.array([places[name] for name in ready.sharded.names], dtype=np.int64)
+    times = [0.0 if one.tables is None else objective(one.tables, partition_k[one.members]) for one in ready.stages]
+    assert ready.reached(times, partition_k) == pytest.approx(score.step_time_s, rel=1e-9)
+    if not score.violations:
+        assert PlanBounds(world.instance.setting).seconds(world.instance) <= score.step_time_s * (1 + 1e-9)
+
+
+CHIP = df.load_system("a100-8").chip
+ADAM = Assumptions(overlap="none", compute_model="efficiency", optimizer_step="adam")
+
+
+@pytest.mark.parametrize("step", ["adam", "adam_once"])
+def test_fewer_parameters_never_take_longer(step: str) -> None:
+    """Although the share of bandwidth rises with their bytes."""
+    chosen = ADAM.with_(optimizer_step=step)
+    seconds = [optimizer_s(float(count), 2.0, 2.0, CHIP, chosen) for count in np.geomspace(1, 1e10, 2000)]
+    assert seconds == sorted(seconds)
+
+
+def test_copies_share_the_step_out() -> None:
+    graph = df.load_graph("gpt2-small", mode="training", batch=16)
+    system, zero = df.load_system("a100-8"), []
+    for level in (0, 1):
+        fixed: dict[str, Any] = {"tp": 1, "pp": 1, "dp": 8, "zero": level}
+        found = df.optimize(graph, system, assumptions=Assumptions(optimizer_step="adam"), **fixed)
+        assert found.score.breakdown is not None
+        zero.append(found.score.breakdown.optimizer_s)
+    assert zero[0] == pytest.approx(8 * zero[1], rel=0.01)
