@@ -240,6 +240,7 @@ class Menu:
             tile_count=tiles,
             output_k=output_k,
             gradient_k=self.least(self.by_option("gradient_k"), allowed_o),
+            added_k=self.least(self.by_option("added_k"), allowed_o),
             between_k=between_k,
             toll_x=toll_x,
             sent_x=np.zeros_like(toll_x),
