@@ -106,6 +106,7 @@ def check_no_step_better(graph: Graph, chosen: df.Assumptions, data: st.DataObje
         asked["tp"] = 1
     if chosen.execution != "kernel_by_kernel" and (chosen.empty_partitions == "forbid" or not small):
         asked["p_max"] = 2
+    asked["zero"] = data.draw(st.sampled_from([None, (0, 1, 2, 3)]))
     resolved = resolve(chosen, system.chip.execution, system.chip.compute_utilization)
     try:
         asked_plans(graph, system, Request(**asked), resolved)
