@@ -223,7 +223,9 @@ class Problem:
             and chosen.gradients == "exact"
         )
         plan = world.plan
-        self.key = (plan.shards, plan.shard_dims, plan.placement) if alone else plan
+        # what copies share out is paid beside the blocks
+        whole = plan.model_copy(update={"zero": None})
+        self.key = (plan.shards, plan.shard_dims, plan.placement) if alone else whole
         self.price = network.price_list(self.case(*self.plainest()))
 
     def plainest(self) -> tuple[Sequence[Sharding], Sequence[int], Sequence[int], int]:
